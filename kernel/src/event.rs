@@ -1,0 +1,399 @@
+//! The records of the journal: what happened, in the order it happened. Recovery applies them again and calls
+//! nothing.
+//!
+//! Records are flat and versioned by their kind; new kinds and variants are added at the end, never changed.
+//! JSON inside a record is canonical text ([`Json`]), so the codec needs no knowledge of it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AgentId, ClientId, Digest, NodeId, RunId, Ticks};
+use crate::json::Json;
+use crate::run::{Category, NodeState, Reason, RunOutcome};
+
+/// A journal record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Event {
+    /// The first record of a run's stream.
+    RunOpened(RunOpened),
+    /// A process took the run up again after the one before it died; counted before any work.
+    RunRecovered {
+        /// 1 for the first recovery.
+        count: u32,
+    },
+    /// A change of the plan was accepted.
+    PlanVersion(PlanVersion),
+    /// A change of the plan, a replan or the plan's contract was turned down; the version stands.
+    PlanRefused {
+        /// The version that stands.
+        version: u32,
+        /// What was turned down.
+        step: PlanRefusal,
+    },
+    /// A node moved.
+    NodeTransition(NodeTransition),
+    /// An attempt is about to start. Durable before the effect, where there is one.
+    AttemptIntent(Box<AttemptIntent>),
+    /// An attempt ended while its node waited for it.
+    AttemptResult(Box<AttemptResult>),
+    /// An attempt ended after it was fenced or had timed out: charged and discarded.
+    LateResult(Box<AttemptResult>),
+    /// A person is asked.
+    HumanRequest(HumanRequest),
+    /// A person answered.
+    HumanAnswer(HumanAnswer),
+    /// A timer was set. Absolute, so it survives restarts.
+    TimerSet(Timer),
+    /// The timer of a node went off.
+    TimerFired {
+        /// Whose.
+        node: NodeId,
+        /// What it was for.
+        kind: TimerKind,
+    },
+    /// A recovery level cannot help this node any more.
+    RecoveryExhausted {
+        /// Whose.
+        node: NodeId,
+        /// 1 retry, 2 patch, 3 replan.
+        level: u8,
+        /// Why.
+        reason: String,
+    },
+    /// What the gate said about an attempt. For operators only.
+    GateDecision(GateDecision),
+    /// An agent exists from here on.
+    AgentRegistered {
+        /// Its name.
+        agent: AgentId,
+        /// Who pays.
+        client: ClientId,
+        /// Its weight among the agents of its client.
+        weight: u32,
+    },
+    /// An agent was taken out of service.
+    AgentQuarantined {
+        /// Its name.
+        agent: AgentId,
+        /// Why.
+        reason: String,
+    },
+    /// A run that keeps crashing the process was set aside.
+    Parked {
+        /// Why.
+        reason: String,
+    },
+    /// The operator asked for something.
+    Operator(OperatorAct),
+    /// The plan's own contract was judged.
+    ContractChecked {
+        /// The version it was judged for.
+        version: u32,
+        /// Whether it holds.
+        holds: bool,
+    },
+    /// A client was set up or changed: the last record counts.
+    ClientSet {
+        /// Its name.
+        client: ClientId,
+        /// Its weight.
+        weight: u32,
+        /// Whether it belongs to the contracted tier.
+        contracted: bool,
+    },
+    /// The last record of a run's stream.
+    RunClosed {
+        /// How it ended.
+        outcome: RunOutcome,
+    },
+}
+
+/// See [`Event::RunOpened`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunOpened {
+    /// The run.
+    pub run: RunId,
+    /// Who pays.
+    pub client: ClientId,
+    /// Who runs it.
+    pub agent: AgentId,
+    /// Version 1 of the plan, normalised.
+    pub plan: Json,
+    /// The most impact the caller asked for, 0..=2.
+    pub intent: u8,
+    /// The scope the caller acts in.
+    pub scope: String,
+    /// Folder that the tools may touch.
+    pub workspace: String,
+    /// Edition of the gate's policy.
+    pub policy_epoch: u64,
+    /// Seed of everything random in this run (back-off jitter).
+    pub seed: u64,
+}
+
+/// See [`Event::PlanVersion`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlanVersion {
+    /// The new version.
+    pub version: u32,
+    /// Why there is one.
+    pub cause: ChangeCause,
+    /// The change itself, as JSON of `plan::Change`.
+    pub change: Json,
+}
+
+/// Why a new version exists. `Display` gives the text of the conformance cases.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ChangeCause {
+    /// The micro-planner patched this node.
+    Patch(NodeId),
+    /// The outcome of this node carried a delta.
+    Node(NodeId),
+    /// The operator sent a delta.
+    Operator,
+    /// The operator interjected.
+    Interject,
+    /// The planner answered.
+    Replan,
+}
+
+impl std::fmt::Display for ChangeCause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ChangeCause::Patch(node) => write!(f, "patch:{node}"),
+            ChangeCause::Node(node) => write!(f, "delta:{node}"),
+            ChangeCause::Operator => f.write_str("delta:operator"),
+            ChangeCause::Interject => f.write_str("delta:interject"),
+            ChangeCause::Replan => f.write_str("delta:replan"),
+        }
+    }
+}
+
+/// What was turned down. `Display` gives the text of the conformance cases.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PlanRefusal {
+    /// A change was invalid: its fault codes, sorted, each once.
+    Delta(Vec<String>),
+    /// The planner had no answer.
+    Replan,
+    /// The plan's own contract does not hold.
+    Contract,
+}
+
+impl std::fmt::Display for PlanRefusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            PlanRefusal::Delta(codes) => write!(f, "delta_rejected:{}", codes.join(",")),
+            PlanRefusal::Replan => f.write_str("replan_refused"),
+            PlanRefusal::Contract => f.write_str("contract_failed"),
+        }
+    }
+}
+
+/// See [`Event::NodeTransition`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeTransition {
+    /// Who moved.
+    pub node: NodeId,
+    /// In which version of the plan.
+    pub version: u32,
+    /// From where.
+    pub from: NodeState,
+    /// To where.
+    pub to: NodeState,
+    /// Why.
+    pub reason: Reason,
+    /// The attempt under way, 0 before the first.
+    pub attempt: u32,
+}
+
+/// See [`Event::AttemptIntent`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AttemptIntent {
+    /// The node.
+    pub node: NodeId,
+    /// Instance of the node in this run, 1 at first.
+    pub generation: u32,
+    /// Patches applied so far.
+    pub phase: u32,
+    /// 1 for the first attempt of the node.
+    pub attempt: u32,
+    /// Identity of the work (lineage `r`).
+    pub reuse: Digest,
+    /// What a receiver can recognise a repetition by.
+    pub idempotency_key: Digest,
+    /// The most impact allowed.
+    pub intent: u8,
+    /// Edition of the gate's policy.
+    pub policy_epoch: u64,
+    /// Where the values came from: `user`, `plan`, `tool:<name>`; empty means untrusted.
+    pub provenance: Vec<String>,
+    /// Absolute values of the accounts after the charge.
+    pub accounts: Accounts,
+}
+
+/// Absolute values of the scheduler's accounts after a charge: the last value per key is the state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Accounts {
+    /// Virtual time of the client.
+    pub client_vruntime: i64,
+    /// Its remainder.
+    pub client_remainder: i64,
+    /// Its balance, if it is metered.
+    pub balance: Option<i64>,
+    /// Virtual time of the agent within its client.
+    pub agent_vruntime: i64,
+    /// Its remainder.
+    pub agent_remainder: i64,
+    /// Virtual time of the tier.
+    pub tier_vruntime: i64,
+    /// What the marketplace is owed.
+    pub owed: i128,
+}
+
+/// See [`Event::AttemptResult`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AttemptResult {
+    /// The node.
+    pub node: NodeId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// How long it took.
+    pub duration_ms: u64,
+    /// What it cost, in credits.
+    pub cost: u64,
+    /// Absolute values of the accounts after settlement.
+    pub accounts: Accounts,
+}
+
+/// What came of an attempt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// An output that passed the node's contract.
+    Ok(Output),
+    /// A failure.
+    Failed(Failure),
+}
+
+/// The output of an attempt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Output {
+    /// Digest of the artifact.
+    pub artifact: Digest,
+    /// Bytes of its content.
+    pub bytes: u64,
+    /// The value itself, where it is small; else it is in the artifact store.
+    pub inline: Option<Json>,
+    /// What else the outcome asks for: a conclusion, or a change of the plan.
+    pub directive: Option<Directive>,
+}
+
+/// What the outcome of a node may ask for besides giving a value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Directive {
+    /// End the run early.
+    pub conclude: bool,
+    /// A change of the plan, as JSON of `plan::Delta`.
+    pub delta: Option<Json>,
+}
+
+/// A failed attempt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Which kind.
+    pub category: Category,
+    /// What happened, for people.
+    pub message: String,
+}
+
+/// See [`Event::HumanRequest`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HumanRequest {
+    /// The node.
+    pub node: NodeId,
+    /// What is asked.
+    pub kind: HumanRequestKind,
+    /// When silence cancels; `None` waits for ever (in doubt only).
+    pub deadline: Option<Ticks>,
+    /// Digest of what is shown; an answer is bound to it.
+    pub shown: Option<Digest>,
+}
+
+/// What a person is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HumanRequestKind {
+    /// May this be done?
+    Before,
+    /// May this result be published?
+    After,
+    /// The node itself is a question.
+    Node,
+    /// Was this done? The result of an effect was lost.
+    InDoubt,
+}
+
+/// See [`Event::HumanAnswer`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HumanAnswer {
+    /// The node.
+    pub node: NodeId,
+    /// Yes or no; for an attempt in doubt: done or failed, and `redo` beside it.
+    pub approve: bool,
+    /// In doubt only: do it again.
+    pub redo: bool,
+    /// Who answered.
+    pub by: String,
+    /// In their words.
+    pub note: String,
+}
+
+/// See [`Event::TimerSet`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Timer {
+    /// Whose.
+    pub node: NodeId,
+    /// What for.
+    pub kind: TimerKind,
+    /// When, in absolute time.
+    pub at: Ticks,
+}
+
+/// What a timer is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TimerKind {
+    /// Wait before a retry.
+    Backoff,
+    /// Silence of a person.
+    Human,
+    /// A sleep that the plan asked for.
+    Sleep,
+}
+
+/// See [`Event::GateDecision`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GateDecision {
+    /// The node.
+    pub node: NodeId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// `OK`, or the code of the denial.
+    pub code: String,
+    /// Impact of the resolved call, where it was judged.
+    pub impact: Option<u8>,
+    /// Digest of the resolved parameters.
+    pub params: Digest,
+}
+
+/// What an operator did to a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum OperatorAct {
+    /// Cancel all of it.
+    CancelPlan,
+    /// Cancel a node.
+    Cancel(NodeId),
+    /// Skip a node.
+    Skip(NodeId),
+}

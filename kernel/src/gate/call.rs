@@ -1,0 +1,39 @@
+//! What the gate judges.
+
+use serde_json::{Map, Value};
+
+use crate::id::Digest;
+use crate::plan::{Effect, Idempotency};
+use crate::port::ToolSpec;
+
+/// What a call with given parameters would do, by the word of the tool's author.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallClass {
+    /// 0 observe, 1 operate, 2 control.
+    pub impact: u8,
+    /// What it does to the world.
+    pub effect: Effect,
+    /// What a lost result permits.
+    pub idem: Idempotency,
+}
+
+/// A call of a tool, with its parameters resolved.
+#[derive(Debug, Clone)]
+pub struct Call<'a> {
+    /// What the tool says of itself; `None` if there is no such tool.
+    pub tool: Option<&'a ToolSpec>,
+    /// The name that was asked for.
+    pub name: &'a str,
+    /// The resolved parameters.
+    pub params: Map<String, Value>,
+    /// What the tool says of this call; `None` if there is no such tool.
+    pub class: Option<CallClass>,
+    /// The floor that the plan sets under the impact.
+    pub floor: u8,
+    /// The most impact the caller asked for, 0..=2.
+    pub intent: u8,
+    /// The scope the caller acts in.
+    pub scope: &'a str,
+    /// What a receiver can recognise a repetition by.
+    pub idempotency_key: Digest,
+}

@@ -1,0 +1,325 @@
+//! What a valid plan is made of. Every default is filled in.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::id::{NodeId, Ticks};
+
+/// An immutable version of a graph of nodes. Only validation makes one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The author's name for it.
+    pub id: String,
+    /// One line for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// 1 at first; every accepted change adds one.
+    pub version: u32,
+    /// All nodes ever, in ascending order of their ids (bytes).
+    pub nodes: Vec<Node>,
+    /// What the run is for.
+    pub outputs: Vec<NodeId>,
+    /// Whether the author (or a delta) named the outputs; else they are the exits of version 1.
+    pub outputs_declared: bool,
+    /// Limits and choices.
+    pub policy: Policy,
+    /// Rules over the map of the outputs, checked once per version at quiescence; empty means none.
+    #[serde(default)]
+    pub contract: Vec<Rule>,
+    /// Whether nothing is normalised: a reference adds no edge.
+    #[serde(default)]
+    pub strict: bool,
+}
+
+/// One node, as it stands after normalisation. Its serde form has the field names of plan files.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    /// Unique in the run, never reused.
+    pub id: NodeId,
+    /// What executes it.
+    pub kind: Kind,
+    /// Name of the tool, for tool nodes.
+    #[serde(default)]
+    pub tool: Option<String>,
+    /// Name of the model, for model nodes.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// What it waits for, in the author's order (which matters for ordered joins).
+    #[serde(default)]
+    pub deps: Vec<Dep>,
+    /// `None` for an entry.
+    #[serde(default)]
+    pub join: Option<Join>,
+    /// How an any_of starts its candidates.
+    #[serde(default)]
+    pub dispatch: Dispatch,
+    /// Literal parameters.
+    #[serde(default)]
+    pub params: Map<String, Value>,
+    /// Parameters taken from results.
+    #[serde(default)]
+    pub param_refs: BTreeMap<String, ParamRef>,
+    /// Nodes it declares to read.
+    #[serde(default)]
+    pub reads: Vec<NodeId>,
+    /// All must pass before it is executed.
+    #[serde(default)]
+    pub contract: Vec<Rule>,
+    /// What it does to the world.
+    #[serde(default)]
+    pub effect: Effect,
+    /// 0 observe, 1 operate, 2 control: a floor under what the gate sees.
+    #[serde(default)]
+    pub impact: u8,
+    /// What a lost result permits.
+    #[serde(default)]
+    pub idem: Idempotency,
+    /// Per attempt.
+    pub timeout: Ticks,
+    /// Retries within one patch.
+    #[serde(default)]
+    pub retries: i64,
+    /// Patches in all.
+    #[serde(default)]
+    pub patches: i64,
+    /// Whether a person is asked.
+    #[serde(default)]
+    pub approval: Approval,
+    /// After which silence cancels.
+    #[serde(default)]
+    pub human_timeout: Option<Ticks>,
+}
+
+impl Node {
+    /// Whether it does something to the world that stopping it half-way would leave undone (impact > 0): such
+    /// a node drains instead of being stopped.
+    pub fn is_effectful(&self) -> bool {
+        self.impact > 0
+    }
+
+    /// Whether it steers a run rather than working for it (reflection, observer, micro-planner, interjection,
+    /// aggregator).
+    pub fn is_control(&self) -> bool {
+        self.kind.is_control()
+    }
+}
+
+/// What executes a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)] // the variants are the words of the plan format
+pub enum Kind {
+    Tool,
+    Model,
+    Reflection,
+    Observer,
+    MicroPlanner,
+    Interjection,
+    Aggregator,
+    HumanApproval,
+    SubAgent,
+}
+
+impl Kind {
+    /// See [`Node::is_control`].
+    pub fn is_control(self) -> bool {
+        match self {
+            Kind::Reflection | Kind::Observer | Kind::MicroPlanner | Kind::Interjection | Kind::Aggregator => {
+                true
+            }
+            Kind::Tool | Kind::Model | Kind::HumanApproval | Kind::SubAgent => false,
+        }
+    }
+}
+
+/// An edge, seen from its consumer.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dep {
+    /// The source.
+    pub n: NodeId,
+    /// What it must have become.
+    #[serde(default)]
+    pub on: On,
+}
+
+/// What satisfies an edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum On {
+    /// The source is executed.
+    #[default]
+    Success,
+    /// The source is in any terminal state. Carries no data, creates no demand.
+    Terminal,
+}
+
+/// How edges combine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Join {
+    /// Every edge holds.
+    AllOf,
+    /// One candidate is executed.
+    AnyOf,
+}
+
+/// How an any_of starts its candidates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dispatch {
+    /// All at once.
+    #[default]
+    Parallel,
+    /// One after the other, each when those before are lost.
+    Ordered,
+}
+
+/// A parameter taken from another node's result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ParamRef {
+    /// A node id, or `$winner` in an any_of node.
+    pub from: NodeId,
+    /// Dot path into the result; keys, and list indices without leading zeros.
+    pub path: Option<String>,
+    /// Text in which every `{}` becomes the value.
+    #[serde(default)]
+    pub template: Option<String>,
+}
+
+impl ParamRef {
+    /// The source that means "whichever candidate won".
+    pub const WINNER: &'static str = "$winner";
+}
+
+/// One rule of a contract.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// How it is judged.
+    pub method: Method,
+    /// P(correct | accepted), in (0, 1]; `None` is unknown (1 for `schema`).
+    #[serde(default)]
+    pub p: Option<f64>,
+    /// What is asked for; its form depends on the method.
+    #[serde(default)]
+    pub spec: Option<Value>,
+}
+
+/// How a contract rule is judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)] // the variants are the words of the plan format
+pub enum Method {
+    Schema,
+    Code,
+    Test,
+    Model,
+    Human,
+}
+
+/// What a node does to the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)] // the variants are the words of the plan format
+pub enum Effect {
+    #[default]
+    None,
+    Read,
+    Write,
+    External,
+}
+
+/// What may be done about an attempt whose result was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Idempotency {
+    /// Doing it twice is doing it once.
+    #[default]
+    Natural,
+    /// The receiver recognises the key.
+    Keyed,
+    /// Nothing: only a person can tell.
+    None,
+}
+
+/// When a person is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Approval {
+    /// Never.
+    #[default]
+    None,
+    /// Before the action.
+    Before,
+    /// Before the result is published.
+    After,
+}
+
+/// What becomes of an effectful attempt of unknown outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InDoubt {
+    /// The operator is asked (real runs).
+    Ask,
+    /// It has failed (simulation).
+    Fail,
+}
+
+/// Limits and choices of a run, all filled in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// Attempts that may run at once; 0 is unlimited.
+    pub slots: u32,
+    /// Requests to the planner.
+    pub max_replans: u32,
+    /// Versions of the plan.
+    pub max_versions: u32,
+    /// Nodes ever.
+    pub max_nodes: u32,
+    /// Nodes on a path.
+    pub max_depth: u32,
+    /// (retries + 1)(patches + 1) of any node.
+    pub max_attempts: i64,
+    /// First wait before a retry.
+    pub backoff_base: Ticks,
+    /// Longest wait before a retry.
+    pub backoff_cap: Ticks,
+    /// What becomes of an effectful attempt of unknown outcome.
+    pub in_doubt: InDoubt,
+}
+
+impl Policy {
+    /// The defaults of `conformance/README.md`.
+    pub const SIMULATION: Policy = Policy {
+        slots: 0,
+        max_replans: 0,
+        max_versions: 16,
+        max_nodes: 64,
+        max_depth: 32,
+        max_attempts: 256,
+        backoff_base: 1,
+        backoff_cap: 60,
+        in_doubt: InDoubt::Fail,
+    };
+
+    /// The defaults of plan files, in milliseconds; `slots` is twice the cores of the machine.
+    pub const fn real(slots: u32) -> Policy {
+        Policy {
+            slots,
+            max_replans: 1,
+            max_versions: 1_000,
+            max_nodes: 10_000,
+            max_depth: 10_000,
+            max_attempts: 256,
+            backoff_base: 200,
+            backoff_cap: 60_000,
+            in_doubt: InDoubt::Ask,
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The traits the outside implements. The only place of this crate where anything waits.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::event::{Event, Failure};
+use crate::gate::{CallClass, Permit};
+use crate::id::{AgentId, ClientId, Digest, RunId, Ticks};
+use crate::run::RunOutcome;
+
+/// A future that can be sent between threads.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Place of a record within its stream: 1 for the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct Seq(pub u64);
+
+/// Place of a batch in the order of the whole journal. Only compared; may have gaps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Position(pub u64);
+
+/// A stream of the journal. Its partition is a hash of the client, so that a client's streams move together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId {
+    /// 0..1,024, of the client.
+    pub partition: u16,
+    /// What kind of stream.
+    pub kind: StreamKind,
+    /// The run's id, or the first half of the digest of the client's name.
+    pub key: [u8; 16],
+}
+
+/// What a stream is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum StreamKind {
+    /// One run: owns its attempts and their costs.
+    Run = 1,
+    /// One client: owns its agents, weight, tier, deposits.
+    Client = 2,
+}
+
+/// Partitions of the journal.
+pub const PARTITIONS: u16 = 1_024;
+
+impl StreamId {
+    /// The stream of a run of `client`.
+    pub fn run(client: &ClientId, run: RunId) -> StreamId {
+        StreamId { partition: partition(client), kind: StreamKind::Run, key: *run.0.as_bytes() }
+    }
+
+    /// The stream of `client` itself.
+    pub fn client(client: &ClientId) -> StreamId {
+        let digest = crate::lineage::hash("aos/client/1", &[client.as_str().as_bytes()]);
+        let mut key = [0; 16];
+        key.copy_from_slice(&digest.0[..16]);
+        StreamId { partition: partition(client), kind: StreamKind::Client, key }
+    }
+}
+
+fn partition(client: &ClientId) -> u16 {
+    let digest = crate::lineage::hash("aos/client/1", &[client.as_str().as_bytes()]);
+    u16::from_le_bytes([digest.0[16], digest.0[17]]) % PARTITIONS
+}
+
+/// Records for one stream, to be appended together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StreamBatch {
+    /// Where to.
+    pub stream: StreamId,
+    /// Sequence number of the last record of the stream, as the writer knows it (0: none).
+    pub expected: Seq,
+    /// When, in milliseconds since the Unix epoch.
+    pub at_ms: Ticks,
+    /// The records.
+    pub events: Vec<Event>,
+}
+
+/// A record as read back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recorded {
+    /// Its place in its stream.
+    pub seq: Seq,
+    /// The batch it came with; durable when that is.
+    pub position: Position,
+    /// When it was appended, in milliseconds since the Unix epoch.
+    pub at_ms: Ticks,
+    /// What happened.
+    pub event: Event,
+}
+
+/// One line of the table of runs, derived from the journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRow {
+    /// The run.
+    pub run: RunId,
+    /// Who pays.
+    pub client: ClientId,
+    /// Who runs it.
+    pub agent: AgentId,
+    /// Id of its plan.
+    pub plan: String,
+    /// When it was opened, in milliseconds since the Unix epoch.
+    pub opened_ms: Ticks,
+    /// When it was closed or last changed its standing.
+    pub closed_ms: Option<Ticks>,
+    /// How it stands.
+    pub standing: RunStanding,
+}
+
+/// How a run stands, as far as the table of runs tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStanding {
+    /// It has work left.
+    Open,
+    /// It was set aside; the reason.
+    Parked(String),
+    /// It is over.
+    Closed(RunOutcome),
+}
+
+/// Why the journal did not do as asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum JournalError {
+    /// Somebody else appended to the stream.
+    #[error("stream {stream:?} is at {actual:?}, not at {expected:?}: somebody else wrote to it")]
+    Conflict {
+        /// Which stream.
+        stream: StreamId,
+        /// What the writer believed.
+        expected: Seq,
+        /// What is so.
+        actual: Seq,
+    },
+    /// Nothing is acknowledged any more; what was durable stays.
+    #[error("the journal cannot write: {0}")]
+    Poisoned(String),
+    /// There is no room. Reading goes on; appending does again when there is room.
+    #[error("the disk is full: {0}")]
+    Full(String),
+    /// Bytes that were once durable are no longer what they were.
+    #[error("the journal is damaged at {place}: {what}")]
+    Damaged {
+        /// Segment and offset.
+        place: String,
+        /// What was found.
+        what: String,
+    },
+    /// A batch that breaks a limit; the limit is named.
+    #[error("refused: {0}")]
+    Refused(String),
+}
+
+/// The event journal: the truth that everything else is a cache of.
+pub trait Journal: Send + Sync + 'static {
+    /// Orders the batches, all or none, and answers at once. Nothing is durable yet.
+    fn append(&self, batches: Vec<StreamBatch>) -> Result<Position, JournalError>;
+
+    /// Waits until everything up to `position` would survive the loss of power. Dropping the future loses
+    /// nothing but the answer.
+    fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), JournalError>>;
+
+    /// Reads up to `limit` records of a stream after `after`, ordered ones included that are not durable yet.
+    fn read(&self, stream: StreamId, after: Seq, limit: usize) -> Result<Vec<Recorded>, JournalError>;
+
+    /// Waits until the stream has a record after `after`. Dropping the future loses nothing.
+    fn changed(&self, stream: StreamId, after: Seq) -> BoxFuture<'_, ()>;
+
+    /// The runs, newest first; with `open_only`, those with work left.
+    fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, JournalError>;
+
+    /// The streams of clients that have any record.
+    fn clients(&self) -> Result<Vec<StreamId>, JournalError>;
+}
+
+/// The media type of nearly every result.
+pub const JSON: &str = "application/json";
+
+/// Content that is addressed by its digest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Artifact {
+    /// What it is.
+    pub media: String,
+    /// Its bytes.
+    pub content: Vec<u8>,
+}
+
+/// Why an artifact could not be stored or given back.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ArtifactError {
+    /// It is not there.
+    #[error("no artifact {0}")]
+    Missing(Digest),
+    /// Its bytes do not give its digest.
+    #[error("artifact {digest} is damaged: {what}")]
+    Damaged {
+        /// Which.
+        digest: Digest,
+        /// What was found.
+        what: String,
+    },
+    /// The disk said no.
+    #[error("artifact store: {0}")]
+    Io(String),
+}
+
+/// Results that are too large for a record.
+pub trait ArtifactStore: Send + Sync + 'static {
+    /// Stores content; durable when the future is done. Storing it twice is storing it once. Dropping the
+    /// future may or may not have stored it.
+    fn put(&self, artifact: Artifact) -> BoxFuture<'_, Result<Digest, ArtifactError>>;
+
+    /// Gives content back, verified against its digest.
+    fn get(&self, digest: Digest) -> BoxFuture<'_, Result<Artifact, ArtifactError>>;
+}
+
+/// What a tool says of itself, once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolSpec {
+    /// Its name, such as `fs.read`.
+    pub name: String,
+    /// Its version: part of the identity of every result.
+    pub version: String,
+    /// One line for people and models.
+    pub description: String,
+    /// JSON Schema of its parameters.
+    pub params: Value,
+    /// JSON Schema of its result.
+    pub result: Value,
+}
+
+/// What came of calling a tool: a JSON value, or a failure.
+pub type ToolResult = Result<Value, Failure>;
+
+/// What a call gets to know of its surroundings.
+#[derive(Debug, Clone)]
+pub struct CallContext {
+    /// The folder it may touch.
+    pub workspace: Arc<std::path::Path>,
+    /// When it will be given up, as a span from its start.
+    pub timeout_ms: u64,
+}
+
+/// A device: something that acts on the world.
+pub trait Tool: Send + Sync + 'static {
+    /// What it says of itself.
+    fn spec(&self) -> &ToolSpec;
+
+    /// What a call with these parameters would do. Pure. Parameters that are not known yet are absent: the
+    /// answer must then be the worst they could make of it.
+    fn class(&self, params: &Map<String, Value>) -> CallClass;
+
+    /// Whether a call is nothing but waiting: for how many milliseconds. Such a call is a durable timer and
+    /// holds no slot; [`Tool::call`] is never reached.
+    fn timer_ms(&self, _params: &Map<String, Value>) -> Option<u64> {
+        None
+    }
+
+    /// Does it. Dropping the future stops it as far as that is possible (a process group is killed, a
+    /// connection closed); what it did to the world until then stands.
+    fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult>;
+}
+
+impl fmt::Debug for dyn Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tool({})", self.spec().name)
+    }
+}

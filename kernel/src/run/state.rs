@@ -1,0 +1,226 @@
+//! The states of a node and the reasons for its transitions (execution-model, section 2).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::NodeId;
+
+/// Where a node instance stands. The last four absorb.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    /// Its join does not hold yet.
+    Pending,
+    /// It may be dispatched.
+    Ready,
+    /// An attempt is under way.
+    Running,
+    /// A person is asked.
+    WaitingHuman,
+    /// Failed, and a retry or a patch is coming.
+    FailedRetryable,
+    /// Held by an operator, or a dependency is lost while a replan could help.
+    Blocked,
+    /// Its result passed the contract.
+    Executed,
+    /// Its own attempts (or an any_of's candidates) are exhausted.
+    Failed,
+    /// Stopped by authority or a lost cause.
+    Cancelled,
+    /// Not needed.
+    Skipped,
+}
+
+impl NodeState {
+    /// Whether nothing can follow.
+    pub fn is_terminal(self) -> bool {
+        match self {
+            NodeState::Executed | NodeState::Failed | NodeState::Cancelled | NodeState::Skipped => true,
+            NodeState::Pending
+            | NodeState::Ready
+            | NodeState::Running
+            | NodeState::WaitingHuman
+            | NodeState::FailedRetryable
+            | NodeState::Blocked => false,
+        }
+    }
+
+    /// The word used in files, journals and conformance cases.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            NodeState::Pending => "pending",
+            NodeState::Ready => "ready",
+            NodeState::Running => "running",
+            NodeState::WaitingHuman => "waiting_human",
+            NodeState::FailedRetryable => "failed_retryable",
+            NodeState::Blocked => "blocked",
+            NodeState::Executed => "executed",
+            NodeState::Failed => "failed",
+            NodeState::Cancelled => "cancelled",
+            NodeState::Skipped => "skipped",
+        }
+    }
+}
+
+impl fmt::Display for NodeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What kind of failure an attempt met; decides which recovery level comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)] // the variants are the words of execution-model, section 4
+pub enum Category {
+    Crash,
+    Timeout,
+    Transient,
+    RateLimit,
+    ResourceExhaustion,
+    InvalidOutput,
+    HumanRejection,
+    Structural,
+    ParamMissing,
+    GateDenied,
+}
+
+impl Category {
+    /// Whether level 1 (retry) applies.
+    pub fn is_retryable(self) -> bool {
+        match self {
+            Category::Crash
+            | Category::Timeout
+            | Category::Transient
+            | Category::RateLimit
+            | Category::InvalidOutput => true,
+            Category::ResourceExhaustion
+            | Category::HumanRejection
+            | Category::Structural
+            | Category::ParamMissing
+            | Category::GateDenied => false,
+        }
+    }
+
+    /// The word used in files, journals and conformance cases.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Category::Crash => "crash",
+            Category::Timeout => "timeout",
+            Category::Transient => "transient",
+            Category::RateLimit => "rate_limit",
+            Category::ResourceExhaustion => "resource_exhaustion",
+            Category::InvalidOutput => "invalid_output",
+            Category::HumanRejection => "human_rejection",
+            Category::Structural => "structural",
+            Category::ParamMissing => "param_missing",
+            Category::GateDenied => "gate_denied",
+        }
+    }
+}
+
+impl fmt::Display for Category {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Why a node moved. `Display` gives the text of the conformance cases.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)] // each is the reason of the same name in execution-model, section 2
+pub enum Reason {
+    Entry,
+    AllOf,
+    AnyOf(NodeId),
+    Attempt(u32),
+    ApproveBefore,
+    ApproveAfter,
+    HumanNode,
+    Approved,
+    Ok,
+    Category(Category),
+    InDoubt,
+    Retry,
+    Patched,
+    Upstream(NodeId),
+    Unblocked,
+    Hold,
+    HoldReleased,
+    JoinExhausted,
+    SiblingWon,
+    Concluded,
+    Operator,
+    HumanRejected,
+    HumanTimeout,
+    PlanCancelled,
+    InterjectionFailed,
+    Delta,
+    DrainedUnapproved,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Entry => f.write_str("entry"),
+            Reason::AllOf => f.write_str("all_of"),
+            Reason::AnyOf(winner) => write!(f, "any_of:{winner}"),
+            Reason::Attempt(number) => write!(f, "attempt:{number}"),
+            Reason::ApproveBefore => f.write_str("approve_before"),
+            Reason::ApproveAfter => f.write_str("approve_after"),
+            Reason::HumanNode => f.write_str("human_node"),
+            Reason::Approved => f.write_str("approved"),
+            Reason::Ok => f.write_str("ok"),
+            Reason::Category(category) => f.write_str(category.as_str()),
+            Reason::InDoubt => f.write_str("in_doubt"),
+            Reason::Retry => f.write_str("retry"),
+            Reason::Patched => f.write_str("patched"),
+            Reason::Upstream(culprit) => write!(f, "upstream:{culprit}"),
+            Reason::Unblocked => f.write_str("unblocked"),
+            Reason::Hold => f.write_str("hold"),
+            Reason::HoldReleased => f.write_str("hold_released"),
+            Reason::JoinExhausted => f.write_str("join_exhausted"),
+            Reason::SiblingWon => f.write_str("sibling_won"),
+            Reason::Concluded => f.write_str("concluded"),
+            Reason::Operator => f.write_str("operator"),
+            Reason::HumanRejected => f.write_str("human_rejected"),
+            Reason::HumanTimeout => f.write_str("human_timeout"),
+            Reason::PlanCancelled => f.write_str("plan_cancelled"),
+            Reason::InterjectionFailed => f.write_str("interjection_failed"),
+            Reason::Delta => f.write_str("delta"),
+            Reason::DrainedUnapproved => f.write_str("drained_unapproved"),
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunOutcome {
+    /// Every output executed and the plan's contract holds.
+    Succeeded,
+    /// A reflection concluded early and an output is missing.
+    Concluded,
+    /// An output is missing, or the plan's contract does not hold.
+    Failed,
+    /// The whole plan was cancelled.
+    Cancelled,
+}
+
+impl RunOutcome {
+    /// The word used in files, journals and conformance cases.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RunOutcome::Succeeded => "succeeded",
+            RunOutcome::Concluded => "concluded",
+            RunOutcome::Failed => "failed",
+            RunOutcome::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl fmt::Display for RunOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
