@@ -1,0 +1,1 @@
+//! Contracts: what an output must be before its node counts as executed.

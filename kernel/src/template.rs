@@ -1,0 +1,1 @@
+//! Templates of reports and prompts.

@@ -1,0 +1,59 @@
+//! The one way to a tool.
+
+use serde_json::{Map, Value};
+
+use super::call::CallClass;
+use crate::id::Digest;
+
+/// Leave to make one call: the tool, its resolved parameters, and the digest they were judged under. Only the
+/// gate makes one; a tool takes it by value, so it is good for one call.
+#[derive(Debug)]
+pub struct Permit {
+    tool: String,
+    params: Map<String, Value>,
+    class: CallClass,
+    digest: Digest,
+    idempotency_key: Digest,
+}
+
+impl Permit {
+    pub(super) fn new(
+        tool: String,
+        params: Map<String, Value>,
+        class: CallClass,
+        digest: Digest,
+        idempotency_key: Digest,
+    ) -> Permit {
+        Permit { tool, params, class, digest, idempotency_key }
+    }
+
+    /// The tool it is for.
+    pub fn tool(&self) -> &str {
+        &self.tool
+    }
+
+    /// The parameters that were judged.
+    pub fn params(&self) -> &Map<String, Value> {
+        &self.params
+    }
+
+    /// Gives the parameters away.
+    pub fn into_params(self) -> Map<String, Value> {
+        self.params
+    }
+
+    /// What the call was judged to do.
+    pub fn class(&self) -> CallClass {
+        self.class
+    }
+
+    /// Digest of the parameters that were judged.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// What a receiver can recognise a repetition by.
+    pub fn idempotency_key(&self) -> Digest {
+        self.idempotency_key
+    }
+}

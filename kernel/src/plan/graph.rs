@@ -1,0 +1,52 @@
+//! The edges of a plan by index, for whoever walks them often.
+
+use std::collections::BTreeMap;
+
+use super::{Node, On};
+use crate::id::NodeId;
+
+/// Adjacency of nodes that are sorted by id and whose edges all lead somewhere.
+#[derive(Debug, Clone, Default)]
+pub struct Graph {
+    /// Per node: its sources, in the author's order.
+    pub sources: Vec<Vec<(usize, On)>>,
+    /// Per node: its consumers, ascending.
+    pub consumers: Vec<Vec<(usize, On)>>,
+    /// Per node: edges on the longest path from an entry, over edges of either kind.
+    pub level: Vec<u32>,
+}
+
+impl Graph {
+    /// Builds the adjacency. Edges to nodes that do not exist are left out; on a cycle levels are 0.
+    pub fn new(nodes: &[Node]) -> Graph {
+        let index: BTreeMap<&NodeId, usize> = nodes.iter().enumerate().map(|(at, node)| (&node.id, at)).collect();
+        let mut sources = vec![Vec::new(); nodes.len()];
+        let mut consumers = vec![Vec::new(); nodes.len()];
+        for (at, node) in nodes.iter().enumerate() {
+            for dep in &node.deps {
+                if let Some(&source) = index.get(&dep.n) {
+                    sources[at].push((source, dep.on));
+                    consumers[source].push((at, dep.on));
+                }
+            }
+        }
+        let level = levels(&sources, &consumers);
+        Graph { sources, consumers, level }
+    }
+}
+
+fn levels(sources: &[Vec<(usize, On)>], consumers: &[Vec<(usize, On)>]) -> Vec<u32> {
+    let mut level = vec![0; sources.len()];
+    let mut missing: Vec<usize> = sources.iter().map(Vec::len).collect();
+    let mut reached: Vec<usize> = (0..sources.len()).filter(|&at| missing[at] == 0).collect();
+    while let Some(at) = reached.pop() {
+        for &(consumer, _) in &consumers[at] {
+            level[consumer] = level[consumer].max(level[at] + 1);
+            missing[consumer] -= 1;
+            if missing[consumer] == 0 {
+                reached.push(consumer);
+            }
+        }
+    }
+    level
+}
