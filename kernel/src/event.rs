@@ -156,7 +156,7 @@ pub struct PlanVersion {
     pub version: u32,
     /// Why there is one.
     pub cause: ChangeCause,
-    /// The change itself, as JSON of `plan::Change`.
+    /// What is different, as JSON of `plan::Revision`.
     pub change: Json,
 }
 

@@ -1,0 +1,397 @@
+//! Changes of a running plan: every graft, patch, replan, cancel and interjection makes the next version, or
+//! is refused whole.
+//!
+//! A [`Change`] is what somebody asks for. [`merge`] judges it and, if it holds, gives a [`Revision`]: what is
+//! different in the next version, in absolute terms. The journal keeps the revision, and recovery hands it to
+//! [`apply_change`], the function that live merging ends with too: no rule, no tool and no default is asked
+//! again, so a plan comes back as it was even if the tools have changed since.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::draft::{DepDraft, NodeDraft, NodeFields};
+use super::fault::{Fault, FaultCode, in_order};
+use super::normalise::{connect, rules};
+use super::{Join, Node, Plan, Settings, validate};
+use crate::id::NodeId;
+
+/// What somebody wants a running plan to become.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Change {
+    /// A change of the graph.
+    Delta(Delta),
+    /// New fields for a node that failed; its edges stay.
+    Patch {
+        /// The node.
+        node: NodeId,
+        /// What it gets; `None` tries again with what it has.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        set: Option<NodeFields>,
+    },
+}
+
+/// A change of the graph, as written. What it adds does not exist for the rest of it, except as what a
+/// dependency, a replacement or an output may name.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Delta {
+    /// The version it was written for; absent: whichever is current when it arrives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base: Option<u32>,
+    /// New nodes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub add: Vec<NodeDraft>,
+    /// New dependencies of nodes that have not started.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub rewire: BTreeMap<NodeId, Vec<DepDraft>>,
+    /// Old name to new, in dependencies, references and reads of nodes that have not started, and in the
+    /// outputs.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub replace: BTreeMap<NodeId, NodeId>,
+    /// New fields of nodes that have not started.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub set: BTreeMap<NodeId, NodeFields>,
+    /// Nodes to cancel.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cancel: Vec<NodeId>,
+    /// New outputs, be it none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<Vec<NodeId>>,
+}
+
+/// What a change may still do to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeStanding {
+    /// Pending or blocked: it may be rewired and set.
+    Movable,
+    /// Neither, but not terminal: it may be cancelled.
+    Started,
+    /// Nothing can follow.
+    Terminal,
+}
+
+/// What is different in the next version of a plan, in absolute terms. This is what the journal keeps.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Revision {
+    /// The nodes that are new or changed, normalised, ascending.
+    pub nodes: Vec<Node>,
+    /// The outputs, if they changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<Vec<NodeId>>,
+    /// Whether the outputs are declared from here on.
+    pub outputs_declared: bool,
+    /// Nodes to cancel, ascending.
+    pub cancel: Vec<NodeId>,
+}
+
+/// The next version of a plan.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Merged {
+    /// The plan, one version on.
+    pub plan: Plan,
+    /// The nodes that existed before and whose normalised description changed, ascending: they lose their
+    /// approval.
+    pub changed: Vec<NodeId>,
+    /// The nodes that did not exist before, ascending.
+    pub added: Vec<NodeId>,
+    /// To be cancelled, ascending.
+    pub cancel: Vec<NodeId>,
+    /// What the journal keeps of it.
+    pub revision: Revision,
+}
+
+/// Judges a change of a running plan and merges it, or gives every fault.
+///
+/// `standing` tells how the nodes of `plan` stand; `closed`, whether the run is cancelled or concluded. The
+/// node of a patch is taken to be waiting for it. Deterministic: the same arguments give the same answer.
+pub fn merge(
+    plan: &Plan,
+    change: &Change,
+    standing: &dyn Fn(&NodeId) -> NodeStanding,
+    closed: bool,
+    settings: &Settings<'_>,
+) -> Result<Merged, Vec<Fault>> {
+    let mut draft = Draft { old: plan, new: plan.clone(), standing, settings, faults: Vec::new() };
+    draft.check_run(closed);
+    let cancel = match change {
+        Change::Delta(delta) => draft.delta(delta),
+        Change::Patch { node, set } => draft.patch(node, set.as_ref()),
+    };
+    draft.judge();
+    if draft.faults.is_empty() {
+        let revision = revision(plan, draft.new, cancel);
+        Ok(apply_change(plan, &revision))
+    } else {
+        Err(in_order(draft.faults))
+    }
+}
+
+/// Makes the next version of a plan from what was accepted. Judges nothing.
+pub fn apply_change(plan: &Plan, revision: &Revision) -> Merged {
+    let mut nodes: BTreeMap<&NodeId, &Node> = plan.nodes.iter().map(|node| (&node.id, node)).collect();
+    let (mut changed, mut added) = (Vec::new(), Vec::new());
+    for node in &revision.nodes {
+        match nodes.insert(&node.id, node) {
+            Some(_) => changed.push(node.id.clone()),
+            None => added.push(node.id.clone()),
+        }
+    }
+    let next = Plan {
+        id: plan.id.clone(),
+        title: plan.title.clone(),
+        version: plan.version.saturating_add(1),
+        nodes: nodes.into_values().cloned().collect(),
+        outputs: revision.outputs.as_ref().unwrap_or(&plan.outputs).clone(),
+        outputs_declared: revision.outputs_declared,
+        policy: plan.policy.clone(),
+        contract: plan.contract.clone(),
+        strict: plan.strict,
+    };
+    Merged { plan: next, changed, added, cancel: revision.cancel.clone(), revision: revision.clone() }
+}
+
+/// The difference between a plan and what a change made of it.
+fn revision(old: &Plan, new: Plan, cancel: Vec<NodeId>) -> Revision {
+    let before: BTreeMap<&NodeId, &Node> = old.nodes.iter().map(|node| (&node.id, node)).collect();
+    Revision {
+        outputs: (new.outputs != old.outputs).then_some(new.outputs),
+        outputs_declared: new.outputs_declared,
+        nodes: new.nodes.into_iter().filter(|node| before.get(&node.id) != Some(&node)).collect(),
+        cancel,
+    }
+}
+
+/// A change while it is being merged.
+struct Draft<'a> {
+    old: &'a Plan,
+    /// The next version, as far as it is made. Every node of `old` keeps its index until nodes are added.
+    new: Plan,
+    standing: &'a dyn Fn(&NodeId) -> NodeStanding,
+    settings: &'a Settings<'a>,
+    faults: Vec<Fault>,
+}
+
+impl Draft<'_> {
+    fn fault(&mut self, code: FaultCode, node: impl std::fmt::Display, detail: &str, mend: &str) {
+        self.faults.push(Fault::new(code, node, detail, mend));
+    }
+
+    /// What holds for every change: D02 and D05.
+    fn check_run(&mut self, closed: bool) {
+        let most = self.old.policy.max_versions;
+        if self.old.version >= most {
+            let detail = format!("version {} is the last of {most}", self.old.version);
+            self.fault(
+                FaultCode::D02,
+                Fault::PLAN,
+                &detail,
+                "start a new run, or raise policy.max_versions there",
+            );
+        }
+        if closed {
+            self.fault(
+                FaultCode::D05,
+                Fault::PLAN,
+                "the run is cancelled or concluded",
+                "start a new run: this one takes no changes any more",
+            );
+        }
+    }
+
+    /// The index of a node that existed before the change; else D03.
+    fn existing(&mut self, id: &NodeId, verb: &str) -> Option<usize> {
+        let found = self.old.nodes.binary_search_by(|node| node.id.cmp(id)).ok();
+        if found.is_none() {
+            let detail = format!("{verb} a node that does not exist");
+            let mend = "name a node of the present version; what a change adds, it describes in full";
+            self.fault(FaultCode::D03, id, &detail, mend);
+        }
+        found
+    }
+
+    fn movable(&mut self, id: &NodeId, verb: &str) {
+        if (self.standing)(id) != NodeStanding::Movable {
+            let detail = format!("{verb} a node that is neither pending nor blocked");
+            self.fault(FaultCode::D01, id, &detail, "add a new node and let it replace this one");
+        }
+    }
+
+    fn patch(&mut self, node: &NodeId, set: Option<&NodeFields>) -> Vec<NodeId> {
+        if let (Some(at), Some(set)) = (self.existing(node, "patches"), set) {
+            self.set(at, set);
+        }
+        Vec::new()
+    }
+
+    fn delta(&mut self, delta: &Delta) -> Vec<NodeId> {
+        if let Some(base) = delta.base.filter(|base| *base != self.old.version) {
+            let detail = format!("was made for version {base}, the present one is {}", self.old.version);
+            self.fault(FaultCode::D07, Fault::PLAN, &detail, "make it anew for the present version");
+        }
+        for (id, fields) in &delta.set {
+            match self.existing(id, "sets") {
+                Some(at) => {
+                    self.movable(id, "sets");
+                    self.set(at, fields);
+                }
+                None => self.forbid(id, fields),
+            }
+        }
+        for (id, deps) in &delta.rewire {
+            if let Some(at) = self.existing(id, "rewires") {
+                self.movable(id, "rewires");
+                self.rewire(at, deps);
+            }
+        }
+        self.replace(&delta.replace);
+        let cancel = self.cancel(delta);
+        for node in &delta.add {
+            let node = node.clone().normalise(self.old.strict, self.settings, &mut self.faults);
+            self.new.nodes.push(node);
+        }
+        self.new.nodes.sort_by(|a, b| a.id.cmp(&b.id)); // stable: what is added comes after what it repeats
+        cancel
+    }
+
+    fn forbid(&mut self, id: &NodeId, fields: &NodeFields) {
+        for name in fields.forbidden() {
+            let detail = format!("sets `{name}`");
+            self.fault(FaultCode::D06, id, &detail, "rewire or replace the node: set changes no structure");
+        }
+    }
+
+    /// Sets fields. Nothing is normalised; only in a real run a tool node stays as dangerous as its tool is
+    /// with the new parameters.
+    fn set(&mut self, at: usize, fields: &NodeFields) {
+        let id = self.new.nodes[at].id.clone();
+        self.forbid(&id, fields);
+        let bare = self.settings.bare;
+        let node = &mut self.new.nodes[at];
+        fn put<T: Clone>(field: &mut T, said: &Option<T>) {
+            if let Some(said) = said {
+                field.clone_from(said);
+            }
+        }
+        put(&mut node.kind, &fields.kind);
+        put(&mut node.tool, &fields.tool);
+        put(&mut node.model, &fields.model);
+        put(&mut node.params, &fields.params);
+        put(&mut node.param_refs, &fields.param_refs);
+        put(&mut node.reads, &fields.reads);
+        put(&mut node.effect, &fields.effect);
+        put(&mut node.impact, &fields.impact.map(|impact| impact.get()));
+        put(&mut node.idem, &fields.idem);
+        put(&mut node.timeout, &fields.timeout.map(|span| span.ticks(bare)));
+        put(&mut node.retries, &fields.retries);
+        put(&mut node.patches, &fields.patches);
+        put(&mut node.approval, &fields.approval);
+        put(&mut node.human_timeout, &fields.human_timeout.map(|span| span.map(|span| span.ticks(bare))));
+        if let Some(contract) = &fields.contract {
+            node.contract = rules(&id, contract.clone().unwrap_or_default(), &mut self.faults);
+        }
+        if self.settings.complete {
+            self.hold_to_tool(at, fields);
+        }
+    }
+
+    fn hold_to_tool(&mut self, at: usize, fields: &NodeFields) {
+        let node = &mut self.new.nodes[at];
+        let tools = self.settings.tools;
+        let Some(known) = node.tool.as_ref().and_then(|tool| tools?.defaults(tool, &node.params)) else {
+            return;
+        };
+        node.impact = node.impact.max(known.impact);
+        if fields.effect.is_none() {
+            node.effect = node.effect.max(known.effect);
+        }
+        if fields.idem.is_none() && (fields.tool.is_some() || fields.params.is_some()) {
+            node.idem = node.idem.max(known.idem);
+        }
+    }
+
+    fn rewire(&mut self, at: usize, deps: &[DepDraft]) {
+        let node = &mut self.new.nodes[at];
+        node.deps = deps.iter().map(|dep| dep.0.clone()).collect();
+        if node.join == Some(Join::AllOf) || node.deps.is_empty() {
+            node.join = None;
+        }
+        connect(node, self.old.strict);
+    }
+
+    fn replace(&mut self, replace: &BTreeMap<NodeId, NodeId>) {
+        for old in replace.keys() {
+            self.existing(old, "replaces");
+        }
+        if replace.is_empty() {
+            return;
+        }
+        let rename = |id: &mut NodeId| {
+            if let Some(new) = replace.get(id) {
+                id.clone_from(new);
+            }
+        };
+        for node in &mut self.new.nodes {
+            if (self.standing)(&node.id) == NodeStanding::Movable {
+                node.deps.iter_mut().for_each(|dep| rename(&mut dep.n));
+                node.param_refs.values_mut().for_each(|reference| rename(&mut reference.from));
+                node.reads.iter_mut().for_each(rename);
+            }
+        }
+        self.new.outputs.iter_mut().for_each(rename);
+    }
+
+    /// Checks what is to be cancelled, settles the outputs, and gives the nodes to cancel, ascending.
+    fn cancel(&mut self, delta: &Delta) -> Vec<NodeId> {
+        if let Some(outputs) = &delta.outputs {
+            self.new.outputs.clone_from(outputs);
+            self.new.outputs_declared = true;
+        }
+        let wanted: BTreeSet<&NodeId> = delta.cancel.iter().collect();
+        let mut cancelled = BTreeSet::new();
+        for &id in &wanted {
+            if self.existing(id, "cancels").is_none() {
+                continue;
+            }
+            if (self.standing)(id) == NodeStanding::Terminal {
+                let detail = "cancels a node that is already terminal";
+                self.fault(FaultCode::D01, id, detail, "leave it out: it cannot run any more");
+            } else {
+                cancelled.insert(id);
+            }
+        }
+        let outputs = &self.new.outputs;
+        if self.new.outputs_declared {
+            let lost: BTreeSet<NodeId> = outputs.iter().filter(|id| wanted.contains(id)).cloned().collect();
+            for id in lost {
+                let mend = "let `outputs` of the change name what the run is for then";
+                self.fault(FaultCode::D04, id, "cancels a declared output", mend);
+            }
+        } else if !outputs.is_empty() && outputs.iter().all(|id| wanted.contains(id)) {
+            let mend = "cancel the run instead, or name new `outputs`";
+            self.fault(FaultCode::D04, Fault::PLAN, "cancels every output", mend);
+        } else {
+            self.new.outputs.retain(|id| !cancelled.contains(id));
+        }
+        cancelled.into_iter().cloned().collect()
+    }
+
+    /// Judges what came of it by the rules of plans. What is over is not judged again, except that its id
+    /// cannot be used twice and that an aggregator gets no consumers.
+    fn judge(&mut self) {
+        let mut found = std::mem::take(&mut self.faults);
+        validate::changed(&self.new, self.settings, &mut found);
+        let exists = |name: &str| self.old.nodes.binary_search_by(|node| node.id.as_str().cmp(name)).is_ok();
+        found.retain(|fault| match fault.code {
+            code if code <= FaultCode::D07 => true,
+            FaultCode::V01 | FaultCode::V19 => true,
+            _ => {
+                let id = NodeId::from(fault.node.as_str());
+                !exists(&fault.node) || (self.standing)(&id) != NodeStanding::Terminal
+            }
+        });
+        self.faults = found;
+    }
+}

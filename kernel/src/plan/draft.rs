@@ -1,0 +1,275 @@
+//! Plans as people and models write them: one serde form for YAML, JSON, TOML and the conformance cases.
+//! Nothing is judged here but the shape; defaults come with [`normalise`](super::normalise).
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{Error, MapAccess, Visitor, value::MapAccessDeserializer};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+use super::span::Span;
+use super::{Approval, Dep, Dispatch, Effect, Idempotency, InDoubt, Join, Kind, Method, ParamRef};
+use crate::id::NodeId;
+
+/// A plan as written. Unknown fields are refused.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanDraft {
+    /// The author's name for it.
+    pub id: String,
+    /// One line for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// 1, if given: a plan file is always a first version.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "first_version")]
+    pub version: Option<u32>,
+    /// The nodes, in the author's order.
+    pub nodes: Vec<NodeDraft>,
+    /// What the run is for; absent: the exits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<Vec<NodeId>>,
+    /// Whether a reference adds no edge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strict: Option<bool>,
+    /// Limits and choices that differ from the defaults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicyDraft>,
+    /// Rules over the map of the outputs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contract: Option<Vec<RuleDraft>>,
+}
+
+/// A node as written; see [`Node`](super::Node) for what the fields mean.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)] // the fields are those of Node
+pub struct NodeDraft {
+    pub id: NodeId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Kind>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deps: Option<Vec<DepDraft>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub join: Option<Join>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispatch: Option<Dispatch>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub params: Option<Map<String, Value>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub param_refs: Option<BTreeMap<String, ParamRef>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<Vec<NodeId>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contract: Option<Vec<RuleDraft>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub impact: Option<Impact>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idem: Option<Idempotency>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patches: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub human_timeout: Option<Span>,
+}
+
+impl NodeDraft {
+    /// A node of which nothing but the id is said.
+    pub fn named(id: impl Into<NodeId>) -> NodeDraft {
+        NodeDraft {
+            id: id.into(),
+            kind: None,
+            tool: None,
+            model: None,
+            deps: None,
+            join: None,
+            dispatch: None,
+            params: None,
+            param_refs: None,
+            reads: None,
+            contract: None,
+            effect: None,
+            impact: None,
+            idem: None,
+            timeout: None,
+            retries: None,
+            patches: None,
+            approval: None,
+            human_timeout: None,
+        }
+    }
+}
+
+/// Fields of a node that a change sets. Absent fields stay; `null` takes a tool, a model, a contract or a
+/// human timeout away.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[allow(missing_docs)] // the fields are those of Node
+pub struct NodeFields {
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub kind: Option<Kind>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub tool: Option<Option<String>>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub model: Option<Option<String>>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub params: Option<Map<String, Value>>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub param_refs: Option<BTreeMap<String, ParamRef>>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub reads: Option<Vec<NodeId>>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub contract: Option<Option<Vec<RuleDraft>>>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub effect: Option<Effect>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub impact: Option<Impact>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub idem: Option<Idempotency>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub timeout: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub retries: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub patches: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub approval: Option<Approval>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub human_timeout: Option<Option<Span>>,
+
+    // What a change may not set. Read all the same, so that the refusal is a fault beside the others (D06).
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub id: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub deps: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub join: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub dispatch: Option<Value>,
+}
+
+impl NodeFields {
+    /// The names of the fields it holds that no change may set.
+    pub fn forbidden(&self) -> impl Iterator<Item = &'static str> {
+        [("id", &self.id), ("deps", &self.deps), ("join", &self.join), ("dispatch", &self.dispatch)]
+            .into_iter()
+            .filter_map(|(name, field)| field.is_some().then_some(name))
+    }
+}
+
+/// A contract rule as written. Without a method it is a fault (V09), not a wrong shape.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)] // the fields are those of Rule
+pub struct RuleDraft {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<Method>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<Value>,
+}
+
+/// Limits and choices as written; absent ones take the defaults.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[allow(missing_docs)] // the fields are those of Policy
+pub struct PolicyDraft {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_replans: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_versions: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_nodes: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_depth: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff_base: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff_cap: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_doubt: Option<InDoubt>,
+}
+
+/// 0 observe, 1 operate, 2 control.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Impact(u8);
+
+impl Impact {
+    /// The impact, or `None` above 2.
+    pub fn new(impact: u8) -> Option<Impact> {
+        (impact <= 2).then_some(Impact(impact))
+    }
+
+    /// 0, 1 or 2.
+    pub fn get(self) -> u8 {
+        self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Impact {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let impact = i64::deserialize(deserializer)?;
+        u8::try_from(impact).ok().and_then(Impact::new).ok_or_else(|| {
+            D::Error::custom(format!("impact is 0 (observe), 1 (operate) or 2 (control), found {impact}"))
+        })
+    }
+}
+
+/// An edge as written: the source alone, or `{n, on}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct DepDraft(pub Dep);
+
+impl<'de> Deserialize<'de> for DepDraft {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = DepDraft;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the id of a node, or {n: id, on: success | terminal}")
+            }
+
+            fn visit_str<E: Error>(self, id: &str) -> Result<DepDraft, E> {
+                Ok(DepDraft(Dep { n: id.into(), on: Default::default() }))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<DepDraft, A::Error> {
+                Dep::deserialize(MapAccessDeserializer::new(map)).map(DepDraft)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// Tells a field that is there, be it `null`, from one that is not.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+fn first_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    match Option::<i64>::deserialize(deserializer)? {
+        None => Ok(None),
+        Some(1) => Ok(Some(1)),
+        Some(version) => {
+            Err(D::Error::custom(format!("the version of a plan as written is 1, found {version}")))
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! What is wrong with a plan, or with a change of one.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// One fault of a plan or of a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Fault {
+    /// Which rule is broken.
+    pub code: FaultCode,
+    /// The node that breaks it, the name that is missing, or [`Fault::PLAN`].
+    pub node: String,
+    /// What is wrong, as a sentence without a full stop.
+    pub detail: String,
+    /// What would mend it, as a sentence without a full stop.
+    pub mend: String,
+}
+
+impl Fault {
+    /// The name under which faults of the plan as a whole are reported.
+    pub const PLAN: &'static str = "*";
+
+    pub(super) fn new(
+        code: FaultCode,
+        node: impl fmt::Display,
+        detail: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Fault {
+        Fault { code, node: node.to_string(), detail: detail.into(), mend: mend.into() }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}; {}", self.code, self.node, self.detail, self.mend)
+    }
+}
+
+/// Details of one (code, node) that are told in full; of more, only how many there are.
+const DETAILS_MAX: usize = 4;
+
+/// Sorts faults by code and name, and tells those of the same code and name as one.
+pub(super) fn in_order(mut faults: Vec<Fault>) -> Vec<Fault> {
+    faults.sort_by(|a, b| (a.code, &a.node).cmp(&(b.code, &b.node)));
+    let mut told: Vec<Fault> = Vec::with_capacity(faults.len());
+    let mut details: Vec<String> = Vec::new();
+    let mut more = 0usize;
+    for fault in faults {
+        match told.last_mut() {
+            Some(last) if (last.code, &last.node) == (fault.code, &fault.node) => {
+                if details.contains(&fault.detail) {
+                    continue;
+                }
+                if details.len() < DETAILS_MAX {
+                    last.detail = format!("{}; {}", last.detail, fault.detail);
+                    details.push(fault.detail);
+                } else {
+                    more += 1;
+                }
+            }
+            _ => {
+                tell_more(&mut told, more);
+                more = 0;
+                details = vec![fault.detail.clone()];
+                told.push(fault);
+            }
+        }
+    }
+    tell_more(&mut told, more);
+    told
+}
+
+fn tell_more(told: &mut [Fault], more: usize) {
+    if let (Some(last), true) = (told.last_mut(), more > 0) {
+        last.detail = format!("{}; and {more} more", last.detail);
+    }
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $code:ident,)*) => {
+        /// The rules a plan (`V..`) and a change of a running plan (`D..`) must keep.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum FaultCode {
+            $($(#[$doc])* $code,)*
+        }
+
+        impl FaultCode {
+            /// Every code, in order.
+            pub const ALL: &'static [FaultCode] = &[$(FaultCode::$code),*];
+
+            /// The code as it is written everywhere, such as `V03`.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(FaultCode::$code => stringify!($code),)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// Rewires or sets a node that is neither pending nor blocked, or cancels a terminal one.
+    D01,
+    /// The version is already the last one allowed.
+    D02,
+    /// Rewires, sets, cancels or replaces a node that does not exist.
+    D03,
+    /// Cancels a declared output, or every output.
+    D04,
+    /// The plan is cancelled or concluded.
+    D05,
+    /// Sets an id, deps, a join or a dispatch.
+    D06,
+    /// Was made for another version of the plan than the present one.
+    D07,
+    /// An id used twice, or malformed.
+    V01,
+    /// An edge from a node to itself.
+    V02,
+    /// A dependency, a reference or an output names no node.
+    V03,
+    /// A cycle, order edges of ordered joins included.
+    V04,
+    /// A node that leads to no output and no control node.
+    V05,
+    /// An any_of without two distinct candidates, or with a repeated one.
+    V06,
+    /// An explicit all_of over nothing.
+    V07,
+    /// No contract rule.
+    V08,
+    /// A rule without method, or with `p` outside (0, 1].
+    V09,
+    /// A declared read that is neither a dependency nor a reference.
+    V10,
+    /// A reference that its join does not allow.
+    V11,
+    /// A speculative effect.
+    V12,
+    /// No nodes, too many, or too deep.
+    V13,
+    /// A timeout, budget of attempts or human timeout out of bounds.
+    V14,
+    /// Effect and impact disagree.
+    V15,
+    /// Impact 2 that only a model judges.
+    V16,
+    /// A malformed path.
+    V17,
+    /// A terminal edge as a candidate.
+    V18,
+    /// An aggregator with consumers.
+    V19,
+    /// An unknown tool, or a tool node without one.
+    V20,
+    /// A kind that nothing here executes.
+    V21,
+    /// A parameter given both literally and by reference.
+    V22,
+}
+
+impl fmt::Display for FaultCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for FaultCode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_sort_as_their_texts_do() {
+        let texts: Vec<&str> = FaultCode::ALL.iter().map(|code| code.as_str()).collect();
+        let mut sorted = texts.clone();
+        sorted.sort_unstable();
+        assert_eq!(texts, sorted);
+        assert!(FaultCode::ALL.is_sorted());
+    }
+
+    #[test]
+    fn faults_of_one_code_and_node_are_told_as_one() {
+        let fault = |code, node: &str, detail: String| Fault::new(code, node, detail, "mend it");
+        let mut faults: Vec<Fault> =
+            (0..DETAILS_MAX + 2).map(|at| fault(FaultCode::V03, "b", format!("lacks {at}"))).collect();
+        faults.push(fault(FaultCode::V03, "b", "lacks 0".into()));
+        faults.push(fault(FaultCode::V03, "a", "lacks x".into()));
+        faults.push(fault(FaultCode::D01, "z", "has started".into()));
+        let told: Vec<String> = in_order(faults).iter().map(|f| f.to_string()).collect();
+        assert_eq!(
+            told,
+            [
+                "D01 z: has started; mend it",
+                "V03 a: lacks x; mend it",
+                "V03 b: lacks 0; lacks 1; lacks 2; lacks 3; and 2 more; mend it",
+            ]
+        );
+    }
+}

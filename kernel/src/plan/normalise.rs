@@ -1,0 +1,232 @@
+//! From a plan as written to one with every default filled in, before anybody judges it.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::draft::{NodeDraft, PlanDraft, PolicyDraft, RuleDraft};
+use super::fault::{Fault, FaultCode};
+use super::table::Table;
+use super::{Dep, Join, Kind, Method, Node, On, ParamRef, Plan, Policy, Rule, Settings};
+use crate::id::NodeId;
+
+/// A plan with every default filled in that nobody has judged yet: [`validate`](super::validate) does.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unchecked {
+    pub(super) plan: Plan,
+    /// Faults of what a [`Plan`] cannot even hold, such as a rule without a method.
+    pub(super) faults: Vec<Fault>,
+}
+
+impl Unchecked {
+    /// The plan as it would be. Not to be run: its ids may repeat, its edges lead nowhere.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+}
+
+/// Fills in every default: fields left out take what [`Settings`] say, kinds are inferred, references add
+/// edges, edges add joins, and the exits become the outputs if none are named.
+pub fn normalise(draft: PlanDraft, settings: &Settings<'_>) -> Unchecked {
+    let mut faults = Vec::new();
+    let strict = draft.strict.unwrap_or(false);
+    let mut nodes: Vec<Node> =
+        draft.nodes.into_iter().map(|node| node.normalise(strict, settings, &mut faults)).collect();
+    nodes.sort_by(|a, b| a.id.cmp(&b.id)); // stable: of one id used twice, the later stays the later
+    if draft.contract.as_ref().is_some_and(Vec::is_empty) {
+        faults.push(Fault::new(
+            FaultCode::V08,
+            Fault::PLAN,
+            "the contract of the plan is empty",
+            "give it a rule, or leave it out",
+        ));
+    }
+    let contract = rules(Fault::PLAN, draft.contract.unwrap_or_default(), &mut faults);
+    let mut policy = settings.policy.clone();
+    draft.policy.unwrap_or_default().overlay(&mut policy, settings);
+    settings.overrides.overlay(&mut policy, settings);
+    let plan = Plan {
+        id: draft.id,
+        title: draft.title,
+        version: 1,
+        outputs_declared: draft.outputs.is_some(),
+        outputs: draft.outputs.unwrap_or_else(|| exits(&nodes)),
+        nodes,
+        policy,
+        contract,
+        strict,
+    };
+    Unchecked { plan, faults }
+}
+
+impl PlanDraft {
+    /// Normalises and validates: a plan to run, or every fault.
+    pub fn validate(self, settings: &Settings<'_>) -> Result<Plan, Vec<Fault>> {
+        super::validate(normalise(self, settings), settings)
+    }
+}
+
+impl NodeDraft {
+    /// Fills in the defaults of one node; what a [`Node`] cannot hold goes to `faults`.
+    pub(super) fn normalise(self, strict: bool, settings: &Settings<'_>, faults: &mut Vec<Fault>) -> Node {
+        let mut draft = self;
+        if settings.complete {
+            draft.complete(settings);
+        }
+        let idem = draft.idem.unwrap_or_default();
+        let mut node = Node {
+            kind: draft.kind.unwrap_or(match (&draft.tool, &draft.model) {
+                (None, Some(_)) => Kind::Model,
+                (_, _) => Kind::Tool,
+            }),
+            tool: draft.tool,
+            model: draft.model,
+            deps: draft.deps.unwrap_or_default().into_iter().map(|dep| dep.0).collect(),
+            join: draft.join,
+            dispatch: draft.dispatch.unwrap_or_default(),
+            params: draft.params.unwrap_or_default(),
+            param_refs: draft.param_refs.unwrap_or_default(),
+            reads: draft.reads.unwrap_or_default(),
+            contract: rules(&draft.id, draft.contract.unwrap_or_default(), faults),
+            effect: draft.effect.unwrap_or_default(),
+            impact: draft.impact.map_or(0, |impact| impact.get()),
+            idem,
+            timeout: draft.timeout.map_or(settings.timeout, |span| span.ticks(settings.bare)),
+            retries: draft.retries.unwrap_or_else(|| (settings.retries)(idem)),
+            patches: draft.patches.unwrap_or(0),
+            approval: draft.approval.unwrap_or_default(),
+            human_timeout: draft.human_timeout.map(|span| span.ticks(settings.bare)),
+            id: draft.id,
+        };
+        connect(&mut node, strict);
+        node
+    }
+
+    /// What a real run knows of a node beyond what its author wrote: how its tool behaves and what comes of it.
+    fn complete(&mut self, settings: &Settings<'_>) {
+        let params = self.params.get_or_insert_default();
+        let kind = self.kind.unwrap_or(match (&self.tool, &self.model) {
+            (None, Some(_)) => Kind::Model,
+            (_, _) => Kind::Tool,
+        });
+        let defaults = self.tool.as_ref().and_then(|tool| settings.tools?.defaults(tool, params));
+        if let Some(defaults) = &defaults {
+            self.effect.get_or_insert(defaults.effect);
+            self.idem.get_or_insert(defaults.idem);
+            // What the plan says is a floor: nobody makes a tool harmless by calling it so.
+            let floor = self.impact.map_or(0, |impact| impact.get());
+            self.impact = super::Impact::new(floor.max(defaults.impact)).or(self.impact);
+        }
+        if kind == Kind::Model {
+            // `model: m` and `params: {model: m}` are two ways of saying one thing.
+            let referred = self.param_refs.as_ref().is_some_and(|refs| refs.contains_key("model"));
+            match &self.model {
+                Some(model) if !referred => {
+                    params.entry("model").or_insert_with(|| json!(model));
+                }
+                Some(_) => {}
+                None => self.model = params.get("model").and_then(Value::as_str).map(str::to_owned),
+            }
+        }
+        if self.contract.is_none() {
+            let result = match kind {
+                Kind::Tool => defaults.and_then(|defaults| defaults.result_schema),
+                Kind::Model => params.get("schema").cloned(),
+                Kind::Aggregator => Some(params.get("schema").cloned().unwrap_or_else(text_schema)),
+                Kind::HumanApproval => Some(json!({"type": "null"})),
+                Kind::Reflection
+                | Kind::Observer
+                | Kind::MicroPlanner
+                | Kind::Interjection
+                | Kind::SubAgent => None,
+            };
+            self.contract = result
+                .map(|schema| vec![RuleDraft { method: Some(Method::Schema), p: None, spec: Some(schema) }]);
+        }
+    }
+}
+
+/// What an aggregator without a schema of its own produces.
+fn text_schema() -> Value {
+    json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]})
+}
+
+/// Gives a node the edges its references need and, if it has any edges, a join. Doing it twice is doing it
+/// once.
+pub(super) fn connect(node: &mut Node, strict: bool) {
+    if !strict && node.join != Some(Join::AnyOf) && !node.param_refs.is_empty() {
+        let mut named: BTreeSet<&NodeId> = node.deps.iter().map(|dep| &dep.n).collect();
+        let missing: Vec<Dep> = node
+            .param_refs
+            .values()
+            .filter(|reference| reference.from.as_str() != ParamRef::WINNER && named.insert(&reference.from))
+            .map(|reference| Dep { n: reference.from.clone(), on: On::Success })
+            .collect();
+        node.deps.extend(missing);
+    }
+    if !node.deps.is_empty() {
+        node.join.get_or_insert(Join::AllOf);
+    }
+}
+
+/// The rules of `node`. One without a method cannot be held: it is a fault, and counts as one of another
+/// method than `model`.
+pub(super) fn rules(
+    node: impl std::fmt::Display + Copy,
+    drafts: Vec<RuleDraft>,
+    faults: &mut Vec<Fault>,
+) -> Vec<Rule> {
+    let rule = |(at, draft): (usize, RuleDraft)| {
+        let method = draft.method.unwrap_or_else(|| {
+            faults.push(Fault::new(
+                FaultCode::V09,
+                node,
+                format!("rule {} of the contract names no method", at + 1),
+                "name one of schema, code, test, model, human",
+            ));
+            Method::Human
+        });
+        Rule { method, p: draft.p, spec: draft.spec }
+    };
+    drafts.into_iter().enumerate().map(rule).collect()
+}
+
+/// The nodes that no dependency of either kind names, ascending.
+fn exits(nodes: &[Node]) -> Vec<NodeId> {
+    let table = Table::new(nodes);
+    let mut named = vec![false; nodes.len()];
+    for source in table.sources.iter().flatten().flatten() {
+        named[*source] = true;
+    }
+    let mut exits: Vec<NodeId> =
+        (0..nodes.len()).filter(|&at| !named[table.last(at)]).map(|at| nodes[at].id.clone()).collect();
+    exits.dedup();
+    exits
+}
+
+impl PolicyDraft {
+    /// Puts what is said here over `policy`.
+    pub fn overlay(&self, policy: &mut Policy, settings: &Settings<'_>) {
+        let PolicyDraft {
+            slots,
+            max_replans,
+            max_versions,
+            max_nodes,
+            max_depth,
+            max_attempts,
+            backoff_base,
+            backoff_cap,
+            in_doubt,
+        } = self;
+        let put = |field: &mut u32, said: &Option<u32>| *field = said.unwrap_or(*field);
+        put(&mut policy.slots, slots);
+        put(&mut policy.max_replans, max_replans);
+        put(&mut policy.max_versions, max_versions);
+        put(&mut policy.max_nodes, max_nodes);
+        put(&mut policy.max_depth, max_depth);
+        policy.max_attempts = max_attempts.unwrap_or(policy.max_attempts);
+        policy.backoff_base = backoff_base.map_or(policy.backoff_base, |span| span.ticks(settings.bare));
+        policy.backoff_cap = backoff_cap.map_or(policy.backoff_cap, |span| span.ticks(settings.bare));
+        policy.in_doubt = in_doubt.unwrap_or(policy.in_doubt);
+    }
+}

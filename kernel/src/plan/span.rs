@@ -1,0 +1,171 @@
+//! Spans of time as people write them.
+
+use std::fmt;
+
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::id::Ticks;
+
+/// A span of time as written: a bare number (seconds in a real run, ticks in a simulation), or a number with
+/// a unit: `500ms`, `30s`, `1.5m`, `2h`, `1d`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Span {
+    /// A bare integer.
+    Whole(i64),
+    /// A bare number with a fraction; finite.
+    Fraction(f64),
+    /// A number with a unit, in milliseconds.
+    Millis(i64),
+}
+
+/// Milliseconds in a second.
+const SECOND_MS: i64 = 1_000;
+
+impl Span {
+    /// How long it is where a second is worth `second` ticks (1 in a simulation, 1,000 in a real run). What
+    /// is no whole tick is rounded away from zero, so nothing that was written becomes no time at all; what
+    /// is beyond the range of ticks is the nearest that is not.
+    pub fn ticks(self, second: Ticks) -> Ticks {
+        match self {
+            Span::Whole(seconds) => seconds.saturating_mul(second),
+            Span::Fraction(seconds) => outward(seconds * second as f64),
+            Span::Millis(ms) => {
+                let ticks = i128::from(ms) * i128::from(second);
+                let whole = ticks / i128::from(SECOND_MS);
+                let rest = (ticks % i128::from(SECOND_MS)).signum();
+                i64::try_from(whole + rest).unwrap_or(if ticks < 0 { i64::MIN } else { i64::MAX })
+            }
+        }
+    }
+
+    fn parse(text: &str) -> Option<Span> {
+        let text = text.trim();
+        let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+        let (number, unit) = text.split_at(unit_at);
+        let number = number.trim_end();
+        let plain = |c: char| c.is_ascii_digit() || c == '.' || c == '-';
+        if !number.chars().all(plain) {
+            return None;
+        }
+        let unit_ms = match unit {
+            "ms" => 1,
+            "s" => SECOND_MS,
+            "m" | "min" => 60 * SECOND_MS,
+            "h" => 3_600 * SECOND_MS,
+            "d" => 86_400 * SECOND_MS,
+            _ => return None,
+        };
+        if let Ok(whole) = number.parse::<i64>() {
+            return whole.checked_mul(unit_ms).map(Span::Millis);
+        }
+        let fraction = number.parse::<f64>().ok().filter(|number| number.is_finite())?;
+        Some(Span::Millis(outward(fraction * unit_ms as f64)))
+    }
+}
+
+/// The nearest integer away from zero; `as` keeps to the range.
+fn outward(number: f64) -> i64 {
+    (number.abs().ceil() as i64).saturating_mul(if number < 0.0 { -1 } else { 1 })
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Span::Whole(seconds) => write!(f, "{seconds}"),
+            Span::Fraction(seconds) => write!(f, "{seconds}"),
+            Span::Millis(ms) => write!(f, "{ms}ms"),
+        }
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Span::Whole(seconds) => serializer.serialize_i64(*seconds),
+            Span::Fraction(seconds) => serializer.serialize_f64(*seconds),
+            Span::Millis(_) => serializer.collect_str(self),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Written;
+        impl Visitor<'_> for Written {
+            type Value = Span;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a time: a number, or a text such as \"30s\", \"500ms\", \"2m\", \"1h\"")
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Span, E> {
+                Ok(Span::Whole(number))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Span, E> {
+                i64::try_from(number)
+                    .map(Span::Whole)
+                    .map_err(|_| E::invalid_value(Unexpected::Unsigned(number), &self))
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<Span, E> {
+                if number.is_finite() {
+                    Ok(Span::Fraction(number))
+                } else {
+                    Err(E::invalid_value(Unexpected::Float(number), &self))
+                }
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
+                Span::parse(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+            }
+        }
+        deserializer.deserialize_any(Written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_span_is_worth_its_seconds() {
+        for (written, simulated, real) in [
+            (json!(30), 30, 30_000),
+            (json!(0), 0, 0),
+            (json!(-2), -2, -2_000),
+            (json!(1.5), 2, 1_500),
+            (json!(0.0001), 1, 1),
+            (json!("500ms"), 1, 500),
+            (json!("30s"), 30, 30_000),
+            (json!("2m"), 120, 120_000),
+            (json!("1.5h"), 5_400, 5_400_000),
+            (json!("1d"), 86_400, 86_400_000),
+            (json!("-500ms"), -1, -500),
+            (json!("0s"), 0, 0),
+            (json!(i64::MAX), i64::MAX, i64::MAX),
+            (json!(i64::MIN), i64::MIN, i64::MIN),
+            (json!(1e300), i64::MAX, i64::MAX),
+        ] {
+            let span: Span =
+                serde_json::from_value(written.clone()).unwrap_or_else(|e| panic!("{written}: {e}"));
+            assert_eq!((span.ticks(1), span.ticks(1_000)), (simulated, real), "{written}");
+            let again: Span = serde_json::from_value(serde_json::to_value(span).unwrap()).unwrap();
+            assert_eq!(again, span, "{written}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_span_is_told_what_one_is() {
+        let texts = ["", "s", "30", "1x", "1 2s", "1e3s", "infs", "--1s", "9223372036854775807h", "²s"];
+        for written in
+            texts.map(|text| json!(text)).into_iter().chain([json!(u64::MAX), json!(true), json!([1])])
+        {
+            let refused = serde_json::from_value::<Span>(written.clone()).expect_err(&written.to_string());
+            assert!(refused.to_string().contains("\"30s\""), "{written}: {refused}");
+        }
+    }
+}
