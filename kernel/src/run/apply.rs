@@ -6,7 +6,7 @@ use super::standing::{Instance, Standing};
 use super::Run;
 use crate::event::{ChangeCause, Event, Failure, NodeTransition, OperatorAct, Outcome, PlanRefusal, TimerKind};
 use crate::id::{NodeId, Ticks};
-use crate::plan::{self, Change, Dispatch, Graph, Join, Kind};
+use crate::plan::{self, Dispatch, Graph, Join, Kind, Revision};
 use crate::run::{Category, NodeState, Reason};
 
 /// A record that does not fit the run it is applied to.
@@ -55,8 +55,9 @@ impl Run {
             Event::NodeTransition(transition) => self.apply_transition(transition, at)?,
             Event::PlanVersion(version) => {
                 let wrong = |what: String| IllegalStep::Change { version: version.version, what };
-                let change: Change = serde_json::from_str(version.change.as_str()).map_err(|e| wrong(e.to_string()))?;
-                self.apply_change(&change, &version.cause, at);
+                let revision: Revision =
+                    serde_json::from_str(version.revision.as_str()).map_err(|error| wrong(error.to_string()))?;
+                self.apply_change(&revision, &version.cause, at);
                 if self.plan.version != version.version {
                     return Err(wrong(format!("the plan is at {}", self.plan.version)));
                 }
@@ -269,8 +270,8 @@ impl Run {
         Ok(())
     }
 
-    fn apply_change(&mut self, change: &Change, cause: &ChangeCause, at: Ticks) {
-        let merged = plan::apply_change(&self.plan, change);
+    fn apply_change(&mut self, revision: &Revision, cause: &ChangeCause, at: Ticks) {
+        let merged = plan::apply_change(&self.plan, revision);
         let old = std::mem::replace(&mut self.plan, Arc::new(merged.plan));
         let mut kept = std::mem::take(&mut self.instances).into_iter().zip(&old.nodes).peekable();
         for node in &self.plan.nodes {

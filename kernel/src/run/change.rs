@@ -5,15 +5,15 @@ use super::turn::{Patch, Turn};
 use crate::event::{ChangeCause, Event, PlanRefusal, PlanVersion};
 use crate::id::NodeId;
 use crate::json::{self, Json};
-use crate::plan::{self, Change, Delta, Fault, NodeStanding};
+use crate::plan::{self, Change, Delta, Fault, FaultCode, NodeStanding};
 use crate::run::{Category, NodeState, Reason};
 
 impl Turn<'_, '_, '_> {
     /// Judges a change and, if it is accepted, makes it the next version and carries out its cancels.
     pub(super) fn change(&mut self, cause: ChangeCause, change: Change) {
         match self.judge(&change) {
-            Ok((accepted, cancel)) => {
-                self.accept(cause, &accepted);
+            Ok((revision, cancel)) => {
+                self.accept(cause, revision);
                 for node in cancel {
                     if let Some(at) = self.run.position(&node) {
                         self.stop(at, NodeState::Cancelled, &Reason::Delta);
@@ -25,7 +25,7 @@ impl Turn<'_, '_, '_> {
     }
 
     /// The change as it is journaled, and the nodes it cancels; or all that is wrong with it.
-    fn judge(&self, change: &Change) -> Result<(Change, Vec<NodeId>), Vec<Fault>> {
+    fn judge(&self, change: &Change) -> Result<(Json, Vec<NodeId>), Vec<Fault>> {
         let run = &*self.run;
         let standing = |node: &NodeId| match run.instance(node).map(|instance| instance.state()) {
             Some(NodeState::Pending | NodeState::Blocked) | None => NodeStanding::Movable,
@@ -33,16 +33,18 @@ impl Turn<'_, '_, '_> {
             Some(_) => NodeStanding::Started,
         };
         let closed = run.cancelled || run.concluded;
-        let accepted = plan::judge(&run.plan, change, &standing, closed, self.cx.settings)?;
-        let cancel = accepted.cancels();
-        Ok((accepted, cancel))
+        let merged = plan::merge(&run.plan, change, &standing, closed, self.cx.settings)?;
+        let revision = serde_json::to_value(&merged.revision).expect("a revision has only names and JSON in it");
+        let revision = json::canonical(&revision).map_err(|error| {
+            let mend = "keep numbers within 2^53";
+            vec![Fault::new(FaultCode::V14, Fault::PLAN, &error.to_string(), mend)]
+        })?;
+        Ok((revision, merged.cancel))
     }
 
-    fn accept(&mut self, cause: ChangeCause, change: &Change) {
+    fn accept(&mut self, cause: ChangeCause, revision: Json) {
         let version = self.run.plan.version + 1;
-        let change = serde_json::to_value(change).expect("a change has only names and JSON in it");
-        let change = json::canonical(&change).expect("a change that was judged holds canonical JSON");
-        self.emit(Event::PlanVersion(PlanVersion { version, cause, change }));
+        self.emit(Event::PlanVersion(PlanVersion { version, cause, revision }));
     }
 
     fn refuse(&mut self, cause: ChangeCause, faults: &[Fault]) {
@@ -98,11 +100,11 @@ impl Turn<'_, '_, '_> {
         let node = self.id(at);
         let cause = ChangeCause::Patch(node.clone());
         match self.judge(&Change::Patch { node, set }) {
-            Ok((accepted, _)) => {
+            Ok((revision, _)) => {
                 if self.run.instances[at].state() != NodeState::FailedRetryable {
                     self.transit(at, NodeState::FailedRetryable, Reason::Category(category));
                 }
-                self.accept(cause, &accepted);
+                self.accept(cause, revision);
                 self.transit(at, NodeState::Pending, Reason::Patched);
             }
             Err(faults) => {

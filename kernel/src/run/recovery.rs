@@ -5,7 +5,7 @@ use super::turn::{Answer, Turn};
 use crate::event::{Event, Timer, TimerKind};
 use crate::id::{NodeId, Ticks};
 use crate::lineage;
-use crate::plan::{Policy, TimeUnit};
+use crate::plan::Policy;
 use crate::run::{Category, NodeState, Reason};
 
 /// What a failure is taken for, and the lowest recovery level that suits it. It recommends; the preconditions of
@@ -63,10 +63,7 @@ impl Turn<'_, '_, '_> {
     fn retry(&mut self, at: usize, category: Category) {
         let retry = self.run.instances[at].retries + 1;
         let longest = backoff(&self.run.plan.policy, retry);
-        let wait = match self.cx.settings.unit {
-            TimeUnit::Tick => longest,
-            TimeUnit::Millisecond => self.run.jitter(at, longest),
-        };
+        let wait = if self.cx.settings.jitter { self.run.jitter(at, longest) } else { longest };
         self.transit(at, NodeState::FailedRetryable, Reason::Category(category));
         let due = self.cx.now.saturating_add(wait);
         self.emit(Event::TimerSet(Timer { node: self.id(at), kind: TimerKind::Backoff, at: due }));

@@ -1,11 +1,9 @@
 //! One decision: what came in, and the records it leads to in the order they take effect.
 
-use serde_json::{Map, Value};
-
 use super::Run;
 use crate::event::{AttemptResult, Event, NodeTransition};
 use crate::id::{NodeId, Ticks};
-use crate::plan::{Delta, Settings};
+use crate::plan::{Delta, NodeFields, Settings};
 use crate::run::{NodeState, Reason};
 
 /// What a decision may look at besides the run.
@@ -57,7 +55,7 @@ pub enum Answer<T> {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Patch {
     /// Fields of the node to replace.
-    pub set: Option<Map<String, Value>>,
+    pub set: Option<NodeFields>,
 }
 
 /// What can come in.

@@ -4,6 +4,8 @@
 mod script;
 mod world;
 
+use std::collections::BTreeSet;
+
 use ostler_kernel::plan::{PlanDraft, Settings};
 use ostler_kernel::run::Standing;
 use serde_json::{Map, Value, json};
@@ -65,7 +67,7 @@ fn expect(case: Case) -> Result<Value, CaseError> {
         Some(policy) => serde_json::from_value(policy.clone()).map_err(CaseError::shape)?,
         None => Default::default(),
     };
-    let tools = case.tools.clone().map(KnownTools);
+    let tools: Option<BTreeSet<String>> = case.tools.clone().map(|tools| tools.into_iter().collect());
     let settings = Settings::simulation(overrides, tools.as_ref().map(|tools| tools as _));
     let plan = match draft.validate(&settings) {
         Ok(plan) => plan,
@@ -107,23 +109,10 @@ fn told(world: &World<'_>) -> Value {
     told
 }
 
-/// Tools that exist and say nothing of themselves.
-struct KnownTools(Vec<String>);
-
-impl ostler_kernel::plan::Tools for KnownTools {
-    fn defaults(&self, tool: &str, _: &Map<String, Value>) -> Option<ostler_kernel::plan::ToolDefaults> {
-        self.0.iter().any(|known| known == tool).then(Default::default)
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.0.clone()
-    }
-}
-
 fn difference(place: &str, expected: &Value, actual: &Value) -> Option<String> {
     match (expected, actual) {
         (Value::Object(expected), Value::Object(actual)) => {
-            let keys: std::collections::BTreeSet<&String> = expected.keys().chain(actual.keys()).collect();
+            let keys: BTreeSet<&String> = expected.keys().chain(actual.keys()).collect();
             let absent = Value::Null;
             keys.into_iter().find_map(|key| {
                 let (expected, actual) = (expected.get(key), actual.get(key));

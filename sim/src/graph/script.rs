@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ostler_kernel::plan::NodeFields;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -63,7 +64,7 @@ fn one() -> i64 {
 #[derive(Debug, Clone)]
 pub(super) struct PatchScript {
     pub(super) refuse: bool,
-    pub(super) set: Option<Map<String, Value>>,
+    pub(super) set: Option<NodeFields>,
     pub(super) outcomes: Vec<OutcomeScript>,
     pub(super) dur: Option<i64>,
 }
@@ -76,7 +77,7 @@ impl<'de> Deserialize<'de> for PatchScript {
             #[serde(default)]
             refuse: bool,
             #[serde(default)]
-            set: Option<Map<String, Value>>,
+            set: Option<NodeFields>,
             #[serde(default)]
             outcomes: Vec<OutcomeScript>,
             #[serde(default)]
