@@ -157,7 +157,7 @@ pub struct PlanVersion {
     /// Why there is one.
     pub cause: ChangeCause,
     /// What is different, as JSON of `plan::Revision`.
-    pub change: Json,
+    pub revision: Json,
 }
 
 /// Why a new version exists. `Display` gives the text of the conformance cases.

@@ -6,19 +6,33 @@ use serde_json::{Map, Value};
 
 use super::Run;
 use crate::id::NodeId;
+use crate::json::JsonError;
 use crate::plan::{Node, ParamRef};
 use crate::template;
 
-/// A reference that leads nowhere: the failure `param_missing`.
+/// A reference that gives nothing: the failure `param_missing`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("parameter {name} wants {path:?} of the result of {from}, which has no such field")]
-pub struct InputError {
-    /// The parameter.
-    pub name: String,
-    /// The node it comes from.
-    pub from: NodeId,
-    /// The path that leads nowhere.
-    pub path: String,
+pub enum InputError {
+    /// It leads nowhere.
+    #[error("parameter {name} wants {path:?} of the result of {from}, which has no such field")]
+    Missing {
+        /// The parameter.
+        name: String,
+        /// The node it comes from.
+        from: NodeId,
+        /// The path that leads nowhere.
+        path: String,
+    },
+    /// What it leads to cannot be put into its template.
+    #[error("parameter {name} cannot put the result of {from} into its template: {error}")]
+    Unprintable {
+        /// The parameter.
+        name: String,
+        /// The node it comes from.
+        from: NodeId,
+        /// Why.
+        error: JsonError,
+    },
 }
 
 /// Resolves the parameters of `node`. `value` gives the result of an executed node; a node without one (a person's
@@ -33,13 +47,20 @@ pub fn resolve(
         let from = source(run, node, reference);
         let result = value(from);
         let path = reference.path.as_deref().unwrap_or_default();
-        let found = template::project(&result, path).ok_or_else(|| InputError {
+        let found = template::project(&result, path).ok_or_else(|| InputError::Missing {
             name: name.clone(),
             from: from.clone(),
             path: path.to_owned(),
         })?;
         let resolved = match &reference.template {
-            Some(text) => Value::String(template::fill(text, found)),
+            Some(text) => {
+                let filled = template::fill(text, found).map_err(|error| InputError::Unprintable {
+                    name: name.clone(),
+                    from: from.clone(),
+                    error,
+                })?;
+                Value::String(filled)
+            }
             None => found.clone(),
         };
         params.insert(name.clone(), resolved);

