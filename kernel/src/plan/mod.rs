@@ -8,6 +8,7 @@ mod draft;
 mod fault;
 mod graph;
 mod model;
+mod nearest;
 mod normalise;
 mod settings;
 mod span;
