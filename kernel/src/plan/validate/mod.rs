@@ -6,9 +6,13 @@ mod cycles;
 mod edges;
 mod executors;
 mod joins;
+#[cfg(test)]
+mod properties;
 mod reach;
 mod references;
 mod speculation;
+#[cfg(test)]
+mod tests;
 
 use super::fault::{Fault, in_order};
 use super::nearest::Hints;
