@@ -105,6 +105,25 @@ pub enum Event {
         /// How it ended.
         outcome: RunOutcome,
     },
+    /// A running node that acts on the world was stopped: it goes on to its true end and is then left alone.
+    Draining {
+        /// Which.
+        node: NodeId,
+    },
+    /// The planner was asked for a new version.
+    ReplanAsked {
+        /// Whether for the plan's contract, and not for failed nodes.
+        for_contract: bool,
+    },
+    /// What an attempt's failure was taken for, and the recovery level that suits it.
+    Diagnosis {
+        /// Whose.
+        node: NodeId,
+        /// What happened.
+        category: Category,
+        /// 1 retry, 2 patch.
+        level: u8,
+    },
 }
 
 /// See [`Event::RunOpened`].
@@ -171,8 +190,13 @@ impl std::fmt::Display for ChangeCause {
 /// What was turned down. `Display` gives the text of the conformance cases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PlanRefusal {
-    /// A change was invalid: its fault codes, sorted, each once.
-    Delta(Vec<String>),
+    /// A change was invalid.
+    Delta {
+        /// Who asked for it.
+        cause: ChangeCause,
+        /// Its fault codes, sorted, each once.
+        codes: Vec<String>,
+    },
     /// The planner had no answer.
     Replan,
     /// The plan's own contract does not hold.
@@ -182,7 +206,7 @@ pub enum PlanRefusal {
 impl std::fmt::Display for PlanRefusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            PlanRefusal::Delta(codes) => write!(f, "delta_rejected:{}", codes.join(",")),
+            PlanRefusal::Delta { codes, .. } => write!(f, "delta_rejected:{}", codes.join(",")),
             PlanRefusal::Replan => f.write_str("replan_refused"),
             PlanRefusal::Contract => f.write_str("contract_failed"),
         }

@@ -28,6 +28,8 @@ pub struct Settings<'a> {
     /// Whether what a plan leaves out is completed from what its tools and kinds are known to do, and a
     /// parameter may be given only once (V22). True in real runs.
     pub complete: bool,
+    /// Whether the wait before a retry is drawn between nothing and its full length.
+    pub jitter: bool,
 }
 
 impl<'a> Settings<'a> {
@@ -42,6 +44,7 @@ impl<'a> Settings<'a> {
             tools,
             executes: |_| true,
             complete: false,
+            jitter: false,
         }
     }
 
@@ -59,6 +62,7 @@ impl<'a> Settings<'a> {
             tools: Some(tools),
             executes: |_| true,
             complete: true,
+            jitter: true,
         }
     }
 }

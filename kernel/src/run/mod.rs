@@ -1,5 +1,222 @@
 //! One execution of a plan: what happens next, as pure decisions.
+//!
+//! [`Run`] is the state. [`Run::decide`] takes what came in and gives the records that follow; each takes effect
+//! in memory as it is decided, because the next one depends on it, and nothing may leave the process before the
+//! caller has appended them. Recovery gives the same records to [`Run::apply`], the only thing that changes a run.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `state`, `standing` | the node machine: states, reasons, what is known in each state |
+//! | `joins`, `dirty` | which joins hold, and which nodes need a look |
+//! | `apply` | the effect of each record |
+//! | `turn` | one decision: records in the order they take effect |
+//! | `settle` | what follows without anybody's doing |
+//! | `dispatch`, `attempt`, `human`, `change`, `operator`, `quiesce` | what follows from a start, a result, an answer, a new version, an operator, and from nothing being left to do |
+//! | `recovery` | retry, patch, replan: which level, when |
+//! | `inputs` | what an attempt is given |
+//! | `report` | what a run amounts to |
 
+mod apply;
+mod attempt;
+mod change;
+mod dirty;
+mod dispatch;
+mod human;
+mod inputs;
+mod joins;
+mod operator;
+mod quiesce;
+mod recovery;
+mod report;
+mod settle;
+mod standing;
 mod state;
+mod turn;
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+pub use apply::IllegalStep;
+pub use inputs::{InputError, resolve};
+pub use recovery::{Diagnosis, backoff, diagnose};
+pub use quiesce::Quiet;
+pub use report::{Culprit, Report, Timeline};
+pub use standing::{Instance, Standing};
 pub use state::{Category, NodeState, Reason, RunOutcome};
+pub use turn::{Answer, Context, Input, NoPlanner, Operation, Patch, Planner, Resolution};
+
+use crate::id::{NodeId, Ticks};
+use crate::plan::{Graph, Node, Plan};
+use dirty::Dirty;
+use joins::JoinCount;
+
+/// The state of one run. Holds no clock and no handle: whatever it needs arrives with each input.
+#[derive(Debug, Clone)]
+pub struct Run {
+    plan: Arc<Plan>,
+    graph: Arc<Graph>,
+    /// By the index of the node in the plan, which is the order of ids.
+    instances: Vec<Instance>,
+    joins: Vec<JoinCount>,
+    is_output: Vec<bool>,
+    /// Ready nodes in the order of dispatch: (level, index).
+    ready: BTreeSet<(u32, usize)>,
+    dirty: Dirty,
+    counts: Counts,
+    /// Interjections whose hold is on.
+    holds: Vec<NodeId>,
+    commits: u64,
+    seed: u64,
+    cancelled: bool,
+    concluded: bool,
+    /// The planner was not asked, or refused, when only it could have helped.
+    recovery_closed: bool,
+    replans: u32,
+    replan_pending: bool,
+    /// The version the plan's contract was last judged for, and whether it held.
+    contract: Option<(u32, bool)>,
+}
+
+/// How many nodes are in the states that keep a run going.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Counts {
+    live: usize,
+    running: usize,
+    sleeping: usize,
+    waiting: usize,
+    retryable: usize,
+}
+
+impl Run {
+    /// A run of version 1 of a plan, with every node pending. `seed` feeds whatever is random in it.
+    pub fn new(plan: Arc<Plan>, seed: u64, now: Ticks) -> Run {
+        let graph = Arc::new(Graph::new(&plan.nodes));
+        let nodes = plan.nodes.len();
+        let mut run = Run {
+            instances: vec![Instance::new(now); nodes],
+            joins: Vec::new(),
+            is_output: Vec::new(),
+            ready: BTreeSet::new(),
+            dirty: Dirty::default(),
+            counts: Counts { live: nodes, ..Counts::default() },
+            holds: Vec::new(),
+            commits: 0,
+            seed,
+            cancelled: false,
+            concluded: false,
+            recovery_closed: false,
+            replans: 0,
+            replan_pending: false,
+            contract: None,
+            plan,
+            graph,
+        };
+        run.derive();
+        run
+    }
+
+    /// The current version of the plan.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// The adjacency of the current version.
+    pub fn graph(&self) -> &Arc<Graph> {
+        &self.graph
+    }
+
+    /// Where each node stands, in ascending order of ids.
+    pub fn instances(&self) -> impl Iterator<Item = (&Node, &Instance)> {
+        self.plan.nodes.iter().zip(&self.instances)
+    }
+
+    /// Where one node stands.
+    pub fn instance(&self, node: &NodeId) -> Option<&Instance> {
+        self.position(node).map(|at| &self.instances[at])
+    }
+
+    /// One node of the current version.
+    pub fn node(&self, node: &NodeId) -> Option<&Node> {
+        self.position(node).map(|at| &self.plan.nodes[at])
+    }
+
+    /// Whether the whole plan was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled
+    }
+
+    /// Whether the planner is writing a new version.
+    pub fn is_replanning(&self) -> bool {
+        self.replan_pending
+    }
+
+    /// Whether `attempt` of `node` is the one that its node waits for.
+    pub fn is_current(&self, node: &NodeId, attempt: u32) -> bool {
+        self.instance(node).is_some_and(|instance| {
+            instance.attempts == attempt && matches!(instance.standing, Standing::Running { .. })
+        })
+    }
+
+    /// The candidate that an any_of node reads as `$winner`.
+    pub fn winner(&self, node: &NodeId) -> Option<&NodeId> {
+        let winner = self.joins[self.position(node)?].winner?;
+        Some(&self.plan.nodes[winner].id)
+    }
+
+    /// Whether every output is executed (an empty list of outputs is).
+    pub fn outputs_executed(&self) -> bool {
+        self.plan.outputs.iter().all(|id| {
+            self.instance(id).is_some_and(|instance| instance.standing == Standing::Executed)
+        })
+    }
+
+    /// How the run ends, as far as is known: first that applies of cancelled, succeeded (failed, if the plan's
+    /// contract does not hold), concluded, failed.
+    pub fn outcome(&self) -> RunOutcome {
+        if self.cancelled {
+            RunOutcome::Cancelled
+        } else if self.outputs_executed() {
+            match self.contract {
+                Some((_, false)) => RunOutcome::Failed,
+                Some((_, true)) | None => RunOutcome::Succeeded,
+            }
+        } else if self.concluded {
+            RunOutcome::Concluded
+        } else {
+            RunOutcome::Failed
+        }
+    }
+
+    /// Whether recovery could still bring what is missing (conformance rule 5).
+    fn recovery_open(&self) -> bool {
+        !self.cancelled
+            && !self.concluded
+            && !self.recovery_closed
+            && (self.replan_pending
+                || (self.replans < self.plan.policy.max_replans
+                    && self.plan.version < self.plan.policy.max_versions))
+    }
+
+    fn position(&self, node: &NodeId) -> Option<usize> {
+        self.plan.nodes.binary_search_by(|probe| probe.id.cmp(node)).ok()
+    }
+
+    /// Computes what follows from the plan and the instances: join counts, outputs, the ready set, and a look at
+    /// every node.
+    fn derive(&mut self) {
+        let (nodes, graph) = (&self.plan.nodes, &self.graph);
+        self.joins = (0..nodes.len()).map(|at| JoinCount::count(at, nodes, graph, &self.instances)).collect();
+        self.is_output = vec![false; nodes.len()];
+        let outputs: Vec<usize> = self.plan.outputs.iter().filter_map(|id| self.position(id)).collect();
+        outputs.into_iter().for_each(|at| self.is_output[at] = true);
+        self.ready = (0..self.instances.len())
+            .filter(|&at| self.instances[at].standing == Standing::Ready)
+            .map(|at| (self.graph.level[at], at))
+            .collect();
+        self.dirty.clear();
+        self.dirty.mark_all(self.instances.len());
+    }
+}
+
+#[cfg(test)]
+mod tests;

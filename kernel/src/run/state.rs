@@ -46,6 +46,62 @@ impl NodeState {
         }
     }
 
+    /// Whether the node machine has an arrow from here to `to` for `reason`: the table of execution-model,
+    /// section 2, and of section 6 for attempts in doubt.
+    pub fn has_arrow(self, to: NodeState, reason: &Reason) -> bool {
+        use NodeState as S;
+        use Reason as R;
+        let stopped = match to {
+            S::Skipped => matches!(reason, R::SiblingWon | R::Concluded | R::Operator),
+            S::Cancelled => {
+                matches!(reason, R::Operator | R::PlanCancelled | R::InterjectionFailed | R::Delta)
+            }
+            _ => false,
+        };
+        let arrow = match self {
+            S::Pending => match to {
+                S::Ready => matches!(reason, R::Entry | R::AllOf | R::AnyOf(_)),
+                S::Blocked => matches!(reason, R::Upstream(_) | R::Hold),
+                S::Failed => matches!(reason, R::JoinExhausted),
+                _ => false,
+            },
+            S::Ready => match to {
+                S::Running => matches!(reason, R::Attempt(_)),
+                S::WaitingHuman => matches!(reason, R::ApproveBefore),
+                S::Blocked => matches!(reason, R::Hold),
+                _ => false,
+            },
+            S::Running => match to {
+                S::Executed => matches!(reason, R::Ok),
+                S::WaitingHuman => matches!(reason, R::ApproveAfter | R::HumanNode | R::InDoubt),
+                S::FailedRetryable => matches!(reason, R::Category(_)),
+                S::Failed => matches!(reason, R::Category(_) | R::InDoubt),
+                S::Cancelled => matches!(reason, R::DrainedUnapproved),
+                _ => false,
+            },
+            S::WaitingHuman => match to {
+                S::Ready => matches!(reason, R::Approved | R::Retry),
+                S::Executed => matches!(reason, R::Ok),
+                S::FailedRetryable => matches!(reason, R::Category(_)),
+                S::Failed => matches!(reason, R::Category(_) | R::InDoubt),
+                S::Cancelled => matches!(reason, R::HumanRejected | R::HumanTimeout),
+                _ => false,
+            },
+            S::FailedRetryable => match to {
+                S::Pending => matches!(reason, R::Retry | R::Patched),
+                S::Failed => matches!(reason, R::Category(_)),
+                _ => false,
+            },
+            S::Blocked => match to {
+                S::Pending => matches!(reason, R::HoldReleased | R::Unblocked),
+                S::Cancelled => matches!(reason, R::Upstream(_)),
+                _ => false,
+            },
+            S::Executed | S::Failed | S::Cancelled | S::Skipped => return false,
+        };
+        arrow || stopped
+    }
+
     /// The word used in files, journals and conformance cases.
     pub fn as_str(self) -> &'static str {
         match self {

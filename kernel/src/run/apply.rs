@@ -1,0 +1,319 @@
+//! The effect of each record: the only thing that changes a run.
+
+use std::sync::Arc;
+
+use super::standing::{Instance, Standing};
+use super::Run;
+use crate::event::{ChangeCause, Event, Failure, NodeTransition, OperatorAct, Outcome, PlanRefusal, TimerKind};
+use crate::id::{NodeId, Ticks};
+use crate::plan::{self, Dispatch, Graph, Join, Kind, Revision};
+use crate::run::{Category, NodeState, Reason};
+
+/// A record that does not fit the run it is applied to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IllegalStep {
+    /// No such node in this version.
+    #[error("record names node {0}, which version {1} of the plan does not have")]
+    UnknownNode(NodeId, u32),
+    /// The node is somewhere else.
+    #[error("node {node} is {actual}, not {recorded}")]
+    WrongState {
+        /// Which node.
+        node: NodeId,
+        /// Where it is.
+        actual: NodeState,
+        /// Where the record says it is.
+        recorded: NodeState,
+    },
+    /// The node machine has no such arrow.
+    #[error("node {node} cannot go from {from} to {to} for {reason}")]
+    NoArrow {
+        /// Which node.
+        node: NodeId,
+        /// From where.
+        from: NodeState,
+        /// To where.
+        to: NodeState,
+        /// Why.
+        reason: String,
+    },
+    /// A change of the plan that cannot be applied again.
+    #[error("version {version} of the plan cannot be applied: {what}")]
+    Change {
+        /// The version it should make.
+        version: u32,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+impl Run {
+    /// Lets a record take effect. `at` is the time it was recorded. Records that concern no node (gate decisions,
+    /// intents, accounts) change nothing here.
+    pub fn apply(&mut self, event: &Event, at: Ticks) -> Result<(), IllegalStep> {
+        match event {
+            Event::NodeTransition(transition) => self.apply_transition(transition, at)?,
+            Event::PlanVersion(version) => {
+                let wrong = |what: String| IllegalStep::Change { version: version.version, what };
+                let revision: Revision =
+                    serde_json::from_str(version.revision.as_str()).map_err(|error| wrong(error.to_string()))?;
+                self.apply_change(&revision, &version.cause, at);
+                if self.plan.version != version.version {
+                    return Err(wrong(format!("the plan is at {}", self.plan.version)));
+                }
+            }
+            Event::PlanRefused { step, .. } => match step {
+                PlanRefusal::Delta { cause: ChangeCause::Replan, .. } => self.end_replan(),
+                PlanRefusal::Delta { .. } | PlanRefusal::Contract => {}
+                PlanRefusal::Replan => {
+                    self.end_replan();
+                    self.close_recovery();
+                }
+            },
+            Event::AttemptResult(result) => {
+                let index = self.find(&result.node)?;
+                let instance = &mut self.instances[index];
+                match &result.outcome {
+                    Outcome::Ok(output) => instance.output = Some(output.clone()),
+                    Outcome::Failed(failure) => instance.failure = Some(failure.clone()),
+                }
+            }
+            Event::HumanRequest(request) => {
+                let index = self.find(&request.node)?;
+                let instance = &mut self.instances[index];
+                instance.requests += 1;
+                if let Standing::WaitingHuman { deadline, .. } = &mut instance.standing {
+                    *deadline = request.deadline;
+                }
+            }
+            Event::HumanAnswer(answer) if !answer.approve => {
+                let index = self.find(&answer.node)?;
+                let message = answer.note.clone();
+                self.instances[index].failure = Some(Failure { category: Category::HumanRejection, message });
+            }
+            Event::TimerSet(timer) => self.apply_timer(&timer.node, timer.kind, timer.at)?,
+            Event::Draining { node } => {
+                let index = self.find(node)?;
+                if let Standing::Running { draining, .. } = &mut self.instances[index].standing {
+                    *draining = true;
+                }
+            }
+            Event::ReplanAsked { for_contract } => {
+                self.replans += 1;
+                self.replan_pending = true;
+                for instance in &mut self.instances {
+                    if !for_contract && instance.standing == Standing::Failed {
+                        instance.asked = true;
+                    }
+                }
+            }
+            Event::RecoveryExhausted { node, level: 3, .. } if node.as_str() == super::quiesce::PLAN => {
+                self.close_recovery();
+            }
+            Event::ContractChecked { version, holds } => self.contract = Some((*version, *holds)),
+            Event::Operator(OperatorAct::CancelPlan) => self.cancel_plan(),
+            Event::Operator(OperatorAct::Cancel(_) | OperatorAct::Skip(_))
+            | Event::RunOpened(_)
+            | Event::RunRecovered { .. }
+            | Event::AttemptIntent(_)
+            | Event::LateResult(_)
+            | Event::HumanAnswer(_)
+            | Event::TimerFired { .. }
+            | Event::RecoveryExhausted { .. }
+            | Event::Diagnosis { .. }
+            | Event::GateDecision(_)
+            | Event::AgentRegistered { .. }
+            | Event::AgentQuarantined { .. }
+            | Event::Parked { .. }
+            | Event::ClientSet { .. }
+            | Event::RunClosed { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn find(&self, node: &NodeId) -> Result<usize, IllegalStep> {
+        self.position(node).ok_or_else(|| IllegalStep::UnknownNode(node.clone(), self.plan.version))
+    }
+
+    fn apply_transition(&mut self, transition: &NodeTransition, at: Ticks) -> Result<(), IllegalStep> {
+        let NodeTransition { node, from, to, reason, .. } = transition;
+        let index = self.find(node)?;
+        let actual = self.instances[index].state();
+        if actual != *from {
+            return Err(IllegalStep::WrongState { node: node.clone(), actual, recorded: *from });
+        }
+        if !from.has_arrow(*to, reason) {
+            let (node, reason) = (node.clone(), reason.to_string());
+            return Err(IllegalStep::NoArrow { node, from: *from, to: *to, reason });
+        }
+        let drained = self.instances[index].is_draining();
+        self.move_to(index, Standing::after(*to, reason), reason, at);
+        let instance = &mut self.instances[index];
+        match (to, reason) {
+            (NodeState::Running, _) => {
+                instance.attempts += 1;
+                instance.output = None;
+                instance.failure = None;
+            }
+            (NodeState::Ready, Reason::Approved) => instance.approved = true,
+            (NodeState::Pending, Reason::Retry) => instance.retries += 1,
+            (NodeState::Pending, Reason::Patched) => {
+                instance.retries = 0;
+                instance.phase += 1;
+                instance.approved = false;
+            }
+            (NodeState::Executed, _) if !drained => {
+                let concludes = instance.output.as_ref().and_then(|output| output.directive.as_ref());
+                if concludes.is_some_and(|directive| directive.conclude) {
+                    self.conclude();
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Puts a node where it now stands and keeps up every count that depends on it.
+    fn move_to(&mut self, index: usize, standing: Standing, reason: &Reason, at: Ticks) {
+        let before = std::mem::replace(&mut self.instances[index].standing, standing);
+        self.count(index, &before, false);
+        let after = self.instances[index].standing.clone();
+        self.count(index, &after, true);
+        let instance = &mut self.instances[index];
+        instance.reason = Some(reason.clone());
+        instance.since = at;
+        self.dirty.mark(index);
+        let state = after.state();
+        if state.is_terminal() {
+            self.commit(index, state);
+        } else if let Standing::Upstream { .. } = after {
+            self.mark_later_candidates(index);
+        }
+    }
+
+    fn count(&mut self, index: usize, standing: &Standing, enters: bool) {
+        let counts = &mut self.counts;
+        let count = match standing {
+            Standing::Running { sleep_until: Some(_), .. } => &mut counts.sleeping,
+            Standing::Running { sleep_until: None, .. } => &mut counts.running,
+            Standing::WaitingHuman { .. } => &mut counts.waiting,
+            Standing::FailedRetryable { .. } => &mut counts.retryable,
+            Standing::Ready => {
+                let key = (self.graph.level[index], index);
+                let _ = if enters { self.ready.insert(key) } else { self.ready.remove(&key) };
+                return;
+            }
+            Standing::Executed | Standing::Failed | Standing::Cancelled | Standing::Skipped => {
+                counts.live -= usize::from(enters);
+                return;
+            }
+            Standing::Pending | Standing::Held | Standing::Upstream { .. } => return,
+        };
+        if enters {
+            *count += 1;
+        } else {
+            *count -= 1;
+        }
+    }
+
+    /// A node became terminal: its consumers, the demand on its sources and its siblings have changed.
+    fn commit(&mut self, index: usize, state: NodeState) {
+        self.commits += 1;
+        self.instances[index].commit = self.commits;
+        let graph = Arc::clone(&self.graph);
+        for &(consumer, on) in &graph.consumers[index] {
+            let join = self.plan.nodes[consumer].join;
+            let before = self.joins[consumer].winner;
+            self.joins[consumer].commit(join, on, index, state);
+            self.dirty.mark(consumer);
+            if before.is_none() && self.joins[consumer].winner.is_some() {
+                graph.sources[consumer].iter().for_each(|&(sibling, _)| self.dirty.mark(sibling));
+            }
+        }
+        graph.sources[index].iter().for_each(|&(source, _)| self.dirty.mark(source));
+        self.mark_later_candidates(index);
+        let node = &self.plan.nodes[index];
+        if let Some(hold) = self.holds.iter().position(|held_by| *held_by == node.id) {
+            self.holds.remove(hold);
+            self.dirty.mark_all(self.instances.len());
+        }
+        if node.kind == Kind::Interjection && state == NodeState::Failed {
+            self.cancel_plan();
+        }
+    }
+
+    /// The turn of the candidates behind this one, in ordered joins, may have come.
+    fn mark_later_candidates(&mut self, index: usize) {
+        let graph = Arc::clone(&self.graph);
+        for &(consumer, _) in &graph.consumers[index] {
+            let node = &self.plan.nodes[consumer];
+            if node.join == Some(Join::AnyOf) && node.dispatch == Dispatch::Ordered {
+                let behind = graph.sources[consumer].iter().skip_while(|&&(candidate, _)| candidate != index);
+                behind.for_each(|&(candidate, _)| self.dirty.mark(candidate));
+            }
+        }
+    }
+
+    fn apply_timer(&mut self, node: &NodeId, kind: TimerKind, due: Ticks) -> Result<(), IllegalStep> {
+        let index = self.find(node)?;
+        let standing = &mut self.instances[index].standing;
+        match (kind, standing) {
+            (TimerKind::Backoff, Standing::FailedRetryable { retry_at, .. }) => *retry_at = Some(due),
+            (TimerKind::Sleep, Standing::Running { sleep_until, .. }) if sleep_until.is_none() => {
+                *sleep_until = Some(due);
+                self.counts.running -= 1;
+                self.counts.sleeping += 1;
+            }
+            (TimerKind::Human, Standing::WaitingHuman { deadline, .. }) => *deadline = Some(due),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn apply_change(&mut self, revision: &Revision, cause: &ChangeCause, at: Ticks) {
+        let merged = plan::apply_change(&self.plan, revision);
+        let old = std::mem::replace(&mut self.plan, Arc::new(merged.plan));
+        let mut kept = std::mem::take(&mut self.instances).into_iter().zip(&old.nodes).peekable();
+        for node in &self.plan.nodes {
+            let instance = match kept.next_if(|(_, before)| before.id == node.id) {
+                Some((mut instance, before)) => {
+                    instance.approved &= before == node;
+                    instance
+                }
+                None => {
+                    self.counts.live += 1;
+                    if *cause == ChangeCause::Interject {
+                        self.holds.push(node.id.clone());
+                    }
+                    Instance::new(at)
+                }
+            };
+            self.instances.push(instance);
+        }
+        if *cause == ChangeCause::Replan {
+            self.replan_pending = false;
+        }
+        self.graph = Arc::new(Graph::new(&self.plan.nodes));
+        self.derive();
+    }
+
+    fn end_replan(&mut self) {
+        self.replan_pending = false;
+        self.dirty.mark_all(self.instances.len());
+    }
+
+    fn close_recovery(&mut self) {
+        self.recovery_closed = true;
+        self.dirty.mark_all(self.instances.len());
+    }
+
+    fn cancel_plan(&mut self) {
+        self.cancelled = true;
+        self.end_replan();
+    }
+
+    fn conclude(&mut self) {
+        self.concluded = true;
+        self.end_replan();
+    }
+}

@@ -1,0 +1,130 @@
+//! What follows from the end of an attempt.
+
+use super::standing::Standing;
+use super::turn::{Resolution, Turn};
+use crate::event::{AttemptResult, Directive, Event, Failure, HumanRequestKind, Outcome, TimerKind};
+use crate::id::NodeId;
+use crate::plan::{Approval, Effect, Idempotency, InDoubt};
+use crate::run::{Category, NodeState, Reason};
+
+impl Turn<'_, '_, '_> {
+    pub(super) fn result(&mut self, result: Box<AttemptResult>) {
+        let Some(at) = self.run.position(&result.node) else { return };
+        if !self.run.is_current(&result.node, result.attempt) {
+            if !is_missing_parameter(&result.outcome) {
+                self.emit(Event::LateResult(result));
+            }
+            return;
+        }
+        let failed = match &result.outcome {
+            Outcome::Ok(_) => None,
+            Outcome::Failed(failure) => Some(failure.category),
+        };
+        let draining = self.run.instances[at].is_draining();
+        self.emit(Event::AttemptResult(result));
+        match failed {
+            Some(category) => self.failed(at, category),
+            None if draining => self.drained(at),
+            None if self.run.plan.nodes[at].approval == Approval::After => {
+                self.ask(at, Reason::ApproveAfter, HumanRequestKind::After);
+            }
+            None => self.executed(at),
+        }
+    }
+
+    fn drained(&mut self, at: usize) {
+        if self.run.plan.nodes[at].approval == Approval::After {
+            self.transit(at, NodeState::Cancelled, Reason::DrainedUnapproved);
+        } else {
+            self.transit(at, NodeState::Executed, Reason::Ok);
+        }
+    }
+
+    /// The result stands: whatever else it asks for takes effect now, the conclusion first.
+    pub(super) fn executed(&mut self, at: usize) {
+        let directive = self.run.instances[at].output.as_ref().and_then(|output| output.directive.clone());
+        self.transit(at, NodeState::Executed, Reason::Ok);
+        let Some(Directive { conclude, delta }) = directive else { return };
+        if conclude {
+            self.stop_for_conclusion(at);
+        }
+        if let Some(delta) = delta {
+            self.delta_of_node(at, &delta);
+        }
+    }
+
+    /// An attempt failed, or its result was refused: first that applies of in doubt, draining, retry, patch, the
+    /// end.
+    pub(super) fn failed(&mut self, at: usize, category: Category) {
+        let node = &self.run.plan.nodes[at];
+        let lost = matches!(category, Category::Timeout | Category::Crash);
+        let draining = self.run.instances[at].is_draining();
+        if node.is_effectful() && node.idem == Idempotency::None && lost {
+            self.in_doubt(at, draining);
+        } else if draining {
+            self.fail(at, Reason::Category(category));
+        } else {
+            self.recover(at, category);
+        }
+    }
+
+    fn in_doubt(&mut self, at: usize, draining: bool) {
+        match self.run.plan.policy.in_doubt {
+            InDoubt::Ask if !draining => self.ask(at, Reason::InDoubt, HumanRequestKind::InDoubt),
+            InDoubt::Ask | InDoubt::Fail => self.fail(at, Reason::InDoubt),
+        }
+    }
+
+    /// The node has failed for good. If it is an interjection, everything stops: an operator tried to intervene.
+    pub(super) fn fail(&mut self, at: usize, reason: Reason) {
+        let was_cancelled = self.run.is_cancelled();
+        self.transit(at, NodeState::Failed, reason);
+        if self.run.is_cancelled() && !was_cancelled {
+            self.stop_all(NodeState::Cancelled, &Reason::InterjectionFailed);
+        }
+    }
+
+    pub(super) fn retry_due(&mut self, node: &NodeId) {
+        let Some(at) = self.run.position(node) else { return };
+        if let Standing::FailedRetryable { retry_at: Some(_), .. } = self.run.instances[at].standing {
+            self.emit(Event::TimerFired { node: node.clone(), kind: TimerKind::Backoff });
+            self.transit(at, NodeState::Pending, Reason::Retry);
+        }
+    }
+
+    /// The process died while this attempt ran. What may be done twice is simply started again by the caller,
+    /// under the same attempt; what may not is in doubt.
+    pub(super) fn lost(&mut self, node: &NodeId) {
+        let Some(at) = self.run.position(node) else { return };
+        let description = &self.run.plan.nodes[at];
+        let acts = matches!(description.effect, Effect::Write | Effect::External);
+        let running = matches!(self.run.instances[at].standing, Standing::Running { .. });
+        if running && acts && description.idem == Idempotency::None {
+            self.in_doubt(at, self.run.instances[at].is_draining());
+        }
+    }
+
+    /// A person settled an attempt in doubt.
+    pub(super) fn resolved(&mut self, node: &NodeId, how: Resolution, by: String) {
+        let Some(at) = self.run.position(node) else { return };
+        let in_doubt = HumanRequestKind::InDoubt;
+        if !matches!(self.run.instances[at].standing, Standing::WaitingHuman { ask, .. } if ask == in_doubt) {
+            return;
+        }
+        let (approve, redo) = (matches!(how, Resolution::Done(_)), matches!(how, Resolution::Redo));
+        self.human_answer(at, approve, redo, by, String::new());
+        match how {
+            Resolution::Done(result) => {
+                self.emit(Event::AttemptResult(result));
+                self.executed(at);
+            }
+            Resolution::Redo => self.transit(at, NodeState::Ready, Reason::Retry),
+            Resolution::Fail => self.fail(at, Reason::InDoubt),
+        }
+    }
+}
+
+/// A reference led nowhere: nothing ran, so there is nothing that could come late.
+fn is_missing_parameter(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed(Failure { category: Category::ParamMissing, .. }))
+}

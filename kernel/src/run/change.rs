@@ -1,0 +1,117 @@
+//! New versions of the plan: deltas, patches, replans.
+
+use super::standing::Standing;
+use super::turn::{Patch, Turn};
+use crate::event::{ChangeCause, Event, PlanRefusal, PlanVersion};
+use crate::id::NodeId;
+use crate::json::{self, Json};
+use crate::plan::{self, Change, Delta, Fault, FaultCode, NodeStanding};
+use crate::run::{Category, NodeState, Reason};
+
+impl Turn<'_, '_, '_> {
+    /// Judges a change and, if it is accepted, makes it the next version and carries out its cancels.
+    pub(super) fn change(&mut self, cause: ChangeCause, change: Change) {
+        match self.judge(&change) {
+            Ok((revision, cancel)) => {
+                self.accept(cause, revision);
+                for node in cancel {
+                    if let Some(at) = self.run.position(&node) {
+                        self.stop(at, NodeState::Cancelled, &Reason::Delta);
+                    }
+                }
+            }
+            Err(faults) => self.refuse(cause, &faults),
+        }
+    }
+
+    /// The change as it is journaled, and the nodes it cancels; or all that is wrong with it.
+    fn judge(&self, change: &Change) -> Result<(Json, Vec<NodeId>), Vec<Fault>> {
+        let run = &*self.run;
+        let standing = |node: &NodeId| match run.instance(node).map(|instance| instance.state()) {
+            Some(NodeState::Pending | NodeState::Blocked) | None => NodeStanding::Movable,
+            Some(state) if state.is_terminal() => NodeStanding::Terminal,
+            Some(_) => NodeStanding::Started,
+        };
+        let closed = run.cancelled || run.concluded;
+        let merged = plan::merge(&run.plan, change, &standing, closed, self.cx.settings)?;
+        let revision = serde_json::to_value(&merged.revision).expect("a revision has only names and JSON in it");
+        let revision = json::canonical(&revision).map_err(|error| {
+            let mend = "keep numbers within 2^53";
+            vec![Fault::new(FaultCode::V14, Fault::PLAN, &error.to_string(), mend)]
+        })?;
+        Ok((revision, merged.cancel))
+    }
+
+    fn accept(&mut self, cause: ChangeCause, revision: Json) {
+        let version = self.run.plan.version + 1;
+        self.emit(Event::PlanVersion(PlanVersion { version, cause, revision }));
+    }
+
+    fn refuse(&mut self, cause: ChangeCause, faults: &[Fault]) {
+        let mut codes: Vec<String> = faults.iter().map(|fault| fault.code.to_string()).collect();
+        codes.sort();
+        codes.dedup();
+        let version = self.run.plan.version;
+        self.emit(Event::PlanRefused { version, step: PlanRefusal::Delta { cause, codes } });
+    }
+
+    /// A change that came with the result of a node. What cannot be read as one is refused as shape.
+    pub(super) fn delta_of_node(&mut self, at: usize, delta: &Json) {
+        let cause = ChangeCause::Node(self.id(at));
+        match serde_json::from_str::<Delta>(delta.as_str()) {
+            Ok(delta) => self.change(cause, Change::Delta(delta)),
+            Err(_) => {
+                let version = self.run.plan.version;
+                let codes = vec!["D00".to_owned()];
+                self.emit(Event::PlanRefused { version, step: PlanRefusal::Delta { cause, codes } });
+            }
+        }
+    }
+
+    /// The planner answered; whatever was written for a run that is cancelled or concluded by now is dropped.
+    pub(super) fn replanned(&mut self, delta: Option<Box<Delta>>) {
+        if !self.run.replan_pending {
+            return;
+        }
+        match delta {
+            Some(delta) => self.change(ChangeCause::Replan, Change::Delta(*delta)),
+            None => {
+                let version = self.run.plan.version;
+                self.emit(Event::PlanRefused { version, step: PlanRefusal::Replan });
+            }
+        }
+    }
+
+    /// The micro-planner answered a request that was left open.
+    pub(super) fn patched(&mut self, node: &NodeId, patch: Option<Patch>) {
+        let Some(at) = self.run.position(node) else { return };
+        if let Standing::FailedRetryable { category, retry_at: None } = self.run.instances[at].standing {
+            self.patch(at, category, patch);
+        }
+    }
+
+    /// Takes up a patch, or lets the node fail if there is none or it is invalid.
+    pub(super) fn patch(&mut self, at: usize, category: Category, patch: Option<Patch>) {
+        let Some(Patch { set }) = patch else {
+            self.exhausted(at, 2, "no patch");
+            self.fail(at, Reason::Category(category));
+            return;
+        };
+        let node = self.id(at);
+        let cause = ChangeCause::Patch(node.clone());
+        match self.judge(&Change::Patch { node, set }) {
+            Ok((revision, _)) => {
+                if self.run.instances[at].state() != NodeState::FailedRetryable {
+                    self.transit(at, NodeState::FailedRetryable, Reason::Category(category));
+                }
+                self.accept(cause, revision);
+                self.transit(at, NodeState::Pending, Reason::Patched);
+            }
+            Err(faults) => {
+                self.refuse(cause, &faults);
+                self.exhausted(at, 2, "the patch is invalid");
+                self.fail(at, Reason::Category(category));
+            }
+        }
+    }
+}

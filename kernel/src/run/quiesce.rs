@@ -1,0 +1,94 @@
+//! What follows from nothing being left to do: conformance rule 6.
+
+use super::Run;
+use super::standing::Standing;
+use super::turn::{Answer, Context, Turn};
+use crate::event::{Event, PlanRefusal};
+use crate::id::NodeId;
+
+/// What stands in for a node where the plan as a whole is meant.
+pub(super) const PLAN: &str = "*";
+
+/// What a quiescent run waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quiet {
+    /// Something is under way or may start.
+    Busy,
+    /// The plan's own contract is to be judged, over the map of the outputs: send
+    /// [`super::Input::ContractJudged`].
+    JudgeContract,
+    /// Nothing will ever happen again.
+    Over,
+}
+
+impl Run {
+    /// Whether nothing runs, waits or is on its way, and nothing is ready to start.
+    fn is_quiescent(&self) -> bool {
+        let counts = &self.counts;
+        counts.running + counts.sleeping + counts.waiting + counts.retryable == 0
+            && self.ready.is_empty()
+            && !self.replan_pending
+    }
+
+    /// What a run that has settled and dispatched waits for. Does nothing while something is under way; else it
+    /// asks the planner, or closes recovery, as long as that leads anywhere.
+    pub fn quiesce(&mut self, cx: &mut Context<'_>) -> (Vec<Event>, Quiet) {
+        let mut turn = Turn { run: self, cx, events: Vec::new() };
+        let quiet = turn.quiesce();
+        turn.settle();
+        (turn.events, quiet)
+    }
+}
+
+impl Turn<'_, '_, '_> {
+    fn quiesce(&mut self) -> Quiet {
+        if !self.run.is_quiescent() {
+            return Quiet::Busy;
+        }
+        let outputs = self.run.outputs_executed();
+        let version = self.run.plan.version;
+        if self.run.recovery_open() && !outputs && self.run.has_unasked_failure() {
+            self.ask_planner(false);
+            Quiet::Busy
+        } else if !self.run.plan.contract.is_empty()
+            && outputs
+            && !self.run.cancelled
+            && self.run.contract.is_none_or(|(judged, _)| judged != version)
+        {
+            Quiet::JudgeContract
+        } else if self.run.counts.live > 0 {
+            let node = NodeId::from(PLAN);
+            let reason = "nobody to ask for a new plan".to_owned();
+            self.emit(Event::RecoveryExhausted { node, level: 3, reason });
+            Quiet::Busy
+        } else {
+            Quiet::Over
+        }
+    }
+
+    fn ask_planner(&mut self, for_contract: bool) {
+        self.emit(Event::ReplanAsked { for_contract });
+        match self.cx.planner.replan(self.run) {
+            Answer::Refused => self.replanned(None),
+            Answer::Now(delta) => self.replanned(Some(Box::new(delta))),
+            Answer::Later => {}
+        }
+    }
+
+    pub(super) fn contract_judged(&mut self, holds: bool) {
+        let version = self.run.plan.version;
+        self.emit(Event::ContractChecked { version, holds });
+        if !holds {
+            self.emit(Event::PlanRefused { version, step: PlanRefusal::Contract });
+            if self.run.recovery_open() {
+                self.ask_planner(true);
+            }
+        }
+    }
+}
+
+impl Run {
+    fn has_unasked_failure(&self) -> bool {
+        self.instances.iter().any(|instance| instance.standing == Standing::Failed && !instance.asked)
+    }
+}

@@ -1,0 +1,97 @@
+//! Retry, patch, replan: which level may help, and when (execution-model, section 4).
+
+use super::Run;
+use super::turn::{Answer, Turn};
+use crate::event::{Event, Timer, TimerKind};
+use crate::id::{NodeId, Ticks};
+use crate::lineage;
+use crate::plan::Policy;
+use crate::run::{Category, NodeState, Reason};
+
+/// What a failure is taken for, and the lowest recovery level that suits it. It recommends; the preconditions of
+/// each level decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Diagnosis {
+    /// What happened.
+    pub category: Category,
+    /// 1 retry, 2 patch.
+    pub level: u8,
+}
+
+/// Diagnoses a failure by its category alone.
+pub fn diagnose(category: Category) -> Diagnosis {
+    Diagnosis { category, level: if category.is_retryable() { 1 } else { 2 } }
+}
+
+/// The wait before retry number `retry` (from 1) within a patch: `min(base * 2^(retry-1), cap)`.
+///
+/// ```
+/// # use ostler_kernel::{plan::Policy, run::backoff};
+/// let policy = Policy::SIMULATION; // base 1, cap 60
+/// assert_eq!([1, 2, 6, 7, 200].map(|retry| backoff(&policy, retry)), [1, 2, 32, 60, 60]);
+/// ```
+pub fn backoff(policy: &Policy, retry: u32) -> Ticks {
+    let factor = 1i64.checked_shl(retry.saturating_sub(1)).filter(|factor| *factor > 0).unwrap_or(i64::MAX);
+    policy.backoff_base.saturating_mul(factor).min(policy.backoff_cap)
+}
+
+impl Turn<'_, '_, '_> {
+    /// Retry if that may help and is left, else patch, else the end. A level that does not apply is recorded as
+    /// exhausted, so that none is skipped in silence.
+    pub(super) fn recover(&mut self, at: usize, category: Category) {
+        let Diagnosis { level, .. } = diagnose(category);
+        self.emit(Event::Diagnosis { node: self.id(at), category, level });
+        let node = &self.run.plan.nodes[at];
+        let instance = &self.run.instances[at];
+        if level == 1 && i64::from(instance.retries) < node.retries {
+            self.retry(at, category);
+            return;
+        }
+        let patches_left = i64::from(instance.phase) < node.patches;
+        self.exhausted(at, 1, if level == 1 { "no retry left" } else { "a retry cannot help" });
+        if !patches_left {
+            self.exhausted(at, 2, "no patch left");
+            self.fail(at, Reason::Category(category));
+        } else if self.run.plan.version >= self.run.plan.policy.max_versions {
+            self.exhausted(at, 2, "no version of the plan left");
+            self.fail(at, Reason::Category(category));
+        } else {
+            self.ask_patch(at, category);
+        }
+    }
+
+    fn retry(&mut self, at: usize, category: Category) {
+        let retry = self.run.instances[at].retries + 1;
+        let longest = backoff(&self.run.plan.policy, retry);
+        let wait = if self.cx.settings.jitter { self.run.jitter(at, longest) } else { longest };
+        self.transit(at, NodeState::FailedRetryable, Reason::Category(category));
+        let due = self.cx.now.saturating_add(wait);
+        self.emit(Event::TimerSet(Timer { node: self.id(at), kind: TimerKind::Backoff, at: due }));
+    }
+
+    fn ask_patch(&mut self, at: usize, category: Category) {
+        let node: NodeId = self.id(at);
+        match self.cx.planner.patch(self.run, &node) {
+            Answer::Refused => self.patch(at, category, None),
+            Answer::Now(patch) => self.patch(at, category, Some(patch)),
+            Answer::Later => self.transit(at, NodeState::FailedRetryable, Reason::Category(category)),
+        }
+    }
+
+    pub(super) fn exhausted(&mut self, at: usize, level: u8, reason: &str) {
+        self.emit(Event::RecoveryExhausted { node: self.id(at), level, reason: reason.to_owned() });
+    }
+}
+
+impl Run {
+    /// A wait between 0 and `longest`, the same whenever this attempt is decided again.
+    fn jitter(&self, at: usize, longest: Ticks) -> Ticks {
+        let attempt = self.instances[at].attempts;
+        let node = self.plan.nodes[at].id.as_str().as_bytes();
+        let parts = [&self.seed.to_le_bytes()[..], node, &attempt.to_le_bytes()[..]];
+        let digest = lineage::hash("aos/jitter/1", &parts);
+        let mut draw = [0; 8];
+        draw.copy_from_slice(&digest.0[..8]);
+        (u128::from(u64::from_le_bytes(draw)) * (longest.max(0) as u128 + 1) >> 64) as Ticks
+    }
+}

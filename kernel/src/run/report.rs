@@ -1,0 +1,199 @@
+//! What a run amounts to, told from its records.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{NodeState, Run, RunOutcome, Standing};
+use crate::event::Event;
+use crate::id::{NodeId, Ticks};
+use crate::run::Reason;
+
+/// Follows a run through its records and keeps what its summary needs.
+#[derive(Debug, Clone, Default)]
+pub struct Timeline {
+    opened: Option<Ticks>,
+    last: Ticks,
+    started: BTreeMap<NodeId, Ticks>,
+    /// Time spent in attempts, per node.
+    busy: BTreeMap<NodeId, Ticks>,
+    rounds: Vec<u32>,
+    in_round: bool,
+    ready: u32,
+    ready_since: Ticks,
+    ready_area: i64,
+    peak_ready: u32,
+    attempts: u32,
+    late: u32,
+    cost: u64,
+}
+
+/// What a run amounts to. Times are in the unit of the run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// Version of the plan at the end.
+    pub version: u32,
+    /// How it ended (or stands).
+    pub outcome: RunOutcome,
+    /// Where each node stands.
+    pub nodes: BTreeMap<NodeId, NodeState>,
+    /// Attempts started.
+    pub dispatches: u32,
+    /// Attempts started between one end of an attempt and the next.
+    pub rounds: Vec<u32>,
+    /// Most nodes ready or running at once.
+    pub peak_ready: u32,
+    /// Nodes ready or running, averaged over time.
+    pub mean_ready: f64,
+    /// From the first record to the last.
+    pub makespan_ms: Ticks,
+    /// The longest chain of attempts, by the time they took.
+    pub critical_path_ms: Ticks,
+    /// Time in attempts over makespan.
+    pub parallelism: f64,
+    /// (makespan - critical path) over executed nodes, in microseconds.
+    pub overhead_us_per_node: f64,
+    /// Results that came after their attempt was given up.
+    pub late: u32,
+    /// Credits spent.
+    pub cost: u64,
+    /// For each failed or cancelled node, what it comes down to.
+    pub culprits: Vec<Culprit>,
+}
+
+/// What the loss of a node comes down to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Culprit {
+    /// The node where it began.
+    pub node: NodeId,
+    /// Its state.
+    pub state: NodeState,
+    /// Why.
+    pub reason: String,
+    /// What happened, in words.
+    pub message: Option<String>,
+    /// The nodes that were lost with it.
+    pub lost: Vec<NodeId>,
+}
+
+impl Timeline {
+    /// Takes in a record of time `at`.
+    pub fn record(&mut self, event: &Event, at: Ticks) {
+        self.opened.get_or_insert(at);
+        self.last = self.last.max(at);
+        match event {
+            Event::NodeTransition(moved) => {
+                if moved.to == NodeState::Running {
+                    self.attempts += 1;
+                    self.started.insert(moved.node.clone(), at);
+                    match self.rounds.last_mut() {
+                        Some(round) if self.in_round => *round += 1,
+                        _ => self.rounds.push(1),
+                    }
+                    self.in_round = true;
+                } else if moved.from == NodeState::Running {
+                    self.in_round = false;
+                    if let Some(started) = self.started.remove(&moved.node) {
+                        *self.busy.entry(moved.node.clone()).or_default() += at - started;
+                    }
+                }
+                let active = |state| matches!(state, NodeState::Ready | NodeState::Running);
+                match (active(moved.from), active(moved.to)) {
+                    (false, true) => self.ready_changes(at, 1),
+                    (true, false) => self.ready_changes(at, -1),
+                    _ => {}
+                }
+            }
+            Event::AttemptResult(result) => self.cost += result.cost,
+            Event::LateResult(result) => {
+                self.late += 1;
+                self.cost += result.cost;
+            }
+            _ => {}
+        }
+    }
+
+    fn ready_changes(&mut self, at: Ticks, by: i32) {
+        self.ready_area += i64::from(self.ready) * (at - self.ready_since);
+        self.ready_since = at;
+        self.ready = self.ready.saturating_add_signed(by);
+        self.peak_ready = self.peak_ready.max(self.ready);
+    }
+
+    /// The sum of it, beside the state the records led to.
+    pub fn report(&self, run: &Run) -> Report {
+        let makespan = self.last - self.opened.unwrap_or(self.last);
+        let busy: Ticks = self.busy.values().sum();
+        let critical = self.critical_path(run);
+        let executed =
+            run.instances().filter(|(_, instance)| instance.standing == Standing::Executed).count();
+        let span = (makespan as f64).max(1.0);
+        Report {
+            version: run.plan().version,
+            outcome: run.outcome(),
+            nodes: run.instances().map(|(node, instance)| (node.id.clone(), instance.state())).collect(),
+            dispatches: self.attempts,
+            rounds: self.rounds.clone(),
+            peak_ready: self.peak_ready,
+            mean_ready: self.ready_area as f64 / span,
+            makespan_ms: makespan,
+            critical_path_ms: critical,
+            parallelism: busy as f64 / span,
+            overhead_us_per_node: (makespan - critical).max(0) as f64 * 1_000.0 / (executed.max(1) as f64),
+            late: self.late,
+            cost: self.cost,
+            culprits: culprits(run),
+        }
+    }
+
+    fn critical_path(&self, run: &Run) -> Ticks {
+        let graph = run.graph();
+        let mut order: Vec<usize> = (0..graph.level.len()).collect();
+        order.sort_by_key(|&at| graph.level[at]);
+        let mut path = vec![0; order.len()];
+        for at in order {
+            let before = graph.sources[at].iter().map(|&(source, _)| path[source]).max().unwrap_or(0);
+            path[at] = before + self.busy.get(&run.plan().nodes[at].id).copied().unwrap_or(0);
+        }
+        path.into_iter().max().unwrap_or(0)
+    }
+}
+
+/// Every lost node, grouped under the one where it began.
+fn culprits(run: &Run) -> Vec<Culprit> {
+    let mut found: BTreeMap<NodeId, Culprit> = BTreeMap::new();
+    let mut lost: Vec<(NodeId, NodeId)> = Vec::new();
+    for (node, instance) in run.instances() {
+        let state = instance.state();
+        let Some(reason) = &instance.reason else { continue };
+        match (state, reason) {
+            (NodeState::Cancelled | NodeState::Blocked, Reason::Upstream(culprit)) => {
+                lost.push((culprit.clone(), node.id.clone()));
+            }
+            (NodeState::Failed | NodeState::Cancelled, _) => {
+                let message = instance.failure.as_ref().map(|failure| failure.message.clone());
+                let (node, reason) = (node.id.clone(), reason.to_string());
+                found.insert(node.clone(), Culprit { node, state, reason, message, lost: Vec::new() });
+            }
+            _ => {}
+        }
+    }
+    for (culprit, node) in &lost {
+        if let Some(culprit) = found.get_mut(root_of(culprit, &lost)) {
+            culprit.lost.push(node.clone());
+        }
+    }
+    found.into_values().collect()
+}
+
+/// Follows "lost because of" to its beginning.
+fn root_of<'a>(node: &'a NodeId, lost: &'a [(NodeId, NodeId)]) -> &'a NodeId {
+    let mut node = node;
+    for _ in 0..lost.len() {
+        match lost.iter().find(|(_, lost)| lost == node) {
+            Some((culprit, _)) => node = culprit,
+            None => break,
+        }
+    }
+    node
+}

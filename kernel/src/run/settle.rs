@@ -1,0 +1,138 @@
+//! What follows without anybody's doing: conformance rule 2, in its order of tests.
+
+use super::Run;
+use super::standing::Standing;
+use super::turn::Turn;
+use crate::event::Event;
+use crate::plan::{Dispatch, Join, On};
+use crate::run::{NodeState, Reason};
+
+/// A step that a node makes by itself.
+enum Step {
+    Drain,
+    Move(NodeState, Reason),
+}
+
+impl Turn<'_, '_, '_> {
+    /// Lets every node make the steps it makes by itself, in passes of ascending id.
+    pub(super) fn settle(&mut self) {
+        while let Some(at) = self.run.dirty.take() {
+            match self.run.own_step(at) {
+                Some(Step::Drain) => self.emit(Event::Draining { node: self.id(at) }),
+                Some(Step::Move(to, reason)) => {
+                    let was_cancelled = self.run.cancelled;
+                    self.transit(at, to, reason);
+                    if self.run.cancelled && !was_cancelled {
+                        self.stop_all(NodeState::Cancelled, &Reason::InterjectionFailed);
+                    }
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+impl Run {
+    fn own_step(&self, at: usize) -> Option<Step> {
+        let instance = &self.instances[at];
+        if instance.is_live() && !instance.is_draining() && self.is_superseded(at) && !self.is_demanded(at) {
+            let drains = self.plan.nodes[at].is_effectful() && instance.state() == NodeState::Running;
+            return Some(if drains { Step::Drain } else { Step::Move(NodeState::Skipped, Reason::SiblingWon) });
+        }
+        match &instance.standing {
+            Standing::Pending | Standing::Ready if self.is_held(at) => {
+                Some(Step::Move(NodeState::Blocked, Reason::Hold))
+            }
+            Standing::Held if !self.is_held(at) => Some(Step::Move(NodeState::Pending, Reason::HoldReleased)),
+            Standing::Upstream { culprit } => {
+                if self.joins[at].culprit.is_none() {
+                    Some(Step::Move(NodeState::Pending, Reason::Unblocked))
+                } else if !self.recovery_open() {
+                    Some(Step::Move(NodeState::Cancelled, Reason::Upstream(culprit.clone())))
+                } else {
+                    None
+                }
+            }
+            Standing::Pending if !self.waits_its_turn(at) => self.joined(at),
+            Standing::Pending
+            | Standing::Ready
+            | Standing::Running { .. }
+            | Standing::WaitingHuman { .. }
+            | Standing::FailedRetryable { .. }
+            | Standing::Held
+            | Standing::Executed
+            | Standing::Failed
+            | Standing::Cancelled
+            | Standing::Skipped => None,
+        }
+    }
+
+    /// What the join of a pending node comes to.
+    fn joined(&self, at: usize) -> Option<Step> {
+        let (join, id) = (&self.joins[at], |source: usize| self.plan.nodes[source].id.clone());
+        match self.plan.nodes[at].join {
+            None => Some(Step::Move(NodeState::Ready, Reason::Entry)),
+            Some(Join::AllOf) if join.unmet == 0 => Some(Step::Move(NodeState::Ready, Reason::AllOf)),
+            Some(Join::AllOf) => {
+                join.culprit.map(|culprit| Step::Move(NodeState::Blocked, Reason::Upstream(id(culprit))))
+            }
+            Some(Join::AnyOf) => match join.winner {
+                Some(winner) => Some(Step::Move(NodeState::Ready, Reason::AnyOf(id(winner)))),
+                None if join.unmet == 0 => Some(Step::Move(NodeState::Failed, Reason::JoinExhausted)),
+                None => None,
+            },
+        }
+    }
+
+    /// Some any_of consumer has another winner.
+    fn is_superseded(&self, at: usize) -> bool {
+        self.graph.consumers[at].iter().any(|&(consumer, _)| {
+            self.plan.nodes[consumer].join == Some(Join::AnyOf)
+                && self.joins[consumer].winner.is_some_and(|winner| winner != at)
+        })
+    }
+
+    /// It is an output, or a consumer that is not terminal needs it.
+    fn is_demanded(&self, at: usize) -> bool {
+        self.is_output[at]
+            || self.graph.consumers[at].iter().any(|&(consumer, on)| {
+                self.instances[consumer].is_live()
+                    && match self.plan.nodes[consumer].join {
+                        Some(Join::AnyOf) => self.joins[consumer].winner.is_none(),
+                        Some(Join::AllOf) | None => on == On::Success,
+                    }
+            })
+    }
+
+    fn is_held(&self, at: usize) -> bool {
+        !self.holds.is_empty() && !self.holds.contains(&self.plan.nodes[at].id)
+    }
+
+    /// A pending candidate of an ordered join whose predecessors in the list may still win, and that nothing
+    /// else needs.
+    fn waits_its_turn(&self, at: usize) -> bool {
+        let open = |consumer: usize| self.instances[consumer].is_live() && self.joins[consumer].winner.is_none();
+        let ordered = |consumer: usize| {
+            let node = &self.plan.nodes[consumer];
+            node.join == Some(Join::AnyOf) && node.dispatch == Dispatch::Ordered
+        };
+        let consumers = &self.graph.consumers[at];
+        let waits = consumers.iter().any(|&(consumer, _)| {
+            ordered(consumer) && open(consumer) && {
+                let mut before =
+                    self.graph.sources[consumer].iter().take_while(|&&(candidate, _)| candidate != at);
+                before.any(|&(candidate, _)| self.may_still_win(candidate))
+            }
+        });
+        waits
+            && !consumers.iter().any(|&(consumer, on)| match self.plan.nodes[consumer].join {
+                Some(Join::AnyOf) => !ordered(consumer) && open(consumer),
+                Some(Join::AllOf) | None => on == On::Success && self.instances[consumer].is_live(),
+            })
+    }
+
+    fn may_still_win(&self, candidate: usize) -> bool {
+        let instance = &self.instances[candidate];
+        instance.is_live() && !matches!(instance.standing, Standing::Upstream { .. })
+    }
+}

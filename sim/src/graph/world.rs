@@ -1,0 +1,425 @@
+//! A run in virtual time: ticks, in each the entries in the order (rank, node, arrival).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ostler_kernel::event::{
+    AttemptResult, ChangeCause, Directive, Event, Failure, HumanRequest, NodeTransition, Outcome, Output,
+    PlanVersion, TimerKind,
+};
+use ostler_kernel::id::NodeId;
+use ostler_kernel::json::{self, Json};
+use ostler_kernel::plan::{Delta, Kind, Plan, Settings};
+use ostler_kernel::port::JSON;
+use ostler_kernel::run::{
+    self, Answer, Category, Context, Input, NodeState, Operation, Patch, Planner, Quiet, Run, Standing,
+};
+use ostler_kernel::lineage;
+use serde_json::{Map, Value};
+
+use super::CaseError;
+use super::script::{
+    AddedScript, Case, ControlKind, ControlScript, HumanScript, OutcomeScript, PatchScript, ReplanScript, part,
+};
+
+/// What is told of a finished case.
+#[derive(Debug, Default)]
+pub(super) struct Trace {
+    pub(super) events: Vec<(i64, String, String, String, String)>,
+    pub(super) rounds: Vec<u32>,
+    pub(super) dispatches: u32,
+    pub(super) inputs: BTreeMap<String, Map<String, Value>>,
+    pub(super) late: Vec<(i64, String)>,
+}
+
+/// Rank of an entry within its tick.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Result,
+    Human,
+    Timer,
+    Operator,
+}
+
+enum Entry {
+    Result { node: NodeId, attempt: u32, outcome: OutcomeScript },
+    Timeout { node: NodeId, attempt: u32 },
+    MissingParameter { node: NodeId, attempt: u32, message: String },
+    Human { node: NodeId, request: u32, approve: Option<bool> },
+    RetryDue(NodeId),
+    Patched(NodeId, Option<Patch>),
+    Replanned(Option<Box<Delta>>),
+    Operator(ControlScript),
+}
+
+pub(super) struct World<'s> {
+    pub(super) run: Run,
+    pub(super) trace: Trace,
+    settings: &'s Settings<'s>,
+    script: Script,
+    now: i64,
+    entries: BTreeMap<(i64, Rank, NodeId, u64), Entry>,
+    arrivals: u64,
+}
+
+/// The scripted outside.
+struct Script {
+    outcomes: BTreeMap<String, Vec<OutcomeScript>>,
+    /// Outcomes taken so far: node -> (phase, number).
+    taken: BTreeMap<NodeId, (u32, usize)>,
+    patches: BTreeMap<String, Vec<Option<PatchScript>>>,
+    humans: BTreeMap<String, Vec<HumanScript>>,
+    replans: std::vec::IntoIter<Option<ReplanScript>>,
+    contract_checks: usize,
+    /// Outcomes that a delta on its way would bring, by who sent it.
+    added: Vec<(ChangeCause, AddedScript)>,
+    /// Answers that take time, to be scheduled: (node, or the plan; when; the answer).
+    delayed: Vec<(NodeId, i64, Entry)>,
+}
+
+impl Planner for Script {
+    fn patch(&mut self, run: &Run, node: &NodeId) -> Answer<Patch> {
+        let phase = run.instance(node).map_or(0, |instance| instance.phase as usize);
+        let script = self.patches.get(node.as_str()).and_then(|answers| answers.get(phase)).cloned().flatten();
+        let Some(PatchScript { refuse, set, dur, .. }) = script else { return Answer::Refused };
+        let patch = (!refuse).then_some(Patch { set });
+        match (dur, patch) {
+            (Some(dur), patch) => {
+                self.delayed.push((node.clone(), dur, Entry::Patched(node.clone(), patch)));
+                Answer::Later
+            }
+            (None, Some(patch)) => Answer::Now(patch),
+            (None, None) => Answer::Refused,
+        }
+    }
+
+    fn replan(&mut self, _: &Run) -> Answer<Delta> {
+        let Some(Some(ReplanScript { refuse, dur, delta })) = self.replans.next() else { return Answer::Refused };
+        let delta = if refuse { None } else { self.delta(ChangeCause::Replan, delta) };
+        match (dur, delta) {
+            (Some(dur), delta) => {
+                self.delayed.push((NodeId::from("*"), dur, Entry::Replanned(delta.map(Box::new))));
+                Answer::Later
+            }
+            (None, Some(delta)) => Answer::Now(delta),
+            (None, None) => Answer::Refused,
+        }
+    }
+}
+
+impl Script {
+    /// Reads a delta of the case, and keeps what its new nodes will do until it is accepted.
+    fn delta(&mut self, cause: ChangeCause, delta: Map<String, Value>) -> Option<Delta> {
+        let (delta, script) = part(delta).ok()?;
+        let delta = serde_json::from_value(Value::Object(delta)).ok()?;
+        self.added.retain(|(sender, _)| *sender != cause);
+        self.added.push((cause, script));
+        Some(delta)
+    }
+
+    /// The outcome of the next attempt of a node in its `phase`.
+    fn next(&mut self, node: &NodeId, phase: u32) -> OutcomeScript {
+        let list = match phase.checked_sub(1) {
+            None => self.outcomes.get(node.as_str()),
+            Some(answer) => {
+                let answers = self.patches.get(node.as_str());
+                answers.and_then(|answers| answers.get(answer as usize)?.as_ref()).map(|answer| &answer.outcomes)
+            }
+        };
+        let taken = self.taken.entry(node.clone()).or_default();
+        if taken.0 != phase {
+            *taken = (phase, 0);
+        }
+        let number = taken.1;
+        taken.1 += 1;
+        list.and_then(|list| list.get(number).or(list.last())).cloned().unwrap_or_default()
+    }
+}
+
+impl<'s> World<'s> {
+    pub(super) fn new(plan: Plan, case: Case, settings: &'s Settings<'s>) -> World<'s> {
+        let script = Script {
+            outcomes: case.script,
+            taken: BTreeMap::new(),
+            patches: case.patch,
+            humans: case.human,
+            replans: case.replans.into_iter(),
+            contract_checks: 0,
+            added: Vec::new(),
+            delayed: Vec::new(),
+        };
+        let run = Run::new(Arc::new(plan), 0, 0);
+        let (trace, entries) = (Trace::default(), BTreeMap::new());
+        let mut world = World { run, trace, settings, script, now: 0, entries, arrivals: 0 };
+        for control in case.control {
+            world.schedule(control.at, Rank::Operator, NodeId::from(""), Entry::Operator(control));
+        }
+        world
+    }
+
+    /// Lives through the case.
+    pub(super) fn run(&mut self) -> Result<(), CaseError> {
+        self.decide(Input::Settle);
+        loop {
+            self.dispatch_and_rest();
+            let Some((&(tick, ..), _)) = self.entries.first_key_value() else { return Ok(()) };
+            self.now = tick;
+            while let Some(entry) = self.entries.first_entry().filter(|entry| entry.key().0 == tick) {
+                let entry = entry.remove();
+                self.enter(entry)?;
+            }
+        }
+    }
+
+    fn schedule(&mut self, at: i64, rank: Rank, node: NodeId, entry: Entry) {
+        self.arrivals += 1;
+        self.entries.insert((at, rank, node, self.arrivals), entry);
+    }
+
+    /// Starts what can start; then, if nothing is under way, does what quiescence asks for, until it asks for
+    /// nothing more.
+    fn dispatch_and_rest(&mut self) {
+        loop {
+            let before = self.trace.dispatches;
+            let events = self.within(|run, cx| run.dispatch(cx));
+            self.observe(&events);
+            if self.trace.dispatches > before {
+                self.trace.rounds.push(self.trace.dispatches - before);
+            }
+            let (events, quiet) = self.within(|run, cx| run.quiesce(cx));
+            self.observe(&events);
+            match quiet {
+                Quiet::JudgeContract => {
+                    let checks = self.script.outcomes.get("*").cloned().unwrap_or_default();
+                    let check = checks.get(self.script.contract_checks).or(checks.last());
+                    let holds = !check.is_some_and(|outcome| outcome.invalid);
+                    self.script.contract_checks += 1;
+                    self.decide(Input::ContractJudged(holds));
+                }
+                Quiet::Busy if events.is_empty() => return,
+                Quiet::Busy => {}
+                Quiet::Over => return,
+            }
+        }
+    }
+
+    fn within<T>(&mut self, act: impl FnOnce(&mut Run, &mut Context<'_>) -> T) -> T {
+        let mut cx = Context { now: self.now, settings: self.settings, planner: &mut self.script };
+        act(&mut self.run, &mut cx)
+    }
+
+    fn decide(&mut self, input: Input) {
+        let events = self.within(|run, cx| run.decide(cx, input));
+        self.observe(&events);
+    }
+
+    fn enter(&mut self, entry: Entry) -> Result<(), CaseError> {
+        match entry {
+            Entry::Result { node, attempt, outcome } => {
+                let result = self.result(&node, attempt, outcome)?;
+                self.decide(Input::Result(Box::new(result)));
+            }
+            Entry::Timeout { node, attempt } => {
+                if self.run.is_current(&node, attempt) {
+                    self.decide(failed(node, attempt, Category::Timeout, String::new()));
+                }
+            }
+            Entry::MissingParameter { node, attempt, message } => {
+                self.decide(failed(node, attempt, Category::ParamMissing, message));
+            }
+            Entry::Human { node, request, approve } => self.decide(match approve {
+                Some(approve) => {
+                    Input::Human { node, request, approve, by: "script".into(), note: String::new() }
+                }
+                None => Input::Silence { node, request },
+            }),
+            Entry::RetryDue(node) => self.decide(Input::RetryDue(node)),
+            Entry::Patched(node, patch) => self.decide(Input::Patched(node, patch)),
+            Entry::Replanned(delta) => self.decide(Input::Replanned(delta)),
+            Entry::Operator(control) => {
+                let operation = self.operation(control)?;
+                self.decide(Input::Operator(operation));
+            }
+        }
+        Ok(())
+    }
+
+    /// The record of a scripted outcome.
+    fn result(&mut self, node: &NodeId, attempt: u32, outcome: OutcomeScript) -> Result<AttemptResult, CaseError> {
+        let outcome = match outcome {
+            OutcomeScript { fail: Some(category), .. } => failure(category, String::new()),
+            OutcomeScript { invalid: true, .. } => failure(Category::InvalidOutput, String::new()),
+            OutcomeScript { ok, delta, conclude, .. } => {
+                let delta = match delta {
+                    Some(delta) => {
+                        let (delta, script) = part(delta).map_err(CaseError::shape)?;
+                        let cause = ChangeCause::Node(node.clone());
+                        self.script.added.retain(|(sender, _)| *sender != cause);
+                        self.script.added.push((cause, script));
+                        Some(canonical(&Value::Object(delta))?)
+                    }
+                    None => None,
+                };
+                let directive = (conclude || delta.is_some()).then_some(Directive { conclude, delta });
+                let value = canonical(&ok)?;
+                let artifact = lineage::artifact(JSON, value.as_str().as_bytes());
+                let bytes = value.as_str().len() as u64;
+                Outcome::Ok(Output { artifact, bytes, inline: Some(value), directive })
+            }
+        };
+        Ok(AttemptResult {
+            node: node.clone(),
+            attempt,
+            outcome,
+            duration_ms: 0,
+            cost: 0,
+            accounts: Default::default(),
+        })
+    }
+
+    fn operation(&mut self, control: ControlScript) -> Result<Operation, CaseError> {
+        let node = || control.node.as_deref().map(NodeId::from).ok_or(CaseError::ControlWithoutNode);
+        Ok(match control.op {
+            ControlKind::CancelPlan => Operation::CancelPlan,
+            ControlKind::Cancel => Operation::Cancel(node()?),
+            ControlKind::Skip => Operation::Skip(node()?),
+            ControlKind::Delta => {
+                let delta = control.delta.unwrap_or_default();
+                let delta = self.script.delta(ChangeCause::Operator, delta);
+                Operation::Delta(Box::new(delta.ok_or(CaseError::ControlWithoutDelta)?))
+            }
+            ControlKind::Interject => {
+                let node = node()?;
+                let timeout = control.timeout.unwrap_or(100);
+                let add = serde_json::json!({"add": [{
+                    "id": node, "kind": "interjection", "timeout": timeout, "contract": [{"method": "schema"}],
+                }]});
+                let delta = serde_json::from_value(add).map_err(CaseError::shape)?;
+                let script = AddedScript::from([(node.to_string(), vec![control.outcome.unwrap_or_default()])]);
+                self.script.added.retain(|(sender, _)| *sender != ChangeCause::Interject);
+                self.script.added.push((ChangeCause::Interject, script));
+                Operation::Interject(Box::new(delta))
+            }
+        })
+    }
+
+    /// Lets the scripted outside see what happened, and schedules what it will do about it.
+    fn observe(&mut self, events: &[Event]) {
+        for event in events {
+            match event {
+                Event::NodeTransition(moved) => self.moved(moved),
+                Event::PlanVersion(version) => {
+                    let (from, to) = (format!("v{}", version.version - 1), format!("v{}", version.version));
+                    let reason = version.cause.to_string();
+                    self.trace.events.push((self.now, "*".to_owned(), from, to, reason));
+                    self.take_added(version);
+                }
+                Event::PlanRefused { version, step } => {
+                    let stands = format!("v{version}");
+                    let row = (self.now, "*".to_owned(), stands.clone(), stands, step.to_string());
+                    self.trace.events.push(row);
+                }
+                Event::LateResult(result) => self.trace.late.push((self.now, result.node.to_string())),
+                Event::TimerSet(timer) if timer.kind == TimerKind::Backoff => {
+                    let node = timer.node.clone();
+                    self.schedule(timer.at, Rank::Timer, node.clone(), Entry::RetryDue(node));
+                }
+                Event::HumanRequest(request) => self.asked(request),
+                _ => {}
+            }
+        }
+        for (node, dur, entry) in std::mem::take(&mut self.script.delayed) {
+            self.schedule(self.now + dur, Rank::Timer, node, entry);
+        }
+    }
+
+    fn moved(&mut self, moved: &NodeTransition) {
+        let NodeTransition { node, from, to, reason, attempt, .. } = moved;
+        let row = (self.now, node.to_string(), from.to_string(), to.to_string(), reason.to_string());
+        self.trace.events.push(row);
+        if *to == NodeState::Running {
+            self.trace.dispatches += 1;
+            self.started(node.clone(), *attempt);
+        }
+    }
+
+    /// A new attempt: its inputs are resolved, and its end is scheduled.
+    fn started(&mut self, id: NodeId, attempt: u32) {
+        let node = self.run.node(&id).expect("a node that moved exists").clone();
+        let phase = self.run.instance(&id).map_or(0, |instance| instance.phase);
+        let value = |source: &NodeId| Arc::new(value_of(&self.run, source));
+        match run::resolve(&self.run, &node, &value) {
+            Err(error) => {
+                self.trace.inputs.remove(id.as_str());
+                let message = error.to_string();
+                let entry = Entry::MissingParameter { node: id.clone(), attempt, message };
+                self.schedule(self.now, Rank::Result, id, entry);
+                return;
+            }
+            Ok(inputs) if !node.param_refs.is_empty() => {
+                self.trace.inputs.insert(id.to_string(), inputs);
+            }
+            Ok(_) => {}
+        }
+        if node.kind == Kind::HumanApproval {
+            return;
+        }
+        let outcome = self.script.next(&id, phase);
+        if outcome.dur > node.timeout {
+            let entry = Entry::Timeout { node: id.clone(), attempt };
+            self.schedule(self.now + node.timeout, Rank::Result, id.clone(), entry);
+        }
+        let at = self.now + outcome.dur;
+        self.schedule(at, Rank::Result, id.clone(), Entry::Result { node: id, attempt, outcome });
+    }
+
+    /// A person is asked: they answer as scripted, or are silent.
+    fn asked(&mut self, request: &HumanRequest) {
+        let node = request.node.clone();
+        let number = self.run.instance(&node).map_or(0, |instance| instance.requests);
+        let answers = self.script.humans.get(node.as_str());
+        let answer = answers.and_then(|answers| answers.get(number as usize - 1));
+        let (delay, approve) = match answer {
+            Some(HumanScript::Approve(delay)) => (Some(*delay), Some(true)),
+            Some(HumanScript::Reject(delay)) => (Some(*delay), Some(false)),
+            None => (None, None),
+        };
+        let answered = delay.map(|delay| self.now + delay);
+        let (at, approve) = match (answered, request.deadline) {
+            (Some(at), Some(deadline)) if at > deadline => (deadline, None),
+            (Some(at), _) => (at, approve),
+            (None, Some(deadline)) => (deadline, None),
+            (None, None) => return,
+        };
+        let entry = Entry::Human { node: node.clone(), request: number, approve };
+        self.schedule(at, Rank::Human, node, entry);
+    }
+
+    /// The outcomes that an accepted change brings for the nodes it added.
+    fn take_added(&mut self, version: &PlanVersion) {
+        if let Some(at) = self.script.added.iter().position(|(cause, _)| *cause == version.cause) {
+            let (_, script) = self.script.added.remove(at);
+            self.script.outcomes.extend(script);
+        }
+    }
+}
+
+fn value_of(run: &Run, node: &NodeId) -> Value {
+    let instance = run.instance(node).filter(|instance| instance.standing == Standing::Executed);
+    let inline = instance.and_then(|instance| instance.output.as_ref()?.inline.as_ref());
+    inline.map_or(Value::Null, Json::value)
+}
+
+fn canonical(value: &Value) -> Result<Json, CaseError> {
+    json::canonical(value).map_err(|error| CaseError::Shape(error.to_string()))
+}
+
+fn failure(category: Category, message: String) -> Outcome {
+    Outcome::Failed(Failure { category, message })
+}
+
+fn failed(node: NodeId, attempt: u32, category: Category, message: String) -> Input {
+    let outcome = failure(category, message);
+    let accounts = Default::default();
+    Input::Result(Box::new(AttemptResult { node, attempt, outcome, duration_ms: 0, cost: 0, accounts }))
+}
