@@ -2,26 +2,93 @@
 
 mod bounds;
 mod contracts;
+mod cycles;
+mod edges;
+mod executors;
+mod joins;
+#[cfg(test)]
+mod properties;
+mod reach;
+mod references;
+mod speculation;
+#[cfg(test)]
+mod tests;
 
 use super::fault::{Fault, in_order};
+use super::nearest::Hints;
 use super::table::Table;
-use super::{Plan, Settings, Unchecked};
+use super::{On, Plan, Settings, Unchecked};
 
 /// Gives the plan, its nodes in ascending order of their ids, or every fault, sorted by code and name.
 pub fn validate(unchecked: Unchecked, settings: &Settings<'_>) -> Result<Plan, Vec<Fault>> {
     let Unchecked { plan, mut faults } = unchecked;
-    judge(&plan, settings, &mut faults);
+    judge(&plan, settings, true, &mut faults);
     if faults.is_empty() { Ok(plan) } else { Err(in_order(faults)) }
 }
 
-/// The faults of a running plan that was changed: V05 does not apply.
+/// The faults of a running plan that was changed. V05 does not apply: what a change adds may be there for
+/// the next change alone.
 pub(super) fn changed(plan: &Plan, settings: &Settings<'_>, faults: &mut Vec<Fault>) {
-    judge(plan, settings, faults);
+    judge(plan, settings, false, faults);
 }
 
-fn judge(plan: &Plan, settings: &Settings<'_>, faults: &mut Vec<Fault>) {
-    let table = Table::new(&plan.nodes);
+fn judge(plan: &Plan, settings: &Settings<'_>, fresh: bool, faults: &mut Vec<Fault>) {
+    let subject = Subject::new(plan);
+    let hints = Hints::new();
+    edges::judge(&subject, &hints, faults);
+    joins::judge(plan, faults);
+    references::judge(&subject, settings, &hints, faults);
     contracts::judge(plan, faults);
     bounds::judge(plan, faults);
-    let _ = (table, settings);
+    executors::judge(plan, settings, &hints, faults);
+    match cycles::judge(&subject, faults) {
+        // Where there is a cycle, nothing can be said of paths.
+        None => {}
+        Some(order) => {
+            cycles::depth(&subject, &order, faults);
+            speculation::judge(&subject, &order, faults);
+            if fresh && plan.outputs_declared {
+                reach::judge(&subject, faults);
+            }
+        }
+    }
+}
+
+/// What is judged: the plan, and its edges by index. Of several descriptions of one id the last one has the
+/// edges; an edge that leads nowhere, or from a node to itself, is none.
+struct Subject<'a> {
+    plan: &'a Plan,
+    table: Table<'a>,
+    /// Per node: its sources, in the author's order.
+    sources: Vec<Vec<(usize, On)>>,
+    /// Per node: its consumers, ascending.
+    consumers: Vec<Vec<(usize, On)>>,
+    /// Per node: whether the run is for it.
+    is_output: Vec<bool>,
+}
+
+impl<'a> Subject<'a> {
+    fn new(plan: &'a Plan) -> Subject<'a> {
+        let table = Table::new(&plan.nodes);
+        let mut sources = vec![Vec::new(); plan.nodes.len()];
+        let mut consumers = vec![Vec::new(); plan.nodes.len()];
+        for (at, node) in plan.nodes.iter().enumerate() {
+            if !table.counts(at) {
+                continue;
+            }
+            for (dep, source) in node.deps.iter().zip(&table.sources[at]) {
+                if let Some(source) = source.filter(|&source| source != at) {
+                    sources[at].push((source, dep.on));
+                    consumers[source].push((at, dep.on));
+                }
+            }
+        }
+        let mut is_output = vec![false; plan.nodes.len()];
+        for output in &plan.outputs {
+            if let Some(at) = table.find(output) {
+                is_output[at] = true;
+            }
+        }
+        Subject { plan, table, sources, consumers, is_output }
+    }
 }

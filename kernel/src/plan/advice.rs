@@ -1,0 +1,254 @@
+//! What could be better about a valid plan. Advice never refuses anything.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use super::fault::Fault;
+use super::{Graph, Join, Kind, Method, Node, On, Plan, Rule};
+use crate::id::NodeId;
+
+/// A piece of advice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    /// What kind of advice.
+    pub code: AdviceCode,
+    /// The node it is about, or `*` for the plan.
+    pub node: String,
+    /// What was seen, as a sentence without a full stop.
+    pub detail: String,
+    /// What would be better, as a sentence without a full stop.
+    pub mend: String,
+}
+
+/// Kinds of advice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AdviceCode {
+    /// An edge whose data and effect nobody uses.
+    W01,
+    /// A plan that is one linear chain.
+    W02,
+    /// A join that waits for more than it reads.
+    W03,
+    /// Nodes one after the other that could run together.
+    W04,
+    /// A schema rule that says no schema.
+    W05,
+}
+
+impl AdviceCode {
+    /// The code as it is written everywhere, such as `W01`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AdviceCode::W01 => "W01",
+            AdviceCode::W02 => "W02",
+            AdviceCode::W03 => "W03",
+            AdviceCode::W04 => "W04",
+            AdviceCode::W05 => "W05",
+        }
+    }
+}
+
+impl fmt::Display for AdviceCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for AdviceCode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// A chain shorter than this is no news.
+const CHAIN_NODES_MIN: usize = 3;
+
+/// Advice for a valid plan, sorted by code and name.
+pub fn advise(plan: &Plan) -> Vec<Advice> {
+    let mut advice = Vec::new();
+    let graph = Graph::new(&plan.nodes);
+    let idle = idle_edges(plan, &graph);
+    for (node, idle) in plan.nodes.iter().zip(&idle) {
+        edges(plan, node, idle, &mut advice);
+        rules(node.id.as_str(), &node.contract, &mut advice);
+    }
+    rules(Fault::PLAN, &plan.contract, &mut advice);
+    shape(plan, &graph, &idle, &mut advice);
+    advice.sort_by(|a, b| (a.code, &a.node).cmp(&(b.code, &b.node)));
+    advice
+}
+
+/// Per node: the sources it waits for though it uses neither their data nor what they do.
+///
+/// Candidates of an any_of compete for being there at all; a terminal edge, a control node and a person are
+/// waited for on purpose.
+fn idle_edges(plan: &Plan, graph: &Graph) -> Vec<BTreeSet<usize>> {
+    let idle = |(node, sources): (&Node, &Vec<(usize, On)>)| {
+        if node.join != Some(Join::AllOf) || node.is_control() {
+            return BTreeSet::new();
+        }
+        let used: BTreeSet<&NodeId> =
+            node.param_refs.values().map(|reference| &reference.from).chain(&node.reads).collect();
+        let is_idle = |source: &Node| {
+            let waited_for =
+                source.is_effectful() || source.is_control() || source.kind == Kind::HumanApproval;
+            !waited_for && !used.contains(&source.id)
+        };
+        let success =
+            sources.iter().filter(|(source, on)| *on == On::Success && is_idle(&plan.nodes[*source]));
+        success.map(|&(source, _)| source).collect()
+    };
+    plan.nodes.iter().zip(&graph.sources).map(idle).collect()
+}
+
+fn edges(plan: &Plan, node: &Node, idle: &BTreeSet<usize>, advice: &mut Vec<Advice>) {
+    let names: Vec<&str> = idle.iter().map(|&at| plan.nodes[at].id.as_str()).collect();
+    let (code, detail) = match names.as_slice() {
+        [] => return,
+        [one] => (AdviceCode::W01, format!("waits for {one}, and uses neither its result nor what it does")),
+        [first, ..] => {
+            let (all, idle) = (node.deps.len(), names.len());
+            (
+                AdviceCode::W03,
+                format!("waits for {all} nodes and uses nothing of {idle} of them, such as {first}"),
+            )
+        }
+    };
+    let mend = "leave the dependency out, or say what it takes: in param_refs, or in reads".to_owned();
+    advice.push(Advice { code, node: node.id.to_string(), detail, mend });
+}
+
+/// Whether more of the plan could run at the same time.
+fn shape(plan: &Plan, graph: &Graph, idle: &[BTreeSet<usize>], advice: &mut Vec<Advice>) {
+    let deepest = |levels: &[u32]| levels.iter().max().map_or(0, |level| level + 1);
+    let depth = deepest(&graph.level);
+    let count = plan.nodes.len();
+    if count >= CHAIN_NODES_MIN && depth as usize == count {
+        advice.push(Advice {
+            code: AdviceCode::W02,
+            node: Fault::PLAN.to_owned(),
+            detail: format!("its {count} nodes are one chain: no two ever run at the same time"),
+            mend: "let nodes depend on nothing but what they use, or make the chain one node".to_owned(),
+        });
+    }
+    let lean: Vec<Node> = plan
+        .nodes
+        .iter()
+        .zip(idle)
+        .filter(|_| idle.iter().any(|idle| !idle.is_empty()))
+        .map(|(node, idle)| {
+            let mut node = node.clone();
+            let uses = |name: &NodeId| !idle.iter().any(|&at| plan.nodes[at].id == *name);
+            node.deps.retain(|dep| uses(&dep.n));
+            node
+        })
+        .collect();
+    let lean_depth = deepest(&Graph::new(&lean).level);
+    if !lean.is_empty() && lean_depth < depth {
+        advice.push(Advice {
+            code: AdviceCode::W04,
+            node: Fault::PLAN.to_owned(),
+            detail: format!(
+                "its longest path has {depth} nodes, {lean_depth} without edges that nobody uses"
+            ),
+            mend: "take out the edges that W01 and W03 name: their nodes can run together".to_owned(),
+        });
+    }
+}
+
+fn rules(name: &str, contract: &[Rule], advice: &mut Vec<Advice>) {
+    for (at, rule) in contract.iter().enumerate() {
+        if rule.method == Method::Schema && rule.spec.is_none() {
+            advice.push(Advice {
+                code: AdviceCode::W05,
+                node: name.to_owned(),
+                detail: format!(
+                    "rule {} of the contract asks for a schema and gives none: all passes",
+                    at + 1
+                ),
+                mend: "give it a `spec`, such as {type: object, required: [text]}".to_owned(),
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::plan::{PlanDraft, PolicyDraft, Settings};
+
+    #[track_caller]
+    fn check(expected: &[&str], nodes: Value) {
+        let mut nodes = nodes;
+        for node in nodes.as_array_mut().unwrap() {
+            node.as_object_mut().unwrap().entry("contract").or_insert_with(|| json!([{"method": "code"}]));
+        }
+        let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
+        let plan = draft.validate(&Settings::simulation(PolicyDraft::default(), None)).unwrap();
+        let told: Vec<String> =
+            advise(&plan).iter().map(|a| format!("{} {}: {}", a.code, a.node, a.detail)).collect();
+        assert_eq!(told, expected);
+    }
+
+    fn reads(id: &str, from: &[&str]) -> Value {
+        json!({"id": id, "deps": from, "reads": from})
+    }
+
+    #[test]
+    fn a_plan_that_uses_what_it_waits_for_gets_no_advice() {
+        check(&[], json!([{"id": "a"}, reads("b", &["a"]), reads("c", &["a"]), reads("d", &["b", "c"])]));
+    }
+
+    #[test]
+    fn an_edge_nobody_uses_is_named_and_what_it_costs() {
+        check(
+            &[
+                "W01 b: waits for a, and uses neither its result nor what it does",
+                "W04 *: its longest path has 2 nodes, 1 without edges that nobody uses",
+            ],
+            json!([{"id": "a"}, {"id": "b", "deps": ["a"]}]),
+        );
+    }
+
+    #[test]
+    fn what_is_waited_for_on_purpose_is_no_idle_edge() {
+        check(
+            &[],
+            json!([
+                {"id": "w", "effect": "write", "impact": 1}, {"id": "x", "deps": ["w"]},
+                {"id": "h", "kind": "human_approval", "human_timeout": 9}, {"id": "y", "deps": ["h"]},
+                {"id": "a"}, {"id": "b"}, {"id": "j", "deps": ["a", "b"], "join": "any_of"},
+                {"id": "o", "deps": [{"n": "a", "on": "terminal"}]},
+                {"id": "g", "kind": "aggregator", "deps": ["a", "b"]},
+            ]),
+        );
+    }
+
+    #[test]
+    fn a_join_wider_than_its_reads_is_named_once() {
+        check(
+            &["W03 j: waits for 3 nodes and uses nothing of 2 of them, such as b"],
+            json!([{"id": "a"}, {"id": "b"}, {"id": "c"}, {"id": "j", "deps": ["a", "b", "c"], "reads": ["a"]}]),
+        );
+    }
+
+    #[test]
+    fn a_chain_is_told_to_be_one() {
+        check(
+            &["W02 *: its 3 nodes are one chain: no two ever run at the same time"],
+            json!([{"id": "a"}, reads("b", &["a"]), reads("c", &["b"])]),
+        );
+    }
+
+    #[test]
+    fn a_schema_rule_without_a_schema_is_named() {
+        check(
+            &["W05 a: rule 2 of the contract asks for a schema and gives none: all passes"],
+            json!([{"id": "a", "contract": [{"method": "code"}, {"method": "schema"}]}]),
+        );
+    }
+}

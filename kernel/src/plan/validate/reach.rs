@@ -1,0 +1,29 @@
+//! That every node is there for something: V05.
+
+use super::super::fault::{Fault, FaultCode};
+use super::Subject;
+
+/// Names nodes that do nothing to the world and lead neither to an output nor to a control node.
+pub(super) fn judge(subject: &Subject<'_>, faults: &mut Vec<Fault>) {
+    let nodes = &subject.plan.nodes;
+    let wanted = |at: usize| subject.is_output[at] || (subject.table.counts(at) && nodes[at].is_control());
+    let mut leads: Vec<bool> = (0..nodes.len()).map(wanted).collect();
+    let mut reached: Vec<usize> = (0..nodes.len()).filter(|&at| leads[at]).collect();
+    while let Some(at) = reached.pop() {
+        for &(source, _) in &subject.sources[at] {
+            if !std::mem::replace(&mut leads[source], true) {
+                reached.push(source);
+            }
+        }
+    }
+    for (at, node) in nodes.iter().enumerate() {
+        if !node.is_effectful() && !node.is_control() && !leads[subject.table.last(at)] {
+            faults.push(Fault::new(
+                FaultCode::V05,
+                &node.id,
+                "does nothing to the world, and no output and no control node depends on it",
+                "take it out, name it in the outputs, or let something depend on it",
+            ));
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! One table of faults per idea.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::plan::{
+    Effect, Idempotency, Join, Kind, PlanDraft, PolicyDraft, Settings, ToolDefaults, Tools, normalise,
+};
+
+/// Two tools: one that looks and one that acts; calls of `act` with `{"mode": "look"}` only look.
+pub(super) struct TwoTools;
+
+impl Tools for TwoTools {
+    fn defaults(&self, tool: &str, literal: &serde_json::Map<String, Value>) -> Option<ToolDefaults> {
+        let looks = tool == "look" || literal.get("mode") == Some(&json!("look"));
+        (tool == "look" || tool == "act").then(|| ToolDefaults {
+            effect: if looks { Effect::Read } else { Effect::External },
+            impact: if looks { 0 } else { 2 },
+            idem: if looks { Idempotency::Natural } else { Idempotency::None },
+            result_schema: Some(json!({"type": "object"})),
+        })
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec!["act".into(), "look".into()]
+    }
+}
+
+/// The pairs of code and name as text, such as `V01 a, V03 b`.
+pub(super) fn told(result: Result<Plan, Vec<Fault>>) -> String {
+    let faults = result.err().unwrap_or_default();
+    for fault in &faults {
+        assert!(!fault.detail.is_empty() && !fault.mend.is_empty(), "{fault:?}");
+        assert!(!fault.detail.ends_with('.') && !fault.mend.ends_with('.'), "{fault:?}");
+    }
+    let pairs: Vec<String> = faults.iter().map(|fault| format!("{} {}", fault.code, fault.node)).collect();
+    pairs.join(", ")
+}
+
+pub(super) fn draft(plan: &Value) -> PlanDraft {
+    serde_json::from_value(plan.clone()).unwrap_or_else(|error| panic!("{plan}: {error}"))
+}
+
+/// Nodes without a contract get one; the plan gets an id.
+fn simulated(mut plan: Value) -> Result<Plan, Vec<Fault>> {
+    plan["id"] = json!("p");
+    for node in plan["nodes"].as_array_mut().into_iter().flatten() {
+        let node = node.as_object_mut().unwrap();
+        node.entry("contract").or_insert_with(|| json!([{"method": "schema"}]));
+    }
+    draft(&plan).validate(&Settings::simulation(PolicyDraft::default(), None))
+}
+
+#[track_caller]
+fn check(expected: &str, plan: Value) {
+    assert_eq!(told(simulated(plan.clone())), expected, "{plan}");
+}
+
+#[track_caller]
+fn check_nodes(expected: &str, nodes: Value) {
+    check(expected, json!({"nodes": nodes}));
+}
+
+#[test]
+fn ids_and_edges() {
+    let long = "x".repeat(64);
+    check_nodes("", json!([{"id": long}, {"id": "A-z_0.9"}]));
+    check_nodes("V01 ", json!([{"id": ""}]));
+    check_nodes("V01 é", json!([{"id": "é"}]));
+    check_nodes("V01 a", json!([{"id": "a"}, {"id": "a"}, {"id": "a"}]));
+    check_nodes("V02 a", json!([{"id": "a", "deps": ["a"]}]));
+    check_nodes("V02 a", json!([{"id": "a", "param_refs": {"x": {"from": "a", "path": "v"}}}]));
+    check_nodes("V03 a", json!([{"id": "a", "deps": ["y", {"n": "z", "on": "terminal"}]}]));
+    check("V03 z", json!({"nodes": [{"id": "a"}], "outputs": ["a", "z"]}));
+    check_nodes("V19 g", json!([{"id": "g", "kind": "aggregator"}, {"id": "a", "deps": ["g"]}]));
+}
+
+#[test]
+fn of_an_id_used_twice_each_description_is_judged_and_the_later_has_the_edges() {
+    let twice = |first: Value, second: Value| json!([first, second, {"id": "b", "deps": ["a"]}]);
+    check_nodes("V01 a", twice(json!({"id": "a", "deps": ["b"]}), json!({"id": "a"})));
+    check_nodes("V01 a, V04 a, V04 b", twice(json!({"id": "a"}), json!({"id": "a", "deps": ["b"]})));
+    check_nodes(
+        "V01 a, V14 a, V15 a",
+        twice(json!({"id": "a", "timeout": 0}), json!({"id": "a", "impact": 1})),
+    );
+}
+
+#[test]
+fn cycles() {
+    check_nodes(
+        "V04 b, V04 c, V04 d",
+        json!([{"id": "a"}, {"id": "b", "deps": ["a", "d"]}, {"id": "c", "deps": ["b"]},
+               {"id": "d", "deps": ["c"]}, {"id": "e", "deps": ["d"]}]),
+    );
+    check_nodes(
+        "V04 a, V04 b, V04 c, V04 d",
+        json!([{"id": "a", "deps": ["b"]}, {"id": "b", "deps": ["a"]},
+               {"id": "c", "deps": ["d", "a"]}, {"id": "d", "deps": ["c"]}]),
+    );
+    let ordered = |deps: Value| {
+        json!([{"id": "a"}, {"id": "b", "deps": ["a"]}, {"id": "c"},
+               {"id": "j", "deps": deps, "join": "any_of", "dispatch": "ordered"}])
+    };
+    check_nodes("", ordered(json!(["a", "b", "c"])));
+    check_nodes("V04 a, V04 b", ordered(json!(["b", "a", "c"])));
+    check_nodes("V04 a, V04 b, V04 c", ordered(json!(["b", "c", "a"])));
+    check_nodes("V04 c, V06 j", ordered(json!(["a", "c", "c"])));
+    check_nodes("V03 j, V04 a, V04 b", ordered(json!(["b", "gone", "a"])));
+}
+
+#[test]
+fn a_cycle_is_shown() {
+    let faults = simulated(json!({"nodes": [{"id": "x", "deps": ["z"]}, {"id": "y", "deps": ["x"]},
+                                            {"id": "z", "deps": ["y"]}]}));
+    assert_eq!(faults.unwrap_err()[0].detail, "waits for itself: x -> y -> z -> x");
+}
+
+#[test]
+fn what_leads_nowhere_is_dead_only_where_outputs_are_declared() {
+    let nodes = json!([{"id": "a"}, {"id": "b", "deps": [{"n": "a", "on": "terminal"}]}, {"id": "c"},
+                       {"id": "w", "effect": "write", "impact": 1},
+                       {"id": "o", "kind": "observer", "deps": ["c"]}]);
+    check_nodes("", nodes.clone());
+    check("", json!({"nodes": nodes, "outputs": ["b"]}));
+    check("V05 b", json!({"nodes": nodes, "outputs": ["a"]}));
+    check("V05 a, V05 b", json!({"nodes": nodes, "outputs": []}));
+}
+
+#[test]
+fn joins() {
+    let any_of = |deps: Value| json!([{"id": "a"}, {"id": "b"}, {"id": "j", "deps": deps, "join": "any_of"}]);
+    check_nodes("", any_of(json!(["a", "b"])));
+    check_nodes("V06 j", any_of(json!([])));
+    check_nodes("V06 j", any_of(json!(["a"])));
+    check_nodes("V06 j", any_of(json!(["a", "b", "a"])));
+    check_nodes("V18 j", any_of(json!(["a", {"n": "b", "on": "terminal"}])));
+    check_nodes("V07 a", json!([{"id": "a", "join": "all_of", "deps": []}]));
+}
+
+#[test]
+fn contracts() {
+    check_nodes("V08 a", json!([{"id": "a", "contract": []}]));
+    check_nodes("V08 a", json!([{"id": "a", "contract": null}]));
+    check_nodes("V09 a", json!([{"id": "a", "contract": [{"method": "code"}, {}]}]));
+    for p in [json!(0), json!(-0.5), json!(1.5), json!(1e308)] {
+        check_nodes("V09 a", json!([{"id": "a", "contract": [{"method": "code", "p": p}]}]));
+    }
+    for p in [json!(1), json!(0.5), json!(1e-300), json!(null)] {
+        check_nodes("", json!([{"id": "a", "contract": [{"method": "code", "p": p}]}]));
+    }
+    check("V08 *", json!({"nodes": [{"id": "a"}], "contract": []}));
+    check("V09 *", json!({"nodes": [{"id": "a"}], "contract": [{"method": "code"}, {"spec": 1}]}));
+    let control =
+        |contract: Value| json!([{"id": "a", "effect": "external", "impact": 2, "contract": contract}]);
+    check_nodes("V16 a", control(json!([{"method": "model"}, {"method": "model", "p": 0.9}])));
+    check_nodes("V09 a", control(json!([{"method": "model"}, {"p": 0.9}])));
+    check_nodes("V08 a", control(json!([])));
+}
+
+#[test]
+fn references() {
+    let reads = |deps: Value, from: &str, path: Value, strict: bool| {
+        json!({"nodes": [{"id": "a"}, {"id": "c"},
+            {"id": "b", "deps": deps, "param_refs": {"x": {"from": from, "path": path}}}], "strict": strict})
+    };
+    check("", reads(json!([]), "a", json!("v"), false));
+    check("V11 b", reads(json!([]), "a", json!("v"), true));
+    check("V11 b", reads(json!([{"n": "a", "on": "terminal"}]), "a", json!("v"), false));
+    check("", reads(json!([{"n": "a", "on": "terminal"}, "a"]), "a", json!("v"), false));
+    check("V11 b", reads(json!(["a"]), "$winner", json!("v"), false));
+    check("V03 b", reads(json!(["a"]), "gone", json!("v"), false));
+    for path in [json!("v"), json!("0"), json!("a-b_c.01.Z")] {
+        check("", reads(json!([]), "a", path, false));
+    }
+    for path in [
+        json!(""),
+        json!("."),
+        json!("a."),
+        json!("a..b"),
+        json!("a b"),
+        json!("a\n"),
+        json!("é"),
+        json!(null),
+    ] {
+        check("V17 b", reads(json!([]), "a", path, false));
+    }
+    check_nodes("V10 b", json!([{"id": "a"}, {"id": "b", "reads": ["a"]}]));
+    check_nodes("V10 b", json!([{"id": "b", "reads": ["gone"]}]));
+    check_nodes(
+        "",
+        json!([{"id": "a"}, {"id": "b", "deps": [{"n": "a", "on": "terminal"}], "reads": ["a"]}]),
+    );
+    let winner = |from: &str| {
+        json!([{"id": "a"}, {"id": "b"}, {"id": "j", "deps": ["a", "b"], "join": "any_of",
+                "param_refs": {"x": {"from": from, "path": "v"}}}])
+    };
+    check_nodes("", winner("$winner"));
+    check_nodes("V11 j", winner("a"));
+    check_nodes("V03 j", winner("gone"));
+}
+
+#[test]
+fn bounds() {
+    check_nodes("V13 *", json!([]));
+    let many = |count: usize| (0..count).map(|at| json!({"id": format!("n{at}")})).collect::<Value>();
+    check_nodes("", many(64));
+    check_nodes("V13 *", many(65));
+    let chain = |count: usize| {
+        let deps = |at: usize| if at == 0 { json!([]) } else { json!([format!("n{}", at - 1)]) };
+        (0..count).map(|at| json!({"id": format!("n{at}"), "deps": deps(at)})).collect::<Value>()
+    };
+    check_nodes("", chain(32));
+    check_nodes("V13 *", chain(33));
+    for (field, value) in [
+        ("timeout", json!(0)),
+        ("timeout", json!(-1)),
+        ("timeout", json!(i64::MIN)),
+        ("retries", json!(-1)),
+        ("retries", json!(256)),
+        ("retries", json!(i64::MAX)),
+        ("patches", json!(i64::MIN)),
+        ("patches", json!(i64::MAX)),
+        ("approval", json!("before")),
+        ("approval", json!("after")),
+        ("kind", json!("human_approval")),
+    ] {
+        check_nodes("V14 a", json!([{"id": "a", field: value}]));
+    }
+    check_nodes("", json!([{"id": "a", "retries": 255, "timeout": i64::MAX}]));
+    check_nodes("", json!([{"id": "a", "retries": 15, "patches": 15}]));
+    check_nodes("V14 a", json!([{"id": "a", "retries": i64::MAX, "patches": i64::MAX}]));
+    check_nodes("V14 a", json!([{"id": "a", "approval": "after", "human_timeout": 0}]));
+    check_nodes("", json!([{"id": "a", "human_timeout": 0}]));
+    check_nodes("V15 a", json!([{"id": "a", "effect": "read", "impact": 2}]));
+    check_nodes("V15 a", json!([{"id": "a", "effect": "external"}]));
+}
+
+#[test]
+fn speculation() {
+    let write = |id: &str, deps: Value| json!({"id": id, "deps": deps, "effect": "write", "impact": 1});
+    let race = |deps: Value| json!({"id": "j", "deps": deps, "join": "any_of"});
+    let b = json!({"id": "b"});
+    // What else needs the candidate, or makes it an output, takes it out of the race.
+    check_nodes("V12 a", json!([write("a", json!([])), b, race(json!(["a", "b"]))]));
+    check_nodes("", json!([write("a", json!([])), b, race(json!(["a", "b"])), {"id": "c", "deps": ["a"]}]));
+    check("", json!({"nodes": [write("a", json!([])), b, race(json!(["a", "b"]))], "outputs": ["j", "a"]}));
+    let observer = json!({"id": "o", "kind": "observer", "deps": [{"n": "a", "on": "terminal"}]});
+    check_nodes("V12 a", json!([write("a", json!([])), b, race(json!(["a", "b"])), observer]));
+    // A shared ancestor is in no cone; one of a single candidate is, through any number of joins.
+    let shared = json!([write("r", json!([])), {"id": "a", "deps": ["r"]}, {"id": "b", "deps": ["r"]},
+                        race(json!(["a", "b"]))]);
+    check_nodes("", shared);
+    let nested = json!([write("r", json!([])), {"id": "a", "deps": ["r"]}, b, race(json!(["a", "b"])),
+                        {"id": "k", "deps": ["j", "z"], "join": "any_of"}, {"id": "z"}]);
+    check_nodes("V12 r", nested);
+    let diamond = json!([write("r", json!([])), {"id": "x", "deps": ["r"]}, {"id": "y", "deps": ["r"]},
+                         {"id": "a", "deps": ["x", "y"]}, b, race(json!(["a", "b"]))]);
+    check_nodes("V12 r", diamond);
+    // An ancestor that only sees to it over a terminal edge has nothing of its own to lose.
+    let terminal = json!([write("r", json!([])), {"id": "a", "deps": [{"n": "r", "on": "terminal"}]}, b,
+                          race(json!(["a", "b"]))]);
+    check_nodes("", terminal);
+}
+
+#[test]
+fn a_real_run_completes_a_plan_from_its_tools() {
+    let settings = Settings::real(4, &TwoTools);
+    let plan = draft(&json!({"id": "p", "nodes": [
+        {"id": "see", "tool": "look", "timeout": "1.5s"},
+        {"id": "do", "tool": "act", "impact": 1, "approval": "before", "human_timeout": "1h"},
+        {"id": "peek", "tool": "act", "params": {"mode": "look"}},
+        {"id": "say", "model": "m", "params": {"schema": {"type": "string"}}},
+        {"id": "say2", "kind": "model", "params": {"model": "m", "schema": true}},
+        {"id": "ask", "kind": "human_approval", "human_timeout": 60},
+        {"id": "sum", "kind": "aggregator", "deps": ["see"]},
+    ]}));
+    let plan = plan.validate(&settings).unwrap();
+    let node = |id: &str| plan.nodes.iter().find(|node| node.id.as_str() == id).unwrap();
+    let told = |id: &str| {
+        let node = node(id);
+        (node.effect, node.impact, node.idem, node.retries, node.timeout)
+    };
+    assert_eq!(told("see"), (Effect::Read, 0, Idempotency::Natural, 2, 1_500));
+    assert_eq!(told("do"), (Effect::External, 2, Idempotency::None, 0, 60_000), "the plan is a floor");
+    assert_eq!(told("peek"), (Effect::Read, 0, Idempotency::Natural, 2, 60_000));
+    assert_eq!(node("say").params["model"], json!("m"));
+    assert_eq!(node("say2").model.as_deref(), Some("m"));
+    assert_eq!(node("ask").human_timeout, Some(60_000));
+    assert_eq!(plan.policy, crate::plan::Policy::real(4));
+    for node in &plan.nodes {
+        assert!(node.contract[0].spec.is_some() && node.contract[0].p.is_none(), "{node:?}");
+    }
+}
+
+#[test]
+fn a_real_run_has_rules_of_its_own() {
+    let settings = Settings { executes: |kind| kind != Kind::SubAgent, ..Settings::real(4, &TwoTools) };
+    let check = |expected: &str, node: Value| {
+        let plan = json!({"id": "p", "nodes": [{"id": "s", "tool": "look"}, node]});
+        assert_eq!(told(draft(&plan).validate(&settings)), expected, "{plan}");
+    };
+    check("", json!({"id": "a", "tool": "look", "params": {"x": 1}}));
+    check("V08 a, V21 a", json!({"id": "a", "kind": "sub_agent"}));
+    check("V08 a", json!({"id": "a", "kind": "reflection"}));
+    check("V08 a, V20 a", json!({"id": "a", "tool": "lok"}));
+    check("V08 a, V20 a", json!({"id": "a"}));
+    check("V15 a", json!({"id": "a", "tool": "act", "effect": "read"}));
+    let refs = json!({"x": {"from": "s", "path": "v"}});
+    check("V22 a", json!({"id": "a", "tool": "look", "params": {"x": 1}, "param_refs": refs}));
+    let plan = json!({"id": "p", "nodes": [{"id": "a", "tool": "lok", "contract": [{"method": "human"}]}]});
+    assert_eq!(draft(&plan).validate(&settings).unwrap_err()[0].mend, "did you mean \"look\"?");
+}
+
+#[test]
+fn the_policy_is_overridden_key_by_key() {
+    let plan = json!({"id": "p", "nodes": [], "policy": {"slots": 2, "max_depth": 5, "backoff_cap": "2m"}});
+    let overrides = serde_json::from_value(json!({"max_depth": 7})).unwrap();
+    let policy = normalise(draft(&plan), &Settings::simulation(overrides, None)).plan().policy.clone();
+    assert_eq!((policy.slots, policy.max_depth, policy.backoff_cap, policy.max_nodes), (2, 7, 120, 64));
+}
