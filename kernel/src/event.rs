@@ -260,14 +260,16 @@ pub struct AttemptIntent {
 pub struct Accounts {
     /// Virtual time of the client.
     pub client_vruntime: i64,
-    /// Its remainder.
-    pub client_remainder: i64,
-    /// Its balance, if it is metered.
+    /// What its last division left over.
+    pub client_remainder: u32,
+    /// Its balance in credits, if it is metered.
     pub balance: Option<i64>,
+    /// Virtual time of the client's queue of agents.
+    pub agents_vruntime: i64,
     /// Virtual time of the agent within its client.
     pub agent_vruntime: i64,
-    /// Its remainder.
-    pub agent_remainder: i64,
+    /// What its last division left over.
+    pub agent_remainder: u32,
     /// Virtual time of the tier.
     pub tier_vruntime: i64,
     /// What the marketplace is owed.
