@@ -19,6 +19,7 @@ use crate::id::NodeId;
 /// What somebody wants a running plan to become.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[allow(clippy::large_enum_variant)] // one at a time is judged and dropped
 pub enum Change {
     /// A change of the graph.
     Delta(Delta),

@@ -21,7 +21,8 @@ impl Fault {
     /// The name under which faults of the plan as a whole are reported.
     pub const PLAN: &'static str = "*";
 
-    pub(super) fn new(
+    /// A fault of `node` (or of the plan as a whole).
+    pub fn new(
         code: FaultCode,
         node: impl fmt::Display,
         detail: impl Into<String>,

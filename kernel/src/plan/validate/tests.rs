@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::plan::{
-    Effect, Idempotency, Join, Kind, PlanDraft, PolicyDraft, Settings, ToolDefaults, Tools, normalise,
+    Effect, Idempotency, Kind, PlanDraft, PolicyDraft, Settings, ToolDefaults, Tools, normalise,
 };
 
 /// Two tools: one that looks and one that acts; calls of `act` with `{"mode": "look"}` only look.
