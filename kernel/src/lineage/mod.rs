@@ -1,5 +1,9 @@
 //! Identity: what a result is, and what it was made of (execution-model, section 5).
 
 mod hash;
+mod identity;
 
 pub use hash::hash;
+pub use identity::{
+    Edge, Inputs, Sigma, artifact, idempotency_key, lineage, prompt, receipt, reuse, sigma, value, x,
+};

@@ -1,0 +1,283 @@
+//! Canonical JSON (RFC 8785) and the strict parser in front of it.
+//!
+//! One text per value: keys in the order of their UTF-16 code units, numbers as ECMAScript prints a double.
+//! What has no such text that every reader would read alike (integers beyond 2^53, duplicate keys, lone
+//! surrogates, infinities) is refused, so equal values have equal bytes and equal digests.
+
+mod number;
+mod parse;
+mod write;
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+pub use parse::parse_value;
+pub(crate) use write::{Sink, utf16_order, write_map, write_string, write_value};
+
+/// Deepest nesting of arrays and objects: `[]` has depth 1.
+pub const MAX_DEPTH: usize = 128;
+
+/// The largest magnitude of an integer: 2^53, up to which doubles count by ones.
+pub const MAX_INTEGER: u64 = 1 << 53;
+
+/// Canonical JSON text. Only [`canonical`], [`canonical_map`] and [`parse`] make one, so equal values have
+/// equal bytes.
+///
+/// From a binary codec it is read back unchecked, because the record around it carries a checksum; from a text
+/// format it is parsed again and refused unless it is its own canonical text.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Json(Arc<str>);
+
+impl Json {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The value it stands for.
+    pub fn value(&self) -> Value {
+        parse_value(&self.0).expect("canonical text is accepted again")
+    }
+
+    /// Wraps text that this crate has just written in canonical form.
+    pub(crate) fn from_canonical_text(text: String) -> Json {
+        debug_assert_eq!(parse(&text).as_ref().map(Json::as_str), Ok(text.as_str()));
+        Json(text.into())
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
+        struct Text {
+            check: bool,
+        }
+        impl Text {
+            fn accept<E: de::Error>(&self, text: &str) -> Result<Json, E> {
+                if !self.check {
+                    return Ok(Json(text.into()));
+                }
+                let json = parse(text).map_err(E::custom)?;
+                if json.as_str() == text { Ok(json) } else { Err(E::custom("JSON that is not canonical")) }
+            }
+        }
+        impl Visitor<'_> for Text {
+            type Value = Json;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("canonical JSON as text")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Json, E> {
+                self.accept(text)
+            }
+        }
+        let check = deserializer.is_human_readable();
+        deserializer.deserialize_str(Text { check })
+    }
+}
+
+/// Why a text or a value has no canonical form. Places are bytes from the start of the text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum JsonError {
+    /// What RFC 8259 does not allow.
+    #[error("not JSON at byte {at}: expected {expected}")]
+    Syntax {
+        /// Where.
+        at: usize,
+        /// What should have stood there.
+        expected: &'static str,
+    },
+    /// A key that its object has already.
+    #[error("key {key:?} stands twice in one object, again at byte {at}")]
+    DuplicateKey {
+        /// Where its second occurrence begins.
+        at: usize,
+        /// The key, at most 80 characters of it.
+        key: String,
+    },
+    /// NaN, an infinity, or a number too large for a double.
+    #[error("number at byte {at} is not finite")]
+    NotFinite {
+        /// Where it begins; 0 for a value that came as no text.
+        at: usize,
+    },
+    /// Half of a surrogate pair.
+    #[error("string at byte {at} holds half of a surrogate pair")]
+    LoneSurrogate {
+        /// Where the string begins.
+        at: usize,
+    },
+    /// An integer that a double cannot be trusted with.
+    #[error("integer at byte {at} is beyond 2^53")]
+    BigInteger {
+        /// Where it begins; 0 for a value that came as no text.
+        at: usize,
+    },
+    /// More than [`MAX_DEPTH`] arrays and objects within each other.
+    #[error("nested more than {MAX_DEPTH} deep at byte {at}")]
+    TooDeep {
+        /// Where the first one too many begins; 0 for a value that came as no text.
+        at: usize,
+    },
+}
+
+impl JsonError {
+    /// The word used in conformance cases.
+    pub fn code(&self) -> &'static str {
+        match self {
+            JsonError::Syntax { .. } => "syntax",
+            JsonError::DuplicateKey { .. } => "duplicate_key",
+            JsonError::NotFinite { .. } => "not_finite",
+            JsonError::LoneSurrogate { .. } => "lone_surrogate",
+            JsonError::BigInteger { .. } => "big_integer",
+            JsonError::TooDeep { .. } => "too_deep",
+        }
+    }
+}
+
+/// The canonical text of a value.
+///
+/// ```
+/// use serde_json::json;
+/// let text = ostler_kernel::json::canonical(&json!({"b": 1.0, "a": [1e21]})).unwrap();
+/// assert_eq!(text.as_str(), r#"{"a":[1e+21],"b":1}"#);
+/// ```
+///
+/// # Errors
+///
+/// [`JsonError::BigInteger`], [`JsonError::TooDeep`]; nothing else can be wrong with a [`Value`].
+pub fn canonical(value: &Value) -> Result<Json, JsonError> {
+    let mut text = String::with_capacity(128);
+    write_value(value, &mut text)?;
+    Ok(Json(text.into()))
+}
+
+/// The canonical text of an object.
+///
+/// # Errors
+///
+/// Those of [`canonical`].
+pub fn canonical_map(map: &Map<String, Value>) -> Result<Json, JsonError> {
+    let mut text = String::with_capacity(128);
+    write_map(map, &mut text)?;
+    Ok(Json(text.into()))
+}
+
+/// Bytes of the canonical text of an object, without writing it.
+///
+/// # Errors
+///
+/// Those of [`canonical`].
+pub fn measure(map: &Map<String, Value>) -> Result<usize, JsonError> {
+    let mut length = write::Length(0);
+    write_map(map, &mut length)?;
+    Ok(length.0)
+}
+
+/// Reads a text strictly and gives its canonical form. The first error from the left counts, a token being
+/// judged once it is complete.
+///
+/// # Errors
+///
+/// See [`JsonError`]; what [`parse_value`] accepts always has a canonical form.
+pub fn parse(text: &str) -> Result<Json, JsonError> {
+    canonical(&parse_value(text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn nested(depth: usize) -> String {
+        format!("{}{}", "[".repeat(depth), "]".repeat(depth))
+    }
+
+    #[test]
+    fn nesting_is_bounded_in_text_and_in_values() {
+        let deepest = parse(&nested(MAX_DEPTH)).unwrap();
+        assert_eq!(canonical(&deepest.value()).unwrap(), deepest);
+        assert_eq!(parse(&nested(MAX_DEPTH + 1)), Err(JsonError::TooDeep { at: MAX_DEPTH }));
+        assert_eq!(parse(&"[".repeat(10_000_000)), Err(JsonError::TooDeep { at: MAX_DEPTH }));
+        assert_eq!(parse(&"{\"a\":".repeat(1_000_000)).unwrap_err().code(), "too_deep");
+        let too_deep = json!([deepest.value()]);
+        assert_eq!(canonical(&too_deep), Err(JsonError::TooDeep { at: 0 }));
+    }
+
+    #[test]
+    fn a_value_with_an_integer_beyond_a_double_is_refused() {
+        for value in [json!(u64::MAX), json!(i64::MIN), json!(9_007_199_254_740_993_u64), json!(1e20)] {
+            assert_eq!(canonical(&json!({ "a": [value] })), Err(JsonError::BigInteger { at: 0 }), "{value}");
+        }
+        assert_eq!(canonical(&json!(-9_007_199_254_740_992_i64)).unwrap().as_str(), "-9007199254740992");
+    }
+
+    #[test]
+    fn a_text_format_gives_back_only_canonical_text() {
+        let json = parse(r#"{"b":[1,"é"],"a":null}"#).unwrap();
+        let text = serde_json::to_string(&json).unwrap();
+        assert_eq!(serde_json::from_str::<Json>(&text).unwrap(), json);
+        for bad in [r#""{\"b\":1, \"a\":2}""#, r#""nonsense""#, r#"{"a":1}"#] {
+            assert!(serde_json::from_str::<Json>(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_measure_is_the_length_of_the_text() {
+        let value = json!({"é": "\u{1}\n\"", "a": [1.5, -0.0, {"x": []}], "\u{1F600}": 1e-7});
+        let map = value.as_object().unwrap();
+        assert_eq!(measure(map).unwrap(), canonical_map(map).unwrap().as_str().len());
+        assert_eq!(canonical_map(map), canonical(&value));
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i32>().prop_map(Value::from),
+            any::<f64>().prop_map(|number| json!(number)),
+            any::<String>().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                prop::collection::btree_map(any::<String>(), inner, 0..6)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn canonical_text_is_its_own_canonical_text(value in any_value()) {
+            if let Ok(json) = canonical(&value) {
+                prop_assert_eq!(&parse(json.as_str()).unwrap(), &json);
+                prop_assert_eq!(&canonical(&json.value()).unwrap(), &json);
+                // An independent reader agrees on what the text says.
+                let read: Value = serde_json::from_str(json.as_str()).unwrap();
+                prop_assert_eq!(&canonical(&read).unwrap(), &json);
+            }
+        }
+
+        #[test]
+        fn no_text_makes_the_parser_panic(text in "[\\[\\]{}:,\"\\\\0-9eE.+ua-f NaN\u{e9}\u{1F600}-]{0,40}") {
+            let strict = parse(&text);
+            if strict.is_ok() {
+                prop_assert!(serde_json::from_str::<Value>(&text).is_ok());
+            }
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The documents an identity is made of, and the digests over them.
+//!
+//! `sigma` says what is run, `x` what it is given, `r = H(sigma, x)` is what reuse goes by. Nothing else is
+//! hashed: no id or name of plan, run or node, no path, title, limit, contract or position.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::hash::hash;
+use crate::id::{Digest, NodeId, RunId};
+use crate::json::{Json, JsonError, Sink, canonical, utf16_order, write_map, write_string};
+
+/// Digest of an artifact: its media type and its content. Content is the canonical JSON for
+/// `application/json`, the UTF-8 of the text for `text/*`.
+pub fn artifact(media: &str, content: &[u8]) -> Digest {
+    hash("aos/artifact/1", &[media.as_bytes(), content])
+}
+
+/// Digest of a value as a step receives it, after projection and template.
+pub fn value(value: &Json) -> Digest {
+    hash("aos/value/1", &[value.as_str().as_bytes()])
+}
+
+/// Digest of a prompt's template text.
+pub fn prompt(template: &str) -> Digest {
+    hash("aos/prompt/1", &[template.as_bytes()])
+}
+
+/// What is run. Absent fields leave no key, and so do defaults: `media` of `application/json`, `fresh` of 0.
+///
+/// ```
+/// use ostler_kernel::lineage::Sigma;
+/// let sigma = Sigma { kind: "tool", tool: Some("fs.read"), tool_version: Some("1"), ..Sigma::default() };
+/// assert_eq!(sigma.document().unwrap().as_str(), r#"{"kind":"tool","tool":"fs.read","tool_version":"1"}"#);
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sigma<'a> {
+    /// Kind of the node, in the word of plan files.
+    pub kind: &'a str,
+    /// Name of the tool.
+    pub tool: Option<&'a str>,
+    /// Version of the tool.
+    pub tool_version: Option<&'a str>,
+    /// Digest of the code that runs, where there is one.
+    pub code: Option<&'a str>,
+    /// Name of the model.
+    pub model: Option<&'a str>,
+    /// Revision of the model, by the word of its provider.
+    pub model_rev: Option<&'a str>,
+    /// Sampling parameters.
+    pub sampling: Option<&'a Value>,
+    /// Seed of the sampling.
+    pub seed: Option<&'a Value>,
+    /// Digest of the prompt's template, see [`prompt`].
+    pub prompt: Option<Digest>,
+    /// Media type of the output.
+    pub media: Option<&'a str>,
+    /// A new token asks for another roll, the same one finds its record.
+    pub fresh: u64,
+}
+
+impl Sigma<'_> {
+    /// The document: an object whose keys stand in canonical order.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`canonical`], for `sampling`, `seed` and `fresh`.
+    pub fn document(&self) -> Result<Json, JsonError> {
+        let mut document = Document::new(256);
+        document.text("code", self.code);
+        if self.fresh != 0 {
+            document.json("fresh", &canonical(&Value::from(self.fresh))?);
+        }
+        document.text("kind", Some(self.kind));
+        document.text("media", self.media.filter(|&media| media != crate::port::JSON));
+        document.text("model", self.model);
+        document.text("model_rev", self.model_rev);
+        if let Some(prompt) = self.prompt {
+            document.key("prompt");
+            push_digest(prompt, &mut document.text);
+        }
+        if let Some(sampling) = self.sampling {
+            document.json("sampling", &canonical(sampling)?);
+        }
+        if let Some(seed) = self.seed {
+            document.json("seed", &canonical(seed)?);
+        }
+        document.text("tool", self.tool);
+        document.text("tool_version", self.tool_version);
+        Ok(document.close())
+    }
+}
+
+/// What a step is given.
+#[derive(Debug, Clone, Copy)]
+pub struct Inputs<'a> {
+    /// Receipts of all direct predecessors with effect write or external, with their number.
+    pub effects: &'a BTreeMap<Digest, u64>,
+    /// Literal parameters.
+    pub params: &'a Map<String, Value>,
+    /// Parameters taken from results: name, and digest of the [`value`] as received.
+    pub refs: &'a BTreeMap<String, Digest>,
+    /// Freshness token of a read.
+    pub world: Option<&'a str>,
+}
+
+impl Inputs<'_> {
+    /// The document `x`: all four keys, always.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`canonical`], for `params` and the counts of `effects`.
+    pub fn document(&self) -> Result<Json, JsonError> {
+        let mut document = Document::new(256);
+        document.key("effects");
+        let mut effects = Document::over(document.text);
+        for (&receipt, &count) in self.effects {
+            effects.comma();
+            push_digest(receipt, &mut effects.text);
+            effects.text.push(':');
+            effects.text.push_str(canonical(&Value::from(count))?.as_str());
+        }
+        document = Document::resume(effects);
+        document.key("params");
+        write_map(self.params, &mut document.text)?;
+        document.key("refs");
+        let mut names: Vec<(&String, &Digest)> = self.refs.iter().collect();
+        names.sort_unstable_by(|left, right| utf16_order(left.0, right.0));
+        let mut refs = Document::over(document.text);
+        for (name, &digest) in names {
+            refs.key(name);
+            push_digest(digest, &mut refs.text);
+        }
+        document = Document::resume(refs);
+        document.key("world");
+        match self.world {
+            Some(token) => write_string(token, &mut document.text),
+            None => document.text.push_str("null"),
+        }
+        Ok(document.close())
+    }
+}
+
+/// Digest of a `sigma` document.
+pub fn sigma(document: &Json) -> Digest {
+    hash("aos/sigma/1", &[document.as_str().as_bytes()])
+}
+
+/// Digest of an `x` document.
+pub fn x(document: &Json) -> Digest {
+    hash("aos/x/1", &[document.as_str().as_bytes()])
+}
+
+/// Identity of the work, `r`: the same work on the same inputs.
+pub fn reuse(sigma: Digest, x: Digest) -> Digest {
+    hash("aos/reuse/1", &[&sigma.0, &x.0])
+}
+
+/// How an ancestor reaches a step, for [`lineage`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Edge<'a> {
+    /// Through the reference of this name.
+    Ref(&'a str),
+    /// Only by order: a dependency that no reference names.
+    Order,
+}
+
+/// Provenance of a result, `k`: its own `r`, and the `k` of each ancestor by edge. For audits only.
+pub fn lineage(reuse: Digest, edges: &[(Edge<'_>, Digest)]) -> Digest {
+    let mut edges: Vec<(String, Digest)> = edges
+        .iter()
+        .map(|&(edge, k)| match edge {
+            Edge::Ref(name) => (format!("ref:{name}"), k),
+            Edge::Order => ("order".to_owned(), k),
+        })
+        .collect();
+    edges.sort_unstable();
+    let mut parts: Vec<&[u8]> = Vec::with_capacity(1 + 2 * edges.len());
+    parts.push(&reuse.0);
+    for (name, k) in &edges {
+        parts.push(name.as_bytes());
+        parts.push(&k.0);
+    }
+    hash("aos/lineage/1", &parts)
+}
+
+/// Proof that an effect took place. `key` is the idempotency key for effects that are keyed or have no
+/// idempotency (each execution is a new effect), `None` for natural ones (equal work, equal effect).
+pub fn receipt(reuse: Digest, artifact: Digest, key: Option<Digest>) -> Digest {
+    match key {
+        Some(key) => hash("aos/receipt/1", &[&reuse.0, &artifact.0, &key.0]),
+        None => hash("aos/receipt/1", &[&reuse.0, &artifact.0]),
+    }
+}
+
+/// What the receiver of an effect can recognise its repetition by: the same for every attempt of a
+/// generation, until a patch moves the phase on.
+pub fn idempotency_key(run: RunId, node: &NodeId, generation: u64, phase: u64) -> Digest {
+    let mut text = uuid::Uuid::encode_buffer();
+    let run = run.0.hyphenated().encode_lower(&mut text);
+    let (generation, phase) = (generation.to_le_bytes(), phase.to_le_bytes());
+    hash("aos/idem/1", &[run.as_bytes(), node.as_str().as_bytes(), &generation, &phase])
+}
+
+/// An object in the making, whose keys arrive in canonical order.
+struct Document {
+    text: String,
+    empty: bool,
+}
+
+impl Document {
+    fn new(capacity: usize) -> Document {
+        Document::over(String::with_capacity(capacity))
+    }
+
+    /// Begins an object behind the text there is.
+    fn over(mut text: String) -> Document {
+        text.push('{');
+        Document { text, empty: true }
+    }
+
+    /// Ends an inner object and goes on with the one around it.
+    fn resume(inner: Document) -> Document {
+        let mut text = inner.text;
+        text.push('}');
+        Document { text, empty: false }
+    }
+
+    fn comma(&mut self) {
+        if !self.empty {
+            self.text.push(',');
+        }
+        self.empty = false;
+    }
+
+    fn key(&mut self, key: &str) {
+        self.comma();
+        write_string(key, &mut self.text);
+        self.text.push(':');
+    }
+
+    fn text(&mut self, key: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.key(key);
+            write_string(value, &mut self.text);
+        }
+    }
+
+    fn json(&mut self, key: &str, value: &Json) {
+        self.key(key);
+        self.text.push_str(value.as_str());
+    }
+
+    fn close(mut self) -> Json {
+        self.text.push('}');
+        Json::from_canonical_text(self.text)
+    }
+}
+
+/// Writes a digest as it stands inside JSON: `"b3:` and 64 hex digits.
+fn push_digest(digest: Digest, out: &mut impl Sink) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut hex = [0u8; 64];
+    for (pair, byte) in hex.chunks_exact_mut(2).zip(digest.0) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
+    }
+    out.push("\"b3:");
+    out.push(std::str::from_utf8(&hex).expect("hex digits are ASCII"));
+    out.push("\"");
+}

@@ -1,1 +1,0 @@
-//! Templates of reports and prompts.

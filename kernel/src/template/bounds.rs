@@ -1,0 +1,157 @@
+//! What a template may ask for. A template can be written by a model, so it must not be able to take the
+//! process's memory: fuel bounds the steps, but a step that doubles a string forty times over needs no fuel to
+//! speak of. Hence a template here binds names only to what is there already (never to something larger),
+//! captures no output, and puts only so much together within one tag.
+
+/// Most of the operators `~`, `+` and `*` within one tag.
+const GROWING_OPERATORS_MAX: usize = 8;
+
+/// Most commas within one tag, outside strings.
+const COMMAS_MAX: usize = 32;
+
+/// The statements there are.
+const STATEMENTS: [&str; 9] = ["if", "elif", "else", "endif", "for", "endfor", "set", "raw", "endraw"];
+
+/// Checks every tag of a template; the error is the line and what is wrong.
+pub(super) fn check(template: &str) -> Result<(), (usize, String)> {
+    let mut rest = template;
+    while let Some(open) = rest.find('{') {
+        let from = &rest[open..];
+        let line = || 1 + template[..template.len() - from.len()].matches('\n').count();
+        rest = if let Some(comment) = from.strip_prefix("{#") {
+            comment.split_once("#}").map_or("", |(_, after)| after)
+        } else if let Some(body) = from.strip_prefix("{{") {
+            let (tag, after) = split_tag(body, "}}");
+            check_size(&unquoted(tag)).map_err(|what| (line(), what))?;
+            after
+        } else if let Some(body) = from.strip_prefix("{%") {
+            let (tag, after) = split_tag(body, "%}");
+            let word = check_statement(tag).map_err(|what| (line(), what))?;
+            if word == "raw" { skip_raw(after) } else { after }
+        } else {
+            &from[1..]
+        };
+    }
+    Ok(())
+}
+
+/// Splits at the end of the tag, which does not stand within a string. No end: the engine will say so.
+fn split_tag<'a>(body: &'a str, end: &str) -> (&'a str, &'a str) {
+    let mut quote = None;
+    let mut escaped = false;
+    for (at, byte) in body.bytes().enumerate() {
+        match quote {
+            Some(_) if escaped => escaped = false,
+            Some(_) if byte == b'\\' => escaped = true,
+            Some(open) if byte == open => quote = None,
+            Some(_) => {}
+            None if byte == b'"' || byte == b'\'' => quote = Some(byte),
+            None if body.as_bytes()[at..].starts_with(end.as_bytes()) => {
+                return (&body[..at], &body[at + end.len()..]);
+            }
+            None => {}
+        }
+    }
+    (body, "")
+}
+
+/// What follows the end of a raw block: nothing within it is a tag.
+fn skip_raw(after: &str) -> &str {
+    let mut rest = after;
+    while let Some(open) = rest.find("{%") {
+        let inner = rest[open + 2..].trim_start_matches(['-', '+']).trim_start();
+        if inner.starts_with("endraw") {
+            return &rest[open..];
+        }
+        rest = &rest[open + 2..];
+    }
+    ""
+}
+
+/// The tag with an empty string in place of every string.
+fn unquoted(tag: &str) -> String {
+    let mut code = String::with_capacity(tag.len());
+    let mut quote = None;
+    let mut escaped = false;
+    for character in tag.chars() {
+        match quote {
+            Some(_) if escaped => escaped = false,
+            Some(_) if character == '\\' => escaped = true,
+            Some(open) if character == open => {
+                quote = None;
+                code.push('"');
+            }
+            Some(_) => {}
+            None => {
+                if character == '"' || character == '\'' {
+                    quote = Some(character);
+                }
+                code.push(character);
+            }
+        }
+    }
+    code
+}
+
+fn check_size(code: &str) -> Result<(), String> {
+    let count = code.bytes().filter(|byte| matches!(byte, b'~' | b'+' | b'*')).count();
+    if count > GROWING_OPERATORS_MAX {
+        return Err(format!(
+            "at most {GROWING_OPERATORS_MAX} of the operators ~ + * in one tag, found {count}"
+        ));
+    }
+    let count = code.bytes().filter(|&byte| byte == b',').count();
+    if count > COMMAS_MAX {
+        return Err(format!("at most {COMMAS_MAX} commas in one tag, found {count}"));
+    }
+    Ok(())
+}
+
+fn check_statement(tag: &str) -> Result<&str, String> {
+    let body = tag.strip_prefix(['-', '+']).unwrap_or(tag);
+    let body = body.strip_suffix(['-', '+']).unwrap_or(body).trim();
+    let word = body.split(|character: char| !character.is_ascii_alphanumeric()).next().unwrap_or_default();
+    if !STATEMENTS.contains(&word) {
+        return Err(format!("expected a statement of {}, found {word:?}", STATEMENTS.join(", ")));
+    }
+    let code = unquoted(body);
+    check_size(&code)?;
+    if word == "set" && !code.contains('=') {
+        return Err("set needs a value: `set name = value`".into());
+    }
+    if word == "set" || word == "for" {
+        check_binding(word, &code)?;
+    }
+    Ok(word)
+}
+
+/// A binding names something that is there: a path, with filters.
+fn check_binding(word: &str, code: &str) -> Result<(), String> {
+    if code
+        .split(|character: char| !character.is_alphanumeric() && character != '_')
+        .any(|it| it == "recursive")
+    {
+        return Err("for loops are not recursive here".into());
+    }
+    let expression = if word == "set" { code.split_once('=') } else { code.split_once(" in ") };
+    let Some((_, expression)) = expression else {
+        return Ok(()); // the engine will say what is missing
+    };
+    let grows = expression.bytes().any(|byte| matches!(byte, b'~' | b'+' | b'*' | b'{'));
+    let mut before = None;
+    let builds = expression.chars().any(|character| {
+        let follows_name =
+            before.is_some_and(|it: char| it.is_alphanumeric() || matches!(it, '_' | ')' | ']'));
+        if !character.is_whitespace() {
+            before = Some(character);
+        }
+        matches!(character, '[' | '(') && !follows_name
+    });
+    let lists = expression.contains(',') && !expression.contains('(');
+    if grows || builds || lists {
+        return Err(format!(
+            "{word} names a value that is there already, with filters: no operators, no lists"
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,491 @@
+//! Templates of reports and prompts (minijinja), with every bound named.
+
+use std::fmt::{self, Write as _};
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Serde, ValueKind};
+use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value as Engine};
+use serde_json::{Map, Value};
+
+use super::bounds;
+use crate::json::{MAX_DEPTH, canonical, measure};
+
+/// Longest template, in bytes.
+pub const TEMPLATE_BYTES_MAX: usize = 256 * 1024;
+
+/// Largest values, in bytes of canonical JSON.
+pub const RENDER_VALUES_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Largest result, in bytes. The filters `join`, `replace` and `tojson` may build as much again, in all.
+pub const RENDER_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Most instructions of one rendering.
+pub const RENDER_FUEL: u64 = 1_000_000;
+
+/// Filters of the engine whose result can be out of all proportion to their input.
+const UNBOUNDED_FILTERS: [&str; 7] = ["batch", "chain", "format", "indent", "pprint", "slice", "zip"];
+
+/// Functions that build a value out of values, or show what the engine knows.
+const UNBOUNDED_FUNCTIONS: [&str; 3] = ["debug", "dict", "namespace"];
+
+/// Longest excerpt of a template in an error, in characters.
+const EXCERPT_CHARS: usize = 80;
+
+/// Why a template gave no text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RenderError {
+    /// The template is no template, or asks for what templates may not do here.
+    #[error("template, line {line}: {what}")]
+    Template {
+        /// Where, from 1.
+        line: usize,
+        /// What is wrong.
+        what: String,
+    },
+    /// The template names a value that is not there.
+    #[error("template, line {line}: {name} is not there")]
+    Undefined {
+        /// Where, from 1.
+        line: usize,
+        /// What the template calls it.
+        name: String,
+    },
+    /// A limit was reached.
+    #[error("template: {what} is limited to {limit}")]
+    Limit {
+        /// What is limited, with its unit.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+    },
+}
+
+/// Checks a template without values.
+///
+/// # Errors
+///
+/// [`RenderError::Template`] or [`RenderError::Limit`].
+pub fn check_template(template: &str) -> Result<(), RenderError> {
+    if template.len() > TEMPLATE_BYTES_MAX {
+        return Err(limit("the template (bytes)", TEMPLATE_BYTES_MAX as u64));
+    }
+    bounds::check(template).map_err(|(line, what)| RenderError::Template { line, what })?;
+    let environment = environment();
+    environment.template_from_str(template).map(drop).map_err(|error| explain(template, &error))
+}
+
+/// Renders a template over values. A value that is not there is an error, never an empty text.
+///
+/// ```
+/// use ostler_kernel::template::render;
+/// let values = serde_json::json!({"files": ["a", "b"]});
+/// let text = render("{% for file in files %}- {{ file }}\n{% endfor %}", values.as_object().unwrap());
+/// assert_eq!(text.unwrap(), "- a\n- b\n");
+/// ```
+///
+/// # Errors
+///
+/// See [`RenderError`].
+pub fn render(template: &str, values: &Map<String, Value>) -> Result<String, RenderError> {
+    if template.len() > TEMPLATE_BYTES_MAX {
+        return Err(limit("the template (bytes)", TEMPLATE_BYTES_MAX as u64));
+    }
+    if measure(values).is_ok_and(|bytes| bytes > RENDER_VALUES_BYTES_MAX) {
+        return Err(limit("the values (bytes)", RENDER_VALUES_BYTES_MAX as u64));
+    }
+    bounds::check(template).map_err(|(line, what)| RenderError::Template { line, what })?;
+    let environment = environment();
+    let compiled = environment.template_from_str(template).map_err(|error| explain(template, &error))?;
+    let mut text = Bounded { bytes: Vec::new(), full: false };
+    match compiled.render_captured_to(Engine::from(Serde(values)), &mut text) {
+        Ok(_) => Ok(String::from_utf8(text.bytes).expect("a template writes whole strings")),
+        Err(_) if text.full => Err(limit("the result (bytes)", RENDER_BYTES_MAX as u64)),
+        Err(error) => Err(explain(template, &error)),
+    }
+}
+
+/// Collects the result up to its limit.
+struct Bounded {
+    bytes: Vec<u8>,
+    full: bool,
+}
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > RENDER_BYTES_MAX {
+            self.full = true;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_fuel(Some(RENDER_FUEL));
+    environment.set_syntax(syntax());
+    environment.set_debug(true);
+    for filter in UNBOUNDED_FILTERS {
+        environment.remove_filter(filter);
+    }
+    for function in UNBOUNDED_FUNCTIONS {
+        environment.remove_global(function);
+    }
+    environment.set_formatter(|out, _, value| write_text(value, out));
+    let built = Arc::new(AtomicUsize::new(0));
+    let (by_replace, by_tojson) = (Arc::clone(&built), Arc::clone(&built));
+    environment.add_filter("join", move |items: Engine, joiner: Option<String>| {
+        join(&items, &joiner.unwrap_or_default(), &built)
+    });
+    environment.add_filter("replace", move |text: String, from: String, to: String| {
+        replace(&text, &from, &to, &by_replace)
+    });
+    environment.add_filter("tojson", move |value: Engine| {
+        let mut text = Budgeted { text: String::new(), built: &by_tojson };
+        write_json(&value, MAX_DEPTH, &mut text).map(|()| text.text)
+    });
+    environment
+}
+
+fn syntax() -> SyntaxConfig {
+    SyntaxConfig::builder().keep_trailing_newline(true).build().expect("the usual delimiters are fine")
+}
+
+fn refused(error: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::InvalidOperation, error.to_string())
+}
+
+/// Text that a filter builds, out of the budget of the rendering.
+struct Budgeted<'a> {
+    text: String,
+    built: &'a AtomicUsize,
+}
+
+impl fmt::Write for Budgeted<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        book(text.len(), self.built).map_err(|_| fmt::Error)?;
+        self.text.push_str(text);
+        Ok(())
+    }
+}
+
+/// Books bytes that a filter is about to build.
+fn book(bytes: usize, built: &AtomicUsize) -> Result<(), Error> {
+    let before = built.fetch_add(bytes, Ordering::Relaxed);
+    if before.saturating_add(bytes) <= RENDER_BYTES_MAX { Ok(()) } else { Err(over_budget(fmt::Error)) }
+}
+
+fn over_budget(_: fmt::Error) -> Error {
+    refused(format_args!("a result is limited to {RENDER_BYTES_MAX} bytes"))
+}
+
+fn join(items: &Engine, joiner: &str, built: &AtomicUsize) -> Result<String, Error> {
+    let mut joined = Budgeted { text: String::new(), built };
+    for (index, item) in items.try_iter()?.enumerate() {
+        if index > 0 {
+            joined.write_str(joiner).map_err(over_budget)?;
+        }
+        write_text(&item, &mut joined)?;
+    }
+    Ok(joined.text)
+}
+
+fn replace(text: &str, from: &str, to: &str, built: &AtomicUsize) -> Result<String, Error> {
+    let grown = text.matches(from).count().saturating_mul(to.len());
+    book(text.len().saturating_add(grown), built)?;
+    Ok(text.replace(from, to))
+}
+
+/// Writes a value as text: a string as it is, what is undefined as nothing, all else as JSON.
+fn write_text(value: &Engine, out: &mut impl fmt::Write) -> Result<(), Error> {
+    match value.as_str() {
+        Some(text) => out.write_str(text).map_err(over_budget),
+        None if value.is_undefined() => Ok(()),
+        None => write_json(value, MAX_DEPTH, out),
+    }
+}
+
+/// Writes a value as JSON, piece by piece, so that a bound of `out` ends it.
+fn write_json(value: &Engine, room: usize, out: &mut impl fmt::Write) -> Result<(), Error> {
+    let deeper = || room.checked_sub(1).ok_or_else(|| refused("a value is nested too deep"));
+    match value.kind() {
+        ValueKind::Seq | ValueKind::Iterable => {
+            let room = deeper()?;
+            out.write_char('[').map_err(over_budget)?;
+            for (index, item) in value.try_iter()?.enumerate() {
+                if index > 0 {
+                    out.write_char(',').map_err(over_budget)?;
+                }
+                write_json(&item, room, out)?;
+            }
+            out.write_char(']').map_err(over_budget)
+        }
+        ValueKind::Map => {
+            let room = deeper()?;
+            out.write_char('{').map_err(over_budget)?;
+            for (index, key) in value.try_iter()?.enumerate() {
+                if index > 0 {
+                    out.write_char(',').map_err(over_budget)?;
+                }
+                write_scalar(&Value::from(key.to_string()), out)?;
+                out.write_char(':').map_err(over_budget)?;
+                write_json(&value.get_item(&key)?, room, out)?;
+            }
+            out.write_char('}').map_err(over_budget)
+        }
+        _ => write_scalar(&serde_json::to_value(value).map_err(refused)?, out),
+    }
+}
+
+fn write_scalar(value: &Value, out: &mut impl fmt::Write) -> Result<(), Error> {
+    match canonical(value) {
+        Ok(json) => out.write_str(json.as_str()),
+        Err(_) => write!(out, "{value}"), // an integer beyond 2^53, which is only shown here
+    }
+    .map_err(over_budget)
+}
+
+fn limit(what: &'static str, limit: u64) -> RenderError {
+    RenderError::Limit { what, limit }
+}
+
+fn explain(template: &str, error: &Error) -> RenderError {
+    let line = error.line().unwrap_or(1);
+    let place = error.range().and_then(|range| template.get(range)).unwrap_or_default();
+    match error.kind() {
+        ErrorKind::OutOfFuel => limit("the work (instructions)", RENDER_FUEL),
+        ErrorKind::UndefinedError => {
+            let name = error.range().map_or(place, |range| whole_path(template, range));
+            RenderError::Undefined { line, name: excerpt(name) }
+        }
+        kind => {
+            let detail = error.detail().map(|detail| format!(": {}", excerpt(detail))).unwrap_or_default();
+            let place = if place.is_empty() { String::new() } else { format!(" at `{}`", excerpt(place)) };
+            RenderError::Template { line, what: format!("{kind}{detail}{place}") }
+        }
+    }
+}
+
+/// The engine names the last step of a path; the reader wants all of it.
+fn whole_path(template: &str, range: Range<usize>) -> &str {
+    let Some(before) = template.get(..range.start) else { return "" };
+    let in_path = |character: char| character.is_alphanumeric() || "_.[]".contains(character);
+    template.get(before.trim_end_matches(in_path).len()..range.end).unwrap_or_default()
+}
+
+fn excerpt(text: &str) -> String {
+    match text.char_indices().nth(EXCERPT_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use serde_json::json;
+
+    use super::*;
+
+    fn values() -> Map<String, Value> {
+        let values = json!({
+            "todos": {"state": "executed", "result": {"count": 3, "matches": ["a", "b", {"k": [1.0]}]}},
+            "name": "Ann", "nothing": null, "markup": "<b>&",
+        });
+        values.as_object().unwrap().clone()
+    }
+
+    fn check(template: &str, expected: Expect) {
+        let found = match render(template, &values()) {
+            Ok(text) => text,
+            Err(error) => format!("error: {error}"),
+        };
+        expected.assert_eq(&found);
+    }
+
+    #[test]
+    fn values_become_text() {
+        check("# Report\n{{ todos.result.count }} open\n", expect!["# Report\n3 open\n"]);
+        check("{{ markup }} {{ todos.result.matches | join(',') }}", expect![[r#"<b>& a,b,{"k":[1]}"#]]);
+        check("{{ todos.result.matches[2] | tojson }}", expect![[r#"{"k":[1]}"#]]);
+        check("{% if name == 'Ann' %}{{ name ~ '!' }}{% else %}?{% endif %}", expect!["Ann!"]);
+        check("{% set n = todos.result.count %}{{ n * 2 + 1 }}", expect!["7"]);
+        check(
+            "{% for m in todos.result.matches if m is string %}{{ loop.index }}{{ m }} {% endfor %}",
+            expect!["1a 2b "],
+        );
+        check("{{ missing is defined }} {{ missing | default('-') }}", expect!["false -"]);
+        check("{{ name | replace('n', 'nn') | upper }}", expect!["ANNNN"]);
+        check("{% raw %}{{ x }}{% macro %}{% endraw %}{{ '{%' }}", expect!["{{ x }}{% macro %}{%"]);
+        check("{# {% macro #}{{ '}}' }}{ }", expect!["}}{ }"]);
+        check("{% for i in range(3) %}{{ i }}{% endfor %}", expect!["012"]);
+        check(
+            "{{ todos }} {{ nothing }} {{ 1.0 }} {{ 2 ** 60 }} {{ 'x' if false }}",
+            expect![[
+                r#"{"result":{"count":3,"matches":["a","b",{"k":[1]}]},"state":"executed"} null 1 1152921504606846976 "#
+            ]],
+        );
+        check("{{ todos.result | tojson }}", expect![[r#"{"count":3,"matches":["a","b",{"k":[1]}]}"#]]);
+    }
+
+    #[test]
+    fn a_missing_value_is_named_with_its_place() {
+        check(
+            "line\n{{ todos.results.count }}",
+            expect!["error: template, line 2: todos.results.count is not there"],
+        );
+        check("{{ missing }}", expect!["error: template, line 1: missing is not there"]);
+        check("{% if missing %}x{% endif %}", expect!["error: template, line 1: missing is not there"]);
+    }
+
+    #[test]
+    fn what_is_no_template_says_where() {
+        check(
+            "a\n\n{{ name",
+            expect![
+                "error: template, line 3: syntax error: unexpected end of input, expected end of variable block at `name`"
+            ],
+        );
+        check(
+            "{{ name | nonsense }}",
+            expect!["error: template, line 1: unknown filter: filter nonsense is unknown at `nonsense`"],
+        );
+        check(
+            "{% nonsense %}",
+            expect![[
+                r#"error: template, line 1: expected a statement of if, elif, else, endif, for, endfor, set, raw, endraw, found "nonsense""#
+            ]],
+        );
+    }
+
+    #[test]
+    fn a_template_cannot_grow_without_bound() {
+        check(
+            "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+            expect!["error: template: the work (instructions) is limited to 1000000"],
+        );
+        check(
+            &"{{ 'x' * 3000000 }}".repeat(2),
+            expect!["error: template: the result (bytes) is limited to 4194304"],
+        );
+        check(
+            "{{ 'x' * 3000000000 }}",
+            expect![
+                "error: template, line 1: invalid operation: repeated string is too large at `'x' * 3000000000`"
+            ],
+        );
+        check(
+            "{{ ('x' * 3000000) | replace('x', 'xxxxxxxx') }}",
+            expect![
+                "error: template, line 1: invalid operation: a result is limited to 4194304 bytes at `replace('x', 'xxxxxxxx')`"
+            ],
+        );
+        check(
+            "{{ ['', 'x' * 3000000, ''] | join('x' * 3000000) }}",
+            expect![
+                "error: template, line 1: invalid operation: a result is limited to 4194304 bytes at `join('x' * 3000000)`"
+            ],
+        );
+        check(
+            "{% set a = name ~ name %}",
+            expect![
+                "error: template, line 1: set names a value that is there already, with filters: no operators, no lists"
+            ],
+        );
+        check(
+            "{% set a = [name, name] %}",
+            expect![
+                "error: template, line 1: set names a value that is there already, with filters: no operators, no lists"
+            ],
+        );
+        check(
+            "{% set a = name, name %}",
+            expect![
+                "error: template, line 1: set names a value that is there already, with filters: no operators, no lists"
+            ],
+        );
+        check(
+            "{% set a %}{{ name }}{% endset %}",
+            expect!["error: template, line 1: set needs a value: `set name = value`"],
+        );
+        check(
+            "{% for a in [[name, name]] %}{% endfor %}",
+            expect![
+                "error: template, line 1: for names a value that is there already, with filters: no operators, no lists"
+            ],
+        );
+        check(
+            "{% for a in todos recursive %}{{ loop(a) }}{% endfor %}",
+            expect!["error: template, line 1: for loops are not recursive here"],
+        );
+        check(
+            "{%- filter upper %}x{% endfilter %}",
+            expect![[
+                r#"error: template, line 1: expected a statement of if, elif, else, endif, for, endfor, set, raw, endraw, found "filter""#
+            ]],
+        );
+        check(
+            "{% with a = name %}{% endwith %}",
+            expect![[
+                r#"error: template, line 1: expected a statement of if, elif, else, endif, for, endfor, set, raw, endraw, found "with""#
+            ]],
+        );
+        check(
+            &format!("{{{{ name{} }}}}", " ~ name".repeat(9)),
+            expect!["error: template, line 1: at most 8 of the operators ~ + * in one tag, found 9"],
+        );
+        check(
+            "{{ namespace(a=1) }}",
+            expect!["error: template, line 1: unknown function: namespace is unknown at `namespace(a=1)`"],
+        );
+        check(
+            "{% set a = dict(x=name, y=name) %}",
+            expect!["error: template, line 1: unknown function: dict is unknown at `dict(x=name, y=name)`"],
+        );
+        check(
+            &format!("{{{{ [{}] }}}}", "todos,".repeat(33)),
+            expect!["error: template, line 1: at most 32 commas in one tag, found 33"],
+        );
+        check("{{ [todos, todos] | map('tojson') | join | length }}", expect!["142"]);
+        check(
+            &"x".repeat(TEMPLATE_BYTES_MAX + 1),
+            expect!["error: template: the template (bytes) is limited to 262144"],
+        );
+        check(
+            &format!("{}{}", "{% if true %}".repeat(5000), "{% endif %}".repeat(5000)),
+            expect![
+                "error: template, line 1: syntax error: template exceeds maximum recursion limits at `if`"
+            ],
+        );
+        check(
+            &format!("{{{{ {}1{} }}}}", "(".repeat(50_000), ")".repeat(50_000)),
+            expect![
+                "error: template, line 1: syntax error: template exceeds maximum recursion limits at `(`"
+            ],
+        );
+    }
+
+    #[test]
+    fn values_are_bounded_too() {
+        let values = json!({"text": "x".repeat(RENDER_VALUES_BYTES_MAX)});
+        let error = render("{{ 1 }}", values.as_object().unwrap()).unwrap_err();
+        assert_eq!(error, limit("the values (bytes)", RENDER_VALUES_BYTES_MAX as u64));
+    }
+
+    #[test]
+    fn a_check_finds_faults_without_values() {
+        assert_eq!(check_template("{{ unknown.name }}"), Ok(()));
+        assert!(check_template("{{ unknown.name").is_err());
+        assert!(check_template("{% include 'x' %}").is_err());
+    }
+}
