@@ -291,7 +291,8 @@ impl Draft<'_> {
         put(&mut node.approval, &fields.approval);
         put(&mut node.human_timeout, &fields.human_timeout.map(|span| span.map(|span| span.ticks(bare))));
         if let Some(contract) = &fields.contract {
-            node.contract = rules(&id, contract.clone().unwrap_or_default(), &mut self.faults);
+            node.contract =
+                rules(&id, contract.clone().unwrap_or_default(), self.settings.complete, &mut self.faults);
         }
         if self.settings.complete {
             self.hold_to_tool(at, fields);
