@@ -1,5 +1,6 @@
 //! The conformance cases of plans: what is invalid has exactly the faults the case names, what is valid is
 //! accepted. `data/graph_cases.jsonl` is a copy of the shared conformance data, so the tests need nothing else.
+#![allow(clippy::unwrap_used)] // a test that panics has failed, and says where
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
