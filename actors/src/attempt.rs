@@ -8,7 +8,7 @@ use ostler_kernel::contract::{Broken, Test};
 use ostler_kernel::event::{Failure, Outcome, Output};
 use ostler_kernel::gate::Permit;
 use ostler_kernel::id::{Digest, NodeId};
-use ostler_kernel::plan::{Node, Rule};
+use ostler_kernel::plan::{Effect, Node, Rule};
 use ostler_kernel::port::{Artifact, ArtifactError, CallContext, JSON, Tool};
 use ostler_kernel::run::Category;
 use ostler_kernel::{json, lineage, template};
@@ -37,6 +37,16 @@ pub(crate) enum Work {
     Tool { tool: Arc<dyn Tool>, permit: Permit },
     /// Renders a template over what became of other nodes.
     Render { template: String, values: Map<String, Value> },
+}
+
+impl Work {
+    /// Whether it does something to the world, by the word of its permit.
+    pub(crate) fn acts(&self) -> bool {
+        match self {
+            Work::Tool { permit, .. } => matches!(permit.class().effect, Effect::Write | Effect::External),
+            Work::Render { .. } => false,
+        }
+    }
 }
 
 /// Does the work within the node's timeout, judges it, and keeps what it gave.
@@ -79,6 +89,9 @@ async fn judge(services: &Services, caller: &Caller, rules: &[Rule], value: &Val
         let broken: Vec<String> = judgement.broken.iter().map(Broken::to_string).collect();
         return Err(invalid(broken.join("; ")));
     }
+    if let Some((rule, method)) = judgement.outside.first() {
+        return Err(structural(format!("contract rule {rule}: nothing here judges by {method:?}").to_lowercase()));
+    }
     for test in judgement.tests {
         run_test(services, caller, &test).await?;
     }
@@ -92,7 +105,7 @@ async fn run_test(services: &Services, caller: &Caller, test: &Test) -> Result<(
     let gated = services.toolbox.gate(&services.gate, caller, "shell.run", params, 0, key);
     let (tool, permit) = gated.map_err(|denial| Failure {
         category: Category::GateDenied,
-        message: denial.seen().to_owned(),
+        message: denial.for_model().to_owned(),
     })?;
     let context = CallContext { workspace: Arc::clone(&caller.workspace), timeout_ms: TEST_TIMEOUT_MS };
     let ran = tool.call(permit, context).await;

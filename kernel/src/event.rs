@@ -59,7 +59,7 @@ pub enum Event {
         /// Why.
         reason: String,
     },
-    /// What the gate said about an attempt. For operators only.
+    /// The gate denied an attempt. For operators only; what is allowed is told by its intent.
     GateDecision(GateDecision),
     /// An agent exists from here on.
     AgentRegistered {
@@ -405,12 +405,10 @@ pub struct GateDecision {
     pub node: NodeId,
     /// Which attempt.
     pub attempt: u32,
-    /// `OK`, or the code of the denial.
+    /// Code of the denial.
     pub code: String,
-    /// Impact of the resolved call, where it was judged.
-    pub impact: Option<u8>,
-    /// Digest of the resolved parameters.
-    pub params: Digest,
+    /// What was wrong, for operators; of bounded length.
+    pub detail: String,
 }
 
 /// What an operator did to a run.

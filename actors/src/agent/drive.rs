@@ -290,7 +290,7 @@ impl Drive {
             if node.kind == Kind::HumanApproval {
                 let events = self.within(|run, cx| run.start(cx, &id, None));
                 self.note(events);
-            } else if self.services.toolbox.may_be_timer(&node) {
+            } else if self.services.toolbox.is_timer(&node) {
                 self.launch_timer(&node).await?;
             } else {
                 jobs.push(Job { run: self.opened.run, rank: self.rank(&id), node: id.clone() });

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ostler_kernel::event::{Accounts, AttemptIntent, AttemptResult, Event, GateDecision};
-use ostler_kernel::gate::{Call, Denial, GATE_OK, Permit, Verdict};
+use ostler_kernel::gate::{Denial, Permit};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::json;
 use ostler_kernel::lineage::{self, Inputs, Sigma};
@@ -75,7 +75,7 @@ impl Drive {
         match self.prepare(&node).await? {
             Ok(prepared) => {
                 let Prepared { work, refs } = prepared;
-                let acts = matches!(node.effect, Effect::Write | Effect::External);
+                let acts = acts(node.effect) || work.acts();
                 self.intend(&node, attempt, &refs, accounts);
                 self.launches.push(Launch { node, attempt, job, acts, work });
             }
@@ -115,14 +115,12 @@ impl Drive {
         let (category, message) = match refusal {
             Refusal::Failed(category, message) => (category, message),
             Refusal::Denied(denial) => {
-                let seen = denial.seen().to_owned();
+                let seen = denial.for_model().to_owned();
                 self.pending.push(Event::GateDecision(GateDecision {
                     node: id.clone(),
                     attempt,
                     code: denial.code.as_str().to_owned(),
-                    impact: denial.impact,
-                    params: denial.params,
-                    detail: denial.detail,
+                    detail: denial.operator,
                 }));
                 (Category::GateDenied, seen)
             }
@@ -245,7 +243,7 @@ impl Drive {
     fn receipts(&self, node: &Node) -> BTreeMap<Digest, u64> {
         let mut receipts = BTreeMap::new();
         let acting = node.deps.iter().filter_map(|dep| self.run.node(&dep.n));
-        for source in acting.filter(|source| matches!(source.effect, Effect::Write | Effect::External)) {
+        for source in acting.filter(|source| acts(source.effect)) {
             let output = self.run.instance(&source.id).and_then(|instance| instance.output.as_ref());
             if let (Some(&(reuse, key)), Some(output)) = (self.reuse.get(&source.id), output) {
                 let key = (source.idem != Idempotency::Natural).then_some(key);
@@ -279,6 +277,10 @@ struct Prepared {
     work: Work,
     /// What it was given by reference.
     refs: BTreeMap<String, Digest>,
+}
+
+fn acts(effect: Effect) -> bool {
+    matches!(effect, Effect::Write | Effect::External)
 }
 
 fn digests<'a>(

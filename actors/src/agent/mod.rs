@@ -5,6 +5,9 @@ mod drive;
 mod launch;
 mod load;
 
+pub use load::{FoldError, RECOVERIES_MAX};
+pub(crate) use load::{fold, open};
+
 use std::sync::Arc;
 
 use ostler_kernel::event::Accounts;
