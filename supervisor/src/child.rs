@@ -286,7 +286,7 @@ impl Running {
             return exit.clone();
         }
         // It ended without a word: killed, or its task was dropped. The task is about to finish.
-        let silent = match self.task.take() {
+        let silent = match &mut self.task {
             None => Exit::Cancelled,
             Some(task) => match task.await {
                 Ok(()) => Exit::Killed,

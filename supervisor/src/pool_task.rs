@@ -134,13 +134,17 @@ impl PoolTask {
         let demand = self.demand.clone();
         let exit = tokio::select! {
             biased;
-            () = demanded(&demand, Demand::Kill) => Exit::Killed,
-            exit = self.live(&mut inbox) => exit,
+            () = demanded(&demand, Demand::Kill) => None,
+            exit = self.live(&mut inbox) => Some(exit),
         };
-        if exit == Exit::Killed {
-            close(&mut inbox);
-            self.end_all(true).await;
-        }
+        let exit = match exit {
+            Some(exit) => exit,
+            None => {
+                close(&mut inbox);
+                self.end_all(true).await;
+                Exit::Killed
+            }
+        };
         self.token.completion().record(exit);
     }
 
@@ -211,8 +215,7 @@ impl PoolTask {
             let _ = reply.send(Err(StartChildError::MaxChildren { max: self.max_children }));
             return;
         }
-        let (birth, starting) = self.begin(&spec, vec![reply], false);
-        debug_assert_eq!(birth, starting.birth);
+        let starting = self.begin(&spec, vec![reply], false);
         let ordinal = self.next_ordinal;
         self.next_ordinal += 1;
         let state = State::Starting(starting);
@@ -220,7 +223,7 @@ impl PoolTask {
     }
 
     /// Starts a child in a task of its own, which reports back.
-    fn begin(&mut self, spec: &ChildSpec, waiting: Vec<StartReply>, again: bool) -> (u64, Starting) {
+    fn begin(&mut self, spec: &ChildSpec, waiting: Vec<StartReply>, again: bool) -> Starting {
         self.next_birth += 1;
         let birth = self.next_birth;
         let report = Report::Pool { to: self.mailbox.clone(), id: spec.id.clone(), birth };
@@ -235,7 +238,7 @@ impl PoolTask {
             let _ = mailbox.send(PoolMessage::Started { id, birth, outcome });
         });
         let task = task.abort_handle();
-        (birth, Starting { birth, task, completion, waiting, again, gone: false })
+        Starting { birth, task, completion, waiting, again, gone: false }
     }
 
     /// A start is over. Dropping the outcome of a stale one kills its child.
@@ -348,7 +351,7 @@ impl PoolTask {
         }
         entry.generation += 1;
         let spec = entry.spec.clone();
-        let (_, starting) = self.begin(&spec, Vec::new(), true);
+        let starting = self.begin(&spec, Vec::new(), true);
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.state = State::Starting(starting);
         }
@@ -356,47 +359,45 @@ impl PoolTask {
     }
 
     fn terminate_child(&mut self, id: ChildId, reply: TerminateReply) {
-        let Some(entry) = self.entries.get_mut(&id) else {
+        let Some(mut entry) = self.entries.remove(&id) else {
             let _ = reply.send(Err(TerminateChildError::NotFound { id }));
             return;
         };
-        if let State::Stopping(stopping) = &mut entry.state {
-            return stopping.waiting.push(reply);
-        }
         let (clock, mailbox, limit) = (self.clock.clone(), self.mailbox.clone(), entry.spec.shutdown);
-        // The child stays reachable by the drop of the entry until its stop is under way.
-        let before = std::mem::replace(&mut entry.state, State::Restarting { birth: 0, exit: Exit::Killed });
-        let stopping = match before {
+        let stopping = match entry.state {
             State::Up(running) => {
                 self.published.remove(&id);
                 let (leash, birth) = (running.leash.clone(), running.birth);
                 let completion = leash.completion.clone();
                 let stop = async move { leash.stop(limit, &*clock).await };
-                watch_stop(stop, mailbox, id, birth);
+                watch_stop(stop, mailbox, id.clone(), birth);
                 Stopping { birth, completion, running: Some(running), waiting: vec![reply] }
             }
             State::Starting(starting) => {
                 starting.task.abort();
                 answer_failed(starting.waiting, &id, &Exit::Killed);
-                let (birth, completion) = (starting.birth, starting.completion);
                 if starting.gone {
                     // Its end was read already, so no news of it will come.
-                    self.entries.remove(&id);
                     let _ = reply.send(Ok(()));
                     return;
                 }
+                let (birth, completion) = (starting.birth, starting.completion);
                 let end = completion.clone();
                 let stop = async move { gone_within(&end, KILL_GRACE, &*clock).await };
-                watch_stop(stop, mailbox, id, birth);
+                watch_stop(stop, mailbox, id.clone(), birth);
                 Stopping { birth, completion, running: None, waiting: vec![reply] }
             }
-            State::Restarting { .. } | State::Stopping(_) => {
-                self.entries.remove(&id);
+            State::Restarting { .. } => {
                 let _ = reply.send(Ok(()));
                 return;
             }
+            State::Stopping(mut stopping) => {
+                stopping.waiting.push(reply);
+                stopping
+            }
         };
         entry.state = State::Stopping(stopping);
+        self.entries.insert(id, entry);
     }
 
     fn unkillable(&mut self, id: &ChildId, birth: u64) {

@@ -1,6 +1,9 @@
 //! G: shutdown.
 
-use ostler_supervisor::{ChildSpec, Exit, Restart, Shutdown, Strategy};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ostler_supervisor::{ChildSpec, Exit, KILL_GRACE, Restart, Shutdown, Strategy};
 
 use crate::world::*;
 
@@ -132,6 +135,32 @@ async fn g07_a_crash_during_the_shutdown_is_not_restarted() {
     assert_eq!(in_time(stopping).await.unwrap(), Exit::Shutdown);
     assert_eq!(world.since(0, &["exit"]), "b1 exit shutdown, a1 exit panicked: ouch");
     assert_eq!(world.starts("a"), 1);
+    world.settle();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn g08_a_child_that_never_yields_is_reported_and_left_behind() {
+    let world = World::new();
+    let spinning = world.probe("spin").shutdown(Shutdown::Timeout(ms(200)));
+    let children = vec![world.probe("a"), spinning, world.probe("b")];
+    let root = world.start(world.spec(Strategy::OneForOne, 1, children)).await;
+    let release = Arc::new(AtomicBool::new(false));
+    tell(&root, "spin", Msg::Spin(release.clone()));
+    world.until("spin spins").await;
+    let stopping = tokio::spawn({
+        let root = root.clone();
+        async move { root.stop().await }
+    });
+    world.until("b1 exit shutdown").await;
+    for limit in [ms(200), KILL_GRACE] {
+        in_time(world.clock.sleeping(1)).await;
+        world.clock.advance(limit);
+    }
+    assert_eq!(in_time(stopping).await.unwrap(), Exit::Shutdown);
+    assert!(world.has("spin1 unkillable") && world.has("a1 exit shutdown"));
+    assert!(!world.has("spin1 dropped"));
+    release.store(true, Ordering::Release);
+    world.until("spin1 dropped").await;
     world.settle();
 }
 

@@ -2,6 +2,7 @@
 //! probe.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -64,6 +65,8 @@ pub(crate) enum Msg {
     StopSelf,
     /// Be busy for this long on the clock.
     Sleep(Duration),
+    /// Hold the thread until this is true.
+    Spin(Arc<AtomicBool>),
 }
 
 #[derive(Default)]
@@ -157,6 +160,12 @@ impl Actor for Probe {
             Msg::Fail => return Err("broken".into()),
             Msg::Panic => panic!("ouch"),
             Msg::StopSelf => myself.stop(None),
+            Msg::Spin(until) => {
+                self.world.shared.log(format!("{} spins", self.id));
+                while !until.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+            }
             Msg::Sleep(span) => self.world.clock.sleep_until(self.world.clock.now() + span).await,
         }
         Ok(())
