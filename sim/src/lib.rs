@@ -1,1 +1,2 @@
 //! ostler-sim
+pub mod queue;
