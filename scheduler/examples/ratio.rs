@@ -66,14 +66,16 @@ fn measure(jobs: u64, clients: u64) -> Result<(), Box<dyn Error>> {
 
     let (mut of_queue, mut of_map, mut of_heap) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
+        let mut agent = agents[0];
         of_queue.push(time(|round| {
-            let agent = agents[numbers.below(clients) as usize];
+            numbers.below(clients);
             queue
                 .enqueue(agent, NewJob::flat(1 + numbers.below(2000)), round, &mut events)
                 .expect("there is room");
             queue.dispatch(1, &mut events);
             let Some(Event::Granted(grant)) = events.first() else { unreachable!("one slot is free") };
             let grant = *grant;
+            agent = grant.agent;
             black_box(
                 queue.settle(grant.job, (1 + numbers.below(2000)).into(), &mut events).expect("it runs"),
             );

@@ -46,6 +46,10 @@ impl Buckets {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.buckets.is_empty()
+    }
+
     pub(crate) fn find(&self, name: &str) -> Option<ModelHandle> {
         self.names.get(name).copied()
     }

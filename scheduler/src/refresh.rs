@@ -8,16 +8,22 @@ use crate::event::Event;
 use crate::run_queue::RunQueue;
 
 impl<P> RunQueue<P> {
+    /// Looks at this agent, at every agent noted as changed besides it, and at their clients.
+    pub(crate) fn refresh_with(&mut self, agent: u32, events: &mut Vec<Event>) {
+        if self.changed.is_empty() {
+            self.refresh_agent(agent);
+            self.refresh_client(self.agents[agent].client, events);
+            self.tiers.forget_if_idle();
+        } else {
+            self.changed.push(agent);
+            self.refresh(events);
+        }
+    }
+
     /// Looks at every agent noted as changed, and at their clients.
     pub(crate) fn refresh(&mut self, events: &mut Vec<Event>) {
-        match self.changed[..] {
-            [] => {}
-            [agent] => {
-                self.changed.clear();
-                self.refresh_agent(agent);
-                self.refresh_client(self.agents[agent].client, events);
-            }
-            _ => self.refresh_many(events),
+        if !self.changed.is_empty() {
+            self.refresh_many(events);
         }
         self.tiers.forget_if_idle();
     }
@@ -44,10 +50,13 @@ impl<P> RunQueue<P> {
     fn refresh_agent(&mut self, at: u32) {
         let agent = &mut self.agents[at];
         let first = agent.backlog.first();
-        let gate = first.and_then(|job| self.jobs.terms(job)).and_then(|terms| self.buckets.gate(terms));
-        if gate != agent.gate {
-            self.buckets.move_agent(at, agent.gate, gate);
-            agent.gate = gate;
+        let mut gate = None;
+        if !self.buckets.is_empty() {
+            gate = first.and_then(|job| self.jobs.terms(job)).and_then(|terms| self.buckets.gate(terms));
+            if gate != agent.gate {
+                self.buckets.move_agent(at, agent.gate, gate);
+                agent.gate = gate;
+            }
         }
         let client = &mut self.clients[agent.client];
         let runnable = first.is_some() && gate.is_none_or(|gate| self.buckets.admits(gate));

@@ -56,8 +56,7 @@ impl<P> RunQueue<P> {
         let account = &mut self.agents[agent.at].account;
         check_account(account, vruntime, remainder)?;
         (account.vruntime, account.remainder) = (vruntime, remainder);
-        self.changed.push(agent.at);
-        self.refresh(events);
+        self.refresh_with(agent.at, events);
         Ok(())
     }
 

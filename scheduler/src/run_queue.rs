@@ -1,6 +1,5 @@
 //! The run queue: jobs in, grants out, costs settled.
 
-use crate::account::Account;
 use crate::agent::{Agent, AgentHandle};
 use crate::bucket::Buckets;
 use crate::client::{Client, ClientHandle};
@@ -8,7 +7,7 @@ use crate::config::Config;
 use crate::cost::{Price, Pricing};
 use crate::error::{CancelError, ConfigError, EnqueueError, SettleError};
 use crate::event::{Accounts, Event, Grant, Settled};
-use crate::job::{JobHandle, Jobs, ModelHandle, NewJob, Place};
+use crate::job::{JobHandle, Jobs, ModelHandle, NewJob, Place, Running};
 use crate::slab::Slab;
 use crate::tier::{Tier, Tiers};
 
@@ -98,8 +97,10 @@ impl<P> RunQueue<P> {
     ) -> Result<JobHandle, EnqueueError> {
         self.check(agent, &job)?;
         self.check_room(1)?;
-        let handle = self.push(agent.at, &job, payload);
-        self.refresh(events);
+        let (handle, first) = self.push(agent.at, &job, payload);
+        if first {
+            self.refresh_with(agent.at, events);
+        }
         Ok(handle)
     }
 
@@ -140,7 +141,11 @@ impl<P> RunQueue<P> {
         actual: Price,
         events: &mut Vec<Event>,
     ) -> Result<Settled<P>, SettleError> {
-        self.settle_then(job, actual, Vec::new(), events)
+        let running = self.find_running(job)?;
+        let actual = actual.checked(self.config.cost_max)?;
+        let payload = self.end(job, running, actual);
+        self.refresh_with(job.agent, events);
+        Ok(self.settled(job, payload, Vec::new()))
     }
 
     /// As [`RunQueue::settle`], and queues the jobs that its end made ready before anyone sees the free slot.
@@ -151,29 +156,15 @@ impl<P> RunQueue<P> {
         following: Vec<(AgentHandle, NewJob, P)>,
         events: &mut Vec<Event>,
     ) -> Result<Settled<P>, SettleError> {
-        self.check_running(job)?;
+        let running = self.find_running(job)?;
         let actual = actual.checked(self.config.cost_max)?;
-        if !following.is_empty() {
-            self.check_room(following.len() - 1).map_err(SettleError::Following)?;
-            following
-                .iter()
-                .try_for_each(|(agent, job, _)| self.check(*agent, job))
-                .map_err(SettleError::Following)?;
-        }
-        self.raise(job, actual);
-        self.stop(job.agent);
-        self.jobs.drop_terms(job.at);
-        let payload = self.jobs.payloads.remove(job.at);
+        let check = |(agent, job, _): &(AgentHandle, NewJob, P)| self.check(*agent, job);
+        self.check_room(following.len().saturating_sub(1)).map_err(SettleError::Following)?;
+        following.iter().try_for_each(check).map_err(SettleError::Following)?;
+        let payload = self.end(job, running, actual);
         let following = self.push_all(following);
-        self.refresh(events);
-        let client = self.agents[job.agent].client;
-        Ok(Settled {
-            payload,
-            client: self.client_handle(client),
-            agent: self.agent_handle(job.agent),
-            accounts: self.accounts(client, job.agent),
-            following,
-        })
+        self.refresh_with(job.agent, events);
+        Ok(self.settled(job, payload, following))
     }
 
     /// A running job reports at a step boundary what it used since its dispatch, and learns whether it has to yield.
@@ -187,13 +178,12 @@ impl<P> RunQueue<P> {
         used: Price,
         events: &mut Vec<Event>,
     ) -> Result<bool, SettleError> {
-        self.check_running(job)?;
+        let price = self.find_running(job)?.price;
         let used = used.checked(self.config.cost_max)?;
-        let price = self.jobs.price(job.at);
         if used.charge > price.charge {
             let credits = used.credits.max(price.credits);
             self.raise(job, Price { charge: used.charge, credits, tokens: used.tokens.max(price.tokens) });
-            self.refresh(events);
+            self.refresh_with(job.agent, events);
         }
         let client = self.agents[job.agent].client;
         let yielded = self.clients[client].tier == Tier::Marketplace
@@ -203,7 +193,7 @@ impl<P> RunQueue<P> {
         events.push(Event::Stepped { job, yielded });
         if yielded {
             self.requeue(job, used);
-            self.refresh(events);
+            self.refresh_with(job.agent, events);
         }
         Ok(yielded)
     }
@@ -213,25 +203,24 @@ impl<P> RunQueue<P> {
         if !self.jobs.payloads.holds(job.at, job.generation) {
             return Err(CancelError::UnknownJob);
         }
-        let place = self.jobs.terms(job.at).map_or(Place::Line, |terms| terms.place);
-        let order = self.jobs.terms(job.at).map(|terms| terms.order);
-        if place == Place::Running {
+        if self.jobs.running(job.at).is_some() {
             return Err(CancelError::Running);
         }
         let backlog = &mut self.agents[job.agent].backlog;
         let was_first = backlog.first() == Some(job.at);
-        self.jobs.drop_terms(job.at);
+        let sorted =
+            self.jobs.terms(job.at).filter(|terms| terms.place == Place::Sorted).map(|terms| terms.order);
+        self.jobs.forget(job.at);
         let payload = self.jobs.payloads.vacate(job.at);
-        match order {
-            Some(order) if place == Place::Sorted => {
+        match sorted {
+            Some(order) => {
                 backlog.remove_sorted(&order);
                 self.jobs.payloads.release(job.at);
             }
-            _ => backlog.cancel_in_line(&mut self.jobs.payloads),
+            None => backlog.cancel_in_line(&mut self.jobs.payloads),
         }
         if was_first {
-            self.changed.push(job.agent);
-            self.refresh(events);
+            self.refresh_with(job.agent, events);
         }
         Ok(payload)
     }
@@ -260,17 +249,23 @@ impl<P> RunQueue<P> {
         if (max - self.jobs.payloads.len()) as usize >= jobs { Ok(()) } else { Err(EnqueueError::Full(max)) }
     }
 
+    /// Queues jobs that were checked, and notes whose first job changed.
     fn push_all(&mut self, jobs: Vec<(AgentHandle, NewJob, P)>) -> Vec<JobHandle> {
-        jobs.into_iter().map(|(agent, job, payload)| self.push(agent.at, &job, payload)).collect()
+        let push = |(agent, job, payload): (AgentHandle, NewJob, P)| {
+            let (handle, first) = self.push(agent.at, &job, payload);
+            if first {
+                self.changed.push(agent.at);
+            }
+            handle
+        };
+        jobs.into_iter().map(push).collect()
     }
 
-    fn push(&mut self, agent: u32, job: &NewJob, payload: P) -> JobHandle {
+    /// Queues a job that was checked; says whether it is its agent's first.
+    fn push(&mut self, agent: u32, job: &NewJob, payload: P) -> (JobHandle, bool) {
         self.arrivals += 1;
         let (at, generation, order) = self.jobs.insert(job, payload, self.arrivals);
-        if self.agents[agent].backlog.push(at, order) {
-            self.changed.push(agent);
-        }
-        JobHandle { at, generation, agent }
+        (JobHandle { at, generation, agent }, self.agents[agent].backlog.push(at, order))
     }
 
     // -- dispatching -----------------------------------------------------------------------------------------------
@@ -295,9 +290,11 @@ impl<P> RunQueue<P> {
     }
 
     fn grant(&mut self, client_at: u32, shared: bool, events: &mut Vec<Event>) {
-        let client = &mut self.clients[client_at];
+        let (client, generation) = self.clients.with_generation(client_at);
+        let client_handle = ClientHandle { at: client_at, generation };
         let agent_at = client.first_agent(&self.agents).expect("a runnable client has a runnable agent");
-        let agent = &mut self.agents[agent_at];
+        let (agent, generation) = self.agents.with_generation(agent_at);
+        let agent_handle = AgentHandle { at: agent_at, generation };
         let at = agent.backlog.pop_first(&mut self.jobs.payloads).expect("a runnable agent has a job");
         let (tier, key) = (client.tier, client.due());
         let tier_vruntime = &mut self.tiers.vruntime[tier as usize];
@@ -307,58 +304,53 @@ impl<P> RunQueue<P> {
         self.running += 1;
         self.dispatches += 1;
         let share_pm = if shared { self.tiers.share_pm(tier) } else { 0 };
-        let terms = self.jobs.start(at, share_pm, self.dispatches);
-        let (price, model) = (terms.price, terms.model);
-        let whole =
-            Taken { charge: price.charge as i64, credits: price.credits as i64, tokens: price.tokens as i64 };
-        self.take(agent_at, share_pm, model, whole);
-        self.clients[client_at].account.seq = self.seq + 1;
-        self.agents[agent_at].account.seq = self.seq + 2;
+        let running = self.jobs.start(at, share_pm, self.dispatches);
+        let taken = Taken::between(NOTHING, running.price);
+        taken.charge(client, agent, &mut self.tiers, share_pm, self.scale);
+        client.account.seq = self.seq + 1;
+        agent.account.seq = self.seq + 2;
         self.seq += 2;
-        self.changed.push(agent_at);
+        if let Some(model) = running.model {
+            self.buckets.take(model, taken.tokens, &mut self.changed);
+        }
         events.push(Event::Granted(Grant {
             job: JobHandle { at, generation: self.jobs.payloads.generation(at), agent: agent_at },
-            client: self.client_handle(client_at),
-            agent: self.agent_handle(agent_at),
+            client: client_handle,
+            agent: agent_handle,
             tier,
             key,
-            accounts: self.accounts(client_at, agent_at),
+            accounts: accounts(client, agent, &self.tiers),
         }));
-        self.refresh(events);
+        self.refresh_with(agent_at, events);
         self.rebase(tier, client_at, events);
     }
 
     // -- charging --------------------------------------------------------------------------------------------------
 
-    /// Charges (or gives back) in every account of a job.
-    fn take(&mut self, agent: u32, share_pm: i16, model: Option<ModelHandle>, taken: Taken) {
+    /// Charges what a job of this agent costs more than before, or gives back what it costs less.
+    fn take(&mut self, agent: u32, running: Running, taken: &Taken) {
         let agent = &mut self.agents[agent];
         let client = &mut self.clients[agent.client];
-        if taken.charge != 0 {
-            client.account.charge(taken.charge, self.scale);
-            agent.account.charge(taken.charge, self.scale);
-            client.charged += i128::from(taken.charge);
-            self.tiers.owed += i128::from(taken.charge) * i128::from(share_pm);
-        }
-        if let Some(balance) = &mut client.balance {
-            *balance -= taken.credits;
-        }
-        if let Some(model) = model {
+        taken.charge(client, agent, &mut self.tiers, running.share_pm, self.scale);
+        if let Some(model) = running.model {
             self.buckets.take(model, taken.tokens, &mut self.changed);
         }
     }
 
+    /// Settles a running job and takes it out of its slot and of the queue.
+    fn end(&mut self, job: JobHandle, running: Running, actual: Price) -> P {
+        self.take(job.agent, running, &Taken::between(running.price, actual));
+        self.stop(job.agent);
+        self.jobs.forget(job.at);
+        self.jobs.payloads.remove(job.at)
+    }
+
     /// Brings what a running job is charged to `to`.
     fn raise(&mut self, job: JobHandle, to: Price) {
-        let terms = self.jobs.terms_mut(job.at).expect("a running job has terms");
-        let (from, share_pm, model) = (std::mem::replace(&mut terms.price, to), terms.share_pm, terms.model);
-        let difference = Taken {
-            charge: to.charge as i64 - from.charge as i64,
-            credits: to.credits as i64 - from.credits as i64,
-            tokens: to.tokens as i64 - from.tokens as i64,
-        };
-        self.take(job.agent, share_pm, model, difference);
-        self.changed.push(job.agent);
+        let terms = self.jobs.terms_of_running(job.at);
+        let running = Running { price: terms.price, share_pm: terms.share_pm, model: terms.model };
+        terms.price = to;
+        self.take(job.agent, running, &Taken::between(running.price, to));
     }
 
     /// Frees the slot of a running job of this agent.
@@ -372,7 +364,7 @@ impl<P> RunQueue<P> {
         let charged = self.jobs.price(job.at);
         self.raise(job, used);
         self.stop(job.agent);
-        let terms = self.jobs.terms_mut(job.at).expect("a running job has terms");
+        let terms = self.jobs.terms_of_running(job.at);
         terms.price = Price {
             charge: charged.charge.saturating_sub(used.charge).max(1),
             credits: charged.credits.saturating_sub(used.credits),
@@ -382,45 +374,74 @@ impl<P> RunQueue<P> {
         self.agents[job.agent].backlog.push(job.at, Some(terms.order));
     }
 
-    fn check_running(&self, job: JobHandle) -> Result<(), SettleError> {
+    fn find_running(&self, job: JobHandle) -> Result<Running, SettleError> {
         if !self.jobs.payloads.holds(job.at, job.generation) {
             return Err(SettleError::UnknownJob);
         }
-        match self.jobs.terms(job.at) {
-            Some(terms) if terms.place == Place::Running => Ok(()),
-            _ => Err(SettleError::NotRunning),
-        }
+        self.jobs.running(job.at).ok_or(SettleError::NotRunning)
     }
 
     // -- what calls answer -----------------------------------------------------------------------------------------
-
-    pub(crate) fn client_handle(&self, at: u32) -> ClientHandle {
-        ClientHandle { at, generation: self.clients.generation(at) }
-    }
 
     pub(crate) fn agent_handle(&self, at: u32) -> AgentHandle {
         AgentHandle { at, generation: self.agents.generation(at) }
     }
 
-    pub(crate) fn accounts(&self, client: u32, agent: u32) -> Accounts {
-        let client = &self.clients[client];
-        let Account { vruntime: agent_vruntime, remainder: agent_remainder, .. } = self.agents[agent].account;
-        Accounts {
-            client_vruntime: client.account.vruntime,
-            client_remainder: client.account.remainder,
-            balance: client.balance,
-            agents_vruntime: client.agents_vruntime,
-            agent_vruntime,
-            agent_remainder,
-            tier_vruntime: self.tiers.vruntime[client.tier as usize],
-            owed: self.tiers.owed,
+    fn settled(&mut self, job: JobHandle, payload: P, following: Vec<JobHandle>) -> Settled<P> {
+        let (agent, generation) = self.agents.with_generation(job.agent);
+        let agent_handle = AgentHandle { at: job.agent, generation };
+        let (client, generation) = self.clients.with_generation(agent.client);
+        Settled {
+            payload,
+            client: ClientHandle { at: agent.client, generation },
+            agent: agent_handle,
+            accounts: accounts(client, agent, &self.tiers),
+            following,
         }
     }
 }
+
+fn accounts(client: &Client, agent: &Agent, tiers: &Tiers) -> Accounts {
+    Accounts {
+        client_vruntime: client.account.vruntime,
+        client_remainder: client.account.remainder,
+        balance: client.balance,
+        agents_vruntime: client.agents_vruntime,
+        agent_vruntime: agent.account.vruntime,
+        agent_remainder: agent.account.remainder,
+        tier_vruntime: tiers.vruntime[client.tier as usize],
+        owed: tiers.owed,
+    }
+}
+
+const NOTHING: Price = Price::flat(0);
 
 /// A difference in the three units of a [`Price`].
 struct Taken {
     charge: i64,
     credits: i64,
     tokens: i64,
+}
+
+impl Taken {
+    fn between(from: Price, to: Price) -> Self {
+        Self {
+            charge: to.charge as i64 - from.charge as i64,
+            credits: to.credits as i64 - from.credits as i64,
+            tokens: to.tokens as i64 - from.tokens as i64,
+        }
+    }
+
+    /// Charges every account but the bucket.
+    fn charge(&self, client: &mut Client, agent: &mut Agent, tiers: &mut Tiers, share_pm: i16, scale: i64) {
+        if self.charge != 0 {
+            client.account.charge(self.charge, scale);
+            agent.account.charge(self.charge, scale);
+            client.charged += i128::from(self.charge);
+            tiers.owed += i128::from(self.charge) * i128::from(share_pm);
+        }
+        if let Some(balance) = &mut client.balance {
+            *balance -= self.credits;
+        }
+    }
 }

@@ -88,6 +88,14 @@ impl<T> Slab<T> {
         }
     }
 
+    /// The value and its generation.
+    pub(crate) fn with_generation(&mut self, at: u32) -> (&mut T, NonZeroU32) {
+        match self.entry_mut(at) {
+            Entry::Taken { value, generation, .. } => (value, *generation),
+            Entry::Vacant { .. } => unreachable!("index of a vacant place"),
+        }
+    }
+
     /// Takes the value out and frees the place.
     pub(crate) fn remove(&mut self, at: u32) -> T {
         let value = self.vacate(at);

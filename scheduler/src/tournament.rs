@@ -21,8 +21,8 @@ impl Key {
 pub(crate) struct Tournament {
     /// By leaf; the length is a power of two, or 0.
     keys: Vec<Key>,
-    /// The leaf that wins each inner node: node 1 is the root, the children of `n` are `2n` and `2n + 1`, and the
-    /// leaves follow the inner nodes.
+    /// The leaf that wins each node: node 1 is the root, the children of `n` are `2n` and `2n + 1`, and the second half
+    /// are the leaves themselves.
     winners: Vec<u32>,
     present: u32,
 }
@@ -30,11 +30,7 @@ pub(crate) struct Tournament {
 impl Tournament {
     /// The leaf with the least key.
     pub(crate) fn first(&self) -> Option<u32> {
-        let leaf = match self.keys.len() {
-            0 => return None,
-            1 => 0,
-            _ => self.winners[1],
-        };
+        let leaf = *self.winners.get(1)?;
         (self.keys[leaf as usize] != Key::ABSENT).then_some(leaf)
     }
 
@@ -53,26 +49,29 @@ impl Tournament {
         }
         let old = std::mem::replace(&mut self.keys[leaf as usize], key);
         if old != key {
-            self.present += u32::from(old == Key::ABSENT);
-            self.present -= u32::from(key == Key::ABSENT);
+            if old == Key::ABSENT {
+                self.present += 1;
+            } else if key == Key::ABSENT {
+                self.present -= 1;
+            }
             self.replay(leaf, key);
         }
     }
 
     /// Plays again every match on the way from `leaf` to the root whose outcome may differ.
     fn replay(&mut self, leaf: u32, key: Key) {
-        let leaves = self.keys.len();
+        let (keys, winners) = (self.keys.as_slice(), self.winners.as_mut_slice());
         let (mut best, mut best_key) = (leaf, key);
-        let mut node = leaves + leaf as usize;
+        let mut node = keys.len() + leaf as usize;
         while node > 1 {
-            let rival = if node >= leaves { ((node ^ 1) - leaves) as u32 } else { self.winners[node ^ 1] };
-            let rival_key = self.keys[rival as usize];
+            let rival = winners[node ^ 1];
+            let rival_key = keys[rival as usize];
             (best, best_key) = if rival_key < best_key { (rival, rival_key) } else { (best, best_key) };
             node >>= 1;
-            if self.winners[node] == best && best != leaf {
+            if winners[node] == best && best != leaf {
                 return; // neither the winner nor its key changed, so nothing above does
             }
-            self.winners[node] = best;
+            winners[node] = best;
         }
     }
 
@@ -80,10 +79,12 @@ impl Tournament {
         let leaves = leaves.next_power_of_two();
         self.keys.reserve_exact(leaves - self.keys.len());
         self.keys.resize(leaves, Key::ABSENT);
-        self.winners = vec![0; if leaves > 1 { leaves } else { 0 }];
-        for node in (1..self.winners.len()).rev() {
-            let child = |at: usize| if at >= leaves { (at - leaves) as u32 } else { self.winners[at] };
-            let (left, right) = (child(2 * node), child(2 * node + 1));
+        self.winners = vec![0; 2 * leaves];
+        for (leaf, winner) in (0..).zip(&mut self.winners[leaves..]) {
+            *winner = leaf;
+        }
+        for node in (1..leaves).rev() {
+            let (left, right) = (self.winners[2 * node], self.winners[2 * node + 1]);
             self.winners[node] =
                 if self.keys[right as usize] < self.keys[left as usize] { right } else { left };
         }
