@@ -13,12 +13,12 @@ use ostler_kernel::port::{
     Artifact, ArtifactError, ArtifactStore, JSON, Journal, JournalError, RunRow, RunStanding, Seq, StreamBatch,
     StreamId, Tool,
 };
-use ostler_kernel::run::{NodeState, Operation, RunOutcome, Standing};
+use ostler_kernel::run::{NodeState, Operation, Run, RunOutcome, Standing};
 use ostler_supervisor::SupervisorRef;
 use ractor::{ActorRef, RpcReplyPort};
 use serde_json::Value;
 
-use crate::agent::{AgentMessage, FoldError};
+use crate::agent::{AgentMessage, FoldError, open};
 use crate::attempt;
 use crate::cursor::EventCursor;
 use crate::registry::{AGENT_WEIGHT, AgentRow, RegisterError, RegistryMessage};
@@ -420,40 +420,43 @@ impl System {
     pub async fn outcome(&self, run: RunId) -> Result<Settled, RunError> {
         let mut stirs = self.services.stirs.subscribe();
         let mut cursor = self.events(run, Seq(0))?;
+        let mut follower: Option<Run> = None;
         loop {
             stirs.mark_unchanged();
             if let Some(why) = self.services.halted.borrow().clone() {
                 return Err(RunError::Halted(why));
             }
-            if let Some(settled) = self.settled(run)? {
-                return Ok(settled);
+            while let Some(record) = cursor.next_known().await {
+                let record = record?;
+                match (&mut follower, &record.event) {
+                    (_, Event::RunClosed { outcome }) => return Ok(Settled::Closed(*outcome)),
+                    (None, Event::RunOpened(opened)) => follower = Some(open(opened, record.at_ms)?),
+                    (None, _) => return Err(FoldError::Unopened(run).into()),
+                    (Some(follower), event) => {
+                        let seq = record.seq.0;
+                        follower.apply(event, record.at_ms).map_err(|step| FoldError::Illegal {
+                            run,
+                            seq,
+                            what: step.to_string(),
+                        })?;
+                    }
+                }
+            }
+            if !self.services.drives(run) {
+                return match self.row(run)?.standing {
+                    RunStanding::Closed(outcome) => Ok(Settled::Closed(outcome)),
+                    RunStanding::Parked(reason) => Ok(Settled::Parked(reason)),
+                    RunStanding::Open => Ok(Settled::Idle),
+                };
+            }
+            if follower.as_ref().is_some_and(waits_for_person) {
+                return Ok(Settled::WaitsForPerson);
             }
             tokio::select! {
                 _ = stirs.changed() => {}
-                record = cursor.next() => if let Some(Err(error)) = record { return Err(error.into()) },
+                () = cursor.changed() => {}
             }
         }
-    }
-
-    /// What a run has come to, if nothing goes on in it.
-    fn settled(&self, run: RunId) -> Result<Option<Settled>, RunError> {
-        let driven = self.services.drives(run);
-        match self.row(run)?.standing {
-            RunStanding::Closed(outcome) => return Ok(Some(Settled::Closed(outcome))),
-            RunStanding::Parked(reason) if !driven => return Ok(Some(Settled::Parked(reason))),
-            RunStanding::Open if !driven => return Ok(Some(Settled::Idle)),
-            RunStanding::Open | RunStanding::Parked(_) => {}
-        }
-        let view = self.view(run, None)?;
-        let mut waits = false;
-        for (_, instance) in view.run.instances() {
-            match instance.standing {
-                Standing::WaitingHuman { .. } => waits = true,
-                Standing::Ready | Standing::Running { .. } | Standing::FailedRetryable { .. } => return Ok(None),
-                _ => {}
-            }
-        }
-        Ok(waits.then_some(Settled::WaitsForPerson))
     }
 
     /// The result of a node.
@@ -492,6 +495,19 @@ impl System {
         }
         self.root.stop().await;
     }
+}
+
+/// Whether nothing goes on in a run until somebody answers.
+fn waits_for_person(run: &Run) -> bool {
+    let mut waits = false;
+    for (_, instance) in run.instances() {
+        match instance.standing {
+            Standing::WaitingHuman { .. } => waits = true,
+            Standing::Ready | Standing::Running { .. } | Standing::FailedRetryable { .. } => return false,
+            _ => {}
+        }
+    }
+    waits
 }
 
 /// Asks an actor, and waits for its answer; `None` if it ended without one.
