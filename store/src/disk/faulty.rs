@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::{Disk, DiskFile};
@@ -35,6 +36,7 @@ struct State {
     capacity: Option<u64>,
     syncs_until_failure: Option<u64>,
     syncs_held: bool,
+    syncs_waiting: u64,
     syncs: u64,
 }
 
@@ -42,6 +44,8 @@ struct State {
 struct Content {
     now: Vec<u8>,
     synced: Vec<u8>,
+    /// What the next sync will write; a sync that fails forgets it, as real systems do.
+    dirty: Vec<Range<usize>>,
     /// Highest byte ever written, which is what takes room.
     written: u64,
     name_synced: bool,
@@ -87,6 +91,7 @@ impl FaultyDisk {
                 }
             }
             content.synced = content.now.clone();
+            content.dirty.clear();
             content.name_synced = true;
         }
         let life = state.life;
@@ -110,6 +115,12 @@ impl FaultyDisk {
         self.state().syncs_until_failure = Some(count);
     }
 
+    /// Ends [`FaultyDisk::fail_sync_after`]. What a failed sync did not write stays unwritten until it is written
+    /// to the file again, as on real disks.
+    pub fn repair_syncs(&self) {
+        self.state().syncs_until_failure = None;
+    }
+
     /// Keeps every sync waiting until [`FaultyDisk::release_syncs`] or a power cut.
     pub fn hold_syncs(&self) {
         self.state().syncs_held = true;
@@ -119,6 +130,11 @@ impl FaultyDisk {
     pub fn release_syncs(&self) {
         self.state().syncs_held = false;
         self.shared.released.notify_all();
+    }
+
+    /// Syncs that [`FaultyDisk::hold_syncs`] keeps waiting now.
+    pub fn syncs_waiting(&self) -> u64 {
+        self.state().syncs_waiting
     }
 
     /// File syncs so far.
@@ -135,7 +151,26 @@ impl FaultyDisk {
         let mut state = self.state();
         let content = state.files.get_mut(name).expect("the test names a file that exists");
         content.now[offset] ^= bits;
-        content.synced = content.now.clone();
+        if let Some(byte) = content.synced.get_mut(offset) {
+            *byte ^= bits;
+        }
+    }
+}
+
+impl Content {
+    /// Writes what is dirty, or forgets that it is.
+    fn settle(&mut self, fails: bool) -> io::Result<()> {
+        let dirty = std::mem::take(&mut self.dirty);
+        if fails {
+            return Err(io::Error::other("input/output error"));
+        }
+        let len = self.now.len();
+        self.synced.resize(len, 0);
+        for range in dirty {
+            let range = range.start.min(len)..range.end.min(len);
+            self.synced[range.clone()].copy_from_slice(&self.now[range]);
+        }
+        Ok(())
     }
 }
 
@@ -213,34 +248,33 @@ impl DiskFile for FaultyFile {
         }
         content.now[offset as usize..kept_end].copy_from_slice(kept);
         content.written = content.written.max(kept_end as u64);
+        content.dirty.push(offset as usize..kept_end);
         if end > room { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         let mut state = self.disk.live()?;
         let content = self.content(&mut state)?;
-        content.now.resize(len as usize, 0);
+        let (before, after) = (content.now.len(), len as usize);
+        content.now.resize(after, 0);
+        content.dirty.push(before.min(after)..before.max(after));
         content.written = content.written.min(len);
         Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.disk.live()?;
+        state.syncs_waiting += 1;
         while state.syncs_held && state.life == self.disk.life {
             state = self.disk.shared.released.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        state.syncs_waiting -= 1;
         if state.life != self.disk.life {
             return Err(io::Error::other("the power was cut"));
         }
         state.syncs += 1;
-        if let Some(left) = state.syncs_until_failure.as_mut() {
-            if *left == 0 {
-                return Err(io::Error::other("input/output error"));
-            }
-            *left -= 1;
-        }
-        let content = self.content(&mut state)?;
-        content.synced = content.now.clone();
-        Ok(())
+        let fails = state.syncs_until_failure.is_some_and(|left| left == 0);
+        state.syncs_until_failure = state.syncs_until_failure.map(|left| left.saturating_sub(1));
+        self.content(&mut state)?.settle(fails)
     }
 }

@@ -79,7 +79,7 @@ pub(crate) fn batch(stream: StreamId, expected: u64, events: Vec<Event>) -> Stre
 
 /// Sizes at which a few kilobytes fill a segment.
 pub(crate) fn small() -> Options {
-    Options { segment_bytes: 16 * 1024, prepare_bytes: 1024, reserve_bytes: 4096, ..Options::default() }
+    Options { segment_bytes: 8 * 1024, prepare_bytes: 1024, reserve_bytes: 4096, ..Options::default() }
 }
 
 pub(crate) fn on(disk: &FaultyDisk) -> SegmentJournal {

@@ -212,7 +212,9 @@ impl Shared {
     }
 
     fn admit_when_full(&self, order: &mut Order, prepared: &Prepared) -> Result<(), JournalError> {
-        if reserve::ensure(&self.files, self.options.reserve_bytes).is_ok() {
+        // What the writer takes at once: a header, the frame, and blocks ahead.
+        let more = self.options.prepare_bytes as usize + 2 * prepared.bytes;
+        if reserve::ensure_with_room(&self.files, self.options.reserve_bytes, more).is_ok() {
             tracing::info!("there is room on the disk again");
             order.standing = Standing::Writing;
             return Ok(());

@@ -86,12 +86,14 @@ pub(crate) fn verify(files: &Files, until: Option<Place>) -> io::Result<Vec<Dama
         doctor.segment(*number, before, &bytes, numbers.last() == Some(number));
         before = *number;
     }
-    Ok(doctor.found)
+    Ok(doctor.finish())
 }
 
 #[derive(Default)]
 struct Doctor {
     found: Vec<Damage>,
+    /// Streams that the bytes of a damage, by its index, seem to name.
+    guesses: Vec<(usize, StreamId)>,
     heads: HashMap<StreamId, Head>,
     epoch: u64,
 }
@@ -113,7 +115,8 @@ impl Doctor {
                     let place = Place::new(number, walk.offset as u64);
                     let body = walk.rest().get(FRAME_HEADER_BYTES..).unwrap_or(&[]);
                     let mut damage = Damage::new(place, what.to_owned(), Vec::new());
-                    frame::guess_streams(body).into_iter().for_each(|stream| damage.touch(stream));
+                    let index = self.found.len();
+                    self.guesses.extend(frame::guess_streams(body).into_iter().map(|guess| (index, guess)));
                     damage.torn = last && walk.resync(true).is_none();
                     self.found.push(damage);
                     match walk.resync(false) {
@@ -123,6 +126,16 @@ impl Doctor {
                 }
             }
         }
+    }
+
+    /// What was found; a guess counts if there is such a stream, or if it is all that is known.
+    fn finish(mut self) -> Vec<Damage> {
+        for (index, guess) in self.guesses {
+            if self.heads.contains_key(&guess) || self.found[index].streams.is_empty() {
+                self.found[index].touch(guess);
+            }
+        }
+        self.found
     }
 
     fn frame(&mut self, place: Place, body: &Body<'_>) {

@@ -178,7 +178,9 @@ impl Writer {
         reserve::release(files)?;
         self.current = None;
         let good = shared.acks.synced();
-        for number in files.numbers()?.into_iter().filter(|number| *number > good.segment()) {
+        // A segment in which nothing is durable goes as a whole: not even its header may be there.
+        let first_bad = good.segment() + u32::from(good.offset() > SEGMENT_HEADER_BYTES as u64);
+        for number in files.numbers()?.into_iter().filter(|number| *number >= first_bad) {
             files.remove(number)?;
         }
         self.last_segment = files.numbers()?.last().copied().unwrap_or(0);
