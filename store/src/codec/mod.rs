@@ -5,6 +5,9 @@
 //! Fixed-width integers are mostly zeros, so runs of zeros are written as a zero and their count: an attempt's
 //! records shrink by more than half, and the text in them stays as it is.
 
+#[cfg(test)]
+mod golden;
+
 use bincode::config::{self, Configuration, Fixint, Limit, LittleEndian};
 use ostler_kernel::event::Event;
 use ostler_kernel::port::RunRow;
