@@ -6,7 +6,7 @@ mod launch;
 mod load;
 
 pub use load::{FoldError, RECOVERIES_MAX};
-pub(crate) use load::{fold, open};
+pub(crate) use load::open;
 
 use std::sync::Arc;
 
