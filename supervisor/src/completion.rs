@@ -53,6 +53,7 @@ impl Completion {
     /// Marks that the supervisor wants the child to stop.
     pub(crate) fn ask(&self) {
         self.asked.store(true, Ordering::Release);
+        self.changed.notify_waiters();
     }
 
     /// Whether the supervisor wants the child to stop.
@@ -67,10 +68,19 @@ impl Completion {
 
     /// Completes once nothing of the child is left, its state included.
     pub(crate) async fn gone(&self) {
+        self.until(|| self.is_gone()).await;
+    }
+
+    /// Completes once the supervisor wants the child to stop.
+    pub(crate) async fn when_asked(&self) {
+        self.until(|| self.asked()).await;
+    }
+
+    async fn until(&self, reached: impl Fn() -> bool) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            if self.is_gone() {
+            if reached() {
                 return;
             }
             changed.await;

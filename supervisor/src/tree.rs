@@ -180,10 +180,11 @@ impl Tree {
             return None;
         }
         let demand = self.demand.clone();
+        let mut stop = std::pin::pin!(demanded(&demand, Demand::Stop));
         let exit = loop {
             let message = tokio::select! {
                 biased;
-                () = demanded(&demand, Demand::Stop) => break Exit::Shutdown,
+                () = &mut stop => break Exit::Shutdown,
                 message = inbox.recv() => message,
             };
             let message = message.expect("the task holds a sender of its own inbox");
