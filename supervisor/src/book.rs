@@ -5,7 +5,7 @@
 //! the embedding program (hooks, observers, drops of specs) runs while the book is locked.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
@@ -91,8 +91,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) mailbox: UnboundedSender<PoolMessage>,
     pub(crate) max_children: u32,
-    /// Weak, so that a handle does not keep the pool from being gone.
-    pub(crate) token: Weak<Token>,
+    /// The pool's own end; not a token, so that a handle does not keep the pool from being gone.
+    pub(crate) completion: Arc<Completion>,
 }
 
 /// What a request for a child comes to at first.
@@ -159,11 +159,12 @@ impl Shared {
         generation: u64,
         again: bool,
     ) -> Option<Ticket> {
-        let parent = self.token.upgrade()?;
+        let parent = self.completion.token()?;
         book.next_birth += 1;
         let birth = book.next_birth;
         let report = Report::Pool { to: self.mailbox.clone(), id: spec.id.clone(), birth };
-        let (token, completion) = Token::new(report, Some(parent));
+        let token = Token::new(report, Some(parent));
+        let completion = token.completion().clone();
         Some(Ticket {
             shared: self.clone(),
             id: spec.id.clone(),
@@ -311,7 +312,7 @@ pub(crate) struct Ticket {
     again: bool,
     start: Arc<dyn Start>,
     on_start: Option<OnStart>,
-    token: Option<Arc<Token>>,
+    token: Option<Token>,
     completion: Arc<Completion>,
     used: bool,
 }

@@ -101,7 +101,7 @@ impl fmt::Debug for ChildRef {
 
 /// What a child is given at its start.
 pub(crate) struct Birth {
-    pub(crate) token: Arc<Token>,
+    pub(crate) token: Token,
     /// The voice of its supervisor.
     pub(crate) voice: Voice,
     /// Its id; a root has none.

@@ -39,7 +39,7 @@ impl Pool {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn start(spec: PoolSpec) -> Result<Pool, StartError> {
-        let (token, _) = Token::new(Report::Root, None);
+        let token = Token::new(Report::Root, None);
         launch(spec, Birth { token, voice: Voice::root(None), id: None })
     }
 
@@ -48,7 +48,7 @@ impl Pool {
     /// # Errors
     /// As [`Pool::start`].
     pub async fn start_observed(spec: PoolSpec, observer: Arc<dyn Observer>) -> Result<Pool, StartError> {
-        let (token, _) = Token::new(Report::Root, None);
+        let token = Token::new(Report::Root, None);
         launch(spec, Birth { token, voice: Voice::root(Some(observer)), id: None })
     }
 
@@ -147,7 +147,7 @@ pub(crate) fn launch(spec: PoolSpec, birth: Birth) -> Result<Pool, StartError> {
         clock: spec.clock.clone(),
         mailbox,
         max_children: spec.max_children,
-        token: Arc::downgrade(&birth.token),
+        completion: birth.token.completion().clone(),
     });
     tokio::spawn(PoolTask::new(&spec, shared.clone(), demanded, birth.token).run(inbox));
     Ok(Pool { control, shared })

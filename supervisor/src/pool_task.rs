@@ -31,7 +31,7 @@ pub(crate) struct PoolTask {
     window: Window,
     child_intensity: Option<Intensity>,
     demand: watch::Receiver<Demand>,
-    token: Arc<Token>,
+    token: Token,
     /// The children, once the pool ends.
     leaving: HashMap<ChildId, Entry>,
 }
@@ -41,7 +41,7 @@ impl PoolTask {
         spec: &PoolSpec,
         shared: Arc<Shared>,
         demand: watch::Receiver<Demand>,
-        token: Arc<Token>,
+        token: Token,
     ) -> Self {
         PoolTask {
             shared,

@@ -51,7 +51,7 @@ impl Supervisor {
         spec: SupervisorSpec,
         observer: Option<Arc<dyn Observer>>,
     ) -> Result<SupervisorRef, StartError> {
-        let (token, _) = Token::new(Report::Root, None);
+        let token = Token::new(Report::Root, None);
         launch(spec, Birth { token, voice: Voice::root(observer), id: None }).await
     }
 }

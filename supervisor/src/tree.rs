@@ -107,7 +107,7 @@ pub(crate) struct Tree {
     published: Arc<Published>,
     mailbox: UnboundedSender<TreeMessage>,
     demand: watch::Receiver<Demand>,
-    token: Arc<Token>,
+    token: Token,
 }
 
 impl Tree {
@@ -326,7 +326,8 @@ impl Tree {
         let row = self.rows.get_mut(&place).expect("only listed children are started");
         row.generation += 1;
         let report = Report::Tree { to: self.mailbox.clone(), place, birth };
-        let (token, completion) = Token::new(report, Some(self.token.clone()));
+        let token = Token::new(report, Some(self.token.clone()));
+        let completion = token.completion().clone();
         row.state = State::Starting(completion.clone());
 
         let gift = Birth { token, voice: self.voice.clone(), id: Some(row.spec.id.clone()) };
