@@ -9,7 +9,9 @@ fn every_case_gives_what_it_expects() {
     let mut failed = Vec::new();
     for line in CASES.lines().filter(|line| line.contains("\"valid\":true")) {
         match ostler_sim::graph::live(line) {
-            Ok(lived) => failed.extend(lived.difference().map(|difference| format!("{}: {difference}", lived.id))),
+            Ok(lived) => {
+                failed.extend(lived.difference().map(|difference| format!("{}: {difference}", lived.id)))
+            }
             Err(error) => failed.push(error.to_string()),
         }
     }

@@ -15,7 +15,7 @@ use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::Value;
 
 /// A system over `journal` with the built-in tools and `more`.
-pub async fn system(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>) -> System {
+pub(crate) async fn system(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>) -> System {
     let mut tools = builtin(&ToolConfig::default());
     tools.extend(more);
     let granted = tools.iter().map(|tool| (tool.spec().name.clone(), None)).collect();
@@ -26,7 +26,7 @@ pub async fn system(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>) -> Syst
     };
     let config = SystemConfig {
         journal,
-        artifacts: Arc::new(MemoryArtifacts::new()),
+        artifacts: Arc::new(MemoryArtifacts::default()),
         tools,
         gate,
         slots: 64,
@@ -37,26 +37,26 @@ pub async fn system(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>) -> Syst
     System::start(config).await.unwrap()
 }
 
-pub async fn memory() -> System {
-    system(Arc::new(MemoryJournal::new()), Vec::new()).await
+pub(crate) async fn memory() -> System {
+    system(Arc::new(MemoryJournal::default()), Vec::new()).await
 }
 
-pub fn plan(system: &System, plan: Value) -> Plan {
+pub(crate) fn plan(system: &System, plan: Value) -> Plan {
     let draft: PlanDraft = serde_json::from_value(plan).unwrap();
     draft.validate(&system.settings()).unwrap_or_else(|faults| panic!("{faults:#?}"))
 }
 
-pub async fn submit(system: &System, source: Value) -> RunId {
+pub(crate) async fn submit(system: &System, source: Value) -> RunId {
     let plan = plan(system, source);
     system.submit(Submission { intent: 2, ..Submission::plan(plan) }).await.unwrap()
 }
 
-pub fn states(system: &System, run: RunId) -> String {
+pub(crate) fn states(system: &System, run: RunId) -> String {
     let view = system.view(run, None).unwrap();
     let rows = view.run.instances().map(|(node, instance)| format!("{} {}", node.id, instance.state()));
     rows.collect::<Vec<_>>().join(", ")
 }
 
-pub fn value(system: &System, run: RunId, node: &str) -> Value {
+pub(crate) fn value(system: &System, run: RunId, node: &str) -> Value {
     system.view(run, None).unwrap().inline(&NodeId::from(node)).unwrap()
 }

@@ -21,7 +21,8 @@ pub struct Graph {
 impl Graph {
     /// Builds the adjacency. Edges to nodes that do not exist are left out; on a cycle levels are 0.
     pub fn new(nodes: &[Node]) -> Graph {
-        let index: BTreeMap<&NodeId, usize> = nodes.iter().enumerate().map(|(at, node)| (&node.id, at)).collect();
+        let index: BTreeMap<&NodeId, usize> =
+            nodes.iter().enumerate().map(|(at, node)| (&node.id, at)).collect();
         let mut sources = vec![Vec::new(); nodes.len()];
         let mut consumers = vec![Vec::new(); nodes.len()];
         for (at, node) in nodes.iter().enumerate() {

@@ -127,9 +127,11 @@ impl Kind {
     /// See [`Node::is_control`].
     pub fn is_control(self) -> bool {
         match self {
-            Kind::Reflection | Kind::Observer | Kind::MicroPlanner | Kind::Interjection | Kind::Aggregator => {
-                true
-            }
+            Kind::Reflection
+            | Kind::Observer
+            | Kind::MicroPlanner
+            | Kind::Interjection
+            | Kind::Aggregator => true,
             Kind::Tool | Kind::Model | Kind::HumanApproval | Kind::SubAgent => false,
         }
     }
