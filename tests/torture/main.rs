@@ -218,8 +218,8 @@ impl Torture<'_> {
     fn journaled(&self, run: &str) -> Journaled {
         let events = self.ostler(&["events", run, "--json"]);
         assert!(events.status.success(), "events {run}: {}\n{}", events.status, text(&events));
-        let closed = String::from_utf8_lossy(&events.stdout).lines().any(|line| line.contains("run_closed"));
-        Journaled { executed: executed(events.stdout.as_slice()), closed }
+        let summary = self.summary(run).unwrap_or_else(|| panic!("{run} has events, but cannot be shown"));
+        Journaled { executed: executed(events.stdout.as_slice()), closed: summary["outcome"].is_string() }
     }
 
     fn sent(&self, number: usize, node: &str) -> usize {
