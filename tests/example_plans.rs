@@ -1,4 +1,9 @@
 //! The plans of `examples/plans`, run by the command as a reader of the README would.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that meets an error has failed, and says where"
+)]
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

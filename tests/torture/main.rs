@@ -5,6 +5,11 @@
 //! same key and with the same body.
 //!
 //! `OSTLER_KILLS` says how many kills (40 unless told otherwise), `OSTLER_SEED` which random numbers.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that meets an error has failed, and says where"
+)]
 
 mod ledger;
 
@@ -21,8 +26,9 @@ use serde_json::{Value, json};
 /// Kills unless `OSTLER_KILLS` says otherwise.
 const KILLS_DEFAULT: u64 = 40;
 
-/// The longest that a process lives before it is killed, in milliseconds.
-const LIFE_MS_MAX: u64 = 300;
+/// The longest that a process lives before it is killed, in milliseconds; on a machine where a run takes longer, as long
+/// as that.
+const LIFE_MS: u64 = 300;
 
 /// The longest that a process may take that nobody kills.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -40,11 +46,20 @@ fn kills_lose_nothing_and_repeat_nothing_finished() {
     println!("torture: {wanted} kills, OSTLER_SEED={seed}");
     let ledger = Ledger::open().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let mut torture =
-        Torture { ledger, folder: folder.path(), random: Random(seed), tally: Tally::default() };
+    let (random, tally) = (Random(seed), Tally::default());
+    let mut torture = Torture {
+        ledger,
+        folder: folder.path(),
+        random,
+        life_ms_max: LIFE_MS,
+        longest: Duration::ZERO,
+        tally,
+    };
     torture.configure();
+    torture.run_to_the_end(1, 0);
+    torture.life_ms_max = LIFE_MS.max(torture.longest.as_millis() as u64);
 
-    let mut runs = 0;
+    let mut runs = 1;
     while torture.tally.kills < wanted {
         runs += 1;
         torture.run_to_the_end(runs, wanted);
@@ -79,6 +94,9 @@ struct Torture<'a> {
     ledger: Ledger,
     folder: &'a Path,
     random: Random,
+    life_ms_max: u64,
+    /// How long a process took that ended by itself, at most.
+    longest: Duration,
     tally: Tally,
 }
 
@@ -109,9 +127,10 @@ impl Torture<'_> {
                 Some(run) => vec!["resume", run, "--json"],
                 None => vec!["run", &plan, "--json"],
             };
-            let life = (self.tally.kills < wanted)
-                .then(|| Duration::from_millis(1 + self.random.below(LIFE_MS_MAX)));
-            let Some(shown) = self.live(&arguments, life) else { return self.check(number, &finished) };
+            let life = (self.tally.kills < wanted).then(|| 1 + self.random.below(self.life_ms_max));
+            let Some(shown) = self.live(&arguments, life.map(Duration::from_millis)) else {
+                return self.check(number, &finished);
+            };
             self.tally.kills += 1;
 
             let Some(run) = self.last_run().filter(|run| Some(run) != before.as_ref()) else {
@@ -167,7 +186,7 @@ impl Torture<'_> {
 
     /// Lets a process live. `None` if it ended by itself, and well; else it was killed, and these are the nodes that
     /// it had shown as executed.
-    fn live(&self, arguments: &[&str], life: Option<Duration>) -> Option<BTreeSet<String>> {
+    fn live(&mut self, arguments: &[&str], life: Option<Duration>) -> Option<BTreeSet<String>> {
         let mut child =
             self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdout = child.stdout.take().expect("stdout is piped");
@@ -177,7 +196,8 @@ impl Torture<'_> {
             let mut text = String::new();
             stderr.read_to_string(&mut text).map(|_| text)
         });
-        let deadline = Instant::now() + life.unwrap_or(PATIENCE);
+        let started = Instant::now();
+        let deadline = started + life.unwrap_or(PATIENCE);
         let ended = loop {
             match child.try_wait().unwrap() {
                 Some(status) => break Some(status),
@@ -198,6 +218,7 @@ impl Torture<'_> {
             }
             Some(status) => {
                 assert!(status.success(), "{arguments:?} ended with {status}:\n{complaint}");
+                self.longest = self.longest.max(started.elapsed());
                 None
             }
         }
