@@ -43,7 +43,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for (client, name, folder) in WORK {
         let params = BTreeMap::from([("folder".to_owned(), folder.to_owned())]);
         let file = PlanFile::parse("count.yaml", Format::Yaml, PLAN, &params);
-        let (plan, _advice) = file.validate(&os.system().settings()).map_err(|faults| format!("{faults:#?}"))?;
+        let (plan, _advice) =
+            file.validate(&os.system().settings()).map_err(|faults| format!("{faults:#?}"))?;
 
         let agent = os.spawn(AgentProfile::new(name).client(client)).await?;
         let run = agent.submit(Submission::plan(plan)).await?; // durable from here
