@@ -1,5 +1,7 @@
 //! What the journal on disk does when things go wrong.
 
+#![allow(clippy::unwrap_used)] // the functions that tests share are tests too
+
 mod common;
 
 use std::sync::Arc;
