@@ -237,11 +237,11 @@ fn a_missing_segment_is_damage() {
 fn a_power_cut_keeps_what_was_durable_whatever_else_it_keeps() {
     for seed in 0..300u64 {
         let mut disk = FaultyDisk::new();
-        let (mut count, mut durable) = (0u64, 0);
+        let mut durable = 0;
         for round in 0..4 {
             let context = format!("seed {seed}, round {round}");
             let (journal, _) = reopen(&disk).unwrap_or_else(|error| panic!("{context}: {error}"));
-            count = check_prefix(&journal, durable, &context);
+            let mut count = check_prefix(&journal, durable, &context);
             let appends = 5 + (seed.wrapping_mul(7) + round) % 40;
             for number in 0..appends {
                 let position = append(&journal, count);
@@ -322,7 +322,7 @@ fn a_full_disk_acknowledges_nothing_lets_operators_through_and_goes_on_when_ther
         let cancel = Event::Operator(OperatorAct::CancelPlan);
         let position = journal.append(vec![batch(stream(2), 0, vec![cancel.clone()])]).unwrap();
         wait(&journal, position).unwrap();
-        assert_eq!(events(&journal, stream(2)), [cancel.clone()]);
+        assert_eq!(events(&journal, stream(2)), std::slice::from_ref(&cancel));
 
         disk.set_capacity(None);
         append_durably(&journal, count);
@@ -381,7 +381,7 @@ fn appends_that_wait_together_share_a_sync() {
     disk.hold_syncs();
     append(&journal, 1);
     until_held(&disk);
-    let last = (2..101).map(|number| append(&journal, number)).last().unwrap();
+    let last = (2..101).fold(Position::default(), |_, number| append(&journal, number));
     disk.release_syncs();
     wait(&journal, last).unwrap();
     assert_eq!(disk.syncs() - before, 2, "one for the first, one for all that came while it lasted");
