@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use common::{batch, client, events, numbered, opened, result, run, runtime, small, stream, wait};
-use ostler_kernel::event::{AttemptIntent, Event, GateDecision, NodeTransition};
+use ostler_kernel::event::{AttemptIntent, Event, NodeTransition};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::port::{Artifact, ArtifactError, ArtifactStore, Journal, RunStanding, Seq, StreamId};
 use ostler_kernel::run::{NodeState, Reason, RunOutcome};
@@ -384,6 +384,7 @@ fn step(number: u64, bytes: usize) -> [Vec<Event>; 2] {
         client_vruntime: 123_456_789 + number as i64,
         client_remainder: 17,
         balance: Some(1_000_000 - number as i64),
+        agents_vruntime: 98_760,
         agent_vruntime: 98_765 + number as i64,
         agent_remainder: 3,
         tier_vruntime: 123_456_000 + number as i64,
@@ -401,20 +402,12 @@ fn step(number: u64, bytes: usize) -> [Vec<Event>; 2] {
         provenance: vec!["plan".into()],
         accounts,
     };
-    let decision = GateDecision {
-        node: node.clone(),
-        attempt: 1,
-        code: "OK".into(),
-        impact: Some(0),
-        params: digest(number + 2),
-    };
     let Event::AttemptResult(mut done) = result(bytes) else { unreachable!() };
     done.node = node.clone();
     done.accounts = accounts;
     [
         vec![
             moved(NodeState::Ready, NodeState::Running, Reason::Attempt(1)),
-            Event::GateDecision(decision),
             Event::AttemptIntent(Box::new(intent)),
         ],
         vec![Event::AttemptResult(done), moved(NodeState::Running, NodeState::Executed, Reason::Ok)],
