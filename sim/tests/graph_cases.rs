@@ -10,7 +10,9 @@ fn every_case_gives_what_it_expects() {
     for line in CASES.lines().filter(|line| line.contains("\"valid\":true")) {
         println!("{}", &line[..40]);
         match ostler_sim::graph::live(line) {
-            Ok(lived) => failed.extend(lived.difference().map(|difference| format!("{}: {difference}", lived.id))),
+            Ok(lived) => {
+                failed.extend(lived.difference().map(|difference| format!("{}: {difference}", lived.id)))
+            }
             Err(error) => failed.push(error.to_string()),
         }
     }

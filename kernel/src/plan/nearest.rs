@@ -32,7 +32,7 @@ impl Hints {
 }
 
 /// The known name nearest to `name`, if it is near: at most a third of its letters are wrong.
-fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let letters: Vec<char> = name.chars().take(LETTERS_MAX).collect();
     let mut bound = letters.len().div_ceil(3).max(1);
     let mut found = None;

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use super::standing::{Instance, Standing};
 use super::Run;
-use crate::event::{ChangeCause, Event, Failure, NodeTransition, OperatorAct, Outcome, PlanRefusal, TimerKind};
+use super::standing::{Instance, Standing};
+use crate::event::{
+    ChangeCause, Event, Failure, NodeTransition, OperatorAct, Outcome, PlanRefusal, TimerKind,
+};
 use crate::id::{NodeId, Ticks};
 use crate::plan::{self, Dispatch, Graph, Join, Kind, Revision};
 use crate::run::{Category, NodeState, Reason};
@@ -55,8 +57,8 @@ impl Run {
             Event::NodeTransition(transition) => self.apply_transition(transition, at)?,
             Event::PlanVersion(version) => {
                 let wrong = |what: String| IllegalStep::Change { version: version.version, what };
-                let revision: Revision =
-                    serde_json::from_str(version.revision.as_str()).map_err(|error| wrong(error.to_string()))?;
+                let revision: Revision = serde_json::from_str(version.revision.as_str())
+                    .map_err(|error| wrong(error.to_string()))?;
                 self.apply_change(&revision, &version.cause, at);
                 if self.plan.version != version.version {
                     return Err(wrong(format!("the plan is at {}", self.plan.version)));

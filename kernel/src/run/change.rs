@@ -34,7 +34,8 @@ impl Turn<'_, '_, '_> {
         };
         let closed = run.cancelled || run.concluded;
         let merged = plan::merge(&run.plan, change, &standing, closed, self.cx.settings)?;
-        let revision = serde_json::to_value(&merged.revision).expect("a revision has only names and JSON in it");
+        let revision =
+            serde_json::to_value(&merged.revision).expect("a revision has only names and JSON in it");
         let revision = json::canonical(&revision).map_err(|error| {
             let mend = "keep numbers within 2^53";
             vec![Fault::new(FaultCode::V14, Fault::PLAN, &error.to_string(), mend)]

@@ -1,8 +1,8 @@
 //! Starting attempts: conformance rule 3.
 
+use super::Run;
 use super::standing::Standing;
 use super::turn::{Context, Turn};
-use super::Run;
 use crate::event::{Event, HumanRequest, HumanRequestKind, Timer, TimerKind};
 use crate::id::{NodeId, Ticks};
 use crate::plan::{Approval, Kind, Node};

@@ -38,8 +38,8 @@ use std::sync::Arc;
 
 pub use apply::IllegalStep;
 pub use inputs::{InputError, resolve};
-pub use recovery::{Diagnosis, backoff, diagnose};
 pub use quiesce::Quiet;
+pub use recovery::{Diagnosis, backoff, diagnose};
 pub use report::{Culprit, Report, Timeline};
 pub use standing::{Instance, Standing};
 pub use state::{Category, NodeState, Reason, RunOutcome};
@@ -165,9 +165,10 @@ impl Run {
 
     /// Whether every output is executed (an empty list of outputs is).
     pub fn outputs_executed(&self) -> bool {
-        self.plan.outputs.iter().all(|id| {
-            self.instance(id).is_some_and(|instance| instance.standing == Standing::Executed)
-        })
+        self.plan
+            .outputs
+            .iter()
+            .all(|id| self.instance(id).is_some_and(|instance| instance.standing == Standing::Executed))
     }
 
     /// How the run ends, as far as is known: first that applies of cancelled, succeeded (failed, if the plan's

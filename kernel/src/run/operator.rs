@@ -19,7 +19,9 @@ impl Turn<'_, '_, '_> {
             Operation::Cancel(node) => {
                 self.stop_one(&node, NodeState::Cancelled, OperatorAct::Cancel(node.clone()));
             }
-            Operation::Skip(node) => self.stop_one(&node, NodeState::Skipped, OperatorAct::Skip(node.clone())),
+            Operation::Skip(node) => {
+                self.stop_one(&node, NodeState::Skipped, OperatorAct::Skip(node.clone()))
+            }
             Operation::Delta(delta) => self.change(ChangeCause::Operator, Change::Delta(*delta)),
             Operation::Interject(delta) => self.change(ChangeCause::Interject, Change::Delta(*delta)),
         }

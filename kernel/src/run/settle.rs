@@ -37,7 +37,11 @@ impl Run {
         let instance = &self.instances[at];
         if instance.is_live() && !instance.is_draining() && self.is_superseded(at) && !self.is_demanded(at) {
             let drains = self.plan.nodes[at].is_effectful() && instance.state() == NodeState::Running;
-            return Some(if drains { Step::Drain } else { Step::Move(NodeState::Skipped, Reason::SiblingWon) });
+            return Some(if drains {
+                Step::Drain
+            } else {
+                Step::Move(NodeState::Skipped, Reason::SiblingWon)
+            });
         }
         match &instance.standing {
             Standing::Pending | Standing::Ready if self.is_held(at) => {
@@ -111,7 +115,8 @@ impl Run {
     /// A pending candidate of an ordered join whose predecessors in the list may still win, and that nothing
     /// else needs.
     fn waits_its_turn(&self, at: usize) -> bool {
-        let open = |consumer: usize| self.instances[consumer].is_live() && self.joins[consumer].winner.is_none();
+        let open =
+            |consumer: usize| self.instances[consumer].is_live() && self.joins[consumer].winner.is_none();
         let ordered = |consumer: usize| {
             let node = &self.plan.nodes[consumer];
             node.join == Some(Join::AnyOf) && node.dispatch == Dispatch::Ordered

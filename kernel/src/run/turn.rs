@@ -162,7 +162,9 @@ impl Turn<'_, '_, '_> {
             Input::Settle => {}
             Input::Result(result) => self.result(result),
             Input::RetryDue(node) => self.retry_due(&node),
-            Input::Human { node, request, approve, by, note } => self.answer(&node, request, approve, by, note),
+            Input::Human { node, request, approve, by, note } => {
+                self.answer(&node, request, approve, by, note)
+            }
             Input::Silence { node, request } => self.silence(&node, request),
             Input::Patched(node, patch) => self.patched(&node, patch),
             Input::Replanned(delta) => self.replanned(delta),

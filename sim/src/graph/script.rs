@@ -146,7 +146,9 @@ pub(super) struct ReplanScript {
 pub(super) type AddedScript = BTreeMap<String, Vec<OutcomeScript>>;
 
 /// Parts a delta of a case into the delta itself and the outcomes of what it adds.
-pub(super) fn part(mut delta: Map<String, Value>) -> Result<(Map<String, Value>, AddedScript), serde_json::Error> {
+pub(super) fn part(
+    mut delta: Map<String, Value>,
+) -> Result<(Map<String, Value>, AddedScript), serde_json::Error> {
     let script = match delta.remove("script") {
         Some(script) => serde_json::from_value(script)?,
         None => AddedScript::new(),

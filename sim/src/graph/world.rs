@@ -9,17 +9,18 @@ use ostler_kernel::event::{
 };
 use ostler_kernel::id::NodeId;
 use ostler_kernel::json::{self, Json};
+use ostler_kernel::lineage;
 use ostler_kernel::plan::{Delta, Kind, Plan, Settings};
 use ostler_kernel::port::JSON;
 use ostler_kernel::run::{
     self, Answer, Category, Context, Input, NodeState, Operation, Patch, Planner, Quiet, Run, Standing,
 };
-use ostler_kernel::lineage;
 use serde_json::{Map, Value};
 
 use super::CaseError;
 use super::script::{
-    AddedScript, Case, ControlKind, ControlScript, HumanScript, OutcomeScript, PatchScript, ReplanScript, part,
+    AddedScript, Case, ControlKind, ControlScript, HumanScript, OutcomeScript, PatchScript, ReplanScript,
+    part,
 };
 
 /// What is told of a finished case.
@@ -80,7 +81,8 @@ struct Script {
 impl Planner for Script {
     fn patch(&mut self, run: &Run, node: &NodeId) -> Answer<Patch> {
         let phase = run.instance(node).map_or(0, |instance| instance.phase as usize);
-        let script = self.patches.get(node.as_str()).and_then(|answers| answers.get(phase)).cloned().flatten();
+        let script =
+            self.patches.get(node.as_str()).and_then(|answers| answers.get(phase)).cloned().flatten();
         let Some(PatchScript { refuse, set, dur, .. }) = script else { return Answer::Refused };
         let patch = (!refuse).then_some(Patch { set });
         match (dur, patch) {
@@ -94,7 +96,9 @@ impl Planner for Script {
     }
 
     fn replan(&mut self, _: &Run) -> Answer<Delta> {
-        let Some(Some(ReplanScript { refuse, dur, delta })) = self.replans.next() else { return Answer::Refused };
+        let Some(Some(ReplanScript { refuse, dur, delta })) = self.replans.next() else {
+            return Answer::Refused;
+        };
         let delta = if refuse { None } else { self.delta(ChangeCause::Replan, delta) };
         match (dur, delta) {
             (Some(dur), delta) => {
@@ -123,7 +127,9 @@ impl Script {
             None => self.outcomes.get(node.as_str()),
             Some(answer) => {
                 let answers = self.patches.get(node.as_str());
-                answers.and_then(|answers| answers.get(answer as usize)?.as_ref()).map(|answer| &answer.outcomes)
+                answers
+                    .and_then(|answers| answers.get(answer as usize)?.as_ref())
+                    .map(|answer| &answer.outcomes)
             }
         };
         let taken = self.taken.entry(node.clone()).or_default();
@@ -245,7 +251,12 @@ impl<'s> World<'s> {
     }
 
     /// The record of a scripted outcome.
-    fn result(&mut self, node: &NodeId, attempt: u32, outcome: OutcomeScript) -> Result<AttemptResult, CaseError> {
+    fn result(
+        &mut self,
+        node: &NodeId,
+        attempt: u32,
+        outcome: OutcomeScript,
+    ) -> Result<AttemptResult, CaseError> {
         let outcome = match outcome {
             OutcomeScript { fail: Some(category), .. } => failure(category, String::new()),
             OutcomeScript { invalid: true, .. } => failure(Category::InvalidOutput, String::new()),
@@ -295,7 +306,8 @@ impl<'s> World<'s> {
                     "id": node, "kind": "interjection", "timeout": timeout, "contract": [{"method": "schema"}],
                 }]});
                 let delta = serde_json::from_value(add).map_err(CaseError::shape)?;
-                let script = AddedScript::from([(node.to_string(), vec![control.outcome.unwrap_or_default()])]);
+                let script =
+                    AddedScript::from([(node.to_string(), vec![control.outcome.unwrap_or_default()])]);
                 self.script.added.retain(|(sender, _)| *sender != ChangeCause::Interject);
                 self.script.added.push((ChangeCause::Interject, script));
                 Operation::Interject(Box::new(delta))

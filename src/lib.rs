@@ -1,0 +1,4 @@
+//! Ostler: an agent operating system.
+#![forbid(unsafe_code)]
+
+pub mod plan_file;
