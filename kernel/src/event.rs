@@ -59,7 +59,7 @@ pub enum Event {
         /// Why.
         reason: String,
     },
-    /// What the gate said about an attempt. For operators only.
+    /// The gate denied an attempt. For operators only; what is allowed is told by its intent.
     GateDecision(GateDecision),
     /// An agent exists from here on.
     AgentRegistered {
@@ -260,14 +260,16 @@ pub struct AttemptIntent {
 pub struct Accounts {
     /// Virtual time of the client.
     pub client_vruntime: i64,
-    /// Its remainder.
-    pub client_remainder: i64,
-    /// Its balance, if it is metered.
+    /// What its last division left over.
+    pub client_remainder: u32,
+    /// Its balance in credits, if it is metered.
     pub balance: Option<i64>,
+    /// Virtual time of the client's queue of agents.
+    pub agents_vruntime: i64,
     /// Virtual time of the agent within its client.
     pub agent_vruntime: i64,
-    /// Its remainder.
-    pub agent_remainder: i64,
+    /// What its last division left over.
+    pub agent_remainder: u32,
     /// Virtual time of the tier.
     pub tier_vruntime: i64,
     /// What the marketplace is owed.
@@ -403,12 +405,10 @@ pub struct GateDecision {
     pub node: NodeId,
     /// Which attempt.
     pub attempt: u32,
-    /// `OK`, or the code of the denial.
+    /// Code of the denial.
     pub code: String,
-    /// Impact of the resolved call, where it was judged.
-    pub impact: Option<u8>,
-    /// Digest of the resolved parameters.
-    pub params: Digest,
+    /// What was wrong, for operators; of bounded length.
+    pub detail: String,
 }
 
 /// What an operator did to a run.

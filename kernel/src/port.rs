@@ -256,8 +256,13 @@ pub trait Tool: Send + Sync + 'static {
     /// answer must then be the worst they could make of it.
     fn class(&self, params: &Map<String, Value>) -> CallClass;
 
-    /// Whether a call is nothing but waiting: for how many milliseconds. Such a call is a durable timer and
-    /// holds no slot; [`Tool::call`] is never reached.
+    /// Whether its calls are nothing but waiting. Such a call is a durable timer and holds no slot;
+    /// [`Tool::call`] is never reached.
+    fn is_timer(&self) -> bool {
+        false
+    }
+
+    /// For how many milliseconds a call waits, if it is nothing but waiting.
     fn timer_ms(&self, _params: &Map<String, Value>) -> Option<u64> {
         None
     }

@@ -1,4 +1,5 @@
 //! Changes of running plans: what is merged, what is refused, and that the journal's revision says it all.
+#![allow(clippy::unwrap_used)] // a test that panics has failed, and says where
 
 use ostler_kernel::id::NodeId;
 use ostler_kernel::plan::{

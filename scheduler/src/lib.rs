@@ -1,1 +1,68 @@
-//! ostler-scheduler
+//! The run queue: who goes next, and what it costs them.
+//!
+//! [`RunQueue`] orders ready jobs of many clients by credit-weighted fairness. It is a plain struct that its owner calls
+//! with `&mut self`: no clock, no randomness, no IO, and no knowledge of what a job is. The same calls give the same
+//! grants on every machine, because every number in it is an integer.
+//!
+//! - A **client** holds a weight, a balance and a tier; below it stand its **agents**, below each its jobs.
+//! - [`RunQueue::dispatch`] charges a job's estimate, [`RunQueue::settle`] corrects the charge to what it really cost.
+//! - Whoever has been charged least for its weight goes next; the contracted tier goes first, but the marketplace is owed
+//!   a guaranteed share.
+//! - What a call changes besides its answer (a client parked for lack of credit, say) is appended to a list of [`Event`]s.
+//! - A refused call changes nothing.
+//!
+//! ```
+//! use ostler_scheduler::{Config, Event, NewClient, NewJob, RunQueue};
+//!
+//! let mut queue = RunQueue::new(Config { slots: 2, ..Config::default() })?;
+//! let mut events = Vec::new();
+//! let client = queue.add_client(NewClient::default())?;
+//! let agent = queue.add_agent(client, 100)?;
+//! queue.enqueue(agent, NewJob::flat(500), "summarize", &mut events)?;
+//! queue.dispatch(1, &mut events);
+//! let [Event::Granted(grant)] = events[..] else { panic!("one job is granted") };
+//! assert_eq!(queue.job(grant.job), Some(&"summarize"));
+//! let settled = queue.settle(grant.job, 420.into(), &mut events)?;
+//! assert_eq!(settled.payload, "summarize");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod account;
+mod agent;
+mod backlog;
+mod bucket;
+mod client;
+mod config;
+mod cost;
+mod error;
+mod event;
+mod fairness;
+mod job;
+mod rebase;
+mod refresh;
+mod restore;
+mod run_queue;
+mod slab;
+mod tenants;
+mod tier;
+mod tournament;
+mod view;
+
+pub use agent::AgentHandle;
+pub use client::{ClientHandle, Latency, NewClient};
+pub use config::{
+    AGENT_WEIGHT, BALANCE_MAX, BUCKET_MAX, BucketConfig, CAPACITY_MAX, COST_MAX, Config, PLACES_MAX,
+    PRODUCT_MAX, REBASE_MAX, SCALE_MAX, SLOTS_MAX, UNIT_MAX, WARP_MAX, WEIGHT_MAX, Warp,
+};
+pub use cost::{AMOUNT_MAX, CREDITS, Price, Pricing, TOKENS};
+pub use error::{
+    AddAgentError, AddClientError, CancelError, ConfigError, CostOutOfRange, CreditError, EnqueueError,
+    RemoveClientError, ReputationError, RestoreError, SettleError, UnknownClient, WeightError,
+};
+pub use event::{Accounts, Event, Grant, Settled};
+pub use fairness::{jain, jain_bound};
+pub use job::{JobHandle, ModelHandle, NewJob};
+pub use run_queue::RunQueue;
+pub use tier::Tier;
+pub use view::{AgentView, ClientView, TierView};

@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use ostler_kernel::plan::{Fault, Plan, PlanDraft, Settings, advise};
+use ostler_kernel::plan::{Fault, Plan, PlanDraft, Settings, advise, nearest};
 use serde::{Deserialize, Serialize};
 
 pub use tree::PLAN_FILE_DEPTH_MAX;
@@ -283,6 +283,14 @@ impl PlanFile {
         &self.name
     }
 }
+
+/// The known name that somebody meant by an unknown one.
+pub(crate) fn meant<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    nearest(name, known, &mut NAMES_COMPARED_MAX.clone())
+}
+
+/// Pairs of letters that are compared to find out what was meant.
+const NAMES_COMPARED_MAX: usize = 100_000;
 
 fn not_too_deep(root: Leaf) -> Result<Leaf, NotData> {
     match root.too_deep() {

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ostler_kernel::plan::nearest;
 
+use super::meant;
 use super::tree::{Leaf, Tree};
 
 /// A parameter that a text asks for and nobody gives, or something that is none.
@@ -84,7 +84,7 @@ fn replaced(
             ));
         }
         let Some(value) = given.get(name) else {
-            let mend = match nearest(name, given.keys().map(String::as_str)) {
+            let mend = match meant(name, given.keys().map(String::as_str)) {
                 Some(meant) => format!("--param gives {meant:?}: did you mean that?"),
                 None => format!("add --param {name}=VALUE, or write $${{{name}}} for the text itself"),
             };

@@ -2,7 +2,6 @@
 
 use std::fmt::{self, Display};
 
-use ostler_kernel::plan::nearest;
 use serde::de::value::{BorrowedStrDeserializer, StrDeserializer};
 use serde::de::{
     self, DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, MapAccess, SeqAccess,
@@ -10,6 +9,7 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
+use super::meant;
 use super::tree::{Entry, Leaf, Part, Tree};
 
 /// Data that is not what it should be.
@@ -58,7 +58,7 @@ impl de::Error for WrongShape {
     }
 
     fn unknown_variant(found: &str, known: &'static [&'static str]) -> Self {
-        let mend = match nearest(found, known.iter().copied()) {
+        let mend = match meant(found, known.iter().copied()) {
             Some(meant) => format!("did you mean {meant:?}?"),
             None => format!("use {}", one_of(known)),
         };
@@ -66,7 +66,7 @@ impl de::Error for WrongShape {
     }
 
     fn unknown_field(found: &str, known: &'static [&'static str]) -> Self {
-        let mend = match nearest(found, known.iter().copied()) {
+        let mend = match meant(found, known.iter().copied()) {
             Some(meant) => format!("did you mean {meant:?}?"),
             None if known.is_empty() => "leave it out".to_owned(),
             None => format!("use {}", one_of(known)),

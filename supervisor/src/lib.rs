@@ -1,1 +1,36 @@
-//! ostler-supervisor
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod child;
+mod clock;
+mod completion;
+mod control;
+mod error;
+mod exit;
+pub mod intensity;
+mod observer;
+mod pool;
+mod pool_task;
+mod spec;
+mod status;
+pub mod strategy;
+mod supervised;
+mod supervisor;
+pub mod testing;
+mod tree;
+
+pub use child::{ChildRef, KILL_GRACE};
+pub use clock::{Clock, SystemClock};
+pub use error::{
+    DeleteChildError, GetSpecError, RestartChildError, StartChildError, StartError, TerminateChildError,
+};
+pub use exit::{Cause, EXIT_TEXT_BYTES_MAX, Exit, Ignore};
+pub use intensity::Intensity;
+pub use observer::{Event, Observer, What};
+pub use pool::Pool;
+pub use spec::{
+    AutoShutdown, CHILD_ID_BYTES_MAX, ChildId, ChildSpec, Kind, POOL_CHILDREN_DEFAULT, PoolSpec, Restart,
+    SHUTDOWN_DEFAULT, SUPERVISOR_CHILDREN_MAX, Shutdown, SpecError, Strategy, SupervisorSpec,
+};
+pub use status::{ChildState, ChildStatus, Counts};
+pub use supervisor::{Supervisor, SupervisorRef};

@@ -133,20 +133,10 @@ fn shape(plan: &Plan, graph: &Graph, idle: &[BTreeSet<usize>], advice: &mut Vec<
             mend: "let nodes depend on nothing but what they use, or make the chain one node".to_owned(),
         });
     }
-    let lean: Vec<Node> = plan
-        .nodes
-        .iter()
-        .zip(idle)
-        .filter(|_| idle.iter().any(|idle| !idle.is_empty()))
-        .map(|(node, idle)| {
-            let mut node = node.clone();
-            let uses = |name: &NodeId| !idle.iter().any(|&at| plan.nodes[at].id == *name);
-            node.deps.retain(|dep| uses(&dep.n));
-            node
-        })
-        .collect();
+    let lean: Vec<Node> =
+        (0..count).map(|at| without(&plan.nodes[at], &graph.sources[at], &idle[at])).collect();
     let lean_depth = deepest(&Graph::new(&lean).level);
-    if !lean.is_empty() && lean_depth < depth {
+    if lean_depth < depth {
         advice.push(Advice {
             code: AdviceCode::W04,
             node: Fault::PLAN.to_owned(),
@@ -156,6 +146,14 @@ fn shape(plan: &Plan, graph: &Graph, idle: &[BTreeSet<usize>], advice: &mut Vec<
             mend: "take out the edges that W01 and W03 name: their nodes can run together".to_owned(),
         });
     }
+}
+
+/// The node, rid of the edges that nobody uses.
+fn without(node: &Node, sources: &[(usize, On)], idle: &BTreeSet<usize>) -> Node {
+    let mut node = node.clone();
+    let mut sources = sources.iter(); // in a valid plan one for each dependency
+    node.deps.retain(|_| sources.next().is_none_or(|(source, _)| !idle.contains(source)));
+    node
 }
 
 fn rules(name: &str, contract: &[Rule], advice: &mut Vec<Advice>) {

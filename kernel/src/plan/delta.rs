@@ -19,6 +19,7 @@ use crate::id::NodeId;
 /// What somebody wants a running plan to become.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[allow(clippy::large_enum_variant)] // one at a time is judged and dropped
 pub enum Change {
     /// A change of the graph.
     Delta(Delta),
@@ -290,7 +291,8 @@ impl Draft<'_> {
         put(&mut node.approval, &fields.approval);
         put(&mut node.human_timeout, &fields.human_timeout.map(|span| span.map(|span| span.ticks(bare))));
         if let Some(contract) = &fields.contract {
-            node.contract = rules(&id, contract.clone().unwrap_or_default(), &mut self.faults);
+            node.contract =
+                rules(&id, contract.clone().unwrap_or_default(), self.settings.complete, &mut self.faults);
         }
         if self.settings.complete {
             self.hold_to_tool(at, fields);

@@ -14,6 +14,8 @@ pub struct Graph {
     pub consumers: Vec<Vec<(usize, On)>>,
     /// Per node: edges on the longest path from an entry, over edges of either kind.
     pub level: Vec<u32>,
+    /// Per node: edges on the longest path to an exit, over edges of either kind.
+    pub height: Vec<u32>,
 }
 
 impl Graph {
@@ -31,12 +33,14 @@ impl Graph {
                 }
             }
         }
-        let level = levels(&sources, &consumers);
-        Graph { sources, consumers, level }
+        let level = longest(&sources, &consumers);
+        let height = longest(&consumers, &sources);
+        Graph { sources, consumers, level, height }
     }
 }
 
-fn levels(sources: &[Vec<(usize, On)>], consumers: &[Vec<(usize, On)>]) -> Vec<u32> {
+/// Per node, the edges on the longest path that leads to it along `consumers`.
+fn longest(sources: &[Vec<(usize, On)>], consumers: &[Vec<(usize, On)>]) -> Vec<u32> {
     let mut level = vec![0; sources.len()];
     let mut missing: Vec<usize> = sources.iter().map(Vec::len).collect();
     let mut reached: Vec<usize> = (0..sources.len()).filter(|&at| missing[at] == 0).collect();

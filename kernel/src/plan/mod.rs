@@ -2,6 +2,18 @@
 //!
 //! [`PlanDraft`] is a plan as written. [`normalise`] fills in every default, [`validate()`] gives a [`Plan`] or
 //! all faults, [`merge`] makes the next version of a running one.
+//!
+//! ```
+//! use ostler_kernel::plan::{PlanDraft, PolicyDraft, Settings};
+//!
+//! let settings = Settings::simulation(PolicyDraft::default(), None);
+//! let draft: PlanDraft = serde_json::from_str(
+//!     r#"{"id": "p", "nodes": [{"id": "a", "deps": ["b"], "contract": [{"method": "code"}]}]}"#,
+//! )?;
+//! let faults = draft.validate(&settings).unwrap_err();
+//! assert_eq!((faults[0].code.as_str(), faults[0].node.as_str()), ("V03", "a"));
+//! # Ok::<(), serde_json::Error>(())
+//! ```
 
 mod advice;
 mod delta;

@@ -2,17 +2,17 @@
 
 use std::cell::Cell;
 
-/// How often a judgement says what was meant; each time costs a look at every known name.
-const HINTS_MAX: usize = 20;
+/// How many pairs of letters one judgement compares to say what was meant; then it says no more.
+const PAIRS_MAX: usize = 4_000_000;
 
-/// Finds names that were meant, as often as is worth its time.
+/// Finds names that were meant, as long as it does not take too long.
 pub(super) struct Hints {
-    left: Cell<usize>,
+    pairs_left: Cell<usize>,
 }
 
 impl Hints {
     pub(super) fn new() -> Hints {
-        Hints { left: Cell::new(HINTS_MAX) }
+        Hints { pairs_left: Cell::new(PAIRS_MAX) }
     }
 
     /// `did you mean "x"?`, or `otherwise`.
@@ -22,9 +22,10 @@ impl Hints {
         known: impl IntoIterator<Item = &'a str>,
         otherwise: &str,
     ) -> String {
-        let Some(left) = self.left.get().checked_sub(1) else { return otherwise.to_owned() };
-        self.left.set(left);
-        match nearest(name, known) {
+        let mut pairs_left = self.pairs_left.get();
+        let meant = nearest(name, known, &mut pairs_left);
+        self.pairs_left.set(pairs_left);
+        match meant {
             Some(meant) => format!("did you mean {meant:?}?"),
             None => otherwise.to_owned(),
         }
@@ -32,7 +33,11 @@ impl Hints {
 }
 
 /// The known name nearest to `name`, if it is near: at most a third of its letters are wrong.
-pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+    pairs_left: &mut usize,
+) -> Option<&'a str> {
     let letters: Vec<char> = name.chars().take(LETTERS_MAX).collect();
     let mut bound = letters.len().div_ceil(3).max(1);
     let mut found = None;
@@ -40,6 +45,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         if candidate.len().abs_diff(name.len()) > bound * 4 {
             continue; // even if every letter had four bytes
         }
+        *pairs_left = pairs_left.checked_sub((letters.len() + 1) * candidate.len().min(LETTERS_MAX))?;
         let distance = distance(&letters, candidate);
         if distance < bound || (distance == bound && found.is_none()) {
             (bound, found) = (distance, Some(candidate));
@@ -81,14 +87,16 @@ mod tests {
             ("b", Some("a")),
             ("", Some("a")),
         ] {
-            assert_eq!(nearest(name, known), meant, "{name}");
+            assert_eq!(nearest(name, known, &mut PAIRS_MAX.clone()), meant, "{name}");
         }
     }
 
     #[test]
     fn hints_come_to_an_end() {
         let hints = Hints::new();
-        let told = (0..HINTS_MAX + 5).filter(|_| hints.mend("ab", ["abc"], "no") != "no").count();
-        assert_eq!(told, HINTS_MAX);
+        let long = "x".repeat(LETTERS_MAX);
+        let known = [long.as_str(); 100];
+        let told: Vec<bool> = (0..20).map(|_| hints.mend(&long[1..], known, "no") != "no").collect();
+        assert!(told[0] && !told[19], "{told:?}");
     }
 }

@@ -8,6 +8,7 @@ use super::draft::{NodeDraft, PlanDraft, PolicyDraft, RuleDraft};
 use super::fault::{Fault, FaultCode};
 use super::table::Table;
 use super::{Dep, Join, Kind, Method, Node, On, ParamRef, Plan, Policy, Rule, Settings};
+use crate::contract::check_spec;
 use crate::id::NodeId;
 
 /// A plan with every default filled in that nobody has judged yet: [`validate`](super::validate) does.
@@ -41,7 +42,7 @@ pub fn normalise(draft: PlanDraft, settings: &Settings<'_>) -> Unchecked {
             "give it a rule, or leave it out",
         ));
     }
-    let contract = rules(Fault::PLAN, draft.contract.unwrap_or_default(), &mut faults);
+    let contract = rules(Fault::PLAN, draft.contract.unwrap_or_default(), settings.complete, &mut faults);
     let mut policy = settings.policy.clone();
     draft.policy.unwrap_or_default().overlay(&mut policy, settings);
     settings.overrides.overlay(&mut policy, settings);
@@ -70,6 +71,8 @@ impl NodeDraft {
     /// Fills in the defaults of one node; what a [`Node`] cannot hold goes to `faults`.
     pub(super) fn normalise(self, strict: bool, settings: &Settings<'_>, faults: &mut Vec<Fault>) -> Node {
         let mut draft = self;
+        // What a tool says of its own result needs no check, and is the same for many nodes.
+        let authored = draft.contract.is_some() || draft.tool.is_none();
         if settings.complete {
             draft.complete(settings);
         }
@@ -87,7 +90,12 @@ impl NodeDraft {
             params: draft.params.unwrap_or_default(),
             param_refs: draft.param_refs.unwrap_or_default(),
             reads: draft.reads.unwrap_or_default(),
-            contract: rules(&draft.id, draft.contract.unwrap_or_default(), faults),
+            contract: rules(
+                &draft.id,
+                draft.contract.unwrap_or_default(),
+                settings.complete && authored,
+                faults,
+            ),
             effect: draft.effect.unwrap_or_default(),
             impact: draft.impact.map_or(0, |impact| impact.get()),
             idem,
@@ -170,25 +178,30 @@ pub(super) fn connect(node: &mut Node, strict: bool) {
 }
 
 /// The rules of `node`. One without a method cannot be held: it is a fault, and counts as one of another
-/// method than `model`.
+/// method than `model`. With `with_specs`, so is one that nothing can be judged by; as every rule passes here
+/// once, when it is written, nobody has to look at it again.
 pub(super) fn rules(
     node: impl std::fmt::Display + Copy,
     drafts: Vec<RuleDraft>,
+    with_specs: bool,
     faults: &mut Vec<Fault>,
 ) -> Vec<Rule> {
-    let rule = |(at, draft): (usize, RuleDraft)| {
-        let method = draft.method.unwrap_or_else(|| {
-            faults.push(Fault::new(
-                FaultCode::V09,
-                node,
-                format!("rule {} of the contract names no method", at + 1),
-                "name one of schema, code, test, model, human",
-            ));
-            Method::Human
-        });
-        Rule { method, p: draft.p, spec: draft.spec }
+    let mut fault = |at: usize, what: String, mend: &str| {
+        let detail = format!("rule {} of the contract {what}", at + 1);
+        faults.push(Fault::new(FaultCode::V09, node, detail, mend));
     };
-    drafts.into_iter().enumerate().map(rule).collect()
+    let mut rules = Vec::with_capacity(drafts.len());
+    for (at, draft) in drafts.into_iter().enumerate() {
+        let named = draft.method.is_some();
+        let rule = Rule { method: draft.method.unwrap_or(Method::Human), p: draft.p, spec: draft.spec };
+        if !named {
+            fault(at, "names no method".into(), "name one of schema, code, test, model, human");
+        } else if with_specs && let Err(wrong) = check_spec(&rule) {
+            fault(at, format!("cannot be judged by: {wrong}"), "give it a spec that fits its method");
+        }
+        rules.push(rule);
+    }
+    rules
 }
 
 /// The nodes that no dependency of either kind names, ascending.

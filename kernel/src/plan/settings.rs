@@ -68,7 +68,7 @@ impl<'a> Settings<'a> {
 }
 
 /// The tools that a plan may name.
-pub trait Tools {
+pub trait Tools: Send + Sync {
     /// What calls of `tool` do when these parameters are known and others may come; `None`: no such tool.
     fn defaults(&self, tool: &str, literal: &Map<String, Value>) -> Option<ToolDefaults>;
 

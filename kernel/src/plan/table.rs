@@ -1,8 +1,7 @@
 //! Nodes by name, where ids may repeat and edges may lead nowhere.
 
-use crate::id::NodeId;
-
 use super::Node;
+use crate::id::NodeId;
 
 /// What the names in a list of nodes stand for. The nodes are sorted by id; of several descriptions of one
 /// id the last one counts as the node.
@@ -10,12 +9,27 @@ pub(super) struct Table<'a> {
     pub(super) nodes: &'a [Node],
     /// Per description and dependency, in the author's order: the node it names, if there is one.
     pub(super) sources: Vec<Vec<Option<usize>>>,
+    /// A hash of each id and the node it names, each near the place its hash gives; a power of two of them.
+    slots: Vec<Option<(u64, u32)>>,
 }
+
+/// Places looked at before a name is searched for among the sorted ids instead. So names that were chosen to
+/// have one and the same hash cost little more than others.
+const PROBES_MAX: usize = 16;
 
 impl<'a> Table<'a> {
     pub(super) fn new(nodes: &'a [Node]) -> Table<'a> {
         debug_assert!(nodes.is_sorted_by(|a, b| a.id <= b.id));
-        let mut table = Table { nodes, sources: Vec::with_capacity(nodes.len()) };
+        let slots = vec![None; (nodes.len() * 2).next_power_of_two()];
+        let mut table = Table { nodes, sources: Vec::with_capacity(nodes.len()), slots };
+        for at in (0..nodes.len()).filter(|&at| at <= u32::MAX as usize) {
+            if table.counts(at) {
+                let hash = hash(&nodes[at].id);
+                if let Some(free) = table.places(hash).find(|&place| table.slots[place].is_none()) {
+                    table.slots[free] = Some((hash, at as u32));
+                }
+            }
+        }
         for node in nodes {
             let sources = node.deps.iter().map(|dep| table.find(&dep.n)).collect();
             table.sources.push(sources);
@@ -23,8 +37,23 @@ impl<'a> Table<'a> {
         table
     }
 
+    fn places(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
+        let mask = self.slots.len() - 1;
+        (0..PROBES_MAX).map(move |probe| (hash as usize).wrapping_add(probe) & mask)
+    }
+
     /// The node of that name.
     pub(super) fn find(&self, id: &NodeId) -> Option<usize> {
+        let hash = hash(id);
+        for place in self.places(hash) {
+            match self.slots[place] {
+                None => return None, // it would have been put here
+                Some((other, at)) if other == hash && self.nodes[at as usize].id == *id => {
+                    return Some(at as usize);
+                }
+                Some(_) => {}
+            }
+        }
         let after = self.nodes.partition_point(|node| node.id <= *id);
         let at = after.checked_sub(1)?;
         (self.nodes[at].id == *id).then_some(at)
@@ -32,7 +61,7 @@ impl<'a> Table<'a> {
 
     /// The description that counts among those with the id of the one at `at`.
     pub(super) fn last(&self, at: usize) -> usize {
-        self.find(&self.nodes[at].id).unwrap_or(at)
+        if self.counts(at) { at } else { self.find(&self.nodes[at].id).unwrap_or(at) }
     }
 
     /// Whether the description at `at` is the one that counts for its id.
@@ -43,5 +72,41 @@ impl<'a> Table<'a> {
     /// How many nodes there are room for: indices of nodes are below it.
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
+    }
+}
+
+/// FNV-1a with its high bits folded into the low ones: good enough to spread names, the same on every machine.
+fn hash(id: &NodeId) -> u64 {
+    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    let hash = id.as_str().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, mix);
+    hash ^ (hash >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::plan::{PlanDraft, PolicyDraft, Settings, normalise};
+
+    #[test]
+    fn every_name_is_found_and_no_other_even_where_the_table_is_crowded() {
+        for count in [0, 1, 2, 3, 100, 5_000] {
+            let nodes: Vec<_> = (0..count).map(|at| json!({"id": format!("n{at}")})).collect();
+            let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
+            let unchecked = normalise(draft, &Settings::simulation(PolicyDraft::default(), None));
+            let mut table = Table::new(&unchecked.plan().nodes);
+            for crowded in [false, true] {
+                if crowded {
+                    table.slots.fill(Some((0, 0))); // as if all places were taken by names of another hash
+                }
+                for (at, node) in table.nodes.iter().enumerate() {
+                    assert_eq!(table.find(&node.id), Some(at));
+                }
+                for stranger in ["", "n", "n-1", "zz", "N0"] {
+                    assert_eq!(table.find(&stranger.into()), None, "{stranger}");
+                }
+            }
+        }
     }
 }

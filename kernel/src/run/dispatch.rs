@@ -5,27 +5,28 @@ use super::standing::Standing;
 use super::turn::{Context, Turn};
 use crate::event::{Event, HumanRequest, HumanRequestKind, Timer, TimerKind};
 use crate::id::{NodeId, Ticks};
-use crate::plan::{Approval, Kind, Node};
+use crate::plan::{Approval, Kind};
 use crate::run::{NodeState, Reason};
 
 impl Run {
-    /// Asks for every approval that is due before a start.
-    pub fn ask_approvals(&mut self, cx: &mut Context<'_>) -> Vec<Event> {
+    /// Asks for the approval that a ready node wants before it starts; nothing if it wants none.
+    pub fn ask_approval(&mut self, cx: &mut Context<'_>, node: &NodeId) -> Vec<Event> {
         let mut turn = Turn { run: self, cx, events: Vec::new() };
-        for (_, at) in turn.run.ready.clone() {
-            if turn.run.needs_approval(at) {
-                turn.ask(at, Reason::ApproveBefore, HumanRequestKind::Before);
-            }
+        if let Some(at) = turn.run.position(node)
+            && turn.run.instances[at].standing == Standing::Ready
+            && turn.run.needs_approval(at)
+        {
+            turn.ask(at, Reason::ApproveBefore, HumanRequestKind::Before);
         }
         turn.events
     }
 
-    /// The nodes that may start now, in the order of (level, id), as many as there are free slots besides those
-    /// `promised` to nodes on their way to a start.
-    pub fn startable(&self, promised: usize) -> impl Iterator<Item = &Node> {
-        let free = self.free_slots().saturating_sub(promised);
-        let may_start = self.ready.iter().filter(|&&(_, at)| !self.needs_approval(at));
-        may_start.take(free).map(|&(_, at)| &self.plan.nodes[at])
+    /// How many more attempts the plan's own limit lets run at once.
+    pub fn free_slots(&self) -> usize {
+        match self.plan.policy.slots {
+            0 => usize::MAX,
+            slots => (slots as usize).saturating_sub(self.counts.running),
+        }
     }
 
     /// Starts an attempt of a ready node; nothing if it is not ready any more or wants an approval first. With
@@ -56,13 +57,6 @@ impl Run {
             }
         }
         turn.events
-    }
-
-    fn free_slots(&self) -> usize {
-        match self.plan.policy.slots {
-            0 => usize::MAX,
-            slots => (slots as usize).saturating_sub(self.counts.running),
-        }
     }
 
     fn needs_approval(&self, at: usize) -> bool {

@@ -13,12 +13,11 @@ pub(super) fn judge(plan: &Plan, settings: &Settings<'_>, hints: &Hints, faults:
         }
         let Some(tools) = settings.tools else { continue };
         match &node.tool {
+            Some(tool) if tools.defaults(tool, &node.params).is_some() => {}
             Some(tool) => {
-                if tools.defaults(tool, &node.params).is_none() {
-                    let mend = hints.mend(tool, names.iter().map(String::as_str), "use a tool that is there");
-                    let detail = format!("there is no tool {tool}");
-                    faults.push(Fault::new(FaultCode::V20, &node.id, detail, mend));
-                }
+                let mend = hints.mend(tool, names.iter().map(String::as_str), "use a tool that is there");
+                let detail = format!("there is no tool {tool}");
+                faults.push(Fault::new(FaultCode::V20, &node.id, detail, mend));
             }
             None if node.kind == Kind::Tool => {
                 let mend = "say `tool: NAME`, or another `kind`";

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::plan::{
-    Effect, Idempotency, Join, Kind, PlanDraft, PolicyDraft, Settings, ToolDefaults, Tools, normalise,
+    Effect, Idempotency, Kind, PlanDraft, PolicyDraft, Settings, ToolDefaults, Tools, normalise,
 };
 
 /// Two tools: one that looks and one that acts; calls of `act` with `{"mode": "look"}` only look.
@@ -306,6 +306,18 @@ fn a_real_run_has_rules_of_its_own() {
     check("V08 a, V20 a", json!({"id": "a", "tool": "lok"}));
     check("V08 a, V20 a", json!({"id": "a"}));
     check("V15 a", json!({"id": "a", "tool": "act", "effect": "read"}));
+    for (expected, rule) in [
+        ("", json!({"method": "schema"})),
+        ("", json!({"method": "schema", "spec": {"type": "object"}})),
+        ("V09 a", json!({"method": "schema", "spec": {"type": "objekt"}})),
+        ("V09 a", json!({"method": "code"})),
+        ("V09 a", json!({"method": "code", "spec": {"check": "no such check"}})),
+        ("", json!({"method": "code", "spec": {"check": "non_empty"}})),
+        ("V09 a", json!({"method": "test", "spec": {"argv": []}})),
+    ] {
+        check(expected, json!({"id": "a", "tool": "look", "contract": [rule]}));
+    }
+    check("V09 a", json!({"id": "a", "model": "m", "params": {"schema": {"type": 7}}}));
     let refs = json!({"x": {"from": "s", "path": "v"}});
     check("V22 a", json!({"id": "a", "tool": "look", "params": {"x": 1}, "param_refs": refs}));
     let plan = json!({"id": "p", "nodes": [{"id": "a", "tool": "lok", "contract": [{"method": "human"}]}]});

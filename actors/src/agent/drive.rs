@@ -1,0 +1,433 @@
+//! A run being driven: the shell around the kernel's decisions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ostler_kernel::event::{Accounts, AttemptResult, Event, TimerKind};
+use ostler_kernel::id::{Digest, NodeId, Ticks};
+use ostler_kernel::plan::{Kind, Settings};
+use ostler_kernel::port::{Position, Seq, StreamBatch, StreamId};
+use ostler_kernel::run::{Context, Input, NoPlanner, NodeState, Quiet, Run, Standing};
+use ostler_kernel::{event, run};
+use ractor::{ActorProcessingErr, ActorRef, RpcReplyPort};
+use serde_json::Value;
+use tokio::time::{Duration, Instant};
+
+use super::{AgentArguments, AgentMessage};
+use crate::attempt;
+use crate::effects::AttemptKey;
+use crate::registry::RegistryMessage;
+use crate::resolve::ResolveRequest;
+use crate::scheduler::{Job, SchedulerMessage};
+use crate::services::Services;
+use crate::system::RunError;
+
+/// A run, and what its agent keeps besides: all of it a cache of the journal, the effects table and the queue.
+pub(super) struct Drive {
+    pub(super) arguments: AgentArguments,
+    pub(super) services: Arc<Services>,
+    pub(super) me: ActorRef<AgentMessage>,
+    pub(super) opened: event::RunOpened,
+    pub(super) run: Run,
+    pub(super) stream: StreamId,
+    /// The last record of the stream.
+    pub(super) seq: Seq,
+    /// Decided in this turn and not appended yet.
+    pub(super) pending: Vec<Event>,
+    /// To be started once what was decided is appended.
+    pub(super) launches: Vec<super::launch::Launch>,
+    /// To be answered once what was decided is durable.
+    answers: Vec<RpcReplyPort<Result<(), RunError>>>,
+    /// Ready nodes that are not queued yet: (level, id).
+    fresh: BTreeSet<(u32, NodeId)>,
+    /// Nodes in the run queue.
+    queued: BTreeSet<NodeId>,
+    /// Identity of the work each node did last.
+    pub(super) reuse: BTreeMap<NodeId, (Digest, Digest)>,
+    deadlines: BTreeSet<(Instant, NodeId, TimerKind, u32)>,
+    alarm: Option<(Instant, tokio::task::JoinHandle<()>)>,
+    judging: bool,
+    stopping: bool,
+}
+
+impl Drive {
+    pub(super) fn new(
+        arguments: &AgentArguments,
+        me: &ActorRef<AgentMessage>,
+        opened: event::RunOpened,
+        run: Run,
+        seq: Seq,
+    ) -> Drive {
+        Drive {
+            arguments: arguments.clone(),
+            services: Arc::clone(&arguments.services),
+            me: me.clone(),
+            stream: StreamId::run(&opened.client, opened.run),
+            opened,
+            run,
+            seq,
+            pending: Vec::new(),
+            launches: Vec::new(),
+            answers: Vec::new(),
+            fresh: BTreeSet::new(),
+            queued: BTreeSet::new(),
+            reuse: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            alarm: None,
+            judging: false,
+            stopping: false,
+        }
+    }
+
+    /// Hands the run something that came in, and takes note of what follows.
+    pub(super) fn decide(&mut self, input: Input) {
+        let events = self.within(|run, cx| run.decide(cx, input));
+        self.note(events);
+    }
+
+    pub(super) fn within<T>(&mut self, act: impl FnOnce(&mut Run, &mut Context<'_>) -> T) -> T {
+        let services = Arc::clone(&self.services);
+        let settings = Settings::real(services.run_slots, &services.toolbox);
+        let mut cx = Context { now: services.clock.now(), settings: &settings, planner: &mut NoPlanner };
+        act(&mut self.run, &mut cx)
+    }
+
+    /// Keeps what follows from records: which nodes want a slot, which deadlines are set, which attempts are not
+    /// wanted any more.
+    pub(super) fn note(&mut self, events: Vec<Event>) {
+        for event in &events {
+            match event {
+                Event::NodeTransition(moved) => {
+                    if moved.from == NodeState::Ready {
+                        self.unqueue(&moved.node);
+                    }
+                    if moved.to == NodeState::Ready {
+                        self.offer(&moved.node);
+                    }
+                    if moved.from == NodeState::Running
+                        && matches!(moved.to, NodeState::Skipped | NodeState::Cancelled)
+                    {
+                        let key = self.key(&moved.node, moved.attempt);
+                        self.services.effects.cancel(&key);
+                    }
+                }
+                Event::PlanVersion(_) => self.reorder(),
+                Event::TimerSet(timer) => self.set_deadline(&timer.node, timer.kind, timer.at),
+                Event::HumanRequest(request) => {
+                    if let Some(deadline) = request.deadline {
+                        self.set_deadline(&request.node, TimerKind::Human, deadline);
+                    }
+                }
+                Event::AttemptIntent(intent) => {
+                    let identity = (intent.reuse, intent.idempotency_key);
+                    self.reuse.insert(intent.node.clone(), identity);
+                }
+                _ => {}
+            }
+        }
+        self.pending.extend(events);
+    }
+
+    pub(super) fn key(&self, node: &NodeId, attempt: u32) -> AttemptKey {
+        AttemptKey { run: self.opened.run, node: node.clone(), attempt }
+    }
+
+    /// A ready node wants a slot.
+    pub(super) fn offer(&mut self, node: &NodeId) {
+        self.fresh.insert(self.order(node));
+    }
+
+    /// Place in the order of dispatch.
+    fn order(&self, node: &NodeId) -> (u32, NodeId) {
+        let at = self.run.plan().nodes.binary_search_by(|probe| probe.id.cmp(node));
+        (at.map_or(0, |at| self.run.graph().level[at]), node.clone())
+    }
+
+    /// The node is no longer ready. Its job, if it has one, is given back when it is granted.
+    fn unqueue(&mut self, node: &NodeId) {
+        self.queued.remove(node);
+        self.fresh.remove(&self.order(node));
+    }
+
+    /// A new version may have moved nodes to other levels.
+    fn reorder(&mut self) {
+        let nodes: Vec<NodeId> = std::mem::take(&mut self.fresh).into_iter().map(|(_, node)| node).collect();
+        nodes.iter().for_each(|node| self.offer(node));
+    }
+
+    /// A granted node is not in the queue any more.
+    pub(super) fn take_from_queue(&mut self, node: &NodeId) {
+        self.queued.remove(node);
+    }
+
+    pub(super) fn set_deadline(&mut self, node: &NodeId, kind: TimerKind, at: Ticks) {
+        let wait = at.saturating_sub(self.services.clock.now()).max(0) as u64;
+        let instance = self.run.instance(node);
+        let request = instance.map_or(0, |instance| match kind {
+            TimerKind::Human => instance.requests,
+            TimerKind::Sleep => instance.attempts,
+            TimerKind::Backoff => instance.attempts,
+        });
+        // Far enough to never come true, and near enough for the clock to add.
+        let wait = Duration::from_millis(wait.min(LONGEST_WAIT_MS));
+        self.deadlines.insert((Instant::now() + wait, node.clone(), kind, request));
+    }
+
+    /// Everything whose time has come.
+    pub(super) fn due(&mut self) {
+        let now = Instant::now();
+        while let Some((at, node, kind, number)) = self.deadlines.pop_first() {
+            if at > now {
+                self.deadlines.insert((at, node, kind, number));
+                break;
+            }
+            match kind {
+                TimerKind::Backoff => self.decide(Input::RetryDue(node)),
+                TimerKind::Human => self.decide(Input::Silence { node, request: number }),
+                TimerKind::Sleep => {
+                    let outcome = attempt::slept();
+                    let (duration_ms, cost, accounts) = (0, 0, Accounts::default());
+                    let attempt = number;
+                    let result = AttemptResult { node, attempt, outcome, duration_ms, cost, accounts };
+                    self.decide(Input::Result(Box::new(result)));
+                }
+            }
+        }
+    }
+
+    /// An attempt ended: its outcome is in the table.
+    pub(super) fn ended(&mut self, key: &AttemptKey, accounts: Option<Accounts>) {
+        if key.run != self.opened.run {
+            self.services.effects.forget(key);
+            return;
+        }
+        let Some(ended) = self.services.effects.ended(key) else { return };
+        let result = AttemptResult {
+            node: key.node.clone(),
+            attempt: key.attempt,
+            outcome: ended.outcome,
+            duration_ms: ended.duration_ms,
+            cost: ended.cost,
+            accounts: accounts.unwrap_or_default(),
+        };
+        self.decide(Input::Result(Box::new(result)));
+        self.services.effects.forget(key);
+    }
+
+    pub(super) fn contract_judged(&mut self, version: u32, holds: bool) {
+        self.judging = false;
+        if self.run.plan().version == version {
+            self.decide(Input::ContractJudged(holds));
+        }
+    }
+
+    pub(super) fn resolve(&mut self, request: ResolveRequest, reply: RpcReplyPort<Result<(), RunError>>) {
+        match request.into_input(&self.run) {
+            Ok(input) => {
+                self.decide(input);
+                self.acknowledge(reply);
+            }
+            Err(error) => {
+                let _ = reply.send(Err(error));
+            }
+        }
+    }
+
+    /// Answers once what was decided is durable.
+    pub(super) fn acknowledge(&mut self, reply: RpcReplyPort<Result<(), RunError>>) {
+        self.answers.push(reply);
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    /// Does what follows from the last input, until only waiting is left: asks for approvals and slots, starts what
+    /// needs none, and closes the run when nothing can follow; then appends all of it and starts what was granted.
+    /// True if the run is over for this actor.
+    pub(super) async fn advance(&mut self) -> Result<bool, ActorProcessingErr> {
+        let over = loop {
+            if !self.stopping {
+                self.enqueue().await?;
+            }
+            let (events, quiet) = self.within(|run, cx| run.quiesce(cx));
+            let moved = !events.is_empty();
+            self.note(events);
+            match quiet {
+                Quiet::Over => break true,
+                Quiet::JudgeContract if !self.judging => {
+                    self.judge_contract();
+                    break false;
+                }
+                Quiet::Busy if moved => {}
+                Quiet::Busy | Quiet::JudgeContract => break false,
+            }
+        };
+        if over {
+            self.pending.push(Event::RunClosed { outcome: self.run.outcome() });
+        }
+        let position = self.append()?;
+        self.launch(position);
+        self.set_alarm();
+        if over {
+            self.close();
+        }
+        Ok(over)
+    }
+
+    /// Puts fresh ready nodes into the run queue, as many as the plan's own limit allows; starts at once what holds
+    /// no slot.
+    async fn enqueue(&mut self) -> Result<(), ActorProcessingErr> {
+        let mut jobs = Vec::new();
+        while self.queued.len() < self.run.free_slots() {
+            let Some((_, id)) = self.fresh.pop_first() else { break };
+            let events = self.within(|run, cx| run.ask_approval(cx, &id));
+            if !events.is_empty() {
+                self.note(events);
+                continue;
+            }
+            let Some(node) = self.run.node(&id).cloned() else { continue };
+            if node.kind == Kind::HumanApproval {
+                let events = self.within(|run, cx| run.start(cx, &id, None));
+                self.note(events);
+            } else if self.services.toolbox.is_timer(&node) {
+                self.launch_timer(&node).await?;
+            } else {
+                jobs.push(Job { run: self.opened.run, rank: self.rank(&id), node: id.clone() });
+                self.queued.insert(id);
+            }
+        }
+        self.submit(jobs);
+        Ok(())
+    }
+
+    pub(super) fn submit(&self, jobs: Vec<Job>) {
+        if jobs.is_empty() {
+            return;
+        }
+        let AgentArguments { agent, lane, weight, services } = &self.arguments;
+        services.links.tell_scheduler(SchedulerMessage::Enqueue {
+            agent: agent.clone(),
+            lane: lane.clone(),
+            weight: *weight,
+            reply_to: self.me.clone(),
+            jobs,
+        });
+    }
+
+    /// Nodes from here to the end of the plan, along the longest path.
+    fn rank(&self, node: &NodeId) -> u64 {
+        let at = self.run.plan().nodes.binary_search_by(|probe| probe.id.cmp(node));
+        at.map_or(0, |at| u64::from(self.run.graph().height[at]) + 1)
+    }
+
+    /// Appends what was decided. Without a journal nothing can go on.
+    pub(super) fn append(&mut self) -> Result<Option<Position>, ActorProcessingErr> {
+        if self.pending.is_empty() {
+            for reply in self.answers.drain(..) {
+                let _ = reply.send(Ok(()));
+            }
+            return Ok(None);
+        }
+        let events = std::mem::take(&mut self.pending);
+        let appended = events.len() as u64;
+        let at_ms = self.services.clock.now();
+        let batch = StreamBatch { stream: self.stream, expected: self.seq, at_ms, events };
+        match self.services.journal.append(vec![batch]) {
+            Ok(position) => {
+                self.seq = Seq(self.seq.0 + appended);
+                self.answer_when_durable(position);
+                Ok(Some(position))
+            }
+            Err(error) => {
+                self.services.halt(&error.to_string());
+                Err(error.into())
+            }
+        }
+    }
+
+    fn answer_when_durable(&mut self, position: Position) {
+        let answers = std::mem::take(&mut self.answers);
+        if answers.is_empty() {
+            return;
+        }
+        let services = Arc::clone(&self.services);
+        tokio::spawn(async move {
+            let durable = services.journal.durable(position).await;
+            for reply in answers {
+                let _ = reply.send(durable.clone().map_err(RunError::from));
+            }
+        });
+    }
+
+    /// Judges the plan's own contract over the map of the outputs.
+    fn judge_contract(&mut self) {
+        self.judging = true;
+        let (services, me) = (Arc::clone(&self.services), self.me.clone());
+        let version = self.run.plan().version;
+        let rules = self.run.plan().contract.clone();
+        let outputs: Vec<(NodeId, Option<event::Output>)> = self
+            .run
+            .plan()
+            .outputs
+            .iter()
+            .map(|id| (id.clone(), self.run.instance(id).and_then(|instance| instance.output.clone())))
+            .collect();
+        let caller = self.caller();
+        tokio::spawn(async move {
+            let holds = attempt::judge_plan(&services, &caller, &rules, outputs).await;
+            let _ = me.cast(AgentMessage::ContractJudged { version, holds });
+        });
+    }
+
+    fn set_alarm(&mut self) {
+        let Some(&(at, ..)) = self.deadlines.first() else { return };
+        if self.alarm.as_ref().is_some_and(|(set, task)| *set == at && !task.is_finished()) {
+            return;
+        }
+        let me = self.me.clone();
+        let task = tokio::spawn(async move {
+            tokio::time::sleep_until(at).await;
+            let _ = me.cast(AgentMessage::Due);
+        });
+        if let Some((_, earlier)) = self.alarm.replace((at, task)) {
+            earlier.abort();
+        }
+    }
+
+    /// The run is closed: tells the registry once that is durable.
+    fn close(&mut self) {
+        let (services, stream, seq) = (Arc::clone(&self.services), self.stream, self.seq);
+        let (agent, run) = (self.arguments.agent.clone(), self.opened.run);
+        tokio::spawn(async move {
+            let closed = services.journal.read(stream, Seq(seq.0 - 1), 1);
+            if let Ok(Some(last)) = closed.map(|mut records| records.pop()) {
+                let _ = services.journal.durable(last.position).await;
+            }
+            services.links.tell_registry(RegistryMessage::Done { agent, run });
+        });
+    }
+
+    /// The value that an executed node published; `null` if it has none.
+    pub(super) async fn value(&self, node: &NodeId) -> Result<Arc<Value>, ActorProcessingErr> {
+        let instance = self.run.instance(node).filter(|instance| instance.standing == Standing::Executed);
+        match instance.and_then(|instance| instance.output.as_ref()) {
+            None => Ok(Arc::new(Value::Null)),
+            Some(output) => Ok(Arc::new(attempt::load(&self.services, output).await?)),
+        }
+    }
+}
+
+impl Drop for Drive {
+    fn drop(&mut self) {
+        if let Some((_, alarm)) = self.alarm.take() {
+            alarm.abort();
+        }
+    }
+}
+
+/// A century: longer waits are cut to it, so that adding them to the clock cannot overflow.
+const LONGEST_WAIT_MS: u64 = 100 * 366 * 24 * 3_600 * 1_000;
+
+/// See [`run::resolve`], which this keeps in reach of the launch.
+pub(super) use run::resolve;

@@ -1,0 +1,158 @@
+//! An agent: drives its runs, one at a time. It decides nothing itself: the kernel does; the agent records what was
+//! decided, asks for slots, and starts what was granted.
+
+mod drive;
+mod launch;
+mod load;
+
+pub use load::{FoldError, RECOVERIES_MAX};
+pub(crate) use load::{fold, open};
+
+use std::sync::Arc;
+
+use ostler_kernel::event::Accounts;
+use ostler_kernel::id::AgentId;
+use ostler_kernel::port::RunRow;
+use ostler_kernel::run::{Input, Operation};
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+
+use crate::effects::AttemptKey;
+use crate::registry::RegistryMessage;
+use crate::resolve::ResolveRequest;
+use crate::scheduler::{Granted, Lane, SchedulerMessage};
+use crate::services::Services;
+use crate::system::RunError;
+use drive::Drive;
+
+pub(crate) enum AgentMessage {
+    /// A run to drive.
+    Drive(RunRow),
+    /// Slots for ready nodes.
+    Granted(Vec<Granted>),
+    /// An attempt ended; its outcome is in the effects table. With the accounts after its settlement, if the
+    /// scheduler had it.
+    Ended { key: AttemptKey, accounts: Option<Accounts> },
+    /// The earliest deadline is past.
+    Due,
+    /// The plan's own contract was judged, for this version.
+    ContractJudged { version: u32, holds: bool },
+    /// The operator asks for something.
+    Operate(Operation, RpcReplyPort<Result<(), RunError>>),
+    /// A person settles an attempt in doubt.
+    Resolve(ResolveRequest, RpcReplyPort<Result<(), RunError>>),
+    /// Start nothing more: the process is about to end.
+    Stop,
+}
+
+#[derive(Clone)]
+pub(crate) struct AgentArguments {
+    pub(crate) agent: AgentId,
+    pub(crate) lane: Lane,
+    pub(crate) weight: u32,
+    pub(crate) services: Arc<Services>,
+}
+
+pub(crate) struct Agent;
+
+pub(crate) struct AgentState {
+    arguments: AgentArguments,
+    me: ActorRef<AgentMessage>,
+    drive: Option<Drive>,
+}
+
+impl Actor for Agent {
+    type Msg = AgentMessage;
+    type State = AgentState;
+    type Arguments = AgentArguments;
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<AgentMessage>,
+        arguments: AgentArguments,
+    ) -> Result<AgentState, ActorProcessingErr> {
+        Ok(AgentState { arguments, me, drive: None })
+    }
+
+    async fn post_start(
+        &self,
+        me: ActorRef<AgentMessage>,
+        state: &mut AgentState,
+    ) -> Result<(), ActorProcessingErr> {
+        let agent = state.arguments.agent.clone();
+        state.arguments.services.links.tell_registry(RegistryMessage::Up { agent, actor: me });
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<AgentMessage>,
+        message: AgentMessage,
+        state: &mut AgentState,
+    ) -> Result<(), ActorProcessingErr> {
+        if let AgentMessage::Drive(row) = message {
+            return state.begin(row).await;
+        }
+        let Some(drive) = &mut state.drive else {
+            state.decline(message);
+            return Ok(());
+        };
+        match message {
+            AgentMessage::Drive(_) => {}
+            AgentMessage::Granted(grants) => drive.granted(grants).await?,
+            AgentMessage::Ended { key, accounts } => drive.ended(&key, accounts),
+            AgentMessage::Due => drive.due(),
+            AgentMessage::ContractJudged { version, holds } => drive.contract_judged(version, holds),
+            AgentMessage::Operate(operation, reply) => {
+                drive.decide(Input::Operator(operation));
+                drive.acknowledge(reply);
+            }
+            AgentMessage::Resolve(request, reply) => drive.resolve(request, reply),
+            AgentMessage::Stop => drive.stop(),
+        }
+        state.advance().await
+    }
+}
+
+impl AgentState {
+    /// Takes a run up: whatever an earlier life of this agent queued for it is void.
+    async fn begin(&mut self, row: RunRow) -> Result<(), ActorProcessingErr> {
+        let AgentArguments { agent, services, .. } = &self.arguments;
+        let running = services.effects.jobs(row.run);
+        let hello = SchedulerMessage::Hello { agent: agent.clone(), reply_to: self.me.clone(), running };
+        services.links.tell_scheduler(hello);
+        match Drive::load(&self.arguments, &self.me, row).await? {
+            Some(drive) => self.drive = Some(drive),
+            None => return Ok(()),
+        }
+        self.advance().await
+    }
+
+    /// Does what follows from the last message; ends the run if nothing can follow any more.
+    async fn advance(&mut self) -> Result<(), ActorProcessingErr> {
+        let Some(drive) = &mut self.drive else { return Ok(()) };
+        if drive.advance().await? {
+            self.drive = None;
+        }
+        Ok(())
+    }
+
+    /// What came for a run that is over: slots go back, questions are answered.
+    fn decline(&self, message: AgentMessage) {
+        let links = &self.arguments.services.links;
+        match message {
+            AgentMessage::Granted(grants) => {
+                for granted in grants {
+                    links.tell_scheduler(SchedulerMessage::Settle { job: granted.handle, cost: 1, ended: None });
+                }
+            }
+            AgentMessage::Operate(_, reply) | AgentMessage::Resolve(_, reply) => {
+                let _ = reply.send(Err(RunError::Over));
+            }
+            AgentMessage::Ended { key, .. } => self.arguments.services.effects.forget(&key),
+            AgentMessage::Drive(_)
+            | AgentMessage::Due
+            | AgentMessage::ContractJudged { .. }
+            | AgentMessage::Stop => {}
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What an attempt does, from its permit to an output that passed its contract. Runs outside the actors.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_kernel::contract::{Broken, Test};
+use ostler_kernel::event::{Failure, Outcome, Output};
+use ostler_kernel::gate::Permit;
+use ostler_kernel::id::{Digest, NodeId};
+use ostler_kernel::plan::{Effect, Node, Rule};
+use ostler_kernel::port::{Artifact, ArtifactError, CallContext, JSON, Tool};
+use ostler_kernel::run::Category;
+use ostler_kernel::{json, lineage, template};
+use serde_json::{Map, Value, json};
+
+use crate::effects::failed;
+use crate::services::Services;
+
+/// Results up to this size stand in the record itself, larger ones in the artifact store.
+pub const INLINE_BYTES_MAX: usize = 4 * 1_024;
+
+/// The largest result of an attempt.
+pub const RESULT_BYTES_MAX: usize = 64 * 1_024 * 1_024;
+
+/// On whose behalf something is done.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    pub(crate) intent: u8,
+    pub(crate) scope: String,
+    pub(crate) workspace: Arc<Path>,
+}
+
+/// What an attempt does.
+pub(crate) enum Work {
+    /// Calls a tool.
+    Tool { tool: Arc<dyn Tool>, permit: Permit },
+    /// Renders a template over what became of other nodes.
+    Render { template: String, values: Map<String, Value> },
+}
+
+impl Work {
+    /// Whether it does something to the world, by the word of its permit.
+    pub(crate) fn acts(&self) -> bool {
+        match self {
+            Work::Tool { permit, .. } => matches!(permit.class().effect, Effect::Write | Effect::External),
+            Work::Render { .. } => false,
+        }
+    }
+}
+
+/// Does the work within the node's timeout, judges it, and keeps what it gave.
+pub(crate) async fn perform(services: &Services, caller: &Caller, node: &Node, work: Work) -> Outcome {
+    let timeout_ms = u64::try_from(node.timeout).unwrap_or(1);
+    let within = Duration::from_millis(timeout_ms);
+    match tokio::time::timeout(within, act(services, caller, node, work, timeout_ms)).await {
+        Ok(Ok(output)) => Outcome::Ok(output),
+        Ok(Err(failure)) => Outcome::Failed(failure),
+        Err(_) => failed(Category::Timeout, format!("not done within {timeout_ms} ms")),
+    }
+}
+
+async fn act(
+    services: &Services,
+    caller: &Caller,
+    node: &Node,
+    work: Work,
+    timeout_ms: u64,
+) -> Result<Output, Failure> {
+    let value = match work {
+        Work::Tool { tool, permit } => {
+            let context = CallContext { workspace: Arc::clone(&caller.workspace), timeout_ms };
+            tool.call(permit, context).await?
+        }
+        Work::Render { template, values } => {
+            let text = template::render(&template, &values).map_err(|error| structural(error.to_string()))?;
+            json!({ "text": text })
+        }
+    };
+    judge(services, caller, &node.contract, &value).await?;
+    keep(services, &value).await
+}
+
+/// Holds a value against a contract; tests are run, through the gate like any call.
+async fn judge(services: &Services, caller: &Caller, rules: &[Rule], value: &Value) -> Result<(), Failure> {
+    let contract = services.contract(rules).map_err(|error| structural(error.to_string()))?;
+    let judgement = contract.judge(value);
+    if !judgement.holds() {
+        let broken: Vec<String> = judgement.broken.iter().map(Broken::to_string).collect();
+        return Err(invalid(broken.join("; ")));
+    }
+    if let Some((rule, method)) = judgement.outside.first() {
+        return Err(structural(format!("contract rule {rule}: nothing here judges by {method:?}").to_lowercase()));
+    }
+    for test in judgement.tests {
+        run_test(services, caller, &test).await?;
+    }
+    Ok(())
+}
+
+async fn run_test(services: &Services, caller: &Caller, test: &Test) -> Result<(), Failure> {
+    let mut params = Map::new();
+    params.insert("argv".to_owned(), json!(test.argv));
+    let key = lineage::hash("aos/test/1", &[test.argv.join("\0").as_bytes()]);
+    let gated = services.toolbox.gate(&services.gate, caller, "shell.run", params, 0, key);
+    let (tool, permit) = gated.map_err(|denial| Failure {
+        category: Category::GateDenied,
+        message: denial.for_model().to_owned(),
+    })?;
+    let context = CallContext { workspace: Arc::clone(&caller.workspace), timeout_ms: TEST_TIMEOUT_MS };
+    let ran = tool.call(permit, context).await;
+    ran.map(drop).map_err(|failure| {
+        let rule = test.rule;
+        invalid(format!("rule {rule} (test): {}: {}", test.argv.join(" "), failure.message))
+    })
+}
+
+/// Given to a test so that it can tell; the node's own timeout ends it.
+const TEST_TIMEOUT_MS: u64 = 60_000;
+
+/// Stores a value: its digest, and the value itself where it is small.
+pub(crate) async fn keep(services: &Services, value: &Value) -> Result<Output, Failure> {
+    let canonical = json::canonical(value).map_err(|error| invalid(format!("the result: {error}")))?;
+    let bytes = canonical.as_str().len();
+    if bytes > RESULT_BYTES_MAX {
+        return Err(invalid(format!("the result has {bytes} bytes, at most {RESULT_BYTES_MAX} are kept")));
+    }
+    if bytes <= INLINE_BYTES_MAX {
+        let artifact = lineage::artifact(JSON, canonical.as_str().as_bytes());
+        return Ok(Output { artifact, bytes: bytes as u64, inline: Some(canonical), directive: None });
+    }
+    let content = canonical.as_str().as_bytes().to_vec();
+    let stored = services.artifacts.put(Artifact { media: JSON.to_owned(), content }).await;
+    let artifact = stored.map_err(|error| Failure {
+        category: Category::Transient,
+        message: format!("the result could not be stored: {error}"),
+    })?;
+    Ok(Output { artifact, bytes: bytes as u64, inline: None, directive: None })
+}
+
+/// Gives a stored value back.
+pub(crate) async fn load(services: &Services, output: &Output) -> Result<Value, ArtifactError> {
+    if let Some(inline) = &output.inline {
+        return Ok(inline.value());
+    }
+    let artifact = services.artifacts.get(output.artifact).await?;
+    serde_json::from_slice(&artifact.content)
+        .map_err(|error| ArtifactError::Damaged { digest: output.artifact, what: error.to_string() })
+}
+
+/// Whether the plan's own contract holds over the map of its outputs.
+pub(crate) async fn judge_plan(
+    services: &Services,
+    caller: &Caller,
+    rules: &[Rule],
+    outputs: Vec<(NodeId, Option<Output>)>,
+) -> bool {
+    let mut values = Map::new();
+    for (node, output) in outputs {
+        let value = match &output {
+            Some(output) => load(services, output).await.unwrap_or(Value::Null),
+            None => Value::Null,
+        };
+        values.insert(node.to_string(), value);
+    }
+    match judge(services, caller, rules, &Value::Object(values)).await {
+        Ok(()) => true,
+        Err(failure) => {
+            tracing::info!(message = failure.message, "the plan's contract does not hold");
+            false
+        }
+    }
+}
+
+/// The outcome of a wait that is over.
+pub(crate) fn slept() -> Outcome {
+    let empty = json::canonical(&json!({})).expect("an empty object is canonical");
+    let artifact: Digest = lineage::artifact(JSON, empty.as_str().as_bytes());
+    Outcome::Ok(Output { artifact, bytes: 2, inline: Some(empty), directive: None })
+}
+
+fn structural(message: String) -> Failure {
+    Failure { category: Category::Structural, message }
+}
+
+fn invalid(message: String) -> Failure {
+    Failure { category: Category::InvalidOutput, message }
+}

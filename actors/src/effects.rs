@@ -1,0 +1,177 @@
+//! The effects table: every attempt that runs, or has ended and is not recorded yet. It belongs to the process, not
+//! to an actor, so an agent that is restarted finds its attempts here instead of paying for them again.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use dashmap::DashMap;
+use futures::FutureExt;
+use ostler_kernel::event::{Accounts, Failure, Outcome};
+use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::run::Category;
+use ostler_scheduler::JobHandle;
+use ractor::ActorRef;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::agent::AgentMessage;
+use crate::scheduler::SchedulerMessage;
+use crate::services::Services;
+
+/// One try of a node of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct AttemptKey {
+    pub(crate) run: RunId,
+    pub(crate) node: NodeId,
+    pub(crate) attempt: u32,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Ended {
+    pub(crate) outcome: Outcome,
+    pub(crate) duration_ms: u64,
+    /// In credits: a millisecond of a slot is one.
+    pub(crate) cost: u64,
+    pub(crate) accounts: Accounts,
+}
+
+enum State {
+    Running { cancel: CancellationToken, acts: bool },
+    Done(Ended),
+}
+
+struct Entry {
+    /// What to settle when it ends.
+    job: Option<JobHandle>,
+    /// The agent that waits for it.
+    agent: ActorRef<AgentMessage>,
+    state: State,
+}
+
+/// Every attempt that runs or is not recorded yet: at most as many as there are slots, and those that drain.
+#[derive(Default)]
+pub(crate) struct Effects {
+    entries: DashMap<AttemptKey, Entry>,
+    tasks: TaskTracker,
+}
+
+/// What the table knows of an attempt.
+pub(crate) enum Found {
+    Running,
+    Done(Ended),
+}
+
+impl Effects {
+    /// Starts an attempt. `acts`: it does something to the world, so a shutdown waits for it.
+    pub(crate) fn spawn(
+        services: &Arc<Services>,
+        key: AttemptKey,
+        job: JobHandle,
+        agent: ActorRef<AgentMessage>,
+        acts: bool,
+        attempt: impl Future<Output = Outcome> + Send + 'static,
+    ) {
+        let cancel = CancellationToken::new();
+        let state = State::Running { cancel: cancel.clone(), acts };
+        services.effects.entries.insert(key.clone(), Entry { job: Some(job), agent, state });
+        let services_of_task = Arc::clone(services);
+        services.effects.tasks.spawn(async move {
+            let started = tokio::time::Instant::now();
+            let shielded = AssertUnwindSafe(attempt).catch_unwind();
+            let outcome = tokio::select! {
+                ended = shielded => ended.unwrap_or_else(|panic| failed(Category::Crash, panic_text(&panic))),
+                () = cancel.cancelled() => failed(Category::Crash, "stopped before it had ended".to_owned()),
+            };
+            let duration_ms = started.elapsed().as_millis() as u64;
+            let cost = duration_ms.clamp(1, ostler_scheduler::COST_MAX);
+            let ended = Ended { outcome, duration_ms, cost, accounts: Accounts::default() };
+            finish(&services_of_task, &key, ended);
+        });
+    }
+
+    /// An agent that was restarted takes its attempt up again.
+    pub(crate) fn attach(&self, key: &AttemptKey, agent: &ActorRef<AgentMessage>) -> Option<Found> {
+        let mut entry = self.entries.get_mut(key)?;
+        entry.agent = agent.clone();
+        Some(match &entry.state {
+            State::Running { .. } => Found::Running,
+            State::Done(ended) => Found::Done(ended.clone()),
+        })
+    }
+
+    /// What became of an attempt, if it has ended.
+    pub(crate) fn ended(&self, key: &AttemptKey) -> Option<Ended> {
+        match &self.entries.get(key)?.state {
+            State::Done(ended) => Some(ended.clone()),
+            State::Running { .. } => None,
+        }
+    }
+
+    /// The jobs that the attempts of a run hold.
+    pub(crate) fn jobs(&self, run: RunId) -> Vec<JobHandle> {
+        let of_run = self.entries.iter().filter(|entry| entry.key().run == run);
+        of_run.filter_map(|entry| entry.job).collect()
+    }
+
+    /// The end of the attempt is in the journal.
+    pub(crate) fn forget(&self, key: &AttemptKey) {
+        self.entries.remove(key);
+    }
+
+    /// Stops an attempt as far as that is possible; its end comes like any other.
+    pub(crate) fn cancel(&self, key: &AttemptKey) {
+        if let Some(entry) = self.entries.get(key)
+            && let State::Running { cancel, .. } = &entry.state
+        {
+            cancel.cancel();
+        }
+    }
+
+    /// Stops whatever only looks or computes, and gives the number of attempts that act on the world.
+    pub(crate) fn stop_pure(&self) -> usize {
+        let mut acting = 0;
+        for entry in &self.entries {
+            match &entry.state {
+                State::Running { acts: true, .. } => acting += 1,
+                State::Running { cancel, acts: false } => cancel.cancel(),
+                State::Done(_) => {}
+            }
+        }
+        acting
+    }
+
+    /// Waits until no attempt runs any more.
+    pub(crate) async fn drained(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+/// Keeps the outcome, frees the slot, and wakes the agent. The scheduler passes the wake-up on with the accounts
+/// after the settlement; if it is down, the agent hears of it at once.
+fn finish(services: &Services, key: &AttemptKey, ended: Ended) {
+    let Some(mut entry) = services.effects.entries.get_mut(key) else { return };
+    let cost = ended.cost;
+    entry.state = State::Done(ended);
+    let (job, agent) = (entry.job.take(), entry.agent.clone());
+    drop(entry);
+    let settled = job.is_some_and(|job| {
+        let key = key.clone();
+        services.links.tell_scheduler(SchedulerMessage::Settle { job, cost, ended: Some((key, agent.clone())) })
+    });
+    if !settled {
+        let _ = agent.cast(AgentMessage::Ended { key: key.clone(), accounts: None });
+    }
+}
+
+pub(crate) fn failed(category: Category, message: String) -> Outcome {
+    Outcome::Failed(Failure { category, message })
+}
+
+fn panic_text(panic: &Box<dyn std::any::Any + Send>) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("the tool panicked: {}", text.as_deref().unwrap_or("no message"))
+}

@@ -1,0 +1,47 @@
+//! The running system: a supervised tree of actors that drives runs.
+//!
+//! [`System`] is the handle. It appends a run's first record and tells the registry; the registry brings up the
+//! run's agent; the agent asks the kernel what to do, records it, asks the scheduler for slots, and starts what was
+//! granted in the effects table, outside the actors. Messages are wake-ups: the work is in the journal, so an actor
+//! that dies is started again and finds it there.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `system` | the handle; `view`, `cursor`, `resolve`: what it gives and takes |
+//! | `tree` | who supervises whom |
+//! | `registry` | agents and their slots |
+//! | `scheduler` | the run queue's owner |
+//! | `agent` | drives a run: `load` takes it up, `launch` starts attempts |
+//! | `effects`, `attempt` | what runs outside the actors |
+//! | `services`, `links`, `clock`, `toolbox` | what they share |
+#![forbid(unsafe_code)]
+
+mod agent;
+mod attempt;
+mod clock;
+mod cursor;
+mod effects;
+mod links;
+mod park;
+mod registry;
+mod resolve;
+mod scheduler;
+mod services;
+mod system;
+mod toolbox;
+mod tree;
+mod view;
+
+pub use agent::{FoldError, RECOVERIES_MAX};
+pub use attempt::{INLINE_BYTES_MAX, RESULT_BYTES_MAX};
+pub use cursor::EventCursor;
+pub use registry::{AGENTS_MAX, AgentRow, RegisterError};
+pub use resolve::ResolveHow;
+pub use scheduler::ClientConfig;
+pub use system::{
+    AgentHandle, AgentProfile, RunError, Settled, SpawnError, StartError, Submission, SubmitError, System,
+    SystemConfig,
+};
+pub use toolbox::{Toolbox, ToolboxError};
+pub use tree::LIVE_AGENTS_MAX;
+pub use view::RunView;

@@ -1,0 +1,389 @@
+//! The registry: which agents exist, which runs they have to drive, and whether an actor does so now. It alone
+//! changes a slot: `Row -> Starting -> Live -> Stopping -> Row`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use ostler_kernel::event::Event;
+use ostler_kernel::id::{AgentId, ClientId, RunId};
+use ostler_kernel::port::{JournalError, RunRow, Seq, StreamBatch, StreamId};
+use ostler_supervisor::{ChildSpec, Restart};
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+
+use crate::agent::{Agent, AgentArguments, AgentMessage};
+use crate::scheduler::Lane;
+use crate::services::Services;
+
+/// Agents with a name of their own, at most.
+pub const AGENTS_MAX: usize = 1_000_000;
+
+/// Weight of an agent that nobody gave one.
+pub(crate) const AGENT_WEIGHT: u32 = 100;
+
+pub(crate) enum RegistryMessage {
+    /// An agent is to exist from here on.
+    Register { agent: AgentId, client: ClientId, weight: u32, reply: RpcReplyPort<Result<(), RegisterError>> },
+    /// A run is open and this process is to drive it.
+    Drive(RunRow),
+    /// An actor is up and wants to know its work.
+    Up { agent: AgentId, actor: ActorRef<AgentMessage> },
+    /// A run is over, or set aside: the agent is free for its next one.
+    Done { agent: AgentId, run: RunId },
+    /// An actor is gone; `again`: its supervisor starts it once more by itself.
+    Gone { agent: AgentId, again: bool },
+    /// An actor failed too often: its agent is taken out of service.
+    GivenUp { agent: AgentId, reason: String },
+    /// The pool is up, empty.
+    PoolUp,
+    /// The reference of the actor that drives a run, once it is live.
+    Find { run: RunId, reply: RpcReplyPort<Option<ActorRef<AgentMessage>>> },
+    /// All agents.
+    List { reply: RpcReplyPort<Vec<AgentRow>> },
+}
+
+/// Why an agent could not be registered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RegisterError {
+    /// Another client has an agent of this name.
+    #[error("agent {agent} belongs to client {owner}, not to {client}: choose another name")]
+    Taken {
+        /// The name.
+        agent: AgentId,
+        /// Whose it is.
+        owner: ClientId,
+        /// Who asked.
+        client: ClientId,
+    },
+    /// There are as many agents as there may be.
+    #[error("there are {AGENTS_MAX} agents already, which is the most: retire some")]
+    TooMany,
+    /// It could not be written down.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// One line of the table of agents.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct AgentRow {
+    /// Its name.
+    pub agent: AgentId,
+    /// Who pays.
+    pub client: ClientId,
+    /// Its weight among the agents of its client.
+    pub weight: u32,
+    /// `row`, `starting`, `live`, `stopping` or `quarantined`.
+    pub state: &'static str,
+    /// Runs it has to drive.
+    pub runs_open: usize,
+}
+
+/// Whether an actor stands behind an agent.
+enum Phase {
+    Row,
+    Starting,
+    Live(ActorRef<AgentMessage>),
+    Stopping,
+    Quarantined,
+}
+
+struct Slot {
+    client: ClientId,
+    weight: u32,
+    /// Whether it has a name of its own, written in the journal; else it goes with its run.
+    registered: bool,
+    phase: Phase,
+    /// First in, first out; the first is being driven.
+    runs: VecDeque<RunRow>,
+}
+
+pub(crate) struct Registry;
+
+pub(crate) struct RegistryState {
+    services: Arc<Services>,
+    slots: BTreeMap<AgentId, Slot>,
+    /// Last record of each client's stream, which only this actor appends to.
+    heads: BTreeMap<ClientId, Seq>,
+    /// Who waits for a run's actor to be live.
+    waiting: Vec<(RunId, RpcReplyPort<Option<ActorRef<AgentMessage>>>)>,
+}
+
+impl Actor for Registry {
+    type Msg = RegistryMessage;
+    type State = RegistryState;
+    type Arguments = Arc<Services>;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<RegistryMessage>,
+        services: Arc<Services>,
+    ) -> Result<RegistryState, ActorProcessingErr> {
+        let (slots, heads, waiting) = Default::default();
+        let mut state = RegistryState { services, slots, heads, waiting };
+        state.rebuild()?;
+        Ok(state)
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<RegistryMessage>,
+        message: RegistryMessage,
+        state: &mut RegistryState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            RegistryMessage::Register { agent, client, weight, reply } => {
+                let _ = reply.send(state.register(agent, client, weight));
+            }
+            RegistryMessage::Drive(row) => state.drive(row),
+            RegistryMessage::Up { agent, actor } => state.up(&agent, actor),
+            RegistryMessage::Done { agent, run } => state.done(&agent, run),
+            RegistryMessage::Gone { agent, again } => state.gone(&agent, again),
+            RegistryMessage::GivenUp { agent, reason } => state.give_up(&agent, reason)?,
+            RegistryMessage::PoolUp => state.pool_up(),
+            RegistryMessage::Find { run, reply } => state.find(run, reply),
+            RegistryMessage::List { reply } => {
+                let _ = reply.send(state.list());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl RegistryState {
+    /// Brings back every registered agent from the streams of the clients, and the runs this process drives.
+    fn rebuild(&mut self) -> Result<(), ActorProcessingErr> {
+        for stream in self.services.journal.clients()? {
+            let mut after = Seq(0);
+            loop {
+                let records = self.services.journal.read(stream, after, READ_AT_ONCE)?;
+                let Some(last) = records.last() else { break };
+                after = last.seq;
+                for record in &records {
+                    self.remember(&record.event, record.seq);
+                }
+            }
+        }
+        for row in self.services.journal.runs(true)? {
+            if self.services.drives(row.run) {
+                self.slot(&row).runs.push_back(row);
+            }
+        }
+        for slot in self.slots.values_mut() {
+            slot.runs.make_contiguous().sort_by_key(|row| row.run);
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, event: &Event, seq: Seq) {
+        match event {
+            Event::AgentRegistered { agent, client, weight } => {
+                self.heads.insert(client.clone(), seq);
+                let (client, weight) = (client.clone(), *weight);
+                let slot =
+                    Slot { client, weight, registered: true, phase: Phase::Row, runs: VecDeque::new() };
+                self.slots.insert(agent.clone(), slot);
+            }
+            Event::AgentQuarantined { agent, .. } => {
+                if let Some(slot) = self.slots.get_mut(agent) {
+                    slot.phase = Phase::Quarantined;
+                    self.heads.insert(slot.client.clone(), seq);
+                }
+            }
+            Event::ClientSet { client, .. } => {
+                self.heads.insert(client.clone(), seq);
+            }
+            _ => {}
+        }
+    }
+
+    fn append(&mut self, client: &ClientId, event: Event) -> Result<(), JournalError> {
+        let expected = self.heads.get(client).copied().unwrap_or_default();
+        let (stream, at_ms) = (StreamId::client(client), self.services.clock.now());
+        self.services.journal.append(vec![StreamBatch { stream, expected, at_ms, events: vec![event] }])?;
+        self.heads.insert(client.clone(), Seq(expected.0 + 1));
+        Ok(())
+    }
+
+    fn register(&mut self, agent: AgentId, client: ClientId, weight: u32) -> Result<(), RegisterError> {
+        match self.slots.get(&agent) {
+            Some(slot) if slot.client == client => return Ok(()),
+            Some(slot) => return Err(RegisterError::Taken { agent, owner: slot.client.clone(), client }),
+            None if self.slots.len() >= AGENTS_MAX => return Err(RegisterError::TooMany),
+            None => {}
+        }
+        self.append(&client, Event::AgentRegistered { agent: agent.clone(), client: client.clone(), weight })?;
+        let slot = Slot { client, weight, registered: true, phase: Phase::Row, runs: VecDeque::new() };
+        self.slots.insert(agent, slot);
+        Ok(())
+    }
+
+    fn slot(&mut self, row: &RunRow) -> &mut Slot {
+        self.slots.entry(row.agent.clone()).or_insert_with(|| Slot {
+            client: row.client.clone(),
+            weight: AGENT_WEIGHT,
+            registered: false,
+            phase: Phase::Row,
+            runs: VecDeque::new(),
+        })
+    }
+
+    fn drive(&mut self, row: RunRow) {
+        let agent = row.agent.clone();
+        let slot = self.slot(&row);
+        if slot.runs.iter().all(|known| known.run != row.run) {
+            slot.runs.push_back(row);
+        }
+        self.start(&agent);
+    }
+
+    /// Starts an actor for an agent that has work and none yet. In any other phase the work is remembered.
+    fn start(&mut self, agent: &AgentId) {
+        let Some(slot) = self.slots.get_mut(agent) else { return };
+        let (Phase::Row, false, Some(pool)) = (&slot.phase, slot.runs.is_empty(), self.services.links.pool())
+        else {
+            return;
+        };
+        slot.phase = Phase::Starting;
+        let lane = Lane { client: slot.client.clone(), agent: slot.registered.then(|| agent.clone()) };
+        let arguments = AgentArguments {
+            agent: agent.clone(),
+            lane,
+            weight: slot.weight,
+            services: Arc::clone(&self.services),
+        };
+        let spec = ChildSpec::actor(agent.as_str(), || Agent, move || arguments.clone());
+        let spec = spec.restart(Restart::Transient);
+        let (services, agent) = (Arc::clone(&self.services), agent.clone());
+        tokio::spawn(async move {
+            if let Err(error) = pool.start_child(spec).await {
+                tracing::warn!(%agent, %error, "an agent did not start");
+                let reason = error.to_string();
+                services.links.tell_registry(RegistryMessage::GivenUp { agent, reason });
+            }
+        });
+    }
+
+    fn up(&mut self, agent: &AgentId, actor: ActorRef<AgentMessage>) {
+        let Some(slot) = self.slots.get_mut(agent) else { return };
+        slot.phase = Phase::Live(actor.clone());
+        self.next(agent);
+    }
+
+    /// Gives a live agent its next run, or lets its actor go.
+    fn next(&mut self, agent: &AgentId) {
+        let Some(slot) = self.slots.get_mut(agent) else { return };
+        let Phase::Live(actor) = &slot.phase else { return };
+        match slot.runs.front() {
+            Some(row) => {
+                let (run, actor) = (row.run, actor.clone());
+                let _ = actor.cast(AgentMessage::Drive(row.clone()));
+                self.answer(run, Some(&actor));
+            }
+            None => {
+                actor.stop(None);
+                slot.phase = Phase::Stopping;
+            }
+        }
+    }
+
+    fn done(&mut self, agent: &AgentId, run: RunId) {
+        if let Some(slot) = self.slots.get_mut(agent) {
+            slot.runs.retain(|row| row.run != run);
+        }
+        self.services.let_go(run);
+        self.answer(run, None);
+        self.next(agent);
+    }
+
+    fn gone(&mut self, agent: &AgentId, again: bool) {
+        let Some(slot) = self.slots.get_mut(agent) else { return };
+        match (&slot.phase, again) {
+            (Phase::Quarantined, _) => {}
+            (_, true) => slot.phase = Phase::Starting,
+            (_, false) => {
+                slot.phase = Phase::Row;
+                if slot.runs.is_empty() && !slot.registered {
+                    self.slots.remove(agent);
+                } else {
+                    self.start(agent);
+                }
+            }
+        }
+    }
+
+    fn give_up(&mut self, agent: &AgentId, reason: String) -> Result<(), ActorProcessingErr> {
+        let Some(slot) = self.slots.get_mut(agent) else { return Ok(()) };
+        slot.phase = Phase::Quarantined;
+        let (client, registered) = (slot.client.clone(), slot.registered);
+        let runs: Vec<RunRow> = slot.runs.drain(..).collect();
+        if registered {
+            let agent = agent.clone();
+            self.append(&client, Event::AgentQuarantined { agent, reason: reason.clone() })?;
+        } else {
+            self.slots.remove(agent);
+        }
+        for row in runs {
+            crate::park::park(&self.services, &row, &reason)?;
+            self.services.let_go(row.run);
+        }
+        Ok(())
+    }
+
+    /// Every actor is gone with the old pool; those with work get a new one.
+    fn pool_up(&mut self) {
+        let agents: Vec<AgentId> = self.slots.keys().cloned().collect();
+        for agent in agents {
+            if let Some(slot) = self.slots.get_mut(&agent)
+                && !matches!(slot.phase, Phase::Quarantined)
+            {
+                slot.phase = Phase::Row;
+            }
+            self.start(&agent);
+        }
+    }
+
+    fn find(&mut self, run: RunId, reply: RpcReplyPort<Option<ActorRef<AgentMessage>>>) {
+        let of_run = self.slots.values().find(|slot| slot.runs.iter().any(|row| row.run == run));
+        match of_run {
+            None => {
+                let _ = reply.send(None);
+            }
+            Some(slot) => match (&slot.phase, slot.runs.front()) {
+                (Phase::Live(actor), Some(row)) if row.run == run => {
+                    let _ = reply.send(Some(actor.clone()));
+                }
+                _ => self.waiting.push((run, reply)),
+            },
+        }
+    }
+
+    /// Tells those who wait for a run's actor.
+    fn answer(&mut self, run: RunId, actor: Option<&ActorRef<AgentMessage>>) {
+        for (wanted, reply) in std::mem::take(&mut self.waiting) {
+            if wanted == run {
+                let _ = reply.send(actor.cloned());
+            } else {
+                self.waiting.push((wanted, reply));
+            }
+        }
+    }
+
+    fn list(&self) -> Vec<AgentRow> {
+        let rows = self.slots.iter().map(|(agent, slot)| AgentRow {
+            agent: agent.clone(),
+            client: slot.client.clone(),
+            weight: slot.weight,
+            state: match slot.phase {
+                Phase::Row => "row",
+                Phase::Starting => "starting",
+                Phase::Live(_) => "live",
+                Phase::Stopping => "stopping",
+                Phase::Quarantined => "quarantined",
+            },
+            runs_open: slot.runs.len(),
+        });
+        rows.collect()
+    }
+}
+
+/// Records read from a stream at once.
+pub(crate) const READ_AT_ONCE: usize = 1_024;

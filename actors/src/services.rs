@@ -1,0 +1,118 @@
+//! What every actor of a system shares: the outside, behind its ports, and what outlives any actor.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ostler_kernel::contract::{Contract, ContractError};
+use ostler_kernel::gate::GatePolicy;
+use ostler_kernel::id::RunId;
+use ostler_kernel::plan::Rule;
+use ostler_kernel::port::{ArtifactStore, Journal};
+use tokio::sync::watch;
+
+use crate::clock::Clock;
+use crate::effects::Effects;
+use crate::links::Links;
+use crate::toolbox::Toolbox;
+
+/// Compiled contracts kept at once; beyond that they are compiled for each attempt.
+const CONTRACTS_KEPT_MAX: usize = 1_024;
+
+/// What every actor of a system shares.
+pub(crate) struct Services {
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) artifacts: Arc<dyn ArtifactStore>,
+    pub(crate) toolbox: Toolbox,
+    pub(crate) gate: GatePolicy,
+    pub(crate) clock: Clock,
+    pub(crate) effects: Effects,
+    pub(crate) links: Links,
+    /// Slots of a run whose plan does not say.
+    pub(crate) run_slots: u32,
+    /// The runs this process drives. Like the effects table, it outlives the restart of any actor.
+    driven: Mutex<BTreeSet<RunId>>,
+    contracts: Mutex<BTreeMap<String, Arc<Contract>>>,
+    /// Counts whatever may change how a run stands, for those who wait for it.
+    pub(crate) stirs: watch::Sender<u64>,
+    /// Why nothing goes on any more, once that is so.
+    pub(crate) halted: watch::Sender<Option<String>>,
+}
+
+impl Services {
+    pub(crate) fn new(
+        journal: Arc<dyn Journal>,
+        artifacts: Arc<dyn ArtifactStore>,
+        toolbox: Toolbox,
+        gate: GatePolicy,
+        run_slots: u32,
+    ) -> Services {
+        Services {
+            journal,
+            artifacts,
+            toolbox,
+            gate,
+            clock: Clock::new(),
+            effects: Effects::default(),
+            links: Links::default(),
+            run_slots,
+            driven: Mutex::default(),
+            contracts: Mutex::default(),
+            stirs: watch::Sender::new(0),
+            halted: watch::Sender::new(None),
+        }
+    }
+
+    /// Marks a run as driven by this process; false if it was already.
+    pub(crate) fn drive(&self, run: RunId) -> bool {
+        lock(&self.driven).insert(run)
+    }
+
+    /// The run is driven no longer.
+    pub(crate) fn let_go(&self, run: RunId) {
+        lock(&self.driven).remove(&run);
+        self.stir();
+    }
+
+    pub(crate) fn drives(&self, run: RunId) -> bool {
+        lock(&self.driven).contains(&run)
+    }
+
+    pub(crate) fn driven(&self) -> Vec<RunId> {
+        lock(&self.driven).iter().copied().collect()
+    }
+
+    /// Tells those who wait for a run that something may have changed.
+    pub(crate) fn stir(&self) {
+        self.stirs.send_modify(|stirs| *stirs += 1);
+    }
+
+    /// Stops everything: what is not durable by now never will be.
+    pub(crate) fn halt(&self, why: &str) {
+        tracing::error!(why, "the system halts");
+        self.halted.send_if_modified(|halted| {
+            let first = halted.is_none();
+            halted.get_or_insert_with(|| why.to_owned());
+            first
+        });
+        self.stir();
+    }
+
+    /// The compiled form of a contract.
+    pub(crate) fn contract(&self, rules: &[Rule]) -> Result<Arc<Contract>, ContractError> {
+        let key = serde_json::to_string(rules).expect("rules hold names, numbers and JSON");
+        if let Some(contract) = lock(&self.contracts).get(&key) {
+            return Ok(Arc::clone(contract));
+        }
+        let contract = Arc::new(Contract::compile(rules)?);
+        let mut contracts = lock(&self.contracts);
+        if contracts.len() < CONTRACTS_KEPT_MAX {
+            contracts.insert(key, Arc::clone(&contract));
+        }
+        Ok(contract)
+    }
+}
+
+/// A panic while a lock was held leaves sets and maps whole: they are changed by single calls.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,108 @@
+//! The tools of a system, and the one way to them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ostler_kernel::contract::SchemaError;
+use ostler_kernel::gate::{self, Call, Denial, GatePolicy, GatedTool, Permit, Verdict};
+use ostler_kernel::id::Digest;
+use ostler_kernel::plan::{Node, ToolDefaults, Tools};
+use ostler_kernel::port::Tool;
+use serde_json::{Map, Value};
+
+use crate::attempt::Caller;
+
+/// The tools of a system by name.
+#[derive(Debug)]
+pub struct Toolbox {
+    tools: BTreeMap<String, GatedTool>,
+}
+
+/// Why tools do not make a toolbox.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolboxError {
+    /// Two tools have the same name.
+    #[error("two tools are called {0}: rename one")]
+    Twice(String),
+    /// A tool's parameters are not described by a JSON Schema.
+    #[error("the parameters of tool {tool} are not described by a JSON Schema: {error}")]
+    Schema {
+        /// Which tool.
+        tool: String,
+        /// What is wrong.
+        error: SchemaError,
+    },
+}
+
+impl Toolbox {
+    /// Puts tools together, each with its schema compiled.
+    pub fn new(tools: Vec<Arc<dyn Tool>>) -> Result<Toolbox, ToolboxError> {
+        let mut named = BTreeMap::new();
+        for tool in tools {
+            let name = tool.spec().name.clone();
+            let gated = GatedTool::new(tool)
+                .map_err(|error| ToolboxError::Schema { tool: name.clone(), error })?;
+            if named.insert(name.clone(), gated).is_some() {
+                return Err(ToolboxError::Twice(name));
+            }
+        }
+        Ok(Toolbox { tools: named })
+    }
+
+    /// What the tools say of themselves.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
+        self.tools.values().map(GatedTool::tool)
+    }
+
+    /// Leave to make a call, and the tool that takes it; or why not.
+    pub(crate) fn gate(
+        &self,
+        policy: &GatePolicy,
+        caller: &Caller,
+        name: &str,
+        params: Map<String, Value>,
+        floor: u8,
+        idempotency_key: Digest,
+    ) -> Result<(Arc<dyn Tool>, Permit), Denial> {
+        let tool = self.tools.get(name);
+        let call = Call {
+            tool,
+            name,
+            params,
+            floor,
+            intent: caller.intent,
+            scope: &caller.scope,
+            workspace: caller.workspace.to_str().unwrap_or_default(),
+            idempotency_key,
+        };
+        match (gate::decide(call, policy), tool) {
+            (Verdict::Allowed { permit, .. }, Some(tool)) => Ok((Arc::clone(tool.tool()), permit)),
+            (Verdict::Allowed { .. }, None) => unreachable!("the gate allows no tool that does not exist"),
+            (Verdict::Denied(denial), _) => Err(denial),
+        }
+    }
+
+    /// Version of a tool.
+    pub(crate) fn version(&self, name: &str) -> Option<&str> {
+        self.tools.get(name).map(|tool| tool.tool().spec().version.as_str())
+    }
+
+    /// Whether a node is nothing but a wait.
+    pub(crate) fn is_timer(&self, node: &Node) -> bool {
+        let tool = node.tool.as_deref().and_then(|tool| self.tools.get(tool));
+        tool.is_some_and(|tool| tool.tool().is_timer())
+    }
+}
+
+impl Tools for Toolbox {
+    fn defaults(&self, tool: &str, literal: &Map<String, Value>) -> Option<ToolDefaults> {
+        let tool = self.tools.get(tool)?.tool();
+        let class = tool.class(literal);
+        let result_schema = Some(tool.spec().result.clone()).filter(|schema| !schema.is_null());
+        Some(ToolDefaults { effect: class.effect, impact: class.impact, idem: class.idem, result_schema })
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.tools.keys().cloned().collect()
+    }
+}

@@ -1,0 +1,88 @@
+//! The tree: a rest-for-one root over registry, scheduler and a one-for-one pool of agents. The order is the order of
+//! dependency: a crash restarts that child and all after it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_kernel::id::AgentId;
+use ostler_supervisor::{
+    ChildSpec, Event, Intensity, PoolSpec, StartError, Strategy, Supervisor, SupervisorRef, SupervisorSpec, What,
+};
+
+use crate::registry::{Registry, RegistryMessage};
+use crate::scheduler::{ClientConfig, Scheduler, SchedulerArguments};
+use crate::services::Services;
+
+/// Agents that are live at once, at most; the others wait as rows.
+pub const LIVE_AGENTS_MAX: u32 = 20_000;
+
+/// Restarts of the root's children, at most, in [`ROOT_PERIOD`].
+const ROOT_RESTARTS: u32 = 10;
+const ROOT_PERIOD: Duration = Duration::from_secs(60);
+
+/// Restarts of one agent, at most, in [`AGENT_PERIOD`]; then it is taken out of service.
+const AGENT_RESTARTS: u32 = 5;
+const AGENT_PERIOD: Duration = Duration::from_secs(60);
+
+/// Restarts of all agents together, at most, in [`ROOT_PERIOD`].
+const POOL_RESTARTS: u32 = LIVE_AGENTS_MAX;
+
+pub(crate) async fn start(
+    services: &Arc<Services>,
+    slots: u32,
+    clients: Vec<ClientConfig>,
+) -> Result<SupervisorRef, StartError> {
+    let clients = Arc::new(clients);
+    let mut spec =
+        SupervisorSpec::new(Strategy::RestForOne, vec![registry(services), scheduler(services, slots, clients), pool(services)]);
+    spec.intensity = Intensity::new(ROOT_RESTARTS, ROOT_PERIOD);
+    let observed = Arc::clone(services);
+    Supervisor::start_observed(spec, Arc::new(move |event: &Event<'_>| observe(&observed, event))).await
+}
+
+fn registry(services: &Arc<Services>) -> ChildSpec {
+    let (given, linked) = (Arc::clone(services), Arc::clone(services));
+    ChildSpec::actor("registry", || Registry, move || Arc::clone(&given))
+        .on_start(move |child| linked.links.set_registry(child.actor::<Registry>()))
+}
+
+fn scheduler(services: &Arc<Services>, slots: u32, clients: Arc<Vec<ClientConfig>>) -> ChildSpec {
+    let (given, linked) = (Arc::clone(services), Arc::clone(services));
+    let arguments =
+        move || SchedulerArguments { services: Arc::clone(&given), slots, clients: Arc::clone(&clients) };
+    ChildSpec::actor("scheduler", || Scheduler, arguments)
+        .on_start(move |child| linked.links.set_scheduler(child.actor::<Scheduler>()))
+}
+
+fn pool(services: &Arc<Services>) -> ChildSpec {
+    let linked = Arc::clone(services);
+    let spec = PoolSpec {
+        max_children: LIVE_AGENTS_MAX,
+        intensity: Intensity::new(POOL_RESTARTS, ROOT_PERIOD),
+        child_intensity: Some(Intensity::new(AGENT_RESTARTS, AGENT_PERIOD)),
+        ..PoolSpec::default()
+    };
+    ChildSpec::pool("pool", spec).on_start(move |child| {
+        linked.links.set_pool(child.pool());
+        linked.links.tell_registry(RegistryMessage::PoolUp);
+    })
+}
+
+/// Tells the registry what becomes of agents.
+fn observe(services: &Services, event: &Event<'_>) {
+    if event.tree != "/pool/" {
+        return;
+    }
+    let agent = AgentId::from(event.id.as_str());
+    match event.what {
+        What::Exited { exit, asked } => {
+            let again = !asked && exit.is_abnormal();
+            services.links.tell_registry(RegistryMessage::Gone { agent, again });
+        }
+        What::GivenUp { exit } => {
+            let reason = format!("it failed too often: {exit}");
+            services.links.tell_registry(RegistryMessage::GivenUp { agent, reason });
+        }
+        _ => {}
+    }
+}

@@ -1,1 +1,0 @@
-//! Contracts: what an output must be before its node counts as executed.

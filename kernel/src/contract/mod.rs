@@ -1,0 +1,465 @@
+//! Contracts: what an output must be before its node counts as executed.
+//!
+//! A contract is compiled once and judges any number of outputs. Schemas and code checks are judged here; a
+//! test is work for the caller (a shell call, through the gate like any other), and what a model or a person
+//! must say cannot be judged by a function at all. [`Judgement`] names all three.
+
+mod code;
+mod reliability;
+mod schema;
+
+use std::fmt::{self, Write};
+
+use jsonschema::Validator;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::plan::{Method, Rule};
+
+use code::CodeCheck;
+pub use reliability::{Reliability, precision, reliability};
+pub(crate) use schema::compile as compile_schema;
+pub use schema::{SCHEMA_BYTES_MAX, SchemaError};
+
+/// Longest text about what was found or expected, in bytes.
+const EXCERPT_BYTES_MAX: usize = 300;
+
+/// Most elements of the argument list of a test.
+pub const TEST_ARGUMENTS_MAX: usize = 256;
+
+/// A contract that is ready to judge.
+///
+/// ```
+/// use ostler_kernel::contract::Contract;
+/// use ostler_kernel::plan::{Method, Rule};
+/// use serde_json::json;
+///
+/// let spec = json!({"check": "min_items", "path": "files", "value": 1});
+/// let rule = Rule { method: Method::Code, p: None, spec: Some(spec) };
+/// let contract = Contract::compile(&[rule]).unwrap();
+/// assert!(contract.judge(&json!({"files": ["a"]})).holds());
+/// assert!(!contract.judge(&json!({"files": []})).holds());
+/// ```
+#[derive(Debug)]
+pub struct Contract {
+    rules: Vec<Compiled>,
+}
+
+#[derive(Debug)]
+enum Compiled {
+    /// A schema rule without a schema: passes everything.
+    Anything,
+    Schema(Box<Validator>),
+    Code(CodeCheck),
+    Test(Vec<String>),
+    Outside(Method),
+}
+
+/// A rule that cannot be judged by, because its `spec` is malformed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("contract rule {rule}: {what}")]
+pub struct ContractError {
+    /// Place of the rule in its contract, from 0.
+    pub rule: usize,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// What a contract says of an output.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Judgement {
+    /// The rules that do not hold, in their order.
+    pub broken: Vec<Broken>,
+    /// The tests that must be run before the contract holds, in their order.
+    pub tests: Vec<Test>,
+    /// The rules that a model or a person must judge: their places and methods.
+    pub outside: Vec<(usize, Method)>,
+}
+
+impl Judgement {
+    /// Whether every rule that could be judged here holds. Tests, and what a model or a person must say, are
+    /// not among them.
+    pub fn holds(&self) -> bool {
+        self.broken.is_empty()
+    }
+}
+
+/// A rule that does not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// Place of the rule in its contract, from 0.
+    pub rule: usize,
+    /// How it is judged.
+    pub method: Method,
+    /// What should have been, in a sentence of bounded length.
+    pub expected: String,
+    /// What was there, of bounded length.
+    pub found: String,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Broken { rule, expected, found, .. } = self;
+        write!(f, "contract rule {rule}: expected {expected}, found {found}")
+    }
+}
+
+/// A test to be run as a call of `shell.run`, through the gate. It passes if that call succeeds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Test {
+    /// Place of the rule in its contract, from 0.
+    pub rule: usize,
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+}
+
+impl Contract {
+    /// Compiles rules.
+    ///
+    /// # Errors
+    ///
+    /// The first rule whose `spec` is malformed.
+    pub fn compile(rules: &[Rule]) -> Result<Contract, ContractError> {
+        let compiled = rules
+            .iter()
+            .enumerate()
+            .map(|(index, rule)| compile_rule(rule).map_err(|what| ContractError { rule: index, what }));
+        Ok(Contract { rules: compiled.collect::<Result<_, _>>()? })
+    }
+
+    /// Judges an output by every rule.
+    pub fn judge(&self, output: &Value) -> Judgement {
+        let mut judgement = Judgement::default();
+        for (rule, compiled) in self.rules.iter().enumerate() {
+            match compiled {
+                Compiled::Anything => {}
+                Compiled::Schema(validator) => judgement.broken.extend(judge_schema(rule, validator, output)),
+                Compiled::Code(check) => {
+                    if let Err((expected, found)) = check.judge(output) {
+                        judgement.broken.push(Broken { rule, method: Method::Code, expected, found });
+                    }
+                }
+                Compiled::Test(argv) => judgement.tests.push(Test { rule, argv: argv.clone() }),
+                Compiled::Outside(method) => judgement.outside.push((rule, *method)),
+            }
+        }
+        judgement
+    }
+}
+
+/// Compiles rules and judges one output by them. Whoever judges more than one keeps a [`Contract`].
+///
+/// # Errors
+///
+/// Those of [`Contract::compile`].
+pub fn judge(rules: &[Rule], output: &Value) -> Result<Judgement, ContractError> {
+    Ok(Contract::compile(rules)?.judge(output))
+}
+
+/// Whether the `spec` of a rule can be judged by.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn check_spec(rule: &Rule) -> Result<(), String> {
+    compile_rule(rule).map(drop)
+}
+
+fn compile_rule(rule: &Rule) -> Result<Compiled, String> {
+    let spec = rule.spec.as_ref().filter(|spec| !spec.is_null());
+    match (rule.method, spec) {
+        (Method::Schema, None) => Ok(Compiled::Anything),
+        (Method::Schema, Some(schema)) => {
+            let validator = compile_schema(schema).map_err(|error| error.to_string())?;
+            Ok(Compiled::Schema(Box::new(validator)))
+        }
+        (Method::Code, None) => Err("a code rule needs a spec with a `check`".into()),
+        (Method::Code, Some(spec)) => CodeCheck::compile(spec).map(Compiled::Code),
+        (Method::Test, None) => Err("a test rule needs a spec with an `argv`".into()),
+        (Method::Test, Some(spec)) => compile_test(spec).map(Compiled::Test),
+        (Method::Model | Method::Human, _) => Ok(Compiled::Outside(rule.method)),
+    }
+}
+
+fn compile_test(spec: &Value) -> Result<Vec<String>, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields, expecting = "an object of `argv`")]
+    struct Spec {
+        argv: Vec<String>,
+    }
+    let Spec { argv } = Spec::deserialize(spec).map_err(|error| format!("test: {}", excerpt(error)))?;
+    if argv.first().is_none_or(String::is_empty) {
+        return Err("test: `argv` must name a program".into());
+    }
+    if argv.len() > TEST_ARGUMENTS_MAX {
+        return Err(format!("test: `argv` has {} elements, at most {TEST_ARGUMENTS_MAX}", argv.len()));
+    }
+    Ok(argv)
+}
+
+fn judge_schema(rule: usize, validator: &Validator, output: &Value) -> Option<Broken> {
+    let error = validator.validate(output).err()?;
+    let place = error.instance_path().as_str();
+    let place = if place.is_empty() { String::new() } else { format!(" at {}", excerpt(place)) };
+    Some(Broken {
+        rule,
+        method: Method::Schema,
+        expected: format!("an output valid under its schema ({})", excerpt(error.masked())),
+        found: format!("{}{place}", excerpt(error.instance())),
+    })
+}
+
+/// The beginning of what a thing prints; the rest is never made.
+pub(crate) fn excerpt(thing: impl fmt::Display) -> String {
+    struct Beginning(String);
+    impl Write for Beginning {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            let room = EXCERPT_BYTES_MAX - self.0.len();
+            if text.len() <= room {
+                self.0.push_str(text);
+                return Ok(());
+            }
+            let end = (0..=room).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+            self.0.push_str(&text[..end]);
+            Err(fmt::Error)
+        }
+    }
+    let mut beginning = Beginning(String::new());
+    if write!(beginning, "{thing}").is_err() {
+        beginning.0.push('…');
+    }
+    beginning.0
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use serde_json::json;
+
+    use super::*;
+
+    fn rule(method: Method, spec: Value) -> Rule {
+        Rule { method, p: None, spec: Some(spec) }
+    }
+
+    fn check(method: Method, spec: Value, output: &Value, expected: Expect) {
+        let found = match judge(&[rule(method, spec)], output) {
+            Ok(judgement) if judgement.holds() => "holds".to_owned(),
+            Ok(judgement) => judgement.broken.iter().map(Broken::to_string).collect::<Vec<_>>().join("\n"),
+            Err(error) => format!("error: {error}"),
+        };
+        expected.assert_eq(&found);
+    }
+
+    #[test]
+    fn a_schema_names_the_place_and_what_was_there() {
+        let schema = json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}});
+        check(Method::Schema, schema.clone(), &json!({"n": 1}), expect!["holds"]);
+        check(
+            Method::Schema,
+            schema.clone(),
+            &json!({"n": "one"}),
+            expect![[
+                r#"contract rule 0: expected an output valid under its schema (value is not of type "integer"), found "one" at /n"#
+            ]],
+        );
+        check(
+            Method::Schema,
+            schema,
+            &json!({}),
+            expect![[
+                r#"contract rule 0: expected an output valid under its schema ("n" is a required property), found {}"#
+            ]],
+        );
+        check(
+            Method::Schema,
+            json!({"type": 7}),
+            &json!({}),
+            expect![[
+                r#"error: contract rule 0: schema at "/type": 7 is not valid under any of the schemas listed in the 'anyOf' keyword"#
+            ]],
+        );
+        check(Method::Schema, Value::Null, &json!({}), expect!["holds"]);
+    }
+
+    #[test]
+    fn what_was_found_is_shown_in_part() {
+        let long = json!({"text": "é".repeat(1_000_000)});
+        let judgement = judge(&[rule(Method::Schema, json!({"type": "string"}))], &long).unwrap();
+        assert!(judgement.broken[0].to_string().len() < 3 * EXCERPT_BYTES_MAX);
+        assert!(judgement.broken[0].found.ends_with('…'));
+    }
+
+    #[test]
+    fn code_checks_say_what_they_expected() {
+        let output = json!({"status": 3, "text": "héllo", "list": [1, 2], "none": null, "empty": [], "deep": {"a": [0.5]}});
+        let mut check = |spec: Value, expected: Expect| check(Method::Code, spec, &output, expected);
+        check(json!({"check": "non_empty", "path": "list"}), expect!["holds"]);
+        check(
+            json!({"check": "non_empty", "path": "empty"}),
+            expect!["contract rule 0: expected something that is not empty at empty, found []"],
+        );
+        check(
+            json!({"check": "non_empty", "path": "none"}),
+            expect!["contract rule 0: expected something that is not empty at none, found null"],
+        );
+        check(
+            json!({"check": "non_empty", "path": "nowhere.else"}),
+            expect!["contract rule 0: expected something at nowhere.else, found nothing"],
+        );
+        check(json!({"check": "non_empty"}), expect!["holds"]);
+        check(json!({"check": "max_bytes", "path": "text", "value": 6}), expect!["holds"]);
+        check(
+            json!({"check": "max_bytes", "path": "text", "value": 5}),
+            expect![[r#"contract rule 0: expected at most 5 bytes at text, found "héllo""#]],
+        );
+        check(
+            json!({"check": "max_bytes", "path": "list", "value": 4}),
+            expect!["contract rule 0: expected at most 4 bytes at list, found [1,2]"],
+        );
+        check(json!({"check": "min_items", "path": "list", "value": 2}), expect!["holds"]);
+        check(
+            json!({"check": "min_items", "path": "list", "value": 3}),
+            expect!["contract rule 0: expected a list of at least 3 items at list, found [1,2]"],
+        );
+        check(
+            json!({"check": "min_items", "path": "text", "value": 3}),
+            expect![[r#"contract rule 0: expected a list of at least 3 items at text, found "héllo""#]],
+        );
+        check(json!({"check": "matches", "path": "text", "value": "^h.llo$"}), expect!["holds"]);
+        check(json!({"check": "matches", "path": "list", "value": "^\\[1,2\\]$"}), expect!["holds"]);
+        check(
+            json!({"check": "matches", "path": "text", "value": "^x"}),
+            expect![[r#"contract rule 0: expected a match of /^x/ at text, found "héllo""#]],
+        );
+        check(json!({"check": "equals", "path": "deep", "value": {"a": [5e-1]}}), expect!["holds"]);
+        check(json!({"check": "equals", "path": "status", "value": 3.0}), expect!["holds"]);
+        check(
+            json!({"check": "equals", "path": "status", "value": "3"}),
+            expect![[r#"contract rule 0: expected "3" at status, found 3"#]],
+        );
+        check(json!({"check": "status", "value": [0, 3]}), expect!["holds"]);
+        check(
+            json!({"check": "status", "value": 0}),
+            expect!["contract rule 0: expected status [0] at status, found 3"],
+        );
+        check(
+            json!({"check": "status", "path": "text", "value": 0}),
+            expect![[r#"contract rule 0: expected status [0] at text, found "héllo""#]],
+        );
+    }
+
+    #[test]
+    fn a_malformed_spec_is_refused_before_anything_runs() {
+        let mut check = |method, spec: Value, expected: Expect| {
+            let fault = check_spec(&rule(method, spec)).expect_err("malformed");
+            expected.assert_eq(&fault);
+        };
+        check(Method::Code, Value::Null, expect!["a code rule needs a spec with a `check`"]);
+        check(
+            Method::Code,
+            json!("non_empty"),
+            expect![[
+                r#"code: invalid type: string "non_empty", expected an object of `check`, `path` and `value`"#
+            ]],
+        );
+        check(
+            Method::Code,
+            json!({"check": "nonsense"}),
+            expect![[
+                r#"code: `check` is one of non_empty, max_bytes, min_items, matches, equals, status, found "nonsense""#
+            ]],
+        );
+        check(
+            Method::Code,
+            json!({"check": "non_empty", "value": 1}),
+            expect!["non_empty: takes no `value`"],
+        );
+        check(
+            Method::Code,
+            json!({"check": "non_empty", "pth": "a"}),
+            expect!["code: unknown field `pth`, expected one of `check`, `path`, `value`"],
+        );
+        check(
+            Method::Code,
+            json!({"check": "max_bytes"}),
+            expect!["max_bytes: `value` must be a whole number, 0 or more"],
+        );
+        check(
+            Method::Code,
+            json!({"check": "max_bytes", "value": -1}),
+            expect!["max_bytes: `value` must be a whole number, 0 or more"],
+        );
+        check(
+            Method::Code,
+            json!({"check": "min_items", "value": 1.5}),
+            expect!["min_items: `value` must be a whole number, 0 or more"],
+        );
+        check(
+            Method::Code,
+            json!({"check": "matches", "value": "("}),
+            expect![[r#"
+            matches: regex parse error:
+                (
+                ^
+            error: unclosed group"#]],
+        );
+        check(
+            Method::Code,
+            json!({"check": "matches", "value": "(a{1000}){1000}"}),
+            expect!["matches: Compiled regex exceeds size limit of 1048576 bytes."],
+        );
+        check(
+            Method::Code,
+            json!({"check": "matches", "value": "a".repeat(5000)}),
+            expect!["matches: a pattern of 5000 bytes, at most 4096"],
+        );
+        check(
+            Method::Code,
+            json!({"check": "equals"}),
+            expect!["equals: `value` must be a value to compare with"],
+        );
+        check(
+            Method::Code,
+            json!({"check": "status", "value": []}),
+            expect!["status: `value` must be an integer or a list of them"],
+        );
+        check(
+            Method::Code,
+            json!({"check": "status", "value": ["0"]}),
+            expect!["status: `value` must be an integer or a list of them"],
+        );
+        check(Method::Test, json!({"argv": []}), expect!["test: `argv` must name a program"]);
+        check(
+            Method::Test,
+            json!({"argv": "cargo test"}),
+            expect![[r#"test: invalid type: string "cargo test", expected a sequence"#]],
+        );
+        check(
+            Method::Test,
+            json!({"argv": ["cargo"], "cwd": "/"}),
+            expect!["test: unknown field `cwd`, expected `argv`"],
+        );
+        check(
+            Method::Test,
+            json!({"argv": vec!["x"; TEST_ARGUMENTS_MAX + 1]}),
+            expect!["test: `argv` has 257 elements, at most 256"],
+        );
+        check(Method::Test, Value::Null, expect!["a test rule needs a spec with an `argv`"]);
+    }
+
+    #[test]
+    fn tests_and_opinions_are_left_to_the_caller() {
+        let rules = [
+            rule(Method::Human, json!({"ask": "is it good?"})),
+            rule(Method::Test, json!({"argv": ["cargo", "test"]})),
+            Rule { method: Method::Model, p: Some(0.9), spec: None },
+            rule(Method::Code, json!({"check": "non_empty"})),
+        ];
+        let judgement = judge(&rules, &json!("")).unwrap();
+        assert_eq!(judgement.tests, [Test { rule: 1, argv: vec!["cargo".into(), "test".into()] }]);
+        assert_eq!(judgement.outside, [(0, Method::Human), (2, Method::Model)]);
+        assert_eq!(judgement.broken.len(), 1);
+        assert_eq!(judgement.broken[0].rule, 3);
+    }
+}

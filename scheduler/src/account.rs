@@ -1,0 +1,88 @@
+//! Exact virtual time: what an entity was charged, divided by its weight.
+
+/// Virtual times stop here, so that nothing below can overflow.
+pub(crate) const VRUNTIME_MIN: i64 = -(1 << 62);
+/// Highest virtual time an account can be restored to.
+pub(crate) const VRUNTIME_MAX: i64 = 1 << 62;
+
+/// The virtual time of a client or an agent.
+pub(crate) struct Account {
+    pub(crate) vruntime: i64,
+    /// What a division by the weight left over, below the weight: no rounding is ever lost.
+    pub(crate) remainder: u32,
+    pub(crate) weight: u32,
+    /// Breaks ties; drawn on waking and after each dispatch.
+    pub(crate) seq: u64,
+    pub(crate) runnable: bool,
+}
+
+impl Account {
+    pub(crate) fn new(weight: u32) -> Self {
+        Self { vruntime: 0, remainder: 0, weight, seq: 0, runnable: false }
+    }
+
+    /// Charges `charge` units of cost at `scale`; a negative charge is a refund.
+    pub(crate) fn charge(&mut self, charge: i64, scale: i64) {
+        let weight = i64::from(self.weight);
+        let due = charge * scale + i64::from(self.remainder);
+        let steps = due.div_euclid(weight);
+        self.remainder = (due - steps * weight) as u32;
+        self.vruntime = (self.vruntime + steps).max(VRUNTIME_MIN);
+    }
+
+    /// Wakes at `floor` or later: debt is kept, idleness earns nothing.
+    pub(crate) fn wake(&mut self, floor: i64, seq: u64) {
+        self.vruntime = self.vruntime.max(floor);
+        self.seq = seq;
+    }
+
+    /// Takes another weight and keeps the lag behind `floor` in units of cost.
+    pub(crate) fn reweigh(&mut self, weight: u32, floor: i64) {
+        if weight == self.weight {
+            return;
+        }
+        let lag = (i128::from(self.vruntime) - i128::from(floor)) * i128::from(self.weight);
+        let vruntime = i128::from(floor) + lag.div_euclid(i128::from(weight));
+        self.vruntime = vruntime.max(i128::from(VRUNTIME_MIN)) as i64;
+        self.remainder = 0;
+        self.weight = weight;
+    }
+
+    /// Moves the virtual time as a whole.
+    pub(crate) fn shift(&mut self, by: i64) {
+        self.vruntime = self.vruntime.saturating_add(by).max(VRUNTIME_MIN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn charges_and_refunds_leave_no_rounding_behind() {
+        let mut account = Account::new(777);
+        for charge in [1, 1000, 3, -1000, -4, 1 << 32, -(1 << 32)] {
+            account.charge(charge, 65536);
+            assert!(account.remainder < 777);
+        }
+        assert_eq!((account.vruntime, account.remainder), (0, 0));
+    }
+
+    #[test]
+    fn reweighing_keeps_the_lag_in_units_of_cost() {
+        let mut account = Account { vruntime: 1000, ..Account::new(100) };
+        account.reweigh(300, 400);
+        assert_eq!(account.vruntime, 600);
+        account.reweigh(100, 400);
+        assert_eq!(account.vruntime, 1000);
+    }
+
+    #[test]
+    fn virtual_time_stops_at_its_least_value() {
+        let mut account = Account { vruntime: VRUNTIME_MIN + 1, ..Account::new(1) };
+        account.charge(-5, 1);
+        assert_eq!(account.vruntime, VRUNTIME_MIN);
+        account.shift(-1);
+        assert_eq!(account.vruntime, VRUNTIME_MIN);
+    }
+}

@@ -1,0 +1,108 @@
+//! Token buckets of models and providers: a job is admitted while its model's bucket holds its tokens.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::config::BucketConfig;
+use crate::job::{ModelHandle, Terms};
+
+/// Levels count thousandths of a token, so that a rate per second fills by whole numbers each millisecond.
+const THOUSANDTHS: i64 = 1000;
+
+/// What an agent's first job needs of a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gate {
+    model: ModelHandle,
+    level: i64,
+}
+
+struct Bucket {
+    rate: i64,
+    full: i64,
+    level: i64,
+    /// Agents whose first job is for this model, by the level it needs.
+    waiting: BTreeSet<(i64, u32)>,
+}
+
+/// All buckets, in order of their models' names.
+pub(crate) struct Buckets {
+    names: BTreeMap<String, ModelHandle>,
+    buckets: Vec<Bucket>,
+}
+
+impl Buckets {
+    pub(crate) fn new(models: &BTreeMap<String, BucketConfig>) -> Self {
+        let full = |bucket: &BucketConfig| bucket.burst as i64 * THOUSANDTHS;
+        Self {
+            names: models.keys().zip(0..).map(|(name, index)| (name.clone(), ModelHandle(index))).collect(),
+            buckets: models
+                .values()
+                .map(|bucket| Bucket {
+                    rate: bucket.rate as i64,
+                    full: full(bucket),
+                    level: full(bucket),
+                    waiting: BTreeSet::new(),
+                })
+                .collect(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.buckets.is_empty()
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<ModelHandle> {
+        self.names.get(name).copied()
+    }
+
+    pub(crate) fn has(&self, model: ModelHandle) -> bool {
+        (model.0 as usize) < self.buckets.len()
+    }
+
+    pub(crate) fn level(&self, model: ModelHandle) -> Option<i64> {
+        self.buckets.get(model.0 as usize).map(|bucket| bucket.level)
+    }
+
+    /// What `terms` need: their tokens, or a full bucket if they are more than it can hold.
+    pub(crate) fn gate(&self, terms: &Terms) -> Option<Gate> {
+        let model = terms.model?;
+        let full = self.buckets[model.0 as usize].full;
+        Some(Gate { model, level: (terms.price.tokens as i64 * THOUSANDTHS).min(full) })
+    }
+
+    pub(crate) fn admits(&self, gate: Gate) -> bool {
+        self.buckets[gate.model.0 as usize].level >= gate.level
+    }
+
+    /// Notes that `agent` waits at another gate than before.
+    pub(crate) fn move_agent(&mut self, agent: u32, from: Option<Gate>, to: Option<Gate>) {
+        if let Some(gate) = from {
+            self.buckets[gate.model.0 as usize].waiting.remove(&(gate.level, agent));
+        }
+        if let Some(gate) = to {
+            self.buckets[gate.model.0 as usize].waiting.insert((gate.level, agent));
+        }
+    }
+
+    /// Takes tokens out (or puts them back), and appends every agent whose gate opened or closed to `changed`.
+    pub(crate) fn take(&mut self, model: ModelHandle, tokens: i64, changed: &mut Vec<u32>) {
+        self.buckets[model.0 as usize].change(-tokens * THOUSANDTHS, changed);
+    }
+
+    /// Fills every bucket for `ms` milliseconds, and appends every agent whose gate opened to `changed`.
+    pub(crate) fn advance(&mut self, ms: u64, changed: &mut Vec<u32>) {
+        for bucket in &mut self.buckets {
+            bucket.change(bucket.rate.saturating_mul(i64::try_from(ms).unwrap_or(i64::MAX)), changed);
+        }
+    }
+}
+
+impl Bucket {
+    fn change(&mut self, by: i64, changed: &mut Vec<u32>) {
+        let old = self.level;
+        self.level = old.saturating_add(by).min(self.full);
+        let (low, high) = (old.min(self.level), old.max(self.level));
+        if low < high {
+            changed.extend(self.waiting.range((low + 1, 0)..=(high, u32::MAX)).map(|&(_, agent)| agent));
+        }
+    }
+}

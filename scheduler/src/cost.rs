@@ -1,0 +1,123 @@
+//! What a job costs: the charge that fairness counts, the credits a balance pays, the tokens a model's bucket gives.
+
+use std::collections::BTreeMap;
+
+use crate::error::CostOutOfRange;
+
+/// Most of one resource that a single cost may name, and the most credits and tokens of a [`Price`].
+pub const AMOUNT_MAX: u64 = 1 << 32;
+/// The resource whose amount is what the balance pays.
+pub const CREDITS: &str = "usd";
+/// The resource whose amount the model's token bucket gives.
+pub const TOKENS: &str = "tokens";
+
+/// A cost in the three units the queue counts in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Price {
+    /// What virtual time counts: 1 up to the configured `cost_max`.
+    pub charge: u64,
+    /// What the client's balance pays, in credits.
+    pub credits: u64,
+    /// What the model's bucket gives, in tokens.
+    pub tokens: u64,
+}
+
+impl Price {
+    /// A price of `amount` in all three units.
+    pub const fn flat(amount: u64) -> Self {
+        Self { charge: amount, credits: amount, tokens: amount }
+    }
+
+    pub(crate) fn checked(self, cost_max: u64) -> Result<Self, CostOutOfRange> {
+        let fits =
+            (1..=cost_max).contains(&self.charge) && self.credits <= AMOUNT_MAX && self.tokens <= AMOUNT_MAX;
+        if fits { Ok(self) } else { Err(CostOutOfRange { price: self, cost_max }) }
+    }
+}
+
+impl From<u64> for Price {
+    fn from(amount: u64) -> Self {
+        Self::flat(amount)
+    }
+}
+
+/// Turns amounts of several resources into one price: the dominant share is the charge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pricing {
+    /// What the whole system has of each resource, in that resource's own unit.
+    pub capacities: BTreeMap<String, u64>,
+    /// The charge for all there is of one resource.
+    pub unit: u64,
+}
+
+impl Pricing {
+    /// The price of `amounts`.
+    ///
+    /// The charge is the largest share that the amounts take of any known capacity, times the unit, rounded up. Credits
+    /// are the amount of [`CREDITS`], or the charge where there is none; tokens the amount of [`TOKENS`], or 0.
+    /// A resource without a capacity is not charged for. `None` if an amount is above [`AMOUNT_MAX`], or the charge
+    /// exceeds 64 bits; whether the charge is within `cost_max`, the queue checks.
+    ///
+    /// ```
+    /// # use ostler_scheduler::{Price, Pricing};
+    /// let pricing = Pricing { capacities: [("tokens".into(), 1000), ("gpu_s".into(), 10)].into(), unit: 100 };
+    /// let price = pricing.price([("tokens", 50), ("gpu_s", 2)]);
+    /// assert_eq!(price, Some(Price { charge: 20, credits: 20, tokens: 50 }));
+    /// ```
+    pub fn price<'a>(&self, amounts: impl IntoIterator<Item = (&'a str, u64)>) -> Option<Price> {
+        let (mut charge, mut credits, mut tokens) = (0, None, 0);
+        for (resource, amount) in amounts {
+            if amount > AMOUNT_MAX {
+                return None;
+            }
+            if let Some(capacity) = self.capacities.get(resource) {
+                let share =
+                    (u128::from(amount) * u128::from(self.unit)).div_ceil(u128::from((*capacity).max(1)));
+                charge = charge.max(share);
+            }
+            match resource {
+                CREDITS => credits = Some(amount),
+                TOKENS => tokens = amount,
+                _ => {}
+            }
+        }
+        let charge = u64::try_from(charge).ok()?;
+        Some(Price { charge, credits: credits.unwrap_or(charge), tokens })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(amounts: &[(&str, u64)], expected: Option<(u64, u64, u64)>) {
+        let pricing = Pricing {
+            capacities: [("tokens".into(), 1_000_000), ("usd".into(), 50_000), ("wall_ms".into(), 600_000)]
+                .into(),
+            unit: 1_000_000,
+        };
+        let price = pricing.price(amounts.iter().copied());
+        assert_eq!(price.map(|price| (price.charge, price.credits, price.tokens)), expected, "{amounts:?}");
+    }
+
+    #[test]
+    fn the_dominant_share_is_the_charge() {
+        check(&[("tokens", 3000), ("usd", 1)], Some((3000, 1, 3000)));
+        check(&[("tokens", 10), ("usd", 400)], Some((8000, 400, 10)));
+        check(&[("wall_ms", 1)], Some((2, 2, 0)));
+        check(&[("gpu", 5)], Some((0, 0, 0)));
+        check(&[], Some((0, 0, 0)));
+        check(&[("gpu", AMOUNT_MAX)], Some((0, 0, 0)));
+        check(&[("gpu", AMOUNT_MAX + 1)], None);
+    }
+
+    #[test]
+    fn a_price_is_checked_in_every_unit() {
+        let price = Price { charge: 7, credits: AMOUNT_MAX, tokens: 0 };
+        assert!(price.checked(7).is_ok());
+        assert!(price.checked(6).is_err());
+        assert!(Price { charge: 0, ..price }.checked(7).is_err());
+        assert!(Price { credits: AMOUNT_MAX + 1, ..price }.checked(7).is_err());
+        assert!(Price { tokens: AMOUNT_MAX + 1, ..price }.checked(7).is_err());
+    }
+}

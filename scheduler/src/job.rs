@@ -1,0 +1,267 @@
+//! Jobs: what the caller states of one, and how they are stored.
+//!
+//! An ordinary queued job costs four bytes beside its payload and its place: its charge. While it runs it has a [`Bout`];
+//! whatever else is stated of a job stands in [`Terms`] of its own.
+
+use std::cmp::Reverse;
+use std::num::NonZeroU32;
+
+use crate::cost::Price;
+use crate::slab::Slab;
+
+/// A queued or running job; it is spent once the job is settled or cancelled, and is never given out again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobHandle {
+    pub(crate) at: u32,
+    pub(crate) generation: NonZeroU32,
+    pub(crate) agent: u32,
+}
+
+/// A model with a token bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ModelHandle(pub(crate) u32);
+
+/// What the caller states of a job.
+///
+/// Jobs of one agent go by priority (greatest first), deadline (earliest first, none last), rank (greatest first), arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewJob {
+    /// The estimate, charged at dispatch.
+    pub estimate: Price,
+    /// Greater goes first.
+    pub priority: i32,
+    /// Earlier goes first, in any unit the caller likes; the queue has no clock.
+    pub deadline: Option<u64>,
+    /// The longest expected work from here to the end of the plan; greater goes first.
+    pub rank: u64,
+    /// The model whose bucket has to hold the estimated tokens.
+    pub model: Option<ModelHandle>,
+}
+
+impl NewJob {
+    /// A job of this estimate in all units, and nothing else to say.
+    pub const fn flat(estimate: u64) -> Self {
+        Self::of(Price::flat(estimate))
+    }
+
+    /// A job of this estimate, and nothing else to say.
+    pub const fn of(estimate: Price) -> Self {
+        Self { estimate, priority: 0, deadline: None, rank: 0, model: None }
+    }
+}
+
+/// Order of the jobs of one agent, least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Order {
+    priority: Reverse<i32>,
+    /// `u64::MAX` is none.
+    deadline: u64,
+    rank: Reverse<u64>,
+    /// Among equals: when it arrived, or for a job that came back without ever having had a number, when it was first
+    /// dispatched. Jobs without a number stand in one line and leave it in the order they came, so the two agree.
+    pub(crate) arrival: u64,
+}
+
+impl Order {
+    const PLAIN: Self = Self { priority: Reverse(0), deadline: u64::MAX, rank: Reverse(0), arrival: 0 };
+
+    /// Whether nothing but arrival orders the job.
+    pub(crate) fn is_plain(&self) -> bool {
+        Self { arrival: 0, ..*self } == Self::PLAIN
+    }
+
+    /// Whether the job goes before every job that only arrival orders and that was never dispatched.
+    pub(crate) fn precedes_plain(&self) -> bool {
+        Self { arrival: 0, ..*self } <= Self::PLAIN
+    }
+}
+
+/// What a job costs, how it is ordered, and where it stands.
+pub(crate) struct Terms {
+    pub(crate) price: Price,
+    pub(crate) order: Order,
+    pub(crate) model: Option<ModelHandle>,
+    /// What one unit of its charge adds to what the marketplace is owed.
+    pub(crate) share_pm: i16,
+    pub(crate) place: Place,
+}
+
+/// Where a job with [`Terms`] stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In its agent's line of plain jobs.
+    Line,
+    /// In its agent's sorted jobs.
+    Sorted,
+    /// In a slot.
+    Running,
+}
+
+/// A job in a slot of which nothing is stated but its charge.
+struct Bout {
+    first_dispatch: u64,
+    charge: u32,
+    share_pm: i16,
+}
+
+/// What the accounts need to know of a running job.
+#[derive(Clone, Copy)]
+pub(crate) struct Running {
+    pub(crate) price: Price,
+    pub(crate) share_pm: i16,
+    pub(crate) model: Option<ModelHandle>,
+}
+
+/// A tag below this is the charge of a plain queued job.
+const BOUT: u32 = 1 << 30;
+/// A tag from [`BOUT`] up to this names the bout of a plain running job; from here on, the terms of any other job.
+const TERMS: u32 = 1 << 31;
+
+/// What a tag says.
+enum Tag {
+    Charge(u32),
+    Bout(u32),
+    Terms(u32),
+}
+
+impl Tag {
+    fn of(tag: u32) -> Self {
+        match tag {
+            0..BOUT => Self::Charge(tag),
+            BOUT..TERMS => Self::Bout(tag - BOUT),
+            TERMS.. => Self::Terms(tag - TERMS),
+        }
+    }
+}
+
+/// The payloads of all jobs and what is stated of them.
+pub(crate) struct Jobs<P> {
+    pub(crate) payloads: Slab<P>,
+    terms: Slab<Terms>,
+    bouts: Vec<Bout>,
+    bouts_free: Vec<u32>,
+}
+
+impl<P> Jobs<P> {
+    pub(crate) fn new() -> Self {
+        Self { payloads: Slab::new(), terms: Slab::new(), bouts: Vec::new(), bouts_free: Vec::new() }
+    }
+
+    /// Stores a job that is about to be queued; `arrival` counts if it stands among the sorted ones.
+    pub(crate) fn insert(
+        &mut self,
+        job: &NewJob,
+        payload: P,
+        arrival: u64,
+    ) -> (u32, NonZeroU32, Option<Order>) {
+        let order = Order {
+            priority: Reverse(job.priority),
+            deadline: job.deadline.unwrap_or(u64::MAX),
+            rank: Reverse(job.rank),
+            arrival,
+        };
+        let price = job.estimate;
+        let sorted = !order.is_plain();
+        let bare =
+            !sorted && job.model.is_none() && price.charge == price.credits && price.charge < u64::from(BOUT);
+        let tag = if bare {
+            price.charge as u32
+        } else {
+            let place = if sorted { Place::Sorted } else { Place::Line };
+            TERMS + self.terms.insert(Terms { price, order, model: job.model, share_pm: 0, place }, 0).0
+        };
+        let (at, generation) = self.payloads.insert(payload, tag);
+        (at, generation, sorted.then_some(order))
+    }
+
+    /// What is stated of a job beside a plain charge.
+    pub(crate) fn terms(&self, at: u32) -> Option<&Terms> {
+        match Tag::of(self.payloads.tag(at)) {
+            Tag::Terms(index) => Some(&self.terms[index]),
+            Tag::Charge(_) | Tag::Bout(_) => None,
+        }
+    }
+
+    pub(crate) fn price(&self, at: u32) -> Price {
+        match Tag::of(self.payloads.tag(at)) {
+            Tag::Charge(charge) => Price::flat(charge.into()),
+            Tag::Bout(index) => Price::flat(self.bouts[index as usize].charge.into()),
+            Tag::Terms(index) => self.terms[index].price,
+        }
+    }
+
+    /// Marks a queued job as running; `first_dispatch` orders it among plain jobs should it come back.
+    pub(crate) fn start(&mut self, at: u32, share_pm: i16, first_dispatch: u64) -> Running {
+        match Tag::of(self.payloads.tag(at)) {
+            Tag::Charge(charge) => {
+                let bout = Bout { first_dispatch, charge, share_pm };
+                let index = match self.bouts_free.pop() {
+                    Some(index) => {
+                        self.bouts[index as usize] = bout;
+                        index
+                    }
+                    None => {
+                        self.bouts.push(bout);
+                        self.bouts.len() as u32 - 1
+                    }
+                };
+                self.payloads.set_tag(at, BOUT + index);
+                Running { price: Price::flat(charge.into()), share_pm, model: None }
+            }
+            Tag::Terms(index) => {
+                let terms = &mut self.terms[index];
+                if terms.place == Place::Line {
+                    terms.order.arrival = first_dispatch;
+                }
+                (terms.share_pm, terms.place) = (share_pm, Place::Running);
+                Running { price: terms.price, share_pm, model: terms.model }
+            }
+            Tag::Bout(_) => unreachable!("a running job is not in a backlog"),
+        }
+    }
+
+    /// What the accounts need of a job, if it runs.
+    pub(crate) fn running(&self, at: u32) -> Option<Running> {
+        match Tag::of(self.payloads.tag(at)) {
+            Tag::Charge(_) => None,
+            Tag::Bout(index) => {
+                let Bout { charge, share_pm, .. } = self.bouts[index as usize];
+                Some(Running { price: Price::flat(charge.into()), share_pm, model: None })
+            }
+            Tag::Terms(index) => {
+                let Terms { price, model, share_pm, place, .. } = self.terms[index];
+                (place == Place::Running).then_some(Running { price, share_pm, model })
+            }
+        }
+    }
+
+    /// The terms of a running job; a plain one gets some, because it is about to differ from others.
+    pub(crate) fn terms_of_running(&mut self, at: u32) -> &mut Terms {
+        let index = match Tag::of(self.payloads.tag(at)) {
+            Tag::Terms(index) => index,
+            Tag::Bout(index) => {
+                let Bout { first_dispatch, charge, share_pm } = self.bouts[index as usize];
+                self.bouts_free.push(index);
+                let (price, order) =
+                    (Price::flat(charge.into()), Order { arrival: first_dispatch, ..Order::PLAIN });
+                let terms = Terms { price, order, model: None, share_pm, place: Place::Running };
+                let (index, _) = self.terms.insert(terms, 0);
+                self.payloads.set_tag(at, TERMS + index);
+                index
+            }
+            Tag::Charge(_) => unreachable!("the job was just seen to run"),
+        };
+        &mut self.terms[index]
+    }
+
+    /// Forgets everything stated of a job whose payload is about to go.
+    pub(crate) fn forget(&mut self, at: u32) {
+        match Tag::of(self.payloads.tag(at)) {
+            Tag::Charge(_) => {}
+            Tag::Bout(index) => self.bouts_free.push(index),
+            Tag::Terms(index) => {
+                self.terms.remove(index);
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Keeping virtual times small: now and then a queue's virtual time is taken off everyone in it.
+//!
+//! This changes the numbers, never the order.
+
+use crate::client::ClientHandle;
+use crate::event::Event;
+use crate::run_queue::RunQueue;
+use crate::tier::Tier;
+
+impl<P> RunQueue<P> {
+    /// Rebases the tier and the client that the last pick was made from, if their virtual time is above the limit.
+    pub(crate) fn rebase(&mut self, tier: Tier, client: u32, events: &mut Vec<Event>) {
+        if self.tiers.vruntime[tier as usize] > self.rebase_at {
+            self.rebase_tier(tier, events);
+        }
+        if self.clients[client].agents_vruntime > self.rebase_at {
+            self.rebase_agents(client, events);
+        }
+    }
+
+    fn rebase_tier(&mut self, tier: Tier, events: &mut Vec<Event>) {
+        let by = std::mem::take(&mut self.tiers.vruntime[tier as usize]);
+        for (at, client) in self.clients.iter_mut() {
+            if client.tier == tier {
+                client.account.shift(-by);
+                self.tiers.set(tier, at, client.key());
+            }
+        }
+        events.push(Event::Rebased { tier, by });
+    }
+
+    fn rebase_agents(&mut self, at: u32, events: &mut Vec<Event>) {
+        let client = &mut self.clients[at];
+        let by = std::mem::take(&mut client.agents_vruntime);
+        for &place in &client.agents {
+            let agent = &mut self.agents[place];
+            agent.account.shift(-by);
+            if let Some(contest) = &mut client.contest {
+                contest.set(agent.number, agent.key());
+            }
+        }
+        let generation = self.clients.generation(at);
+        events.push(Event::AgentsRebased { client: ClientHandle { at, generation }, by });
+    }
+}

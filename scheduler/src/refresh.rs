@@ -1,0 +1,97 @@
+//! After each operation: who can run now, who woke, who is parked.
+//!
+//! Only what the operation can have changed is looked at, but in the order of creation, so that ties break and events
+//! come in the same order as if everything had been.
+
+use crate::client::ClientHandle;
+use crate::event::Event;
+use crate::run_queue::RunQueue;
+
+impl<P> RunQueue<P> {
+    /// Looks at this agent, at every agent noted as changed besides it, and at their clients.
+    pub(crate) fn refresh_with(&mut self, agent: u32, events: &mut Vec<Event>) {
+        if self.changed.is_empty() {
+            self.refresh_agent(agent);
+            self.refresh_client(self.agents[agent].client, events);
+            self.tiers.forget_if_idle();
+        } else {
+            self.changed.push(agent);
+            self.refresh(events);
+        }
+    }
+
+    /// Looks at every agent noted as changed, and at their clients.
+    pub(crate) fn refresh(&mut self, events: &mut Vec<Event>) {
+        if !self.changed.is_empty() {
+            self.refresh_many(events);
+        }
+        self.tiers.forget_if_idle();
+    }
+
+    fn refresh_many(&mut self, events: &mut Vec<Event>) {
+        let mut changed = std::mem::take(&mut self.changed);
+        changed.sort_unstable_by_key(|&at| {
+            let agent = &self.agents[at];
+            (self.clients[agent.client].birth, agent.number)
+        });
+        changed.dedup();
+        for (&agent, next) in changed.iter().zip(1..) {
+            self.refresh_agent(agent);
+            let client = self.agents[agent].client;
+            if changed.get(next).is_none_or(|&next| self.agents[next].client != client) {
+                self.refresh_client(client, events);
+            }
+        }
+        changed.clear();
+        self.changed = changed;
+    }
+
+    /// An agent is runnable while it has a job and the first is admitted by its model's bucket.
+    fn refresh_agent(&mut self, at: u32) {
+        let agent = &mut self.agents[at];
+        let first = agent.backlog.first();
+        let mut gate = None;
+        if !self.buckets.is_empty() {
+            gate = first.and_then(|job| self.jobs.terms(job)).and_then(|terms| self.buckets.gate(terms));
+            if gate != agent.gate {
+                self.buckets.move_agent(at, agent.gate, gate);
+                agent.gate = gate;
+            }
+        }
+        let client = &mut self.clients[agent.client];
+        let runnable = first.is_some() && gate.is_none_or(|gate| self.buckets.admits(gate));
+        if runnable && !agent.account.runnable {
+            self.seq += 1;
+            agent.account.wake(client.agents_vruntime, self.seq);
+        }
+        agent.account.runnable = runnable;
+        if let Some(contest) = &mut client.contest {
+            contest.set(agent.number, agent.key());
+        }
+    }
+
+    /// A client is runnable while an agent of it is, its cap is not reached, and its balance pays for the first job.
+    pub(crate) fn refresh_client(&mut self, at: u32, events: &mut Vec<Event>) {
+        let client = &mut self.clients[at];
+        let first = client.first_agent(&self.agents).filter(|_| client.in_flight < client.in_flight_max);
+        let parked = match (first, client.balance) {
+            (Some(agent), Some(balance)) => {
+                let job = self.agents[agent].backlog.first().expect("a runnable agent has a job");
+                balance < self.jobs.price(job).credits as i64
+            }
+            _ => false,
+        };
+        let runnable = first.is_some() && !parked;
+        if runnable && !client.account.runnable {
+            self.seq += 1;
+            client.account.wake(self.tiers.vruntime[client.tier as usize], self.seq);
+        }
+        client.account.runnable = runnable;
+        self.tiers.set(client.tier, at, client.key());
+        if parked != client.parked {
+            client.parked = parked;
+            let client = ClientHandle { at, generation: self.clients.generation(at) };
+            events.push(if parked { Event::Parked(client) } else { Event::Unparked(client) });
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Bringing recorded accounts back after a restart.
+//!
+//! Values are absolute and may be set at any time. Queue the ready jobs first and restore afterwards: waking a client
+//! moves its virtual time, and an idle marketplace is owed nothing, so what was restored before would be lost again.
+//! Weight and reputation come before the accounts, because a remainder is below the weight it was left by.
+
+use crate::account::{Account, VRUNTIME_MAX, VRUNTIME_MIN};
+use crate::agent::AgentHandle;
+use crate::client::ClientHandle;
+use crate::config::{AMOUNT_DEBT_MAX, BALANCE_MAX};
+use crate::error::RestoreError;
+use crate::event::Event;
+use crate::run_queue::RunQueue;
+use crate::tier::Tier;
+
+impl<P> RunQueue<P> {
+    /// Sets a client's virtual time, its remainder, its balance (for a metered client, and only for one), and the
+    /// virtual time of its agents' queue.
+    pub fn restore_client(
+        &mut self,
+        client: ClientHandle,
+        vruntime: i64,
+        remainder: u32,
+        balance: Option<i64>,
+        agents_vruntime: i64,
+        events: &mut Vec<Event>,
+    ) -> Result<(), RestoreError> {
+        let found = self.find_client(client).map_err(|_| RestoreError::Unknown)?;
+        check_account(&found.account, vruntime, remainder)?;
+        if found.balance.is_some() != balance.is_some() {
+            return Err(RestoreError::Metering);
+        }
+        if let Some(balance) = balance {
+            within("balance", balance, -AMOUNT_DEBT_MAX, BALANCE_MAX + AMOUNT_DEBT_MAX)?;
+        }
+        within("agents_vruntime", agents_vruntime, 0, self.rebase_at)?;
+        let found = &mut self.clients[client.at];
+        (found.account.vruntime, found.account.remainder) = (vruntime, remainder);
+        (found.balance, found.agents_vruntime) = (balance, agents_vruntime);
+        self.refresh_client(client.at, events);
+        self.tiers.forget_if_idle();
+        Ok(())
+    }
+
+    /// Sets an agent's virtual time and its remainder.
+    pub fn restore_agent(
+        &mut self,
+        agent: AgentHandle,
+        vruntime: i64,
+        remainder: u32,
+        events: &mut Vec<Event>,
+    ) -> Result<(), RestoreError> {
+        if !self.agents.holds(agent.at, agent.generation) {
+            return Err(RestoreError::Unknown);
+        }
+        let account = &mut self.agents[agent.at].account;
+        check_account(account, vruntime, remainder)?;
+        (account.vruntime, account.remainder) = (vruntime, remainder);
+        self.refresh_with(agent.at, events);
+        Ok(())
+    }
+
+    /// Sets the virtual times of both tiers and what the marketplace is owed (an idle one is owed nothing).
+    pub fn restore_tiers(
+        &mut self,
+        contracted: i64,
+        marketplace: i64,
+        owed: i128,
+    ) -> Result<(), RestoreError> {
+        within("contracted", contracted, 0, self.rebase_at)?;
+        within("marketplace", marketplace, 0, self.rebase_at)?;
+        within("owed", owed, -OWED_MAX, OWED_MAX)?;
+        self.tiers.vruntime[Tier::Contracted as usize] = contracted;
+        self.tiers.vruntime[Tier::Marketplace as usize] = marketplace;
+        self.tiers.owed = owed;
+        self.tiers.forget_if_idle();
+        Ok(())
+    }
+}
+
+/// Most that can be owed either way: a thousand times the greatest charge, for every slot and one more.
+const OWED_MAX: i128 = 1 << 70;
+
+fn check_account(account: &Account, vruntime: i64, remainder: u32) -> Result<(), RestoreError> {
+    within("vruntime", vruntime, VRUNTIME_MIN, VRUNTIME_MAX)?;
+    within("remainder", remainder, 0, account.weight - 1)
+}
+
+fn within<T: Into<i128> + Copy>(field: &'static str, found: T, min: T, max: T) -> Result<(), RestoreError> {
+    let (found, min, max) = (found.into(), min.into(), max.into());
+    if (min..=max).contains(&found) {
+        Ok(())
+    } else {
+        Err(RestoreError::OutOfRange { field, found, min, max })
+    }
+}

@@ -1,0 +1,223 @@
+//! Storage by place: values keep their index until they are removed, and an index used again gets a new generation.
+
+use std::num::NonZeroU32;
+use std::ops::{Index, IndexMut};
+
+/// Entries of one page; a page is never moved once it is full-sized, so growth copies at most one page.
+const PAGE_ENTRIES: usize = 1 << PAGE_BITS;
+const PAGE_BITS: u32 = 10;
+
+const FIRST: NonZeroU32 = NonZeroU32::MIN;
+/// End of the list of free places.
+const END: u32 = u32::MAX;
+/// A place that is empty, but that something still points at: not in the list of free places.
+const HELD: u32 = u32::MAX - 1;
+
+/// `tag` is four bytes of the owner's own beside the value: they fill what alignment would otherwise waste.
+enum Entry<T> {
+    Vacant { next: u32, generation: NonZeroU32 },
+    Taken { value: T, tag: u32, generation: NonZeroU32 },
+}
+
+/// A paged arena. Indices come from the slab itself, so indexing one that is not taken is a broken invariant.
+pub(crate) struct Slab<T> {
+    pages: Vec<Vec<Entry<T>>>,
+    free: u32,
+    taken: u32,
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn new() -> Self {
+        Self { pages: Vec::new(), free: END, taken: 0 }
+    }
+
+    /// Number of taken places.
+    pub(crate) fn len(&self) -> u32 {
+        self.taken
+    }
+
+    pub(crate) fn insert(&mut self, value: T, tag: u32) -> (u32, NonZeroU32) {
+        self.taken += 1;
+        if self.free != END {
+            let at = self.free;
+            let entry = self.entry_mut(at);
+            let Entry::Vacant { next, generation } = *entry else {
+                unreachable!("the free list holds vacant places")
+            };
+            *entry = Entry::Taken { value, tag, generation };
+            self.free = next;
+            return (at, generation);
+        }
+        if self.pages.last().is_none_or(|page| page.len() == PAGE_ENTRIES) {
+            let first = self.pages.is_empty();
+            self.pages.push(if first { Vec::new() } else { Vec::with_capacity(PAGE_ENTRIES) });
+        }
+        let base = (self.pages.len() - 1) << PAGE_BITS;
+        let page = self.pages.last_mut().expect("a page was just made sure of");
+        page.push(Entry::Taken { value, tag, generation: FIRST });
+        ((base + page.len() - 1) as u32, FIRST)
+    }
+
+    /// Whether `at` holds the value that was inserted with `generation`.
+    pub(crate) fn holds(&self, at: u32, generation: NonZeroU32) -> bool {
+        matches!(self.find(at), Some(Entry::Taken { generation: found, .. }) if *found == generation)
+    }
+
+    pub(crate) fn is_taken(&self, at: u32) -> bool {
+        matches!(self.find(at), Some(Entry::Taken { .. }))
+    }
+
+    pub(crate) fn tag(&self, at: u32) -> u32 {
+        match self.find(at) {
+            Some(Entry::Taken { tag, .. }) => *tag,
+            _ => unreachable!("tag of a vacant place"),
+        }
+    }
+
+    pub(crate) fn set_tag(&mut self, at: u32, to: u32) {
+        match self.entry_mut(at) {
+            Entry::Taken { tag, .. } => *tag = to,
+            Entry::Vacant { .. } => unreachable!("tag of a vacant place"),
+        }
+    }
+
+    pub(crate) fn generation(&self, at: u32) -> NonZeroU32 {
+        match self.find(at) {
+            Some(Entry::Taken { generation, .. } | Entry::Vacant { generation, .. }) => *generation,
+            None => unreachable!("generation of a place that never was"),
+        }
+    }
+
+    /// The value and its generation.
+    pub(crate) fn with_generation(&mut self, at: u32) -> (&mut T, NonZeroU32) {
+        match self.entry_mut(at) {
+            Entry::Taken { value, generation, .. } => (value, *generation),
+            Entry::Vacant { .. } => unreachable!("index of a vacant place"),
+        }
+    }
+
+    /// Takes the value out and frees the place.
+    pub(crate) fn remove(&mut self, at: u32) -> T {
+        let value = self.vacate(at);
+        self.release(at);
+        value
+    }
+
+    /// Takes the value out, but keeps the place from being used again until [`Slab::release`].
+    pub(crate) fn vacate(&mut self, at: u32) -> T {
+        let entry = self.entry_mut(at);
+        let Entry::Taken { generation, .. } = *entry else { unreachable!("removal of a vacant place") };
+        let Entry::Taken { value, .. } = std::mem::replace(entry, Entry::Vacant { next: HELD, generation })
+        else {
+            unreachable!("the place was taken a line ago")
+        };
+        self.taken -= 1;
+        value
+    }
+
+    /// Frees a vacated place. One whose generations are used up is never used again.
+    pub(crate) fn release(&mut self, at: u32) {
+        let free = self.free;
+        let Entry::Vacant { next, generation } = self.entry_mut(at) else {
+            unreachable!("release of a taken place")
+        };
+        if let Some(following) = generation.checked_add(1) {
+            *generation = following;
+            *next = free;
+            self.free = at;
+        }
+    }
+
+    /// Taken places and their values, by index.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, NonZeroU32, &T)> {
+        self.pages.iter().flatten().zip(0..).filter_map(|(entry, at)| match entry {
+            Entry::Taken { value, generation, .. } => Some((at, *generation, value)),
+            Entry::Vacant { .. } => None,
+        })
+    }
+
+    /// As [`Slab::iter`], to change the values.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
+        self.pages.iter_mut().flatten().zip(0..).filter_map(|(entry, at)| match entry {
+            Entry::Taken { value, .. } => Some((at, value)),
+            Entry::Vacant { .. } => None,
+        })
+    }
+
+    fn find(&self, at: u32) -> Option<&Entry<T>> {
+        self.pages.get((at >> PAGE_BITS) as usize)?.get(at as usize & (PAGE_ENTRIES - 1))
+    }
+
+    fn entry_mut(&mut self, at: u32) -> &mut Entry<T> {
+        &mut self.pages[(at >> PAGE_BITS) as usize][at as usize & (PAGE_ENTRIES - 1)]
+    }
+}
+
+impl<T> Index<u32> for Slab<T> {
+    type Output = T;
+
+    fn index(&self, at: u32) -> &T {
+        match self.find(at) {
+            Some(Entry::Taken { value, .. }) => value,
+            _ => unreachable!("index of a vacant place"),
+        }
+    }
+}
+
+impl<T> IndexMut<u32> for Slab<T> {
+    fn index_mut(&mut self, at: u32) -> &mut T {
+        match self.entry_mut(at) {
+            Entry::Taken { value, .. } => value,
+            Entry::Vacant { .. } => unreachable!("index of a vacant place"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_used_again_has_another_generation() {
+        let mut slab = Slab::new();
+        let (at, old) = slab.insert('a', 7);
+        assert_eq!((slab[at], slab.tag(at), slab.holds(at, old)), ('a', 7, true));
+        assert_eq!(slab.remove(at), 'a');
+        let (again, new) = slab.insert('b', 0);
+        assert_eq!((again, slab.holds(at, old), slab.holds(at, new)), (at, false, true));
+    }
+
+    #[test]
+    fn a_vacated_place_waits_for_its_release() {
+        let mut slab = Slab::new();
+        let (at, _) = slab.insert('a', 0);
+        slab.vacate(at);
+        assert!(!slab.is_taken(at));
+        assert_ne!(slab.insert('b', 0).0, at);
+        slab.release(at);
+        assert_eq!(slab.insert('c', 0).0, at);
+    }
+
+    #[test]
+    fn a_place_out_of_generations_is_retired() {
+        let mut slab = Slab::new();
+        let (at, _) = slab.insert('a', 0);
+        slab.pages[0][0] = Entry::Taken { value: 'a', tag: 0, generation: NonZeroU32::MAX };
+        slab.remove(at);
+        assert_ne!(slab.insert('b', 0).0, at);
+    }
+
+    #[test]
+    fn indices_run_on_over_pages() {
+        let mut slab = Slab::new();
+        let places: Vec<u32> = (0..3000).map(|n| slab.insert(n, 0).0).collect();
+        assert_eq!(places, (0..3000).collect::<Vec<u32>>());
+        assert_eq!(slab.iter().map(|(at, _, value)| (at, *value)).nth(2047), Some((2047, 2047)));
+        assert_eq!(slab.len(), 3000);
+    }
+
+    #[test]
+    fn an_entry_costs_eight_bytes_beyond_an_eight_byte_value() {
+        assert_eq!(size_of::<Entry<u64>>(), 16);
+    }
+}

@@ -1,0 +1,155 @@
+//! Clients and agents: coming, going, and what may change meanwhile.
+
+use crate::agent::{Agent, AgentHandle};
+use crate::client::{Client, ClientHandle, Latency, NewClient, REPUTATION_MAX, REPUTATION_START};
+use crate::config::{BALANCE_MAX, WEIGHT_MAX};
+use crate::error::{
+    AddAgentError, AddClientError, CreditError, RemoveClientError, ReputationError, UnknownClient,
+    WeightError,
+};
+use crate::event::Event;
+use crate::run_queue::RunQueue;
+use crate::tier::Tier;
+use crate::tournament::{Key, Tournament};
+
+impl<P> RunQueue<P> {
+    /// Adds a client without agents.
+    pub fn add_client(&mut self, new: NewClient) -> Result<ClientHandle, AddClientError> {
+        if !(1..=WEIGHT_MAX).contains(&new.weight) {
+            return Err(AddClientError::BadWeight(new.weight));
+        }
+        if let Some(balance) = new.balance.filter(|balance| !(0..=BALANCE_MAX).contains(balance)) {
+            return Err(AddClientError::BadBalance(balance));
+        }
+        if new.in_flight_max == Some(0) {
+            return Err(AddClientError::BadCap);
+        }
+        if self.clients.len() >= self.config.clients_max {
+            return Err(AddClientError::Full(self.config.clients_max));
+        }
+        let warp = match new.latency {
+            Latency::Interactive => self.config.warp.interactive,
+            Latency::Normal => self.config.warp.normal,
+            Latency::Batch => self.config.warp.batch,
+        };
+        self.births += 1;
+        let (at, generation) = self.clients.insert(Client::new(&new, warp as i64, self.births), 0);
+        Ok(ClientHandle { at, generation })
+    }
+
+    /// Removes a client and its agents, and forgets its debt and its balance. Refused while it has work.
+    pub fn remove_client(&mut self, client: ClientHandle) -> Result<(), RemoveClientError> {
+        let found = self.find_client(client)?;
+        let queued = found.agents.iter().map(|&at| self.agents[at].backlog.len() as u64).sum();
+        if queued > 0 || found.in_flight > 0 {
+            return Err(RemoveClientError::Busy { queued, in_flight: found.in_flight });
+        }
+        let tier = found.tier;
+        for agent in self.clients.remove(client.at).agents {
+            self.agents.remove(agent);
+        }
+        self.tiers.set(tier, client.at, Key::ABSENT);
+        Ok(())
+    }
+
+    /// Adds an agent to a client; it stays as long as the client does.
+    pub fn add_agent(&mut self, client: ClientHandle, weight: u32) -> Result<AgentHandle, AddAgentError> {
+        self.find_client(client)?;
+        if !(1..=WEIGHT_MAX).contains(&weight) {
+            return Err(AddAgentError::BadWeight(weight));
+        }
+        if self.agents.len() >= self.config.agents_max {
+            return Err(AddAgentError::Full(self.config.agents_max));
+        }
+        let owner = &mut self.clients[client.at];
+        let number = owner.agents.len() as u32;
+        let (at, generation) = self.agents.insert(Agent::new(client.at, number, weight), 0);
+        if number == 0 {
+            owner.agents.reserve_exact(1); // most clients have one agent
+        }
+        owner.agents.push(at);
+        if number == 1 {
+            let mut contest = Tournament::default();
+            contest.set(0, self.agents[owner.agents[0]].key());
+            owner.contest = Some(Box::new(contest));
+        }
+        Ok(AgentHandle { at, generation })
+    }
+
+    /// Changes a balance by `amount` credits, also downwards, and returns it.
+    pub fn credit(
+        &mut self,
+        client: ClientHandle,
+        amount: i64,
+        events: &mut Vec<Event>,
+    ) -> Result<i64, CreditError> {
+        self.find_client(client)?;
+        let balance = self.clients[client.at].balance.as_mut().ok_or(CreditError::Unmetered)?;
+        // a balance that settlements took below zero may be filled up in parts, so only the far end counts
+        let changed = balance.checked_add(amount).filter(|&sum| match amount {
+            1.. => sum <= BALANCE_MAX,
+            0 => true,
+            _ => sum >= 0,
+        });
+        *balance = changed.ok_or(CreditError::Overflow { balance: *balance, amount })?;
+        let balance = *balance;
+        self.refresh_client(client.at, events);
+        self.tiers.forget_if_idle();
+        Ok(balance)
+    }
+
+    /// Sets the weight before reputation, and returns the one that counts. The client's lag is kept.
+    pub fn set_weight(&mut self, client: ClientHandle, weight: u32) -> Result<u32, WeightError> {
+        self.find_client(client)?;
+        if !(1..=WEIGHT_MAX).contains(&weight) {
+            return Err(WeightError::BadWeight(weight));
+        }
+        self.clients[client.at].base_weight = weight;
+        Ok(self.reweigh(client.at))
+    }
+
+    /// Sets the reputation, 0 to 1000 with 500 in the middle, and returns the weight that counts. The lag is kept.
+    pub fn set_reputation(&mut self, client: ClientHandle, reputation: u16) -> Result<u32, ReputationError> {
+        self.find_client(client)?;
+        if reputation > REPUTATION_MAX {
+            return Err(ReputationError::OutOfRange(reputation));
+        }
+        self.clients[client.at].reputation = reputation;
+        Ok(self.reweigh(client.at))
+    }
+
+    /// Moves a client with its backlog and its lag to a tier.
+    pub fn set_tier(&mut self, client: ClientHandle, tier: Tier) -> Result<(), UnknownClient> {
+        let from = self.find_client(client)?.tier;
+        if from != tier {
+            let moved = &mut self.clients[client.at];
+            moved.account.shift(self.tiers.vruntime[tier as usize] - self.tiers.vruntime[from as usize]);
+            moved.tier = tier;
+            self.tiers.set(from, client.at, Key::ABSENT);
+            self.tiers.set(tier, client.at, moved.key());
+            self.tiers.forget_if_idle();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn find_client(&self, client: ClientHandle) -> Result<&Client, UnknownClient> {
+        if self.clients.holds(client.at, client.generation) {
+            Ok(&self.clients[client.at])
+        } else {
+            Err(UnknownClient)
+        }
+    }
+
+    fn reweigh(&mut self, at: u32) -> u32 {
+        let client = &mut self.clients[at];
+        let limit = i64::from(self.config.reputation_pm_max);
+        let merit = i64::from(client.reputation) - i64::from(REPUTATION_START);
+        let bend = (merit * i64::from(self.config.beta_pm))
+            .div_euclid(i64::from(REPUTATION_START))
+            .clamp(-limit, limit);
+        let weight = (i64::from(client.base_weight) * (1000 + bend) / 1000).max(1) as u32;
+        client.account.reweigh(weight, self.tiers.vruntime[client.tier as usize]);
+        self.tiers.set(client.tier, at, client.key());
+        weight
+    }
+}

@@ -1,0 +1,143 @@
+//! What the queue shows of itself.
+
+use crate::agent::AgentHandle;
+use crate::client::{Client, ClientHandle};
+use crate::error::UnknownClient;
+use crate::job::ModelHandle;
+use crate::run_queue::RunQueue;
+use crate::tier::Tier;
+
+/// A client at this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientView {
+    /// Which client.
+    pub client: ClientHandle,
+    /// Which tier it is served in.
+    pub tier: Tier,
+    /// The weight it was given.
+    pub base_weight: u32,
+    /// The weight that counts, bent by reputation.
+    pub weight: u32,
+    /// 0 to 1000, 500 in the middle.
+    pub reputation: u16,
+    /// Virtual time.
+    pub vruntime: i64,
+    /// What its last division left over.
+    pub remainder: u32,
+    /// Its head start.
+    pub warp: i64,
+    /// Virtual time of the queue of its agents.
+    pub agents_vruntime: i64,
+    /// Jobs that run.
+    pub in_flight: u32,
+    /// Most jobs that may run at once; `u32::MAX` is no cap.
+    pub in_flight_max: u32,
+    /// Jobs that wait.
+    pub queued: u64,
+    /// All it was ever charged.
+    pub charged: i128,
+    /// Its credits, if it is metered.
+    pub balance: Option<i64>,
+    /// Whether the next dispatch may take a job of it.
+    pub runnable: bool,
+    /// Whether only its balance keeps it from that.
+    pub parked: bool,
+}
+
+/// An agent at this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AgentView {
+    /// Which agent.
+    pub agent: AgentHandle,
+    /// Its weight among its client's agents.
+    pub weight: u32,
+    /// Virtual time.
+    pub vruntime: i64,
+    /// What its last division left over.
+    pub remainder: u32,
+    /// Jobs that wait.
+    pub queued: u64,
+    /// Whether it has a job that its model's bucket admits.
+    pub runnable: bool,
+}
+
+/// A tier at this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TierView {
+    /// Virtual time.
+    pub vruntime: i64,
+    /// How many clients are runnable.
+    pub runnable: u32,
+}
+
+impl<P> RunQueue<P> {
+    /// One client.
+    pub fn client(&self, client: ClientHandle) -> Result<ClientView, UnknownClient> {
+        self.find_client(client).map(|found| self.view(client, found))
+    }
+
+    /// All clients, in order of creation.
+    pub fn clients(&self) -> Vec<ClientView> {
+        let mut all: Vec<_> = self.clients.iter().collect();
+        all.sort_unstable_by_key(|(_, _, client)| client.birth);
+        all.into_iter()
+            .map(|(at, generation, client)| self.view(ClientHandle { at, generation }, client))
+            .collect()
+    }
+
+    /// The agents of a client, in order of creation.
+    pub fn agents(&self, client: ClientHandle) -> Result<Vec<AgentView>, UnknownClient> {
+        let found = self.find_client(client)?;
+        Ok(found
+            .agents
+            .iter()
+            .map(|&at| {
+                let agent = &self.agents[at];
+                AgentView {
+                    agent: self.agent_handle(at),
+                    weight: agent.account.weight,
+                    vruntime: agent.account.vruntime,
+                    remainder: agent.account.remainder,
+                    queued: agent.backlog.len() as u64,
+                    runnable: agent.account.runnable,
+                }
+            })
+            .collect())
+    }
+
+    /// A tier.
+    pub fn tier(&self, tier: Tier) -> TierView {
+        TierView { vruntime: self.tiers.vruntime[tier as usize], runnable: self.tiers.runnable(tier) }
+    }
+
+    /// What the marketplace is owed, in thousandths of charge; negative if it is ahead.
+    pub fn owed(&self) -> i128 {
+        self.tiers.owed
+    }
+
+    /// What a model's bucket holds, in thousandths of a token; negative after more was used than estimated.
+    pub fn bucket_level(&self, model: ModelHandle) -> Option<i64> {
+        self.buckets.level(model)
+    }
+
+    fn view(&self, handle: ClientHandle, client: &Client) -> ClientView {
+        ClientView {
+            client: handle,
+            tier: client.tier,
+            base_weight: client.base_weight,
+            weight: client.account.weight,
+            reputation: client.reputation,
+            vruntime: client.account.vruntime,
+            remainder: client.account.remainder,
+            warp: client.warp,
+            agents_vruntime: client.agents_vruntime,
+            in_flight: client.in_flight,
+            in_flight_max: client.in_flight_max,
+            queued: client.agents.iter().map(|&at| self.agents[at].backlog.len() as u64).sum(),
+            charged: client.charged,
+            balance: client.balance,
+            runnable: client.account.runnable,
+            parked: client.parked,
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What the queue refuses, and that a refusal changes nothing.
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+use ostler_scheduler::{
+    AddAgentError, AddClientError, BALANCE_MAX, CancelError, ClientHandle, Config, CreditError, EnqueueError,
+    Event, JobHandle, NewClient, NewJob, Price, RemoveClientError, ReputationError, RestoreError, RunQueue,
+    SettleError, UnknownClient, WeightError,
+};
+
+type Queue = RunQueue<&'static str>;
+
+/// One client with a balance, one running and one queued job.
+fn queue(config: Config) -> (Queue, ClientHandle, [JobHandle; 2]) {
+    let (mut queue, mut events) = (RunQueue::new(config).unwrap(), Vec::new());
+    let client = queue.add_client(NewClient { balance: Some(100), ..NewClient::default() }).unwrap();
+    let agent = queue.add_agent(client, 100).unwrap();
+    let jobs =
+        ["running", "queued"].map(|name| queue.enqueue(agent, NewJob::flat(10), name, &mut events).unwrap());
+    queue.dispatch(1, &mut events);
+    (queue, client, jobs)
+}
+
+fn picture(queue: &Queue) -> String {
+    let clients = queue.clients();
+    let agents: Vec<_> = clients.iter().map(|client| queue.agents(client.client)).collect();
+    format!("{clients:?} {agents:?} {} {} {}", queue.running(), queue.queued(), queue.owed())
+}
+
+#[track_caller]
+fn check<T: std::fmt::Debug, E: PartialEq + std::fmt::Debug>(
+    call: impl FnOnce(&mut Queue, ClientHandle, [JobHandle; 2], &mut Vec<Event>) -> Result<T, E>,
+    expected: E,
+) {
+    let (mut queue, client, jobs) = queue(Config::default());
+    let before = picture(&queue);
+    let mut events = Vec::new();
+    assert_eq!(call(&mut queue, client, jobs, &mut events).unwrap_err(), expected);
+    assert_eq!((picture(&queue), events), (before, Vec::new()));
+}
+
+#[test]
+fn a_refused_call_changes_nothing() {
+    use ostler_scheduler::CostOutOfRange as Cost;
+    let cost_max = Config::default().cost_max;
+    let cost = |amount| Cost { price: Price::flat(amount), cost_max };
+    check(|q, _, [job, _], e| q.settle(job, 0.into(), e), SettleError::Cost(cost(0)));
+    check(|q, _, [job, _], e| q.settle(job, (cost_max + 1).into(), e), SettleError::Cost(cost(cost_max + 1)));
+    check(|q, _, [job, _], e| q.step(job, 0.into(), e), SettleError::Cost(cost(0)));
+    check(|q, _, [_, job], e| q.settle(job, 1.into(), e), SettleError::NotRunning);
+    check(|q, _, [_, job], e| q.step(job, 1.into(), e), SettleError::NotRunning);
+    check(|q, _, [job, _], e| q.cancel(job, e), CancelError::Running);
+    check(|q, c, _, e| q.credit(c, -91, e), CreditError::Overflow { balance: 90, amount: -91 });
+    check(
+        |q, c, _, e| q.credit(c, BALANCE_MAX, e),
+        CreditError::Overflow { balance: 90, amount: BALANCE_MAX },
+    );
+    check(|q, c, _, e| q.credit(c, i64::MAX, e), CreditError::Overflow { balance: 90, amount: i64::MAX });
+    check(|q, c, _, _| q.set_weight(c, 0), WeightError::BadWeight(0));
+    check(|q, c, _, _| q.set_weight(c, 1_000_001), WeightError::BadWeight(1_000_001));
+    check(|q, c, _, _| q.set_reputation(c, 1001), ReputationError::OutOfRange(1001));
+    check(|q, c, _, _| q.remove_client(c), RemoveClientError::Busy { queued: 1, in_flight: 1 });
+    check(|q, c, _, _| q.add_agent(c, 0), AddAgentError::BadWeight(0));
+    check(
+        |q, _, _, _| q.add_client(NewClient { weight: 0, ..NewClient::default() }),
+        AddClientError::BadWeight(0),
+    );
+    check(
+        |q, _, _, _| q.add_client(NewClient { balance: Some(-1), ..NewClient::default() }),
+        AddClientError::BadBalance(-1),
+    );
+    check(
+        |q, _, _, _| q.add_client(NewClient { in_flight_max: Some(0), ..NewClient::default() }),
+        AddClientError::BadCap,
+    );
+    check(|q, c, _, e| q.restore_client(c, 0, 0, None, 0, e), RestoreError::Metering);
+    check(
+        |q, c, _, e| q.restore_client(c, 0, 100, Some(0), 0, e),
+        RestoreError::OutOfRange { field: "remainder", found: 100, min: 0, max: 99 },
+    );
+    check(
+        |q, _, _, _| q.restore_tiers(-1, 0, 0),
+        RestoreError::OutOfRange { field: "contracted", found: -1, min: 0, max: 1 << 60 },
+    );
+}
+
+#[test]
+fn a_following_job_that_is_refused_leaves_the_settlement_undone() {
+    let (mut queue, client, [job, _]) = queue(Config { jobs_max: 2, ..Config::default() });
+    let agent = queue.agents(client).unwrap()[0].agent;
+    let (before, mut events) = (picture(&queue), Vec::new());
+    let two = vec![(agent, NewJob::flat(1), "next"), (agent, NewJob::flat(1), "next but one")];
+    let refused = queue.settle_then(job, 10.into(), two, &mut events);
+    assert_eq!(refused, Err(SettleError::Following(EnqueueError::Full(2))));
+    assert_eq!(picture(&queue), before);
+    let one = vec![(agent, NewJob::flat(1), "next")];
+    let settled = queue.settle_then(job, 10.into(), one, &mut events).unwrap();
+    assert_eq!((settled.payload, queue.job(settled.following[0])), ("running", Some(&"next")));
+}
+
+#[test]
+fn every_limit_holds() {
+    let config = Config { clients_max: 2, agents_max: 2, jobs_max: 2, ..Config::default() };
+    let (mut queue, client, _) = queue(config);
+    let agent = queue.agents(client).unwrap()[0].agent;
+    let full = queue.enqueue(agent, NewJob::flat(1), "third", &mut Vec::new());
+    assert_eq!(full, Err(EnqueueError::Full(2)));
+    let together = queue.enqueue_together(vec![(agent, NewJob::flat(1), "third")], &mut Vec::new());
+    assert_eq!(together, Err(EnqueueError::Full(2)));
+    queue.add_agent(client, 1).unwrap();
+    assert_eq!(queue.add_agent(client, 1), Err(AddAgentError::Full(2)));
+    let second = queue.add_client(NewClient::default()).unwrap();
+    assert_eq!(queue.add_client(NewClient::default()), Err(AddClientError::Full(2)));
+    queue.remove_client(second).unwrap();
+    queue.add_client(NewClient::default()).unwrap();
+}
+
+#[test]
+fn a_spent_handle_names_nothing() {
+    let (mut queue, client, [running, queued]) = queue(Config::default());
+    let mut events = Vec::new();
+    let agent = queue.agents(client).unwrap()[0].agent;
+    queue.settle(running, 3.into(), &mut events).unwrap();
+    assert_eq!(queue.cancel(queued, &mut events), Ok("queued"));
+    assert_eq!(queue.settle(running, 3.into(), &mut events), Err(SettleError::UnknownJob));
+    assert_eq!(queue.cancel(queued, &mut events), Err(CancelError::UnknownJob));
+    let again = queue.enqueue(agent, NewJob::flat(1), "again", &mut events).unwrap();
+    assert_eq!((queue.job(running), queue.job(queued), queue.job(again)), (None, None, Some(&"again")));
+    queue.cancel(again, &mut events).unwrap();
+    queue.remove_client(client).unwrap();
+    let successor = queue.add_client(NewClient::default()).unwrap();
+    assert_ne!(client, successor);
+    assert_eq!(queue.client(client), Err(UnknownClient));
+    assert_eq!(queue.enqueue(agent, NewJob::flat(1), "late", &mut events), Err(EnqueueError::UnknownAgent));
+}

@@ -1,0 +1,177 @@
+//! Artifacts as files.
+//!
+//! A file holds a line that says what it is, the media type on a line of its own, and the content. It is written
+//! under a temporary name, synced, renamed, and its folder synced; so under its own name it is whole.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use crossbeam::channel::{self, Receiver, Sender};
+use ostler_kernel::id::Digest;
+use ostler_kernel::port::{Artifact, ArtifactError, ArtifactStore, BoxFuture};
+use tokio::sync::{Semaphore, oneshot};
+
+use super::{check, digest};
+use crate::data_folder::{make_folder, sync_folder};
+
+/// Threads that wait for the file system, so that no task has to.
+const THREADS: usize = 2;
+
+/// Calls under way at a time; more wait without holding a thread.
+const CALLS_MAX: usize = 64;
+
+/// The first line of every file.
+const MAGIC: &[u8] = b"ostler-artifact 1\n";
+
+/// Folder of files whose writing was not finished.
+const TEMPORARY: &str = "new";
+
+type Job = Box<dyn FnOnce(&Files) + Send>;
+
+/// Artifacts in files `ab/<digest>` of a folder. What was stored is durable when the future is done.
+pub struct FolderArtifacts {
+    files: Arc<Files>,
+    jobs: Sender<Job>,
+    calls: Semaphore,
+}
+
+struct Files {
+    root: PathBuf,
+    temporaries: AtomicU64,
+}
+
+impl FolderArtifacts {
+    /// The artifacts at `root`, made if it is not there. What an earlier process did not finish is removed.
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be made or read, or no thread can be started.
+    pub fn open(root: &Path) -> io::Result<FolderArtifacts> {
+        make_folder(root)?;
+        let temporary = root.join(TEMPORARY);
+        match fs::remove_dir_all(&temporary) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => make_folder(&temporary)?,
+        }
+        let files = Arc::new(Files { root: root.to_owned(), temporaries: AtomicU64::new(0) });
+        let (jobs, queue) = channel::unbounded();
+        for number in 0..THREADS {
+            let (files, queue): (_, Receiver<Job>) = (files.clone(), queue.clone());
+            thread::Builder::new()
+                .name(format!("artifacts-{number}"))
+                .spawn(move || queue.iter().for_each(|job| job(&files)))?;
+        }
+        Ok(FolderArtifacts { files, jobs, calls: Semaphore::new(CALLS_MAX) })
+    }
+
+    /// The digests of all artifacts, ascending. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be read.
+    pub fn list(&self) -> io::Result<Vec<Digest>> {
+        let mut digests = Vec::new();
+        for folder in fs::read_dir(&self.files.root)? {
+            let folder = folder?;
+            if folder.file_name() == TEMPORARY || !folder.file_type()?.is_dir() {
+                continue;
+            }
+            for file in fs::read_dir(folder.path())? {
+                // What is not named by a digest is not ours.
+                digests.extend(file?.file_name().to_str().and_then(|name| name.parse::<Digest>().ok()));
+            }
+        }
+        digests.sort_unstable();
+        Ok(digests)
+    }
+
+    /// What is wrong with the artifacts: every one is read. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be read; files that cannot are among the answers.
+    pub fn verify(&self) -> io::Result<Vec<ArtifactError>> {
+        Ok(self.list()?.into_iter().filter_map(|digest| self.files.get(digest).err()).collect())
+    }
+
+    async fn call<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Files) -> Result<T, ArtifactError> + Send + 'static,
+    ) -> Result<T, ArtifactError> {
+        let gone = || ArtifactError::Io("the threads for artifacts are gone".into());
+        let _call = self.calls.acquire().await.map_err(|_| gone())?;
+        let (sender, receiver) = oneshot::channel();
+        // Whoever dropped the future needs no answer.
+        let job: Job = Box::new(move |files| drop(sender.send(act(files))));
+        self.jobs.send(job).map_err(|_| gone())?;
+        receiver.await.map_err(|_| gone())?
+    }
+}
+
+impl ArtifactStore for FolderArtifacts {
+    fn put(&self, artifact: Artifact) -> BoxFuture<'_, Result<Digest, ArtifactError>> {
+        Box::pin(async move {
+            check(&artifact)?;
+            self.call(move |files| files.put(&artifact).map_err(|error| failed(&error))).await
+        })
+    }
+
+    fn get(&self, digest: Digest) -> BoxFuture<'_, Result<Artifact, ArtifactError>> {
+        Box::pin(self.call(move |files| files.get(digest)))
+    }
+}
+
+fn failed(error: &io::Error) -> ArtifactError {
+    ArtifactError::Io(error.to_string())
+}
+
+impl Files {
+    fn folder(&self, digest: &Digest) -> PathBuf {
+        self.root.join(format!("{:02x}", digest.0[0]))
+    }
+
+    fn put(&self, artifact: &Artifact) -> io::Result<Digest> {
+        let digest = digest(artifact);
+        let folder = self.folder(&digest);
+        let path = folder.join(digest.to_string());
+        make_folder(&folder)?;
+        // A file that is there may be another call's, its name not durable yet: sync the folder all the same.
+        if self.get(digest).is_err() {
+            let number = self.temporaries.fetch_add(1, Ordering::Relaxed);
+            let temporary = self.root.join(TEMPORARY).join(number.to_string());
+            let written = write(&temporary, artifact).and_then(|()| fs::rename(&temporary, &path));
+            written.inspect_err(|_| drop(fs::remove_file(&temporary)))?;
+        }
+        sync_folder(&folder)?;
+        Ok(digest)
+    }
+
+    fn get(&self, digest: Digest) -> Result<Artifact, ArtifactError> {
+        let damaged = |what: &str| ArtifactError::Damaged { digest, what: what.to_owned() };
+        let mut bytes = match fs::read(self.folder(&digest).join(digest.to_string())) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(ArtifactError::Missing(digest)),
+            read => read.map_err(|error| failed(&error))?,
+        };
+        let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| damaged("it does not begin as one does"))?;
+        let line = rest.iter().position(|byte| *byte == b'\n').ok_or_else(|| damaged("no media type"))?;
+        let media = std::str::from_utf8(&rest[..line]).map_err(|_| damaged("its media type is no text"))?;
+        let media = media.to_owned();
+        bytes.drain(..MAGIC.len() + line + 1);
+        let artifact = Artifact { media, content: bytes };
+        if self::digest(&artifact) != digest {
+            return Err(damaged("its bytes give another digest"));
+        }
+        Ok(artifact)
+    }
+}
+
+fn write(path: &Path, artifact: &Artifact) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(&[MAGIC, artifact.media.as_bytes(), b"\n"].concat())?;
+    file.write_all(&artifact.content)?;
+    file.sync_all()
+}

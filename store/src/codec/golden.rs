@@ -1,0 +1,257 @@
+//! Every kind of event in the bytes of every released format: what is on people's disks does not change.
+//!
+//! A new kind is added at the end of [`samples`] and, with `UPDATE_EXPECT=1`, of the file. A line that changes
+//! means that old journals cannot be read any more: that takes a new format, not a new line.
+
+use expect_test::expect_file;
+use ostler_kernel::event::*;
+use ostler_kernel::id::{AgentId, ClientId, Digest, NodeId};
+use ostler_kernel::json::{Json, canonical};
+use ostler_kernel::run::{Category, NodeState, Reason, RunOutcome};
+use serde_json::json;
+
+use super::{decode, encode};
+
+fn node() -> NodeId {
+    NodeId::from("n-1")
+}
+
+fn json() -> Json {
+    canonical(&json!({"id": "trip", "n": [1, 2.5, null], "ü": "\u{0000}"}))
+}
+
+fn accounts() -> Accounts {
+    Accounts {
+        client_vruntime: 1,
+        client_remainder: -2,
+        balance: Some(i64::MAX),
+        agent_vruntime: i64::MIN,
+        agent_remainder: 0,
+        tier_vruntime: 1 << 40,
+        owed: -(1 << 80),
+    }
+}
+
+fn attempt(outcome: Outcome) -> Box<AttemptResult> {
+    let accounts = accounts();
+    Box::new(AttemptResult { node: node(), attempt: 2, outcome, duration_ms: 1_500, cost: 7, accounts })
+}
+
+/// Each variant, and each variant of what is in them, at least once.
+fn samples() -> Vec<Event> {
+    let output =
+        |inline, directive| Outcome::Ok(Output { artifact: Digest([0xab; 32]), bytes: 9, inline, directive });
+    let mut samples = vec![
+        Event::RunOpened(RunOpened {
+            run: "0190b5b8-7a5e-7c3f-8000-0123456789ab".parse().unwrap(),
+            client: ClientId::from("acme"),
+            agent: AgentId::from("worker"),
+            plan: json(),
+            intent: 2,
+            scope: "default".into(),
+            workspace: "/srv/work".into(),
+            policy_epoch: 3,
+            seed: u64::MAX,
+        }),
+        Event::RunRecovered { count: 1 },
+        Event::AttemptIntent(Box::new(AttemptIntent {
+            node: node(),
+            generation: 1,
+            phase: 0,
+            attempt: 2,
+            reuse: Digest([1; 32]),
+            idempotency_key: Digest([0; 32]),
+            intent: 1,
+            policy_epoch: 3,
+            provenance: vec!["user".into(), "tool:fs.read".into()],
+            accounts: Accounts::default(),
+        })),
+        Event::AttemptResult(attempt(output(Some(json()), None))),
+        Event::AttemptResult(attempt(output(None, Some(Directive { conclude: true, delta: Some(json()) })))),
+        Event::LateResult(attempt(output(None, Some(Directive { conclude: false, delta: None })))),
+        Event::TimerFired { node: node(), kind: TimerKind::Backoff },
+        Event::RecoveryExhausted { node: node(), level: 3, reason: "no patch".into() },
+        Event::GateDecision(GateDecision {
+            node: node(),
+            attempt: 1,
+            code: "OK".into(),
+            impact: Some(2),
+            params: Digest([5; 32]),
+        }),
+        Event::AgentRegistered {
+            agent: AgentId::from("worker"),
+            client: ClientId::from("acme"),
+            weight: 100,
+        },
+        Event::AgentQuarantined { agent: AgentId::from("worker"), reason: "crashes".into() },
+        Event::Parked { reason: String::new() },
+        Event::ContractChecked { version: 1, holds: true },
+        Event::ClientSet { client: ClientId::from("acme"), weight: 10, contracted: true },
+    ];
+    samples
+        .extend(causes().map(|cause| Event::PlanVersion(PlanVersion { version: 2, cause, change: json() })));
+    samples.extend(
+        [PlanRefusal::Delta(vec!["D01".into(), "V03".into()]), PlanRefusal::Replan, PlanRefusal::Contract]
+            .map(|step| Event::PlanRefused { version: 1, step }),
+    );
+    samples.extend(categories().map(|category| {
+        let message = "connection reset".into();
+        Event::AttemptResult(attempt(Outcome::Failed(Failure { category, message })))
+    }));
+    samples.extend(reasons().into_iter().zip(states().into_iter().cycle()).map(|(reason, state)| {
+        let (from, to) = (NodeState::Pending, state);
+        Event::NodeTransition(NodeTransition { node: node(), version: 1, from, to, reason, attempt: 0 })
+    }));
+    use HumanRequestKind as H;
+    samples.extend([H::Before, H::After, H::Node, H::InDoubt].map(|kind| {
+        let (deadline, shown) = (Some(-1), (kind == H::After).then_some(Digest([6; 32])));
+        Event::HumanRequest(HumanRequest { node: node(), kind, deadline, shown })
+    }));
+    let (by, note) = ("ann".into(), "fine".into());
+    samples.push(Event::HumanAnswer(HumanAnswer { node: node(), approve: true, redo: false, by, note }));
+    samples.extend(
+        [TimerKind::Backoff, TimerKind::Human, TimerKind::Sleep]
+            .map(|kind| Event::TimerSet(Timer { node: node(), kind, at: 1_700_000_000_000 })),
+    );
+    let acts = [OperatorAct::CancelPlan, OperatorAct::Cancel(node()), OperatorAct::Skip(node())];
+    samples.extend(acts.map(Event::Operator));
+    let outcomes = [RunOutcome::Succeeded, RunOutcome::Concluded, RunOutcome::Failed, RunOutcome::Cancelled];
+    samples.extend(outcomes.map(|outcome| Event::RunClosed { outcome }));
+    samples
+}
+
+fn causes() -> [ChangeCause; 5] {
+    use ChangeCause as C;
+    [C::Patch(node()), C::Node(node()), C::Operator, C::Interject, C::Replan]
+}
+
+fn categories() -> [Category; 10] {
+    use Category as C;
+    [
+        C::Crash,
+        C::Timeout,
+        C::Transient,
+        C::RateLimit,
+        C::ResourceExhaustion,
+        C::InvalidOutput,
+        C::HumanRejection,
+        C::Structural,
+        C::ParamMissing,
+        C::GateDenied,
+    ]
+}
+
+fn states() -> [NodeState; 10] {
+    use NodeState as S;
+    [
+        S::Pending,
+        S::Ready,
+        S::Running,
+        S::WaitingHuman,
+        S::FailedRetryable,
+        S::Blocked,
+        S::Executed,
+        S::Failed,
+        S::Cancelled,
+        S::Skipped,
+    ]
+}
+
+fn reasons() -> Vec<Reason> {
+    use Reason as R;
+    vec![
+        R::Entry,
+        R::AllOf,
+        R::AnyOf(node()),
+        R::Attempt(3),
+        R::ApproveBefore,
+        R::ApproveAfter,
+        R::HumanNode,
+        R::Approved,
+        R::Ok,
+        R::Category(Category::Timeout),
+        R::InDoubt,
+        R::Retry,
+        R::Patched,
+        R::Upstream(node()),
+        R::Unblocked,
+        R::Hold,
+        R::HoldReleased,
+        R::JoinExhausted,
+        R::SiblingWon,
+        R::Concluded,
+        R::Operator,
+        R::HumanRejected,
+        R::HumanTimeout,
+        R::PlanCancelled,
+        R::InterjectionFailed,
+        R::Delta,
+        R::DrainedUnapproved,
+    ]
+}
+
+/// The place of an event's kind among all. A new kind stops the build here until it has a sample.
+fn kind(event: &Event) -> u8 {
+    match event {
+        Event::RunOpened(_) => 0,
+        Event::RunRecovered { .. } => 1,
+        Event::PlanVersion(_) => 2,
+        Event::PlanRefused { .. } => 3,
+        Event::NodeTransition(_) => 4,
+        Event::AttemptIntent(_) => 5,
+        Event::AttemptResult(_) => 6,
+        Event::LateResult(_) => 7,
+        Event::HumanRequest(_) => 8,
+        Event::HumanAnswer(_) => 9,
+        Event::TimerSet(_) => 10,
+        Event::TimerFired { .. } => 11,
+        Event::RecoveryExhausted { .. } => 12,
+        Event::GateDecision(_) => 13,
+        Event::AgentRegistered { .. } => 14,
+        Event::AgentQuarantined { .. } => 15,
+        Event::Parked { .. } => 16,
+        Event::Operator(_) => 17,
+        Event::ContractChecked { .. } => 18,
+        Event::ClientSet { .. } => 19,
+        Event::RunClosed { .. } => 20,
+    }
+}
+
+const KINDS: u8 = 21;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn every_kind_of_event_has_the_bytes_of_the_released_format() {
+    let samples = samples();
+    assert!(
+        (0..KINDS).all(|number| samples.iter().any(|event| kind(event) == number)),
+        "a kind has no sample"
+    );
+    let mut lines = String::new();
+    for event in &samples {
+        let mut record = Vec::new();
+        encode(event, &mut record).unwrap();
+        assert_eq!(record[1], kind(event));
+        lines += &hex(&record);
+        lines.push('\n');
+    }
+    expect_file!["../../tests/golden/events-1.hex"].assert_eq(&lines);
+}
+
+#[test]
+fn the_bytes_of_the_released_format_are_read() {
+    let lines: Vec<&str> = include_str!("../../tests/golden/events-1.hex").lines().collect();
+    let samples = samples();
+    assert_eq!(lines.len(), samples.len());
+    for (line, event) in lines.into_iter().zip(samples) {
+        let byte = |at| u8::from_str_radix(&line[at..at + 2], 16).unwrap();
+        let record: Vec<u8> = (0..line.len()).step_by(2).map(byte).collect();
+        assert_eq!(decode(&record).as_ref(), Ok(&event));
+        for cut in 0..record.len() {
+            assert_ne!(decode(&record[..cut]).as_ref(), Ok(&event), "cut at {cut}");
+        }
+    }
+}

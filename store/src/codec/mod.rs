@@ -1,0 +1,214 @@
+//! Events to bytes and back. The only place that knows the serialisation library.
+//!
+//! A record is a format version, the kind of the event, and the event as `bincode`'s legacy format writes it
+//! (fixed-width little-endian integers) with its four-byte variant number left out, since that is the kind.
+//! Fixed-width integers are mostly zeros, so runs of zeros are written as a zero and their count: an attempt's
+//! records shrink by more than half, and the text in them stays as it is.
+
+#[cfg(test)]
+mod golden;
+
+use bincode::config::{self, Configuration, Fixint, Limit, LittleEndian};
+use ostler_kernel::event::Event;
+use ostler_kernel::port::RunRow;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Largest record, in bytes, as encoded and as unpacked.
+pub const RECORD_BYTES_MAX: usize = 7 * 1024 * 1024 - 4096;
+
+/// The format that this code writes. Older ones are read.
+const FORMAT: u8 = 1;
+
+/// Bytes of the variant number that the library writes before an event.
+const VARIANT_BYTES: usize = 4;
+
+/// Why bytes are no event, or an event cannot become bytes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CodecError {
+    /// The event is larger than [`RECORD_BYTES_MAX`].
+    #[error("a record of {bytes} bytes is over the limit RECORD_BYTES_MAX of {RECORD_BYTES_MAX}")]
+    TooLarge {
+        /// What it would take.
+        bytes: usize,
+    },
+    /// The record was written by a later version of this program.
+    #[error("the record has format {found}, this program knows up to {FORMAT}")]
+    NewerFormat {
+        /// What it says.
+        found: u8,
+    },
+    /// The bytes do not spell an event.
+    #[error("not an event: {0}")]
+    Malformed(String),
+}
+
+fn format() -> Configuration<LittleEndian, Fixint, Limit<RECORD_BYTES_MAX>> {
+    config::legacy().with_limit::<RECORD_BYTES_MAX>()
+}
+
+/// Appends the record of `event` to `out`.
+///
+/// # Errors
+///
+/// [`CodecError::TooLarge`], with `out` as it was.
+pub(crate) fn encode(event: &Event, out: &mut Vec<u8>) -> Result<(), CodecError> {
+    let bytes = to_bytes(event)?;
+    let kind = bytes[0];
+    debug_assert_eq!(bytes[1..VARIANT_BYTES], [0; VARIANT_BYTES - 1], "fewer than 256 kinds");
+    out.push(FORMAT);
+    out.push(kind);
+    squeeze(&bytes[VARIANT_BYTES..], out);
+    Ok(())
+}
+
+/// The event that `record` holds.
+///
+/// # Errors
+///
+/// The record is of a newer format, or not what [`encode`] writes.
+pub(crate) fn decode(record: &[u8]) -> Result<Event, CodecError> {
+    let (kind, body) = split(record)?;
+    let mut bytes = vec![kind, 0, 0, 0];
+    unsqueeze(body, &mut bytes)?;
+    from_bytes(&bytes)
+}
+
+/// Whether the event in `record` changes its run's line in the table of runs. Does not unpack it.
+pub(crate) fn touches_row(record: &[u8]) -> Result<bool, CodecError> {
+    /// Places of `RunOpened`, `RunRecovered`, `Parked` and `RunClosed` among the variants.
+    const KINDS: [u8; 4] = [0, 1, 16, 20];
+    Ok(KINDS.contains(&split(record)?.0))
+}
+
+fn split(record: &[u8]) -> Result<(u8, &[u8]), CodecError> {
+    match record {
+        [FORMAT, kind, body @ ..] => Ok((*kind, body)),
+        [format, _, ..] if *format > FORMAT => Err(CodecError::NewerFormat { found: *format }),
+        _ => Err(CodecError::Malformed("no format and kind".into())),
+    }
+}
+
+/// A line of the table of runs, for the index alone.
+pub(crate) fn encode_row(row: &RunRow) -> Result<Vec<u8>, CodecError> {
+    to_bytes(row)
+}
+
+/// What [`encode_row`] wrote.
+pub(crate) fn decode_row(bytes: &[u8]) -> Result<RunRow, CodecError> {
+    from_bytes(bytes)
+}
+
+fn to_bytes<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
+    let mut bytes = Vec::with_capacity(256);
+    bincode::serde::encode_into_std_write(value, &mut bytes, format())
+        .map_err(|error| CodecError::Malformed(error.to_string()))?;
+    if bytes.len() > RECORD_BYTES_MAX {
+        return Err(CodecError::TooLarge { bytes: bytes.len() });
+    }
+    Ok(bytes)
+}
+
+fn from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+    let malformed = |what: String| CodecError::Malformed(what);
+    let (value, read) =
+        bincode::serde::decode_from_slice(bytes, format()).map_err(|error| malformed(error.to_string()))?;
+    if read != bytes.len() {
+        return Err(malformed(format!("{} bytes too many", bytes.len() - read)));
+    }
+    Ok(value)
+}
+
+/// Appends `bytes`, each run of up to 255 zeros as a zero and its length.
+fn squeeze(mut bytes: &[u8], out: &mut Vec<u8>) {
+    while let Some(at) = bytes.iter().position(|byte| *byte == 0) {
+        let zeros = bytes[at..].iter().take(255).take_while(|byte| **byte == 0).count();
+        out.extend_from_slice(&bytes[..at]);
+        out.extend_from_slice(&[0, zeros as u8]);
+        bytes = &bytes[at + zeros..];
+    }
+    out.extend_from_slice(bytes);
+}
+
+/// Appends what [`squeeze`] was given, up to the limit.
+fn unsqueeze(mut bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
+    while let Some(at) = bytes.iter().position(|byte| *byte == 0) {
+        let zeros = match bytes.get(at + 1) {
+            Some(0) | None => return Err(CodecError::Malformed("a run of zeros without a length".into())),
+            Some(zeros) => usize::from(*zeros),
+        };
+        out.extend_from_slice(&bytes[..at]);
+        out.resize(out.len() + zeros, 0);
+        if out.len() > RECORD_BYTES_MAX {
+            return Err(CodecError::TooLarge { bytes: out.len() });
+        }
+        bytes = &bytes[at + 2..];
+    }
+    out.extend_from_slice(bytes);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ostler_kernel::run::RunOutcome;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_kinds_that_touch_a_row_are_those_four() {
+        let check = |event: Event, expected: bool| {
+            let mut record = Vec::new();
+            encode(&event, &mut record).unwrap();
+            assert_eq!(touches_row(&record), Ok(expected), "{event:?}");
+        };
+        check(Event::RunRecovered { count: 1 }, true);
+        check(Event::Parked { reason: "r".into() }, true);
+        check(Event::RunClosed { outcome: RunOutcome::Failed }, true);
+        check(Event::ContractChecked { version: 1, holds: true }, false);
+        check(Event::Operator(ostler_kernel::event::OperatorAct::CancelPlan), false);
+    }
+
+    #[test]
+    fn a_record_over_the_limit_is_refused_and_one_at_it_is_not() {
+        let parked = |len: usize| Event::Parked { reason: "x".repeat(len) };
+        let mut out = Vec::new();
+        let room = RECORD_BYTES_MAX - VARIANT_BYTES - 8;
+        assert_eq!(
+            encode(&parked(room + 1), &mut out),
+            Err(CodecError::TooLarge { bytes: RECORD_BYTES_MAX + 1 })
+        );
+        assert!(out.is_empty());
+        encode(&parked(room), &mut out).unwrap();
+        assert_eq!(decode(&out), Ok(parked(room)));
+    }
+
+    #[test]
+    fn a_length_that_lies_allocates_nothing() {
+        let mut record = vec![FORMAT, 16];
+        record.extend_from_slice(&u64::MAX.to_le_bytes());
+        assert!(matches!(decode(&record), Err(CodecError::Malformed(_))));
+        let mut zeros = vec![FORMAT, 16];
+        (0..RECORD_BYTES_MAX / 255 + 1).for_each(|_| zeros.extend_from_slice(&[0, 255]));
+        assert!(matches!(decode(&zeros), Err(CodecError::TooLarge { .. })));
+    }
+
+    #[test]
+    fn a_later_format_is_named_not_guessed_at() {
+        assert_eq!(decode(&[FORMAT + 1, 0]), Err(CodecError::NewerFormat { found: FORMAT + 1 }));
+    }
+
+    proptest! {
+        #[test]
+        fn squeezed_bytes_come_back(bytes in proptest::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..1500)) {
+            let (mut squeezed, mut back) = (Vec::new(), Vec::new());
+            squeeze(&bytes, &mut squeezed);
+            unsqueeze(&squeezed, &mut back).unwrap();
+            prop_assert_eq!(back, bytes);
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = decode(&bytes);
+        }
+    }
+}

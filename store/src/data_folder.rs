@@ -1,0 +1,227 @@
+//! The data folder: what is where in it, and opening it.
+//!
+//! ```text
+//! DATA/format            which layout this is
+//! DATA/lock              who holds it, and the epoch
+//! DATA/journal/*.seg     the journal: the truth
+//! DATA/index.redb        where things are in it; may be deleted
+//! DATA/artifacts/ab/…    results too large for a record
+//! ```
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::artifact::FolderArtifacts;
+use crate::disk::Folder;
+use crate::index::Index;
+use crate::journal::segments::{self, Damage, JournalOpened, OpenJournalError, Options, SegmentJournal};
+use crate::lock::{HeldLock, NotLocked};
+
+/// The layout that this code writes. There is no older one yet.
+pub const FORMAT: u32 = 1;
+
+const FORMAT_NAME: &str = "ostler-store";
+
+/// An open data folder. The process holds it until the journal is dropped.
+pub struct Store {
+    /// The journal.
+    pub journal: Arc<SegmentJournal>,
+    /// The artifacts.
+    pub artifacts: Arc<FolderArtifacts>,
+}
+
+/// What was found and done on opening.
+pub type Opened = JournalOpened;
+
+/// Why a data folder could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process, or another part of this one, has it open.
+    #[error("{} is held by {}", path.display(), pid.map_or("another process".into(), |pid| format!("process {pid}")))]
+    Held {
+        /// The folder.
+        path: PathBuf,
+        /// Who holds it, unless it has not written that down yet.
+        pid: Option<u32>,
+    },
+    /// What was once durable is not what it was. Nothing was changed.
+    #[error("{} is damaged: {}", path.display(), damages.iter().map(Damage::to_string).collect::<Vec<_>>().join("; "))]
+    Damaged {
+        /// The folder.
+        path: PathBuf,
+        /// Everything that is wrong with its journal.
+        damages: Vec<Damage>,
+    },
+    /// A later version of this program wrote it.
+    #[error("{} has format {found}, this program knows up to {FORMAT}: a newer one wrote it", path.display())]
+    NewerFormat {
+        /// The folder.
+        path: PathBuf,
+        /// What its format file says.
+        found: u32,
+    },
+    /// Its format file is not one of ours.
+    #[error("{} is not a data folder: its format file says {found:?}", path.display())]
+    NotOurs {
+        /// The folder.
+        path: PathBuf,
+        /// The beginning of its format file.
+        found: String,
+    },
+    /// It may not be written to.
+    #[error("{} may only be read", path.display())]
+    ReadOnly {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Something else is in its place.
+    #[error("{} is not a folder", path.display())]
+    NotAFolder {
+        /// The place.
+        path: PathBuf,
+    },
+    /// The file system said no.
+    #[error("{}: {error}", path.display())]
+    Io {
+        /// The folder.
+        path: PathBuf,
+        /// What it said.
+        error: io::Error,
+    },
+}
+
+impl OpenError {
+    fn io(path: &Path, error: io::Error) -> OpenError {
+        let path = path.to_owned();
+        match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                OpenError::ReadOnly { path }
+            }
+            io::ErrorKind::NotADirectory => OpenError::NotAFolder { path },
+            _ => OpenError::Io { path, error },
+        }
+    }
+}
+
+impl Store {
+    /// Opens the data folder at `path`, made if it is not there (for its owner alone).
+    ///
+    /// Blocks while the journal is read: milliseconds with an index, up to seconds without. The torn end of a
+    /// write that was cut short is cut off and reported.
+    ///
+    /// # Errors
+    ///
+    /// See [`OpenError`]; none of them changes anything.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// let (store, opened) = ostler_store::Store::open(&folder.path().join("data"))?;
+    /// assert_eq!(opened.epoch, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open(path: &Path) -> Result<(Store, Opened), OpenError> {
+        Store::open_with(path, Options::default())
+    }
+
+    /// [`Store::open`] with sizes that are not the usual ones.
+    ///
+    /// # Errors
+    ///
+    /// See [`OpenError`].
+    pub fn open_with(path: &Path, options: Options) -> Result<(Store, Opened), OpenError> {
+        let io = |error| OpenError::io(path, error);
+        if fs::metadata(path).is_ok_and(|found| !found.is_dir()) {
+            return Err(OpenError::NotAFolder { path: path.to_owned() });
+        }
+        make_folder(path).map_err(io)?;
+        let (lock, epoch_seen) = HeldLock::take(&path.join("lock")).map_err(|error| match error {
+            NotLocked::Held(pid) => OpenError::Held { path: path.to_owned(), pid },
+            NotLocked::Io(error) => OpenError::io(path, error),
+        })?;
+        check_format(path)?;
+        let journal_path = path.join("journal");
+        make_folder(&journal_path).map_err(io)?;
+        let artifacts = FolderArtifacts::open(&path.join("artifacts")).map_err(io)?;
+        sync_folder(path).map_err(io)?;
+        let disk = Arc::new(Folder::new(&journal_path));
+        let index = Index::open(Some(&path.join("index.redb")));
+        let keep = |epoch| lock.write(epoch).map(|()| Some(lock));
+        let opened = segments::open(disk, index, options, epoch_seen, keep);
+        let (journal, opened) = opened.map_err(|error| match error {
+            OpenJournalError::Damaged(damages) => OpenError::Damaged { path: path.to_owned(), damages },
+            OpenJournalError::Io(error) => OpenError::io(path, error),
+        })?;
+        Ok((Store { journal: Arc::new(journal), artifacts: Arc::new(artifacts) }, opened))
+    }
+
+    /// Lists everything that is wrong with the journal at `path`, whether it opens or not, and changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Somebody holds the folder, or it cannot be read.
+    pub fn verify(path: &Path) -> Result<Vec<Damage>, OpenError> {
+        let io = |error| OpenError::io(path, error);
+        fs::read_dir(path).map_err(io)?;
+        let lock = match HeldLock::take(&path.join("lock")) {
+            Ok((lock, _)) => Some(lock),
+            Err(NotLocked::Held(pid)) => return Err(OpenError::Held { path: path.to_owned(), pid }),
+            // A folder that may only be read cannot be locked, and nobody can write to it either.
+            Err(NotLocked::Io(_)) => None,
+        };
+        check_format(path)?;
+        let damages = segments::verify_folder(Arc::new(Folder::new(&path.join("journal")))).map_err(io)?;
+        drop(lock);
+        Ok(damages)
+    }
+}
+
+/// Checks the format file, and writes it where there is none.
+fn check_format(path: &Path) -> Result<(), OpenError> {
+    let file = path.join("format");
+    match fs::read(&file) {
+        Ok(bytes) => {
+            let text = String::from_utf8_lossy(&bytes[..bytes.len().min(64)]).into_owned();
+            let found = text.trim_end().strip_prefix(FORMAT_NAME).and_then(|rest| rest.trim().parse().ok());
+            match found {
+                Some(found) if found > FORMAT => Err(OpenError::NewerFormat { path: path.to_owned(), found }),
+                Some(_) => Ok(()),
+                None => Err(OpenError::NotOurs { path: path.to_owned(), found: text }),
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            write_whole(path, &file, format!("{FORMAT_NAME} {FORMAT}\n").as_bytes())
+                .map_err(|error| OpenError::io(path, error))
+        }
+        Err(error) => Err(OpenError::io(path, error)),
+    }
+}
+
+/// Makes a file that is there as a whole or not at all. The folder is synced by the caller.
+fn write_whole(folder: &Path, file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = folder.join("format.new");
+    let mut new = File::create(&temporary)?;
+    new.write_all(bytes)?;
+    new.sync_all()?;
+    fs::rename(&temporary, file)
+}
+
+/// Makes a folder for its owner alone, if it is not there.
+pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    path.parent().map_or(Ok(()), |parent| {
+        sync_folder(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
+    })
+}
+
+/// Makes the names in a folder durable.
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}

@@ -1,0 +1,280 @@
+//! A disk in memory that does what disks do: it forgets what was not synced, tears it, fills up, fails.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::{Disk, DiskFile};
+
+/// What a power cut keeps or loses as a whole.
+const SECTOR_BYTES: usize = 512;
+
+/// A disk in memory with faults to order. Clones share it.
+///
+/// Everything is kept as it was last synced, and as it is now; [`FaultyDisk::cut_power`] decides by a seed,
+/// sector by sector, which of the two survives.
+#[derive(Clone, Default)]
+pub struct FaultyDisk {
+    shared: Arc<Shared>,
+    /// Power cuts that this handle has lived through; it is dead after the next.
+    life: u64,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    released: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    files: BTreeMap<String, Content>,
+    /// Power cuts so far.
+    life: u64,
+    /// Bytes that files may take in all, holes included where they were written.
+    capacity: Option<u64>,
+    syncs_until_failure: Option<u64>,
+    syncs_held: bool,
+    syncs_waiting: u64,
+    syncs: u64,
+}
+
+#[derive(Default, Clone)]
+struct Content {
+    now: Vec<u8>,
+    synced: Vec<u8>,
+    /// What the next sync will write; a sync that fails forgets it, as real systems do.
+    dirty: Vec<Range<usize>>,
+    /// Highest byte ever written, which is what takes room.
+    written: u64,
+    name_synced: bool,
+}
+
+impl FaultyDisk {
+    /// An empty disk without faults.
+    pub fn new() -> FaultyDisk {
+        FaultyDisk::default()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn live(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.state();
+        if state.life == self.life { Ok(state) } else { Err(io::Error::other("the power was cut")) }
+    }
+
+    /// Cuts the power: whoever uses the disk gets errors from here on, and of what was not synced each sector
+    /// survives or not by `seed`. Gives the disk as it is when the power is back.
+    pub fn cut_power(&self, seed: u64) -> FaultyDisk {
+        let mut state = self.state();
+        let mut random = seed;
+        state.life += 1;
+        state.syncs_held = false;
+        state.syncs_until_failure = None;
+        state.files.retain(|_, content| content.name_synced || next(&mut random).is_multiple_of(2));
+        for content in state.files.values_mut() {
+            if next(&mut random).is_multiple_of(2) {
+                // The length may be the old one or the new one, whatever the sectors say.
+                content.now.resize(content.synced.len(), 0);
+            }
+            let len = content.now.len();
+            content.synced.resize(len, 0);
+            for at in (0..len).step_by(SECTOR_BYTES) {
+                let sector = at..len.min(at + SECTOR_BYTES);
+                if content.now[sector.clone()] != content.synced[sector.clone()]
+                    && next(&mut random).is_multiple_of(2)
+                {
+                    content.now[sector.clone()].copy_from_slice(&content.synced[sector]);
+                }
+            }
+            content.synced = content.now.clone();
+            content.dirty.clear();
+            content.name_synced = true;
+        }
+        let life = state.life;
+        drop(state);
+        self.shared.released.notify_all();
+        FaultyDisk { shared: self.shared.clone(), life }
+    }
+
+    /// Lets files take `bytes` in all; `None` is no limit.
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        self.state().capacity = bytes;
+    }
+
+    /// Bytes that files take.
+    pub fn used(&self) -> u64 {
+        self.state().used()
+    }
+
+    /// Lets `count` syncs succeed and the one after them fail.
+    pub fn fail_sync_after(&self, count: u64) {
+        self.state().syncs_until_failure = Some(count);
+    }
+
+    /// Ends [`FaultyDisk::fail_sync_after`]. What a failed sync did not write stays unwritten until it is written
+    /// to the file again, as on real disks.
+    pub fn repair_syncs(&self) {
+        self.state().syncs_until_failure = None;
+    }
+
+    /// Keeps every sync waiting until [`FaultyDisk::release_syncs`] or a power cut.
+    pub fn hold_syncs(&self) {
+        self.state().syncs_held = true;
+    }
+
+    /// Ends [`FaultyDisk::hold_syncs`].
+    pub fn release_syncs(&self) {
+        self.state().syncs_held = false;
+        self.shared.released.notify_all();
+    }
+
+    /// Syncs that [`FaultyDisk::hold_syncs`] keeps waiting now.
+    pub fn syncs_waiting(&self) -> u64 {
+        self.state().syncs_waiting
+    }
+
+    /// File syncs so far.
+    pub fn syncs(&self) -> u64 {
+        self.state().syncs
+    }
+
+    /// Inverts bits of one byte of a file, as rot does.
+    ///
+    /// # Panics
+    ///
+    /// The file has no such byte.
+    pub fn flip(&self, name: &str, offset: usize, bits: u8) {
+        let mut state = self.state();
+        let content = state.files.get_mut(name).expect("the test names a file that exists");
+        content.now[offset] ^= bits;
+        if let Some(byte) = content.synced.get_mut(offset) {
+            *byte ^= bits;
+        }
+    }
+}
+
+impl Content {
+    /// Writes what is dirty, or forgets that it is.
+    fn settle(&mut self, fails: bool) -> io::Result<()> {
+        let dirty = std::mem::take(&mut self.dirty);
+        if fails {
+            return Err(io::Error::other("input/output error"));
+        }
+        let len = self.now.len();
+        self.synced.resize(len, 0);
+        for range in dirty {
+            let range = range.start.min(len)..range.end.min(len);
+            self.synced[range.clone()].copy_from_slice(&self.now[range]);
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn used(&self) -> u64 {
+        self.files.values().map(|content| content.written).sum()
+    }
+}
+
+/// The next number of a splitmix64 sequence.
+fn next(random: &mut u64) -> u64 {
+    *random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*random ^ (*random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+impl Disk for FaultyDisk {
+    fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn DiskFile>> {
+        let mut state = self.live()?;
+        if create {
+            state.files.entry(name.to_owned()).or_default();
+        } else if !state.files.contains_key(name) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(Arc::new(FaultyFile { disk: self.clone(), name: name.to_owned() }))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.live()?.files.keys().cloned().collect())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.live()?.files.remove(name).map(|_| ()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.live()?.files.values_mut().for_each(|content| content.name_synced = true);
+        Ok(())
+    }
+}
+
+struct FaultyFile {
+    disk: FaultyDisk,
+    name: String,
+}
+
+impl FaultyFile {
+    fn content<'a>(&self, state: &'a mut State) -> io::Result<&'a mut Content> {
+        state.files.get_mut(&self.name).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl DiskFile for FaultyFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut state = self.disk.live()?;
+        let content = self.content(&mut state)?;
+        let from = content.now.get(offset as usize..).unwrap_or(&[]);
+        let count = from.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&from[..count]);
+        Ok(count)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut state = self.disk.live()?;
+        let free = state.capacity.map(|capacity| capacity.saturating_sub(state.used()));
+        let content = self.content(&mut state)?;
+        let end = offset + bytes.len() as u64;
+        let room = free.map_or(end, |free| content.written + free);
+        // A full disk takes what fits, as a real one may.
+        let kept = &bytes[..end.min(room).saturating_sub(offset) as usize];
+        let kept_end = offset as usize + kept.len();
+        if content.now.len() < kept_end {
+            content.now.resize(kept_end, 0);
+        }
+        content.now[offset as usize..kept_end].copy_from_slice(kept);
+        content.written = content.written.max(kept_end as u64);
+        content.dirty.push(offset as usize..kept_end);
+        if end > room { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut state = self.disk.live()?;
+        let content = self.content(&mut state)?;
+        let (before, after) = (content.now.len(), len as usize);
+        content.now.resize(after, 0);
+        content.dirty.push(before.min(after)..before.max(after));
+        content.written = content.written.min(len);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.disk.live()?;
+        state.syncs_waiting += 1;
+        while state.syncs_held && state.life == self.disk.life {
+            state = self.disk.shared.released.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.syncs_waiting -= 1;
+        if state.life != self.disk.life {
+            return Err(io::Error::other("the power was cut"));
+        }
+        state.syncs += 1;
+        let fails = state.syncs_until_failure.is_some_and(|left| left == 0);
+        state.syncs_until_failure = state.syncs_until_failure.map(|left| left.saturating_sub(1));
+        self.content(&mut state)?.settle(fails)
+    }
+}

@@ -1,0 +1,45 @@
+//! What the journal needs of a file system, small enough that a test can put a bad one in its place.
+
+mod faulty;
+mod folder;
+
+use std::io;
+use std::sync::Arc;
+
+pub use faulty::FaultyDisk;
+pub use folder::Folder;
+
+/// A folder of files.
+pub trait Disk: Send + Sync + 'static {
+    /// Opens a file for reading and writing; with `create`, makes it if it is not there.
+    fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// Names of all files, in no order.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// Removes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Makes created and removed names durable.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A file whose every operation names its place, so that threads can share it.
+pub trait DiskFile: Send + Sync {
+    /// Reads up to the length of `buffer`; fewer bytes only at the end of the file.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes all of `bytes`.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Cuts the file, or extends it with a hole that reads as zeros.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// Makes everything written so far durable (fdatasync).
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// Whether `error` says that there is no room, rather than that something broke.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}

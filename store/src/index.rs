@@ -1,0 +1,350 @@
+//! The index: where each stream's frames are and how each run stands, up to a mark in the journal.
+//!
+//! It holds nothing that the journal does not say. Whatever is wrong with it, from a checksum to a panic inside
+//! the database, is [`Broken`], and the answer to that is to build it again.
+
+use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
+
+use ostler_kernel::id::RunId;
+use ostler_kernel::port::{RunRow, RunStanding, StreamId, StreamKind};
+use redb::backends::InMemoryBackend;
+use redb::{Database, ReadableDatabase, TableDefinition};
+
+use crate::bytes::{Cursor, put_u64};
+use crate::codec;
+use crate::journal::segments::{Chain, Fold, FrameAt, Place, STREAM_BYTES, stream_bytes, stream_from};
+
+/// Memory that the database may use for pages, in bytes.
+const CACHE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Frames whose places stand in one entry.
+const FRAMES_PER_ENTRY: usize = 1024;
+
+/// Changes whenever the tables do; another one found means building the index again.
+const FORMAT: u64 = 1;
+
+type Table = TableDefinition<'static, &'static [u8], &'static [u8]>;
+
+const MARK: Table = TableDefinition::new("mark");
+/// Stream -> number of its last record, chain.
+const HEADS: Table = TableDefinition::new("heads");
+/// Stream and number of a record -> places of frames from the one on that starts with it.
+const FRAMES: Table = TableDefinition::new("frames");
+/// Whether it is closed or parked, and the run -> its line.
+const ROWS: Table = TableDefinition::new("rows");
+
+/// The index cannot be used and must be built again.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the index is broken: {what}")]
+pub(crate) struct Broken {
+    what: String,
+    /// Nothing is wrong with it, but the journal does not go with it.
+    pub(crate) ahead: bool,
+}
+
+impl Broken {
+    /// The journal does not have what the index was made of.
+    pub(crate) fn ahead() -> Broken {
+        Broken { what: "it was made of another journal, or of more of this one".into(), ahead: true }
+    }
+}
+
+fn broken(error: impl std::fmt::Display) -> Broken {
+    Broken { what: error.to_string(), ahead: false }
+}
+
+/// How far the index has got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Frames before this are in the index.
+    pub(crate) upto: Place,
+    /// The last of them, and its checksum, by which the journal is recognised.
+    pub(crate) last: Place,
+    pub(crate) last_crc: u32,
+    /// Highest epoch so far.
+    pub(crate) epoch: u64,
+}
+
+/// The last record of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Head {
+    pub(crate) seq: u64,
+    pub(crate) chain: Chain,
+}
+
+/// The index.
+pub(crate) struct Index {
+    /// `None`: in memory.
+    path: Option<PathBuf>,
+    database: RwLock<Option<Database>>,
+}
+
+impl Index {
+    /// The index at `path`, made if it is not there, made anew if it cannot be read; or one in memory.
+    pub(crate) fn open(path: Option<&Path>) -> Index {
+        let index = Index { path: path.map(Path::to_owned), database: RwLock::default() };
+        let opened = guarded(|| match path {
+            Some(path) => database_at(path),
+            None => database_in_memory(),
+        });
+        match opened {
+            Ok(database) => index.put(Some(database)),
+            Err(error) => {
+                tracing::warn!(%error, "building the index again");
+                index.reset();
+            }
+        }
+        index
+    }
+
+    fn put(&self, database: Option<Database>) {
+        *self.database.write().unwrap_or_else(PoisonError::into_inner) = database;
+    }
+
+    /// Empties the index. If there cannot be one on disk, it is in memory for as long as this process lives.
+    pub(crate) fn reset(&self) {
+        self.put(None);
+        let fresh = self.path.as_ref().and_then(|path| {
+            let _ = std::fs::remove_file(path);
+            guarded(|| database_at(path)).inspect_err(|error| tracing::warn!(%error, "no index on disk")).ok()
+        });
+        self.put(fresh.or_else(|| guarded(database_in_memory).ok()));
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&Database) -> Result<T, Broken>) -> Result<T, Broken> {
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let database = database.as_ref().ok_or_else(|| broken("there is none"))?;
+        guarded(|| act(database))
+    }
+
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, Broken> {
+        self.with(|database| {
+            let read = database.begin_read().map_err(broken)?;
+            let table = match read.open_table(table) {
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
+                table => table.map_err(broken)?,
+            };
+            let value = table.get(key).map_err(broken)?;
+            value.map(|value| checked(key, value.value()).map(<[u8]>::to_vec)).transpose()
+        })
+    }
+
+    /// Shows entries of `range` in order for as long as `each` wants another.
+    fn range(
+        &self,
+        table: Table,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+        mut each: impl FnMut(&[u8], &[u8]) -> Result<bool, Broken>,
+    ) -> Result<(), Broken> {
+        self.with(|database| {
+            let read = database.begin_read().map_err(broken)?;
+            let table = match read.open_table(table) {
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(()),
+                table => table.map_err(broken)?,
+            };
+            for entry in table.range::<&[u8]>(range).map_err(broken)? {
+                let (key, value) = entry.map_err(broken)?;
+                if !each(key.value(), checked(key.value(), value.value())?)? {
+                    break;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// How far the index has got; `None` if it is empty or of another format.
+    pub(crate) fn mark(&self) -> Result<Option<Mark>, Broken> {
+        let Some(bytes) = self.get(MARK, b"mark")? else { return Ok(None) };
+        let mut cursor = Cursor(&bytes);
+        let mut next = || cursor.u64().ok_or_else(|| broken("half a mark"));
+        if next()? != FORMAT {
+            return Err(broken("another format"));
+        }
+        let (upto, last, crc, epoch) = (next()?, next()?, next()?, next()?);
+        Ok(Some(Mark { upto: Place(upto), last: Place(last), last_crc: crc as u32, epoch }))
+    }
+
+    /// The last record of a stream, as of the mark.
+    pub(crate) fn head(&self, stream: &StreamId) -> Result<Option<Head>, Broken> {
+        let Some(bytes) = self.get(HEADS, &stream_bytes(stream))? else { return Ok(None) };
+        let mut cursor = Cursor(&bytes);
+        let head = cursor.u64().zip(cursor.array());
+        head.map(|(seq, chain)| Some(Head { seq, chain })).ok_or_else(|| broken("half a head"))
+    }
+
+    /// Up to `limit` frames of a stream, from the one that holds record `from` on, before record `before`.
+    pub(crate) fn frames(
+        &self,
+        stream: &StreamId,
+        from: u64,
+        before: u64,
+        limit: usize,
+    ) -> Result<Vec<FrameAt>, Broken> {
+        let key = |seq: u64| frames_key(stream, seq);
+        // The entry to begin with is the last one that starts at or before `from`.
+        let mut start = key(from);
+        self.with(|database| {
+            let read = database.begin_read().map_err(broken)?;
+            let table = match read.open_table(FRAMES) {
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(()),
+                table => table.map_err(broken)?,
+            };
+            let (lowest, highest) = (key(0), key(from));
+            let mut range = table.range::<&[u8]>(&lowest[..]..=&highest[..]).map_err(broken)?;
+            if let Some(entry) = range.next_back() {
+                start = entry.map_err(broken)?.0.value().to_vec();
+            }
+            Ok(())
+        })?;
+        let end = key(before);
+        let mut frames: Vec<FrameAt> = Vec::new();
+        self.range(FRAMES, (Bound::Included(&start), Bound::Excluded(&end)), |key, value| {
+            let mut first = first_of(key)?;
+            let mut place = 0;
+            let mut cursor = Cursor(value);
+            while !cursor.0.is_empty() {
+                let step = cursor.u64().zip(cursor.u64()).ok_or_else(|| broken("half an entry of frames"))?;
+                (first, place) = (first.wrapping_add(step.0), u64::wrapping_add(place, step.1));
+                if first <= from {
+                    frames.clear();
+                }
+                if first >= before || frames.len() == limit {
+                    return Ok(false);
+                }
+                frames.push(FrameAt { first, place: Place(place) });
+            }
+            Ok(true)
+        })?;
+        Ok(frames)
+    }
+
+    /// The line of a run.
+    pub(crate) fn row(&self, run: RunId) -> Result<Option<RunRow>, Broken> {
+        for over in [false, true] {
+            if let Some(bytes) = self.get(ROWS, &row_key(over, run))? {
+                return codec::decode_row(&bytes).map(Some).map_err(broken);
+            }
+        }
+        Ok(None)
+    }
+
+    /// All lines, or those of open runs.
+    pub(crate) fn rows(&self, open_only: bool) -> Result<Vec<RunRow>, Broken> {
+        let end: &[u8] = if open_only { &[1] } else { &[2] };
+        let mut rows = Vec::new();
+        self.range(ROWS, (Bound::Unbounded, Bound::Excluded(end)), |_, value| {
+            rows.push(codec::decode_row(value).map_err(broken)?);
+            Ok(true)
+        })?;
+        Ok(rows)
+    }
+
+    /// The streams of clients.
+    pub(crate) fn clients(&self) -> Result<Vec<StreamId>, Broken> {
+        let range = ([StreamKind::Client as u8], [StreamKind::Client as u8 + 1]);
+        let mut clients = Vec::new();
+        self.range(HEADS, (Bound::Included(&range.0), Bound::Excluded(&range.1)), |key, _| {
+            clients.push(stream_from(key).ok_or_else(|| broken("not a stream"))?);
+            Ok(true)
+        })?;
+        Ok(clients)
+    }
+
+    /// Adds what a fold that began at the mark `from` found, and moves the mark.
+    pub(crate) fn commit(&self, fold: &Fold, from: Option<Mark>, mark: Mark) -> Result<(), Broken> {
+        if self.mark()? != from {
+            return Err(broken("it was built again in the meantime"));
+        }
+        self.with(|database| {
+            let mut write = database.begin_write().map_err(broken)?;
+            write.set_quick_repair(true);
+            {
+                let mut heads = write.open_table(HEADS).map_err(broken)?;
+                let mut frames = write.open_table(FRAMES).map_err(broken)?;
+                for (stream, tail) in fold.streams.iter().filter(|(_, tail)| !tail.frames.is_empty()) {
+                    let mut head = Vec::with_capacity(26);
+                    put_u64(&mut head, tail.head.seq);
+                    head.extend_from_slice(&tail.head.chain);
+                    put(&mut heads, &stream_bytes(stream), &head)?;
+                    for entry in tail.frames.chunks(FRAMES_PER_ENTRY) {
+                        put(&mut frames, &frames_key(stream, entry[0].first), &entry_bytes(entry))?;
+                    }
+                }
+                let mut rows = write.open_table(ROWS).map_err(broken)?;
+                for (_, row) in fold.rows.values() {
+                    let over = row.standing != RunStanding::Open;
+                    rows.remove(&row_key(!over, row.run)[..]).map_err(broken)?;
+                    put(&mut rows, &row_key(over, row.run), &codec::encode_row(row).map_err(broken)?)?;
+                }
+                let mut bytes = Vec::new();
+                for number in [FORMAT, mark.upto.0, mark.last.0, u64::from(mark.last_crc), mark.epoch] {
+                    put_u64(&mut bytes, number);
+                }
+                put(&mut write.open_table(MARK).map_err(broken)?, b"mark", &bytes)?;
+            }
+            write.commit().map_err(broken)
+        })
+    }
+}
+
+/// The database may panic on a file that was tampered with; that is no reason to stop.
+fn guarded<T>(act: impl FnOnce() -> Result<T, Broken>) -> Result<T, Broken> {
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|_| Err(broken("the database panicked")))
+}
+
+fn database_at(path: &Path) -> Result<Database, Broken> {
+    Database::builder().set_cache_size(CACHE_BYTES).create(path).map_err(broken)
+}
+
+fn database_in_memory() -> Result<Database, Broken> {
+    Database::builder()
+        .set_cache_size(CACHE_BYTES)
+        .create_with_backend(InMemoryBackend::new())
+        .map_err(broken)
+}
+
+fn put(table: &mut redb::Table<&[u8], &[u8]>, key: &[u8], value: &[u8]) -> Result<(), Broken> {
+    let mut bytes = Vec::with_capacity(4 + value.len());
+    bytes.extend_from_slice(&checksum(key, value).to_le_bytes());
+    bytes.extend_from_slice(value);
+    table.insert(key, bytes.as_slice()).map_err(broken).map(drop)
+}
+
+fn checked<'a>(key: &[u8], bytes: &'a [u8]) -> Result<&'a [u8], Broken> {
+    let (crc, value) = bytes.split_at_checked(4).ok_or_else(|| broken("half an entry"))?;
+    if crc == checksum(key, value).to_le_bytes() { Ok(value) } else { Err(broken("a wrong checksum")) }
+}
+
+fn checksum(key: &[u8], value: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(key), value)
+}
+
+fn frames_key(stream: &StreamId, first: u64) -> Vec<u8> {
+    [&stream_bytes(stream)[..], &first.to_be_bytes()].concat()
+}
+
+fn first_of(key: &[u8]) -> Result<u64, Broken> {
+    let first = key.get(STREAM_BYTES..).and_then(|bytes| bytes.try_into().ok());
+    first.map(u64::from_be_bytes).ok_or_else(|| broken("half a key"))
+}
+
+/// Frames as steps from one to the next, the first from its key and from nothing.
+fn entry_bytes(frames: &[FrameAt]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(frames.len() * 4 + 8);
+    let mut before = FrameAt { first: frames[0].first, place: Place(0) };
+    for frame in frames {
+        put_u64(&mut bytes, frame.first - before.first);
+        put_u64(&mut bytes, frame.place.0 - before.place.0);
+        before = *frame;
+    }
+    bytes
+}
+
+fn row_key(over: bool, run: RunId) -> [u8; 17] {
+    let mut key = [u8::from(over); 17];
+    key[1..].copy_from_slice(run.0.as_bytes());
+    key
+}

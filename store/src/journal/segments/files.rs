@@ -1,0 +1,80 @@
+//! The segment files of a journal, open as long as they are in use.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::frame::{self, FRAME_HEADER_BYTES, Place};
+use super::segment;
+use crate::disk::{Disk, DiskFile};
+
+/// Most segment files open at a time.
+const FILES_OPEN_MAX: usize = 64;
+
+/// What a frame usually fits in, in bytes: one read then gets it.
+const READ_BYTES: usize = 4096;
+
+/// The segment files of a journal.
+pub(crate) struct Files {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) segment_bytes: u64,
+    open: Mutex<BTreeMap<u32, Arc<dyn DiskFile>>>,
+}
+
+impl Files {
+    pub(crate) fn new(disk: Arc<dyn Disk>, segment_bytes: u64) -> Files {
+        Files { disk, segment_bytes, open: Mutex::default() }
+    }
+
+    /// Numbers of the segments there are, ascending.
+    pub(crate) fn numbers(&self) -> io::Result<Vec<u32>> {
+        let mut numbers: Vec<u32> =
+            self.disk.list()?.iter().filter_map(|name| segment::number(name)).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// The file of a segment.
+    pub(crate) fn file(&self, number: u32) -> io::Result<Arc<dyn DiskFile>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = open.get(&number) {
+            return Ok(file.clone());
+        }
+        let file = self.disk.open(&segment::name(number), false)?;
+        if open.len() >= FILES_OPEN_MAX {
+            open.pop_first();
+        }
+        open.insert(number, file.clone());
+        Ok(file)
+    }
+
+    /// Removes a segment.
+    pub(crate) fn remove(&self, number: u32) -> io::Result<()> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        self.disk.remove(&segment::name(number))
+    }
+
+    /// A whole segment.
+    pub(crate) fn read_segment(&self, number: u32) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; self.segment_bytes as usize];
+        let read = self.file(number)?.read_at(&mut bytes, 0)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
+    /// The bytes from `place` on that the frame there should take; fewer if it claims nonsense.
+    pub(crate) fn read_frame(&self, place: Place) -> io::Result<Vec<u8>> {
+        let file = self.file(place.segment())?;
+        let mut bytes = vec![0; READ_BYTES];
+        let read = file.read_at(&mut bytes, place.offset())?;
+        bytes.truncate(read);
+        let Some(len) = bytes.get(..FRAME_HEADER_BYTES).and_then(frame::body_len) else { return Ok(bytes) };
+        let len = FRAME_HEADER_BYTES + len;
+        if len > read && read == READ_BYTES {
+            bytes.resize(len, 0);
+            let more = file.read_at(&mut bytes[read..], place.offset() + read as u64)?;
+            bytes.truncate(read + more);
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,356 @@
+//! The journal on disk: append-only segments, one writer thread, natural group commit.
+//!
+//! An append is ordered under a short lock and handed to the writer thread, which drains its queue, writes once,
+//! syncs once and answers all. The bytes waiting for it are bounded ([`QUEUE_BYTES_MAX`]): beyond that `append`
+//! blocks until the disk has caught up, for at most [`QUEUE_WAIT_MS_MAX`], and is then refused.
+//!
+//! Invariants:
+//!
+//! - A place (segment and offset) is given out once, whatever happens to what was there.
+//! - A write begins only when everything before it is durable; its first frame says so. Hence a bad frame with
+//!   such a frame behind it is damage, and one without may be torn and is cut off.
+//! - The index is never needed: it is a fold of the segments before its mark, and memory holds the fold of the
+//!   rest. All three ways to that rest (ordering, opening, taking back) end in the same [`Fold`].
+//! - After an error nobody understands, nothing is written any more until the journal is opened again.
+
+mod acks;
+mod files;
+mod fold;
+mod frame;
+mod indexer;
+mod load;
+mod open;
+mod order;
+mod read;
+mod reserve;
+mod segment;
+mod verify;
+mod writer;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam::channel::Sender;
+use ostler_kernel::port::{
+    BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId, StreamKind,
+};
+
+pub(crate) use fold::{Fold, FrameAt};
+pub(crate) use frame::{Chain, Place, STREAM_BYTES, stream_bytes, stream_from};
+
+pub use frame::FRAME_BYTES_MAX;
+pub(crate) use open::open;
+pub use open::{JournalOpened, OpenJournalError, Torn};
+pub use segment::SEGMENT_BYTES;
+pub use verify::Damage;
+
+use self::acks::Acks;
+use self::files::Files;
+use self::order::{Message, NotOrdered, Order, Prepared, Standing};
+use super::watchers::Watchers;
+use super::{check_shape, rows};
+use crate::disk::Disk;
+use crate::index::{Broken, Index};
+use crate::lock::HeldLock;
+
+/// Most bytes that wait for the writer.
+pub const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Longest time that an append waits for room in the queue, in milliseconds.
+pub const QUEUE_WAIT_MS_MAX: u64 = 10_000;
+
+/// Sizes that tests make small. The defaults are the ones that are documented and measured.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Length of a segment, in bytes.
+    pub segment_bytes: u64,
+    /// Bytes whose blocks are taken ahead of the frames.
+    pub prepare_bytes: u64,
+    /// Bytes kept for when the disk is full.
+    pub reserve_bytes: u64,
+    /// Most bytes that wait for the writer.
+    pub queue_bytes_max: usize,
+    /// Longest wait for room in the queue, in milliseconds.
+    pub queue_wait_ms_max: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            segment_bytes: SEGMENT_BYTES,
+            prepare_bytes: 256 * 1024,
+            reserve_bytes: 1024 * 1024,
+            queue_bytes_max: QUEUE_BYTES_MAX,
+            queue_wait_ms_max: QUEUE_WAIT_MS_MAX,
+        }
+    }
+}
+
+/// The journal on disk. Dropping it writes what is ordered, seals it and brings the index up to date; that
+/// blocks for as long as the disk takes.
+pub struct SegmentJournal {
+    shared: Arc<Shared>,
+    writer: Option<JoinHandle<()>>,
+    indexer: Option<(Sender<Place>, JoinHandle<()>)>,
+    /// Released last.
+    _lock: Option<HeldLock>,
+}
+
+/// What the journal, its writer and its indexer share. Locks are taken in this order: order, acks, watchers.
+pub(crate) struct Shared {
+    order: Mutex<Order>,
+    /// Signalled when the queue has room, or never will have.
+    room: Condvar,
+    acks: Acks,
+    watchers: Watchers,
+    index: Index,
+    files: Files,
+    options: Options,
+    /// Held while the index moves on, and while the fold is made anew from it. Taken after the order, never
+    /// before it.
+    indexing: Mutex<()>,
+    /// Where what is ordered ends.
+    ordered: AtomicU64,
+}
+
+impl Shared {
+    fn order(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn poisoned(&self) -> bool {
+        matches!(self.order().standing, Standing::Poisoned(_))
+    }
+
+    fn poison(&self, why: String) {
+        tracing::error!(%why, "the journal writes nothing any more");
+        self.order().standing = Standing::Poisoned(why.clone());
+        self.acks.fail(JournalError::Poisoned(why));
+        self.room.notify_all();
+    }
+
+    /// Everything before `end` is durable.
+    fn synced(&self, end: Place) {
+        let mut order = self.order();
+        while let Some(front) = order.pending.front().filter(|front| front.place < end) {
+            order.pending_bytes -= front.bytes.len();
+            order.pending.pop_front();
+        }
+        drop(order);
+        self.acks.sync_to(end);
+        self.room.notify_all();
+    }
+
+    /// Makes the fold anew from the index, the files and what is pending.
+    fn refold(&self, order: &mut Order) -> Result<(), JournalError> {
+        let _still = self.indexing.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = Some(self.acks.synced());
+        let loaded = match load::load(&self.files, &self.index, until) {
+            Err(load::LoadError::Index(broken)) => {
+                tracing::warn!(%broken, "building the index again");
+                self.index.reset();
+                load::load(&self.files, &self.index, until)
+            }
+            loaded => loaded,
+        };
+        let unreadable =
+            |what: String| JournalError::Damaged { place: "the journal read again".into(), what };
+        let mut fold = match loaded {
+            Ok(loaded) => loaded.fold,
+            Err(load::LoadError::Damaged(damage)) => return Err(damage.into()),
+            Err(error) => return Err(unreadable(format!("{error:?}"))),
+        };
+        for ordered in &order.pending {
+            let body = frame::parse(ordered.body()).expect("frames are well-formed when they are ordered");
+            fold.frame(ordered.place, 0, &body, &self.index)
+                .map_err(|misfit| unreadable(format!("{misfit:?}")))?;
+        }
+        order.fold = fold;
+        Ok(())
+    }
+
+    /// Asks the index and the fold. If the index fails, it is emptied, the fold takes in what it held, and the
+    /// whole question is asked again; so do not hold the order's lock.
+    fn ask<T>(&self, question: impl Fn(&Index) -> Result<T, Broken>) -> Result<T, JournalError> {
+        question(&self.index).or_else(|broken| {
+            tracing::warn!(%broken, "doing without the index");
+            let mut order = self.order();
+            self.index.reset();
+            self.refold(&mut order)?;
+            drop(order);
+            question(&self.index).map_err(no_index)
+        })
+    }
+
+    /// Waits until an append of `bytes` may be ordered.
+    fn admit(&self, prepared: &Prepared) -> Result<MutexGuard<'_, Order>, JournalError> {
+        let max = self.options.queue_bytes_max;
+        let patience = Duration::from_millis(self.options.queue_wait_ms_max);
+        let started = Instant::now();
+        let mut order = self.order();
+        // A frame larger than the whole queue goes in when nothing else waits.
+        while order.pending_bytes > 0
+            && order.pending_bytes + prepared.bytes > max
+            && order.standing == Standing::Writing
+        {
+            let Some(left) = patience.checked_sub(started.elapsed()) else {
+                return Err(JournalError::Refused(format!(
+                    "{} bytes wait for the disk, QUEUE_BYTES_MAX is {max}",
+                    order.pending_bytes
+                )));
+            };
+            order = self.room.wait_timeout(order, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        match &order.standing {
+            Standing::Writing => {}
+            Standing::Poisoned(why) => return Err(JournalError::Poisoned(why.clone())),
+            Standing::Full { .. } => self.admit_when_full(&mut order, prepared)?,
+        }
+        Ok(order)
+    }
+
+    fn admit_when_full(&self, order: &mut Order, prepared: &Prepared) -> Result<(), JournalError> {
+        // What the writer takes at once: a header, the frame, and blocks ahead.
+        let more = self.options.prepare_bytes as usize + 2 * prepared.bytes;
+        if reserve::ensure_with_room(&self.files, self.options.reserve_bytes, more).is_ok() {
+            tracing::info!("there is room on the disk again");
+            order.standing = Standing::Writing;
+            return Ok(());
+        }
+        match &mut order.standing {
+            Standing::Full { urgent_bytes, .. } if prepared.urgent && *urgent_bytes >= prepared.bytes => {
+                *urgent_bytes -= prepared.bytes;
+                Ok(())
+            }
+            Standing::Full { why, .. } => Err(JournalError::Full(why.clone())),
+            Standing::Writing | Standing::Poisoned(_) => Ok(()),
+        }
+    }
+}
+
+/// Lists everything that is wrong with the journal in a folder that nobody has open.
+pub(crate) fn verify_folder(disk: Arc<dyn Disk>) -> std::io::Result<Vec<Damage>> {
+    verify::verify(&Files::new(disk, SEGMENT_BYTES), None)
+}
+
+fn no_index(broken: Broken) -> JournalError {
+    JournalError::Damaged { place: "the index".into(), what: broken.to_string() }
+}
+
+impl SegmentJournal {
+    /// Lists everything that is wrong with what is durable. Reads the whole journal and trusts no index.
+    ///
+    /// # Errors
+    ///
+    /// A segment that cannot be read at all.
+    pub fn verify(&self) -> std::io::Result<Vec<Damage>> {
+        verify::verify(&self.shared.files, Some(self.shared.acks.synced()))
+    }
+
+    /// Epoch of this opening: greater than that of every one before.
+    pub fn epoch(&self) -> u64 {
+        self.shared.order().epoch
+    }
+
+    fn seq(&self, stream: &StreamId) -> u64 {
+        let seq = self.shared.ask(|index| {
+            let known = self.shared.order().seq(stream);
+            known.map_or_else(|| Ok(index.head(stream)?.unwrap_or_default().seq), Ok)
+        });
+        // A stream that cannot be looked at has not changed; whoever reads it learns why.
+        seq.unwrap_or(0)
+    }
+}
+
+impl Journal for SegmentJournal {
+    fn append(&self, batches: Vec<StreamBatch>) -> Result<Position, JournalError> {
+        check_shape(&batches)?;
+        let shared = &*self.shared;
+        let mut prepared = Prepared::new(&batches, shared.options.segment_bytes)?;
+        let mut order = shared.admit(&prepared)?;
+        let place = match order.append(&mut prepared, &shared.index) {
+            Err(NotOrdered::Index(broken)) => {
+                tracing::warn!(%broken, "doing without the index");
+                shared.index.reset();
+                shared.refold(&mut order)?;
+                order.append(&mut prepared, &shared.index)
+            }
+            ordered => ordered,
+        };
+        let place = place.map_err(|error| match error {
+            NotOrdered::Error(error) => error,
+            NotOrdered::Index(broken) => no_index(broken),
+        })?;
+        shared.ordered.store(order.end.0, Ordering::Release);
+        drop(order);
+        let drafts = prepared.drafts.iter();
+        shared.watchers.grown(drafts.map(|draft| (draft.stream, draft.expected + draft.count)));
+        Ok(place.position())
+    }
+
+    fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), JournalError>> {
+        Box::pin(async move {
+            if position.0 >= self.shared.ordered.load(Ordering::Acquire) {
+                return Err(JournalError::Refused(format!("{position:?} was never ordered")));
+            }
+            let gone = |_| Err(JournalError::Poisoned("the writer is gone".into()));
+            match self.shared.acks.wait(Place(position.0)) {
+                Ok(answer) => answer,
+                Err(answer) => answer.await.unwrap_or_else(gone),
+            }
+        })
+    }
+
+    fn read(&self, stream: StreamId, after: Seq, limit: usize) -> Result<Vec<Recorded>, JournalError> {
+        read::read(&self.shared, stream, after.0, limit)
+    }
+
+    fn changed(&self, stream: StreamId, after: Seq) -> BoxFuture<'_, ()> {
+        Box::pin(self.shared.watchers.grows_past(stream, after.0, move || self.seq(&stream)))
+    }
+
+    fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, JournalError> {
+        let rows = self.shared.ask(|index| {
+            let mut rows = self.shared.order().fold.rows.clone();
+            // A run that was closed since the mark is still open in the index: ours wins.
+            for row in index.rows(open_only)? {
+                rows.entry(row.run).or_insert((Place::default(), row));
+            }
+            Ok(rows)
+        })?;
+        Ok(rows::listed(rows.into_values().map(|(_, row)| row), open_only))
+    }
+
+    fn clients(&self) -> Result<Vec<StreamId>, JournalError> {
+        let mut clients = self.shared.ask(|index| {
+            let order = self.shared.order();
+            let recent = order.fold.streams.iter();
+            let recent = recent.filter(|(id, tail)| id.kind == StreamKind::Client && tail.head.seq > 0);
+            let mut clients: Vec<StreamId> = recent.map(|(stream, _)| *stream).collect();
+            drop(order);
+            clients.extend(index.clients()?);
+            Ok(clients)
+        })?;
+        clients.sort_unstable();
+        clients.dedup();
+        Ok(clients)
+    }
+}
+
+impl Drop for SegmentJournal {
+    fn drop(&mut self) {
+        // Nobody can append any more: that would take a reference to the journal.
+        let _ = self.shared.order().writer.send(Message::Close);
+        if let Some(writer) = self.writer.take() {
+            // A panic in the writer was reported where it happened.
+            let _ = writer.join();
+        }
+        if let Some((sender, indexer)) = self.indexer.take() {
+            let _ = sender.send(self.shared.acks.synced());
+            drop(sender);
+            let _ = indexer.join();
+        }
+    }
+}

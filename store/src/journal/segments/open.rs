@@ -1,0 +1,236 @@
+//! Opening a journal: what is whole is taken, what was torn is cut off and told, what is damaged is refused.
+
+use std::io;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+
+use crossbeam::channel;
+
+use super::acks::Acks;
+use super::files::Files;
+use super::frame::Place;
+use super::load::{LoadError, Loaded, load};
+use super::order::{Order, Standing};
+use super::segment::SEGMENT_HEADER_BYTES;
+use super::verify::{Damage, verify};
+use super::writer::Writer;
+use super::{Options, SegmentJournal, Shared, indexer, reserve};
+use crate::disk::{Disk, is_full};
+use crate::index::Index;
+use crate::lock::HeldLock;
+
+/// Segments that the index takes in at once while it is being built: bounds the memory it takes.
+const SEGMENTS_PER_COMMIT: usize = 64;
+
+/// What was found and done on opening.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalOpened {
+    /// The epoch that begins.
+    pub epoch: u64,
+    /// The torn end that was cut off, if there was one.
+    pub torn: Option<Torn>,
+    /// Whether the index had to be built from the start.
+    pub index_rebuilt: bool,
+    /// Whether the index knew of records that the journal does not have: it is a copy from an earlier time, or
+    /// its last segments are gone.
+    pub index_ahead: bool,
+}
+
+/// The end of a write that power or process did not live to finish. Nothing of it was acknowledged, unless the
+/// disk lost what it had promised to keep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Torn {
+    /// Number of the segment.
+    pub segment: u32,
+    /// Where the good part ends.
+    pub offset: u64,
+    /// Bytes that were dropped.
+    pub bytes: u64,
+    /// What was wrong with the first of them.
+    pub what: String,
+}
+
+/// Why a journal could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenJournalError {
+    /// Records that were once durable are not what they were. Nothing was changed.
+    #[error("the journal is damaged: {}", list(.0))]
+    Damaged(Vec<Damage>),
+    /// The disk said no.
+    #[error("opening the journal: {0}")]
+    Io(#[from] io::Error),
+}
+
+fn list(damages: &[Damage]) -> String {
+    damages.iter().map(Damage::to_string).collect::<Vec<_>>().join("; ")
+}
+
+impl SegmentJournal {
+    /// Opens the journal on a disk of its own, without an index that outlives it: for tests with a faulty disk.
+    ///
+    /// # Errors
+    ///
+    /// The journal is damaged or cannot be read; see [`OpenJournalError`].
+    pub fn on_disk(
+        disk: Arc<dyn Disk>,
+        options: Options,
+    ) -> Result<(SegmentJournal, JournalOpened), OpenJournalError> {
+        open(disk, Index::open(None), options, 0, |_| Ok(None))
+    }
+}
+
+/// Opens the journal. `lock` is told the epoch that begins, which is above `epoch_seen` and above all in the
+/// journal, and gives the lock for the journal to hold.
+pub(crate) fn open(
+    disk: Arc<dyn Disk>,
+    index: Index,
+    options: Options,
+    epoch_seen: u64,
+    lock: impl FnOnce(u64) -> io::Result<Option<HeldLock>>,
+) -> Result<(SegmentJournal, JournalOpened), OpenJournalError> {
+    let files = Files::new(disk, options.segment_bytes);
+    let (loaded, built) = load_or_rebuild(&files, &index)?;
+    let torn = mend(&files, &loaded, options.segment_bytes)?;
+    match reserve::ensure(&files, options.reserve_bytes) {
+        Err(error) if is_full(&error) => tracing::warn!("no room for the reserve"),
+        ensured => ensured?,
+    }
+    files.disk.sync()?;
+    let epoch = loaded.fold.epoch.max(epoch_seen) + 1;
+    let held = lock(epoch)?;
+    let opened = JournalOpened { epoch, torn, index_rebuilt: built.anew, index_ahead: built.ahead };
+    Ok((start(files, index, options, loaded, epoch, held)?, opened))
+}
+
+/// How the index came to be.
+struct Built {
+    anew: bool,
+    ahead: bool,
+}
+
+fn load_or_rebuild(files: &Files, index: &Index) -> Result<(Loaded, Built), OpenJournalError> {
+    let empty = !matches!(index.mark(), Ok(Some(_)));
+    match build(files, index) {
+        Ok(loaded) => {
+            let anew = empty && !files.numbers()?.is_empty();
+            Ok((loaded, Built { anew, ahead: false }))
+        }
+        Err(LoadError::Index(broken)) => {
+            tracing::warn!(%broken, "building the index again");
+            index.reset();
+            let loaded = build(files, index).map_err(|error| refuse(files, error))?;
+            Ok((loaded, Built { anew: true, ahead: broken.ahead }))
+        }
+        Err(error) => Err(refuse(files, error)),
+    }
+}
+
+/// Reads the journal, in pieces if the index lacks much of it.
+fn build(files: &Files, index: &Index) -> Result<Loaded, LoadError> {
+    let known = index.mark()?.map_or(0, |mark| mark.upto.segment());
+    let unknown: Vec<u32> = files.numbers()?.into_iter().filter(|number| *number > known).collect();
+    // The last segment may be torn, and the one before it may turn out to be the last.
+    for piece in unknown.chunks(SEGMENTS_PER_COMMIT) {
+        if piece.len() == SEGMENTS_PER_COMMIT && piece.last() != unknown.last() {
+            let upto = Place::new(piece[SEGMENTS_PER_COMMIT - 1], SEGMENT_HEADER_BYTES as u64);
+            indexer::catch_up(files, index, upto)?;
+        }
+    }
+    load(files, index, None)
+}
+
+/// The refusal, with everything that is wrong rather than the first thing.
+fn refuse(files: &Files, error: LoadError) -> OpenJournalError {
+    match error {
+        LoadError::Io(error) => error.into(),
+        LoadError::Index(broken) => io::Error::other(broken.to_string()).into(),
+        LoadError::Damaged(damage) => {
+            let all = verify(files, None).unwrap_or_default();
+            let known = all.iter().any(|one| (one.segment, one.offset) == (damage.segment, damage.offset));
+            OpenJournalError::Damaged(if known { all } else { [vec![damage], all].concat() })
+        }
+    }
+}
+
+/// Cuts off what was torn, and makes sure that what was read is durable: the process before this one may have
+/// died between writing and syncing, or after a sync that failed and left clean pages that are not on the disk.
+fn mend(files: &Files, loaded: &Loaded, segment_bytes: u64) -> io::Result<Option<Torn>> {
+    if let Some(number) = loaded.stillborn {
+        files.remove(number)?;
+        files.disk.sync()?;
+    }
+    if loaded.end.segment() != loaded.last_segment {
+        return Ok(None);
+    }
+    let file = files.file(loaded.end.segment())?;
+    if loaded.torn.is_some() {
+        file.set_len(loaded.end.offset())?;
+        file.set_len(segment_bytes)?;
+    }
+    if !loaded.sealed && loaded.last_write < loaded.end {
+        let mut bytes = vec![0; (loaded.end.offset() - loaded.last_write.offset()) as usize];
+        let read = file.read_at(&mut bytes, loaded.last_write.offset())?;
+        file.write_at(&bytes[..read], loaded.last_write.offset())?;
+    }
+    if loaded.torn.is_some() || !loaded.sealed {
+        file.sync()?;
+    }
+    Ok(loaded.torn.map(|(bytes, what)| Torn {
+        segment: loaded.end.segment(),
+        offset: loaded.end.offset(),
+        bytes: bytes as u64,
+        what: what.to_owned(),
+    }))
+}
+
+fn start(
+    files: Files,
+    index: Index,
+    options: Options,
+    loaded: Loaded,
+    epoch: u64,
+    lock: Option<HeldLock>,
+) -> io::Result<SegmentJournal> {
+    let (to_writer, queue) = channel::unbounded();
+    let (to_indexer, places) = channel::unbounded();
+    let Loaded { fold, end, last_segment, .. } = loaded;
+    let order = Order {
+        last: fold.last.0,
+        fold,
+        epoch,
+        end,
+        pending: Default::default(),
+        pending_bytes: 0,
+        standing: Standing::Writing,
+        segment_bytes: options.segment_bytes,
+        writer: to_writer,
+    };
+    let shared = Arc::new(Shared {
+        order: Mutex::new(order),
+        room: Condvar::new(),
+        acks: Acks::new(end),
+        watchers: Default::default(),
+        index,
+        files,
+        options,
+        indexing: Mutex::new(()),
+        ordered: AtomicU64::new(end.0),
+    });
+    let mut writer = Writer {
+        shared: shared.clone(),
+        queue,
+        indexer: to_indexer.clone(),
+        last_segment,
+        current: None,
+        buffer: Vec::new(),
+        unsealed: false,
+        closing: false,
+    };
+    let writer = thread::Builder::new().name("journal-writer".into()).spawn(move || writer.run())?;
+    let indexer = {
+        let shared = shared.clone();
+        thread::Builder::new().name("journal-indexer".into()).spawn(|| indexer::run(shared, places))?
+    };
+    Ok(SegmentJournal { shared, writer: Some(writer), indexer: Some((to_indexer, indexer)), _lock: lock })
+}

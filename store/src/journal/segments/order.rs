@@ -1,0 +1,199 @@
+//! Giving every append its place: under one short lock, without touching the disk.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crossbeam::channel::Sender;
+use ostler_kernel::event::Event;
+use ostler_kernel::id::RunId;
+use ostler_kernel::port::{JournalError, StreamBatch, StreamId};
+
+use super::fold::{Fold, FrameAt};
+use super::frame::{self, Draft, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, Place};
+use super::segment::{SEAL_BYTES_MAX, SEGMENT_HEADER_BYTES};
+use crate::bytes::put_block;
+use crate::codec;
+use crate::index::{Broken, Head, Index};
+use crate::journal::rows::{self, RowChange};
+
+/// What the writer thread is told.
+pub(crate) enum Message {
+    /// Write this.
+    Frame(Arc<Ordered>),
+    /// Write nothing more.
+    Close,
+}
+
+/// A frame that has its place and is not durable yet.
+pub(crate) struct Ordered {
+    pub(crate) place: Place,
+    /// With a blank header.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Ordered {
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.bytes[FRAME_HEADER_BYTES..]
+    }
+}
+
+/// Whether the journal takes appends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Yes.
+    Writing,
+    /// Only what an operator asks for, and only so many bytes of it.
+    Full { why: String, urgent_bytes: usize },
+    /// No more.
+    Poisoned(String),
+}
+
+/// What is ordered.
+pub(crate) struct Order {
+    pub(crate) fold: Fold,
+    pub(crate) epoch: u64,
+    /// Where the next frame goes.
+    pub(crate) end: Place,
+    /// The last frame.
+    pub(crate) last: Place,
+    /// Ordered and not durable, ascending.
+    pub(crate) pending: VecDeque<Arc<Ordered>>,
+    pub(crate) pending_bytes: usize,
+    pub(crate) standing: Standing,
+    pub(crate) segment_bytes: u64,
+    pub(crate) writer: Sender<Message>,
+}
+
+/// An append before it has a place: everything that can be done without the lock is done.
+pub(crate) struct Prepared {
+    pub(crate) drafts: Vec<Draft>,
+    pub(crate) changes: Vec<(RunId, RowChange)>,
+    /// No more bytes than the frame will take.
+    pub(crate) bytes: usize,
+    /// Whether an operator asked for it: it may use the reserve.
+    pub(crate) urgent: bool,
+}
+
+impl Prepared {
+    pub(crate) fn new(batches: &[StreamBatch], segment_bytes: u64) -> Result<Prepared, JournalError> {
+        let mut prepared = Prepared { drafts: Vec::new(), changes: Vec::new(), bytes: 32, urgent: false };
+        for batch in batches {
+            let draft = draft(batch)?;
+            prepared.bytes += draft.bytes_max();
+            prepared.drafts.push(draft);
+            prepared.urgent |= batch.events.iter().any(|event| matches!(event, Event::Operator(_)));
+            if let Some(run) = rows::run_of(&batch.stream) {
+                let changes = batch.events.iter().filter_map(|event| rows::change(event, batch.at_ms));
+                prepared.changes.extend(changes.map(|change| (run, change)));
+            }
+        }
+        let max = frame_bytes_max(segment_bytes);
+        if prepared.bytes > max {
+            let bytes = prepared.bytes;
+            return Err(JournalError::Refused(format!(
+                "an append of {bytes} bytes, FRAME_BYTES_MAX allows {max}"
+            )));
+        }
+        Ok(prepared)
+    }
+}
+
+/// Largest frame that a segment of this length can hold.
+fn frame_bytes_max(segment_bytes: u64) -> usize {
+    FRAME_BYTES_MAX.min(segment_bytes as usize - SEGMENT_HEADER_BYTES - SEAL_BYTES_MAX)
+}
+
+fn draft(batch: &StreamBatch) -> Result<Draft, JournalError> {
+    let mut records = Vec::with_capacity(batch.events.len() * 64);
+    let mut record = Vec::with_capacity(256);
+    for event in &batch.events {
+        record.clear();
+        codec::encode(event, &mut record).map_err(|error| JournalError::Refused(error.to_string()))?;
+        put_block(&mut records, &record);
+    }
+    Ok(Draft {
+        stream: batch.stream,
+        expected: batch.expected.0,
+        at_ms: batch.at_ms,
+        count: batch.events.len() as u64,
+        digest: frame::digest(&records),
+        records,
+    })
+}
+
+/// Why an append got no place.
+pub(crate) enum NotOrdered {
+    /// The index failed: build it again, then try again.
+    Index(Broken),
+    Error(JournalError),
+}
+
+impl From<Broken> for NotOrdered {
+    fn from(broken: Broken) -> NotOrdered {
+        NotOrdered::Index(broken)
+    }
+}
+
+impl Order {
+    /// Gives the append its place and hands it to the writer, or changes nothing.
+    pub(crate) fn append(&mut self, prepared: &mut Prepared, index: &Index) -> Result<Place, NotOrdered> {
+        let mut chains = Vec::with_capacity(prepared.drafts.len());
+        for draft in &prepared.drafts {
+            let head = self.fold.tail(draft.stream, index)?.head;
+            if head.seq != draft.expected {
+                return Err(NotOrdered::Error(JournalError::Conflict {
+                    stream: draft.stream,
+                    expected: ostler_kernel::port::Seq(draft.expected),
+                    actual: ostler_kernel::port::Seq(head.seq),
+                }));
+            }
+            if draft.count > 0 {
+                chains.push(head.chain);
+            }
+        }
+        // Lines are looked up before anything changes, since looking up can fail.
+        for (run, _) in &prepared.changes {
+            self.fold.fetch_row(*run, index)?;
+        }
+        if chains.is_empty() {
+            return Ok(self.last);
+        }
+        prepared.drafts.retain(|draft| draft.count > 0);
+        let bytes = frame::assemble(self.epoch, &prepared.drafts, &chains);
+        let place = self.place_for(bytes.len());
+        for (draft, chain) in prepared.drafts.iter().zip(&chains) {
+            let head = Head { seq: draft.expected + draft.count, chain: draft.chain(chain) };
+            self.fold.extend(draft.stream, head, FrameAt { first: draft.expected + 1, place });
+        }
+        for (run, change) in prepared.changes.drain(..) {
+            self.fold.change(run, place, change);
+        }
+        self.end = Place::new(place.segment(), place.offset() + bytes.len() as u64);
+        self.last = place;
+        self.pending_bytes += bytes.len();
+        let ordered = Arc::new(Ordered { place, bytes });
+        self.pending.push_back(ordered.clone());
+        // The writer lives as long as the journal; if it panicked, nobody ever gets an acknowledgement.
+        let _ = self.writer.send(Message::Frame(ordered));
+        Ok(place)
+    }
+
+    fn place_for(&self, len: usize) -> Place {
+        if self.end.offset() + (len + SEAL_BYTES_MAX) as u64 <= self.segment_bytes {
+            self.end
+        } else {
+            Place::new(self.end.segment() + 1, SEGMENT_HEADER_BYTES as u64)
+        }
+    }
+
+    /// The frame at `place`, if it is not durable yet.
+    pub(crate) fn pending(&self, place: Place) -> Option<Arc<Ordered>> {
+        let at = self.pending.binary_search_by_key(&place, |ordered| ordered.place).ok()?;
+        Some(self.pending[at].clone())
+    }
+
+    /// Number of the stream's last record, if it can be told without the index.
+    pub(crate) fn seq(&self, stream: &StreamId) -> Option<u64> {
+        self.fold.streams.get(stream).map(|tail| tail.head.seq)
+    }
+}

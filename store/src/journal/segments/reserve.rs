@@ -1,0 +1,37 @@
+//! A file that holds room for the time when there is none: then it goes, and the operator can still cancel.
+
+use std::io;
+
+use super::files::Files;
+
+const NAME: &str = "reserve";
+
+/// Written and removed to see whether there is room.
+const PROBE: &str = "probe";
+
+/// Makes sure that the reserve is there, all of its bytes taken.
+pub(crate) fn ensure(files: &Files, bytes: u64) -> io::Result<()> {
+    if let Ok(file) = files.disk.open(NAME, false)
+        && file.read_at(&mut [0], bytes - 1)? == 1
+    {
+        return Ok(());
+    }
+    let filled = files.disk.open(NAME, true).and_then(|file| file.write_at(&vec![0; bytes as usize], 0));
+    filled.inspect_err(|_| drop(files.disk.remove(NAME)))
+}
+
+/// Makes sure of the reserve, and that `more` bytes can be taken beside it; else there is none.
+pub(crate) fn ensure_with_room(files: &Files, bytes: u64, more: usize) -> io::Result<()> {
+    ensure(files, bytes)?;
+    let taken = files.disk.open(PROBE, true).and_then(|file| file.write_at(&vec![0; more], 0));
+    let taken = files.disk.remove(PROBE).and(taken);
+    taken.inspect_err(|_| drop(files.disk.remove(NAME)))
+}
+
+/// Gives the room of the reserve up.
+pub(crate) fn release(files: &Files) -> io::Result<()> {
+    match files.disk.remove(NAME) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => files.disk.sync(),
+    }
+}

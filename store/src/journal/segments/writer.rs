@@ -1,0 +1,235 @@
+//! The one thread that writes: it drains the queue, writes once, syncs once, answers all.
+
+use std::io;
+use std::sync::Arc;
+
+use crossbeam::channel::{Receiver, Sender};
+use ostler_kernel::port::JournalError;
+
+use super::frame::{self, FIRST, FRAME_HEADER_BYTES, Place};
+use super::order::{Message, Ordered, Standing};
+use super::segment::{self, SEGMENT_HEADER_BYTES};
+use super::{Shared, reserve};
+use crate::disk::{DiskFile, is_full};
+
+/// Most bytes gathered into one write.
+const WRITE_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// What the writer thread keeps.
+pub(crate) struct Writer {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) queue: Receiver<Message>,
+    /// Told where a new segment starts: everything before it may go to the index.
+    pub(crate) indexer: Sender<Place>,
+    /// The last segment there is, 0 if there is none.
+    pub(crate) last_segment: u32,
+    /// The segment that is being written, and up to where its blocks are taken.
+    pub(crate) current: Option<Current>,
+    pub(crate) buffer: Vec<u8>,
+    /// Whether anything was written that no seal follows.
+    pub(crate) unsealed: bool,
+    pub(crate) closing: bool,
+}
+
+/// An open segment.
+pub(crate) struct Current {
+    number: u32,
+    file: Arc<dyn DiskFile>,
+    prepared: u64,
+}
+
+/// Why a write was not done.
+enum Trouble {
+    /// No room, and nothing of it counts.
+    Full(io::Error),
+    /// Nobody knows what is on the disk now.
+    Broken(io::Error),
+}
+
+fn trouble(error: io::Error) -> Trouble {
+    if is_full(&error) { Trouble::Full(error) } else { Trouble::Broken(error) }
+}
+
+impl Writer {
+    /// Writes until told to stop, then seals.
+    pub(crate) fn run(&mut self) {
+        while !self.closing {
+            match self.queue.recv() {
+                Ok(Message::Frame(ordered)) => {
+                    let group = self.gather(ordered);
+                    for part in group.chunk_by(|one, other| one.place.segment() == other.place.segment()) {
+                        if !self.commit(part) {
+                            break;
+                        }
+                    }
+                }
+                Ok(Message::Close) | Err(_) => self.closing = true,
+            }
+        }
+        if self.unsealed {
+            self.seal();
+        }
+    }
+
+    /// `first` and what else is waiting by now.
+    fn gather(&mut self, first: Arc<Ordered>) -> Vec<Arc<Ordered>> {
+        let mut bytes = first.bytes.len();
+        let mut group = vec![first];
+        while bytes < WRITE_BYTES_MAX {
+            match self.queue.try_recv() {
+                Ok(Message::Frame(ordered)) => {
+                    bytes += ordered.bytes.len();
+                    group.push(ordered);
+                }
+                Ok(Message::Close) => {
+                    self.closing = true;
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        group
+    }
+
+    /// Writes frames of one segment and answers for them; false if they, and all behind them, are not to be.
+    fn commit(&mut self, part: &[Arc<Ordered>]) -> bool {
+        if self.shared.poisoned() {
+            return false;
+        }
+        self.buffer.clear();
+        for ordered in part {
+            let start = self.buffer.len();
+            self.buffer.extend_from_slice(&ordered.bytes);
+            let flags = if start == 0 { FIRST } else { 0 };
+            frame::finish(&mut self.buffer[start..], ordered.place, flags);
+        }
+        match self.write(part[0].place) {
+            Ok(()) => {
+                self.unsealed = true;
+                let last = &part[part.len() - 1];
+                let end = last.place.offset() + last.bytes.len() as u64;
+                self.shared.synced(Place::new(last.place.segment(), end));
+                true
+            }
+            Err(Trouble::Broken(error)) => {
+                self.shared.poison(format!("writing segment {}: {error}", part[0].place.segment()));
+                false
+            }
+            Err(Trouble::Full(error)) => {
+                if let Err(worse) = self.take_back(&error) {
+                    self.shared.poison(format!("the disk is full, and cleaning up failed: {worse}"));
+                }
+                false
+            }
+        }
+    }
+
+    /// Writes and syncs the buffer.
+    fn write(&mut self, place: Place) -> Result<(), Trouble> {
+        if self.current.as_ref().is_none_or(|current| current.number != place.segment()) {
+            self.enter(place)?;
+        }
+        let shared = &self.shared;
+        let current = self.current.as_mut().expect("entering a segment leaves it open");
+        let end = place.offset() + self.buffer.len() as u64;
+        if end > current.prepared {
+            // Blocks are taken ahead, so that most syncs have no metadata to write.
+            let prepare_to = (end + shared.options.prepare_bytes).min(shared.options.segment_bytes);
+            let from = current.prepared;
+            current.file.write_at(&vec![0; (prepare_to - from) as usize], from).map_err(trouble)?;
+            current.prepared = prepare_to;
+        }
+        current.file.write_at(&self.buffer, place.offset()).map_err(trouble)?;
+        // A failed sync says nothing about what is on the disk, so it is never just "full".
+        current.file.sync().map_err(Trouble::Broken)
+    }
+
+    /// Opens the segment of `place`, which is its first frame unless the segment is there already.
+    fn enter(&mut self, place: Place) -> Result<(), Trouble> {
+        let number = place.segment();
+        let files = &self.shared.files;
+        self.current = None;
+        if number == self.last_segment {
+            let file = files.file(number).map_err(trouble)?;
+            self.current = Some(Current { number, file, prepared: place.offset() });
+            return Ok(());
+        }
+        let file = files.disk.open(&segment::name(number), true).map_err(trouble)?;
+        file.set_len(self.shared.options.segment_bytes).map_err(trouble)?;
+        file.write_at(&segment::header(number, self.last_segment), 0).map_err(trouble)?;
+        file.sync().map_err(Trouble::Broken)?;
+        files.disk.sync().map_err(Trouble::Broken)?;
+        self.current = Some(Current { number, file, prepared: SEGMENT_HEADER_BYTES as u64 });
+        self.last_segment = number;
+        // The indexer may be gone only when the journal is closing.
+        let _ = self.indexer.send(Place::new(number, SEGMENT_HEADER_BYTES as u64));
+        Ok(())
+    }
+
+    /// The disk is full: makes everything that is not durable undone, so that the journal can go on later.
+    fn take_back(&mut self, error: &io::Error) -> io::Result<()> {
+        let shared = self.shared.clone();
+        let files = &shared.files;
+        let mut order = shared.order();
+        // Frames are sent under this lock, so what is in the queue now is all that was ordered.
+        while let Ok(message) = self.queue.try_recv() {
+            self.closing |= matches!(message, Message::Close);
+        }
+        reserve::release(files)?;
+        self.current = None;
+        let good = shared.acks.synced();
+        // A segment in which nothing is durable goes as a whole: not even its header may be there.
+        let first_bad = good.segment() + u32::from(good.offset() > SEGMENT_HEADER_BYTES as u64);
+        for number in files.numbers()?.into_iter().filter(|number| *number >= first_bad) {
+            files.remove(number)?;
+        }
+        self.last_segment = files.numbers()?.last().copied().unwrap_or(0);
+        if self.last_segment == good.segment() {
+            let file = files.file(good.segment())?;
+            file.set_len(good.offset())?;
+            file.set_len(shared.options.segment_bytes)?;
+            file.sync()?;
+        }
+        files.disk.sync()?;
+        let why = error.to_string();
+        let lost = order.end;
+        order.pending.clear();
+        order.pending_bytes = 0;
+        shared.refold(&mut order).map_err(|error| io::Error::other(error.to_string()))?;
+        // A place is never given out twice: the journal goes on in a new segment.
+        let next = lost.segment().max(good.segment()) + 1;
+        order.end = Place::new(next, SEGMENT_HEADER_BYTES as u64);
+        let urgent_bytes = (shared.options.reserve_bytes / 2) as usize;
+        order.standing = Standing::Full { why: why.clone(), urgent_bytes };
+        drop(order);
+        tracing::error!(%why, "the disk is full: nothing is acknowledged until there is room");
+        shared.acks.lose(good, lost, JournalError::Full(why));
+        shared.watchers.reset();
+        shared.room.notify_all();
+        Ok(())
+    }
+
+    /// Says, at the end, that nothing was under way: whatever is found wrong before it was once durable.
+    fn seal(&mut self) {
+        let place = self.shared.acks.synced();
+        let mut seal = frame::assemble(self.shared.order().epoch, &[], &[]);
+        frame::finish(&mut seal, place, FIRST);
+        debug_assert!(seal.len() >= FRAME_HEADER_BYTES && seal.len() <= segment::SEAL_BYTES_MAX);
+        self.buffer = seal;
+        match !self.shared.poisoned() {
+            true if self.write(place).is_ok() => {
+                let end = Place::new(place.segment(), place.offset() + self.buffer.len() as u64);
+                self.shared.synced(end);
+            }
+            _ => tracing::warn!("the journal was closed without a seal"),
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.poison("the writer panicked".into());
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! One process holds a store.
+//!
+//! The lock belongs to the open file: the system gives it up when the process that holds it ends, however it
+//! ends, and not before. So a holder that is only suspended still holds it, and nobody takes over from one that
+//! may still write. Should a file system not keep that promise, epochs do: each opening begins a higher one,
+//! every frame carries its own, and a frame of a lower epoch behind one of a higher is refused on opening.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Bytes of the lock file: two numbers, blanks, and the end of the line.
+const TEXT_BYTES: usize = 48;
+
+/// The lock of a data folder; released when dropped.
+pub(crate) struct HeldLock(File);
+
+/// Why the lock was not taken.
+#[derive(Debug)]
+pub(crate) enum NotLocked {
+    /// Somebody has it: the process, if it has written down which.
+    Held(Option<u32>),
+    Io(io::Error),
+}
+
+impl From<io::Error> for NotLocked {
+    fn from(error: io::Error) -> NotLocked {
+        NotLocked::Io(error)
+    }
+}
+
+impl HeldLock {
+    /// Takes the lock, and tells the epoch of the last holder (0: none, or not to be read).
+    pub(crate) fn take(path: &Path) -> Result<(HeldLock, u64), NotLocked> {
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(NotLocked::Held(written(&file)?.map(|(pid, _)| pid)));
+            }
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+        }
+        let epoch = written(&file)?.map_or(0, |(_, epoch)| epoch);
+        let lock = HeldLock(file);
+        lock.write(epoch)?;
+        Ok((lock, epoch))
+    }
+
+    /// Writes down who holds the lock, and the epoch.
+    pub(crate) fn write(&self, epoch: u64) -> io::Result<()> {
+        let mut text = format!("{} {epoch}", std::process::id());
+        while text.len() < TEXT_BYTES - 1 {
+            text.push(' ');
+        }
+        text.push('\n');
+        self.0.write_all_at(text.as_bytes(), 0)?;
+        self.0.sync_data()
+    }
+}
+
+/// Process and epoch, where they can be read.
+fn written(file: &File) -> io::Result<Option<(u32, u64)>> {
+    let mut bytes = [0; TEXT_BYTES];
+    let read = file.read_at(&mut bytes, 0)?;
+    let text = String::from_utf8_lossy(&bytes[..read]);
+    let mut words = text.split_whitespace();
+    let numbers =
+        words.next().and_then(|pid| pid.parse().ok()).zip(words.next().and_then(|e| e.parse().ok()));
+    Ok(numbers)
+}

@@ -1,0 +1,92 @@
+//! What the tests of this crate share: events, batches, journals.
+#![allow(dead_code)] // each test file uses some of it
+
+use std::sync::Arc;
+
+use ostler_kernel::event::{Accounts, AttemptResult, Event, Outcome, Output, RunOpened};
+use ostler_kernel::id::{AgentId, ClientId, Digest, NodeId, RunId};
+use ostler_kernel::json::canonical;
+use ostler_kernel::port::{Journal, Position, Seq, StreamBatch, StreamId};
+use ostler_store::SegmentJournal;
+use ostler_store::disk::FaultyDisk;
+use ostler_store::journal::segments::Options;
+use serde_json::json;
+use tokio::runtime::{Builder, Runtime};
+
+pub(crate) fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_time().build().unwrap()
+}
+
+/// Waits for a position without a runtime of the caller's.
+pub(crate) fn wait(
+    journal: &dyn Journal,
+    position: Position,
+) -> Result<(), ostler_kernel::port::JournalError> {
+    runtime().block_on(journal.durable(position))
+}
+
+pub(crate) fn client() -> ClientId {
+    ClientId::from("acme")
+}
+
+pub(crate) fn run(number: u64) -> RunId {
+    format!("00000000-0000-7000-8000-{number:012x}").parse().unwrap()
+}
+
+pub(crate) fn stream(number: u64) -> StreamId {
+    StreamId::run(&client(), run(number))
+}
+
+pub(crate) fn opened(number: u64) -> Event {
+    Event::RunOpened(RunOpened {
+        run: run(number),
+        client: client(),
+        agent: AgentId::from("worker"),
+        plan: canonical(&json!({"id": format!("plan-{number}"), "nodes": []})),
+        intent: 1,
+        scope: "default".into(),
+        workspace: "/tmp".into(),
+        policy_epoch: 1,
+        seed: 7,
+    })
+}
+
+/// An event that is told from others by its number.
+pub(crate) fn numbered(number: u64) -> Event {
+    Event::Parked { reason: format!("number {number}") }
+}
+
+/// A result of about `bytes`.
+pub(crate) fn result(bytes: usize) -> Event {
+    Event::AttemptResult(Box::new(AttemptResult {
+        node: NodeId::from("node-001"),
+        attempt: 1,
+        outcome: Outcome::Ok(Output {
+            artifact: Digest([7; 32]),
+            bytes: bytes as u64,
+            inline: Some(canonical(&json!("x".repeat(bytes)))),
+            directive: None,
+        }),
+        duration_ms: 12,
+        cost: 3,
+        accounts: Accounts::default(),
+    }))
+}
+
+pub(crate) fn batch(stream: StreamId, expected: u64, events: Vec<Event>) -> StreamBatch {
+    StreamBatch { stream, expected: Seq(expected), at_ms: 1_700_000_000_000 + expected as i64, events }
+}
+
+/// Sizes at which a few kilobytes fill a segment.
+pub(crate) fn small() -> Options {
+    Options { segment_bytes: 8 * 1024, prepare_bytes: 1024, reserve_bytes: 4096, ..Options::default() }
+}
+
+pub(crate) fn on(disk: &FaultyDisk) -> SegmentJournal {
+    SegmentJournal::on_disk(Arc::new(disk.clone()), small()).unwrap().0
+}
+
+/// All events of a stream.
+pub(crate) fn events(journal: &dyn Journal, stream: StreamId) -> Vec<Event> {
+    journal.read(stream, Seq(0), usize::MAX).unwrap().into_iter().map(|record| record.event).collect()
+}

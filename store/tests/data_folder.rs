@@ -1,0 +1,326 @@
+//! The data folder on a real file system.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use common::{batch, client, events, numbered, opened, result, run, runtime, small, stream, wait};
+use ostler_kernel::event::{AttemptIntent, Event, GateDecision, NodeTransition};
+use ostler_kernel::id::{Digest, NodeId};
+use ostler_kernel::port::{Artifact, ArtifactError, ArtifactStore, Journal, RunStanding, Seq, StreamId};
+use ostler_kernel::run::{NodeState, Reason, RunOutcome};
+use ostler_store::{OpenError, Opened, Store};
+
+fn open(path: &Path) -> (Store, Opened) {
+    Store::open_with(path, small()).unwrap()
+}
+
+/// Runs, clients and records enough for several segments; the last run stays open.
+fn fill(store: &Store) {
+    let journal = &*store.journal;
+    let set = Event::ClientSet { client: client(), weight: 1, contracted: false };
+    journal.append(vec![batch(StreamId::client(&client()), 0, vec![set])]).unwrap();
+    let mut last = None;
+    for number in 1..=20 {
+        journal.append(vec![batch(stream(number), 0, vec![opened(number)])]).unwrap();
+        for expected in 1..20 {
+            last = Some(
+                journal.append(vec![batch(stream(number), expected, vec![numbered(expected)])]).unwrap(),
+            );
+        }
+        let end = if number < 20 {
+            Event::RunClosed { outcome: RunOutcome::Succeeded }
+        } else {
+            Event::RunRecovered { count: 1 }
+        };
+        last = Some(journal.append(vec![batch(stream(number), 20, vec![end])]).unwrap()).or(last);
+    }
+    wait(journal, last.unwrap()).unwrap();
+}
+
+fn check_filled(store: &Store, context: &str) {
+    let journal = &*store.journal;
+    for number in 1..=20 {
+        let found = events(journal, stream(number));
+        assert_eq!(found.len(), 21, "{context}: run {number}");
+        assert_eq!((&found[0], &found[7]), (&opened(number), &numbered(7)), "{context}");
+        assert_eq!(journal.read(stream(number), Seq(9), 2).unwrap()[0].event, numbered(9), "{context}");
+    }
+    let rows = journal.runs(false).unwrap();
+    assert_eq!(rows.len(), 20, "{context}");
+    let open = journal.runs(true).unwrap();
+    assert_eq!(open.iter().map(|row| row.run).collect::<Vec<_>>(), [run(20)], "{context}");
+    assert_eq!(rows[19].standing, RunStanding::Closed(RunOutcome::Succeeded), "{context}");
+    assert_eq!(journal.clients().unwrap(), [StreamId::client(&client())], "{context}");
+    assert_eq!(journal.verify().unwrap(), [], "{context}");
+    let position = journal.append(vec![batch(stream(3), 21, Vec::new())]);
+    assert!(position.is_ok(), "{context}: {position:?}");
+}
+
+/// Copies a folder as a kill would leave it: what was written, and nobody's last words.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_new_folder_is_its_owners_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep/data");
+    let (store, report) = open(&path);
+    assert_eq!((report.epoch, report.torn, report.index_rebuilt), (1, None, false));
+    for part in ["", "journal", "artifacts"] {
+        assert_eq!(fs::metadata(path.join(part)).unwrap().permissions().mode() & 0o777, 0o700, "{part}");
+    }
+    assert_eq!(fs::read_to_string(path.join("format")).unwrap(), "ostler-store 1\n");
+    drop(store);
+}
+
+#[test]
+fn a_second_opener_is_told_who_holds_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = open(folder.path());
+    let journal = store.journal.clone();
+    drop(store);
+    let refused = Store::open(folder.path()).err().unwrap();
+    assert!(refused.to_string().contains(&format!("process {}", std::process::id())), "{refused}");
+    assert!(matches!(Store::verify(folder.path()), Err(OpenError::Held { .. })));
+    drop(journal);
+    assert_eq!(open(folder.path()).1.epoch, 2);
+}
+
+#[test]
+fn each_opening_begins_an_epoch_even_if_the_lock_file_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    for epoch in 1..4 {
+        let (store, report) = open(folder.path());
+        assert_eq!(report.epoch, epoch);
+        let event = numbered(epoch);
+        store.journal.append(vec![batch(stream(1), epoch - 1, vec![event])]).unwrap();
+    }
+    fs::remove_file(folder.path().join("lock")).unwrap();
+    assert_eq!(open(folder.path()).1.epoch, 4);
+    fs::write(folder.path().join("lock"), "nonsense").unwrap();
+    assert_eq!(open(folder.path()).1.epoch, 4, "nothing was written in the last one");
+}
+
+#[test]
+fn what_is_no_data_folder_of_ours_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "x").unwrap();
+    assert!(matches!(Store::open(&file), Err(OpenError::NotAFolder { .. })));
+    assert!(matches!(Store::open(&file.join("below")), Err(OpenError::NotAFolder { .. })));
+    let path = folder.path().join("data");
+    drop(open(&path));
+    fs::write(path.join("format"), "ostler-store 2\n").unwrap();
+    assert!(matches!(Store::open(&path), Err(OpenError::NewerFormat { found: 2, .. })));
+    fs::write(path.join("format"), "something else").unwrap();
+    assert!(matches!(Store::open(&path), Err(OpenError::NotOurs { .. })));
+}
+
+#[test]
+fn a_folder_that_may_only_be_read_is_refused_and_can_be_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data");
+    fill(&open(&path).0);
+    let mode = |mode| {
+        for part in ["journal", "artifacts", "lock", "format", "index.redb", ""] {
+            fs::set_permissions(path.join(part), PermissionsExt::from_mode(mode)).unwrap();
+        }
+    };
+    mode(0o500);
+    if fs::write(path.join("probe"), "x").is_ok() {
+        println!("skipped: this user may write anywhere");
+        fs::remove_file(path.join("probe")).unwrap();
+    } else {
+        assert!(matches!(Store::open(&path), Err(OpenError::ReadOnly { .. })));
+        assert_eq!(Store::verify(&path).unwrap(), []);
+    }
+    mode(0o700);
+}
+
+#[test]
+fn the_index_may_be_gone_broken_older_or_of_another_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data");
+    let index = path.join("index.redb");
+    let (store, _) = open(&path);
+    drop(store);
+    let empty = fs::read(&index).unwrap();
+    let (store, _) = open(&path);
+    fill(&store);
+    check_filled(&store, "written");
+    let killed = folder.path().join("killed");
+    copy(&path, &killed);
+    drop(store);
+    let whole = fs::read(&index).unwrap();
+    let check = |context: &str, rebuilt: Option<bool>| {
+        let (store, report) = open(&path);
+        assert!(rebuilt.is_none_or(|rebuilt| report.index_rebuilt == rebuilt), "{context}: {report:?}");
+        check_filled(&store, context);
+    };
+    check("closed", Some(false));
+    fs::remove_file(&index).unwrap();
+    check("gone", Some(true));
+    check("built again", Some(false));
+    fs::write(&index, &empty).unwrap();
+    check("older", None);
+    for len in [0, 1, 1000, whole.len() / 2] {
+        fs::write(&index, &whole[..len]).unwrap();
+        check(&format!("cut to {len} bytes"), Some(true));
+    }
+    fs::write(&index, vec![0xa5; whole.len()]).unwrap();
+    check("noise", Some(true));
+    // Any page may be wrong: the database may notice, panic, or hand out nonsense.
+    for at in (0..whole.len()).step_by(whole.len() / 60) {
+        let mut bytes = whole.clone();
+        let end = (at + 64).min(bytes.len());
+        bytes[at..end].iter_mut().for_each(|byte| *byte ^= 0x55);
+        fs::write(&index, bytes).unwrap();
+        check(&format!("wrong from byte {at}"), None);
+    }
+    // The index of a journal that went further than this one.
+    fs::write(&index, &whole).unwrap();
+    fs::remove_dir_all(path.join("journal")).unwrap();
+    let (store, report) = open(&path);
+    assert!(report.index_ahead && report.index_rebuilt == true, "{report:?}");
+    assert_eq!(store.journal.runs(false).unwrap(), []);
+
+    let (store, report) = open(&killed);
+    assert_eq!((report.torn, report.epoch), (None, 3));
+    check_filled(&store, "killed");
+}
+
+#[test]
+fn segments_that_the_index_covers_are_not_read_on_opening_yet_never_given_out_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    fill(&open(folder.path()).0);
+    let segment = folder.path().join("journal/0000000002.seg");
+    let mut bytes = fs::read(&segment).unwrap();
+    bytes[1000] ^= 1;
+    fs::write(&segment, bytes).unwrap();
+    let (store, _) = open(folder.path());
+    let mut damaged = 0;
+    for number in 1..=20 {
+        match store.journal.read(stream(number), Seq(0), usize::MAX) {
+            Ok(read) => assert_eq!(read.len(), 21),
+            Err(error) => {
+                assert!(error.to_string().contains("segment 2"), "{error}");
+                damaged += 1;
+            }
+        }
+    }
+    assert_eq!(damaged, 1);
+    let found = store.journal.verify().unwrap();
+    assert_eq!((found.len(), found[0].segment, found[0].streams.len()), (1, 2, 1), "{found:?}");
+    drop(store);
+    assert_eq!(Store::verify(folder.path()).unwrap(), found);
+    fs::remove_file(folder.path().join("index.redb")).unwrap();
+    assert!(
+        matches!(Store::open(folder.path()), Err(OpenError::Damaged { damages, .. }) if damages == found)
+    );
+}
+
+#[test]
+fn a_damaged_artifact_is_never_given_out_and_can_be_stored_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = open(folder.path());
+    let artifact = Artifact { media: "text/plain".into(), content: b"hello".to_vec() };
+    let digest = runtime().block_on(store.artifacts.put(artifact.clone())).unwrap();
+    assert_eq!(store.artifacts.list().unwrap(), [digest]);
+    let name = digest.to_string();
+    let path = folder.path().join("artifacts").join(&name[..2]).join(&name);
+    let whole = fs::read(&path).unwrap();
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        let got = runtime().block_on(store.artifacts.get(digest));
+        assert!(matches!(got, Err(ArtifactError::Damaged { .. })), "byte {at}: {got:?}");
+    }
+    assert_eq!(store.artifacts.verify().unwrap().len(), 1);
+    runtime().block_on(store.artifacts.put(artifact.clone())).unwrap();
+    assert_eq!(runtime().block_on(store.artifacts.get(digest)), Ok(artifact));
+    assert_eq!(store.artifacts.verify().unwrap(), []);
+}
+
+/// What a step of a chain writes: the intent with two transitions, the result with two more.
+fn step(number: u64, bytes: usize) -> [Vec<Event>; 2] {
+    let node = NodeId::from(format!("step-{number:03}").as_str());
+    let moved = |from, to, reason| {
+        let node = node.clone();
+        Event::NodeTransition(NodeTransition { node, version: 1, from, to, reason, attempt: 1 })
+    };
+    let digest = |fill: u64| Digest(std::array::from_fn(|at| (fill * 31 + at as u64 * 7) as u8));
+    let accounts = ostler_kernel::event::Accounts {
+        client_vruntime: 123_456_789 + number as i64,
+        client_remainder: 17,
+        balance: Some(1_000_000 - number as i64),
+        agent_vruntime: 98_765 + number as i64,
+        agent_remainder: 3,
+        tier_vruntime: 123_456_000 + number as i64,
+        owed: 0,
+    };
+    let intent = AttemptIntent {
+        node: node.clone(),
+        generation: 1,
+        phase: 0,
+        attempt: 1,
+        reuse: digest(number),
+        idempotency_key: digest(number + 1),
+        intent: 1,
+        policy_epoch: 1,
+        provenance: vec!["plan".into()],
+        accounts,
+    };
+    let decision = GateDecision {
+        node: node.clone(),
+        attempt: 1,
+        code: "OK".into(),
+        impact: Some(0),
+        params: digest(number + 2),
+    };
+    let Event::AttemptResult(mut done) = result(bytes) else { unreachable!() };
+    done.node = node.clone();
+    done.accounts = accounts;
+    [
+        vec![
+            moved(NodeState::Ready, NodeState::Running, Reason::Attempt(1)),
+            Event::GateDecision(decision),
+            Event::AttemptIntent(Box::new(intent)),
+        ],
+        vec![Event::AttemptResult(done), moved(NodeState::Running, NodeState::Executed, Reason::Ok)],
+    ]
+}
+
+#[test]
+fn a_chain_of_steps_takes_little_more_than_its_results() {
+    const STEPS: u64 = 200;
+    const RESULT_BYTES: usize = 1024;
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(folder.path()).unwrap();
+    let (mut expected, mut last) = (0, Default::default());
+    for number in 0..STEPS {
+        for events in step(number, RESULT_BYTES) {
+            let count = events.len() as u64;
+            last = store.journal.append(vec![batch(stream(1), expected, events)]).unwrap();
+            expected += count;
+        }
+    }
+    wait(&*store.journal, last).unwrap();
+    let used = (last.0 & 0xffff_ffff) as usize;
+    let ratio = used as f64 / (STEPS as usize * RESULT_BYTES) as f64;
+    println!("{used} bytes, {ratio:.2} of the results");
+    assert!(ratio <= 1.5, "{used} bytes are {ratio:.2} of the results");
+}

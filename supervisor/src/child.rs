@@ -1,0 +1,320 @@
+//! One child: how it starts, what refers to it while it runs, how it is stopped.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use ractor::{Actor, ActorCell, ActorRef, ActorStatus, SpawnErr};
+use tokio::task::JoinHandle;
+
+use crate::clock::pass;
+use crate::completion::{Completion, Token};
+use crate::control::Demand;
+use crate::exit::{Exit, Ignore, clip};
+use crate::observer::Voice;
+use crate::supervised::{Panic, Supervised};
+use crate::{
+    Cause, ChildId, Clock, Pool, PoolSpec, Shutdown, StartError, SupervisorRef, SupervisorSpec, pool,
+    supervisor,
+};
+
+/// How long a killed worker may go on before its supervisor gives up waiting for it. Only code that
+/// never yields to the runtime can outlive a kill this long.
+pub const KILL_GRACE: Duration = Duration::from_secs(5);
+
+/// A reference to a running child. Stale after the child's next restart.
+#[derive(Clone)]
+pub enum ChildRef {
+    /// A worker; see [`ChildRef::actor`] for the typed reference.
+    Actor(ActorCell),
+    /// A supervisor.
+    Supervisor(SupervisorRef),
+    /// A pool.
+    Pool(Pool),
+}
+
+impl ChildRef {
+    /// The typed reference, if this is a worker that takes the messages of `A`.
+    pub fn actor<A: Actor>(&self) -> Option<ActorRef<A::Msg>> {
+        match self {
+            ChildRef::Actor(cell) => {
+                let takes = cell.is_message_type_of::<A::Msg>().unwrap_or(false);
+                takes.then(|| cell.clone().into())
+            }
+            ChildRef::Supervisor(_) | ChildRef::Pool(_) => None,
+        }
+    }
+
+    /// The handle, if this is a supervisor.
+    pub fn supervisor(&self) -> Option<SupervisorRef> {
+        match self {
+            ChildRef::Supervisor(supervisor) => Some(supervisor.clone()),
+            ChildRef::Actor(_) | ChildRef::Pool(_) => None,
+        }
+    }
+
+    /// The handle, if this is a pool.
+    pub fn pool(&self) -> Option<Pool> {
+        match self {
+            ChildRef::Pool(pool) => Some(pool.clone()),
+            ChildRef::Actor(_) | ChildRef::Supervisor(_) => None,
+        }
+    }
+
+    /// Whether it can still take messages.
+    pub(crate) fn is_live(&self) -> bool {
+        match self {
+            ChildRef::Actor(cell) => cell.get_status() < ActorStatus::Stopping,
+            ChildRef::Supervisor(supervisor) => !supervisor.control().completion.is_gone(),
+            ChildRef::Pool(pool) => !pool.control().completion.is_gone(),
+        }
+    }
+
+    fn ask(&self) {
+        match self {
+            ChildRef::Actor(cell) => cell.stop(None),
+            ChildRef::Supervisor(supervisor) => supervisor.control().raise(Demand::Stop),
+            ChildRef::Pool(pool) => pool.control().raise(Demand::Stop),
+        }
+    }
+
+    fn kill(&self) {
+        match self {
+            ChildRef::Actor(cell) => cell.kill(),
+            ChildRef::Supervisor(supervisor) => supervisor.control().raise(Demand::Kill),
+            ChildRef::Pool(pool) => pool.control().raise(Demand::Kill),
+        }
+    }
+}
+
+impl fmt::Debug for ChildRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ChildRef::Actor(cell) => write!(f, "Actor({})", cell.get_id()),
+            ChildRef::Supervisor(_) => f.write_str("Supervisor"),
+            ChildRef::Pool(_) => f.write_str("Pool"),
+        }
+    }
+}
+
+/// What a child is given at its start.
+pub(crate) struct Birth {
+    pub(crate) token: Arc<Token>,
+    /// The voice of its supervisor.
+    pub(crate) voice: Voice,
+    /// Its id; a root has none.
+    pub(crate) id: Option<ChildId>,
+}
+
+impl Birth {
+    /// The voice with which a supervisor born this way speaks of its own children.
+    pub(crate) fn inner_voice(&self) -> Voice {
+        match &self.id {
+            Some(id) => self.voice.below(id),
+            None => self.voice.clone(),
+        }
+    }
+}
+
+/// What a start gives.
+pub(crate) struct Begun {
+    pub(crate) child: ChildRef,
+    /// The actor's task; supervisors say themselves how they ended.
+    pub(crate) task: Option<JoinHandle<()>>,
+}
+
+/// Why a start gave nothing. By then everything it made is dropped.
+pub(crate) enum NotStarted {
+    Ignored,
+    Failed(Exit),
+}
+
+/// What a start came to.
+pub(crate) type Outcome = Result<Begun, NotStarted>;
+
+/// Starts a child, again and again. Dropping the future undoes the start.
+pub(crate) trait Start: Send + Sync {
+    fn start(&self, birth: Birth) -> BoxFuture<'static, Outcome>;
+}
+
+/// Starts a worker from two factories.
+pub(crate) struct ActorStart<F, G> {
+    pub(crate) actor: F,
+    pub(crate) args: G,
+}
+
+impl<A, F, G> Start for ActorStart<F, G>
+where
+    A: Actor,
+    F: Fn() -> A + Send + Sync,
+    G: Fn() -> A::Arguments + Send + Sync,
+{
+    fn start(&self, birth: Birth) -> BoxFuture<'static, Outcome> {
+        let made = catch_unwind(AssertUnwindSafe(|| ((self.actor)(), (self.args)())));
+        Box::pin(async move {
+            let (actor, args) = made.map_err(|payload| NotStarted::Failed(Exit::of_panic(payload)))?;
+            match Actor::spawn(None, Supervised::new(actor, birth.token), args).await {
+                Ok((actor, task)) => Ok(Begun { child: ChildRef::Actor(actor.get_cell()), task: Some(task) }),
+                Err(error) => Err(not_started(error)),
+            }
+        })
+    }
+}
+
+fn not_started(error: SpawnErr) -> NotStarted {
+    let SpawnErr::StartupFailed(error) = error else {
+        return NotStarted::Failed(Exit::StartFailed(error.to_string()));
+    };
+    if error.is::<Ignore>() {
+        return NotStarted::Ignored;
+    }
+    match error.downcast::<Panic>() {
+        Ok(panic) => NotStarted::Failed(panic.0),
+        Err(error) => NotStarted::Failed(Exit::StartFailed(clip(error.to_string()))),
+    }
+}
+
+/// Starts a supervisor from a spec made for the occasion.
+pub(crate) struct TreeStart<F> {
+    pub(crate) init: F,
+}
+
+impl<F: Fn() -> Option<SupervisorSpec> + Send + Sync> Start for TreeStart<F> {
+    fn start(&self, birth: Birth) -> BoxFuture<'static, Outcome> {
+        let made = catch_unwind(AssertUnwindSafe(|| (self.init)()));
+        Box::pin(async move {
+            let spec = made.map_err(|payload| NotStarted::Failed(Exit::of_panic(payload)))?;
+            let spec = spec.ok_or(NotStarted::Ignored)?;
+            match supervisor::launch(spec, birth).await {
+                Ok(supervisor) => Ok(Begun { child: ChildRef::Supervisor(supervisor), task: None }),
+                Err(error) => Err(branch_failed(&error)),
+            }
+        })
+    }
+}
+
+/// Starts a pool.
+pub(crate) struct PoolStart {
+    pub(crate) spec: PoolSpec,
+}
+
+impl Start for PoolStart {
+    fn start(&self, birth: Birth) -> BoxFuture<'static, Outcome> {
+        let begun = pool::launch(self.spec.clone(), birth);
+        Box::pin(async move {
+            match begun {
+                Ok(pool) => Ok(Begun { child: ChildRef::Pool(pool), task: None }),
+                Err(error) => Err(branch_failed(&error)),
+            }
+        })
+    }
+}
+
+fn branch_failed(error: &StartError) -> NotStarted {
+    NotStarted::Failed(Exit::StartFailed(clip(error.to_string())))
+}
+
+/// What stops a child: its reference and the signal of its end.
+#[derive(Clone)]
+pub(crate) struct Leash {
+    pub(crate) child: ChildRef,
+    pub(crate) completion: Arc<Completion>,
+}
+
+impl Leash {
+    /// Stops the child as `shutdown` says and waits until it is gone.
+    ///
+    /// Returns whether it is; a killed child that never yields is disowned after [`KILL_GRACE`].
+    pub(crate) async fn stop(&self, shutdown: Shutdown, clock: &dyn Clock) -> bool {
+        let patience = match shutdown {
+            Shutdown::Brutal => return self.kill(clock).await,
+            Shutdown::Timeout(limit) => limit,
+            Shutdown::Infinity => Duration::MAX,
+        };
+        self.completion.ask();
+        self.child.ask();
+        let in_time = tokio::select! {
+            biased;
+            () = self.completion.gone() => true,
+            () = pass(clock, patience) => false,
+        };
+        in_time || self.kill(clock).await
+    }
+
+    /// Kills the child and waits until it is gone; returns whether it is.
+    pub(crate) async fn kill(&self, clock: &dyn Clock) -> bool {
+        self.child.kill();
+        let grace = match &self.child {
+            ChildRef::Actor(_) => KILL_GRACE,
+            // A supervisor disowns its own children, so its end is sure to come.
+            ChildRef::Supervisor(_) | ChildRef::Pool(_) => Duration::MAX,
+        };
+        gone_within(&self.completion, grace, clock).await
+    }
+}
+
+/// Waits until a child is gone, disowning it after `grace`; returns whether it is.
+pub(crate) async fn gone_within(completion: &Completion, grace: Duration, clock: &dyn Clock) -> bool {
+    tokio::select! {
+        biased;
+        () = completion.gone() => true,
+        () = pass(clock, grace) => {
+            completion.disown();
+            false
+        }
+    }
+}
+
+/// A child that runs, as its supervisor keeps it. Dropping it kills the child.
+pub(crate) struct Running {
+    pub(crate) birth: u64,
+    pub(crate) leash: Leash,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    pub(crate) fn new(birth: u64, begun: Begun, completion: Arc<Completion>) -> Self {
+        let leash = Leash { child: begun.child, completion };
+        Running { birth, leash, task: begun.task }
+    }
+
+    /// How the child ended; call once it is gone.
+    pub(crate) async fn exit(&mut self) -> Exit {
+        if let Some(exit) = self.leash.completion.exit() {
+            return exit.clone();
+        }
+        // It ended without a word: killed, or its task was dropped. The task is about to finish.
+        let silent = match &mut self.task {
+            None => Exit::Cancelled,
+            Some(task) => match task.await {
+                Ok(()) => Exit::Killed,
+                Err(error) if error.is_panic() => Exit::of_panic(error.into_panic()),
+                Err(_) => Exit::Cancelled,
+            },
+        };
+        self.leash.completion.record(silent.clone());
+        silent
+    }
+
+    /// The failures behind the child's exit, deepest first.
+    pub(crate) fn causes(&self) -> Vec<Cause> {
+        self.leash.completion.causes().to_vec()
+    }
+
+    /// Drops the child's task, as a runtime that goes away does.
+    pub(crate) fn abort(&self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.leash.completion.is_gone() {
+            self.leash.child.kill();
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What every handle of a supervisor or pool shares with its task.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tokio::sync::watch;
+
+use crate::child::ChildRef;
+use crate::completion::Completion;
+use crate::{Cause, ChildId, Exit};
+
+/// How urgently a supervisor is wanted to end; it only ever grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Demand {
+    /// Not at all.
+    Run,
+    /// In an orderly way.
+    Stop,
+    /// At once, children included.
+    Kill,
+}
+
+/// Completes once the demand has reached `level`, never if nobody can demand it any more.
+pub(crate) async fn demanded(demand: &watch::Receiver<Demand>, level: Demand) {
+    let mut demand = demand.clone();
+    if demand.wait_for(|now| *now >= level).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// The part of a supervisor's handle that does not need its task to answer.
+pub(crate) struct Control {
+    pub(crate) demand: watch::Sender<Demand>,
+    pub(crate) completion: Arc<Completion>,
+    pub(crate) published: Arc<Published>,
+}
+
+impl Control {
+    /// Raises the demand to `level`.
+    pub(crate) fn raise(&self, level: Demand) {
+        self.demand.send_if_modified(|now| {
+            let higher = *now < level;
+            *now = (*now).max(level);
+            higher
+        });
+    }
+
+    /// Waits until the supervisor and everything below it is gone.
+    pub(crate) async fn wait_exit(&self) -> Exit {
+        self.completion.gone().await;
+        self.completion.exit().cloned().unwrap_or(Exit::Cancelled)
+    }
+
+    /// The chain of failures that made it give up, deepest first.
+    pub(crate) fn causes(&self) -> Vec<Cause> {
+        self.completion.causes().to_vec()
+    }
+}
+
+/// The references to the children that run, readable without asking the supervisor's task.
+#[derive(Default)]
+pub(crate) struct Published {
+    live: RwLock<HashMap<ChildId, ChildRef>>,
+}
+
+impl Published {
+    pub(crate) fn insert(&self, id: ChildId, child: ChildRef) {
+        self.live.write().unwrap_or_else(PoisonError::into_inner).insert(id, child);
+    }
+
+    pub(crate) fn remove(&self, id: &ChildId) {
+        self.live.write().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+
+    /// The running child `id`; `None` while it is down, being restarted, or dead and not yet
+    /// noticed.
+    pub(crate) fn get(&self, id: &str) -> Option<ChildRef> {
+        let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
+        live.get(id).filter(|child| child.is_live()).cloned()
+    }
+}

@@ -1,0 +1,143 @@
+//! How a child ended: one typed enum, never a string to be parsed.
+
+use std::any::Any;
+
+use crate::ChildId;
+
+/// Longest text an [`Exit`] carries, in bytes; longer texts are cut at a character boundary.
+pub const EXIT_TEXT_BYTES_MAX: usize = 4096;
+
+/// How a child (or a whole supervisor) ended.
+///
+/// An actor chooses its own exit by returning one as its error; `Normal`, `Shutdown` and
+/// `ShutdownWith` still run its `post_stop`:
+///
+/// ```
+/// # use ostler_supervisor::Exit;
+/// fn handle() -> Result<(), ractor::ActorProcessingErr> {
+///     Err(Exit::ShutdownWith("quota used up".into()).into())
+/// }
+/// # assert!(handle().is_err());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Exit {
+    /// It stopped by itself, its work done.
+    #[error("normal")]
+    Normal,
+    /// It was asked to stop, or its supervisor gave up in an orderly way.
+    #[error("shutdown")]
+    Shutdown,
+    /// As [`Exit::Shutdown`], with the reason.
+    #[error("shutdown: {0}")]
+    ShutdownWith(String),
+    /// It was killed: no stop hook ran.
+    #[error("killed")]
+    Killed,
+    /// A hook or handler panicked with this text.
+    #[error("panicked: {0}")]
+    Panicked(String),
+    /// A hook or handler returned this error.
+    #[error("failed: {0}")]
+    Failed(String),
+    /// The runtime dropped its task.
+    #[error("cancelled")]
+    Cancelled,
+    /// Its start hook returned this error, so it never ran.
+    #[error("start failed: {0}")]
+    StartFailed(String),
+}
+
+impl Exit {
+    /// Whether this is a failure: everything except `Normal`, `Shutdown` and `ShutdownWith`.
+    pub fn is_abnormal(&self) -> bool {
+        match self {
+            Exit::Normal | Exit::Shutdown | Exit::ShutdownWith(_) => false,
+            Exit::Killed | Exit::Panicked(_) | Exit::Failed(_) | Exit::Cancelled | Exit::StartFailed(_) => {
+                true
+            }
+        }
+    }
+
+    /// The exit of an actor whose running hook returned `error`: the exit it named, else `Failed`.
+    pub(crate) fn of_error(error: ractor::ActorProcessingErr) -> Exit {
+        match error.downcast::<Exit>() {
+            Ok(exit) => *exit,
+            Err(other) => Exit::Failed(clip(other.to_string())),
+        }
+    }
+
+    /// The exit of an actor that panicked with `payload`.
+    pub(crate) fn of_panic(payload: Box<dyn Any + Send>) -> Exit {
+        let text = match payload.downcast::<String>() {
+            Ok(text) => *text,
+            Err(payload) => match payload.downcast::<&str>() {
+                Ok(text) => (*text).to_string(),
+                Err(_) => "a panic without text".to_string(),
+            },
+        };
+        Exit::Panicked(clip(text))
+    }
+}
+
+/// Cuts `text` to [`EXIT_TEXT_BYTES_MAX`] bytes.
+pub(crate) fn clip(mut text: String) -> String {
+    if text.len() > EXIT_TEXT_BYTES_MAX {
+        let mut end = EXIT_TEXT_BYTES_MAX;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+    }
+    text
+}
+
+/// One link of the chain that made a supervisor give up: this child, ended this way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// The child whose end used up the restart window of its supervisor.
+    pub id: ChildId,
+    /// How that child ended.
+    pub exit: Exit,
+}
+
+/// Returned as the error of an actor's `pre_start`, says "do not run me, and that is fine".
+///
+/// The child is then listed as down; a temporary one is forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("ignored")]
+pub struct Ignore;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_orderly_exits_are_not_abnormal() {
+        for (exit, abnormal) in [
+            (Exit::Normal, false),
+            (Exit::Shutdown, false),
+            (Exit::ShutdownWith("x".into()), false),
+            (Exit::Killed, true),
+            (Exit::Panicked("x".into()), true),
+            (Exit::Failed("x".into()), true),
+            (Exit::Cancelled, true),
+            (Exit::StartFailed("x".into()), true),
+        ] {
+            assert_eq!(exit.is_abnormal(), abnormal, "{exit}");
+        }
+    }
+
+    #[test]
+    fn texts_are_cut_at_the_limit_and_never_inside_a_character() {
+        let text = "x".to_string() + &"é".repeat(EXIT_TEXT_BYTES_MAX);
+        let Exit::Panicked(kept) = Exit::of_panic(Box::new(text)) else { panic!("not a panic") };
+        assert_eq!(kept.len(), EXIT_TEXT_BYTES_MAX - 1);
+        assert_eq!(clip("y".repeat(EXIT_TEXT_BYTES_MAX)).len(), EXIT_TEXT_BYTES_MAX);
+    }
+
+    #[test]
+    fn an_error_that_is_an_exit_stays_that_exit() {
+        assert_eq!(Exit::of_error(Exit::Shutdown.into()), Exit::Shutdown);
+        assert_eq!(Exit::of_error("disk full".into()), Exit::Failed("disk full".into()));
+    }
+}

@@ -1,0 +1,151 @@
+//! A dynamic pool as others see it: how to start one, and the handle to talk to it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ractor::{Actor, ActorRef};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::{oneshot, watch};
+
+use crate::child::{Birth, ChildRef};
+use crate::completion::{Report, Token};
+use crate::control::{Control, Demand, Published};
+use crate::observer::{Observer, Voice};
+use crate::pool_task::{PoolCall, PoolMessage, PoolTask};
+use crate::{
+    Cause, ChildId, ChildSpec, ChildStatus, Counts, Exit, PoolSpec, StartChildError, StartError,
+    TerminateChildError,
+};
+
+/// A handle to a pool of children that come and go. Cheap to clone; dropping it does not stop the
+/// pool.
+///
+/// Children are independent of each other: each is restarted alone, they start and stop in
+/// parallel, and a child that ends for good leaves the pool. After the pool has ended, calls fail
+/// with `Ended` and lists are empty.
+#[derive(Clone)]
+pub struct Pool {
+    control: Arc<Control>,
+    mailbox: UnboundedSender<PoolMessage>,
+}
+
+impl Pool {
+    /// Starts an empty pool, which runs until it is stopped or gives up.
+    ///
+    /// # Errors
+    /// [`StartError::Invalid`].
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn start(spec: PoolSpec) -> Result<Pool, StartError> {
+        let (token, _) = Token::new(Report::Root, None);
+        launch(spec, Birth { token, voice: Voice::root(None), id: None })
+    }
+
+    /// As [`Pool::start`]; `observer` hears everything that happens in the pool.
+    ///
+    /// # Errors
+    /// As [`Pool::start`].
+    pub async fn start_observed(spec: PoolSpec, observer: Arc<dyn Observer>) -> Result<Pool, StartError> {
+        let (token, _) = Token::new(Report::Root, None);
+        launch(spec, Birth { token, voice: Voice::root(Some(observer)), id: None })
+    }
+
+    /// Starts a child and waits until it is up. Starts of different children run in parallel.
+    /// Dropping this future does not undo the start.
+    ///
+    /// # Errors
+    /// [`StartChildError`]; a child that fails to start or declines is not kept. While the first
+    /// start of the same id is under way, this waits for it and then says `AlreadyStarted`.
+    pub async fn start_child(&self, spec: ChildSpec) -> Result<ChildRef, StartChildError> {
+        self.call(|reply| PoolCall::Start { spec, reply }).await.unwrap_or(Err(StartChildError::Ended))
+    }
+
+    /// Stops a child, waits until it is gone, and forgets it. Its shutdown limit holds; a start or
+    /// restart under way is broken off.
+    ///
+    /// # Errors
+    /// [`TerminateChildError`].
+    pub async fn terminate_child(&self, id: impl Into<ChildId>) -> Result<(), TerminateChildError> {
+        let id = id.into();
+        let done = self.call(|reply| PoolCall::Terminate { id, reply }).await;
+        done.unwrap_or(Err(TerminateChildError::Ended))
+    }
+
+    /// All children, in the order in which they were first started.
+    pub async fn which_children(&self) -> Vec<ChildStatus> {
+        self.call(PoolCall::Which).await.unwrap_or_default()
+    }
+
+    /// How many children there are.
+    pub async fn count_children(&self) -> Counts {
+        self.call(PoolCall::Count).await.unwrap_or_default()
+    }
+
+    /// The present reference to the worker `id`, which takes the messages of `A`.
+    ///
+    /// `None` while it is being started or restarted, or if it is no such worker. Does not wait for
+    /// the pool.
+    pub fn child<A: Actor>(&self, id: impl AsRef<str>) -> Option<ActorRef<A::Msg>> {
+        self.child_ref(id)?.actor::<A>()
+    }
+
+    /// The present reference to the child `id`, whatever it is; see [`Pool::child`].
+    pub fn child_ref(&self, id: impl AsRef<str>) -> Option<ChildRef> {
+        self.control.published.get(id.as_ref())
+    }
+
+    /// Stops all children in parallel, then the pool, and waits until all are gone.
+    ///
+    /// May be called more than once and at the same time; every call waits for the end.
+    pub async fn stop(&self) -> Exit {
+        self.control.raise(Demand::Stop);
+        self.control.wait_exit().await
+    }
+
+    /// Kills the pool and everything below it, and waits until all are gone. No stop hook runs.
+    pub async fn kill(&self) -> Exit {
+        self.control.raise(Demand::Kill);
+        self.control.wait_exit().await
+    }
+
+    /// Waits until the pool and everything below it is gone.
+    pub async fn wait_exit(&self) -> Exit {
+        self.control.wait_exit().await
+    }
+
+    /// Why the pool gave up: the chain of failures, deepest first. Empty if it was stopped or still
+    /// runs.
+    pub fn causes(&self) -> Vec<Cause> {
+        self.control.causes()
+    }
+
+    pub(crate) fn control(&self) -> &Control {
+        &self.control
+    }
+
+    async fn call<T>(&self, call: impl FnOnce(oneshot::Sender<T>) -> PoolCall) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        self.mailbox.send(PoolMessage::Call(call(reply))).ok()?;
+        answer.await.ok()
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").finish_non_exhaustive()
+    }
+}
+
+/// Starts a pool's task.
+pub(crate) fn launch(spec: PoolSpec, birth: Birth) -> Result<Pool, StartError> {
+    spec.check().map_err(StartError::Invalid)?;
+    let (mailbox, inbox) = unbounded_channel();
+    let (demand, demanded) = watch::channel(Demand::Run);
+    let completion = birth.token.completion().clone();
+    let published = Arc::new(Published::default());
+    let control = Arc::new(Control { demand, completion, published: published.clone() });
+    let task = PoolTask::new(&spec, birth, mailbox.clone(), demanded, published);
+    tokio::spawn(task.run(inbox));
+    Ok(Pool { control, mailbox })
+}

@@ -1,0 +1,455 @@
+//! What to supervise and how: child specs, supervisor specs, pool specs, and their checks.
+
+use std::borrow::Borrow;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::Actor;
+
+use crate::child::{ActorStart, ChildRef, PoolStart, Start, TreeStart};
+use crate::{Clock, Intensity, SystemClock};
+
+/// Longest child id, in bytes.
+pub const CHILD_ID_BYTES_MAX: usize = 256;
+/// Most children one [`crate::Supervisor`] holds, running or not.
+pub const SUPERVISOR_CHILDREN_MAX: usize = 100_000;
+/// How many children a [`PoolSpec`] allows unless it says otherwise.
+pub const POOL_CHILDREN_DEFAULT: u32 = 1_000_000;
+/// How long a worker may take to stop unless its spec says otherwise.
+pub const SHUTDOWN_DEFAULT: Duration = Duration::from_secs(5);
+
+/// Names a child among its siblings. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChildId(Arc<str>);
+
+impl ChildId {
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for ChildId {
+    fn from(text: &str) -> Self {
+        ChildId(text.into())
+    }
+}
+
+impl From<String> for ChildId {
+    fn from(text: String) -> Self {
+        ChildId(text.into())
+    }
+}
+
+impl From<&ChildId> for ChildId {
+    fn from(id: &ChildId) -> Self {
+        id.clone()
+    }
+}
+
+impl AsRef<str> for ChildId {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for ChildId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq<str> for ChildId {
+    fn eq(&self, other: &str) -> bool {
+        &*self.0 == other
+    }
+}
+
+impl PartialEq<&str> for ChildId {
+    fn eq(&self, other: &&str) -> bool {
+        &*self.0 == *other
+    }
+}
+
+impl fmt::Display for ChildId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// When a child that ended by itself is started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Restart {
+    /// Always.
+    #[default]
+    Permanent,
+    /// Only after an abnormal exit; see [`crate::Exit::is_abnormal`].
+    Transient,
+    /// Never; its spec is forgotten as soon as it ends.
+    Temporary,
+}
+
+/// How a child is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Shutdown {
+    /// Killed at once; its stop hook does not run.
+    Brutal,
+    /// Asked to stop, and killed if it still runs after this long.
+    Timeout(Duration),
+    /// Asked to stop, and waited for however long it takes.
+    Infinity,
+}
+
+/// Which siblings are restarted together with a failed child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Strategy {
+    /// None.
+    #[default]
+    OneForOne,
+    /// All of them.
+    OneForAll,
+    /// Those that were listed after it.
+    RestForOne,
+}
+
+/// Whether the end of significant children ends their supervisor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum AutoShutdown {
+    /// It does not.
+    #[default]
+    Never,
+    /// The first significant child to end for good ends it.
+    AnySignificant,
+    /// The last significant child to end for good ends it.
+    AllSignificant,
+}
+
+/// What a child is; decides its default shutdown and where it is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A leaf of the tree.
+    Worker,
+    /// A supervisor or a pool.
+    Supervisor,
+}
+
+/// Called with each fresh reference to a child, before any later sibling starts.
+pub(crate) type OnStart = Arc<dyn Fn(&ChildRef) + Send + Sync>;
+
+/// How to start, stop and restart one child. Cheap to clone.
+///
+/// ```
+/// # use ostler_supervisor::{ChildSpec, Restart};
+/// # struct Counter;
+/// # impl ractor::Actor for Counter {
+/// #     type Msg = (); type State = (); type Arguments = u64;
+/// #     async fn pre_start(&self, _: ractor::ActorRef<()>, _: u64)
+/// #         -> Result<(), ractor::ActorProcessingErr> { Ok(()) }
+/// # }
+/// let spec = ChildSpec::actor("counter", || Counter, || 17).restart(Restart::Transient);
+/// assert_eq!(spec.id, "counter");
+/// ```
+#[derive(Clone)]
+pub struct ChildSpec {
+    /// Its name among its siblings.
+    pub id: ChildId,
+    /// When it is started again. Default: permanent.
+    pub restart: Restart,
+    /// How it is stopped. Default: five seconds for a worker, infinity for a supervisor.
+    pub shutdown: Shutdown,
+    /// What it is.
+    pub kind: Kind,
+    /// Whether its end may end the supervisor; see [`AutoShutdown`]. Default: no.
+    pub significant: bool,
+    pub(crate) start: Arc<dyn Start>,
+    pub(crate) on_start: Option<OnStart>,
+}
+
+impl ChildSpec {
+    /// A worker: both factories run at every start, on the supervisor's task, so keep them cheap;
+    /// real initialisation belongs into `pre_start`.
+    pub fn actor<A: Actor>(
+        id: impl Into<ChildId>,
+        actor: impl Fn() -> A + Send + Sync + 'static,
+        args: impl Fn() -> A::Arguments + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(id.into(), Kind::Worker, Arc::new(ActorStart { actor, args }))
+    }
+
+    /// A supervisor, started from a copy of `spec` every time: children added while it ran are not
+    /// revived.
+    pub fn supervisor(id: impl Into<ChildId>, spec: SupervisorSpec) -> Self {
+        Self::supervisor_with(id, move || Some(spec.clone()))
+    }
+
+    /// A supervisor whose spec is made at every start; `None` means "do not run me".
+    pub fn supervisor_with(
+        id: impl Into<ChildId>,
+        init: impl Fn() -> Option<SupervisorSpec> + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(id.into(), Kind::Supervisor, Arc::new(TreeStart { init }))
+    }
+
+    /// A dynamic pool, empty after every start.
+    pub fn pool(id: impl Into<ChildId>, spec: PoolSpec) -> Self {
+        Self::new(id.into(), Kind::Supervisor, Arc::new(PoolStart { spec }))
+    }
+
+    fn new(id: ChildId, kind: Kind, start: Arc<dyn Start>) -> Self {
+        let shutdown = match kind {
+            Kind::Worker => Shutdown::Timeout(SHUTDOWN_DEFAULT),
+            Kind::Supervisor => Shutdown::Infinity,
+        };
+        let restart = Restart::default();
+        ChildSpec { id, restart, shutdown, kind, significant: false, start, on_start: None }
+    }
+
+    /// Sets when it is started again.
+    pub fn restart(mut self, restart: Restart) -> Self {
+        self.restart = restart;
+        self
+    }
+
+    /// Sets how it is stopped.
+    pub fn shutdown(mut self, shutdown: Shutdown) -> Self {
+        self.shutdown = shutdown;
+        self
+    }
+
+    /// Sets whether its end may end the supervisor.
+    pub fn significant(mut self, significant: bool) -> Self {
+        self.significant = significant;
+        self
+    }
+
+    /// Hands every fresh reference to `hook`, after the child is up and before a later sibling
+    /// starts: the place to refresh what dependants hold. The hook runs on the supervisor's task
+    /// and must not block; a panic in it is logged and otherwise ignored.
+    pub fn on_start(mut self, hook: impl Fn(&ChildRef) + Send + Sync + 'static) -> Self {
+        self.on_start = Some(Arc::new(hook));
+        self
+    }
+
+    /// Every fault in this spec, for a supervisor with this auto-shutdown rule.
+    pub(crate) fn faults(&self, auto_shutdown: AutoShutdown) -> Vec<SpecError> {
+        let id = || self.id.clone();
+        let length = self.id.as_str().len();
+        let mut faults = Vec::new();
+        if length == 0 || length > CHILD_ID_BYTES_MAX {
+            faults.push(SpecError::IdLength { length, max: CHILD_ID_BYTES_MAX });
+        }
+        if self.shutdown == Shutdown::Timeout(Duration::ZERO) {
+            faults.push(SpecError::ShutdownZero { id: id() });
+        }
+        if self.significant && self.restart == Restart::Permanent {
+            faults.push(SpecError::SignificantPermanent { id: id() });
+        }
+        if self.significant && auto_shutdown == AutoShutdown::Never {
+            faults.push(SpecError::SignificantWithoutAutoShutdown { id: id() });
+        }
+        faults
+    }
+}
+
+impl fmt::Debug for ChildSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChildSpec")
+            .field("id", &self.id)
+            .field("restart", &self.restart)
+            .field("shutdown", &self.shutdown)
+            .field("kind", &self.kind)
+            .field("significant", &self.significant)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An ordered family of children and the rules they live under.
+#[derive(Clone)]
+pub struct SupervisorSpec {
+    /// Which siblings share a restart. Default: one for one.
+    pub strategy: Strategy,
+    /// How many restarts are too many. Default: more than one in five seconds.
+    pub intensity: Intensity,
+    /// Whether significant children end the supervisor. Default: never.
+    pub auto_shutdown: AutoShutdown,
+    /// The children, in start order.
+    pub children: Vec<ChildSpec>,
+    /// What windows and shutdown limits are measured on. Default: [`SystemClock`].
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for SupervisorSpec {
+    fn default() -> Self {
+        SupervisorSpec {
+            strategy: Strategy::default(),
+            intensity: Intensity::default(),
+            auto_shutdown: AutoShutdown::default(),
+            children: Vec::new(),
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+impl SupervisorSpec {
+    /// A supervisor with this strategy and these children, otherwise the defaults.
+    pub fn new(strategy: Strategy, children: Vec<ChildSpec>) -> Self {
+        SupervisorSpec { strategy, children, ..Self::default() }
+    }
+
+    /// Checks the spec without starting anything.
+    ///
+    /// # Errors
+    /// Every fault found.
+    pub fn check(&self) -> Result<(), Vec<SpecError>> {
+        let mut faults = period_fault(&self.intensity);
+        if self.children.len() > SUPERVISOR_CHILDREN_MAX {
+            let count = self.children.len();
+            faults.push(SpecError::TooManyChildren { count, max: SUPERVISOR_CHILDREN_MAX });
+        }
+        let mut seen = HashSet::new();
+        for child in &self.children {
+            if !seen.insert(&child.id) {
+                faults.push(SpecError::DuplicateId { id: child.id.clone() });
+            }
+            faults.extend(child.faults(self.auto_shutdown));
+        }
+        if faults.is_empty() { Ok(()) } else { Err(faults) }
+    }
+}
+
+impl fmt::Debug for SupervisorSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SupervisorSpec")
+            .field("strategy", &self.strategy)
+            .field("intensity", &self.intensity)
+            .field("auto_shutdown", &self.auto_shutdown)
+            .field("children", &self.children)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The rules of a dynamic pool: one for one, children come and go on demand.
+#[derive(Clone)]
+pub struct PoolSpec {
+    /// Most children at a time, those being started, restarted or stopped included.
+    /// Default: [`POOL_CHILDREN_DEFAULT`].
+    pub max_children: u32,
+    /// How many restarts of all children together end the pool. Default: more than one in five
+    /// seconds.
+    pub intensity: Intensity,
+    /// How many restarts of one child are too many. A child that exceeds it is given up: it leaves
+    /// the pool, the observer hears of it, and the pool goes on without a charge. Default: none.
+    pub child_intensity: Option<Intensity>,
+    /// What windows and shutdown limits are measured on. Default: [`SystemClock`].
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for PoolSpec {
+    fn default() -> Self {
+        PoolSpec {
+            max_children: POOL_CHILDREN_DEFAULT,
+            intensity: Intensity::default(),
+            child_intensity: None,
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+impl PoolSpec {
+    /// Checks the spec without starting anything.
+    ///
+    /// # Errors
+    /// Every fault found.
+    pub fn check(&self) -> Result<(), Vec<SpecError>> {
+        let mut faults = period_fault(&self.intensity);
+        faults.extend(self.child_intensity.iter().flat_map(period_fault));
+        if faults.is_empty() { Ok(()) } else { Err(faults) }
+    }
+}
+
+impl fmt::Debug for PoolSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolSpec")
+            .field("max_children", &self.max_children)
+            .field("intensity", &self.intensity)
+            .field("child_intensity", &self.child_intensity)
+            .finish_non_exhaustive()
+    }
+}
+
+fn period_fault(intensity: &Intensity) -> Vec<SpecError> {
+    if intensity.period.is_zero() { vec![SpecError::PeriodZero] } else { Vec::new() }
+}
+
+/// A fault in a spec.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// Two children share this id.
+    #[error("child id {id} is used twice, expected ids to be unique")]
+    DuplicateId {
+        /// The id.
+        id: ChildId,
+    },
+    /// An id is empty or too long.
+    #[error("a child id has {length} bytes, expected 1 to {max}")]
+    IdLength {
+        /// Its length in bytes.
+        length: usize,
+        /// [`CHILD_ID_BYTES_MAX`].
+        max: usize,
+    },
+    /// The period of an intensity is zero.
+    #[error("the restart period is zero, expected a positive duration")]
+    PeriodZero,
+    /// The shutdown limit is zero.
+    #[error("child {id} has a shutdown timeout of zero, expected a positive one or brutal")]
+    ShutdownZero {
+        /// The child.
+        id: ChildId,
+    },
+    /// A permanent child never ends for good, so it cannot be significant.
+    #[error("child {id} is significant and permanent, expected transient or temporary")]
+    SignificantPermanent {
+        /// The child.
+        id: ChildId,
+    },
+    /// Nothing would come of the significance.
+    #[error("child {id} is significant, but its supervisor never shuts down by itself")]
+    SignificantWithoutAutoShutdown {
+        /// The child.
+        id: ChildId,
+    },
+    /// More children than a supervisor holds.
+    #[error("{count} children, expected at most {max}")]
+    TooManyChildren {
+        /// How many there are.
+        count: usize,
+        /// [`SUPERVISOR_CHILDREN_MAX`].
+        max: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_refused_outside_their_limits() {
+        for (length, faults) in [(0, 1), (1, 0), (CHILD_ID_BYTES_MAX, 0), (CHILD_ID_BYTES_MAX + 1, 1)] {
+            let spec = ChildSpec::pool("x".repeat(length), PoolSpec::default());
+            assert_eq!(spec.faults(AutoShutdown::Never).len(), faults, "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn a_supervisor_spec_is_refused_above_its_most_children() {
+        for (count, fits) in [(SUPERVISOR_CHILDREN_MAX, true), (SUPERVISOR_CHILDREN_MAX + 1, false)] {
+            let proto = ChildSpec::pool("x", PoolSpec::default());
+            let children = (0..count).map(|n| ChildSpec { id: n.to_string().into(), ..proto.clone() });
+            let spec = SupervisorSpec { children: children.collect(), ..SupervisorSpec::default() };
+            assert_eq!(spec.check().is_ok(), fits, "{count} children");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What a supervisor tells about its children.
+
+use crate::{ChildId, ChildRef, Kind, Restart};
+
+/// Whether a child runs.
+#[derive(Debug, Clone)]
+pub enum ChildState {
+    /// Its spec is kept, nothing runs.
+    Down,
+    /// It is being started for the first time (pools only).
+    Starting,
+    /// It failed to come up again; another try is due or running.
+    Restarting,
+    /// It runs.
+    Running(ChildRef),
+    /// It was asked to stop and is not gone yet (pools only).
+    Stopping,
+}
+
+/// One child as listed by `which_children`.
+#[derive(Debug, Clone)]
+pub struct ChildStatus {
+    /// Its id.
+    pub id: ChildId,
+    /// Whether it runs.
+    pub state: ChildState,
+    /// What it is.
+    pub kind: Kind,
+    /// When it is restarted.
+    pub restart: Restart,
+    /// How many times it was started, failed attempts included.
+    pub generation: u64,
+}
+
+impl ChildStatus {
+    /// Whether the child runs.
+    pub fn is_running(&self) -> bool {
+        matches!(self.state, ChildState::Running(_))
+    }
+}
+
+/// How many children there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// All that are known, running or not.
+    pub specs: u32,
+    /// Those that run.
+    pub active: u32,
+    /// Those that are supervisors or pools, running or not.
+    pub supervisors: u32,
+    /// Those that are workers, running or not.
+    pub workers: u32,
+}
+
+impl Counts {
+    /// Counts one more child.
+    pub(crate) fn add(&mut self, kind: Kind, active: bool) {
+        self.specs += 1;
+        self.active += u32::from(active);
+        match kind {
+            Kind::Supervisor => self.supervisors += 1,
+            Kind::Worker => self.workers += 1,
+        }
+    }
+}

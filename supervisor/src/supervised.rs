@@ -1,0 +1,143 @@
+//! The wrapper around a user's actor: it records how the actor ended and keeps the token beside
+//! the state, so that the end is heard only when the state is gone.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+
+use crate::completion::Token;
+use crate::exit::Exit;
+
+/// A user's actor under supervision.
+///
+/// The fields drop in order, so the token outlives the actor.
+pub(crate) struct Supervised<A> {
+    actor: A,
+    token: Arc<Token>,
+}
+
+/// A user's state under supervision; the token outlives the state.
+pub(crate) struct Held<A: Actor> {
+    state: A::State,
+    myself: ActorRef<A::Msg>,
+    /// The orderly exit that a hook asked for, until the stop hook has run.
+    leaving: Option<Exit>,
+    token: Arc<Token>,
+}
+
+impl<A: Actor> Supervised<A> {
+    pub(crate) fn new(actor: A, token: Arc<Token>) -> Self {
+        Supervised { actor, token }
+    }
+}
+
+/// Runs a hook to its end; a panic becomes an exit.
+async fn guarded<T>(hook: impl Future<Output = Result<T, ActorProcessingErr>>) -> Result<T, Hurt> {
+    match AssertUnwindSafe(hook).catch_unwind().await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(Hurt::Error(error)),
+        Err(payload) => Err(Hurt::Exit(Exit::of_panic(payload))),
+    }
+}
+
+/// How a hook went wrong.
+enum Hurt {
+    Error(ActorProcessingErr),
+    Exit(Exit),
+}
+
+impl<A: Actor> Held<A> {
+    /// Turns the outcome of a running hook into what the actor runtime should see: an orderly exit
+    /// is a stop request, so that the stop hook runs; anything else ends the actor at once.
+    fn settle(&mut self, outcome: Result<(), Hurt>) -> Result<(), ActorProcessingErr> {
+        let exit = match outcome {
+            Ok(()) => return Ok(()),
+            Err(Hurt::Error(error)) => Exit::of_error(error),
+            Err(Hurt::Exit(exit)) => exit,
+        };
+        if exit.is_abnormal() {
+            self.token.completion().record(exit.clone());
+            return Err(exit.into());
+        }
+        self.leaving.get_or_insert(exit);
+        self.myself.stop(None);
+        Ok(())
+    }
+}
+
+impl<A: Actor> Actor for Supervised<A> {
+    type Msg = A::Msg;
+    type State = Held<A>;
+    type Arguments = A::Arguments;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<A::Msg>,
+        args: A::Arguments,
+    ) -> Result<Self::State, ActorProcessingErr> {
+        let hook = async { self.actor.pre_start(myself.clone(), args).await };
+        match guarded(hook).await {
+            Ok(state) => Ok(Held { state, myself, leaving: None, token: self.token.clone() }),
+            Err(Hurt::Error(error)) => Err(error),
+            Err(Hurt::Exit(exit)) => Err(Panic(exit).into()),
+        }
+    }
+
+    async fn post_start(
+        &self,
+        myself: ActorRef<A::Msg>,
+        held: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        let outcome = guarded(async { self.actor.post_start(myself, &mut held.state).await }).await;
+        held.settle(outcome)
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<A::Msg>,
+        message: A::Msg,
+        held: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        let outcome = guarded(async { self.actor.handle(myself, message, &mut held.state).await }).await;
+        held.settle(outcome)
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<A::Msg>,
+        event: SupervisionEvent,
+        held: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        let hook = async { self.actor.handle_supervisor_evt(myself, event, &mut held.state).await };
+        let outcome = guarded(hook).await;
+        held.settle(outcome)
+    }
+
+    async fn post_stop(
+        &self,
+        myself: ActorRef<A::Msg>,
+        held: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        let outcome = guarded(async { self.actor.post_stop(myself, &mut held.state).await }).await;
+        let completion = self.token.completion();
+        let exit = match outcome {
+            Ok(()) => match held.leaving.take() {
+                Some(exit) => exit,
+                None if completion.asked() => Exit::Shutdown,
+                None => Exit::Normal,
+            },
+            Err(Hurt::Error(error)) => Exit::of_error(error),
+            Err(Hurt::Exit(exit)) => exit,
+        };
+        completion.record(exit);
+        Ok(())
+    }
+}
+
+/// A start hook panicked; tells it apart from a start hook that returned an exit as its error.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Panic(pub(crate) Exit);

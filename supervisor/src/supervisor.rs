@@ -1,0 +1,211 @@
+//! A supervisor as others see it: how to start one, and the handle to talk to it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ractor::{Actor, ActorRef};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::{oneshot, watch};
+
+use crate::child::{Birth, ChildRef};
+use crate::completion::{Report, Token};
+use crate::control::{Control, Demand, Published};
+use crate::observer::{Observer, Voice};
+use crate::tree::{Call, Tree, TreeMessage};
+use crate::{
+    Cause, ChildId, ChildSpec, ChildStatus, Counts, DeleteChildError, Exit, GetSpecError, Pool,
+    RestartChildError, StartChildError, StartError, SupervisorSpec, TerminateChildError,
+};
+
+/// Starts supervisors.
+#[derive(Debug)]
+pub struct Supervisor;
+
+impl Supervisor {
+    /// Starts the children of `spec` in order and keeps them alive from then on.
+    ///
+    /// The tree runs until it is stopped or gives up, whether or not the reference is kept. Dropping
+    /// this future before it completes kills whatever was started.
+    ///
+    /// # Errors
+    /// [`StartError`]; by then nothing is running any more.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn start(spec: SupervisorSpec) -> Result<SupervisorRef, StartError> {
+        Self::start_root(spec, None).await
+    }
+
+    /// As [`Supervisor::start`]; `observer` hears everything that happens in the whole tree.
+    ///
+    /// # Errors
+    /// As [`Supervisor::start`].
+    pub async fn start_observed(
+        spec: SupervisorSpec,
+        observer: Arc<dyn Observer>,
+    ) -> Result<SupervisorRef, StartError> {
+        Self::start_root(spec, Some(observer)).await
+    }
+
+    async fn start_root(
+        spec: SupervisorSpec,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Result<SupervisorRef, StartError> {
+        let (token, _) = Token::new(Report::Root, None);
+        launch(spec, Birth { token, voice: Voice::root(observer), id: None }).await
+    }
+}
+
+/// Starts a supervisor's task and waits until its children are up.
+pub(crate) async fn launch(spec: SupervisorSpec, birth: Birth) -> Result<SupervisorRef, StartError> {
+    spec.check().map_err(StartError::Invalid)?;
+    let (mailbox, inbox) = unbounded_channel();
+    let (demand, demanded) = watch::channel(Demand::Run);
+    let completion = birth.token.completion().clone();
+    let published = Arc::new(Published::default());
+    let control = Arc::new(Control { demand, completion: completion.clone(), published: published.clone() });
+    let (started, up) = oneshot::channel();
+
+    let tree = Tree::new(&spec, birth, mailbox.clone(), demanded, published);
+    tokio::spawn(tree.run(inbox, spec.children, started));
+    let failed = match up.await {
+        Ok(Ok(())) => return Ok(SupervisorRef { control, mailbox }),
+        Ok(Err(error)) => error,
+        Err(_) => StartError::Interrupted,
+    };
+    completion.gone().await;
+    Err(failed)
+}
+
+/// A handle to a running supervisor. Cheap to clone; dropping it does not stop the supervisor.
+///
+/// The calls are answered in order, between restarts. Dropping the future of a call does not undo
+/// it. After the supervisor has ended, calls fail with `Ended` and lists are empty.
+#[derive(Clone)]
+pub struct SupervisorRef {
+    control: Arc<Control>,
+    mailbox: UnboundedSender<TreeMessage>,
+}
+
+impl SupervisorRef {
+    /// Adds a child after the others and starts it.
+    ///
+    /// # Errors
+    /// [`StartChildError`]; a child that fails to start is not kept, and no restart is charged.
+    pub async fn start_child(&self, spec: ChildSpec) -> Result<ChildRef, StartChildError> {
+        self.call(|reply| Call::StartChild { spec, reply }).await.unwrap_or(Err(StartChildError::Ended))
+    }
+
+    /// Stops a child and waits until it is gone. Its spec is kept as down unless it is temporary.
+    /// A child that is down already stays so; a pending restart is called off.
+    ///
+    /// # Errors
+    /// [`TerminateChildError`].
+    pub async fn terminate_child(&self, id: impl Into<ChildId>) -> Result<(), TerminateChildError> {
+        let id = id.into();
+        self.call(|reply| Call::Terminate { id, reply }).await.unwrap_or(Err(TerminateChildError::Ended))
+    }
+
+    /// Starts a child that is down. Nothing is charged to the restart window.
+    ///
+    /// # Errors
+    /// [`RestartChildError`].
+    pub async fn restart_child(&self, id: impl Into<ChildId>) -> Result<ChildRef, RestartChildError> {
+        let id = id.into();
+        self.call(|reply| Call::Restart { id, reply }).await.unwrap_or(Err(RestartChildError::Ended))
+    }
+
+    /// Forgets the spec of a child that is down.
+    ///
+    /// # Errors
+    /// [`DeleteChildError`].
+    pub async fn delete_child(&self, id: impl Into<ChildId>) -> Result<(), DeleteChildError> {
+        let id = id.into();
+        self.call(|reply| Call::Delete { id, reply }).await.unwrap_or(Err(DeleteChildError::Ended))
+    }
+
+    /// All children in start order.
+    pub async fn which_children(&self) -> Vec<ChildStatus> {
+        self.call(Call::Which).await.unwrap_or_default()
+    }
+
+    /// How many children there are. Supervisors and workers are counted whether they run or not.
+    pub async fn count_children(&self) -> Counts {
+        self.call(Call::Count).await.unwrap_or_default()
+    }
+
+    /// The spec of a child.
+    ///
+    /// # Errors
+    /// [`GetSpecError`].
+    pub async fn get_spec(&self, id: impl Into<ChildId>) -> Result<ChildSpec, GetSpecError> {
+        let id = id.into();
+        let spec = self.call(|reply| Call::GetSpec { id, reply }).await;
+        spec.unwrap_or(Err(GetSpecError::Ended))
+    }
+
+    /// The present reference to the worker `id`, which takes the messages of `A`.
+    ///
+    /// `None` while it is down or being restarted, or if it is no such worker. Does not wait for the
+    /// supervisor. Get a fresh one after every restart, or let [`ChildSpec::on_start`] hand it out.
+    pub fn child<A: Actor>(&self, id: impl AsRef<str>) -> Option<ActorRef<A::Msg>> {
+        self.child_ref(id)?.actor::<A>()
+    }
+
+    /// The present handle of the supervisor `id`, under the rules of [`SupervisorRef::child`].
+    pub fn supervisor(&self, id: impl AsRef<str>) -> Option<SupervisorRef> {
+        self.child_ref(id)?.supervisor()
+    }
+
+    /// The present handle of the pool `id`, under the rules of [`SupervisorRef::child`].
+    pub fn pool(&self, id: impl AsRef<str>) -> Option<Pool> {
+        self.child_ref(id)?.pool()
+    }
+
+    /// The present reference to the child `id`, whatever it is; see [`SupervisorRef::child`].
+    pub fn child_ref(&self, id: impl AsRef<str>) -> Option<ChildRef> {
+        self.control.published.get(id.as_ref())
+    }
+
+    /// Stops the children in reverse order, then the supervisor, and waits until all are gone.
+    ///
+    /// May be called more than once and at the same time; every call waits for the end.
+    pub async fn stop(&self) -> Exit {
+        self.control.raise(Demand::Stop);
+        self.control.wait_exit().await
+    }
+
+    /// Kills the supervisor and everything below it, and waits until all are gone. No stop hook runs.
+    pub async fn kill(&self) -> Exit {
+        self.control.raise(Demand::Kill);
+        self.control.wait_exit().await
+    }
+
+    /// Waits until the supervisor and everything below it is gone.
+    pub async fn wait_exit(&self) -> Exit {
+        self.control.wait_exit().await
+    }
+
+    /// Why the supervisor gave up: the chain of failures, deepest first. Empty if it was stopped or
+    /// still runs.
+    pub fn causes(&self) -> Vec<Cause> {
+        self.control.causes()
+    }
+
+    pub(crate) fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// Sends a call and waits for the answer; `None` once the supervisor has ended.
+    pub(crate) async fn call<T>(&self, call: impl FnOnce(oneshot::Sender<T>) -> Call) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        self.mailbox.send(TreeMessage::Call(call(reply))).ok()?;
+        answer.await.ok()
+    }
+}
+
+impl fmt::Debug for SupervisorRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SupervisorRef").finish_non_exhaustive()
+    }
+}

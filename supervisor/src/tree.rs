@@ -1,0 +1,450 @@
+//! The task of a supervisor: takes one event at a time, lets `strategy` and `intensity` decide,
+//! and performs what they say.
+//!
+//! Exits, retries and calls share one queue, so neither a flood of crashes nor a child that fails
+//! to start again and again can keep a caller waiting for ever.
+
+mod calls;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::{oneshot, watch};
+
+use crate::child::{Birth, ChildRef, KILL_GRACE, NotStarted, Running, gone_within};
+use crate::clock::pass;
+use crate::completion::{Completion, Report, Token};
+use crate::control::{Demand, Published, demanded};
+use crate::intensity::{Charge, Window};
+use crate::observer::{Voice, What, shielded};
+use crate::spec::SHUTDOWN_DEFAULT;
+use crate::strategy::{self, Action, Member, Place, Presence, Rules};
+use crate::{
+    Cause, ChildId, ChildSpec, ChildStatus, Clock, Counts, DeleteChildError, Exit, GetSpecError, Kind,
+    Restart, RestartChildError, Shutdown, StartChildError, StartError, SupervisorSpec, TerminateChildError,
+};
+
+/// What a supervisor's task is told.
+pub(crate) enum TreeMessage {
+    /// The child started at `place` as `birth` is gone.
+    Exited { place: Place, birth: u64 },
+    /// It is time to try again what failed as `birth`.
+    Retry { place: Place, birth: u64 },
+    /// Somebody wants an answer.
+    Call(Call),
+}
+
+/// What can be asked of a supervisor.
+pub(crate) enum Call {
+    StartChild { spec: ChildSpec, reply: oneshot::Sender<Result<ChildRef, StartChildError>> },
+    Terminate { id: ChildId, reply: oneshot::Sender<Result<(), TerminateChildError>> },
+    Restart { id: ChildId, reply: oneshot::Sender<Result<ChildRef, RestartChildError>> },
+    Delete { id: ChildId, reply: oneshot::Sender<Result<(), DeleteChildError>> },
+    GetSpec { id: ChildId, reply: oneshot::Sender<Result<ChildSpec, GetSpecError>> },
+    Which(oneshot::Sender<Vec<ChildStatus>>),
+    Count(oneshot::Sender<Counts>),
+    Abort { id: ChildId, reply: oneshot::Sender<bool> },
+}
+
+/// One child as its supervisor keeps it.
+pub(crate) struct Row {
+    pub(crate) spec: ChildSpec,
+    pub(crate) generation: u64,
+    pub(crate) state: State,
+}
+
+/// What a child is doing.
+pub(crate) enum State {
+    Down,
+    /// Its start hook runs.
+    Starting(Arc<Completion>),
+    /// Its restart failed this way; the retry of that `birth` is queued.
+    Restarting {
+        birth: u64,
+        exit: Exit,
+    },
+    Up(Running),
+}
+
+impl Member for Row {
+    fn restart(&self) -> Restart {
+        self.spec.restart
+    }
+
+    fn significant(&self) -> bool {
+        self.spec.significant
+    }
+
+    fn presence(&self) -> Presence {
+        match self.state {
+            State::Down | State::Starting(_) => Presence::Down,
+            State::Restarting { .. } => Presence::Restarting,
+            State::Up(_) => Presence::Up,
+        }
+    }
+}
+
+/// Why a child is started; decides what the observer hears.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    First,
+    Again,
+}
+
+/// The state of a supervisor's task.
+pub(crate) struct Tree {
+    rules: Rules,
+    window: Window,
+    clock: Arc<dyn Clock>,
+    pub(crate) rows: BTreeMap<Place, Row>,
+    pub(crate) places: HashMap<ChildId, Place>,
+    next_place: Place,
+    next_birth: u64,
+    voice: Voice,
+    published: Arc<Published>,
+    mailbox: UnboundedSender<TreeMessage>,
+    demand: watch::Receiver<Demand>,
+    token: Arc<Token>,
+}
+
+impl Tree {
+    pub(crate) fn new(
+        spec: &SupervisorSpec,
+        birth: Birth,
+        mailbox: UnboundedSender<TreeMessage>,
+        demand: watch::Receiver<Demand>,
+        published: Arc<Published>,
+    ) -> Self {
+        Tree {
+            rules: Rules { strategy: spec.strategy, auto_shutdown: spec.auto_shutdown },
+            window: Window::new(spec.intensity),
+            clock: spec.clock.clone(),
+            rows: BTreeMap::new(),
+            places: HashMap::new(),
+            next_place: 0,
+            next_birth: 0,
+            voice: birth.inner_voice(),
+            published,
+            mailbox,
+            demand,
+            token: birth.token,
+        }
+    }
+
+    /// Runs the supervisor to its end. By then every child is gone; the drop of `self` says so.
+    pub(crate) async fn run(
+        mut self,
+        mut inbox: UnboundedReceiver<TreeMessage>,
+        children: Vec<ChildSpec>,
+        started: oneshot::Sender<Result<(), StartError>>,
+    ) {
+        let demand = self.demand.clone();
+        let exit = tokio::select! {
+            biased;
+            () = demanded(&demand, Demand::Kill) => None,
+            exit = self.live(&mut inbox, children, started) => exit,
+        };
+        let exit = match exit {
+            Some(exit) => exit,
+            None => {
+                self.kill_all().await;
+                Exit::Killed
+            }
+        };
+        self.token.completion().record(exit);
+    }
+
+    /// Starts, serves and stops; `None` means that nobody wants the supervisor any more.
+    async fn live(
+        &mut self,
+        inbox: &mut UnboundedReceiver<TreeMessage>,
+        children: Vec<ChildSpec>,
+        mut started: oneshot::Sender<Result<(), StartError>>,
+    ) -> Option<Exit> {
+        let outcome = tokio::select! {
+            biased;
+            () = started.closed() => return None,
+            outcome = self.start_all(children) => outcome,
+        };
+        if let Err(error) = outcome {
+            self.stop_all().await;
+            let exit = Exit::StartFailed(error.to_string());
+            // A receiver that left does not mind the error.
+            let _ = started.send(Err(error));
+            return Some(exit);
+        }
+        if started.send(Ok(())).is_err() {
+            return None;
+        }
+        let demand = self.demand.clone();
+        let exit = loop {
+            let message = tokio::select! {
+                biased;
+                () = demanded(&demand, Demand::Stop) => break Exit::Shutdown,
+                message = inbox.recv() => message,
+            };
+            let message = message.expect("the task holds a sender of its own inbox");
+            if let ControlFlow::Break(exit) = self.take(message).await {
+                break exit;
+            }
+        };
+        self.stop_all().await;
+        Some(exit)
+    }
+
+    async fn take(&mut self, message: TreeMessage) -> ControlFlow<Exit> {
+        match message {
+            TreeMessage::Exited { place, birth } => self.exited(place, birth).await,
+            TreeMessage::Retry { place, birth } => self.retry(place, birth).await,
+            TreeMessage::Call(call) => {
+                self.answer(call).await;
+                ControlFlow::Continue(())
+            }
+        }
+    }
+
+    async fn start_all(&mut self, children: Vec<ChildSpec>) -> Result<(), StartError> {
+        for spec in children {
+            let id = spec.id.clone();
+            let place = self.add(spec);
+            match self.start_row(place, Purpose::First).await {
+                Ok(_) | Err(NotStarted::Ignored) => {}
+                Err(NotStarted::Failed(exit)) => return Err(StartError::Child { id, exit }),
+            }
+            if self.is_stopping() {
+                return Err(StartError::Interrupted);
+            }
+        }
+        Ok(())
+    }
+
+    /// A child ended by itself, unless the news is stale.
+    async fn exited(&mut self, place: Place, birth: u64) -> ControlFlow<Exit> {
+        let Some(row) = self.rows.get_mut(&place) else { return ControlFlow::Continue(()) };
+        let State::Up(running) = &mut row.state else { return ControlFlow::Continue(()) };
+        if running.birth != birth {
+            return ControlFlow::Continue(());
+        }
+        let exit = running.exit().await;
+        let mut causes = running.causes();
+        row.state = State::Down;
+        self.published.remove(&row.spec.id);
+        self.voice.say(&row.spec.id, row.generation, What::Exited { exit: &exit, asked: false });
+        let actions = strategy::on_exit(self.rules, &self.rows, place, &exit);
+        causes.push(Cause { id: self.rows[&place].spec.id.clone(), exit });
+        self.perform(actions, place, causes).await
+    }
+
+    /// A failed restart is due again, unless somebody has dealt with it.
+    async fn retry(&mut self, place: Place, birth: u64) -> ControlFlow<Exit> {
+        let Some(row) = self.rows.get(&place) else { return ControlFlow::Continue(()) };
+        let State::Restarting { birth: due, exit } = &row.state else { return ControlFlow::Continue(()) };
+        if *due != birth {
+            return ControlFlow::Continue(());
+        }
+        let causes = vec![Cause { id: row.spec.id.clone(), exit: exit.clone() }];
+        let actions = strategy::on_retry(self.rules, &self.rows, place);
+        self.perform(actions, place, causes).await
+    }
+
+    /// Performs what was decided about the child at `place`. Ends early when the supervisor is told
+    /// to stop: it restarts nothing during its own shutdown.
+    async fn perform(&mut self, actions: Vec<Action>, place: Place, causes: Vec<Cause>) -> ControlFlow<Exit> {
+        for action in actions {
+            if self.is_stopping() {
+                return ControlFlow::Break(Exit::Shutdown);
+            }
+            match action {
+                Action::Charge => {
+                    if self.window.charge(self.clock.now()) == Charge::Exhausted {
+                        return self.escalate(place, causes);
+                    }
+                }
+                Action::Stop(at) => self.stop_row(at).await,
+                Action::Forget(at) => self.forget(at),
+                Action::Start(at) => {
+                    if let Err(NotStarted::Failed(exit)) = self.start_row(at, Purpose::Again).await {
+                        self.try_again_later(at, exit);
+                        return ControlFlow::Continue(());
+                    }
+                }
+                Action::ShutDown => return ControlFlow::Break(Exit::Shutdown),
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn escalate(&self, place: Place, causes: Vec<Cause>) -> ControlFlow<Exit> {
+        if let (Some(row), Some(last)) = (self.rows.get(&place), causes.last()) {
+            self.voice.say(&row.spec.id, row.generation, What::Escalated { exit: &last.exit });
+        }
+        self.token.completion().record_causes(causes);
+        ControlFlow::Break(Exit::Shutdown)
+    }
+
+    /// Queues another try behind whatever callers are already waiting for.
+    fn try_again_later(&mut self, place: Place, exit: Exit) {
+        let birth = self.next_birth;
+        if let Some(row) = self.rows.get_mut(&place) {
+            row.state = State::Restarting { birth, exit };
+            self.send_self(TreeMessage::Retry { place, birth });
+        }
+    }
+
+    fn send_self(&self, message: TreeMessage) {
+        // The inbox outlives every call of this: both belong to the running task.
+        let _ = self.mailbox.send(message);
+    }
+
+    fn is_stopping(&self) -> bool {
+        *self.demand.borrow() >= Demand::Stop
+    }
+
+    fn add(&mut self, spec: ChildSpec) -> Place {
+        let place = self.next_place;
+        self.next_place += 1;
+        self.places.insert(spec.id.clone(), place);
+        self.rows.insert(place, Row { spec, generation: 0, state: State::Down });
+        place
+    }
+
+    fn forget(&mut self, place: Place) {
+        if let Some(row) = self.rows.remove(&place) {
+            self.places.remove(&row.spec.id);
+        }
+    }
+
+    /// Starts the child at `place` and waits until it is up. A failure leaves it down; a temporary
+    /// child that declines is forgotten.
+    async fn start_row(&mut self, place: Place, purpose: Purpose) -> Result<ChildRef, NotStarted> {
+        self.next_birth += 1;
+        let birth = self.next_birth;
+        let row = self.rows.get_mut(&place).expect("only listed children are started");
+        row.generation += 1;
+        let report = Report::Tree { to: self.mailbox.clone(), place, birth };
+        let (token, completion) = Token::new(report, Some(self.token.clone()));
+        row.state = State::Starting(completion.clone());
+
+        let gift = Birth { token, voice: self.voice.clone(), id: Some(row.spec.id.clone()) };
+        let start = row.spec.start.start(gift);
+        let patience = start_patience(&row.spec);
+        let outcome = tokio::select! {
+            biased;
+            outcome = start => Some(outcome),
+            () = overdue(&self.demand, patience, &*self.clock) => None,
+        };
+        let outcome = match outcome {
+            Some(outcome) => outcome,
+            None => {
+                gone_within(&completion, KILL_GRACE, &*self.clock).await;
+                Err(NotStarted::Failed(Exit::Killed))
+            }
+        };
+        let id = row.spec.id.clone();
+        match outcome {
+            Ok(begun) => {
+                let child = begun.child.clone();
+                row.state = State::Up(Running::new(birth, begun, completion));
+                self.published.insert(id.clone(), child.clone());
+                if let Some(hook) = &row.spec.on_start {
+                    shielded("on_start", || hook(&child));
+                }
+                let what = match purpose {
+                    Purpose::First => What::Started { child: &child },
+                    Purpose::Again => What::Restarted { child: &child },
+                };
+                self.voice.say(&id, row.generation, what);
+                Ok(child)
+            }
+            Err(NotStarted::Ignored) => {
+                row.state = State::Down;
+                self.voice.say(&id, row.generation, What::Ignored);
+                if row.spec.restart == Restart::Temporary {
+                    self.forget(place);
+                }
+                Err(NotStarted::Ignored)
+            }
+            Err(NotStarted::Failed(exit)) => {
+                row.state = State::Down;
+                self.voice.say(&id, row.generation, What::StartFailed { exit: &exit });
+                Err(NotStarted::Failed(exit))
+            }
+        }
+    }
+
+    /// Stops the child at `place`, if it runs, and waits until it is gone. Its spec stays.
+    async fn stop_row(&mut self, place: Place) {
+        let Some(row) = self.rows.get_mut(&place) else { return };
+        if let State::Up(running) = &mut row.state {
+            self.published.remove(&row.spec.id);
+            let gone = running.leash.clone().stop(row.spec.shutdown, &*self.clock).await;
+            let exit = if gone {
+                running.exit().await
+            } else {
+                self.voice.say(&row.spec.id, row.generation, What::Unkillable);
+                Exit::Killed
+            };
+            self.voice.say(&row.spec.id, row.generation, What::Exited { exit: &exit, asked: true });
+        }
+        row.state = State::Down;
+    }
+
+    /// Stops all children in reverse order, one at a time.
+    async fn stop_all(&mut self) {
+        let places: Vec<Place> = self.rows.keys().rev().copied().collect();
+        for place in places {
+            self.stop_row(place).await;
+        }
+    }
+
+    /// Kills all children at once and waits until they are gone.
+    async fn kill_all(&mut self) {
+        let clock = self.clock.clone();
+        for row in self.rows.values() {
+            self.published.remove(&row.spec.id);
+        }
+        let ends = self.rows.values_mut().map(|row| kill(row, &*clock, &self.voice));
+        futures::future::join_all(ends).await;
+        for row in self.rows.values_mut() {
+            row.state = State::Down;
+        }
+    }
+}
+
+/// Kills one child and waits until it is gone.
+async fn kill(row: &mut Row, clock: &dyn Clock, voice: &Voice) {
+    match &mut row.state {
+        State::Up(running) => {
+            let gone = running.leash.clone().kill(clock).await;
+            let exit = if gone { running.exit().await } else { Exit::Killed };
+            if !gone {
+                voice.say(&row.spec.id, row.generation, What::Unkillable);
+            }
+            voice.say(&row.spec.id, row.generation, What::Exited { exit: &exit, asked: true });
+        }
+        State::Starting(completion) => {
+            gone_within(completion, KILL_GRACE, clock).await;
+        }
+        State::Down | State::Restarting { .. } => {}
+    }
+}
+
+/// How long a start hook may go on once the supervisor is told to stop.
+fn start_patience(spec: &ChildSpec) -> Duration {
+    match (spec.shutdown, spec.kind) {
+        (Shutdown::Brutal, _) => Duration::ZERO,
+        (Shutdown::Timeout(limit), _) => limit,
+        (Shutdown::Infinity, Kind::Worker) => Duration::MAX,
+        // A half-started branch is not worth waiting for without end.
+        (Shutdown::Infinity, Kind::Supervisor) => SHUTDOWN_DEFAULT,
+    }
+}
+
+/// Completes `patience` after the supervisor was told to stop.
+async fn overdue(demand: &watch::Receiver<Demand>, patience: Duration, clock: &dyn Clock) {
+    demanded(demand, Demand::Stop).await;
+    pass(clock, patience).await;
+}

@@ -1,0 +1,153 @@
+//! B: restart types.
+
+use ostler_supervisor::testing::cancel_child;
+use ostler_supervisor::{Exit, Restart, Strategy, SupervisorRef};
+
+use crate::world::*;
+
+async fn start_one(world: &World, restart: Restart) -> SupervisorRef {
+    world.start(world.spec(Strategy::OneForOne, 10, vec![world.probe("a").restart(restart)])).await
+}
+
+/// Sends each message to the present `a` and asserts how it ended and whether it came back.
+async fn check(restart: Restart, steps: Vec<(Msg, &str, bool)>) {
+    let world = World::new();
+    let supervisor = start_one(&world, restart).await;
+    for (message, exit, restarted) in steps {
+        let start = world.starts("a");
+        tell(&supervisor, "a", message);
+        world.until(&format!("a{start} exit {exit}")).await;
+        if restarted {
+            world.until(&format!("a{} up", start + 1)).await;
+            assert_eq!(listing(&supervisor).await, format!("a{} up", start + 1));
+        } else if restart == Restart::Temporary {
+            assert_eq!(supervisor.count_children().await, counts(0, 0, 0, 0));
+            supervisor.start_child(world.probe("a").restart(restart)).await.unwrap();
+        } else {
+            assert_eq!(listing(&supervisor).await, format!("a{start} down"));
+            assert_eq!(supervisor.count_children().await, counts(1, 0, 0, 1));
+            assert_eq!(world.starts("a"), start);
+            supervisor.restart_child("a").await.unwrap();
+        }
+    }
+    world.end(&supervisor).await;
+}
+
+fn detail() -> Exit {
+    Exit::ShutdownWith("enough".into())
+}
+
+#[tokio::test]
+async fn b01_a_permanent_child_that_stops_itself_is_restarted() {
+    check(
+        Restart::Permanent,
+        vec![(Msg::StopSelf, "normal", true), (Msg::Leave(Exit::Normal), "normal", true)],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn b02_a_permanent_child_that_shuts_down_is_restarted() {
+    check(
+        Restart::Permanent,
+        vec![
+            (Msg::Leave(Exit::Shutdown), "shutdown", true),
+            (Msg::Leave(detail()), "shutdown: enough", true),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn b03_a_permanent_child_that_panics_is_restarted() {
+    check(Restart::Permanent, vec![(Msg::Panic, "panicked: ouch", true)]).await;
+}
+
+#[tokio::test]
+async fn b04_a_transient_child_that_ends_normally_stays_down() {
+    check(
+        Restart::Transient,
+        vec![(Msg::StopSelf, "normal", false), (Msg::Leave(Exit::Normal), "normal", false)],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn b05_a_transient_child_that_shuts_down_stays_down() {
+    check(
+        Restart::Transient,
+        vec![
+            (Msg::Leave(Exit::Shutdown), "shutdown", false),
+            (Msg::Leave(detail()), "shutdown: enough", false),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn b06_a_transient_child_that_fails_is_restarted() {
+    check(
+        Restart::Transient,
+        vec![(Msg::Fail, "failed: broken", true), (Msg::Panic, "panicked: ouch", true)],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn b07_a_transient_child_killed_from_outside_is_restarted() {
+    let world = World::new();
+    let supervisor = start_one(&world, Restart::Transient).await;
+    supervisor.child::<Probe>("a").unwrap().kill();
+    world.until("a1 exit killed").await;
+    world.until("a2 up").await;
+    assert!(!world.has("a1 stop"));
+    // The word alone is not a kill.
+    supervisor.child::<Probe>("a").unwrap().stop(Some("killed".into()));
+    world.until("a2 exit normal").await;
+    assert_eq!(listing(&supervisor).await, "a2 down");
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn b08_a_temporary_child_that_panics_is_forgotten() {
+    check(Restart::Temporary, vec![(Msg::Panic, "panicked: ouch", false)]).await;
+}
+
+#[tokio::test]
+async fn b09_a_temporary_child_that_ends_normally_is_forgotten() {
+    check(Restart::Temporary, vec![(Msg::StopSelf, "normal", false)]).await;
+}
+
+#[tokio::test]
+async fn b10_a_panic_right_after_the_start_is_a_crash_and_charges_once() {
+    let world = World::new();
+    world.script("a", |script| script.post_start_panics_at = Some(1));
+    let probe = world.probe("a").restart(Restart::Transient);
+    let supervisor = world.start(world.spec(Strategy::OneForOne, 1, vec![probe])).await;
+    world.until("a1 exit panicked: just after the start").await;
+    world.until("a2 up").await;
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn b11_a_transient_child_whose_task_is_dropped_is_restarted() {
+    let world = World::new();
+    let supervisor = start_one(&world, Restart::Transient).await;
+    assert!(cancel_child(&supervisor, "a").await);
+    world.until("a1 exit cancelled").await;
+    world.until("a2 up").await;
+    assert!(!cancel_child(&supervisor, "nobody").await);
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn b12_a_panic_in_the_stop_hook_is_the_exit() {
+    let world = World::new();
+    world.script("a", |script| script.stop = Stop::Panic);
+    let supervisor = start_one(&world, Restart::Transient).await;
+    tell(&supervisor, "a", Msg::StopSelf);
+    world.until("a1 exit panicked: no stop").await;
+    world.until("a2 up").await;
+    world.script("a", |script| script.stop = Stop::Quick);
+    world.end(&supervisor).await;
+}

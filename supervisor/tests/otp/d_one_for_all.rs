@@ -1,0 +1,100 @@
+//! D: one for all.
+
+use ostler_supervisor::{Exit, Restart, Strategy};
+
+use crate::world::*;
+
+#[tokio::test]
+async fn d01_one_crash_restarts_all_in_order() {
+    let world = World::new();
+    let children = ["a", "b", "c"].map(|id| world.probe(id)).to_vec();
+    let supervisor = world.start(world.spec(Strategy::OneForAll, 1, children)).await;
+    let mark = world.mark();
+    tell(&supervisor, "b", Msg::Panic);
+    world.until("c2 up").await;
+    assert_eq!(
+        world.since(mark, &["init", "exit", "dropped"]),
+        "b1 dropped, b1 exit panicked: ouch, c1 dropped, c1 exit shutdown, a1 dropped, a1 exit shutdown, \
+         a2 init, b2 init, c2 init"
+    );
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn d02_a_group_restart_is_one_charge() {
+    let world = World::new();
+    let children = vec![world.probe("a"), world.probe("b")];
+    let supervisor = world.start(world.spec(Strategy::OneForAll, 2, children)).await;
+    tell(&supervisor, "a", Msg::Panic);
+    world.until("b2 up").await;
+    listing(&supervisor).await;
+    tell(&supervisor, "b", Msg::Panic);
+    world.until("b3 up").await;
+    listing(&supervisor).await;
+    tell(&supervisor, "a", Msg::Panic);
+    assert_eq!(in_time(supervisor.wait_exit()).await, Exit::Shutdown);
+    assert_eq!((world.starts("a"), world.starts("b")), (3, 3));
+    world.settle();
+}
+
+#[tokio::test]
+async fn d03_a_failed_group_restart_is_tried_again_as_a_whole() {
+    for (restarts, survives) in [(2, true), (1, false)] {
+        let world = World::new();
+        let children = vec![world.probe("a"), world.probe("b")];
+        let supervisor = world.start(world.spec(Strategy::OneForAll, restarts, children)).await;
+        world.script("b", |script| script.fails_at = Some(2));
+        let mark = world.mark();
+        tell(&supervisor, "a", Msg::Panic);
+        world.until("a2 exit shutdown").await;
+        if survives {
+            world.until("b3 up").await;
+            assert_eq!(
+                world.since(mark, &["init", "stop"]),
+                "b1 stop, a2 init, b2 init, a2 stop, a3 init, b3 init"
+            );
+            world.end(&supervisor).await;
+        } else {
+            assert_eq!(in_time(supervisor.wait_exit()).await, Exit::Shutdown);
+            assert_eq!((world.starts("a"), world.starts("b")), (2, 2));
+            world.settle();
+        }
+    }
+}
+
+#[tokio::test]
+async fn d04_a_temporary_bystander_is_stopped_and_forgotten() {
+    let world = World::new();
+    let children = vec![world.probe("a"), world.probe("t").restart(Restart::Temporary)];
+    let supervisor = world.start(world.spec(Strategy::OneForAll, 1, children)).await;
+    tell(&supervisor, "a", Msg::StopSelf);
+    world.until("a2 up").await;
+    assert!(world.has("t1 exit shutdown"));
+    assert_eq!(listing(&supervisor).await, "a2 up");
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn d05_nothing_starts_before_a_slow_stop_hook_has_ended() {
+    let world = World::new();
+    world.script("b", |script| script.stop = Stop::Sleep(ms(200)));
+    let children = vec![world.probe("a"), world.probe("b")];
+    let supervisor = world.start(world.spec(Strategy::OneForAll, 1, children)).await;
+    let mark = world.mark();
+    tell(&supervisor, "a", Msg::Panic);
+    // The stop hook and the shutdown limit.
+    in_time(world.clock.sleeping(2)).await;
+    world.clock.advance(ms(199));
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(world.since(mark, &["init"]), "");
+    world.clock.advance(ms(1));
+    world.until("b2 up").await;
+    assert_eq!(
+        world.since(mark, &["init", "stop", "dropped"]),
+        "a1 dropped, b1 stop, b1 dropped, a2 init, b2 init"
+    );
+    world.script("b", |script| script.stop = Stop::Quick);
+    world.end(&supervisor).await;
+}

@@ -1,0 +1,233 @@
+//! G: shutdown.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ostler_supervisor::{ChildSpec, Exit, KILL_GRACE, Restart, Shutdown, Strategy};
+
+use crate::world::*;
+
+/// Lets every task run that can.
+async fn drain() {
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn g01_children_stop_in_reverse_one_at_a_time() {
+    let world = World::new();
+    let children = ["a", "b", "c", "d", "e"].map(|id| world.probe(id)).to_vec();
+    let supervisor = world.start(world.spec(Strategy::OneForOne, 1, children)).await;
+    let mark = world.mark();
+    world.end(&supervisor).await;
+    assert_eq!(
+        world.since(mark, &["stop", "dropped"]),
+        "e1 stop, e1 dropped, d1 stop, d1 dropped, c1 stop, c1 dropped, b1 stop, b1 dropped, a1 stop, \
+         a1 dropped"
+    );
+}
+
+#[tokio::test]
+async fn g02_a_busy_child_is_killed_after_its_limit() {
+    let world = World::new();
+    let busy = world.probe("busy").shutdown(Shutdown::Timeout(ms(1000)));
+    let children = vec![world.probe("a"), busy];
+    let supervisor = world.start(world.spec(Strategy::OneForOne, 1, children)).await;
+    tell(&supervisor, "busy", Msg::Sleep(ms(200_000)));
+    in_time(world.clock.sleeping(1)).await;
+    let stopping = tokio::spawn({
+        let supervisor = supervisor.clone();
+        async move { supervisor.stop().await }
+    });
+    in_time(world.clock.sleeping(2)).await;
+    world.clock.advance(ms(999));
+    drain().await;
+    assert!(!world.has("busy1 exit killed"));
+    world.clock.advance(ms(1));
+    assert_eq!(in_time(stopping).await.unwrap(), Exit::Shutdown);
+    assert!(!world.has("busy1 stop"));
+    assert!(world.has("busy1 exit killed") && world.has("a1 exit shutdown"));
+    world.settle();
+}
+
+#[tokio::test]
+async fn g03_a_brutal_kill_runs_no_stop_hook() {
+    let world = World::new();
+    let children = vec![world.probe("a"), world.probe("b").shutdown(Shutdown::Brutal), world.probe("c")];
+    let supervisor = world.start(world.spec(Strategy::OneForOne, 1, children)).await;
+    let mark = world.mark();
+    world.end(&supervisor).await;
+    assert_eq!(
+        world.since(mark, &["stop", "exit"]),
+        "c1 stop, c1 exit shutdown, b1 exit killed, a1 stop, a1 exit shutdown"
+    );
+}
+
+#[tokio::test]
+async fn g04_infinity_waits_for_the_stop_hook() {
+    let world = World::new();
+    world.script("a", |script| script.stop = Stop::Sleep(ms(3_000_000)));
+    let children = vec![world.probe("a").shutdown(Shutdown::Infinity)];
+    let supervisor = world.start(world.spec(Strategy::OneForOne, 1, children)).await;
+    let stopping = tokio::spawn({
+        let supervisor = supervisor.clone();
+        async move { supervisor.stop().await }
+    });
+    in_time(world.clock.sleeping(1)).await;
+    world.clock.advance(ms(2_999_999));
+    drain().await;
+    assert!(!stopping.is_finished());
+    world.clock.advance(ms(1));
+    assert_eq!(in_time(stopping).await.unwrap(), Exit::Shutdown);
+    assert!(world.has("a1 stop"));
+    world.settle();
+}
+
+#[tokio::test]
+async fn g05_a_branch_stops_from_its_leaves() {
+    let world = World::new();
+    world.script("leaf", |script| script.stop = Stop::Sleep(ms(500)));
+    let mid = ChildSpec::supervisor("mid", world.spec(Strategy::OneForOne, 1, vec![world.probe("leaf")]));
+    let root = world.start(world.spec(Strategy::OneForOne, 1, vec![world.probe("a"), mid])).await;
+    let stopping = tokio::spawn({
+        let root = root.clone();
+        async move { root.stop().await }
+    });
+    // The stop hook and its limit.
+    in_time(world.clock.sleeping(2)).await;
+    drain().await;
+    assert!(!stopping.is_finished());
+    world.clock.advance(ms(500));
+    in_time(stopping).await.unwrap();
+    assert_eq!(
+        world.since(0, &["stop", "exit"]),
+        "leaf1 stop, leaf1 exit shutdown, mid1 exit shutdown, a1 stop, a1 exit shutdown"
+    );
+    world.settle();
+}
+
+#[tokio::test]
+async fn g06_a_panic_in_a_stop_hook_does_not_disturb_the_others() {
+    let world = World::new();
+    world.script("b", |script| script.stop = Stop::Panic);
+    let children = ["a", "b", "c"].map(|id| world.probe(id)).to_vec();
+    let supervisor = world.start(world.spec(Strategy::OneForOne, 1, children)).await;
+    let mark = world.mark();
+    world.end(&supervisor).await;
+    assert_eq!(world.since(mark, &["exit"]), "c1 exit shutdown, b1 exit panicked: no stop, a1 exit shutdown");
+}
+
+#[tokio::test]
+async fn g07_a_crash_during_the_shutdown_is_not_restarted() {
+    let world = World::new();
+    world.script("b", |script| script.stop = Stop::Sleep(ms(100)));
+    let children = vec![world.probe("a"), world.probe("b")];
+    let supervisor = world.start(world.spec(Strategy::OneForOne, 1, children)).await;
+    let stopping = tokio::spawn({
+        let supervisor = supervisor.clone();
+        async move { supervisor.stop().await }
+    });
+    in_time(world.clock.sleeping(2)).await;
+    tell(&supervisor, "a", Msg::Panic);
+    world.until("a1 dropped").await;
+    world.clock.advance(ms(100));
+    assert_eq!(in_time(stopping).await.unwrap(), Exit::Shutdown);
+    assert_eq!(world.since(0, &["exit"]), "b1 exit shutdown, a1 exit panicked: ouch");
+    assert_eq!(world.starts("a"), 1);
+    world.settle();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn g08_a_child_that_never_yields_is_reported_and_left_behind() {
+    let world = World::new();
+    let spinning = world.probe("spin").shutdown(Shutdown::Timeout(ms(200)));
+    let children = vec![world.probe("a"), spinning, world.probe("b")];
+    let root = world.start(world.spec(Strategy::OneForOne, 1, children)).await;
+    let release = Arc::new(AtomicBool::new(false));
+    tell(&root, "spin", Msg::Spin(release.clone()));
+    world.until("spin spins").await;
+    let stopping = tokio::spawn({
+        let root = root.clone();
+        async move { root.stop().await }
+    });
+    world.until("b1 exit shutdown").await;
+    for limit in [ms(200), KILL_GRACE] {
+        in_time(world.clock.sleeping(1)).await;
+        world.clock.advance(limit);
+    }
+    assert_eq!(in_time(stopping).await.unwrap(), Exit::Shutdown);
+    assert!(world.has("spin1 unkillable") && world.has("a1 exit shutdown"));
+    assert!(!world.has("spin1 dropped"));
+    release.store(true, Ordering::Release);
+    world.until("spin1 dropped").await;
+    world.settle();
+}
+
+#[tokio::test]
+async fn g09_every_stop_waits_for_the_end() {
+    let world = World::new();
+    world.script("a", |script| script.stop = Stop::Sleep(ms(100)));
+    let supervisor = world.start(world.spec(Strategy::OneForOne, 1, vec![world.probe("a")])).await;
+    let stops: Vec<_> = (0..3)
+        .map(|_| {
+            let (supervisor, world) = (supervisor.clone(), world.clone());
+            tokio::spawn(async move {
+                let exit = supervisor.stop().await;
+                world.settle();
+                exit
+            })
+        })
+        .collect();
+    in_time(world.clock.sleeping(2)).await;
+    world.clock.advance(ms(100));
+    for stop in stops {
+        assert_eq!(in_time(stop).await.unwrap(), Exit::Shutdown);
+    }
+    assert_eq!(supervisor.stop().await, Exit::Shutdown);
+}
+
+#[tokio::test]
+async fn g10_a_killed_supervisor_takes_all_below_it_along() {
+    let world = World::new();
+    for id in ["leaf", "agent", "a"] {
+        // No stop hook may run, or this would hang.
+        world.script(id, |script| script.stop = Stop::Sleep(ms(1_000_000)));
+    }
+    let mid = ChildSpec::supervisor("mid", world.spec(Strategy::OneForOne, 1, vec![world.probe("leaf")]));
+    let pool = ChildSpec::pool("pool", world.pool_spec(1));
+    let root = world.start(world.spec(Strategy::OneForOne, 1, vec![world.probe("a"), mid, pool])).await;
+    let pool = root.pool("pool").unwrap();
+    pool.start_child(world.probe("agent").restart(Restart::Transient)).await.unwrap();
+    tell(&root, "a", Msg::Sleep(ms(1_000_000)));
+    assert_eq!(in_time(root.kill()).await, Exit::Killed);
+    world.settle();
+    assert_eq!(pool.wait_exit().await, Exit::Killed);
+    assert_eq!(world.since(0, &["stop"]), "");
+}
+
+#[tokio::test]
+async fn g10_a_kill_breaks_off_a_start_and_an_orderly_stop() {
+    let world = World::new();
+    world.script("slow", |script| script.init = Init::Gate);
+    world.script("a", |script| script.stop = Stop::Sleep(ms(1_000_000)));
+    let root = world.start(world.spec(Strategy::OneForOne, 1, vec![world.probe("a")])).await;
+    let starting = tokio::spawn({
+        let (root, slow) = (root.clone(), world.probe("slow"));
+        async move { root.start_child(slow).await }
+    });
+    world.until("slow1 init").await;
+    assert_eq!(in_time(root.kill()).await, Exit::Killed);
+    world.settle();
+    in_time(starting).await.unwrap().unwrap_err();
+
+    let root = world.start(world.spec(Strategy::OneForOne, 1, vec![world.probe("a")])).await;
+    let stopping = tokio::spawn({
+        let root = root.clone();
+        async move { root.stop().await }
+    });
+    in_time(world.clock.sleeping(2)).await;
+    assert_eq!(in_time(root.kill()).await, Exit::Killed);
+    assert_eq!(in_time(stopping).await.unwrap(), Exit::Killed);
+    world.settle();
+}

@@ -1,0 +1,141 @@
+//! H: administration.
+
+use ostler_supervisor::{
+    ChildSpec, DeleteChildError, Exit, GetSpecError, Restart, RestartChildError, StartChildError, Strategy,
+    SupervisorRef, TerminateChildError,
+};
+
+use crate::world::*;
+
+/// A supervisor that may not restart anything, with one permanent child `a`.
+async fn start_one(world: &World) -> SupervisorRef {
+    world.start(world.spec(Strategy::OneForOne, 0, vec![world.probe("a")])).await
+}
+
+#[tokio::test]
+async fn h01_h02_a_known_id_cannot_be_started_again() {
+    let world = World::new();
+    let supervisor = start_one(&world).await;
+    let running = supervisor.child::<Probe>("a").unwrap();
+    match supervisor.start_child(world.probe("a")).await.unwrap_err() {
+        StartChildError::AlreadyStarted { child, .. } => {
+            assert_eq!(child.actor::<Probe>().unwrap(), running);
+        }
+        other => panic!("{other}"),
+    }
+    supervisor.terminate_child("a").await.unwrap();
+    let error = supervisor.start_child(world.probe("a")).await.unwrap_err();
+    assert!(matches!(error, StartChildError::AlreadyPresent { .. }), "{error}");
+    assert_eq!(world.starts("a"), 1);
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn h03_h04_a_terminated_child_stays_down_until_restarted_by_hand() {
+    let world = World::new();
+    let supervisor = start_one(&world).await;
+    let old = supervisor.child::<Probe>("a").unwrap();
+    supervisor.terminate_child("a").await.unwrap();
+    assert!(world.has("a1 stop") && world.has("a1 exit shutdown"));
+    assert!(supervisor.child::<Probe>("a").is_none());
+    assert_eq!(listing(&supervisor).await, "a1 down");
+    supervisor.terminate_child("a").await.unwrap();
+
+    let fresh = supervisor.restart_child("a").await.unwrap().actor::<Probe>().unwrap();
+    assert_eq!(listing(&supervisor).await, "a2 up");
+    assert_ne!(fresh, old);
+    assert_eq!(supervisor.child::<Probe>("a").unwrap(), fresh);
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn h05_h06_only_a_child_that_is_down_can_be_restarted_or_deleted() {
+    let world = World::new();
+    let supervisor = start_one(&world).await;
+    let error = supervisor.restart_child("a").await.unwrap_err();
+    assert_eq!(error, RestartChildError::Running { id: id("a") });
+    let error = supervisor.delete_child("a").await.unwrap_err();
+    assert_eq!(error, DeleteChildError::Running { id: id("a") });
+
+    supervisor.terminate_child("a").await.unwrap();
+    supervisor.delete_child("a").await.unwrap();
+    let error = supervisor.restart_child("a").await.unwrap_err();
+    assert_eq!(error, RestartChildError::NotFound { id: id("a") });
+    assert_eq!(supervisor.count_children().await, counts(0, 0, 0, 0));
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn h07_an_unknown_id_is_not_found() {
+    let world = World::new();
+    let supervisor = start_one(&world).await;
+    let id = || id("nobody");
+    assert_eq!(
+        supervisor.terminate_child("nobody").await.unwrap_err(),
+        TerminateChildError::NotFound { id: id() }
+    );
+    assert_eq!(
+        supervisor.restart_child("nobody").await.unwrap_err(),
+        RestartChildError::NotFound { id: id() }
+    );
+    assert_eq!(supervisor.delete_child("nobody").await.unwrap_err(), DeleteChildError::NotFound { id: id() });
+    assert_eq!(supervisor.get_spec("nobody").await.unwrap_err(), GetSpecError::NotFound { id: id() });
+    world.end(&supervisor).await;
+    assert_eq!(supervisor.get_spec("a").await.unwrap_err(), GetSpecError::Ended);
+    assert_eq!(supervisor.terminate_child("a").await.unwrap_err(), TerminateChildError::Ended);
+}
+
+#[tokio::test]
+async fn h08_a_failed_restart_by_hand_keeps_the_spec() {
+    let world = World::new();
+    let supervisor = start_one(&world).await;
+    supervisor.terminate_child("a").await.unwrap();
+    world.script("a", |script| script.init = Init::Fail);
+    let error = supervisor.restart_child("a").await.unwrap_err();
+    let exit = Exit::StartFailed("no luck".into());
+    assert_eq!(error, RestartChildError::Failed { id: id("a"), exit });
+    assert_eq!(listing(&supervisor).await, "a2 down");
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn h09_a_terminated_temporary_child_is_forgotten() {
+    let world = World::new();
+    let probe = world.probe("a").restart(Restart::Temporary);
+    let supervisor = world.start(world.spec(Strategy::OneForOne, 0, vec![probe.clone()])).await;
+    supervisor.terminate_child("a").await.unwrap();
+    assert_eq!(supervisor.count_children().await, counts(0, 0, 0, 0));
+    // News of the old child must not touch the new one of the same name.
+    supervisor.start_child(probe).await.unwrap();
+    assert_eq!(listing(&supervisor).await, "a1 up");
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn h10_typed_counts_ignore_whether_a_child_runs() {
+    let world = World::new();
+    let mid = |name: &str| ChildSpec::supervisor(name, world.spec(Strategy::OneForOne, 1, vec![]));
+    let children = vec![mid("one"), mid("two"), world.probe("a")];
+    let supervisor = world.start(world.spec(Strategy::OneForOne, 1, children)).await;
+    supervisor.terminate_child("two").await.unwrap();
+    assert_eq!(supervisor.count_children().await, counts(3, 2, 2, 1));
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn h11_thousands_of_children_are_counted_exactly() {
+    let world = World::new();
+    let supervisor = world.start(world.spec(Strategy::OneForOne, 1, vec![])).await;
+    for total in [1000, 2000] {
+        for n in total - 1000..total {
+            supervisor.start_child(world.probe(&format!("c{n}-"))).await.unwrap();
+        }
+        for _ in 0..2 {
+            assert_eq!(supervisor.count_children().await, counts(total, total, 0, total));
+            let listed = supervisor.which_children().await;
+            assert_eq!(listed.len(), total as usize);
+            assert!(listed.iter().enumerate().all(|(n, child)| child.id == *format!("c{n}-")));
+        }
+    }
+    world.end(&supervisor).await;
+}

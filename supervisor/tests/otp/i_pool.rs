@@ -1,0 +1,324 @@
+//! I: the dynamic pool.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ostler_supervisor::{
+    Cause, ChildSpec, Exit, Intensity, Pool, PoolSpec, Restart, Shutdown, SpecError, StartChildError,
+    TerminateChildError,
+};
+
+use crate::world::*;
+
+fn transient(world: &World, id: &str) -> ChildSpec {
+    world.probe(id).restart(Restart::Transient)
+}
+
+async fn names(pool: &Pool) -> String {
+    let children = pool.which_children().await;
+    children.iter().map(|child| format!("{}{}", child.id, child.generation)).collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test]
+async fn i01_i02_the_most_children_are_kept_and_a_freed_place_is_used() {
+    let world = World::new();
+    let pool = world.start_pool(PoolSpec { max_children: 2, ..world.pool_spec(1) }).await;
+    pool.start_child(transient(&world, "a")).await.unwrap();
+    pool.start_child(transient(&world, "b")).await.unwrap();
+    let error = pool.start_child(transient(&world, "c")).await.unwrap_err();
+    assert!(matches!(error, StartChildError::MaxChildren { max: 2 }));
+    assert_eq!(world.starts("c"), 0);
+
+    tell_pool(&pool, "a", Msg::StopSelf);
+    world.until("a1 exit normal").await;
+    pool.start_child(transient(&world, "c")).await.unwrap();
+    assert_eq!(names(&pool).await, "b1 c1");
+    world.end_pool(&pool).await;
+}
+
+#[tokio::test]
+async fn i03_i04_a_child_that_declines_or_fails_leaves_nothing() {
+    let world = World::new();
+    world.script("shy", |script| script.init = Init::Ignore);
+    world.script("bad", |script| script.init = Init::Fail);
+    world.script("worse", |script| script.init = Init::Panic);
+    let pool = world.start_pool(PoolSpec { max_children: 1, ..world.pool_spec(0) }).await;
+    let error = pool.start_child(transient(&world, "shy")).await.unwrap_err();
+    assert!(matches!(error, StartChildError::Ignored { .. }), "{error}");
+    for (name, exit) in
+        [("bad", Exit::StartFailed("no luck".into())), ("worse", Exit::Panicked("no start".into()))]
+    {
+        match pool.start_child(transient(&world, name)).await.unwrap_err() {
+            StartChildError::Failed { exit: found, .. } => assert_eq!(found, exit),
+            other => panic!("{other}"),
+        }
+    }
+    assert_eq!(pool.count_children().await, counts(0, 0, 0, 0));
+    pool.start_child(transient(&world, "a")).await.unwrap();
+    world.end_pool(&pool).await;
+}
+
+#[tokio::test]
+async fn i05_a_pool_stops_its_children_in_parallel() {
+    let world = World::new();
+    let pool = world.start_pool(world.pool_spec(1)).await;
+    for n in 0..100 {
+        let name = format!("c{n}-");
+        let hook = if n == 42 { ms(5000) } else { ms(1000) };
+        world.script(&name, |script| script.stop = Stop::Sleep(hook));
+        pool.start_child(transient(&world, &name).shutdown(Shutdown::Timeout(ms(2000)))).await.unwrap();
+    }
+    let stopping = tokio::spawn({
+        let pool = pool.clone();
+        async move { pool.stop().await }
+    });
+    // A stop hook and a limit each.
+    in_time(world.clock.sleeping(200)).await;
+    world.clock.advance(ms(1000));
+    for n in (0..100).filter(|n| *n != 42) {
+        world.until(&format!("c{n}-1 exit shutdown")).await;
+    }
+    assert!(!stopping.is_finished());
+    world.clock.advance(ms(1000));
+    assert_eq!(in_time(stopping).await.unwrap(), Exit::Shutdown);
+    assert!(world.has("c42-1 exit killed"));
+    assert_eq!(world.clock.elapsed(), ms(2000));
+    world.settle();
+}
+
+#[tokio::test]
+async fn i08_children_that_cannot_restart_are_counted_but_not_active() {
+    let world = World::new();
+    let pool = world.start_pool(world.pool_spec(1_000_000)).await;
+    for name in ["a", "b", "c"] {
+        pool.start_child(world.probe(name)).await.unwrap();
+    }
+    for name in ["a", "b"] {
+        world.script(name, |script| script.init = Init::SleepThenFail(ms(50)));
+        tell_pool(&pool, name, Msg::Panic);
+    }
+    for _ in 0..3 {
+        in_time(world.clock.sleeping(2)).await;
+        assert_eq!(pool.count_children().await, counts(3, 1, 0, 3));
+        world.clock.advance(ms(50));
+    }
+    in_time(world.clock.sleeping(2)).await;
+    let next = world.starts("a") + 1;
+    for name in ["a", "b"] {
+        world.script(name, |script| script.init = Init::Up);
+    }
+    world.clock.advance(ms(50));
+    for name in ["a", "b"] {
+        world.until(&format!("{name}{next} up")).await;
+    }
+    while pool.count_children().await != counts(3, 3, 0, 3) {
+        tokio::task::yield_now().await;
+    }
+    world.end_pool(&pool).await;
+}
+
+#[tokio::test]
+async fn i09_an_id_in_use_gives_the_live_reference() {
+    let world = World::new();
+    let pool = world.start_pool(world.pool_spec(1)).await;
+    let first = pool.start_child(world.probe("a")).await.unwrap().actor::<Probe>().unwrap();
+    match pool.start_child(world.probe("a")).await.unwrap_err() {
+        StartChildError::AlreadyStarted { child, .. } => assert_eq!(child.actor::<Probe>().unwrap(), first),
+        other => panic!("{other}"),
+    }
+    assert_eq!(world.starts("a"), 1);
+    world.end_pool(&pool).await;
+}
+
+#[tokio::test]
+async fn i09_a_second_start_waits_for_the_first() {
+    let world = World::new();
+    world.script("a", |script| script.init = Init::Gate);
+    let pool = world.start_pool(world.pool_spec(1)).await;
+    let start = || {
+        let (pool, probe) = (pool.clone(), world.probe("a"));
+        tokio::spawn(async move { pool.start_child(probe).await })
+    };
+    let first = start();
+    world.until("a1 init").await;
+    let second = start();
+    tokio::task::yield_now().await;
+    // Other callers are served meanwhile.
+    pool.start_child(world.probe("b")).await.unwrap();
+    world.open_gate();
+    let first = in_time(first).await.unwrap().unwrap().actor::<Probe>().unwrap();
+    match in_time(second).await.unwrap().unwrap_err() {
+        StartChildError::AlreadyStarted { child, .. } => assert_eq!(child.actor::<Probe>().unwrap(), first),
+        other => panic!("{other}"),
+    }
+    world.end_pool(&pool).await;
+}
+
+#[tokio::test]
+async fn a_poisoned_child_is_given_up_and_the_pool_goes_on() {
+    let world = World::new();
+    let child_intensity = Some(Intensity::new(2, ms(1000)));
+    let pool = world.start_pool(PoolSpec { child_intensity, ..world.pool_spec(2) }).await;
+    for name in ["poison", "a"] {
+        pool.start_child(world.probe(name)).await.unwrap();
+    }
+    world.script("poison", |script| script.init = Init::Fail);
+    tell_pool(&pool, "poison", Msg::Panic);
+    world.until("poison given-up start failed: no luck").await;
+    assert_eq!(world.starts("poison"), 1 + 2);
+    assert_eq!(names(&pool).await, "a1");
+    // Its id is free again.
+    world.script("poison", |script| script.init = Init::Up);
+    pool.start_child(world.probe("poison")).await.unwrap();
+    world.end_pool(&pool).await;
+}
+
+#[tokio::test]
+async fn the_windows_of_children_are_independent() {
+    let world = World::new();
+    let child_intensity = Some(Intensity::new(1, ms(1000)));
+    let spec = PoolSpec { child_intensity, intensity: Intensity::UNLIMITED, ..world.pool_spec(0) };
+    let pool = world.start_pool(spec).await;
+    for name in ["a", "b", "c"] {
+        pool.start_child(world.probe(name)).await.unwrap();
+        tell_pool(&pool, name, Msg::Panic);
+        world.until(&format!("{name}2 up")).await;
+    }
+    names(&pool).await;
+    tell_pool(&pool, "b", Msg::Fail);
+    world.until("b given-up failed: broken").await;
+    assert_eq!(names(&pool).await, "a2 c2");
+    // A window forgets.
+    world.clock.advance(ms(1001));
+    tell_pool(&pool, "a", Msg::Panic);
+    world.until("a3 up").await;
+    world.end_pool(&pool).await;
+}
+
+#[tokio::test]
+async fn a_pool_gives_up_when_its_own_window_is_full() {
+    let world = World::new();
+    let pool = world.start_pool(world.pool_spec(1)).await;
+    for name in ["a", "b"] {
+        pool.start_child(world.probe(name)).await.unwrap();
+    }
+    tell_pool(&pool, "a", Msg::Panic);
+    world.until("a2 up").await;
+    tell_pool(&pool, "b", Msg::Fail);
+    assert_eq!(in_time(pool.wait_exit()).await, Exit::Shutdown);
+    assert_eq!(pool.causes(), [Cause { id: id("b"), exit: Exit::Failed("broken".into()) }]);
+    world.settle();
+    let error = pool.start_child(world.probe("c")).await.unwrap_err();
+    assert!(matches!(error, StartChildError::Ended));
+}
+
+#[tokio::test]
+async fn terminating_a_child_works_in_every_state() {
+    let world = World::new();
+    let pool = world.start_pool(world.pool_spec(1_000_000)).await;
+    let missing = pool.terminate_child("a").await.unwrap_err();
+    assert_eq!(missing, TerminateChildError::NotFound { id: id("a") });
+
+    // Up.
+    pool.start_child(world.probe("a")).await.unwrap();
+    pool.terminate_child("a").await.unwrap();
+    assert!(world.has("a1 stop") && world.has("a1 dropped") && pool.child::<Probe>("a").is_none());
+
+    // Being started: the start is broken off.
+    world.script("slow", |script| script.init = Init::Gate);
+    let starting = tokio::spawn({
+        let (pool, slow) = (pool.clone(), world.probe("slow"));
+        async move { pool.start_child(slow).await }
+    });
+    world.until("slow1 init").await;
+    in_time(pool.terminate_child("slow")).await.unwrap();
+    let error = in_time(starting).await.unwrap().unwrap_err();
+    assert!(matches!(error, StartChildError::Failed { exit: Exit::Killed, .. }), "{error}");
+    assert!(world.has("slow1 dropped"));
+
+    // Being restarted: the restart is called off.
+    pool.start_child(world.probe("b")).await.unwrap();
+    world.script("b", |script| script.init = Init::SleepThenFail(ms(50)));
+    tell_pool(&pool, "b", Msg::Panic);
+    world.until("b2 init").await;
+    in_time(pool.terminate_child("b")).await.unwrap();
+
+    // Being stopped: both wait for the end.
+    world.script("c", |script| script.stop = Stop::Sleep(ms(100)));
+    pool.start_child(world.probe("c")).await.unwrap();
+    let stops: Vec<_> = (0..2)
+        .map(|_| {
+            let pool = pool.clone();
+            tokio::spawn(async move { pool.terminate_child("c").await })
+        })
+        .collect();
+    in_time(world.clock.sleeping(2)).await;
+    world.clock.advance(ms(100));
+    for stop in stops {
+        in_time(stop).await.unwrap().unwrap();
+    }
+    assert_eq!(pool.count_children().await, counts(0, 0, 0, 0));
+    world.end_pool(&pool).await;
+}
+
+#[tokio::test]
+async fn a_pool_that_stops_breaks_off_starts() {
+    let world = World::new();
+    world.script("slow", |script| script.init = Init::Gate);
+    let pool = world.start_pool(world.pool_spec(1)).await;
+    let starting = tokio::spawn({
+        let (pool, slow) = (pool.clone(), world.probe("slow"));
+        async move { pool.start_child(slow).await }
+    });
+    world.until("slow1 init").await;
+    world.end_pool(&pool).await;
+    let error = in_time(starting).await.unwrap().unwrap_err();
+    assert!(matches!(error, StartChildError::Ended), "{error}");
+}
+
+#[tokio::test]
+async fn a_pool_refuses_significant_children() {
+    let world = World::new();
+    let pool = world.start_pool(world.pool_spec(1)).await;
+    let error = pool.start_child(transient(&world, "a").significant(true)).await.unwrap_err();
+    let fault = SpecError::SignificantWithoutAutoShutdown { id: id("a") };
+    assert!(matches!(error, StartChildError::Invalid(faults) if faults == [fault]));
+    world.end_pool(&pool).await;
+}
+
+/// Crashes many children over and over on two threads; all must be up in the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_crashes_loses_no_child() {
+    const CHILDREN: u64 = 100;
+    const CRASHES: u64 = 20;
+    let world = World::new();
+    let pool = world.start_pool(PoolSpec { intensity: Intensity::UNLIMITED, ..world.pool_spec(0) }).await;
+    let sent = Arc::new(AtomicU32::new(0));
+    let storms: Vec<_> = (0..CHILDREN)
+        .map(|n| {
+            let (world, pool, sent) = (world.clone(), pool.clone(), sent.clone());
+            tokio::spawn(async move {
+                let name = format!("c{n}-");
+                pool.start_child(world.probe(&name)).await.unwrap();
+                for crash in 1..=CRASHES {
+                    let child = loop {
+                        match pool.child::<Probe>(&name) {
+                            Some(child) if world.starts(&name) == crash => break child,
+                            _ => tokio::task::yield_now().await,
+                        }
+                    };
+                    if child.send_message(Msg::Panic).is_ok() {
+                        sent.fetch_add(1, Ordering::Relaxed);
+                    }
+                    world.until(&format!("{name}{} up", crash + 1)).await;
+                }
+            })
+        })
+        .collect();
+    for storm in storms {
+        storm.await.unwrap();
+    }
+    assert_eq!(u64::from(sent.load(Ordering::Relaxed)), CHILDREN * CRASHES);
+    assert_eq!(pool.count_children().await.specs, CHILDREN as u32);
+    world.end_pool(&pool).await;
+}

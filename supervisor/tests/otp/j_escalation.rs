@@ -1,0 +1,122 @@
+//! J: auto-shutdown and escalation.
+
+use ostler_supervisor::{AutoShutdown, Cause, ChildSpec, Exit, Restart, Strategy, SupervisorRef};
+
+use crate::world::*;
+
+/// A supervisor with this rule and three transient children; `s` and `t` are significant.
+async fn start(world: &World, auto_shutdown: AutoShutdown) -> SupervisorRef {
+    let child = |name: &str| world.probe(name).restart(Restart::Transient);
+    let children = vec![child("s").significant(true), child("t").significant(true), child("n")];
+    let mut spec = world.spec(Strategy::OneForOne, 10, children);
+    spec.auto_shutdown = auto_shutdown;
+    world.start(spec).await
+}
+
+#[tokio::test]
+async fn j01_the_first_significant_end_ends_an_any_significant_supervisor() {
+    let world = World::new();
+    let supervisor = start(&world, AutoShutdown::AnySignificant).await;
+    tell(&supervisor, "s", Msg::StopSelf);
+    assert_eq!(in_time(supervisor.wait_exit()).await, Exit::Shutdown);
+    assert!(world.has("n1 exit shutdown"));
+    assert!(supervisor.causes().is_empty());
+    world.settle();
+}
+
+#[tokio::test]
+async fn j02_a_restarted_significant_child_ends_nothing() {
+    let world = World::new();
+    let supervisor = start(&world, AutoShutdown::AnySignificant).await;
+    tell(&supervisor, "s", Msg::Panic);
+    world.until("s2 up").await;
+    assert_eq!(listing(&supervisor).await, "s2 up, t1 up, n1 up");
+    // Neither does one that is terminated by hand.
+    supervisor.terminate_child("s").await.unwrap();
+    assert_eq!(listing(&supervisor).await, "s2 down, t1 up, n1 up");
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn j03_the_last_significant_end_ends_an_all_significant_supervisor() {
+    let world = World::new();
+    let supervisor = start(&world, AutoShutdown::AllSignificant).await;
+    tell(&supervisor, "s", Msg::StopSelf);
+    world.until("s1 exit normal").await;
+    assert_eq!(listing(&supervisor).await, "s1 down, t1 up, n1 up");
+    tell(&supervisor, "t", Msg::Leave(Exit::Shutdown));
+    assert_eq!(in_time(supervisor.wait_exit()).await, Exit::Shutdown);
+    world.settle();
+}
+
+#[tokio::test]
+async fn j03_a_significant_temporary_child_counts_however_it_ends() {
+    let world = World::new();
+    let probe = world.probe("s").restart(Restart::Temporary).significant(true);
+    let mut spec = world.spec(Strategy::OneForOne, 10, vec![probe]);
+    spec.auto_shutdown = AutoShutdown::AllSignificant;
+    let supervisor = world.start(spec).await;
+    tell(&supervisor, "s", Msg::Panic);
+    assert_eq!(in_time(supervisor.wait_exit()).await, Exit::Shutdown);
+    world.settle();
+}
+
+#[tokio::test]
+async fn j04_the_end_of_an_ordinary_child_ends_nothing() {
+    let world = World::new();
+    let supervisor = start(&world, AutoShutdown::AnySignificant).await;
+    tell(&supervisor, "n", Msg::StopSelf);
+    world.until("n1 exit normal").await;
+    assert_eq!(listing(&supervisor).await, "s1 up, t1 up, n1 down");
+    world.end(&supervisor).await;
+}
+
+async fn two_levels(world: &World, root_restarts: u32, mid: Restart) -> SupervisorRef {
+    let inner = world.spec(Strategy::OneForOne, 0, vec![world.probe("leaf")]);
+    let mid = ChildSpec::supervisor("mid", inner).restart(mid);
+    let root = world.start(world.spec(Strategy::OneForOne, root_restarts, vec![mid])).await;
+    root.supervisor("mid").unwrap().start_child(world.probe("extra")).await.unwrap();
+    root
+}
+
+#[tokio::test]
+async fn j05_a_permanent_branch_that_gives_up_is_restarted_with_its_own_children() {
+    let world = World::new();
+    let root = two_levels(&world, 1, Restart::Permanent).await;
+    tell(&root.supervisor("mid").unwrap(), "leaf", Msg::Panic);
+    world.until("mid1 exit shutdown").await;
+    assert_eq!(listing(&root).await, "mid2 up");
+    assert_eq!(listing(&root.supervisor("mid").unwrap()).await, "leaf1 up");
+    assert_eq!((world.starts("leaf"), world.starts("extra")), (2, 1));
+    // The one charge is used up.
+    tell(&root.supervisor("mid").unwrap(), "leaf", Msg::Panic);
+    assert_eq!(in_time(root.wait_exit()).await, Exit::Shutdown);
+    world.settle();
+}
+
+#[tokio::test]
+async fn j05_a_transient_branch_that_gives_up_stays_down() {
+    let world = World::new();
+    let root = two_levels(&world, 1, Restart::Transient).await;
+    tell(&root.supervisor("mid").unwrap(), "leaf", Msg::Panic);
+    world.until("mid1 exit shutdown").await;
+    assert_eq!(listing(&root).await, "mid1 down");
+    world.end(&root).await;
+}
+
+#[tokio::test]
+async fn j06_the_root_tells_the_chain_of_failures() {
+    let world = World::new();
+    let root = two_levels(&world, 0, Restart::Permanent).await;
+    tell(&root.supervisor("mid").unwrap(), "leaf", Msg::Panic);
+    assert_eq!(in_time(root.wait_exit()).await, Exit::Shutdown);
+    assert_eq!(
+        root.causes(),
+        [
+            Cause { id: id("leaf"), exit: Exit::Panicked("ouch".into()) },
+            Cause { id: id("mid"), exit: Exit::Shutdown },
+        ]
+    );
+    assert_eq!(world.since(0, &["escalated"]), "/mid/leaf escalated panicked: ouch, /mid escalated shutdown");
+    world.settle();
+}

@@ -1,0 +1,17 @@
+//! The behaviour of Erlang/OTP's supervisors, case by case; the names are the case ids.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod world;
+
+mod a_starting;
+mod b_restart_types;
+mod c_one_for_one;
+mod d_one_for_all;
+mod e_rest_for_one;
+mod f_window;
+mod g_shutdown;
+mod h_administration;
+mod i_pool;
+mod j_escalation;
+mod traps;

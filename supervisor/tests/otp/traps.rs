@@ -1,0 +1,171 @@
+//! What the embedding program relies on beyond the list, and hooks that misbehave.
+
+use std::sync::{Arc, Mutex};
+
+use ostler_supervisor::{ChildRef, ChildSpec, Event, Exit, Strategy, Supervisor, SupervisorSpec, What};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::watch;
+
+use crate::world::*;
+
+#[tokio::test]
+async fn fresh_references_are_handed_out_before_a_later_sibling_starts() {
+    let world = World::new();
+    let (publish, latest) = watch::channel(None::<ActorRef<Msg>>);
+    let registry =
+        world.probe("registry").on_start(move |child| drop(publish.send_replace(child.actor::<Probe>())));
+    // The dependant's start hook sees the registry of its own generation.
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let dependant = world.probe("dependant").on_start({
+        let (seen, latest) = (seen.clone(), latest.clone());
+        move |_| seen.lock().unwrap().push(latest.borrow().as_ref().map(|actor| actor.get_id()))
+    });
+    let root = world.start(world.spec(Strategy::RestForOne, 10, vec![registry, dependant])).await;
+    tell(&root, "registry", Msg::Panic);
+    world.until("dependant2 up").await;
+    listing(&root).await;
+    let seen = seen.lock().unwrap().clone();
+    assert_eq!(seen.len(), 2);
+    assert_ne!(seen[0], seen[1]);
+    assert_eq!(seen[1], Some(root.child::<Probe>("registry").unwrap().get_id()));
+    world.end(&root).await;
+}
+
+#[tokio::test]
+async fn a_reference_has_the_type_of_its_actor_or_is_none() {
+    struct Other;
+    impl Actor for Other {
+        type Msg = u8;
+        type State = ();
+        type Arguments = ();
+        async fn pre_start(&self, _: ActorRef<u8>, (): ()) -> Result<(), ActorProcessingErr> {
+            Ok(())
+        }
+    }
+    let world = World::new();
+    let children = vec![world.probe("a"), ChildSpec::pool("pool", world.pool_spec(1))];
+    let root = world.start(world.spec(Strategy::OneForOne, 1, children)).await;
+    assert!(root.child::<Probe>("a").is_some() && root.child::<Other>("a").is_none());
+    assert!(root.child::<Probe>("pool").is_none() && root.pool("a").is_none());
+    assert!(root.supervisor("pool").is_none() && root.child_ref("nobody").is_none());
+    world.end(&root).await;
+    assert!(root.child_ref("a").is_none());
+}
+
+#[tokio::test]
+async fn a_dead_child_is_not_handed_out_even_before_its_end_is_noticed() {
+    let world = World::new();
+    world.script("slow", |script| script.init = Init::Gate);
+    let root = world.start(world.spec(Strategy::OneForOne, 1, vec![world.probe("a")])).await;
+    let starting = tokio::spawn({
+        let (root, slow) = (root.clone(), world.probe("slow"));
+        async move { root.start_child(slow).await.map(|_| ()) }
+    });
+    world.until("slow1 init").await;
+    tell(&root, "a", Msg::Panic);
+    world.until("a1 dropped").await;
+    assert!(!world.has("a1 exit panicked: ouch"));
+    assert!(root.child::<Probe>("a").is_none());
+    world.open_gate();
+    in_time(starting).await.unwrap().unwrap();
+    world.until("a2 up").await;
+    world.end(&root).await;
+}
+
+#[tokio::test]
+async fn panicking_factories_and_hooks_do_not_take_the_tree_down() {
+    let world = World::new();
+    let broken = ChildSpec::actor("broken", || -> Probe { panic!("no actor") }, || 1u64);
+    let hooked = world.probe("hooked").on_start(|_| panic!("no hook"));
+    let spec = world.spec(Strategy::OneForOne, 1, vec![hooked]);
+    let observer = |_: &Event<'_>| panic!("no observer");
+    let root = Supervisor::start_observed(spec, Arc::new(observer)).await.unwrap();
+    let error = root.start_child(broken).await.unwrap_err().to_string();
+    assert_eq!(error, "child broken did not start: panicked: no actor");
+    assert_eq!(listing(&root).await, "hooked1 up");
+    world.end(&root).await;
+}
+
+#[tokio::test]
+async fn the_observer_hears_of_every_start_and_end_in_order() {
+    let world = World::new();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let observer = {
+        let heard = heard.clone();
+        move |event: &Event<'_>| {
+            let what = match event.what {
+                What::Started { child: ChildRef::Actor(_) } => "started".to_string(),
+                What::Restarted { child: ChildRef::Actor(_) } => "restarted".to_string(),
+                What::Exited { exit, asked } => format!("{exit} asked={asked}"),
+                _ => "other".to_string(),
+            };
+            heard.lock().unwrap().push(format!("{}{}{} {what}", event.tree, event.id, event.generation));
+        }
+    };
+    let spec = world.spec(Strategy::OneForOne, 1, vec![world.probe("a")]);
+    let root = Supervisor::start_observed(spec, Arc::new(observer)).await.unwrap();
+    tell(&root, "a", Msg::Panic);
+    world.until("a2 up").await;
+    world.end(&root).await;
+    assert_eq!(
+        *heard.lock().unwrap(),
+        ["/a1 started", "/a1 panicked: ouch asked=false", "/a2 restarted", "/a2 shutdown asked=true"]
+    );
+}
+
+#[tokio::test]
+async fn dropping_the_start_kills_what_was_started() {
+    let world = World::new();
+    world.script("slow", |script| script.init = Init::Gate);
+    let inner = world.spec(Strategy::OneForOne, 1, vec![world.probe("a"), world.probe("slow")]);
+    let spec = world.spec(Strategy::OneForOne, 1, vec![ChildSpec::supervisor("mid", inner)]);
+    let starting = tokio::spawn({
+        let world = world.clone();
+        async move { world.try_start(spec).await.map(|_| ()) }
+    });
+    world.until("slow1 init").await;
+    starting.abort();
+    world.until("a1 dropped").await;
+    world.until("slow1 dropped").await;
+    world.settle();
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_a_start_hook_beyond_its_limit() {
+    let world = World::new();
+    world.script("slow", |script| script.init = Init::Gate);
+    let root = world.start(world.spec(Strategy::OneForOne, 1, vec![])).await;
+    let starting = tokio::spawn({
+        let (root, slow) = (root.clone(), world.probe("slow"));
+        async move { root.start_child(slow).await.map(|_| ()) }
+    });
+    world.until("slow1 init").await;
+    let stopping = tokio::spawn({
+        let root = root.clone();
+        async move { root.stop().await }
+    });
+    in_time(world.clock.sleeping(1)).await;
+    world.clock.advance(ms(5000));
+    assert_eq!(in_time(stopping).await.unwrap(), Exit::Shutdown);
+    in_time(starting).await.unwrap().unwrap_err();
+    world.settle();
+}
+
+#[tokio::test]
+async fn a_tree_ends_with_its_runtime() {
+    let world = World::new();
+    let inner = world.clone();
+    tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let root = runtime.block_on(async {
+            let children = vec![inner.probe("a"), ChildSpec::supervisor("mid", SupervisorSpec::default())];
+            inner.start(inner.spec(Strategy::OneForOne, 1, children)).await
+        });
+        drop(runtime);
+        let waiter = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        assert_eq!(waiter.block_on(in_time(root.wait_exit())), Exit::Cancelled);
+    })
+    .await
+    .unwrap();
+    world.settle();
+}
