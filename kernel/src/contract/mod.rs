@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn code_checks_say_what_they_expected() {
         let output = json!({"status": 3, "text": "héllo", "list": [1, 2], "none": null, "empty": [], "deep": {"a": [0.5]}});
-        let mut check = |spec: Value, expected: Expect| check(Method::Code, spec, &output, expected);
+        let check = |spec: Value, expected: Expect| check(Method::Code, spec, &output, expected);
         check(json!({"check": "non_empty", "path": "list"}), expect!["holds"]);
         check(
             json!({"check": "non_empty", "path": "empty"}),
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_malformed_spec_is_refused_before_anything_runs() {
-        let mut check = |method, spec: Value, expected: Expect| {
+        let check = |method, spec: Value, expected: Expect| {
             let fault = check_spec(&rule(method, spec)).expect_err("malformed");
             expected.assert_eq(&fault);
         };

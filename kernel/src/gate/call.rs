@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
+use super::tool::GatedTool;
 use crate::id::Digest;
 use crate::plan::{Effect, Idempotency};
-use crate::port::ToolSpec;
 
 /// What a call with given parameters would do, by the word of the tool's author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,20 +20,20 @@ pub struct CallClass {
 /// A call of a tool, with its parameters resolved.
 #[derive(Debug, Clone)]
 pub struct Call<'a> {
-    /// What the tool says of itself; `None` if there is no such tool.
-    pub tool: Option<&'a ToolSpec>,
+    /// The tool; `None` if there is none of that name.
+    pub tool: Option<&'a GatedTool>,
     /// The name that was asked for.
     pub name: &'a str,
     /// The resolved parameters.
     pub params: Map<String, Value>,
-    /// What the tool says of this call; `None` if there is no such tool.
-    pub class: Option<CallClass>,
     /// The floor that the plan sets under the impact.
     pub floor: u8,
     /// The most impact the caller asked for, 0..=2.
     pub intent: u8,
     /// The scope the caller acts in.
     pub scope: &'a str,
+    /// The absolute folder that paths must stay in; empty if there is none, and then no absolute path will do.
+    pub workspace: &'a str,
     /// What a receiver can recognise a repetition by.
     pub idempotency_key: Digest,
 }

@@ -1,8 +1,21 @@
 //! The intent gate: scope, intent, impact. Nothing reaches a tool but through a [`Permit`], and only this
 //! module can make one.
 
+mod argv;
+mod argv_programs;
 mod call;
+mod decide;
+mod egress;
+mod path;
 mod permit;
+mod policy;
+mod tool;
 
+pub use argv::{ArgvClass, ArgvError, ArgvPattern, ArgvTable, UNLISTED};
+pub use argv_programs::OBSERVING_ENVIRONMENT;
 pub use call::{Call, CallClass};
+pub use decide::{Denial, DenialCode, REFUSAL, Verdict, decide};
+pub use egress::{Destination, Egress, EgressEntryError, EgressFault, is_public};
 pub use permit::Permit;
+pub use policy::{CallLimits, GatePolicy, Scope};
+pub use tool::GatedTool;

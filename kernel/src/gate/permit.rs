@@ -7,6 +7,36 @@ use crate::id::Digest;
 
 /// Leave to make one call: the tool, its resolved parameters, and the digest they were judged under. Only the
 /// gate makes one; a tool takes it by value, so it is good for one call.
+///
+/// Outside the gate none can be made, whole or in parts:
+///
+/// ```compile_fail,E0624
+/// # use ostler_kernel::gate::{CallClass, Permit};
+/// # use ostler_kernel::id::Digest;
+/// # fn forge(class: CallClass) -> Permit {
+/// Permit::new("shell.run".into(), serde_json::Map::new(), class, Digest([0; 32]), Digest([0; 32]))
+/// # }
+/// ```
+///
+/// ```compile_fail,E0451
+/// # use ostler_kernel::gate::{CallClass, Permit};
+/// # use ostler_kernel::id::Digest;
+/// # fn forge(class: CallClass) -> Permit {
+/// Permit {
+///     tool: "shell.run".into(),
+///     params: serde_json::Map::new(),
+///     class,
+///     digest: Digest([0; 32]),
+///     idempotency_key: Digest([0; 32]),
+/// }
+/// # }
+/// ```
+///
+/// ```compile_fail,E0599
+/// # fn copy(permit: ostler_kernel::gate::Permit) -> ostler_kernel::gate::Permit {
+/// permit.clone()
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Permit {
     tool: String,

@@ -124,8 +124,8 @@ pub enum JsonError {
         /// Where it begins; 0 for a value that came as no text.
         at: usize,
     },
-    /// More than [`MAX_DEPTH`] arrays and objects within each other.
-    #[error("nested more than {MAX_DEPTH} deep at byte {at}")]
+    /// Too many arrays and objects within each other: more than [`MAX_DEPTH`], or than a caller allows.
+    #[error("nested too deep at byte {at}")]
     TooDeep {
         /// Where the first one too many begins; 0 for a value that came as no text.
         at: usize,
@@ -180,8 +180,13 @@ pub fn canonical_map(map: &Map<String, Value>) -> Result<Json, JsonError> {
 ///
 /// Those of [`canonical`].
 pub fn measure(map: &Map<String, Value>) -> Result<usize, JsonError> {
+    measure_within(map, MAX_DEPTH)
+}
+
+/// As [`measure`], for an object that may be nested only so deep (itself included).
+pub(crate) fn measure_within(map: &Map<String, Value>, depth: usize) -> Result<usize, JsonError> {
     let mut length = write::Length(0);
-    write_map(map, &mut length)?;
+    write::write_map_within(map, depth.min(MAX_DEPTH), &mut length)?;
     Ok(length.0)
 }
 

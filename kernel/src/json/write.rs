@@ -34,7 +34,16 @@ pub(crate) fn write_value(value: &Value, out: &mut impl Sink) -> Result<(), Json
 
 /// Writes an object.
 pub(crate) fn write_map(map: &Map<String, Value>, out: &mut impl Sink) -> Result<(), JsonError> {
-    write_members(map, MAX_DEPTH, out)
+    write_map_within(map, MAX_DEPTH, out)
+}
+
+/// Writes an object that may be nested only so deep, itself included.
+pub(super) fn write_map_within(
+    map: &Map<String, Value>,
+    depth: usize,
+    out: &mut impl Sink,
+) -> Result<(), JsonError> {
+    write_members(map, depth, out)
 }
 
 fn write_nested(value: &Value, room: usize, out: &mut impl Sink) -> Result<(), JsonError> {

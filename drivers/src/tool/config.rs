@@ -1,0 +1,173 @@
+//! What `[tools]` of the configuration holds.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use ostler_kernel::gate::{ArgvPattern, ArgvTable, Destination, Egress};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+
+/// `[tools]`.
+///
+/// ```
+/// let text = r#"
+///     shell.allow = [{argv = ["make", "check"], impact = 1, effect = "write"}]
+///     http.egress_allow = ["api.example.com:443"]
+///     http.hosts."api.example.com:443".idempotency = true
+/// "#;
+/// let config: ostler_drivers::tool::ToolConfig = toml::from_str(text).unwrap();
+/// assert!(config.shell.enabled);
+/// ```
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ToolConfig {
+    /// `[tools.shell]`.
+    pub shell: ShellConfig,
+    /// `[tools.http]`.
+    pub http: HttpConfig,
+}
+
+/// `[tools.shell]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ShellConfig {
+    /// Whether there is a `shell.run` at all.
+    pub enabled: bool,
+    /// What programs do: the operator's entries, then the built-in ones.
+    #[serde(deserialize_with = "allow_table")]
+    pub allow: ArgvTable,
+}
+
+impl Default for ShellConfig {
+    fn default() -> ShellConfig {
+        ShellConfig { enabled: true, allow: ArgvTable::read_only() }
+    }
+}
+
+/// `[tools.http]`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HttpConfig {
+    /// Where requests may go; nowhere, unless listed. The gate's policy takes the same list.
+    #[serde(deserialize_with = "egress")]
+    pub egress_allow: Egress,
+    /// What is known of hosts.
+    pub hosts: BTreeMap<HostPort, HostConfig>,
+}
+
+/// `[tools.http.hosts."H:P"]`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HostConfig {
+    /// Whether the host recognises a repeated POST or PATCH by its `Idempotency-Key`.
+    pub idempotency: bool,
+}
+
+/// A host and a port, written as in `egress_allow` but without stars: `api.example.com:443`, `[::1]:8080`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct HostPort {
+    host: String,
+    port: u16,
+}
+
+/// Why a text is no [`HostPort`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{found:?} is no host:port, such as api.example.com:443 (in lower case)")]
+pub struct NotAHostPort {
+    found: String,
+}
+
+impl FromStr for HostPort {
+    type Err = NotAHostPort;
+
+    fn from_str(text: &str) -> Result<HostPort, NotAHostPort> {
+        let refused = || NotAHostPort { found: text.chars().take(100).collect() };
+        // What the list of hosts takes is plain enough to be split by the last colon.
+        Egress::new([text]).map_err(|_| refused())?;
+        let (host, port) =
+            text.rsplit_once(':').filter(|(host, _)| !host.starts_with('*')).ok_or_else(refused)?;
+        Ok(HostPort { host: host.to_owned(), port: port.parse().map_err(|_| refused())? })
+    }
+}
+
+impl TryFrom<String> for HostPort {
+    type Error = NotAHostPort;
+
+    fn try_from(text: String) -> Result<HostPort, NotAHostPort> {
+        text.parse()
+    }
+}
+
+impl From<Destination> for HostPort {
+    fn from(destination: Destination) -> HostPort {
+        HostPort { host: destination.host, port: destination.port }
+    }
+}
+
+fn allow_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ArgvTable, D::Error> {
+    let patterns = Vec::<ArgvPattern>::deserialize(deserializer)?;
+    ArgvTable::read_only().with_patterns(patterns).map_err(D::Error::custom)
+}
+
+fn egress<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Egress, D::Error> {
+    Egress::new(Vec::<String>::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    fn check(text: &str, expected: Expect) {
+        let shown = match toml::from_str::<ToolConfig>(text) {
+            Ok(config) => format!("enabled {}, {:?}", config.shell.enabled, config.http.hosts),
+            Err(error) => error.message().to_owned(),
+        };
+        expected.assert_eq(&shown);
+    }
+
+    #[test]
+    fn nothing_need_be_said() {
+        check("", expect!["enabled true, {}"]);
+    }
+
+    #[test]
+    fn what_is_said_is_understood_or_named() {
+        check("[shell]\nenabled = false", expect!["enabled false, {}"]);
+        check(
+            "[http.hosts.\"api.example.com:443\"]\nidempotency = true",
+            expect![[
+                r#"enabled true, {HostPort { host: "api.example.com", port: 443 }: HostConfig { idempotency: true }}"#
+            ]],
+        );
+        check(
+            "[http.hosts.\"*.example.com:443\"]\nidempotency = true",
+            expect![[r#""*.example.com:443" is no host:port, such as api.example.com:443 (in lower case)"#]],
+        );
+        check(
+            "[http.hosts.\"api.example.com\"]\nidempotency = true",
+            expect![[r#""api.example.com" is no host:port, such as api.example.com:443 (in lower case)"#]],
+        );
+        check(
+            "[http]\negress_allow = [\"API.example.com:443\"]",
+            expect![[
+                r#"egress entry "API.example.com:443": expected host:port, in lower case (`*.host:port` for all below it)"#
+            ]],
+        );
+        check(
+            "[http]\negres_allow = []",
+            expect!["unknown field `egres_allow`, expected `egress_allow` or `hosts`"],
+        );
+        check(
+            "[shell]\nallow = [{argv = [], impact = 0, effect = \"read\"}]",
+            expect!["pattern [] must begin with the name of a program"],
+        );
+        check(
+            "[shell]\nallow = [{argv = [\"rm\"], impact = 0, effect = \"write\"}]",
+            expect!["rm: impact 0 and effect Write disagree: impact 0 observes, more acts, 2 is the most"],
+        );
+        check("[fs]\nroots = []", expect!["unknown field `fs`, expected `shell` or `http`"]);
+    }
+}

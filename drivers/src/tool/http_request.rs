@@ -1,0 +1,331 @@
+//! `http.request`: one request, one answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use ostler_kernel::event::Failure;
+use ostler_kernel::gate::{CallClass, Destination, Egress, Permit};
+use ostler_kernel::id::Digest;
+use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use ostler_kernel::run::Category;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, ClientBuilder, Method, Response, StatusCode, Url};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::blocking::off_runtime;
+use super::config::{HostPort, HttpConfig};
+use super::declare::{READ, WORST, crash, exhausted, failure, object, parse, spec, structural, transient};
+use super::tls;
+
+/// Bytes of an answer's body.
+pub const HTTP_BODY_BYTES_MAX: usize = 5 << 20;
+/// Bytes of a request's body.
+pub const HTTP_REQUEST_BYTES_MAX: usize = 5 << 20;
+/// Header lines of a request.
+pub const HTTP_HEADERS_MAX: usize = 64;
+/// How long connecting may take, in milliseconds.
+pub const HTTP_CONNECT_MS: u64 = 10_000;
+
+/// Headers that say where a request goes, how long it is, or what repeats it: not the caller's to set.
+const OURS: [&str; 12] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "idempotency-key",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Sends one request over a connection of its own: nothing is redirected, retried, or sent through a proxy.
+/// The addresses that the host's name stands for are looked up and judged first, and only they are connected
+/// to. All but GET and HEAD carry an `Idempotency-Key`.
+///
+/// Every answer is a result, except 429 (rate limit), 503 (transient) and 502 and 504, where somebody in
+/// between lost the answer: transient, but a crash for POST and PATCH, as they may have been done. No
+/// connection is transient; one lost after sending began is a crash. A body of JSON (by its content type) is
+/// given as the value it is, any other as text.
+#[derive(Debug)]
+pub(super) struct HttpRequest {
+    spec: ToolSpec,
+    egress: Egress,
+    keyed: BTreeSet<HostPort>,
+    tls: OnceLock<rustls::ClientConfig>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Params {
+    method: Verb,
+    url: String,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    body: Option<Value>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+enum Verb {
+    Get,
+    Head,
+    Put,
+    Delete,
+    Post,
+    Patch,
+}
+
+impl Verb {
+    fn method(self) -> Method {
+        match self {
+            Verb::Get => Method::GET,
+            Verb::Head => Method::HEAD,
+            Verb::Put => Method::PUT,
+            Verb::Delete => Method::DELETE,
+            Verb::Post => Method::POST,
+            Verb::Patch => Method::PATCH,
+        }
+    }
+
+    /// Whether it only looks.
+    fn is_safe(self) -> bool {
+        matches!(self, Verb::Get | Verb::Head)
+    }
+
+    /// Whether doing it twice is doing it once.
+    fn is_repeatable(self) -> bool {
+        !matches!(self, Verb::Post | Verb::Patch)
+    }
+}
+
+impl HttpRequest {
+    pub(super) fn new(config: &HttpConfig) -> HttpRequest {
+        let text = json!({"type": "string"});
+        let spec = spec(
+            "http.request",
+            "Send one HTTP request. Redirects are not followed. The body is text, or any other JSON value.",
+            object(
+                &["method", "url"],
+                json!({
+                    "method": {"enum": ["GET", "HEAD", "PUT", "DELETE", "POST", "PATCH"]},
+                    "url": {"type": "string", "format": "uri", "minLength": 1, "maxLength": 8_192},
+                    "headers": {
+                        "type": "object",
+                        "additionalProperties": text,
+                        "maxProperties": HTTP_HEADERS_MAX,
+                    },
+                    "body": {},
+                }),
+            ),
+            object(
+                &["status", "headers", "body"],
+                json!({
+                    "status": {"type": "integer"},
+                    "headers": {"type": "object", "additionalProperties": text},
+                    "body": {},
+                }),
+            ),
+        );
+        let keyed = config.hosts.iter().filter(|(_, host)| host.idempotency).map(|(place, _)| place.clone());
+        HttpRequest {
+            spec,
+            egress: config.egress_allow.clone(),
+            keyed: keyed.collect(),
+            tls: OnceLock::new(),
+        }
+    }
+
+    async fn send(&self, params: Params, key: Digest) -> ToolResult {
+        let verb = params.method;
+        let destination = self.egress.judge(&params.url).map_err(|fault| structural(fault.to_string()))?;
+        let url = Url::parse(&params.url).map_err(|error| structural(format!("the URL: {error}")))?;
+        if url.host_str() != Some(&destination.host) || url.port_or_known_default() != Some(destination.port)
+        {
+            return Err(structural("the URL can be read in two ways"));
+        }
+        let client = self.client(&url, &destination).await?;
+        let mut request = client.request(verb.method(), url.clone()).headers(headers(params.headers)?);
+        if !verb.is_safe() {
+            request = request.header("idempotency-key", key.to_string());
+        }
+        if let Some(body) = params.body {
+            if verb.is_safe() {
+                return Err(structural("GET and HEAD have no body"));
+            }
+            let (bytes, is_json) = match body {
+                Value::String(text) => (text, false),
+                value => (value.to_string(), true),
+            };
+            if bytes.len() > HTTP_REQUEST_BYTES_MAX {
+                return Err(exhausted(format!("the body has more than {HTTP_REQUEST_BYTES_MAX} bytes")));
+            }
+            request = if is_json { request.header(CONTENT_TYPE, "application/json") } else { request };
+            request = request.body(bytes);
+        }
+        let response = request.send().await.map_err(|error| not_answered(&url, &error))?;
+        judge(verb, &url, response.status())?;
+        answer(&url, response).await
+    }
+
+    /// A client that reaches `destination` at addresses that were judged, and nothing else.
+    async fn client(&self, url: &Url, destination: &Destination) -> Result<Client, Failure> {
+        let mut builder = ClientBuilder::new()
+            .tls_backend_preconfigured(self.tls(url.scheme()).await?)
+            .user_agent(concat!("ostler/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .referer(false)
+            .no_proxy()
+            .pool_max_idle_per_host(0)
+            .connect_timeout(Duration::from_millis(HTTP_CONNECT_MS));
+        // An address in the URL itself was judged with it.
+        if let Some(name) = url.domain() {
+            let found = tokio::net::lookup_host((name, destination.port)).await;
+            let found = found.map_err(|error| transient(format!("cannot look {name} up: {error}")))?;
+            let addresses: Vec<SocketAddr> = found.collect();
+            if let Some(refused) = addresses.iter().find(|address| !destination.may_connect(address.ip())) {
+                return Err(structural(format!("{name} stands for {}, which is not public", refused.ip())));
+            }
+            builder = builder.resolve_to_addrs(name, &addresses);
+        }
+        builder.build().map_err(|error| structural(format!("cannot set a client up: {error}")))
+    }
+
+    /// What trusts whom, read once. Without TLS nobody is trusted, and nothing is read.
+    async fn tls(&self, scheme: &str) -> Result<rustls::ClientConfig, Failure> {
+        if scheme != "https" {
+            return tls::trusting_nobody().map_err(structural);
+        }
+        if let Some(config) = self.tls.get() {
+            return Ok(config.clone());
+        }
+        let config = off_runtime(|_| tls::trusting_the_platform().map_err(structural)).await?;
+        Ok(self.tls.get_or_init(|| config).clone())
+    }
+}
+
+impl Tool for HttpRequest {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn class(&self, params: &Map<String, Value>) -> CallClass {
+        let Some(verb) = params.get("method").and_then(|method| Verb::deserialize(method).ok()) else {
+            return WORST;
+        };
+        let keyed = || {
+            let url = params.get("url").and_then(Value::as_str)?;
+            Some(self.keyed.contains(&HostPort::from(self.egress.judge(url).ok()?)))
+        };
+        match verb {
+            Verb::Get | Verb::Head => READ,
+            Verb::Put => CallClass { impact: 1, effect: Effect::External, idem: Idempotency::Natural },
+            Verb::Delete => CallClass { impact: 2, effect: Effect::External, idem: Idempotency::Natural },
+            Verb::Post | Verb::Patch => {
+                let idem = if keyed() == Some(true) { Idempotency::Keyed } else { Idempotency::None };
+                CallClass { impact: 1, effect: Effect::External, idem }
+            }
+        }
+    }
+
+    fn call(&self, permit: Permit, _context: CallContext) -> BoxFuture<'_, ToolResult> {
+        Box::pin(async move {
+            let key = permit.idempotency_key();
+            self.send(parse(permit.into_params())?, key).await
+        })
+    }
+}
+
+fn headers(given: BTreeMap<String, String>) -> Result<HeaderMap, Failure> {
+    if given.len() > HTTP_HEADERS_MAX {
+        return Err(exhausted(format!("more than {HTTP_HEADERS_MAX} headers")));
+    }
+    let mut headers = HeaderMap::new();
+    for (name, value) in given {
+        let parsed = HeaderName::try_from(&name)
+            .map_err(|_| structural(format!("{name:?} is no name of a header")))?;
+        if OURS.contains(&parsed.as_str()) {
+            return Err(structural(format!("the header {parsed} is not the caller's to set")));
+        }
+        let value = HeaderValue::try_from(value)
+            .map_err(|_| structural(format!("the header {parsed} holds what no header can hold")))?;
+        headers.insert(parsed, value);
+    }
+    Ok(headers)
+}
+
+fn not_answered(url: &Url, error: &reqwest::Error) -> Failure {
+    let place = place(url);
+    let why = innermost(error);
+    if error.is_connect() {
+        transient(format!("cannot connect to {place}: {why}"))
+    } else if error.is_builder() {
+        structural(format!("cannot ask {place}: {why}"))
+    } else {
+        crash(format!("lost the answer of {place}: {why}"))
+    }
+}
+
+fn judge(verb: Verb, url: &Url, status: StatusCode) -> Result<(), Failure> {
+    let said = format!("{} answers {status}", place(url));
+    match status {
+        StatusCode::TOO_MANY_REQUESTS => Err(failure(Category::RateLimit, said)),
+        StatusCode::SERVICE_UNAVAILABLE => Err(transient(said)),
+        StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT if verb.is_repeatable() => Err(transient(said)),
+        StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => Err(crash(said)),
+        _ => Ok(()),
+    }
+}
+
+async fn answer(url: &Url, mut response: Response) -> ToolResult {
+    let mut bytes = Vec::new();
+    let lost =
+        |error: reqwest::Error| crash(format!("lost the answer of {}: {}", place(url), innermost(&error)));
+    while let Some(piece) = response.chunk().await.map_err(lost)? {
+        if bytes.len() + piece.len() > HTTP_BODY_BYTES_MAX {
+            let place = place(url);
+            return Err(exhausted(format!(
+                "the answer of {place} has more than {HTTP_BODY_BYTES_MAX} bytes"
+            )));
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    let mut headers: BTreeMap<&str, String> = BTreeMap::new();
+    for (name, value) in response.headers() {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        headers
+            .entry(name.as_str())
+            .and_modify(|before| {
+                before.push_str(", ");
+                before.push_str(&value);
+            })
+            .or_insert_with(|| value.into_owned());
+    }
+    let media =
+        headers.get("content-type").map_or("", |media| media.split(';').next().unwrap_or_default().trim());
+    let is_json = media == "application/json" || media.ends_with("+json");
+    let parsed = if is_json { serde_json::from_slice(&bytes).ok() } else { None };
+    let body: Value = parsed.unwrap_or_else(|| String::from_utf8_lossy(&bytes).into());
+    Ok(json!({"status": response.status().as_u16(), "headers": headers, "body": body}))
+}
+
+/// Scheme, host and port: what may be shown. Paths and queries may hold secrets.
+fn place(url: &Url) -> String {
+    url.origin().ascii_serialization()
+}
+
+fn innermost(error: &reqwest::Error) -> String {
+    let mut inner: &dyn std::error::Error = error;
+    while let Some(source) = inner.source() {
+        inner = source;
+    }
+    inner.to_string()
+}

@@ -1,0 +1,320 @@
+//! `json.query`: picks values out of a value.
+
+use ostler_kernel::event::Failure;
+use ostler_kernel::gate::{CallClass, Permit};
+use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use serde_json_path::JsonPath;
+
+use super::blocking::off_runtime;
+use super::declare::{PURE, exhausted, object, params, spec, structural};
+
+/// Bytes of a query.
+pub const QUERY_BYTES_MAX: usize = 1_000;
+/// Brackets and parentheses within one another in a query.
+pub const QUERY_NESTING_MAX: usize = 6;
+/// Values that a query may have to look at, by a bound worked out before it runs.
+pub const QUERY_STEPS_MAX: u64 = 20_000_000;
+/// What compiling a small regular expression counts as.
+const REGEX_STEPS: u64 = 200;
+/// What compiling the largest one counts as.
+const REGEX_STEPS_WORST: u64 = 1_000_000;
+/// Bytes of the values given back together, about.
+pub const QUERY_RESULT_BYTES_MAX: usize = 16 << 20;
+
+/// Evaluates a JSONPath query (RFC 9535); the result is the list of the values it selects, in order. A query
+/// cannot be stopped half-way, so one whose work might not be bounded is refused before it runs.
+#[derive(Debug)]
+pub(super) struct JsonQuery {
+    spec: ToolSpec,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Params {
+    value: Value,
+    query: String,
+}
+
+impl JsonQuery {
+    pub(super) fn new() -> JsonQuery {
+        JsonQuery {
+            spec: spec(
+                "json.query",
+                "Select values by a JSONPath query (RFC 9535). The result is the list of what it selects.",
+                object(
+                    &["value", "query"],
+                    json!({
+                        "value": {},
+                        "query": {"type": "string", "minLength": 1, "maxLength": QUERY_BYTES_MAX},
+                    }),
+                ),
+                object(&["result"], json!({"result": {"type": "array"}})),
+            ),
+        }
+    }
+}
+
+impl Tool for JsonQuery {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn class(&self, _params: &Map<String, Value>) -> CallClass {
+        PURE
+    }
+
+    fn call(&self, permit: Permit, _context: CallContext) -> BoxFuture<'_, ToolResult> {
+        Box::pin(async move {
+            let params = params(permit)?;
+            off_runtime(move |_| query(&params)).await
+        })
+    }
+}
+
+fn query(params: &Params) -> Result<Value, Failure> {
+    let Params { value, query } = params;
+    if query.len() > QUERY_BYTES_MAX {
+        return Err(exhausted(format!("the query has more than {QUERY_BYTES_MAX} bytes")));
+    }
+    let shape = Shape::of(query);
+    if shape.nesting > QUERY_NESTING_MAX {
+        return Err(structural(format!(
+            "the query nests brackets {} deep, {QUERY_NESTING_MAX} at most",
+            shape.nesting
+        )));
+    }
+    let path = JsonPath::parse(query).map_err(|error| structural(format!("no JSONPath query: {error}")))?;
+    if shape.steps(&Extent::of(value)) > QUERY_STEPS_MAX {
+        return Err(exhausted(format!(
+            "the query may look at more than {QUERY_STEPS_MAX} values: use fewer `..`, unions and filters, \
+             or query a part of the value"
+        )));
+    }
+    let selected = path.query(value).all();
+    let mut bytes = 0;
+    for value in &selected {
+        bytes += size(value);
+        if bytes > QUERY_RESULT_BYTES_MAX {
+            return Err(exhausted(format!("the result has more than {QUERY_RESULT_BYTES_MAX} bytes")));
+        }
+    }
+    Ok(json!({"result": selected}))
+}
+
+/// What in the text of a query multiplies its work. Counted from the text, where quoted names are passed over.
+#[derive(Debug, PartialEq, Eq)]
+struct Shape {
+    /// Brackets and parentheses within one another.
+    nesting: usize,
+    /// `..` and `?`: each may visit a value once per level above it.
+    descents: u32,
+    /// Queries within filters that start at the root and may select many values: each visits all of them.
+    roots: u32,
+    /// Selectors of a union, or arguments: they multiply along the query.
+    unions: Vec<u64>,
+    /// What one evaluation of its regular expressions costs: they are compiled anew for every value.
+    regex: u64,
+}
+
+impl Shape {
+    fn of(query: &str) -> Shape {
+        let mut shape = Shape { nesting: 0, descents: 0, roots: 0, unions: Vec::new(), regex: 1 };
+        let mut open: Vec<u64> = Vec::new();
+        let mut quote = None;
+        let mut escaped = false;
+        let bytes = query.as_bytes();
+        for (at, &byte) in bytes.iter().enumerate() {
+            if let Some(end) = quote {
+                if !escaped && byte == end {
+                    quote = None;
+                }
+                escaped = !escaped && byte == b'\\';
+                continue;
+            }
+            match byte {
+                b'\'' | b'"' => quote = Some(byte),
+                b'[' | b'(' => {
+                    if query[..at].ends_with("match") || query[..at].ends_with("search") {
+                        shape.regex = shape.regex.max(regex_cost(&query[at..]));
+                    }
+                    open.push(1);
+                    shape.nesting = shape.nesting.max(open.len());
+                }
+                b']' | b')' => shape.unions.extend(open.pop().filter(|&selectors| selectors > 1)),
+                b',' => {
+                    if let Some(selectors) = open.last_mut() {
+                        *selectors += 1;
+                    }
+                }
+                b'?' => shape.descents += 1,
+                b'.' if bytes.get(at + 1) == Some(&b'.') => shape.descents += 1,
+                b'$' if at > 0 && selects_many(&bytes[at + 1..]) => shape.roots += 1,
+                _ => {}
+            }
+        }
+        shape
+    }
+
+    fn steps(&self, extent: &Extent) -> u64 {
+        let mut steps = extent.values.saturating_mul(self.regex);
+        for &selectors in &self.unions {
+            steps = steps.saturating_mul(selectors);
+        }
+        steps = steps.saturating_mul(extent.depth.saturating_pow(self.descents));
+        steps.saturating_mul(extent.values.saturating_pow(self.roots))
+    }
+}
+
+/// Values that could be looked at while one regular expression is compiled. `call` begins at the parenthesis.
+/// One that repeats (`{1000}`) or comes from the value itself may be as large as such expressions can be.
+fn regex_cost(call: &str) -> u64 {
+    let argument = call.split_once(',').map_or("", |(_, argument)| argument.trim_start());
+    let plain = argument.starts_with(['\'', '"']) && !argument.contains('{');
+    if plain { REGEX_STEPS } else { REGEX_STEPS_WORST }
+}
+
+/// Whether a query within a filter, given from behind its `$` on, can select more than one value.
+fn selects_many(rest: &[u8]) -> bool {
+    let end = rest.iter().position(|byte| b"=<>!&|)".contains(byte)).unwrap_or(rest.len());
+    let query = &rest[..end];
+    query.iter().any(|byte| b"*?:,".contains(byte)) || query.windows(2).any(|pair| pair == b"..")
+}
+
+/// How large a value is.
+#[derive(Debug, PartialEq, Eq)]
+struct Extent {
+    values: u64,
+    depth: u64,
+}
+
+impl Extent {
+    fn of(value: &Value) -> Extent {
+        let inner = |values: &mut dyn Iterator<Item = &Value>| {
+            values.map(Extent::of).fold(Extent { values: 1, depth: 1 }, |sum, inner| Extent {
+                values: sum.values + inner.values,
+                depth: sum.depth.max(inner.depth + 1),
+            })
+        };
+        match value {
+            Value::Array(list) => inner(&mut list.iter()),
+            Value::Object(map) => inner(&mut map.values()),
+            _ => Extent { values: 1, depth: 1 },
+        }
+    }
+}
+
+fn size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 2,
+        Value::Array(list) => list.iter().map(|value| size(value) + 1).sum::<usize>() + 2,
+        Value::Object(map) => map.iter().map(|(key, value)| key.len() + 4 + size(value)).sum::<usize>() + 2,
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(value: Value, text: &str, expected: Expect) {
+        let shown = match query(&Params { value, query: text.into() }) {
+            Ok(result) => result["result"].to_string(),
+            Err(failure) => format!("{}: {}", failure.category, failure.message),
+        };
+        expected.assert_eq(&shown);
+    }
+
+    #[test]
+    fn a_query_gives_the_list_of_what_it_selects() {
+        let shop = || json!({"book": [{"title": "a", "price": 5}, {"title": "b", "price": 15}], "limit": 10});
+        check(shop(), "$.book[*].title", expect![[r#"["a","b"]"#]]);
+        check(shop(), "$..price", expect!["[5,15]"]);
+        check(shop(), "$.book[?@.price < $.limit].title", expect![[r#"["a"]"#]]);
+        check(shop(), "$.book[?search(@.title, '[b-z]')].price", expect!["[15]"]);
+        check(shop(), "$.missing", expect!["[]"]);
+        check(json!("x"), "$", expect![[r#"["x"]"#]]);
+    }
+
+    #[test]
+    fn what_is_no_query_is_named() {
+        check(json!({}), "", expect!["structural: no JSONPath query: at position 0, parser error"]);
+        check(json!({}), "book", expect!["structural: no JSONPath query: at position 0, parser error"]);
+        check(json!({}), "$.book[", expect!["structural: no JSONPath query: at position 6, parser error"]);
+    }
+
+    #[test]
+    fn a_query_that_might_run_away_is_refused_before_it_runs() {
+        let list = json!(vec![0; 1_000]);
+        check(
+            list.clone(),
+            &format!("${}", "[*,*]".repeat(30)),
+            expect![
+                "resource_exhaustion: the query may look at more than 20000000 values: use fewer `..`, unions and filters, or query a part of the value"
+            ],
+        );
+        check(
+            list.clone(),
+            "$[?count($[*]) > count($[*])]",
+            expect![
+                "resource_exhaustion: the query may look at more than 20000000 values: use fewer `..`, unions and filters, or query a part of the value"
+            ],
+        );
+        check(
+            list.clone(),
+            r"$[?search(@, '\\w{900}')]",
+            expect![
+                "resource_exhaustion: the query may look at more than 20000000 values: use fewer `..`, unions and filters, or query a part of the value"
+            ],
+        );
+        check(
+            list.clone(),
+            r"$[?match(@, $[0])]",
+            expect![
+                "resource_exhaustion: the query may look at more than 20000000 values: use fewer `..`, unions and filters, or query a part of the value"
+            ],
+        );
+        check(
+            list,
+            &format!("$[?{}@{}]", "(".repeat(300), ")".repeat(300)),
+            expect!["structural: the query nests brackets 301 deep, 6 at most"],
+        );
+        let deep = (0..100).fold(json!(1), |inner, _| json!([inner]));
+        check(
+            deep,
+            "$..*..*..*..*",
+            expect![
+                "resource_exhaustion: the query may look at more than 20000000 values: use fewer `..`, unions and filters, or query a part of the value"
+            ],
+        );
+    }
+
+    #[test]
+    fn the_deepest_query_allowed_is_parsed_at_once() {
+        let inner = "(".repeat(QUERY_NESTING_MAX - 1);
+        let query = format!("$[?{inner}@.a{}]", ")".repeat(QUERY_NESTING_MAX - 1));
+        check(json!([{"a": 1}, {"b": 1}]), &query, expect![[r#"[{"a":1}]"#]]);
+    }
+
+    #[test]
+    fn a_result_that_multiplies_a_large_value_is_refused() {
+        let value = json!(["x".repeat(1 << 20)]);
+        check(
+            value,
+            &format!("$[{}0]", "0,".repeat(20)),
+            expect!["resource_exhaustion: the result has more than 16777216 bytes"],
+        );
+    }
+
+    #[test]
+    fn quoted_names_do_not_count() {
+        assert_eq!(
+            Shape::of(r#"$["a,b..[(?\"", 'c\',d']"#),
+            Shape { unions: vec![2], nesting: 1, descents: 0, roots: 0, regex: 1 }
+        );
+    }
+}

@@ -1,0 +1,63 @@
+//! `text.render`: fills a template in.
+
+use ostler_kernel::gate::{CallClass, Permit};
+use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use ostler_kernel::template;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::blocking::off_runtime;
+use super::declare::{PURE, object, params, spec, structural};
+
+/// Renders a template over `values`, as reports and prompts are rendered.
+#[derive(Debug)]
+pub(super) struct TextRender {
+    spec: ToolSpec,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Params {
+    template: String,
+    values: Map<String, Value>,
+}
+
+impl TextRender {
+    pub(super) fn new() -> TextRender {
+        TextRender {
+            spec: spec(
+                "text.render",
+                "Render a template (minijinja) over values.",
+                object(
+                    &["template", "values"],
+                    json!({
+                        "template": {"type": "string"},
+                        "values": {"type": "object", "additionalProperties": true},
+                    }),
+                ),
+                object(&["text"], json!({"text": {"type": "string"}})),
+            ),
+        }
+    }
+}
+
+impl Tool for TextRender {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn class(&self, _params: &Map<String, Value>) -> CallClass {
+        PURE
+    }
+
+    fn call(&self, permit: Permit, _context: CallContext) -> BoxFuture<'_, ToolResult> {
+        Box::pin(async move {
+            let params: Params = params(permit)?;
+            let text = off_runtime(move |_| {
+                template::render(&params.template, &params.values)
+                    .map_err(|error| structural(format!("template: {error}")))
+            });
+            Ok(json!({"text": text.await?}))
+        })
+    }
+}

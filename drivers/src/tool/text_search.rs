@@ -1,0 +1,173 @@
+//! `text.search`: the lines that match.
+
+use std::path::{Path, PathBuf};
+
+use ostler_kernel::event::Failure;
+use ostler_kernel::gate::{CallClass, Permit};
+use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use regex::Regex;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::blocking::{Stop, off_runtime};
+use super::declare::{READ, exhausted, object, params, spec, structural};
+use super::text::{self, FILES_MAX};
+use super::walk::{Wanted, walk};
+use super::workspace::Workspace;
+
+/// Matching lines given back unless `max` says otherwise.
+pub const SEARCH_MATCHES_DEFAULT: usize = 1_000;
+/// The most that `max` can say.
+pub const SEARCH_MATCHES_MAX: usize = 100_000;
+/// Bytes of one line that are given back; the rest of a longer one is left out and shown as `…`.
+pub const SEARCH_LINE_BYTES: usize = 1 << 10;
+/// Bytes of all lines together.
+pub const SEARCH_TEXT_BYTES_MAX: usize = 8 << 20;
+/// Bytes of a compiled pattern.
+pub const SEARCH_REGEX_BYTES_MAX: usize = 1 << 20;
+
+/// Searches the lines of text files by a regular expression (the syntax of the `regex` crate: linear time, no
+/// look-around). Searches `files`, or what `fs.list` would find beneath `path`, or in the whole workspace. Binary files and
+/// those that are not UTF-8 are passed over. More matches than `max` are a failure.
+#[derive(Debug)]
+pub(super) struct TextSearch {
+    spec: ToolSpec,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Params {
+    pattern: String,
+    files: Option<Vec<String>>,
+    path: Option<String>,
+    max: Option<usize>,
+}
+
+impl TextSearch {
+    pub(super) fn new() -> TextSearch {
+        let path = json!({"type": "string", "format": "path", "minLength": 1});
+        let line = object(
+            &["path", "line", "text"],
+            json!({
+                "path": {"type": "string"},
+                "line": {"type": "integer", "minimum": 1},
+                "text": {"type": "string"},
+            }),
+        );
+        TextSearch {
+            spec: spec(
+                "text.search",
+                "Find the lines that match a regular expression, in the given files or beneath a folder.",
+                object(
+                    &["pattern"],
+                    json!({
+                        "pattern": {"type": "string", "maxLength": 4_096},
+                        "files": {"type": "array", "items": path, "maxItems": FILES_MAX},
+                        "path": path,
+                        "max": {"type": "integer", "minimum": 1, "maximum": SEARCH_MATCHES_MAX},
+                    }),
+                ),
+                object(
+                    &["matches", "count"],
+                    json!({
+                        "matches": {"type": "array", "items": line},
+                        "count": {"type": "integer", "minimum": 0},
+                    }),
+                ),
+            ),
+        }
+    }
+}
+
+impl Tool for TextSearch {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn class(&self, _params: &Map<String, Value>) -> CallClass {
+        READ
+    }
+
+    fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
+        Box::pin(async move {
+            let params = params(permit)?;
+            off_runtime(move |stop| search(&params, &context, stop)).await
+        })
+    }
+}
+
+fn search(params: &Params, context: &CallContext, stop: &Stop) -> Result<Value, Failure> {
+    let pattern = regex::RegexBuilder::new(&params.pattern)
+        .size_limit(SEARCH_REGEX_BYTES_MAX)
+        .build()
+        .map_err(|error| structural(format!("pattern {:?}: {error}", params.pattern)))?;
+    let workspace = Workspace::open(&context.workspace)?;
+    let mut matches = Matches { max: params.max.unwrap_or(SEARCH_MATCHES_DEFAULT), ..Matches::default() };
+    for path in files(params, &workspace, stop)? {
+        stop.check()?;
+        if let Some(text) = text::read(&workspace, &path)? {
+            matches.add(&pattern, &path, &text, stop)?;
+        }
+    }
+    Ok(json!({"count": matches.found.len(), "matches": matches.found}))
+}
+
+fn files(params: &Params, workspace: &Workspace, stop: &Stop) -> Result<Vec<PathBuf>, Failure> {
+    let path = match (&params.files, &params.path) {
+        (Some(_), Some(_)) => return Err(structural("give either files or path, not both")),
+        (Some(files), None) => return files.iter().map(|file| workspace.relative(file)).collect(),
+        (None, path) => workspace.relative(path.as_deref().unwrap_or("."))?,
+    };
+    let metadata = workspace.dir().metadata(&path).map_err(|error| workspace.refused(&path, error))?;
+    if !metadata.is_dir() {
+        return Ok(vec![path]);
+    }
+    let wanted = Wanted { hidden: false, glob: None, files_max: FILES_MAX };
+    Ok(walk(workspace, &path, &wanted, stop)?.into_iter().map(|file| file.path.into()).collect())
+}
+
+#[derive(Debug, Default)]
+struct Matches {
+    max: usize,
+    found: Vec<Value>,
+    bytes: usize,
+}
+
+impl Matches {
+    fn add(&mut self, pattern: &Regex, path: &Path, text: &str, stop: &Stop) -> Result<(), Failure> {
+        for (at, line) in text.lines().enumerate() {
+            if at % 4_096 == 0 {
+                stop.check()?;
+            }
+            if !pattern.is_match(line) {
+                continue;
+            }
+            if self.found.len() == self.max {
+                let max = self.max;
+                return Err(exhausted(format!(
+                    "more than {max} lines match: raise max (at most {SEARCH_MATCHES_MAX}), or search for less"
+                )));
+            }
+            let shown = shorten(line);
+            self.bytes += shown.len();
+            if self.bytes > SEARCH_TEXT_BYTES_MAX {
+                return Err(exhausted(format!(
+                    "the matching lines have more than {SEARCH_TEXT_BYTES_MAX} bytes: search for less"
+                )));
+            }
+            self.found.push(json!({"path": path, "line": at + 1, "text": shown}));
+        }
+        Ok(())
+    }
+}
+
+fn shorten(line: &str) -> String {
+    if line.len() <= SEARCH_LINE_BYTES {
+        return line.to_owned();
+    }
+    let mut end = SEARCH_LINE_BYTES;
+    while !line.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}…", &line[..end])
+}

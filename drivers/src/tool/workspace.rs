@@ -1,0 +1,230 @@
+//! The folder that tools may touch. Everything is opened beneath it, component by component, so no link, no
+//! `..` and no race leads out of it.
+
+use std::fmt::Display;
+use std::io::{self, Read};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
+use ostler_kernel::event::Failure;
+use rustix::fs::OFlags;
+
+use super::declare::{exhausted, structural, transient};
+
+/// The workspace of a call, opened.
+#[derive(Debug)]
+pub(super) struct Workspace {
+    root: Arc<Path>,
+    dir: Dir,
+}
+
+impl Workspace {
+    /// Opens the workspace itself.
+    pub(super) fn open(root: &Arc<Path>) -> Result<Workspace, Failure> {
+        let dir = Dir::open_ambient_dir(root, ambient_authority())
+            .map_err(|error| structural(format!("cannot open the workspace {}: {error}", root.display())))?;
+        Ok(Workspace { root: root.clone(), dir })
+    }
+
+    /// The folder itself. Paths given to it are those that [`Workspace::relative`] gives.
+    pub(super) fn dir(&self) -> &Dir {
+        &self.dir
+    }
+
+    /// `path` from the workspace on, without `.` and `..`; `.` for the workspace itself. An absolute path must
+    /// lie in the workspace; a relative one must never climb above its start.
+    pub(super) fn relative(&self, path: &str) -> Result<PathBuf, Failure> {
+        let given = Path::new(path);
+        let inside = if given.is_absolute() {
+            given.strip_prefix(&self.root).map_err(|_| self.outside(path))?
+        } else if path.is_empty() {
+            return Err(structural("the path is empty: `.` is the workspace itself"));
+        } else {
+            given
+        };
+        let mut relative = PathBuf::new();
+        for component in inside.components() {
+            match component {
+                Component::Normal(name) => relative.push(name),
+                Component::CurDir => {}
+                Component::ParentDir if relative.pop() => {}
+                Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                    return Err(self.outside(path));
+                }
+            }
+        }
+        Ok(if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative })
+    }
+
+    /// Opens a regular file for reading. Never waits for the other end of a pipe.
+    pub(super) fn file(&self, path: &Path) -> Result<File, Failure> {
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+        let file = self.dir.open_with(path, &options).map_err(|error| self.refused(path, error))?;
+        let metadata = file.metadata().map_err(|error| self.refused(path, error))?;
+        if metadata.is_file() {
+            Ok(file)
+        } else {
+            let kind = if metadata.is_dir() { "a folder" } else { "no regular file" };
+            Err(structural(format!("{} in {} is {kind}", path.display(), self.root.display())))
+        }
+    }
+
+    /// The bytes of a regular file that has at most `limit` of them; `advice` says what to do if it has more.
+    pub(super) fn read(&self, path: &Path, limit: u64, advice: &str) -> Result<Vec<u8>, Failure> {
+        let mut bytes = Vec::new();
+        let mut file = self.file(path)?.take(limit.saturating_add(1));
+        file.read_to_end(&mut bytes).map_err(|error| self.refused(path, error))?;
+        if bytes.len() as u64 > limit {
+            return Err(exhausted(format!("{} has more than {limit} bytes: {advice}", path.display())));
+        }
+        Ok(bytes)
+    }
+
+    /// Opens a folder.
+    pub(super) fn folder(&self, path: &Path) -> Result<Dir, Failure> {
+        self.dir.open_dir(path).map_err(|error| self.refused(path, error))
+    }
+
+    /// What an error of the file system means for the call.
+    pub(super) fn refused(&self, path: impl AsRef<Path>, error: io::Error) -> Failure {
+        use io::ErrorKind as K;
+        let path = path.as_ref();
+        if error.kind() == K::PermissionDenied && error.raw_os_error().is_none() {
+            return self.outside(path.display());
+        }
+        let message = format!("{} in {}: {error}", path.display(), self.root.display());
+        match error.kind() {
+            K::StorageFull | K::QuotaExceeded | K::FileTooLarge => exhausted(message),
+            K::Interrupted | K::WouldBlock | K::TimedOut | K::ResourceBusy | K::OutOfMemory => {
+                transient(message)
+            }
+            _ if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => transient(message),
+            _ => structural(message),
+        }
+    }
+
+    fn outside(&self, path: impl Display) -> Failure {
+        let root = self.root.display();
+        structural(format!("{path} leads out of the workspace {root}: only paths beneath it can be used"))
+    }
+}
+
+/// Too many open files in this process, in the system: `std` has no word for them.
+const EMFILE: i32 = rustix::io::Errno::MFILE.raw_os_error();
+const ENFILE: i32 = rustix::io::Errno::NFILE.raw_os_error();
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    fn check(path: &str, expected: Expect) {
+        let root = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("secret"), "secret").unwrap();
+        std::fs::create_dir(root.path().join("sub")).unwrap();
+        std::fs::write(root.path().join("sub/in.txt"), "inside").unwrap();
+        symlink(outside.path(), root.path().join("out")).unwrap();
+        symlink(outside.path().join("secret"), root.path().join("sub/out.txt")).unwrap();
+        symlink("../../..", root.path().join("sub/up")).unwrap();
+        symlink("sub/in.txt", root.path().join("link")).unwrap();
+        symlink("loop", root.path().join("loop")).unwrap();
+        rustix::fs::mkfifoat(
+            rustix::fs::CWD,
+            root.path().join("pipe"),
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        )
+        .unwrap();
+
+        let workspace = Workspace::open(&Arc::from(root.path())).unwrap();
+        let path = path.replace("ROOT", root.path().to_str().unwrap());
+        let read = workspace.relative(&path).and_then(|path| workspace.read(&path, 6, "ask for less"));
+        let shown = match read {
+            Ok(bytes) => String::from_utf8(bytes).unwrap(),
+            Err(failure) => format!("{}: {}", failure.category, failure.message),
+        };
+        expected.assert_eq(
+            &shown
+                .replace('\0', "\\0")
+                .replace(root.path().to_str().unwrap(), "ROOT")
+                .replace(outside.path().to_str().unwrap(), "OUT"),
+        );
+    }
+
+    #[test]
+    fn files_beneath_the_workspace_open_by_any_name() {
+        check("sub/in.txt", expect!["inside"]);
+        check("./sub//in.txt", expect!["inside"]);
+        check("sub/../sub/in.txt", expect!["inside"]);
+        check("ROOT/sub/in.txt", expect!["inside"]);
+        check("link", expect!["inside"]);
+    }
+
+    #[test]
+    fn no_name_leads_out() {
+        check(
+            "../secret",
+            expect![
+                "structural: ../secret leads out of the workspace ROOT: only paths beneath it can be used"
+            ],
+        );
+        check(
+            "sub/../../secret",
+            expect![
+                "structural: sub/../../secret leads out of the workspace ROOT: only paths beneath it can be used"
+            ],
+        );
+        check(
+            "/etc/passwd",
+            expect![
+                "structural: /etc/passwd leads out of the workspace ROOT: only paths beneath it can be used"
+            ],
+        );
+        check(
+            "ROOT/../x",
+            expect![
+                "structural: ROOT/../x leads out of the workspace ROOT: only paths beneath it can be used"
+            ],
+        );
+        check(
+            "ROOTx/y",
+            expect!["structural: ROOTx/y leads out of the workspace ROOT: only paths beneath it can be used"],
+        );
+        check(
+            "out/secret",
+            expect![
+                "structural: out/secret leads out of the workspace ROOT: only paths beneath it can be used"
+            ],
+        );
+        check(
+            "sub/out.txt",
+            expect![
+                "structural: sub/out.txt leads out of the workspace ROOT: only paths beneath it can be used"
+            ],
+        );
+        check(
+            "sub/up/etc/passwd",
+            expect![
+                "structural: sub/up/etc/passwd leads out of the workspace ROOT: only paths beneath it can be used"
+            ],
+        );
+    }
+
+    #[test]
+    fn what_is_no_file_is_named() {
+        check("", expect!["structural: the path is empty: `.` is the workspace itself"]);
+        check(".", expect!["structural: . in ROOT is a folder"]);
+        check("sub", expect!["structural: sub in ROOT is a folder"]);
+        check("pipe", expect!["structural: pipe in ROOT is no regular file"]);
+        check("loop", expect!["structural: loop in ROOT: Too many levels of symbolic links (os error 40)"]);
+        check("missing", expect!["structural: missing in ROOT: No such file or directory (os error 2)"]);
+        check("a\0b", expect![[r#"structural: a\0b in ROOT: Invalid argument (os error 22)"#]]);
+        check("sub/in.txt/x", expect!["structural: sub/in.txt/x in ROOT: Not a directory (os error 20)"]);
+    }
+}

@@ -1,0 +1,86 @@
+//! What the tools say of their calls, and of themselves.
+
+use expect_test::{Expect, expect};
+use ostler_drivers::tool::{ToolConfig, builtin};
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+const CONFIG: &str = r#"
+    [shell]
+    allow = [{argv = ["make", "check"], impact = 1, effect = "write"}]
+    [http]
+    egress_allow = ["api.example.com:443", "other.example.com:443"]
+    [http.hosts."api.example.com:443"]
+    idempotency = true
+"#;
+
+fn check(tool: &str, params: Value, expected: Expect) {
+    let class = World::with(CONFIG).tool(tool).class(params.as_object().unwrap());
+    expected.assert_eq(&format!("{}, {:?}, {:?}", class.impact, class.effect, class.idem));
+}
+
+#[test]
+fn there_are_ten_tools_and_no_shell_where_it_is_not_enabled() {
+    let names = |config: &str| {
+        let config: ToolConfig = toml::from_str(config).unwrap();
+        builtin(&config).iter().map(|tool| tool.spec().name.clone()).collect::<Vec<_>>().join(" ")
+    };
+    expect!["fs.list fs.read fs.write http.request json.query shell.run text.render text.search text.stats time.sleep"].assert_eq(&names(""));
+    assert!(!names("[shell]\nenabled = false").contains("shell.run"));
+}
+
+#[test]
+fn looking_is_impact_0() {
+    check("fs.list", json!({}), expect!["0, Read, Natural"]);
+    check("fs.read", json!({}), expect!["0, Read, Natural"]);
+    check("text.search", json!({}), expect!["0, Read, Natural"]);
+    check("text.stats", json!({}), expect!["0, Read, Natural"]);
+    check("text.render", json!({}), expect!["0, None, Natural"]);
+    check("json.query", json!({}), expect!["0, None, Natural"]);
+    check("time.sleep", json!({}), expect!["0, None, Natural"]);
+}
+
+#[test]
+fn writing_is_repeatable_unless_it_appends() {
+    check("fs.write", json!({"mode": "create"}), expect!["1, Write, Natural"]);
+    check("fs.write", json!({"mode": "replace"}), expect!["1, Write, Natural"]);
+    check("fs.write", json!({"mode": "append"}), expect!["1, Write, None"]);
+    check("fs.write", json!({}), expect!["1, Write, None"]);
+}
+
+#[test]
+fn a_request_is_what_its_method_says_and_keyed_where_the_host_knows_keys() {
+    let of = |method: &str, url: &str| json!({"method": method, "url": url});
+    check("http.request", of("GET", "https://api.example.com/"), expect!["0, Read, Natural"]);
+    check("http.request", of("HEAD", "https://api.example.com/"), expect!["0, Read, Natural"]);
+    check("http.request", of("PUT", "https://api.example.com/"), expect!["1, External, Natural"]);
+    check("http.request", of("DELETE", "https://api.example.com/"), expect!["2, External, Natural"]);
+    check("http.request", of("POST", "https://API.example.com/x"), expect!["1, External, Keyed"]);
+    check("http.request", of("PATCH", "https://api.example.com:443/x"), expect!["1, External, Keyed"]);
+    check("http.request", of("POST", "https://other.example.com/"), expect!["1, External, None"]);
+    check("http.request", of("POST", "https://unlisted.example.com/"), expect!["1, External, None"]);
+    check("http.request", json!({"method": "POST"}), expect!["1, External, None"]);
+    check("http.request", json!({"url": "https://api.example.com/"}), expect!["2, External, None"]);
+    check("http.request", of("get", "https://api.example.com/"), expect!["2, External, None"]);
+}
+
+#[test]
+fn a_program_is_what_the_table_says_and_the_worst_if_it_says_nothing() {
+    check("shell.run", json!({"argv": ["git", "log", "--oneline"]}), expect!["0, Read, Natural"]);
+    check("shell.run", json!({"argv": ["make", "check"]}), expect!["1, Write, None"]);
+    check("shell.run", json!({"argv": ["make", "check", "x"]}), expect!["2, External, None"]);
+    check("shell.run", json!({"argv": ["rm", "-rf", "/"]}), expect!["2, External, None"]);
+    check("shell.run", json!({"argv": []}), expect!["2, External, None"]);
+    check("shell.run", json!({"argv": ["ls", 1]}), expect!["2, External, None"]);
+    check("shell.run", json!({}), expect!["2, External, None"]);
+}
+
+#[tokio::test]
+async fn what_is_not_a_parameter_is_refused_by_the_schema() {
+    for tool in builtin(&ToolConfig::default()) {
+        let name = tool.spec().name.clone();
+        let shown = World::new().shown(&name, json!({"surprise": 1})).await;
+        assert!(shown.starts_with("gate_denied: PARAM_SCHEMA"), "{name}: {shown}");
+    }
+}

@@ -1,0 +1,108 @@
+//! A workspace, the built-in tools, and the one way to them: through the gate.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ostler_drivers::tool::{ToolConfig, builtin};
+use ostler_kernel::event::Failure;
+use ostler_kernel::gate::{Call, CallLimits, Egress, GatePolicy, GatedTool, Permit, Scope, Verdict, decide};
+use ostler_kernel::id::Digest;
+use ostler_kernel::port::{CallContext, Tool, ToolResult};
+use ostler_kernel::run::Category;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A workspace in a folder of its own, and tools set up by a piece of configuration.
+pub(crate) struct World {
+    folder: TempDir,
+    tools: Vec<Arc<dyn Tool>>,
+    egress: Egress,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        World::with("")
+    }
+
+    /// With what `[tools]` would hold.
+    pub(crate) fn with(config: &str) -> World {
+        let config: ToolConfig = toml::from_str(config).expect("the test's configuration is right");
+        World {
+            folder: tempfile::tempdir().unwrap(),
+            tools: builtin(&config),
+            egress: config.http.egress_allow,
+        }
+    }
+
+    /// The workspace; its parent is not part of it.
+    pub(crate) fn root(&self) -> PathBuf {
+        let root = self.folder.path().join("ws");
+        std::fs::create_dir_all(&root).unwrap();
+        root
+    }
+
+    /// Writes a file of the workspace, folders included.
+    pub(crate) fn put(&self, path: &str, bytes: impl AsRef<[u8]>) {
+        let path = self.root().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    pub(crate) fn text(&self, path: &str) -> String {
+        std::fs::read_to_string(self.root().join(path)).unwrap()
+    }
+
+    pub(crate) fn tool(&self, name: &str) -> Arc<dyn Tool> {
+        self.tools.iter().find(|tool| tool.spec().name == name).expect("a built-in tool").clone()
+    }
+
+    /// Calls a tool as the engine would: class, gate, permit, call.
+    pub(crate) async fn call(&self, name: &str, params: Value) -> ToolResult {
+        let tool = self.tool(name);
+        let root = self.root();
+        let permit = permit(tool.clone(), params, root.to_str().unwrap(), self.egress.clone())?;
+        let context = CallContext { workspace: Arc::from(root), timeout_ms: 60_000 };
+        tool.call(permit, context).await
+    }
+
+    /// What a call gives, or its failure, on one line; the workspace is called ROOT.
+    pub(crate) async fn shown(&self, name: &str, params: Value) -> String {
+        let shown = match self.call(name, params).await {
+            Ok(value) => value.to_string(),
+            Err(failure) => format!("{}: {}", failure.category, failure.message),
+        };
+        shown.replace(self.root().to_str().unwrap(), "ROOT")
+    }
+}
+
+/// What the gate makes of a call of the highest intent in a scope of all built-in tools.
+fn permit(tool: Arc<dyn Tool>, params: Value, workspace: &str, egress: Egress) -> Result<Permit, Failure> {
+    let name = tool.spec().name.clone();
+    let scope = Scope { tools: BTreeMap::from([(name.clone(), None)]) };
+    let policy = GatePolicy {
+        scopes: BTreeMap::from([("all".to_owned(), scope)]),
+        ceiling: 2,
+        epoch: 1,
+        limits: CallLimits { max_depth: 64, max_bytes: 64 << 20 },
+        egress,
+    };
+    let gated = GatedTool::new(tool).unwrap();
+    let call = Call {
+        tool: Some(&gated),
+        name: &name,
+        params: params.as_object().unwrap().clone(),
+        floor: 0,
+        intent: 2,
+        scope: "all",
+        workspace,
+        idempotency_key: Digest([1; 32]),
+    };
+    match decide(call, &policy) {
+        Verdict::Allowed { permit, .. } => Ok(permit),
+        Verdict::Denied(denial) => {
+            let message = format!("{}: {}", denial.code, denial.operator);
+            Err(Failure { category: Category::GateDenied, message })
+        }
+    }
+}

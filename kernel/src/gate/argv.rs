@@ -1,0 +1,557 @@
+//! What a shell call does, by its argument list. Nothing is guessed: what is not listed is impact 2.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::plan::Effect;
+
+/// What a call of a program does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArgvClass {
+    /// 0 observe, 1 operate, 2 control.
+    pub impact: u8,
+    /// What it does to the world.
+    pub effect: Effect,
+}
+
+/// What everything is that no entry lists.
+pub const UNLISTED: ArgvClass = ArgvClass { impact: 2, effect: Effect::External };
+
+/// Programs and what may be said to them. Operator patterns are asked first, in their order, then the table.
+///
+/// ```
+/// use ostler_kernel::gate::{ArgvTable, UNLISTED};
+/// let table = ArgvTable::read_only();
+/// assert_eq!(table.classify(&["git", "log", "--oneline"]).impact, 0);
+/// assert_eq!(table.classify(&["git", "log", "--output=/etc/passwd"]), UNLISTED);
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct ArgvTable {
+    patterns: Vec<ArgvPattern>,
+    programs: BTreeMap<String, Entry>,
+}
+
+/// An operator's own entry: `{argv = ["git", "log", "*"], impact = 0, effect = "read"}`. Each element is compared
+/// whole; a final `*` stands for any further elements, flags included, so it is for programs that are harmless
+/// whatever they are told.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArgvPattern {
+    /// The elements.
+    pub argv: Vec<String>,
+    /// 0 observe, 1 operate, 2 control.
+    pub impact: u8,
+    /// What it does to the world.
+    pub effect: Effect,
+}
+
+/// Why an entry of the table is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ArgvError {
+    /// The first element must say which program.
+    #[error("pattern {0:?} must begin with the name of a program")]
+    NoProgram(Vec<String>),
+    /// Only the last element may be a star.
+    #[error("pattern {0:?} has a `*` before its end")]
+    InnerStar(Vec<String>),
+    /// Impact and effect must agree.
+    #[error(
+        "{name}: impact {impact} and effect {effect:?} disagree: impact 0 observes, more acts, 2 is the most"
+    )]
+    Disagree {
+        /// Of what.
+        name: String,
+        /// Its impact.
+        impact: u8,
+        /// Its effect.
+        effect: Effect,
+    },
+    /// The table of programs is malformed.
+    #[error("programs: {0}")]
+    Malformed(String),
+}
+
+/// A program, or one of its subcommands.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "Value")]
+enum Entry {
+    Group(Group),
+    Program(Program),
+}
+
+impl TryFrom<Value> for Entry {
+    type Error = serde_json::Error;
+
+    fn try_from(entry: Value) -> Result<Entry, serde_json::Error> {
+        if entry.get("sub").is_some() {
+            serde_json::from_value(entry).map(Entry::Group)
+        } else {
+            serde_json::from_value(entry).map(Entry::Program)
+        }
+    }
+}
+
+/// The next element must be one of these words.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    sub: BTreeMap<String, Entry>,
+}
+
+/// What may follow a program's name.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Program {
+    impact: u8,
+    /// Read for impact 0 and write for more, unless given.
+    #[serde(default)]
+    effect: Option<Effect>,
+    /// Elements that may stand as they are.
+    #[serde(default)]
+    flags: Vec<String>,
+    /// Elements that take the next one as their value; or, ending in `=`, carry it themselves.
+    #[serde(default)]
+    flags_with_value: Vec<String>,
+    /// How many operands, at least and at most; none unless given.
+    #[serde(default = "no_operands")]
+    operands: (usize, Option<usize>),
+    /// The characters an operand may be made of.
+    #[serde(default)]
+    operand_chars: BTreeMap<usize, String>,
+    /// Letters of flags that may stand in one element behind one dash.
+    #[serde(default)]
+    letters: String,
+    /// Beginnings of flags that decimal digits complete.
+    #[serde(default)]
+    counted: Vec<String>,
+    /// What no element may contain.
+    #[serde(default)]
+    never: Vec<String>,
+    /// Whether any element may begin with a dash.
+    #[serde(default)]
+    any_flags: bool,
+    /// Whether `--` does not end the flags of this program.
+    #[serde(default)]
+    flags_everywhere: bool,
+}
+
+impl ArgvTable {
+    /// Common programs that only look, with the flags that keep it so. [`OBSERVING_ENVIRONMENT`](super::OBSERVING_ENVIRONMENT)
+    /// belongs with it.
+    pub fn read_only() -> ArgvTable {
+        ArgvTable::from_programs(super::argv_programs::READ_ONLY).expect("the built-in table is tested")
+    }
+
+    /// Reads a table of programs from JSON: `{name: {impact, flags, flags_with_value, operands: [min, max],
+    /// operand_chars}}`, where `{sub: {word: ..}}` may stand for a program.
+    ///
+    /// # Errors
+    ///
+    /// [`ArgvError::Malformed`], or [`ArgvError::Disagree`].
+    pub fn from_programs(json: &str) -> Result<ArgvTable, ArgvError> {
+        let programs: BTreeMap<String, Entry> =
+            serde_json::from_str(json).map_err(|error| ArgvError::Malformed(error.to_string()))?;
+        programs.iter().try_for_each(|(name, entry)| entry.check(name))?;
+        Ok(ArgvTable { patterns: Vec::new(), programs })
+    }
+
+    /// Adds operator patterns; the first of all that fits decides.
+    ///
+    /// # Errors
+    ///
+    /// The first pattern that is none.
+    pub fn with_patterns(
+        mut self,
+        patterns: impl IntoIterator<Item = ArgvPattern>,
+    ) -> Result<ArgvTable, ArgvError> {
+        for pattern in patterns {
+            pattern.check()?;
+            self.patterns.push(pattern);
+        }
+        Ok(self)
+    }
+
+    /// What a call does. An empty list is [`UNLISTED`].
+    pub fn classify<T: AsRef<str>>(&self, argv: &[T]) -> ArgvClass {
+        if let Some(pattern) = self.patterns.iter().find(|pattern| pattern.fits(argv)) {
+            return ArgvClass { impact: pattern.impact, effect: pattern.effect };
+        }
+        let listed = argv.split_first().and_then(|(program, rest)| {
+            self.programs.get(program.as_ref()).and_then(|entry| entry.classify(rest))
+        });
+        listed.unwrap_or(UNLISTED)
+    }
+}
+
+impl ArgvPattern {
+    fn check(&self) -> Result<(), ArgvError> {
+        let Some((program, rest)) = self.argv.split_first() else {
+            return Err(ArgvError::NoProgram(self.argv.clone()));
+        };
+        if program.is_empty() || program == "*" {
+            return Err(ArgvError::NoProgram(self.argv.clone()));
+        }
+        if rest.iter().rev().skip(1).any(|element| element == "*") {
+            return Err(ArgvError::InnerStar(self.argv.clone()));
+        }
+        check_class(program, self.impact, self.effect)
+    }
+
+    fn fits<T: AsRef<str>>(&self, argv: &[T]) -> bool {
+        let same = |wanted: &[String], found: &[T]| {
+            wanted.iter().zip(found).all(|(wanted, found)| wanted == found.as_ref())
+        };
+        match self.argv.split_last() {
+            Some((star, fixed)) if star == "*" => argv.len() >= fixed.len() && same(fixed, argv),
+            _ => argv.len() == self.argv.len() && same(&self.argv, argv),
+        }
+    }
+}
+
+impl Entry {
+    fn check(&self, name: &str) -> Result<(), ArgvError> {
+        match self {
+            Entry::Group(group) => {
+                group.sub.iter().try_for_each(|(word, entry)| entry.check(&format!("{name} {word}")))
+            }
+            Entry::Program(program) => check_class(name, program.impact, program.class().effect),
+        }
+    }
+
+    fn classify<T: AsRef<str>>(&self, rest: &[T]) -> Option<ArgvClass> {
+        match self {
+            Entry::Group(group) => {
+                let (word, rest) = rest.split_first()?;
+                group.sub.get(word.as_ref())?.classify(rest)
+            }
+            Entry::Program(program) => program.accepts(rest).then(|| program.class()),
+        }
+    }
+}
+
+impl Program {
+    fn class(&self) -> ArgvClass {
+        let usual = if self.impact == 0 { Effect::Read } else { Effect::Write };
+        ArgvClass { impact: self.impact, effect: self.effect.unwrap_or(usual) }
+    }
+
+    fn accepts<T: AsRef<str>>(&self, rest: &[T]) -> bool {
+        let mut elements = rest.iter().map(AsRef::as_ref);
+        let mut operands = 0;
+        let mut flags_may_come = !self.any_flags;
+        while let Some(element) = elements.next() {
+            if self.never.iter().any(|part| element.contains(part.as_str())) {
+                return false;
+            }
+            if flags_may_come && element == "--" && !self.flags_everywhere {
+                flags_may_come = false;
+            } else if flags_may_come && element.len() > 1 && element.starts_with('-') {
+                let known = self.is_flag(element)
+                    || (lists(&self.flags_with_value, element)
+                        && (element.ends_with('=') || elements.next().is_some()));
+                if !known {
+                    return false;
+                }
+            } else {
+                if !self.may_be_operand(operands, element) {
+                    return false;
+                }
+                operands += 1;
+            }
+        }
+        let (least, most) = self.operands;
+        operands >= least && most.is_none_or(|most| operands <= most)
+    }
+
+    /// Whether an element that begins with a dash is complete in itself.
+    fn is_flag(&self, element: &str) -> bool {
+        let with_value = || {
+            let end = element.find('=').map(|at| at + 1)?;
+            lists(&self.flags_with_value, &element[..end]).then_some(())
+        };
+        let letters = || {
+            let letters = element.strip_prefix('-')?;
+            letters.chars().all(|letter| self.letters.contains(letter)).then_some(())
+        };
+        let counted = |beginning: &String| {
+            element.strip_prefix(beginning.as_str()).is_some_and(|digits| {
+                !digits.is_empty() && digits.len() <= 9 && digits.bytes().all(|byte| byte.is_ascii_digit())
+            })
+        };
+        lists(&self.flags, element)
+            || with_value().is_some()
+            || (!self.letters.is_empty() && letters().is_some())
+            || self.counted.iter().any(counted)
+    }
+
+    fn may_be_operand(&self, place: usize, element: &str) -> bool {
+        self.operand_chars.get(&place).is_none_or(|allowed| element.chars().all(|it| allowed.contains(it)))
+    }
+}
+
+fn no_operands() -> (usize, Option<usize>) {
+    (0, Some(0))
+}
+
+fn lists(flags: &[String], element: &str) -> bool {
+    flags.iter().any(|flag| flag == element)
+}
+
+fn check_class(name: &str, impact: u8, effect: Effect) -> Result<(), ArgvError> {
+    let acts = matches!(effect, Effect::Write | Effect::External);
+    if impact <= 2 && acts == (impact > 0) {
+        return Ok(());
+    }
+    Err(ArgvError::Disagree { name: name.to_owned(), impact, effect })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READ: ArgvClass = ArgvClass { impact: 0, effect: Effect::Read };
+    const PURE: ArgvClass = ArgvClass { impact: 0, effect: Effect::None };
+
+    fn check(line: &str, expected: ArgvClass) {
+        let argv: Vec<&str> = line.split(' ').collect();
+        assert_eq!(ArgvTable::read_only().classify(&argv), expected, "{line}");
+    }
+
+    #[test]
+    fn what_only_looks_is_listed() {
+        for line in [
+            "git log",
+            "git log --oneline -n 5",
+            "git log -5 --stat main..dev -- src",
+            "git log --format=%H -1",
+            "git log -S needle --since=yesterday",
+            "git status",
+            "git status --porcelain=v2 -b",
+            "git diff",
+            "git diff --cached --stat HEAD~1 -- a b",
+            "git diff -U3 --no-ext-diff",
+            "git show HEAD:README.md",
+            "git show --stat --format=%s HEAD",
+            "git rev-parse --short HEAD",
+            "git ls-files -z",
+            "git blame -L 1,10 src/main.rs",
+            "git shortlog -sne HEAD",
+            "git --version",
+            "git branch --show-current",
+            "ls",
+            "ls -la",
+            "ls -lahR /tmp",
+            "ls -- -x",
+            "cat a b",
+            "cat -n a",
+            "cat -",
+            "wc -l a",
+            "uname -a",
+            "date",
+            "date -u +%Y-%m-%dT%H:%M:%SZ",
+            "date --date=yesterday +%F",
+            "pwd",
+            "head -n 5 a",
+            "head -5 a",
+            "head -c 100 a",
+            "tail -n 20 a",
+            "tail -n5 a",
+            "sort -rn a",
+            "sort -k 2 -t : a",
+            "uniq -c a",
+            "file -b a",
+            "stat -c %s a",
+            "du -sh .",
+            "df -h",
+            "grep -rn needle src",
+            "grep -e a -A 3 --include=*.rs .",
+            "find . -type f -name *.rs",
+            "find . -maxdepth 2 -not -path */x/* -print",
+        ] {
+            check(line, READ);
+        }
+        for line in ["true", "false", "sleep 1", "sleep 0.5", "echo a b", "echo -n -e --x"] {
+            check(line, PURE);
+        }
+    }
+
+    #[test]
+    fn what_could_act_is_not() {
+        for line in [
+            "",
+            "rm -rf /",
+            "sh -c ls",
+            "bash",
+            "/bin/ls",
+            "./ls",
+            "LS",
+            "env ls",
+            "ls --unknown",
+            "xargs ls",
+            "git",
+            "git push",
+            "git commit -m x",
+            "git -c core.pager=sh log",
+            "git -C /x log",
+            "git --git-dir=x log",
+            "git --exec-path=x log",
+            "git -p log",
+            "git --paginate log",
+            "git log --output=x",
+            "git log --output x",
+            "git log --outpu=x",
+            "git log --ext-diff",
+            "git log --textconv",
+            "git log -p --ext-diff",
+            "git log -O x",
+            "git log --show-signature",
+            "git log --format=%G?",
+            "git log --pretty=format:%GS",
+            "git show --format=%GK",
+            "git log -n",
+            "git diff --output=x",
+            "git diff --ext-diff",
+            "git diff --textconv",
+            "git diff -o x",
+            "git show --ext-diff",
+            "git show --output=x",
+            "git status --x",
+            "git grep -O sh x",
+            "git grep --open-files-in-pager x",
+            "git branch new",
+            "git branch -D main",
+            "git branch --list -D",
+            "git rev-parse --parseopt",
+            "git blame --contents x a",
+            "git ls-remote --upload-pack=sh x",
+            "git fetch --upload-pack sh",
+            "git archive --exec=sh",
+            "git bisect run sh",
+            "git diff --no-index a b",
+            "git stash",
+            "git stash drop",
+            "git remote add x y",
+            "git tag v1",
+            "git config --get x",
+            "git log --oneline\u{0}--output=x",
+            "sort -o out in",
+            "sort -oout in",
+            "sort -no out in",
+            "sort --output=out in",
+            "sort --outp=out in",
+            "sort --compress-program=sh in",
+            "sort --compress-program sh in",
+            "sort -T /x in",
+            "sort --files0-from=x",
+            "sort -k",
+            "uniq in out",
+            "uniq -- in out",
+            "date -s x",
+            "date --set=x",
+            "date --set x",
+            "date 010100002030",
+            "date -us x",
+            "date -u 010100002030",
+            "date +%Y 010100002030",
+            "date -f x",
+            "find . -delete",
+            "find . -exec rm",
+            "find . -execdir rm",
+            "find . -ok rm",
+            "find . -okdir rm",
+            "find . -fprint x",
+            "find . -fprint0 x",
+            "find . -fprintf x y",
+            "find . -fls x",
+            "find -- . -delete",
+            "find . -- -delete",
+            "find . -name x -delete",
+            "find . -files0-from x",
+            "find . -name",
+            "tail -f a",
+            "tail -F a",
+            "tail --follow a",
+            "tail -nf a",
+            "tail -5f a",
+            "tail --pid=1 a",
+            "file -C -m x",
+            "file -m x a",
+            "file -f x",
+            "file -p a",
+            "file -z a",
+            "stat --unknown a",
+            "stat",
+            "uname -S x",
+            "uname x",
+            "df --sync",
+            "du --files0-from=x",
+            "wc --files0-from=x",
+            "pwd x",
+            "sleep",
+            "sleep inf",
+            "sleep 1 2",
+            "sleep -- -1",
+            "cat --x",
+            "head -n",
+            "head --lines",
+            "grep",
+            "grep --unknown x",
+        ] {
+            check(line, UNLISTED);
+        }
+        assert_eq!(ArgvTable::read_only().classify::<&str>(&[]), UNLISTED);
+    }
+
+    #[test]
+    fn a_pattern_compares_each_element_whole() {
+        let pattern = |argv: &[&str], impact, effect| ArgvPattern {
+            argv: argv.iter().map(|&element| element.to_owned()).collect(),
+            impact,
+            effect,
+        };
+        let table = ArgvTable::read_only()
+            .with_patterns([
+                pattern(&["cargo", "metadata", "*"], 0, Effect::Read),
+                pattern(&["cargo", "test"], 1, Effect::Write),
+                pattern(&["ls", "*"], 1, Effect::External),
+            ])
+            .unwrap();
+        for (argv, impact) in [
+            (vec!["cargo", "metadata"], 0),
+            (vec!["cargo", "metadata", "--x", "y"], 0),
+            (vec!["cargo", "metadata2"], 2),
+            (vec!["cargo"], 2),
+            (vec!["cargo", "test"], 1),
+            (vec!["cargo", "test", "x"], 2),
+            (vec!["ls", "-l"], 1),
+        ] {
+            assert_eq!(table.classify(&argv).impact, impact, "{argv:?}");
+        }
+        for bad in [
+            pattern(&[], 0, Effect::Read),
+            pattern(&["*"], 0, Effect::Read),
+            pattern(&["", "x"], 0, Effect::Read),
+            pattern(&["a", "*", "b"], 0, Effect::Read),
+            pattern(&["a"], 0, Effect::Write),
+            pattern(&["a"], 1, Effect::Read),
+            pattern(&["a"], 3, Effect::External),
+        ] {
+            assert!(ArgvTable::default().with_patterns([bad.clone()]).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_table_is_refused() {
+        for json in [
+            "[]",
+            r#"{"a": {"flags": []}}"#,
+            r#"{"a": {"impact": 0, "flag": []}}"#,
+            r#"{"a": {"impact": 3}}"#,
+            r#"{"a": {"sub": {"b": {"impact": 0, "effect": "external"}}}}"#,
+        ] {
+            assert!(ArgvTable::from_programs(json).is_err(), "{json}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The verdict on a call. The first reason to deny counts, and denying is the default.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::call::{Call, CallClass};
+use super::permit::Permit;
+use super::policy::GatePolicy;
+use super::tool::GatedTool;
+use super::{egress::Egress, path};
+use crate::contract::excerpt;
+use crate::json::{canonical_map, measure_within};
+use crate::lineage;
+
+/// All that a model, a planner or a plan's author learns of a denial: nothing that a failing tool would not say.
+pub const REFUSAL: &str = "the call was refused";
+
+/// The gate's answer.
+#[derive(Debug)]
+pub enum Verdict {
+    /// The call may be made, once.
+    Allowed {
+        /// What the tool takes.
+        permit: Permit,
+        /// Impact of the call, the plan's floor included.
+        impact: u8,
+    },
+    /// It may not.
+    Denied(Denial),
+}
+
+/// Why a call may not be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denial {
+    /// The reason's code.
+    pub code: DenialCode,
+    /// What happened, for operators and the audit only; of bounded length.
+    pub operator: String,
+}
+
+impl Denial {
+    /// What a model may see: what is wrong with the parameters of a tool that it may call, or [`REFUSAL`].
+    pub fn for_model(&self) -> &str {
+        match self.code {
+            DenialCode::ParamSchema => &self.operator,
+            DenialCode::ScopeUnresolved
+            | DenialCode::OutOfScope
+            | DenialCode::ImpactOverIntent
+            | DenialCode::ImpactOverScopeCap
+            | DenialCode::ImpactOverTenantCeiling
+            | DenialCode::PathEscape
+            | DenialCode::EgressForbidden => REFUSAL,
+        }
+    }
+}
+
+/// The reasons, in the order they are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DenialCode {
+    /// The parameters break a limit or the tool's schema.
+    ParamSchema,
+    /// There is no scope of that name.
+    ScopeUnresolved,
+    /// The scope does not have the tool, or there is no such tool.
+    OutOfScope,
+    /// It would do more than the caller asked for.
+    ImpactOverIntent,
+    /// It would do more than the scope lets this tool do.
+    ImpactOverScopeCap,
+    /// It would do more than the tenant may.
+    ImpactOverTenantCeiling,
+    /// A path could lead out of the workspace.
+    PathEscape,
+    /// A URL leads where data may not be sent.
+    EgressForbidden,
+}
+
+impl DenialCode {
+    /// The word used in journals and conformance cases.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DenialCode::ParamSchema => "PARAM_SCHEMA",
+            DenialCode::ScopeUnresolved => "SCOPE_UNRESOLVED",
+            DenialCode::OutOfScope => "OUT_OF_SCOPE",
+            DenialCode::ImpactOverIntent => "IMPACT_OVER_INTENT",
+            DenialCode::ImpactOverScopeCap => "IMPACT_OVER_SCOPE_CAP",
+            DenialCode::ImpactOverTenantCeiling => "IMPACT_OVER_TENANT_CEILING",
+            DenialCode::PathEscape => "PATH_ESCAPE",
+            DenialCode::EgressForbidden => "EGRESS_FORBIDDEN",
+        }
+    }
+}
+
+impl fmt::Display for DenialCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Judges a call: limits, then (only for a tool that the scope grants, so that no refusal shows the schema of
+/// another) defaults and schema, then scope, impact, paths and URLs.
+pub fn decide(mut call: Call<'_>, policy: &GatePolicy) -> Verdict {
+    match weigh(&mut call, policy) {
+        Ok(class) => allow(call, class),
+        Err(denial) => Verdict::Denied(denial),
+    }
+}
+
+fn allow(call: Call<'_>, class: CallClass) -> Verdict {
+    let params = match canonical_map(&call.params) {
+        Ok(params) => params,
+        Err(error) => return Verdict::Denied(denial(DenialCode::ParamSchema, error)),
+    };
+    let digest = lineage::value(&params);
+    let permit = Permit::new(call.name.to_owned(), call.params, class, digest, call.idempotency_key);
+    Verdict::Allowed { permit, impact: class.impact }
+}
+
+fn weigh(call: &mut Call<'_>, policy: &GatePolicy) -> Result<CallClass, Denial> {
+    check_limits(&call.params, policy)?;
+    let granted = granted(call, policy);
+    if let Ok((tool, _)) = granted {
+        let written = call.params.len();
+        tool.fill_defaults(&mut call.params);
+        check_schema(tool, &mut call.params)?;
+        if call.params.len() > written {
+            check_limits(&call.params, policy)?;
+        }
+    }
+    let (tool, cap) = granted?;
+    let class = check_impact(call, tool, cap, policy.ceiling)?;
+    check_paths(call, tool)?;
+    check_urls(call, tool, &policy.egress)?;
+    Ok(class)
+}
+
+fn check_limits(params: &Map<String, Value>, policy: &GatePolicy) -> Result<(), Denial> {
+    let limits = policy.limits;
+    let bytes =
+        measure_within(params, limits.max_depth).map_err(|error| denial(DenialCode::ParamSchema, error))?;
+    if bytes <= limits.max_bytes {
+        return Ok(());
+    }
+    let what = format_args!("parameters of {bytes} bytes, at most {} are allowed", limits.max_bytes);
+    Err(denial(DenialCode::ParamSchema, what))
+}
+
+fn check_schema(tool: &GatedTool, params: &mut Map<String, Value>) -> Result<(), Denial> {
+    let whole = Value::Object(std::mem::take(params));
+    let checked = tool.check(&whole);
+    if let Value::Object(members) = whole {
+        *params = members;
+    }
+    checked.map_err(|what| denial(DenialCode::ParamSchema, what))
+}
+
+/// The tool that the scope grants, and its cap. A tool that does not exist looks like one that is not granted.
+fn granted<'a>(call: &Call<'a>, policy: &GatePolicy) -> Result<(&'a GatedTool, Option<u8>), Denial> {
+    let Some(scope) = policy.scopes.get(call.scope) else {
+        return Err(denial(DenialCode::ScopeUnresolved, format_args!("no scope {:?}", call.scope)));
+    };
+    match (scope.tools.get(call.name), call.tool) {
+        (Some(&cap), Some(tool)) if tool.name() == call.name => Ok((tool, cap)),
+        (Some(_), _) => {
+            Err(denial(DenialCode::OutOfScope, format_args!("no tool {:?} is registered", call.name)))
+        }
+        (None, _) => {
+            let what = format_args!("scope {:?} does not have tool {:?}", call.scope, call.name);
+            Err(denial(DenialCode::OutOfScope, what))
+        }
+    }
+}
+
+fn check_impact(
+    call: &Call<'_>,
+    tool: &GatedTool,
+    cap: Option<u8>,
+    ceiling: u8,
+) -> Result<CallClass, Denial> {
+    let mut class = tool.class(&call.params);
+    class.impact = class.impact.max(call.floor);
+    let cap = cap.unwrap_or(u8::MAX);
+    let limit = call.intent.min(cap).min(ceiling);
+    if class.impact <= limit {
+        return Ok(class);
+    }
+    let (code, whose) = if call.intent == limit {
+        (DenialCode::ImpactOverIntent, "the caller's intent")
+    } else if cap == limit {
+        (DenialCode::ImpactOverScopeCap, "the scope's cap")
+    } else {
+        (DenialCode::ImpactOverTenantCeiling, "the tenant's ceiling")
+    };
+    Err(denial(code, format_args!("impact {} of {} is above {whose}, {limit}", class.impact, call.name)))
+}
+
+fn check_paths(call: &Call<'_>, tool: &GatedTool) -> Result<(), Denial> {
+    for name in tool.paths() {
+        let Some(value) = call.params.get(name) else { continue };
+        each_text(value, &mut |text| match text {
+            Some(text) => path::judge(text, call.workspace).map_err(|fault| {
+                denial(DenialCode::PathEscape, format_args!("{name}: path {:?}: {fault}", excerpt(text)))
+            }),
+            None => {
+                Err(denial(DenialCode::PathEscape, format_args!("{name}: expected a path, found no text")))
+            }
+        })?;
+    }
+    Ok(())
+}
+
+fn check_urls(call: &Call<'_>, tool: &GatedTool, egress: &Egress) -> Result<(), Denial> {
+    for name in tool.uris() {
+        let Some(value) = call.params.get(name) else { continue };
+        each_text(value, &mut |text| match text {
+            Some(text) => egress.judge(text).map(drop).map_err(|fault| {
+                denial(DenialCode::EgressForbidden, format_args!("{name}: {:?}: {fault}", excerpt(text)))
+            }),
+            None => Err(denial(
+                DenialCode::EgressForbidden,
+                format_args!("{name}: expected a URL, found no text"),
+            )),
+        })?;
+    }
+    Ok(())
+}
+
+/// Asks about a value, or about every element of its lists at any depth; `None` stands for what is no text.
+fn each_text(value: &Value, judge: &mut dyn FnMut(Option<&str>) -> Result<(), Denial>) -> Result<(), Denial> {
+    match value {
+        Value::Array(items) => items.iter().try_for_each(|item| each_text(item, judge)),
+        Value::String(text) => judge(Some(text)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => judge(None),
+    }
+}
+
+fn denial(code: DenialCode, what: impl fmt::Display) -> Denial {
+    Denial { code, operator: excerpt(what) }
+}

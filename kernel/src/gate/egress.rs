@@ -1,0 +1,478 @@
+//! Where data may be sent. Closed unless a host and its port are listed.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The hosts and ports that may be reached; none by default.
+///
+/// ```
+/// use ostler_kernel::gate::Egress;
+/// let egress = Egress::new(["api.example.com:443", "127.0.0.1:8080"]).unwrap();
+/// assert!(egress.judge("https://api.example.com/v1").is_ok());
+/// assert!(egress.judge("https://api.example.com.evil.net/v1").is_err());
+/// assert!(egress.judge("http://127.0.0.1:8080/").is_ok());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Egress {
+    allowed: Vec<Allowed>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Allowed {
+    host: HostPattern,
+    port: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum HostPattern {
+    /// `*`: any host.
+    Any,
+    /// `*.x`: at least one label before x, which is kept with its dot.
+    Below(String),
+    /// The host itself.
+    Exactly(String),
+}
+
+/// Why something is no entry of the list.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("egress entry {entry:?}: expected host:port, in lower case (`*.host:port` for all below it)")]
+pub struct EgressEntryError {
+    /// The entry.
+    pub entry: String,
+}
+
+/// Why a URL may not be reached.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EgressFault {
+    /// It is not written plainly enough to be sure where it leads.
+    #[error("not a plain URL: {0}")]
+    Unclear(&'static str),
+    /// Neither http nor https.
+    #[error("expected an http or https URL")]
+    Scheme,
+    /// No entry lists it.
+    #[error("{host}:{port} is not on the egress list")]
+    NotListed {
+        /// The host.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// It leads into a private network, and is not listed literally.
+    #[error(
+        "{host}:{port} is not a public address, and only entries that list it literally open private ones"
+    )]
+    NotPublic {
+        /// The host.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+}
+
+/// A place that may be reached. Whoever connects asks [`Destination::may_connect`] about the address a name led to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Destination {
+    /// In lower case; an IPv6 address in its brackets.
+    pub host: String,
+    /// Given or the scheme's.
+    pub port: u16,
+    /// Whether an entry names host and port literally.
+    literally_listed: bool,
+}
+
+impl Destination {
+    /// Whether the host may be reached at this address: a public one, or a private one of a host that is listed
+    /// literally.
+    pub fn may_connect(&self, address: IpAddr) -> bool {
+        is_public(address) || (self.literally_listed && is_private(address))
+    }
+}
+
+impl Egress {
+    /// Reads a list of `host:port`.
+    ///
+    /// # Errors
+    ///
+    /// The first entry that is none.
+    pub fn new<T: AsRef<str>>(entries: impl IntoIterator<Item = T>) -> Result<Egress, EgressEntryError> {
+        let allowed = entries.into_iter().map(|entry| {
+            let entry = entry.as_ref();
+            Allowed::parse(entry).ok_or_else(|| EgressEntryError { entry: entry.to_owned() })
+        });
+        Ok(Egress { allowed: allowed.collect::<Result<_, _>>()? })
+    }
+
+    /// Whether a URL may be reached, as far as that can be told without asking for its address.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    pub fn judge(&self, url: &str) -> Result<Destination, EgressFault> {
+        let parsed = PlainUrl::parse(url)?;
+        let (host, port) = (parsed.host, parsed.port);
+        let mut fitting = self.allowed.iter().filter(|it| it.port == port && it.host.fits(&host)).peekable();
+        if fitting.peek().is_none() {
+            return Err(EgressFault::NotListed { host, port });
+        }
+        let literally_listed = fitting.any(|allowed| matches!(allowed.host, HostPattern::Exactly(_)));
+        let destination = Destination { host, port, literally_listed };
+        match parsed.address {
+            Some(address) if !destination.may_connect(address) => {
+                Err(EgressFault::NotPublic { host: destination.host, port })
+            }
+            _ => Ok(destination),
+        }
+    }
+}
+
+impl Allowed {
+    fn parse(entry: &str) -> Option<Allowed> {
+        let (host, port) = entry.rsplit_once(':')?;
+        let port = parse_port(port)?;
+        if host == "*" {
+            return Some(Allowed { host: HostPattern::Any, port });
+        }
+        let (below, name) = match host.strip_prefix("*.") {
+            Some(name) => (true, name),
+            None => (false, host),
+        };
+        let (plain, address) = parse_host(name).ok()?;
+        if plain != name || (below && address.is_some()) {
+            return None;
+        }
+        let host = if below { HostPattern::Below(format!(".{name}")) } else { HostPattern::Exactly(plain) };
+        Some(Allowed { host, port })
+    }
+}
+
+impl HostPattern {
+    fn fits(&self, host: &str) -> bool {
+        match self {
+            HostPattern::Any => true,
+            HostPattern::Below(suffix) => host.len() > suffix.len() && host.ends_with(suffix.as_str()),
+            HostPattern::Exactly(name) => host == name,
+        }
+    }
+}
+
+/// A URL of which every reader thinks the same.
+struct PlainUrl {
+    host: String,
+    port: u16,
+    address: Option<IpAddr>,
+}
+
+impl PlainUrl {
+    fn parse(url: &str) -> Result<PlainUrl, EgressFault> {
+        if !url.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\') {
+            return Err(EgressFault::Unclear("only printable ASCII without blanks and backslashes"));
+        }
+        let (scheme, rest) = url.split_once("://").ok_or(EgressFault::Unclear("it must be absolute"))?;
+        let default_port = match scheme.to_ascii_lowercase().as_str() {
+            "https" => 443,
+            "http" => 80,
+            _ => return Err(EgressFault::Scheme),
+        };
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        if authority.contains('@') {
+            return Err(EgressFault::Unclear("no user before the host"));
+        }
+        let split = match authority.strip_prefix('[') {
+            Some(inner) => inner.find(']').map(|end| authority.split_at(end + 2)),
+            None => Some(authority.split_at(authority.find(':').unwrap_or(authority.len()))),
+        };
+        let (host, port) = split.ok_or(EgressFault::Unclear("an address in brackets must end in one"))?;
+        let port = match port.strip_prefix(':') {
+            Some(digits) => parse_port(digits)
+                .ok_or(EgressFault::Unclear("a port is 1 to 65535, without leading zeros"))?,
+            None if port.is_empty() => default_port,
+            None => return Err(EgressFault::Unclear("nothing may stand between the host and its port")),
+        };
+        let (host, address) = parse_host(host)?;
+        Ok(PlainUrl { host, port, address })
+    }
+}
+
+fn parse_port(digits: &str) -> Option<u16> {
+    let plain = !digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if plain { digits.parse().ok() } else { None }
+}
+
+/// The host in lower case, and the address it is, if it is one.
+fn parse_host(host: &str) -> Result<(String, Option<IpAddr>), EgressFault> {
+    let lower = host.to_ascii_lowercase();
+    if let Some(inner) = lower.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        let address: Ipv6Addr =
+            inner.parse().map_err(|_| EgressFault::Unclear("brackets must hold an IPv6 address"))?;
+        return Ok((lower, Some(address.into())));
+    }
+    let name = lower.strip_suffix('.').unwrap_or(&lower); // one final dot is part of the name
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if !name.split('.').all(|label| !label.is_empty() && label.bytes().all(plain)) {
+        return Err(EgressFault::Unclear("a host is labels of letters, digits, `-` and `_`, joined by dots"));
+    }
+    let last = name.rsplit('.').next().unwrap_or_default();
+    let hex =
+        last.strip_prefix("0x").is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    if !hex && !last.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok((lower, None));
+    }
+    // Other readers take such a host for an address in some base; only one spelling is beyond doubt.
+    match lower.parse::<Ipv4Addr>() {
+        Ok(address) if address.to_string() == lower => Ok((lower, Some(address.into()))),
+        _ => Err(EgressFault::Unclear("an IPv4 address is four plain decimal numbers")),
+    }
+}
+
+/// Whether an address belongs to the public internet, as far as the registries say.
+pub fn is_public(address: IpAddr) -> bool {
+    const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
+        (Ipv4Addr::new(0, 0, 0, 0), 8),
+        (Ipv4Addr::new(10, 0, 0, 0), 8),
+        (Ipv4Addr::new(100, 64, 0, 0), 10),
+        (Ipv4Addr::new(127, 0, 0, 0), 8),
+        (Ipv4Addr::new(169, 254, 0, 0), 16),
+        (Ipv4Addr::new(172, 16, 0, 0), 12),
+        (Ipv4Addr::new(192, 0, 0, 0), 24),
+        (Ipv4Addr::new(192, 0, 2, 0), 24),
+        (Ipv4Addr::new(192, 88, 99, 0), 24),
+        (Ipv4Addr::new(192, 168, 0, 0), 16),
+        (Ipv4Addr::new(198, 18, 0, 0), 15),
+        (Ipv4Addr::new(198, 51, 100, 0), 24),
+        (Ipv4Addr::new(203, 0, 113, 0), 24),
+        (Ipv4Addr::new(224, 0, 0, 0), 4),
+        (Ipv4Addr::new(240, 0, 0, 0), 4),
+    ];
+    const SPECIAL_V6: [(Ipv6Addr, u32); 3] = [
+        (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
+        (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
+        (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16),
+    ];
+    match address {
+        IpAddr::V4(address) => !SPECIAL_V4.iter().any(|&range| within_v4(address, range)),
+        IpAddr::V6(address) => {
+            let global = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
+            within_v6(address, global) && !SPECIAL_V6.iter().any(|&range| within_v6(address, range))
+        }
+    }
+}
+
+/// Whether an address is one that a listed host may have besides a public one: loopback, or a private network.
+fn is_private(address: IpAddr) -> bool {
+    const PRIVATE_V4: [(Ipv4Addr, u32); 5] = [
+        (Ipv4Addr::new(10, 0, 0, 0), 8),
+        (Ipv4Addr::new(100, 64, 0, 0), 10),
+        (Ipv4Addr::new(127, 0, 0, 0), 8),
+        (Ipv4Addr::new(172, 16, 0, 0), 12),
+        (Ipv4Addr::new(192, 168, 0, 0), 16),
+    ];
+    match address {
+        IpAddr::V4(address) => PRIVATE_V4.iter().any(|&range| within_v4(address, range)),
+        IpAddr::V6(address) => {
+            address == Ipv6Addr::LOCALHOST
+                || within_v6(address, (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7))
+        }
+    }
+}
+
+fn within_v4(address: Ipv4Addr, (network, bits): (Ipv4Addr, u32)) -> bool {
+    (address.to_bits() ^ network.to_bits()).leading_zeros() >= bits
+}
+
+fn within_v6(address: Ipv6Addr, (network, bits): (Ipv6Addr, u32)) -> bool {
+    (address.to_bits() ^ network.to_bits()).leading_zeros() >= bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn egress() -> Egress {
+        Egress::new([
+            "api.example.com:443",
+            "*.cdn.example.com:443",
+            "plain.example.com:80",
+            "odd.example.com:8443",
+            "127.0.0.1:8080",
+            "[::1]:8080",
+            "localhost:8080",
+            "169.254.169.254:80",
+            "*:444",
+        ])
+        .unwrap()
+    }
+
+    #[test]
+    fn only_what_is_listed_may_be_reached() {
+        for url in [
+            "https://api.example.com",
+            "https://API.example.com/x?y#z",
+            "HTTPS://api.example.com:443/",
+            "https://a.cdn.example.com/",
+            "https://a.b.cdn.example.com/",
+            "http://plain.example.com/",
+            "https://odd.example.com:8443/",
+            "http://127.0.0.1:8080/x",
+            "http://[::1]:8080/",
+            "http://localhost:8080",
+            "https://anything.at.all:444/",
+            "https://8.8.8.8:444/",
+            "https://[2606:4700::1]:444/",
+        ] {
+            assert!(egress().judge(url).is_ok(), "{url}: {:?}", egress().judge(url));
+        }
+        for url in [
+            "",
+            "api.example.com",
+            "//api.example.com/",
+            "/path",
+            "ftp://api.example.com/",
+            "file:///etc/passwd",
+            "https:///x",
+            "https://",
+            "https:/api.example.com",
+            "https://user@api.example.com/",
+            "https://api.example.com@evil.net/",
+            "https://api.example.com:80/",
+            "https://api.example.com:0443/",
+            "https://api.example.com:/",
+            "https://api.example.com:65536/",
+            "https://api.example.com:99999999999/",
+            "https://api.example.com:+443/",
+            "https://api.example.com.evil.net/",
+            "https://evilapi.example.com/",
+            "https://cdn.example.com/",
+            "https://.cdn.example.com/",
+            "https://a..cdn.example.com/",
+            "https://xcdn.example.com/",
+            "http://api.example.com/",
+            "https://api.example.com./",
+            "https://api.example.com\\@evil.net/",
+            "https://api.example.com\t/",
+            " https://api.example.com/",
+            "https://api.example.com\n/",
+            "https://аpi.example.com/",
+            "https://api%2eexample.com/",
+            "http://127.0.0.1:8081/",
+            "http://2130706433:8080/",
+            "http://0x7f000001:8080/",
+            "http://127.1:8080/",
+            "http://0177.0.0.1:8080/",
+            "http://127.0.0.01:8080/",
+            "http://127.0.0.1.:8080/",
+            "http://0x:8080/",
+            "http://[::1:8080/",
+            "http://[::1]x:8080/",
+            "http://[0:0:0:0:0:0:0:1]:8080/",
+            "http://[::ffff:127.0.0.1]:8080/",
+            "http://[fe80::1%25eth0]:8080/",
+            "https://127.0.0.1:444/",
+            "https://10.0.0.1:444/",
+            "https://[::1]:444/",
+            "https://[::ffff:8.8.8.8]:444/",
+            "http://169.254.169.254/",
+            "https://[fe80::1]:444/",
+            "https://0.0.0.0:444/",
+        ] {
+            assert!(egress().judge(url).is_err(), "{url}: {:?}", egress().judge(url));
+        }
+    }
+
+    #[test]
+    fn nothing_is_listed_by_default() {
+        let fault = Egress::default().judge("https://api.example.com/").unwrap_err();
+        assert_eq!(fault.to_string(), "api.example.com:443 is not on the egress list");
+    }
+
+    #[test]
+    fn an_entry_is_a_host_and_a_port() {
+        for entry in [
+            "",
+            "example.com",
+            "example.com:",
+            ":443",
+            "example.com:0",
+            "example.com:0443",
+            "Example.com:443",
+            "https://example.com:443",
+            "*example.com:443",
+            "*.*.com:443",
+            "a.*.com:443",
+            "*.:443",
+            "*.10.0.0.1:80",
+            "[::1:80",
+            "example.com:443/",
+            "010.0.0.1:80",
+        ] {
+            assert!(Egress::new([entry]).is_err(), "{entry}");
+        }
+    }
+
+    #[test]
+    fn a_name_may_lead_to_a_private_address_only_if_it_is_listed_literally() {
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let listed = egress().judge("http://localhost:8080/").unwrap();
+        let by_pattern = egress().judge("https://a.cdn.example.com/").unwrap();
+        for (text, by_listed, by_wildcard) in [
+            ("127.0.0.1", true, false),
+            ("10.1.2.3", true, false),
+            ("::1", true, false),
+            ("fd00::1", true, false),
+            ("169.254.169.254", false, false),
+            ("0.0.0.0", false, false),
+            ("::ffff:127.0.0.1", false, false),
+            ("fe80::1", false, false),
+            ("93.184.216.34", true, true),
+            ("2606:4700::1111", true, true),
+        ] {
+            assert_eq!(listed.may_connect(address(text)), by_listed, "{text}");
+            assert_eq!(by_pattern.may_connect(address(text)), by_wildcard, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_edges_of_the_special_ranges() {
+        for (text, public) in [
+            ("0.255.255.255", false),
+            ("1.0.0.0", true),
+            ("9.255.255.255", true),
+            ("11.0.0.0", true),
+            ("100.63.255.255", true),
+            ("100.64.0.0", false),
+            ("100.127.255.255", false),
+            ("100.128.0.0", true),
+            ("169.253.255.255", true),
+            ("169.255.0.0", true),
+            ("172.15.255.255", true),
+            ("172.31.255.255", false),
+            ("172.32.0.0", true),
+            ("192.0.0.255", false),
+            ("192.0.1.0", true),
+            ("192.0.2.1", false),
+            ("192.88.99.1", false),
+            ("192.167.255.255", true),
+            ("198.17.255.255", true),
+            ("198.19.255.255", false),
+            ("198.20.0.0", true),
+            ("198.51.100.1", false),
+            ("203.0.113.9", false),
+            ("223.255.255.255", true),
+            ("224.0.0.0", false),
+            ("255.255.255.255", false),
+            ("1fff::1", false),
+            ("2000::1", true),
+            ("2001:1ff::1", false),
+            ("2001:200::1", true),
+            ("2001:db8::1", false),
+            ("2002::1", false),
+            ("2003::1", true),
+            ("3fff:ffff::1", true),
+            ("4000::1", false),
+            ("::", false),
+            ("::1", false),
+            ("ff02::1", false),
+        ] {
+            assert_eq!(is_public(text.parse().unwrap()), public, "{text}");
+        }
+    }
+}

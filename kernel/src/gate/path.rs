@@ -1,0 +1,229 @@
+//! Which paths may be given to a tool, as far as their text tells. The tool opens them beneath the workspace; this
+//! is the check in front of it, which takes the text in every way that anything behind it might read it.
+
+use std::collections::BTreeSet;
+
+/// Most rounds of reading a reading again.
+const ROUNDS_MAX: usize = 15;
+
+/// Most readings of one path.
+const READINGS_MAX: usize = 64;
+
+/// Why a path may not be given to a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum PathFault {
+    /// It could lead out of the workspace.
+    #[error("it can lead out of the workspace")]
+    Escapes,
+    /// It is empty, in one reading.
+    #[error("it is empty")]
+    Empty,
+    /// It begins with a home folder or a scheme, in one reading.
+    #[error("it begins like a home folder or a URL")]
+    NotAPath,
+    /// It holds what no path should: a NUL, or bytes that are no text.
+    #[error("it holds a NUL or bytes that are no text")]
+    NotText,
+    /// It can be read in too many ways.
+    #[error("it is encoded over and over")]
+    Endless,
+}
+
+/// Judges a path against the absolute folder it must stay in (empty: no absolute path will do).
+///
+/// Every reading counts: percent-decoded, backslashes as slashes, look-alikes of dots and slashes as those, in any
+/// combination. A relative path must not climb above its start even if it comes back; an absolute one counts as
+/// it ends.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub(super) fn judge(path: &str, root: &str) -> Result<(), PathFault> {
+    judge_reading(path, root)?;
+    if path.bytes().all(|byte| byte.is_ascii() && byte != b'%' && byte != b'\\') {
+        return Ok(()); // there is no other way to read it
+    }
+    let mut readings = BTreeSet::from([path.to_owned()]);
+    let mut newest = vec![path.to_owned()];
+    for _ in 0..ROUNDS_MAX {
+        let mut found = Vec::new();
+        for reading in &newest {
+            for next in [percent_decoded(reading)?, reading.replace('\\', "/"), plain_characters(reading)] {
+                if readings.contains(&next) {
+                    continue;
+                }
+                judge_reading(&next, root)?;
+                readings.insert(next.clone());
+                found.push(next);
+            }
+        }
+        if found.is_empty() {
+            return Ok(());
+        }
+        if readings.len() > READINGS_MAX {
+            return Err(PathFault::Endless);
+        }
+        newest = found;
+    }
+    Err(PathFault::Endless)
+}
+
+fn judge_reading(path: &str, root: &str) -> Result<(), PathFault> {
+    if path.is_empty() {
+        return Err(PathFault::Empty);
+    }
+    if path.contains(['\0', '\u{fffd}']) {
+        return Err(PathFault::NotText);
+    }
+    if path.starts_with('~') || has_scheme(path) {
+        return Err(PathFault::NotAPath);
+    }
+    if !path.starts_with('/') {
+        return climb(path).map(drop);
+    }
+    let within =
+        |inner: &[&str], outer: &[&str]| inner.len() >= outer.len() && inner[..outer.len()] == *outer;
+    let inner = climb(path)?;
+    if root.starts_with('/') && within(&inner, &climb(root)?) { Ok(()) } else { Err(PathFault::Escapes) }
+}
+
+/// The segments that are left of a path; it must not climb above its start.
+fn climb(path: &str) -> Result<Vec<&str>, PathFault> {
+    let mut segments = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => {
+                segments.pop().ok_or(PathFault::Escapes)?;
+            }
+            name => segments.push(name),
+        }
+    }
+    Ok(segments)
+}
+
+/// Whether it begins with `scheme:/` or `scheme:\`.
+fn has_scheme(path: &str) -> bool {
+    let Some((scheme, rest)) = path.split_once(':') else { return false };
+    let letters = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.bytes().all(letters)
+        && rest.starts_with(['/', '\\'])
+}
+
+fn percent_decoded(path: &str) -> Result<String, PathFault> {
+    let bytes = path.as_bytes();
+    let digit = |at: usize| bytes.get(at).and_then(|&byte| (byte as char).to_digit(16));
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        match (byte, digit(at + 1), digit(at + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                decoded.push((high * 16 + low) as u8);
+                at += 3;
+            }
+            _ => {
+                decoded.push(byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8(decoded).map_err(|_| PathFault::NotText)
+}
+
+fn plain_characters(path: &str) -> String {
+    let plain = |character| match character {
+        '\u{ff0e}' | '\u{2024}' | '\u{fe52}' => ".",
+        '\u{2025}' => "..",
+        '\u{ff0f}' | '\u{2044}' | '\u{2215}' | '\u{29f8}' => "/",
+        '\u{ff3c}' | '\u{2216}' | '\u{29f9}' => "\\",
+        _ => "",
+    };
+    let mut text = String::with_capacity(path.len());
+    for character in path.chars() {
+        match plain(character) {
+            "" => text.push(character),
+            plain => text.push_str(plain),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_stays_within_its_workspace_in_every_reading() {
+        for path in [
+            "a",
+            ".",
+            "./a",
+            "a/../b",
+            "a//b/",
+            "/work/space",
+            "/work/space/a",
+            "/work/../work/space/./a",
+            "100%",
+            "100%.txt",
+            "a%20b",
+            "a\\b",
+            "c:x",
+            "a:b/c",
+            "été",
+            "..a",
+            "a..",
+            "...",
+            "/work/space/../space/b",
+        ] {
+            assert_eq!(judge(path, "/work/space"), Ok(()), "{path}");
+        }
+        for (path, fault) in [
+            ("", PathFault::Empty),
+            ("..", PathFault::Escapes),
+            ("../space/a", PathFault::Escapes),
+            ("a/../../space/a", PathFault::Escapes),
+            ("/", PathFault::Escapes),
+            ("/work", PathFault::Escapes),
+            ("/work/spaces", PathFault::Escapes),
+            ("/work/space/../x", PathFault::Escapes),
+            ("/../work/space", PathFault::Escapes),
+            ("/etc/passwd", PathFault::Escapes),
+            ("%2e%2e/x", PathFault::Escapes),
+            ("%252e%252e/x", PathFault::Escapes),
+            ("..%2fx", PathFault::Escapes),
+            ("a\\..\\..\\x", PathFault::Escapes),
+            ("..%5cx", PathFault::Escapes),
+            ("\u{ff0e}\u{ff0e}/x", PathFault::Escapes),
+            ("\u{2025}/x", PathFault::Escapes),
+            ("..\u{2215}x", PathFault::Escapes),
+            ("%EF%BC%8E%EF%BC%8E\u{29f9}x", PathFault::Escapes),
+            ("%2fetc/passwd", PathFault::Escapes),
+            ("~/x", PathFault::NotAPath),
+            ("~root", PathFault::NotAPath),
+            ("%7e/x", PathFault::NotAPath),
+            ("file:///etc/passwd", PathFault::NotAPath),
+            ("c:\\x", PathFault::NotAPath),
+            ("a\0b", PathFault::NotText),
+            ("a%00b", PathFault::NotText),
+            ("a%ffb", PathFault::NotText),
+            ("a\u{fffd}", PathFault::NotText),
+        ] {
+            assert_eq!(judge(path, "/work/space"), Err(fault), "{path}");
+        }
+    }
+
+    #[test]
+    fn decoding_has_an_end() {
+        let encoded = |rounds| format!("%{}41", "25".repeat(rounds));
+        assert_eq!(judge(&encoded(ROUNDS_MAX - 2), ""), Ok(()));
+        assert_eq!(judge(&encoded(ROUNDS_MAX), ""), Err(PathFault::Endless));
+    }
+
+    #[test]
+    fn without_a_root_no_absolute_path_will_do() {
+        assert_eq!(judge("/", ""), Err(PathFault::Escapes));
+        assert_eq!(judge("a", ""), Ok(()));
+        assert_eq!(judge("/anything", "/"), Ok(()));
+    }
+}

@@ -1,0 +1,63 @@
+//! What the operator allows: who may call what, and how much it may do.
+
+use std::collections::BTreeMap;
+
+use super::egress::Egress;
+
+/// The gate's policy. Every change of it is a new epoch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GatePolicy {
+    /// Scopes by name.
+    pub scopes: BTreeMap<String, Scope>,
+    /// The most impact the tenant may have, 0..=2.
+    pub ceiling: u8,
+    /// Number of the policy's edition.
+    pub epoch: u64,
+    /// How large parameters may be.
+    pub limits: CallLimits,
+    /// Where data may be sent.
+    pub egress: Egress,
+}
+
+/// The tools one may call who acts in a scope.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Scope {
+    /// Tools by name, each with the most impact it may have here; `None` leaves that to the tenant's ceiling.
+    pub tools: BTreeMap<String, Option<u8>>,
+}
+
+/// How large the parameters of a call may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallLimits {
+    /// Deepest nesting; the parameters themselves have depth 1.
+    pub max_depth: usize,
+    /// Bytes of their canonical JSON.
+    pub max_bytes: usize,
+}
+
+impl CallLimits {
+    /// For calls that a model writes.
+    pub const MODEL: CallLimits = CallLimits { max_depth: 32, max_bytes: 64 * 1024 };
+
+    /// For calls of plan files.
+    pub const PLAN_FILE: CallLimits = CallLimits { max_depth: 32, max_bytes: 1024 * 1024 };
+}
+
+impl Default for CallLimits {
+    fn default() -> CallLimits {
+        CallLimits::PLAN_FILE
+    }
+}
+
+impl Default for GatePolicy {
+    /// Nobody may call anything.
+    fn default() -> GatePolicy {
+        GatePolicy {
+            scopes: BTreeMap::new(),
+            ceiling: 0,
+            epoch: 0,
+            limits: CallLimits::default(),
+            egress: Egress::default(),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! A tool as the gate sees it: its parameter schema compiled, once.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use jsonschema::Validator;
+use serde_json::{Map, Value};
+
+use super::call::CallClass;
+use crate::contract::{SchemaError, compile_schema, excerpt};
+use crate::plan::{Effect, Idempotency};
+use crate::port::Tool;
+
+/// A tool with its schema compiled. Made once per tool and shared by all calls.
+pub struct GatedTool {
+    tool: Arc<dyn Tool>,
+    validator: Validator,
+    defaults: Vec<(String, Value)>,
+    paths: Vec<String>,
+    uris: Vec<String>,
+}
+
+impl fmt::Debug for GatedTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GatedTool({})", self.tool.spec().name)
+    }
+}
+
+impl GatedTool {
+    /// Compiles the tool's parameter schema. Objects are closed: a parameter that the schema does not name is
+    /// refused unless it says `additionalProperties`. A tool whose schema is null takes no parameters.
+    ///
+    /// # Errors
+    ///
+    /// Why the schema is none.
+    pub fn new(tool: Arc<dyn Tool>) -> Result<GatedTool, SchemaError> {
+        let mut schema = match &tool.spec().params {
+            Value::Null => serde_json::json!({"type": "object"}),
+            schema => schema.clone(),
+        };
+        let open = compile_schema(&schema)?; // the author's own words first: faults name their places
+        drop(open);
+        let top = schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+        let with_format = |format: &str| {
+            let named =
+                |(name, inner): (&String, &Value)| has_format(inner, &schema, format).then(|| name.clone());
+            top.iter().filter_map(named).collect()
+        };
+        let (paths, uris) = (with_format("path"), with_format("uri"));
+        let defaults = top
+            .iter()
+            .filter_map(|(name, inner)| Some((name.clone(), inner.get("default")?.clone())))
+            .collect();
+        close_objects(&mut schema);
+        Ok(GatedTool { validator: compile_schema(&schema)?, tool, defaults, paths, uris })
+    }
+
+    /// The tool itself, for whoever performs the call.
+    pub fn tool(&self) -> &Arc<dyn Tool> {
+        &self.tool
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.tool.spec().name
+    }
+
+    /// Fills in the defaults of absent top-level parameters; null is a value.
+    pub(super) fn fill_defaults(&self, params: &mut Map<String, Value>) {
+        for (name, default) in &self.defaults {
+            if !params.contains_key(name) {
+                params.insert(name.clone(), default.clone());
+            }
+        }
+    }
+
+    /// Checks the parameters; the error says what is wrong and where, in bounded length.
+    pub(super) fn check(&self, params: &Value) -> Result<(), String> {
+        if self.validator.is_valid(params) {
+            return Ok(());
+        }
+        match self.validator.validate(params) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let place = error.instance_path().as_str();
+                let place = if place.is_empty() { String::new() } else { format!(" at {}", excerpt(place)) };
+                Err(format!("{}{place}", excerpt(error.masked())))
+            }
+        }
+    }
+
+    /// What a call would do. A tool that cannot say, or says nonsense, is believed to do the worst.
+    pub(super) fn class(&self, params: &Map<String, Value>) -> CallClass {
+        const WORST: CallClass = CallClass { impact: 2, effect: Effect::External, idem: Idempotency::None };
+        match catch_unwind(AssertUnwindSafe(|| self.tool.class(params))) {
+            Ok(class) if class.impact <= 2 => class,
+            Ok(_) | Err(_) => WORST,
+        }
+    }
+
+    /// Names of the parameters that hold paths.
+    pub(super) fn paths(&self) -> &[String] {
+        &self.paths
+    }
+
+    /// Names of the parameters that hold URLs.
+    pub(super) fn uris(&self) -> &[String] {
+        &self.uris
+    }
+}
+
+/// Whether `format` stands anywhere within a schema, behind references into the whole of it too.
+fn has_format(schema: &Value, whole: &Value, format: &str) -> bool {
+    let mut open = vec![schema];
+    let mut followed: Vec<&str> = Vec::new();
+    while let Some(schema) = open.pop() {
+        match schema {
+            Value::Object(members) => {
+                if members.get("format").and_then(Value::as_str) == Some(format) {
+                    return true;
+                }
+                if let Some(reference) = members.get("$ref").and_then(Value::as_str)
+                    && !followed.contains(&reference)
+                {
+                    followed.push(reference);
+                    open.extend(reference.strip_prefix('#').and_then(|pointer| whole.pointer(pointer)));
+                }
+                open.extend(members.values());
+            }
+            Value::Array(items) => open.extend(items),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    false
+}
+
+/// Adds `additionalProperties: false` to every schema of an object that does not say otherwise. Schemas that are put
+/// together of parts (`allOf`, `$ref` and the like) name their properties elsewhere and stay as they are.
+fn close_objects(schema: &mut Value) {
+    const COMPOSED: [&str; 10] = [
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "if",
+        "not",
+        "$ref",
+        "$dynamicRef",
+        "dependentSchemas",
+        "patternProperties",
+        "unevaluatedProperties",
+    ];
+    let Value::Object(members) = schema else { return };
+    let of_object = match members.get("type") {
+        Some(Value::String(name)) => name == "object",
+        Some(Value::Array(names)) => names.iter().any(|name| name == "object"),
+        _ => false,
+    };
+    let names_keys = ["properties", "required"].iter().any(|&word| members.contains_key(word));
+    let composed = COMPOSED.iter().any(|&word| members.contains_key(word));
+    if (of_object || names_keys) && !composed && !members.contains_key("additionalProperties") {
+        members.insert("additionalProperties".into(), Value::Bool(false));
+    }
+    for (word, inner) in members.iter_mut() {
+        match (word.as_str(), inner) {
+            ("properties" | "$defs" | "definitions", Value::Object(named)) => {
+                named.values_mut().for_each(close_objects);
+            }
+            ("anyOf" | "oneOf" | "prefixItems", Value::Array(listed)) => {
+                listed.iter_mut().for_each(close_objects)
+            }
+            ("items" | "additionalProperties", inner) => close_objects(inner),
+            _ => {}
+        }
+    }
+}
