@@ -90,7 +90,9 @@ async fn judge(services: &Services, caller: &Caller, rules: &[Rule], value: &Val
         return Err(invalid(broken.join("; ")));
     }
     if let Some((rule, method)) = judgement.outside.first() {
-        return Err(structural(format!("contract rule {rule}: nothing here judges by {method:?}").to_lowercase()));
+        return Err(structural(
+            format!("contract rule {rule}: nothing here judges by {method:?}").to_lowercase(),
+        ));
     }
     for test in judgement.tests {
         run_test(services, caller, &test).await?;

@@ -159,7 +159,11 @@ fn finish(services: &Services, key: &AttemptKey, ended: Ended) {
     drop(entry);
     let settled = job.is_some_and(|job| {
         let key = key.clone();
-        services.links.tell_scheduler(SchedulerMessage::Settle { job, cost, ended: Some((key, agent.clone())) })
+        services.links.tell_scheduler(SchedulerMessage::Settle {
+            job,
+            cost,
+            ended: Some((key, agent.clone())),
+        })
     });
     if !settled {
         let _ = agent.cast(AgentMessage::Ended { key: key.clone(), accounts: None });

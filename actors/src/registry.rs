@@ -210,7 +210,10 @@ impl RegistryState {
             None if self.slots.len() >= AGENTS_MAX => return Err(RegisterError::TooMany),
             None => {}
         }
-        self.append(&client, Event::AgentRegistered { agent: agent.clone(), client: client.clone(), weight })?;
+        self.append(
+            &client,
+            Event::AgentRegistered { agent: agent.clone(), client: client.clone(), weight },
+        )?;
         let slot = Slot { client, weight, registered: true, phase: Phase::Row, runs: VecDeque::new() };
         self.slots.insert(agent, slot);
         Ok(())

@@ -10,8 +10,8 @@ use ostler_kernel::id::{AgentId, ClientId, NodeId, RunId};
 use ostler_kernel::json::{self, JsonError};
 use ostler_kernel::plan::{Plan, Settings};
 use ostler_kernel::port::{
-    Artifact, ArtifactError, ArtifactStore, JSON, Journal, JournalError, RunRow, RunStanding, Seq, StreamBatch,
-    StreamId, Tool,
+    Artifact, ArtifactError, ArtifactStore, JSON, Journal, JournalError, RunRow, RunStanding, Seq,
+    StreamBatch, StreamId, Tool,
 };
 use ostler_kernel::run::{NodeState, Operation, Run, RunOutcome, Standing};
 use ostler_supervisor::SupervisorRef;
@@ -295,10 +295,9 @@ impl System {
         if intent > 2 {
             return Err(SubmitError::Intent(intent));
         }
-        let workspace = workspace.canonicalize().map_err(|error| SubmitError::Workspace {
-            folder: workspace.clone(),
-            why: error.to_string(),
-        })?;
+        let workspace = workspace
+            .canonicalize()
+            .map_err(|error| SubmitError::Workspace { folder: workspace.clone(), why: error.to_string() })?;
         let run = RunId(uuid::Uuid::now_v7());
         let agent = agent.unwrap_or_else(|| AgentId::from(run.to_string().as_str()));
         let plan_id = plan.id.clone();
@@ -359,7 +358,9 @@ impl System {
     /// The table of agents.
     pub async fn agents(&self) -> Vec<AgentRow> {
         match self.services.links.registry() {
-            Some(registry) => ask(&registry, |reply| RegistryMessage::List { reply }).await.unwrap_or_default(),
+            Some(registry) => {
+                ask(&registry, |reply| RegistryMessage::List { reply }).await.unwrap_or_default()
+            }
             None => Vec::new(),
         }
     }

@@ -40,8 +40,8 @@ impl Toolbox {
         let mut named = BTreeMap::new();
         for tool in tools {
             let name = tool.spec().name.clone();
-            let gated = GatedTool::new(tool)
-                .map_err(|error| ToolboxError::Schema { tool: name.clone(), error })?;
+            let gated =
+                GatedTool::new(tool).map_err(|error| ToolboxError::Schema { tool: name.clone(), error })?;
             if named.insert(name.clone(), gated).is_some() {
                 return Err(ToolboxError::Twice(name));
             }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use ostler_kernel::id::AgentId;
 use ostler_supervisor::{
-    ChildSpec, Event, Intensity, PoolSpec, StartError, Strategy, Supervisor, SupervisorRef, SupervisorSpec, What,
+    ChildSpec, Event, Intensity, PoolSpec, StartError, Strategy, Supervisor, SupervisorRef, SupervisorSpec,
+    What,
 };
 
 use crate::registry::{Registry, RegistryMessage};
@@ -33,8 +34,10 @@ pub(crate) async fn start(
     clients: Vec<ClientConfig>,
 ) -> Result<SupervisorRef, StartError> {
     let clients = Arc::new(clients);
-    let mut spec =
-        SupervisorSpec::new(Strategy::RestForOne, vec![registry(services), scheduler(services, slots, clients), pool(services)]);
+    let mut spec = SupervisorSpec::new(
+        Strategy::RestForOne,
+        vec![registry(services), scheduler(services, slots, clients), pool(services)],
+    );
     spec.intensity = Intensity::new(ROOT_RESTARTS, ROOT_PERIOD);
     let observed = Arc::clone(services);
     Supervisor::start_observed(spec, Arc::new(move |event: &Event<'_>| observe(&observed, event))).await

@@ -108,9 +108,11 @@ impl Follow {
                 }
             }
         };
-        if self.until == Until::Now && record.as_ref().is_some_and(|record| {
-            record.as_ref().is_ok_and(|record| record.seq >= self.last_now)
-        }) {
+        if self.until == Until::Now
+            && record
+                .as_ref()
+                .is_some_and(|record| record.as_ref().is_ok_and(|record| record.seq >= self.last_now))
+        {
             self.over = true;
         }
         self.over |= matches!(record, None | Some(Err(_)));
@@ -120,9 +122,7 @@ impl Follow {
 }
 
 /// One JSON object a line.
-pub(crate) fn as_lines(
-    lines: impl Stream<Item = Result<EventLine, RunError>> + Send + 'static,
-) -> Response {
+pub(crate) fn as_lines(lines: impl Stream<Item = Result<EventLine, RunError>> + Send + 'static) -> Response {
     let lines = lines.map(|line| -> Result<Bytes, RunError> {
         let mut text = serde_json::to_vec(&line?).expect("names, numbers and JSON are JSON");
         text.push(b'\n');
@@ -210,7 +210,7 @@ fn told(event: &Event) -> (&'static str, Value) {
             "gate_decision",
             json!({
                 "node": decision.node, "attempt": decision.attempt, "code": decision.code,
-                "impact": decision.impact, "params": decision.params,
+                "detail": decision.detail,
             }),
         ),
         Event::AgentRegistered { agent, client, weight } => {

@@ -24,7 +24,8 @@ impl Keys {
     /// The run that a request of this key and body has opened already.
     pub(crate) fn find(&self, key: &str, body: Digest) -> Result<Option<RunId>, Problem> {
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
-            let what = format!("an idempotency key has 1 to {KEY_BYTES_MAX} bytes, this one has {}", key.len());
+            let what =
+                format!("an idempotency key has 1 to {KEY_BYTES_MAX} bytes, this one has {}", key.len());
             return Err(Problem::bad("idempotency_key", what));
         }
         match self.runs.get(key) {
@@ -53,18 +54,16 @@ impl Keys {
 mod tests {
     use super::*;
 
-    const RUN: RunId = RunId(uuid_of(1));
-
-    const fn uuid_of(number: u128) -> ostler_kernel::id::Uuid {
-        ostler_kernel::id::Uuid::from_u128(number)
+    fn run() -> RunId {
+        "0198f3c2-0000-7000-8000-000000000001".parse().unwrap()
     }
 
     #[test]
     fn a_key_gives_the_same_run_for_the_same_body_only() {
         let mut keys = Keys::default();
         assert_eq!(keys.find("k", Digest([1; 32])), Ok(None));
-        keys.remember("k".into(), Digest([1; 32]), RUN);
-        assert_eq!(keys.find("k", Digest([1; 32])), Ok(Some(RUN)));
+        keys.remember("k".into(), Digest([1; 32]), run());
+        assert_eq!(keys.find("k", Digest([1; 32])), Ok(Some(run())));
         assert!(keys.find("k", Digest([2; 32])).is_err());
         assert!(keys.find("", Digest([2; 32])).is_err());
         assert!(keys.find(&"k".repeat(KEY_BYTES_MAX + 1), Digest([2; 32])).is_err());
@@ -74,10 +73,10 @@ mod tests {
     fn the_oldest_key_is_forgotten_at_the_limit() {
         let mut keys = Keys::default();
         for at in 0..=IDEMPOTENCY_KEYS_MAX {
-            keys.remember(at.to_string(), Digest([1; 32]), RUN);
+            keys.remember(at.to_string(), Digest([1; 32]), run());
         }
         assert_eq!(keys.find("0", Digest([1; 32])), Ok(None));
-        assert_eq!(keys.find("1", Digest([1; 32])), Ok(Some(RUN)));
+        assert_eq!(keys.find("1", Digest([1; 32])), Ok(Some(run())));
         assert_eq!(keys.runs.len(), IDEMPOTENCY_KEYS_MAX);
     }
 }

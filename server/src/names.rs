@@ -27,7 +27,9 @@ pub(crate) fn run(system: &System, name: &str) -> Result<RunId, Problem> {
     if name.len() < RUN_PART_CHARS_MIN || !name.bytes().all(is_part) {
         return Err(Problem::bad(
             "run_name",
-            format!("{name:?} names no run: give its id, {RUN_PART_CHARS_MIN} or more characters of it, or @last"),
+            format!(
+                "{name:?} names no run: give its id, {RUN_PART_CHARS_MIN} or more characters of it, or @last"
+            ),
         ));
     }
     let part = name.to_ascii_lowercase();

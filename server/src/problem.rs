@@ -81,7 +81,9 @@ impl From<RunError> for Problem {
             RunError::Result(_) => (StatusCode::UNPROCESSABLE_ENTITY, "result_refused"),
             RunError::Fold(_) => (StatusCode::INTERNAL_SERVER_ERROR, "journal_illegal"),
             RunError::Journal(error) => return error.into(),
-            RunError::Artifact(ArtifactError::Io(_)) => (StatusCode::INTERNAL_SERVER_ERROR, "artifact_failed"),
+            RunError::Artifact(ArtifactError::Io(_)) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "artifact_failed")
+            }
             RunError::Artifact(_) => (StatusCode::INTERNAL_SERVER_ERROR, "artifact_damaged"),
             RunError::Restarting => (StatusCode::SERVICE_UNAVAILABLE, "restarting"),
             RunError::Halted(_) => (StatusCode::SERVICE_UNAVAILABLE, "halted"),

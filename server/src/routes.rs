@@ -22,7 +22,9 @@ use tokio::sync::Mutex;
 use crate::events::{self, NDJSON, Until};
 use crate::keys::Keys;
 use crate::problem::Problem;
-use crate::wire::{AgentLine, AgentList, GraphView, Health, How, ResolveRequest, RunList, RunNamed, SubmitRequest, Summary};
+use crate::wire::{
+    AgentLine, AgentList, GraphView, Health, How, ResolveRequest, RunList, RunNamed, SubmitRequest, Summary,
+};
 use crate::{graph, names, summary};
 
 /// Bytes of a request's body.
@@ -114,12 +116,11 @@ fn whole(bytes: BodyBytes) -> Result<Bytes, Problem> {
 async fn submit(State(api): State<Api>, headers: HeaderMap, bytes: BodyBytes) -> Result<Response, Problem> {
     let bytes = whole(bytes)?;
     let key = headers.get("idempotency-key").map(|key| {
-        let text = key.to_str().map_err(|_| Problem::bad("idempotency_key", "an idempotency key is ASCII"))?;
+        let text =
+            key.to_str().map_err(|_| Problem::bad("idempotency_key", "an idempotency key is ASCII"))?;
         Ok::<_, Problem>(text.to_owned())
     });
-    let named = |run: RunId| {
-        (StatusCode::CREATED, Json(RunNamed { run: run.to_string() })).into_response()
-    };
+    let named = |run: RunId| (StatusCode::CREATED, Json(RunNamed { run: run.to_string() })).into_response();
     let Some(key) = key.transpose()? else { return Ok(named(open(&api.system, &bytes).await?)) };
     // Held while the run is opened, so that a second request of the key waits for the first one's run.
     let mut keys = api.keys.lock().await;

@@ -54,9 +54,8 @@ impl ControlSocket {
         fs::rename(&temporary, &path)?;
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
-        let served = tokio::spawn(async move {
-            axum::serve(listener, router).with_graceful_shutdown(stopped).await
-        });
+        let served =
+            tokio::spawn(async move { axum::serve(listener, router).with_graceful_shutdown(stopped).await });
         Ok(ControlSocket { path, stop, served, _folder: folder })
     }
 

@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-
 use super::meant;
 use super::tree::{Leaf, Tree};
 

@@ -190,7 +190,9 @@ impl Drive {
         let toolbox = &self.services.toolbox;
         let phase = self.run.instance(&node.id).map_or(0, |instance| instance.phase);
         let key = lineage::idempotency_key(self.opened.run, &node.id, 1, u64::from(phase));
-        toolbox.gate(&self.services.gate, &self.caller(), name, params, node.impact, key).map_err(Refusal::Denied)
+        toolbox
+            .gate(&self.services.gate, &self.caller(), name, params, node.impact, key)
+            .map_err(Refusal::Denied)
     }
 
     pub(super) fn caller(&self) -> Caller {

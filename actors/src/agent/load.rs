@@ -184,12 +184,20 @@ impl Drive {
             let Some(instance) = self.run.instance(&node) else { continue };
             if instance.is_draining() && instance.state() == NodeState::Running {
                 // Nobody wants it done again; what it did is not known.
-                let outcome =
-                    Outcome::Failed(Failure { category: Category::Crash, message: "its process ended".into() });
+                let outcome = Outcome::Failed(Failure {
+                    category: Category::Crash,
+                    message: "its process ended".into(),
+                });
                 let attempt = instance.attempts;
                 let (duration_ms, cost, accounts) = (0, 0, Default::default());
-                let result =
-                    ostler_kernel::event::AttemptResult { node, attempt, outcome, duration_ms, cost, accounts };
+                let result = ostler_kernel::event::AttemptResult {
+                    node,
+                    attempt,
+                    outcome,
+                    duration_ms,
+                    cost,
+                    accounts,
+                };
                 self.decide(Input::Result(Box::new(result)));
             } else if instance.state() == NodeState::Running {
                 jobs.push(Job { run: self.opened.run, node, rank: u64::MAX >> 11 });

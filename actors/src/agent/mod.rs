@@ -142,7 +142,11 @@ impl AgentState {
         match message {
             AgentMessage::Granted(grants) => {
                 for granted in grants {
-                    links.tell_scheduler(SchedulerMessage::Settle { job: granted.handle, cost: 1, ended: None });
+                    links.tell_scheduler(SchedulerMessage::Settle {
+                        job: granted.handle,
+                        cost: 1,
+                        ended: None,
+                    });
                 }
             }
             AgentMessage::Operate(_, reply) | AgentMessage::Resolve(_, reply) => {
