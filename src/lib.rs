@@ -37,7 +37,7 @@ pub mod config;
 mod os;
 pub mod plan_file;
 
-pub use os::{Agent, Faults, Ostler, OstlerBuilder, Outcome, Run, StartError};
+pub use os::{Agent, DATA_FOLDER, DRAIN, Faults, Ostler, OstlerBuilder, Outcome, Run, StartError};
 pub use ostler_actors::{
     AgentProfile, EventCursor, ResolveHow, RunError, SpawnError, Submission, SubmitError,
 };

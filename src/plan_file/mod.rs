@@ -255,8 +255,8 @@ impl PlanFile {
         }
     }
 
-    /// Faults that somebody else found in the plan of this file, with their places.
-    pub fn faults(&self, faults: &[Fault]) -> Vec<Finding> {
+    /// The faults that may be told: what a fault of shape has hurt is not judged.
+    fn faults(&self, faults: &[Fault]) -> Vec<Finding> {
         let sound = |fault: &&Fault| {
             self.findings.is_empty() || (fault.node != Fault::PLAN && !self.hurt.contains(&fault.node))
         };
@@ -264,6 +264,12 @@ impl PlanFile {
             self.located(fault.code.as_str(), fault.node.clone(), fault.detail.clone(), fault.mend.clone())
         };
         faults.iter().filter(sound).map(located).collect()
+    }
+
+    /// A fault that somebody else found in the plan of this file, with its place. `node` is the node it names, or
+    /// `*`.
+    pub fn found(&self, code: &str, node: &str, detail: &str, mend: &str) -> Finding {
+        self.located(code, node.to_owned(), detail.to_owned(), mend.to_owned())
     }
 
     fn located(&self, code: &str, node: String, detail: String, mend: String) -> Finding {
