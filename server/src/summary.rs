@@ -25,7 +25,6 @@ pub(crate) fn standing(system: &System, run: RunId) -> Result<(Standing, Option<
 /// The summary of a run as it stood at the view's last record.
 pub(crate) fn of(run: RunId, view: &RunView, standing: Standing, reason: Option<String>) -> Summary {
     let report = &view.report;
-    let attempts = view.run.instances().filter(|(_, instance)| instance.attempts > 0);
     let plan = view.run.plan();
     let outputs = plan.outputs.iter().filter_map(|id| {
         let instance = view.run.instance(id)?;
@@ -65,7 +64,7 @@ pub(crate) fn of(run: RunId, view: &RunView, standing: Standing, reason: Option<
         critical_path_ms: report.critical_path_ms,
         parallelism: report.parallelism,
         overhead_us_per_node: report.overhead_us_per_node,
-        attempts: attempts.map(|(node, instance)| (node.id.to_string(), instance.attempts)).collect(),
+        attempts: view.run.instances().map(|(_, instance)| instance.attempts).sum(),
         reused: 0, // nothing is reused across runs yet
         cost: report.cost,
         culprits: culprits.collect(),

@@ -178,8 +178,8 @@ pub struct Summary {
     pub parallelism: f64,
     /// (makespan - critical path) over executed nodes.
     pub overhead_us_per_node: f64,
-    /// Attempts per node that had any.
-    pub attempts: BTreeMap<String, u32>,
+    /// Attempts of all nodes, those that the process did not live to end included.
+    pub attempts: u32,
     /// Nodes whose result was taken from an earlier run.
     pub reused: u32,
     /// Credits spent.
