@@ -25,13 +25,6 @@ impl Clock {
     pub(crate) fn now(&self) -> Ticks {
         self.anchor_ms.saturating_add(millis(self.anchor.elapsed()))
     }
-
-    /// Waits until then; at once if that is past.
-    pub(crate) async fn sleep_until(&self, at: Ticks) {
-        // The clock counts whole milliseconds, so the wait ends when the counter says `at`, not a fraction before.
-        let wait = at.saturating_sub(self.anchor_ms).max(0) as u64;
-        tokio::time::sleep_until(self.anchor + Duration::from_millis(wait)).await;
-    }
 }
 
 fn millis(span: Duration) -> Ticks {

@@ -49,8 +49,4 @@ impl Links {
     pub(crate) fn registry(&self) -> Option<ActorRef<RegistryMessage>> {
         lock(&self.registry).clone()
     }
-
-    pub(crate) fn scheduler(&self) -> Option<ActorRef<SchedulerMessage>> {
-        lock(&self.scheduler).clone()
-    }
 }

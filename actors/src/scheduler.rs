@@ -12,7 +12,6 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::agent::AgentMessage;
 use crate::effects::AttemptKey;
-use crate::services::Services;
 
 /// A client as the configuration knows it. One that nobody configured has weight 100 in the marketplace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,8 +60,6 @@ pub(crate) enum SchedulerMessage {
     },
     /// An attempt ended, or never started. With `ended`, its agent hears of it, with the accounts.
     Settle { job: JobHandle, cost: u64, ended: Option<(AttemptKey, ActorRef<AgentMessage>)> },
-    /// A queued job is not wanted any more. If it was granted meanwhile, its agent gives the grant back.
-    Withdraw { job: JobHandle },
     /// An agent was started: whatever an earlier life of it had queued is void, but for the jobs that still run.
     Hello { agent: AgentId, reply_to: ActorRef<AgentMessage>, running: Vec<JobHandle> },
     /// No more grants.
@@ -78,7 +75,6 @@ pub(crate) struct Granted {
 }
 
 pub(crate) struct SchedulerArguments {
-    pub(crate) services: Arc<Services>,
     pub(crate) slots: u32,
     pub(crate) clients: Arc<Vec<ClientConfig>>,
 }
@@ -86,7 +82,6 @@ pub(crate) struct SchedulerArguments {
 pub(crate) struct Scheduler;
 
 pub(crate) struct SchedulerState {
-    services: Arc<Services>,
     queue: RunQueue<Queued>,
     clients: BTreeMap<ClientId, ClientHandle>,
     lanes: BTreeMap<Lane, AgentHandle>,
@@ -118,7 +113,6 @@ impl Actor for Scheduler {
     ) -> Result<SchedulerState, ActorProcessingErr> {
         let queue = RunQueue::new(Config { slots: arguments.slots, ..Config::default() })?;
         Ok(SchedulerState {
-            services: arguments.services,
             queue,
             clients: BTreeMap::new(),
             lanes: BTreeMap::new(),
@@ -141,11 +135,6 @@ impl Actor for Scheduler {
                 state.enqueue(agent, lane, reply_to, jobs)?;
             }
             SchedulerMessage::Settle { job, cost, ended } => state.settle(job, cost, ended),
-            SchedulerMessage::Withdraw { job } => {
-                if let Ok(queued) = state.queue.cancel(job, &mut state.events) {
-                    state.forget(&queued.agent, job);
-                }
-            }
             SchedulerMessage::Hello { agent, reply_to, running } => state.hello(&agent, reply_to, &running),
             SchedulerMessage::Stop => state.stopped = true,
         }

@@ -1,6 +1,6 @@
 //! What every actor of a system shares: the outside, behind its ports, and what outlives any actor.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ostler_kernel::contract::{Contract, ContractError};
@@ -29,8 +29,9 @@ pub(crate) struct Services {
     pub(crate) links: Links,
     /// Slots of a run whose plan does not say.
     pub(crate) run_slots: u32,
-    /// The runs this process drives. Like the effects table, it outlives the restart of any actor.
-    driven: Mutex<BTreeSet<RunId>>,
+    /// The runs this process drives, and whether somebody asked for each by name. Like the effects table, it
+    /// outlives the restart of any actor.
+    driven: Mutex<BTreeMap<RunId, bool>>,
     contracts: Mutex<BTreeMap<String, Arc<Contract>>>,
     /// Counts whatever may change how a run stands, for those who wait for it.
     pub(crate) stirs: watch::Sender<u64>,
@@ -62,9 +63,14 @@ impl Services {
         }
     }
 
-    /// Marks a run as driven by this process; false if it was already.
-    pub(crate) fn drive(&self, run: RunId) -> bool {
-        lock(&self.driven).insert(run)
+    /// Marks a run as driven by this process.
+    pub(crate) fn drive(&self, run: RunId, by_name: bool) {
+        *lock(&self.driven).entry(run).or_default() |= by_name;
+    }
+
+    /// Whether somebody asked for the run by name: then it is tried, however often it failed before.
+    pub(crate) fn asked_for(&self, run: RunId) -> bool {
+        lock(&self.driven).get(&run).copied().unwrap_or_default()
     }
 
     /// The run is driven no longer.
@@ -74,11 +80,11 @@ impl Services {
     }
 
     pub(crate) fn drives(&self, run: RunId) -> bool {
-        lock(&self.driven).contains(&run)
+        lock(&self.driven).contains_key(&run)
     }
 
     pub(crate) fn driven(&self) -> Vec<RunId> {
-        lock(&self.driven).iter().copied().collect()
+        lock(&self.driven).keys().copied().collect()
     }
 
     /// Tells those who wait for a run that something may have changed.

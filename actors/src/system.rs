@@ -319,12 +319,13 @@ impl System {
         let position = self.services.journal.append(vec![batch])?;
         self.services.journal.durable(position).await?;
         let (closed_ms, standing) = (None, RunStanding::Open);
-        self.drive(RunRow { run, client, agent, plan: plan_id, opened_ms: at_ms, closed_ms, standing });
+        let row = RunRow { run, client, agent, plan: plan_id, opened_ms: at_ms, closed_ms, standing };
+        self.drive(row, false);
         Ok(run)
     }
 
-    fn drive(&self, row: RunRow) {
-        self.services.drive(row.run);
+    fn drive(&self, row: RunRow, by_name: bool) {
+        self.services.drive(row.run, by_name);
         self.services.links.tell_registry(RegistryMessage::Drive(row));
     }
 
@@ -334,7 +335,7 @@ impl System {
         match row.standing {
             RunStanding::Closed(_) => Err(RunError::Over),
             RunStanding::Open | RunStanding::Parked(_) => {
-                self.drive(row);
+                self.drive(row, true);
                 Ok(())
             }
         }
@@ -346,7 +347,7 @@ impl System {
         rows.retain(|row| row.standing == RunStanding::Open);
         rows.sort_by_key(|row| row.run);
         let runs = rows.iter().map(|row| row.run).collect();
-        rows.into_iter().for_each(|row| self.drive(row));
+        rows.into_iter().for_each(|row| self.drive(row, false));
         Ok(runs)
     }
 

@@ -50,9 +50,8 @@ fn registry(services: &Arc<Services>) -> ChildSpec {
 }
 
 fn scheduler(services: &Arc<Services>, slots: u32, clients: Arc<Vec<ClientConfig>>) -> ChildSpec {
-    let (given, linked) = (Arc::clone(services), Arc::clone(services));
-    let arguments =
-        move || SchedulerArguments { services: Arc::clone(&given), slots, clients: Arc::clone(&clients) };
+    let linked = Arc::clone(services);
+    let arguments = move || SchedulerArguments { slots, clients: Arc::clone(&clients) };
     ChildSpec::actor("scheduler", || Scheduler, arguments)
         .on_start(move |child| linked.links.set_scheduler(child.actor::<Scheduler>()))
 }

@@ -65,11 +65,6 @@ pub(crate) struct Order {
 impl Order {
     const PLAIN: Self = Self { priority: Reverse(0), deadline: u64::MAX, rank: Reverse(0), arrival: 0 };
 
-    /// Whether nothing but arrival orders the job.
-    pub(crate) fn is_plain(&self) -> bool {
-        Self { arrival: 0, ..*self } == Self::PLAIN
-    }
-
     /// Whether the job goes before every job that only arrival orders and that was never dispatched.
     pub(crate) fn precedes_plain(&self) -> bool {
         Self { arrival: 0, ..*self } <= Self::PLAIN
@@ -154,22 +149,21 @@ impl<P> Jobs<P> {
         payload: P,
         arrival: u64,
     ) -> (u32, NonZeroU32, Option<Order>) {
+        let price = job.estimate;
+        let sorted = job.priority != 0 || job.deadline.is_some_and(|at| at != u64::MAX) || job.rank != 0;
+        if !sorted && job.model.is_none() && price.charge == price.credits && price.charge < u64::from(BOUT) {
+            let (at, generation) = self.payloads.insert(payload, price.charge as u32);
+            return (at, generation, None);
+        }
         let order = Order {
             priority: Reverse(job.priority),
             deadline: job.deadline.unwrap_or(u64::MAX),
             rank: Reverse(job.rank),
             arrival,
         };
-        let price = job.estimate;
-        let sorted = !order.is_plain();
-        let bare =
-            !sorted && job.model.is_none() && price.charge == price.credits && price.charge < u64::from(BOUT);
-        let tag = if bare {
-            price.charge as u32
-        } else {
-            let place = if sorted { Place::Sorted } else { Place::Line };
-            TERMS + self.terms.insert(Terms { price, order, model: job.model, share_pm: 0, place }, 0).0
-        };
+        let place = if sorted { Place::Sorted } else { Place::Line };
+        let tag =
+            TERMS + self.terms.insert(Terms { price, order, model: job.model, share_pm: 0, place }, 0).0;
         let (at, generation) = self.payloads.insert(payload, tag);
         (at, generation, sorted.then_some(order))
     }

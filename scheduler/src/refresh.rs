@@ -11,13 +11,28 @@ impl<P> RunQueue<P> {
     /// Looks at this agent, at every agent noted as changed besides it, and at their clients.
     pub(crate) fn refresh_with(&mut self, agent: u32, events: &mut Vec<Event>) {
         if self.changed.is_empty() {
-            self.refresh_agent(agent);
-            self.refresh_client(self.agents[agent].client, events);
+            let client = self.refresh_agent(agent);
+            self.refresh_client(client, events);
             self.tiers.forget_if_idle();
         } else {
             self.changed.push(agent);
             self.refresh(events);
         }
+    }
+
+    /// As [`RunQueue::refresh_with`], after a settlement: the agent's first job is the one it was.
+    pub(crate) fn refresh_settled(&mut self, agent_at: u32, events: &mut Vec<Event>) {
+        let agent = &mut self.agents[agent_at];
+        let client = &mut self.clients[agent.client];
+        if !self.changed.is_empty() || !client.account.runnable || client.balance.is_some() {
+            return self.refresh_with(agent_at, events);
+        }
+        // whoever was runnable still is, so only the places in the order moved
+        if let Some(contest) = &mut client.contest {
+            contest.set(agent.number, agent.key());
+        }
+        self.tiers.set(client.tier, agent.client, client.key());
+        self.tiers.forget_if_idle();
     }
 
     /// Looks at every agent noted as changed, and at their clients.
@@ -36,8 +51,7 @@ impl<P> RunQueue<P> {
         });
         changed.dedup();
         for (&agent, next) in changed.iter().zip(1..) {
-            self.refresh_agent(agent);
-            let client = self.agents[agent].client;
+            let client = self.refresh_agent(agent);
             if changed.get(next).is_none_or(|&next| self.agents[next].client != client) {
                 self.refresh_client(client, events);
             }
@@ -46,8 +60,8 @@ impl<P> RunQueue<P> {
         self.changed = changed;
     }
 
-    /// An agent is runnable while it has a job and the first is admitted by its model's bucket.
-    fn refresh_agent(&mut self, at: u32) {
+    /// An agent is runnable while it has a job and the first is admitted by its model's bucket. Returns its client.
+    fn refresh_agent(&mut self, at: u32) -> u32 {
         let agent = &mut self.agents[at];
         let first = agent.backlog.first();
         let mut gate = None;
@@ -68,6 +82,7 @@ impl<P> RunQueue<P> {
         if let Some(contest) = &mut client.contest {
             contest.set(agent.number, agent.key());
         }
+        agent.client
     }
 
     /// A client is runnable while an agent of it is, its cap is not reached, and its balance pays for the first job.

@@ -144,7 +144,7 @@ impl<P> RunQueue<P> {
         let running = self.find_running(job)?;
         let actual = actual.checked(self.config.cost_max)?;
         let payload = self.end(job, running, actual);
-        self.refresh_with(job.agent, events);
+        self.refresh_settled(job.agent, events);
         Ok(self.settled(job, payload, Vec::new()))
     }
 
@@ -182,7 +182,7 @@ impl<P> RunQueue<P> {
         let used = used.checked(self.config.cost_max)?;
         if used.charge > price.charge {
             let credits = used.credits.max(price.credits);
-            self.raise(job, Price { charge: used.charge, credits, tokens: used.tokens.max(price.tokens) });
+            self.raise(job, Price { charge: used.charge, credits, tokens: used.tokens.max(price.tokens) }, 0);
             self.refresh_with(job.agent, events);
         }
         let client = self.agents[job.agent].client;
@@ -327,11 +327,14 @@ impl<P> RunQueue<P> {
 
     // -- charging --------------------------------------------------------------------------------------------------
 
-    /// Charges what a job of this agent costs more than before, or gives back what it costs less.
-    fn take(&mut self, agent: u32, running: Running, taken: &Taken) {
+    /// Charges what a job of this agent costs more than before, or gives back what it costs less; `slots` are given back.
+    fn take(&mut self, agent: u32, running: Running, to: Price, slots: u32) {
+        let taken = Taken::between(running.price, to);
         let agent = &mut self.agents[agent];
         let client = &mut self.clients[agent.client];
         taken.charge(client, agent, &mut self.tiers, running.share_pm, self.scale);
+        client.in_flight -= slots;
+        self.running -= slots;
         if let Some(model) = running.model {
             self.buckets.take(model, taken.tokens, &mut self.changed);
         }
@@ -339,31 +342,23 @@ impl<P> RunQueue<P> {
 
     /// Settles a running job and takes it out of its slot and of the queue.
     fn end(&mut self, job: JobHandle, running: Running, actual: Price) -> P {
-        self.take(job.agent, running, &Taken::between(running.price, actual));
-        self.stop(job.agent);
+        self.take(job.agent, running, actual, 1);
         self.jobs.forget(job.at);
         self.jobs.payloads.remove(job.at)
     }
 
-    /// Brings what a running job is charged to `to`.
-    fn raise(&mut self, job: JobHandle, to: Price) {
+    /// Brings what a running job is charged to `to`; `slots` are given back.
+    fn raise(&mut self, job: JobHandle, to: Price, slots: u32) {
         let terms = self.jobs.terms_of_running(job.at);
         let running = Running { price: terms.price, share_pm: terms.share_pm, model: terms.model };
         terms.price = to;
-        self.take(job.agent, running, &Taken::between(running.price, to));
-    }
-
-    /// Frees the slot of a running job of this agent.
-    fn stop(&mut self, agent: u32) {
-        self.clients[self.agents[agent].client].in_flight -= 1;
-        self.running -= 1;
+        self.take(job.agent, running, to, slots);
     }
 
     /// Ends a dispatch at `used` and queues the job again with what is left.
     fn requeue(&mut self, job: JobHandle, used: Price) {
         let charged = self.jobs.price(job.at);
-        self.raise(job, used);
-        self.stop(job.agent);
+        self.raise(job, used, 1);
         let terms = self.jobs.terms_of_running(job.at);
         terms.price = Price {
             charge: charged.charge.saturating_sub(used.charge).max(1),

@@ -96,10 +96,21 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Takes the value out and frees the place.
+    /// Takes the value out and frees the place. One whose generations are used up is never used again.
     pub(crate) fn remove(&mut self, at: u32) -> T {
-        let value = self.vacate(at);
-        self.release(at);
+        let free = self.free;
+        let entry = self.entry_mut(at);
+        let Entry::Taken { generation, .. } = *entry else { unreachable!("removal of a vacant place") };
+        let vacant = match generation.checked_add(1) {
+            Some(following) => Entry::Vacant { next: free, generation: following },
+            None => Entry::Vacant { next: HELD, generation },
+        };
+        let retired = generation == NonZeroU32::MAX;
+        let Entry::Taken { value, .. } = std::mem::replace(entry, vacant) else {
+            unreachable!("the place was taken a line ago")
+        };
+        self.free = if retired { free } else { at };
+        self.taken -= 1;
         value
     }
 

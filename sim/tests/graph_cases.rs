@@ -7,7 +7,7 @@ const CASES: &str = include_str!("../../kernel/tests/data/graph_cases.jsonl");
 #[test]
 fn every_case_gives_what_it_expects() {
     let mut failed = Vec::new();
-    for line in CASES.lines().filter(|line| line.contains("\"valid\":true")) {
+    for line in CASES.lines().filter(|line| !line.trim().is_empty()) {
         match ostler_sim::graph::live(line) {
             Ok(lived) => {
                 failed.extend(lived.difference().map(|difference| format!("{}: {difference}", lived.id)))

@@ -80,7 +80,7 @@ impl ChildRef {
         }
     }
 
-    fn kill(&self) {
+    pub(crate) fn kill(&self) {
         match self {
             ChildRef::Actor(cell) => cell.kill(),
             ChildRef::Supervisor(supervisor) => supervisor.control().raise(Demand::Kill),
@@ -101,7 +101,7 @@ impl fmt::Debug for ChildRef {
 
 /// What a child is given at its start.
 pub(crate) struct Birth {
-    pub(crate) token: Arc<Token>,
+    pub(crate) token: Token,
     /// The voice of its supervisor.
     pub(crate) voice: Voice,
     /// Its id; a root has none.
@@ -282,20 +282,17 @@ impl Running {
 
     /// How the child ended; call once it is gone.
     pub(crate) async fn exit(&mut self) -> Exit {
-        if let Some(exit) = self.leash.completion.exit() {
-            return exit.clone();
+        if let Some(end) = self.silent_end() {
+            end.settle().await;
         }
-        // It ended without a word: killed, or its task was dropped. The task is about to finish.
-        let silent = match &mut self.task {
-            None => Exit::Cancelled,
-            Some(task) => match task.await {
-                Ok(()) => Exit::Killed,
-                Err(error) if error.is_panic() => Exit::of_panic(error.into_panic()),
-                Err(_) => Exit::Cancelled,
-            },
-        };
-        self.leash.completion.record(silent.clone());
-        silent
+        self.leash.completion.exit().cloned().unwrap_or(Exit::Cancelled)
+    }
+
+    /// The end of a child that did not say how it ended.
+    pub(crate) fn silent_end(&mut self) -> Option<SilentEnd> {
+        let silent = self.leash.completion.exit().is_none();
+        let task = if silent { self.task.take() } else { None };
+        silent.then(|| SilentEnd { task, completion: self.leash.completion.clone() })
     }
 
     /// The failures behind the child's exit, deepest first.
@@ -308,6 +305,27 @@ impl Running {
         if let Some(task) = &self.task {
             task.abort();
         }
+    }
+}
+
+/// The end of a child that did not say how: it was killed, or its task was dropped.
+pub(crate) struct SilentEnd {
+    task: Option<JoinHandle<()>>,
+    completion: Arc<Completion>,
+}
+
+impl SilentEnd {
+    /// Finds out and records how the child ended. Its task is about to finish.
+    pub(crate) async fn settle(self) {
+        let exit = match self.task {
+            None => Exit::Cancelled,
+            Some(task) => match task.await {
+                Ok(()) => Exit::Killed,
+                Err(error) if error.is_panic() => Exit::of_panic(error.into_panic()),
+                Err(_) => Exit::Cancelled,
+            },
+        };
+        self.completion.record(exit);
     }
 }
 

@@ -4,7 +4,7 @@
 //! parent while its children still run. Here the end of a child is the drop of its last [`Token`],
 //! which lives beside its state and, for a supervisor, in every child as well.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::sync::Notify;
@@ -17,15 +17,17 @@ use crate::strategy::Place;
 use crate::tree::TreeMessage;
 
 /// What is known about the end of one start of a child.
-#[derive(Default)]
 pub(crate) struct Completion {
     exit: OnceLock<Exit>,
     causes: OnceLock<Vec<Cause>>,
     asked: AtomicBool,
     gone: AtomicBool,
     changed: Notify,
-    /// Keeps the supervisor's own token alive while this child lives.
-    parent: Mutex<Option<Arc<Token>>>,
+    /// How many tokens there are.
+    tokens: AtomicU64,
+    report: Report,
+    /// Keeps the supervisor from being gone while this child lives.
+    parent: Mutex<Option<Token>>,
 }
 
 impl Completion {
@@ -53,6 +55,7 @@ impl Completion {
     /// Marks that the supervisor wants the child to stop.
     pub(crate) fn ask(&self) {
         self.asked.store(true, Ordering::Release);
+        self.changed.notify_waiters();
     }
 
     /// Whether the supervisor wants the child to stop.
@@ -67,10 +70,19 @@ impl Completion {
 
     /// Completes once nothing of the child is left, its state included.
     pub(crate) async fn gone(&self) {
+        self.until(|| self.is_gone()).await;
+    }
+
+    /// Completes once the supervisor wants the child to stop.
+    pub(crate) async fn when_asked(&self) {
+        self.until(|| self.asked()).await;
+    }
+
+    async fn until(&self, reached: impl Fn() -> bool) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            if self.is_gone() {
+            if reached() {
                 return;
             }
             changed.await;
@@ -79,7 +91,32 @@ impl Completion {
 
     /// Lets the supervisor end although this child cannot be killed.
     pub(crate) fn disown(&self) {
-        self.parent.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let parent = self.parent.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(parent);
+    }
+
+    /// A further token, unless the child is gone.
+    pub(crate) fn token(self: &Arc<Self>) -> Option<Token> {
+        let more = |count: u64| (count > 0).then_some(count + 1);
+        self.tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Token(self.clone()))
+    }
+
+    /// The last token is dropped.
+    fn finish(&self) {
+        self.gone.store(true, Ordering::Release);
+        self.changed.notify_waiters();
+        // A supervisor that is gone already does not need to hear.
+        match &self.report {
+            Report::Root => {}
+            Report::Tree { to, place, birth } => {
+                let _ = to.send(TreeMessage::Exited { place: *place, birth: *birth });
+            }
+            Report::Pool { to, id, birth } => {
+                let _ = to.send(PoolMessage::Exited { id: id.clone(), birth: *birth });
+            }
+        }
+        self.disown();
     }
 }
 
@@ -93,39 +130,44 @@ pub(crate) enum Report {
     Pool { to: UnboundedSender<PoolMessage>, id: ChildId, birth: u64 },
 }
 
-/// Held by everything that belongs to one start of a child; its drop is the child's end.
-pub(crate) struct Token {
-    completion: Arc<Completion>,
-    report: Report,
-}
+/// Held by everything that belongs to one start of a child; the drop of the last is the child's end.
+pub(crate) struct Token(Arc<Completion>);
 
 impl Token {
-    /// A token for a child of the supervisor that holds `parent`.
-    pub(crate) fn new(report: Report, parent: Option<Arc<Token>>) -> (Arc<Token>, Arc<Completion>) {
-        let completion = Arc::new(Completion { parent: Mutex::new(parent), ..Completion::default() });
-        (Arc::new(Token { completion: completion.clone(), report }), completion)
+    /// The first token of a child of the supervisor that holds `parent`.
+    pub(crate) fn new(report: Report, parent: Option<Token>) -> Token {
+        Token(Arc::new(Completion {
+            exit: OnceLock::new(),
+            causes: OnceLock::new(),
+            asked: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+            changed: Notify::new(),
+            tokens: AtomicU64::new(1),
+            report,
+            parent: Mutex::new(parent),
+        }))
     }
 
     /// What is known about the end of this child.
     pub(crate) fn completion(&self) -> &Arc<Completion> {
-        &self.completion
+        &self.0
+    }
+}
+
+impl Clone for Token {
+    fn clone(&self) -> Self {
+        // There is one already, so the count cannot reach zero meanwhile.
+        self.0.tokens.fetch_add(1, Ordering::Relaxed);
+        Token(self.0.clone())
     }
 }
 
 impl Drop for Token {
     fn drop(&mut self) {
-        self.completion.gone.store(true, Ordering::Release);
-        self.completion.changed.notify_waiters();
-        // A supervisor that is gone already does not need to hear.
-        match &self.report {
-            Report::Root => {}
-            Report::Tree { to, place, birth } => {
-                let _ = to.send(TreeMessage::Exited { place: *place, birth: *birth });
-            }
-            Report::Pool { to, id, birth } => {
-                let _ = to.send(PoolMessage::Exited { id: id.clone(), birth: *birth });
-            }
+        if self.0.tokens.fetch_sub(1, Ordering::Release) == 1 {
+            // What the other holders did before they let go happens before the end.
+            fence(Ordering::Acquire);
+            self.0.finish();
         }
-        self.completion.disown();
     }
 }

@@ -32,7 +32,6 @@ pub(crate) async fn demanded(demand: &watch::Receiver<Demand>, level: Demand) {
 pub(crate) struct Control {
     pub(crate) demand: watch::Sender<Demand>,
     pub(crate) completion: Arc<Completion>,
-    pub(crate) published: Arc<Published>,
 }
 
 impl Control {

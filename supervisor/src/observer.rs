@@ -8,8 +8,9 @@ use crate::{ChildId, Exit};
 
 /// Hears everything that happens in a tree, for counting and logging.
 ///
-/// Called on the supervisor's task, in order, before the supervisor does anything else: it must be
-/// quick and must not block. A panic in it is logged and otherwise ignored.
+/// Called in order for each child, before its supervisor does anything else with it: it must be
+/// quick and must not block. In a pool, different children may be spoken of at the same time. A panic
+/// in it is logged and otherwise ignored.
 ///
 /// ```
 /// # use ostler_supervisor::{Event, Observer, What};

@@ -1,17 +1,18 @@
 //! A dynamic pool as others see it: how to start one, and the handle to talk to it.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 use ractor::{Actor, ActorRef};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::watch;
 
+use crate::book::{Reserved, Shared};
 use crate::child::{Birth, ChildRef};
 use crate::completion::{Report, Token};
-use crate::control::{Control, Demand, Published};
+use crate::control::{Control, Demand};
 use crate::observer::{Observer, Voice};
-use crate::pool_task::{PoolCall, PoolMessage, PoolTask};
+use crate::pool_task::PoolTask;
 use crate::{
     Cause, ChildId, ChildSpec, ChildStatus, Counts, Exit, PoolSpec, StartChildError, StartError,
     TerminateChildError,
@@ -26,7 +27,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Pool {
     control: Arc<Control>,
-    mailbox: UnboundedSender<PoolMessage>,
+    shared: Arc<Shared>,
 }
 
 impl Pool {
@@ -38,7 +39,7 @@ impl Pool {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn start(spec: PoolSpec) -> Result<Pool, StartError> {
-        let (token, _) = Token::new(Report::Root, None);
+        let token = Token::new(Report::Root, None);
         launch(spec, Birth { token, voice: Voice::root(None), id: None })
     }
 
@@ -47,39 +48,42 @@ impl Pool {
     /// # Errors
     /// As [`Pool::start`].
     pub async fn start_observed(spec: PoolSpec, observer: Arc<dyn Observer>) -> Result<Pool, StartError> {
-        let (token, _) = Token::new(Report::Root, None);
+        let token = Token::new(Report::Root, None);
         launch(spec, Birth { token, voice: Voice::root(Some(observer)), id: None })
     }
 
-    /// Starts a child and waits until it is up. Starts of different children run in parallel.
-    /// Dropping this future does not undo the start.
+    /// Starts a child and waits until it is up. Starts of different children run in parallel, each in
+    /// its caller's task; dropping this future breaks the start off.
     ///
     /// # Errors
     /// [`StartChildError`]; a child that fails to start or declines is not kept. While the first
     /// start of the same id is under way, this waits for it and then says `AlreadyStarted`.
     pub async fn start_child(&self, spec: ChildSpec) -> Result<ChildRef, StartChildError> {
-        self.call(|reply| PoolCall::Start { spec, reply }).await.unwrap_or(Err(StartChildError::Ended))
+        match self.shared.reserve(spec)? {
+            Reserved::Start(ticket) => ticket.run().await,
+            Reserved::Wait(answer) => answer.await.unwrap_or(Err(StartChildError::Ended)),
+        }
     }
 
     /// Stops a child, waits until it is gone, and forgets it. Its shutdown limit holds; a start or
-    /// restart under way is broken off.
+    /// restart under way is broken off. Dropping this future does not undo the stop.
     ///
     /// # Errors
     /// [`TerminateChildError`].
     pub async fn terminate_child(&self, id: impl Into<ChildId>) -> Result<(), TerminateChildError> {
-        let id = id.into();
-        let done = self.call(|reply| PoolCall::Terminate { id, reply }).await;
-        done.unwrap_or(Err(TerminateChildError::Ended))
+        let done = self.shared.terminate(id.into())?;
+        // The pool ends with all its children, so this one is stopped as well.
+        done.await.unwrap_or(Err(TerminateChildError::Ended))
     }
 
     /// All children, in the order in which they were first started.
     pub async fn which_children(&self) -> Vec<ChildStatus> {
-        self.call(PoolCall::Which).await.unwrap_or_default()
+        self.shared.list()
     }
 
     /// How many children there are.
     pub async fn count_children(&self) -> Counts {
-        self.call(PoolCall::Count).await.unwrap_or_default()
+        self.shared.counts()
     }
 
     /// The present reference to the worker `id`, which takes the messages of `A`.
@@ -92,7 +96,7 @@ impl Pool {
 
     /// The present reference to the child `id`, whatever it is; see [`Pool::child`].
     pub fn child_ref(&self, id: impl AsRef<str>) -> Option<ChildRef> {
-        self.control.published.get(id.as_ref())
+        self.shared.get(id.as_ref())
     }
 
     /// Stops all children in parallel, then the pool, and waits until all are gone.
@@ -123,12 +127,6 @@ impl Pool {
     pub(crate) fn control(&self) -> &Control {
         &self.control
     }
-
-    async fn call<T>(&self, call: impl FnOnce(oneshot::Sender<T>) -> PoolCall) -> Option<T> {
-        let (reply, answer) = oneshot::channel();
-        self.mailbox.send(PoolMessage::Call(call(reply))).ok()?;
-        answer.await.ok()
-    }
 }
 
 impl fmt::Debug for Pool {
@@ -142,10 +140,15 @@ pub(crate) fn launch(spec: PoolSpec, birth: Birth) -> Result<Pool, StartError> {
     spec.check().map_err(StartError::Invalid)?;
     let (mailbox, inbox) = unbounded_channel();
     let (demand, demanded) = watch::channel(Demand::Run);
-    let completion = birth.token.completion().clone();
-    let published = Arc::new(Published::default());
-    let control = Arc::new(Control { demand, completion, published: published.clone() });
-    let task = PoolTask::new(&spec, birth, mailbox.clone(), demanded, published);
-    tokio::spawn(task.run(inbox));
-    Ok(Pool { control, mailbox })
+    let control = Arc::new(Control { demand, completion: birth.token.completion().clone() });
+    let shared = Arc::new(Shared {
+        book: RwLock::default(),
+        voice: birth.inner_voice(),
+        clock: spec.clock.clone(),
+        mailbox,
+        max_children: spec.max_children,
+        completion: birth.token.completion().clone(),
+    });
+    tokio::spawn(PoolTask::new(&spec, shared.clone(), demanded, birth.token).run(inbox));
+    Ok(Pool { control, shared })
 }

@@ -168,8 +168,8 @@ pub struct ChildSpec {
 }
 
 impl ChildSpec {
-    /// A worker: both factories run at every start, on the supervisor's task, so keep them cheap;
-    /// real initialisation belongs into `pre_start`.
+    /// A worker: both factories run at every start, on the supervisor's task (in a pool: on the
+    /// caller's), so keep them cheap; real initialisation belongs into `pre_start`.
     pub fn actor<A: Actor>(
         id: impl Into<ChildId>,
         actor: impl Fn() -> A + Send + Sync + 'static,
@@ -225,8 +225,8 @@ impl ChildSpec {
     }
 
     /// Hands every fresh reference to `hook`, after the child is up and before a later sibling
-    /// starts: the place to refresh what dependants hold. The hook runs on the supervisor's task
-    /// and must not block; a panic in it is logged and otherwise ignored.
+    /// starts: the place to refresh what dependants hold. The hook runs where the factories run and
+    /// must not block; a panic in it is logged and otherwise ignored.
     pub fn on_start(mut self, hook: impl Fn(&ChildRef) + Send + Sync + 'static) -> Self {
         self.on_start = Some(Arc::new(hook));
         self

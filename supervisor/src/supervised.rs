@@ -3,7 +3,6 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 
 use futures::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
@@ -16,7 +15,7 @@ use crate::exit::Exit;
 /// The fields drop in order, so the token outlives the actor.
 pub(crate) struct Supervised<A> {
     actor: A,
-    token: Arc<Token>,
+    token: Token,
 }
 
 /// A user's state under supervision; the token outlives the state.
@@ -25,11 +24,11 @@ pub(crate) struct Held<A: Actor> {
     myself: ActorRef<A::Msg>,
     /// The orderly exit that a hook asked for, until the stop hook has run.
     leaving: Option<Exit>,
-    token: Arc<Token>,
+    token: Token,
 }
 
 impl<A: Actor> Supervised<A> {
-    pub(crate) fn new(actor: A, token: Arc<Token>) -> Self {
+    pub(crate) fn new(actor: A, token: Token) -> Self {
         Supervised { actor, token }
     }
 }

@@ -51,7 +51,7 @@ impl Supervisor {
         spec: SupervisorSpec,
         observer: Option<Arc<dyn Observer>>,
     ) -> Result<SupervisorRef, StartError> {
-        let (token, _) = Token::new(Report::Root, None);
+        let token = Token::new(Report::Root, None);
         launch(spec, Birth { token, voice: Voice::root(observer), id: None }).await
     }
 }
@@ -63,13 +63,13 @@ pub(crate) async fn launch(spec: SupervisorSpec, birth: Birth) -> Result<Supervi
     let (demand, demanded) = watch::channel(Demand::Run);
     let completion = birth.token.completion().clone();
     let published = Arc::new(Published::default());
-    let control = Arc::new(Control { demand, completion: completion.clone(), published: published.clone() });
+    let control = Arc::new(Control { demand, completion: completion.clone() });
     let (started, up) = oneshot::channel();
 
-    let tree = Tree::new(&spec, birth, mailbox.clone(), demanded, published);
+    let tree = Tree::new(&spec, birth, mailbox.clone(), demanded, published.clone());
     tokio::spawn(tree.run(inbox, spec.children, started));
     let failed = match up.await {
-        Ok(Ok(())) => return Ok(SupervisorRef { control, mailbox }),
+        Ok(Ok(())) => return Ok(SupervisorRef { control, published, mailbox }),
         Ok(Err(error)) => error,
         Err(_) => StartError::Interrupted,
     };
@@ -84,6 +84,7 @@ pub(crate) async fn launch(spec: SupervisorSpec, birth: Birth) -> Result<Supervi
 #[derive(Clone)]
 pub struct SupervisorRef {
     control: Arc<Control>,
+    published: Arc<Published>,
     mailbox: UnboundedSender<TreeMessage>,
 }
 
@@ -164,7 +165,7 @@ impl SupervisorRef {
 
     /// The present reference to the child `id`, whatever it is; see [`SupervisorRef::child`].
     pub fn child_ref(&self, id: impl AsRef<str>) -> Option<ChildRef> {
-        self.control.published.get(id.as_ref())
+        self.published.get(id.as_ref())
     }
 
     /// Stops the children in reverse order, then the supervisor, and waits until all are gone.

@@ -107,7 +107,7 @@ pub(crate) struct Tree {
     published: Arc<Published>,
     mailbox: UnboundedSender<TreeMessage>,
     demand: watch::Receiver<Demand>,
-    token: Arc<Token>,
+    token: Token,
 }
 
 impl Tree {
@@ -180,10 +180,11 @@ impl Tree {
             return None;
         }
         let demand = self.demand.clone();
+        let mut stop = std::pin::pin!(demanded(&demand, Demand::Stop));
         let exit = loop {
             let message = tokio::select! {
                 biased;
-                () = demanded(&demand, Demand::Stop) => break Exit::Shutdown,
+                () = &mut stop => break Exit::Shutdown,
                 message = inbox.recv() => message,
             };
             let message = message.expect("the task holds a sender of its own inbox");
@@ -325,7 +326,8 @@ impl Tree {
         let row = self.rows.get_mut(&place).expect("only listed children are started");
         row.generation += 1;
         let report = Report::Tree { to: self.mailbox.clone(), place, birth };
-        let (token, completion) = Token::new(report, Some(self.token.clone()));
+        let token = Token::new(report, Some(self.token.clone()));
+        let completion = token.completion().clone();
         row.state = State::Starting(completion.clone());
 
         let gift = Birth { token, voice: self.voice.clone(), id: Some(row.spec.id.clone()) };

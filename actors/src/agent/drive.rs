@@ -47,7 +47,6 @@ pub(super) struct Drive {
     deadlines: BTreeSet<(Instant, NodeId, TimerKind, u32)>,
     alarm: Option<(Instant, tokio::task::JoinHandle<()>)>,
     judging: bool,
-    stopping: bool,
 }
 
 impl Drive {
@@ -75,7 +74,6 @@ impl Drive {
             deadlines: BTreeSet::new(),
             alarm: None,
             judging: false,
-            stopping: false,
         }
     }
 
@@ -238,18 +236,12 @@ impl Drive {
         self.answers.push(reply);
     }
 
-    pub(super) fn stop(&mut self) {
-        self.stopping = true;
-    }
-
     /// Does what follows from the last input, until only waiting is left: asks for approvals and slots, starts what
     /// needs none, and closes the run when nothing can follow; then appends all of it and starts what was granted.
     /// True if the run is over for this actor.
     pub(super) async fn advance(&mut self) -> Result<bool, ActorProcessingErr> {
         let over = loop {
-            if !self.stopping {
-                self.enqueue().await?;
-            }
+            self.enqueue().await?;
             let (events, quiet) = self.within(|run, cx| run.quiesce(cx));
             let moved = !events.is_empty();
             self.note(events);

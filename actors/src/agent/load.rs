@@ -166,7 +166,7 @@ impl Drive {
         if lost.is_empty() {
             return Ok(true);
         }
-        if recoveries >= RECOVERIES_MAX {
+        if recoveries >= RECOVERIES_MAX && !self.services.asked_for(self.opened.run) {
             let reason = format!("it ended {recoveries} processes in a row without getting on");
             self.park(&reason)?;
             return Ok(false);

@@ -5,8 +5,8 @@ mod drive;
 mod launch;
 mod load;
 
+pub(crate) use load::open;
 pub use load::{FoldError, RECOVERIES_MAX};
-pub(crate) use load::{fold, open};
 
 use std::sync::Arc;
 
@@ -40,8 +40,6 @@ pub(crate) enum AgentMessage {
     Operate(Operation, RpcReplyPort<Result<(), RunError>>),
     /// A person settles an attempt in doubt.
     Resolve(ResolveRequest, RpcReplyPort<Result<(), RunError>>),
-    /// Start nothing more: the process is about to end.
-    Stop,
 }
 
 #[derive(Clone)]
@@ -107,7 +105,6 @@ impl Actor for Agent {
                 drive.acknowledge(reply);
             }
             AgentMessage::Resolve(request, reply) => drive.resolve(request, reply),
-            AgentMessage::Stop => drive.stop(),
         }
         state.advance().await
     }
@@ -153,10 +150,7 @@ impl AgentState {
                 let _ = reply.send(Err(RunError::Over));
             }
             AgentMessage::Ended { key, .. } => self.arguments.services.effects.forget(&key),
-            AgentMessage::Drive(_)
-            | AgentMessage::Due
-            | AgentMessage::ContractJudged { .. }
-            | AgentMessage::Stop => {}
+            AgentMessage::Drive(_) | AgentMessage::Due | AgentMessage::ContractJudged { .. } => {}
         }
     }
 }

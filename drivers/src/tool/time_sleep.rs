@@ -47,6 +47,10 @@ impl Tool for TimeSleep {
         PURE
     }
 
+    fn is_timer(&self) -> bool {
+        true
+    }
+
     fn timer_ms(&self, params: &Map<String, Value>) -> Option<u64> {
         params.get("ms").and_then(Value::as_u64).filter(|ms| *ms <= SLEEP_MS_MAX)
     }

@@ -40,7 +40,7 @@ impl CallLimits {
     pub const MODEL: CallLimits = CallLimits { max_depth: 32, max_bytes: 64 * 1024 };
 
     /// For calls of plan files.
-    pub const PLAN_FILE: CallLimits = CallLimits { max_depth: 32, max_bytes: 1024 * 1024 };
+    pub const PLAN_FILE: CallLimits = CallLimits { max_depth: 32, max_bytes: 16 * 1024 * 1024 };
 }
 
 impl Default for CallLimits {

@@ -218,6 +218,3 @@ impl Run {
         self.dirty.mark_all(self.instances.len());
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -42,11 +42,17 @@ pub struct Lived {
     pub actual: Value,
     /// What the case expects, if it says.
     pub expected: Option<Value>,
+    /// What differs if its records are applied again; nothing ever should.
+    pub replay: Option<String>,
 }
 
 impl Lived {
-    /// The first place where what happened is not what was expected; `None` if all is as expected.
+    /// The first place where what happened is not what was expected, or is not what its records tell; `None` if
+    /// all is as expected.
     pub fn difference(&self) -> Option<String> {
+        if let Some(replay) = &self.replay {
+            return Some(format!("replay: {replay}"));
+        }
         let expected = self.expected.as_ref()?;
         difference("expect", expected, &self.actual)
     }
@@ -57,11 +63,11 @@ pub fn live(line: &str) -> Result<Lived, CaseError> {
     let case: Case = serde_json::from_str(line).map_err(CaseError::shape)?;
     let id = case.id.clone();
     let expected = case.expect.clone();
-    let actual = expect(case)?;
-    Ok(Lived { id, actual, expected })
+    let (actual, replay) = expect(case)?;
+    Ok(Lived { id, actual, expected, replay })
 }
 
-fn expect(case: Case) -> Result<Value, CaseError> {
+fn expect(case: Case) -> Result<(Value, Option<String>), CaseError> {
     let draft: PlanDraft = serde_json::from_value(case.plan.clone()).map_err(CaseError::shape)?;
     let overrides = match &case.policy {
         Some(policy) => serde_json::from_value(policy.clone()).map_err(CaseError::shape)?,
@@ -74,12 +80,12 @@ fn expect(case: Case) -> Result<Value, CaseError> {
         Err(faults) => {
             let errors: Vec<[String; 2]> =
                 faults.iter().map(|fault| [fault.code.to_string(), fault.node.to_string()]).collect();
-            return Ok(json!({"valid": false, "errors": errors}));
+            return Ok((json!({"valid": false, "errors": errors}), None));
         }
     };
     let mut world = World::new(plan, case, &settings);
     world.run()?;
-    Ok(told(&world))
+    Ok((told(&world), world.replay_difference()))
 }
 
 /// The form of `expect`.

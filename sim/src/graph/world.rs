@@ -55,6 +55,9 @@ enum Entry {
 
 pub(super) struct World<'s> {
     pub(super) run: Run,
+    /// Every record, with its time, as a journal would hold it.
+    journal: Vec<(i64, Event)>,
+    first: Arc<Plan>,
     pub(super) trace: Trace,
     settings: &'s Settings<'s>,
     script: Script,
@@ -154,9 +157,10 @@ impl<'s> World<'s> {
             added: Vec::new(),
             delayed: Vec::new(),
         };
-        let run = Run::new(Arc::new(plan), 0, 0);
-        let (trace, entries) = (Trace::default(), BTreeMap::new());
-        let mut world = World { run, trace, settings, script, now: 0, entries, arrivals: 0 };
+        let first = Arc::new(plan);
+        let run = Run::new(Arc::clone(&first), 0, 0);
+        let (trace, entries, journal) = (Trace::default(), BTreeMap::new(), Vec::new());
+        let mut world = World { run, journal, first, trace, settings, script, now: 0, entries, arrivals: 0 };
         for control in case.control {
             world.schedule(control.at, Rank::Operator, NodeId::from(""), Entry::Operator(control));
         }
@@ -175,6 +179,20 @@ impl<'s> World<'s> {
                 self.enter(entry)?;
             }
         }
+    }
+
+    /// What differs if the records are applied again, as recovery does; `None` if nothing.
+    pub(super) fn replay_difference(&self) -> Option<String> {
+        let mut again = Run::new(Arc::clone(&self.first), 0, 0);
+        for (number, (at, event)) in self.journal.iter().enumerate() {
+            if let Err(illegal) = again.apply(event, *at) {
+                return Some(format!("record {}: {illegal}", number + 1));
+            }
+        }
+        let same = again.plan() == self.run.plan()
+            && again.outcome() == self.run.outcome()
+            && again.instances().eq(self.run.instances());
+        (!same).then(|| "the records applied again do not give the state they came from".to_owned())
     }
 
     fn schedule(&mut self, at: i64, rank: Rank, node: NodeId, entry: Entry) {
@@ -317,6 +335,7 @@ impl<'s> World<'s> {
 
     /// Lets the scripted outside see what happened, and schedules what it will do about it.
     fn observe(&mut self, events: &[Event]) {
+        self.journal.extend(events.iter().map(|event| (self.now, event.clone())));
         for event in events {
             match event {
                 Event::NodeTransition(moved) => self.moved(moved),

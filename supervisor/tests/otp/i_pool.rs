@@ -322,3 +322,39 @@ async fn a_storm_of_crashes_loses_no_child() {
     assert_eq!(pool.count_children().await.specs, CHILDREN as u32);
     world.end_pool(&pool).await;
 }
+
+#[tokio::test]
+async fn a_start_that_is_dropped_is_broken_off_and_leaves_nothing() {
+    let world = World::new();
+    world.script("a", |script| script.init = Init::Gate);
+    let pool = world.start_pool(PoolSpec { max_children: 1, ..world.pool_spec(1) }).await;
+    let start = || {
+        let (pool, probe) = (pool.clone(), world.probe("a"));
+        tokio::spawn(async move { pool.start_child(probe).await })
+    };
+    let first = start();
+    world.until("a1 init").await;
+    let second = start();
+    tokio::task::yield_now().await;
+    first.abort();
+    world.until("a1 dropped").await;
+    let error = in_time(second).await.unwrap().unwrap_err();
+    assert!(matches!(error, StartChildError::Failed { exit: Exit::Killed, .. }), "{error}");
+    world.script("a", |script| script.init = Init::Up);
+    pool.start_child(world.probe("a")).await.unwrap();
+    world.end_pool(&pool).await;
+}
+
+#[tokio::test]
+async fn a_child_killed_from_outside_is_told_from_one_that_ended() {
+    let world = World::new();
+    let pool = world.start_pool(world.pool_spec(10)).await;
+    pool.start_child(transient(&world, "a")).await.unwrap();
+    pool.child::<Probe>("a").unwrap().kill();
+    world.until("a1 exit killed").await;
+    world.until("a2 up").await;
+    tell_pool(&pool, "a", Msg::Leave(Exit::ShutdownWith("enough".into())));
+    world.until("a2 exit shutdown: enough").await;
+    assert_eq!(pool.count_children().await, counts(0, 0, 0, 0));
+    world.end_pool(&pool).await;
+}

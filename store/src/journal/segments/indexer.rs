@@ -41,6 +41,9 @@ pub(crate) fn catch_up(files: &Files, index: &Index, upto: Place) -> Result<(), 
         return Ok(());
     }
     let loaded = load(files, index, Some(upto))?;
+    if loaded.last_segment == 0 {
+        return Ok(()); // no segment before it: nothing to say
+    }
     let Fold { epoch, last: (last, last_crc), .. } = loaded.fold;
     index.commit(&loaded.fold, mark, Mark { upto, last, last_crc, epoch })?;
     Ok(())

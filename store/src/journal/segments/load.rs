@@ -51,7 +51,8 @@ pub(crate) fn load(files: &Files, index: &Index, until: Option<Place>) -> Result
     let mark = index.mark()?;
     let mut numbers = files.numbers()?;
     if let Some(until) = until {
-        numbers.retain(|number| *number <= until.segment());
+        let begun = until.offset() > SEGMENT_HEADER_BYTES as u64;
+        numbers.retain(|number| *number < until.segment() || (begun && *number == until.segment()));
     }
     if let Some(mark) = mark {
         recognise(files, mark)?;

@@ -130,12 +130,10 @@ fn load_or_rebuild(files: &Files, index: &Index) -> Result<(Loaded, Built), Open
 fn build(files: &Files, index: &Index) -> Result<Loaded, LoadError> {
     let known = index.mark()?.map_or(0, |mark| mark.upto.segment());
     let unknown: Vec<u32> = files.numbers()?.into_iter().filter(|number| *number > known).collect();
-    // The last segment may be torn, and the one before it may turn out to be the last.
     for piece in unknown.chunks(SEGMENTS_PER_COMMIT) {
-        if piece.len() == SEGMENTS_PER_COMMIT && piece.last() != unknown.last() {
-            let upto = Place::new(piece[SEGMENTS_PER_COMMIT - 1], SEGMENT_HEADER_BYTES as u64);
-            indexer::catch_up(files, index, upto)?;
-        }
+        // Up to the start of its last segment: that one may be torn, or the next piece begins with it.
+        let last = piece[piece.len() - 1];
+        indexer::catch_up(files, index, Place::new(last, SEGMENT_HEADER_BYTES as u64))?;
     }
     load(files, index, None)
 }

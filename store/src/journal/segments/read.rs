@@ -6,7 +6,7 @@ use ostler_kernel::port::{JournalError, Recorded, Seq, StreamId};
 
 use super::Shared;
 use super::fold::FrameAt;
-use super::frame::{self, Chain, Found, Place, Section};
+use super::frame::{self, Found, Place, Section};
 use super::order::Ordered;
 use crate::codec;
 
@@ -33,7 +33,7 @@ pub(crate) fn read(
         frames.extend(recent);
         Ok(frames)
     })?;
-    let mut reader = Reader { records: Vec::with_capacity(limit.min(ROOM_MAX)), from, limit, chain: None };
+    let mut reader = Reader { records: Vec::with_capacity(limit.min(ROOM_MAX)), from, limit, last: None };
     for (at, ordered) in frames {
         if reader.records.len() == limit {
             break;
@@ -80,8 +80,8 @@ struct Reader {
     records: Vec<Recorded>,
     from: u64,
     limit: usize,
-    /// The chain after the frame before.
-    chain: Option<Chain>,
+    /// Number of the last record of the frame before.
+    last: Option<u64>,
 }
 
 impl Reader {
@@ -90,9 +90,9 @@ impl Reader {
         let section = body.sections.iter().find(|section| section.stream == *stream);
         let section = section
             .filter(|section| section.first == at.first)
-            .filter(|section| self.chain.is_none_or(|chain| chain == section.prev))
+            .filter(|section| self.last.is_none_or(|last| last + 1 == section.first))
             .ok_or_else(|| damaged(at.place, "a frame does not continue its stream".into()))?;
-        self.chain = Some(section.chain());
+        self.last = Some(section.last());
         self.section(at.place, section)
     }
 

@@ -1,0 +1,97 @@
+//! Plans that run for real, in memory.
+
+mod common;
+
+use common::{memory, states, submit, value};
+use ostler_actors::Settled;
+use ostler_kernel::run::RunOutcome;
+use serde_json::json;
+
+fn render(id: &str, deps: &[&str]) -> serde_json::Value {
+    json!({"id": id, "tool": "text.render", "deps": deps, "params": {"template": "hello", "values": {}}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chain_runs_to_its_end() {
+    let system = memory().await;
+    let run = submit(&system, json!({"id": "p", "nodes": [render("a", &[]), render("b", &["a"])]})).await;
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(states(&system, run), "a executed, b executed");
+    assert_eq!(value(&system, run, "b"), json!({"text": "hello"}));
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fan_out_and_in_runs_to_its_end() {
+    let system = memory().await;
+    let mut nodes = vec![render("in", &[])];
+    let names: Vec<String> = (0..300).map(|number| format!("n{number}")).collect();
+    nodes.extend(names.iter().map(|name| render(name, &["in"])));
+    nodes.push(render("out", &names.iter().map(String::as_str).collect::<Vec<_>>()));
+    let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn references_reach_into_results_and_missing_ones_fail() {
+    let system = memory().await;
+    let run = submit(
+        &system,
+        json!({"id": "p", "nodes": [
+            render("a", &[]),
+            {"id": "b", "tool": "text.render", "params": {"template": "{{ x }}!"},
+             "param_refs": {"values": {"from": "a", "path": "text", "template": "{}"}}},
+            {"id": "c", "tool": "text.render", "params": {"template": "x"},
+             "param_refs": {"values": {"from": "a", "path": "nowhere"}}},
+        ]}),
+    )
+    .await;
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    let report = system.view(run, None).unwrap().report;
+    let culprits: Vec<String> = report.culprits.iter().map(|c| format!("{} {}", c.node, c.reason)).collect();
+    assert_eq!(culprits, ["b gate_denied", "c param_missing"]);
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_aggregator_sees_a_failure_and_still_reports() {
+    let system = memory().await;
+    let run = submit(
+        &system,
+        json!({"id": "p", "outputs": ["report"], "nodes": [
+            {"id": "bad", "tool": "shell.run", "params": {"argv": ["false"]}},
+            render("good", &[]),
+            {"id": "report", "kind": "aggregator",
+             "deps": [{"n": "bad", "on": "terminal"}, {"n": "good", "on": "terminal"}],
+             "params": {"template": "{{ bad.state }}, {{ good.result.text }}"}},
+        ]}),
+    )
+    .await;
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(value(&system, run, "report"), json!({"text": "failed, hello"}));
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sleeps_hold_no_slot() {
+    let system = memory().await;
+    let nodes: Vec<_> =
+        (0..50).map(|n| json!({"id": format!("s{n}"), "tool": "time.sleep", "params": {"ms": 30}})).collect();
+    let run = submit(&system, json!({"id": "p", "policy": {"slots": 1}, "nodes": nodes})).await;
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(system.view(run, None).unwrap().report.peak_ready, 50);
+    assert_eq!(system.view(run, None).unwrap().report.rounds, [50]);
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_run_is_closed_as_cancelled() {
+    let system = memory().await;
+    let nodes = json!([{"id": "s", "tool": "time.sleep", "params": {"ms": 3_600_000}}, render("a", &["s"])]);
+    let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
+    system.cancel(run).await.unwrap();
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    assert_eq!(states(&system, run), "a cancelled, s cancelled");
+    system.shutdown().await;
+}
