@@ -95,6 +95,11 @@ impl Services {
     /// Stops everything: what is not durable by now never will be.
     pub(crate) fn halt(&self, why: &str) {
         tracing::error!(why, "the system halts");
+        self.end(why);
+    }
+
+    /// Nothing goes on any more, as somebody wanted.
+    pub(crate) fn end(&self, why: &str) {
         self.halted.send_if_modified(|halted| {
             let first = halted.is_none();
             halted.get_or_insert_with(|| why.to_owned());

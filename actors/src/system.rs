@@ -14,7 +14,7 @@ use ostler_kernel::port::{
     StreamBatch, StreamId, Tool,
 };
 use ostler_kernel::run::{NodeState, Operation, Run, RunOutcome, Standing};
-use ostler_supervisor::SupervisorRef;
+use ostler_supervisor::{Exit, SupervisorRef};
 use ractor::{ActorRef, RpcReplyPort};
 use serde_json::Value;
 
@@ -256,7 +256,10 @@ impl System {
         let (watched, halted) = (root.clone(), Arc::clone(&services));
         tokio::spawn(async move {
             let exit = watched.wait_exit().await;
-            halted.halt(&format!("the tree has ended: {exit}"));
+            match exit {
+                Exit::Normal | Exit::Shutdown => halted.end("it was shut down"),
+                exit => halted.halt(&format!("the tree has ended: {exit}")),
+            }
         });
         Ok(System { services, root, drain: config.drain })
     }

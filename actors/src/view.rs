@@ -1,6 +1,7 @@
 //! A run as its records tell it, at any point: read only.
 
 use ostler_kernel::event::{Event, RunOpened};
+use ostler_kernel::id::Ticks;
 use ostler_kernel::port::{Journal, RunRow, Seq, StreamId};
 use ostler_kernel::run::{Report, Run, RunOutcome, Timeline};
 
@@ -12,6 +13,8 @@ use crate::registry::READ_AT_ONCE;
 pub struct RunView {
     /// How it was opened.
     pub opened: RunOpened,
+    /// When, in milliseconds since the Unix epoch.
+    pub opened_ms: Ticks,
     /// Where it stands.
     pub run: Run,
     /// What it amounts to.
@@ -60,5 +63,5 @@ pub(crate) fn fold(journal: &dyn Journal, row: &RunRow, at: Option<Seq>) -> Resu
     }
     let (opened, run) = run.ok_or(FoldError::Unopened(row.run))?;
     let report = timeline.report(&run);
-    Ok(RunView { opened, run, report, closed, parked, last })
+    Ok(RunView { opened, opened_ms: row.opened_ms, run, report, closed, parked, last })
 }

@@ -36,6 +36,7 @@ pub use facts::Facts;
 pub use fault::{Fault, FaultCode};
 pub use graph::Graph;
 pub use model::*;
+pub use nearest::nearest;
 pub use normalise::{Unchecked, normalise};
 pub use settings::{Settings, ToolDefaults, Tools};
 pub use span::Span;

@@ -33,7 +33,7 @@ impl Hints {
 }
 
 /// The known name nearest to `name`, if it is near: at most a third of its letters are wrong.
-fn nearest<'a>(
+pub fn nearest<'a>(
     name: &str,
     known: impl IntoIterator<Item = &'a str>,
     pairs_left: &mut usize,

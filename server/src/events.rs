@@ -1,0 +1,259 @@
+//! Records as they are told: JSON lines, or server-sent events.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::header;
+use axum::response::sse::{KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures::{Stream, StreamExt, stream};
+use ostler_actors::{EventCursor, RunError, Settled, System};
+use ostler_kernel::event::{AttemptResult, Event, OperatorAct, Outcome};
+use ostler_kernel::id::RunId;
+use ostler_kernel::port::{Recorded, Seq};
+use serde_json::{Value, json};
+
+use crate::wire::EventLine;
+
+/// The media type of JSON lines.
+pub(crate) const NDJSON: &str = "application/x-ndjson";
+
+/// How often a quiet stream of server-sent events says that it is still there.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// How long a stream goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Until {
+    /// To the record that closes the run.
+    Closed,
+    /// To that, or until nothing goes on in the run.
+    Settled,
+    /// To the record that is the last one now.
+    Now,
+}
+
+/// A record as a line.
+pub(crate) fn line(run: RunId, record: &Recorded) -> EventLine {
+    let (kind, body) = told(&record.event);
+    EventLine {
+        kind_of_line: "event".to_owned(),
+        seq: record.seq.0,
+        at_ms: record.at_ms,
+        run: run.to_string(),
+        kind: kind.to_owned(),
+        body,
+    }
+}
+
+struct Follow {
+    system: System,
+    run: RunId,
+    cursor: EventCursor,
+    until: Until,
+    last_now: Seq,
+    /// Nothing more is waited for: what is known is told, and that is all.
+    ending: bool,
+    over: bool,
+    settled: Option<Pin<Box<dyn Future<Output = Result<Settled, RunError>> + Send>>>,
+}
+
+/// The records after `after`, as lines. A journal that fails ends the stream with an error.
+pub(crate) fn follow(
+    system: System,
+    run: RunId,
+    after: Seq,
+    until: Until,
+    last_now: Seq,
+) -> Result<impl Stream<Item = Result<EventLine, RunError>> + Send, RunError> {
+    let cursor = system.events(run, after)?;
+    let settled: Option<Pin<Box<dyn Future<Output = _> + Send>>> = (until == Until::Settled).then(|| {
+        let system = system.clone();
+        Box::pin(async move { system.outcome(run).await }) as _
+    });
+    let over = until == Until::Now && after >= last_now;
+    let state = Follow { system, run, cursor, until, last_now, ending: false, over, settled };
+    Ok(stream::unfold(state, |mut state| async move {
+        let record = state.next().await?;
+        let told = record.map(|record| line(state.run, &record));
+        Some((told, state))
+    }))
+}
+
+impl Follow {
+    async fn next(&mut self) -> Option<Result<Recorded, RunError>> {
+        if self.over {
+            return None;
+        }
+        let record = loop {
+            if self.ending {
+                break self.cursor.next_known().await;
+            }
+            let Some(settled) = &mut self.settled else { break self.cursor.next().await };
+            tokio::select! {
+                biased;
+                record = self.cursor.next() => break record,
+                settled = settled => {
+                    self.settled = None;
+                    match settled {
+                        Ok(Settled::Closed(_)) => {}
+                        Ok(Settled::WaitsForPerson | Settled::Parked(_) | Settled::Idle) => self.ending = true,
+                        Err(error) => {
+                            self.over = true;
+                            return Some(Err(error));
+                        }
+                    }
+                }
+            }
+        };
+        if self.until == Until::Now
+            && record
+                .as_ref()
+                .is_some_and(|record| record.as_ref().is_ok_and(|record| record.seq >= self.last_now))
+        {
+            self.over = true;
+        }
+        self.over |= matches!(record, None | Some(Err(_)));
+        tracing::trace!(run = %self.run, active = self.system.active(), "record told");
+        record.map(|record| record.map_err(RunError::from))
+    }
+}
+
+/// One JSON object a line.
+pub(crate) fn as_lines(lines: impl Stream<Item = Result<EventLine, RunError>> + Send + 'static) -> Response {
+    let lines = lines.map(|line| -> Result<Bytes, RunError> {
+        let mut text = serde_json::to_vec(&line?).expect("names, numbers and JSON are JSON");
+        text.push(b'\n');
+        Ok(text.into())
+    });
+    ([(header::CONTENT_TYPE, NDJSON)], Body::from_stream(lines)).into_response()
+}
+
+/// Server-sent events; the id of each is its sequence number.
+pub(crate) fn as_sse(lines: impl Stream<Item = Result<EventLine, RunError>> + Send + 'static) -> Response {
+    use axum::response::sse::Event as Sent;
+    let events = lines.map(|line| -> Result<Sent, Infallible> {
+        Ok(match line {
+            Ok(line) => {
+                let text = serde_json::to_string(&line).expect("names, numbers and JSON are JSON");
+                Sent::default().id(line.seq.to_string()).event(line.kind).data(text)
+            }
+            Err(error) => Sent::default().event("problem").data(error.to_string()),
+        })
+    });
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+}
+
+/// What a record is called, and what it says.
+fn told(event: &Event) -> (&'static str, Value) {
+    match event {
+        Event::RunOpened(opened) => (
+            "run_opened",
+            json!({
+                "client": opened.client, "agent": opened.agent, "plan": opened.plan.value(),
+                "intent": opened.intent, "scope": opened.scope, "workspace": opened.workspace,
+                "policy_epoch": opened.policy_epoch, "seed": opened.seed,
+            }),
+        ),
+        Event::RunRecovered { count } => ("run_recovered", json!({"count": count})),
+        Event::PlanVersion(version) => (
+            "plan_version",
+            json!({
+                "version": version.version, "cause": version.cause.to_string(),
+                "revision": version.revision.value(),
+            }),
+        ),
+        Event::PlanRefused { version, step } => {
+            ("plan_refused", json!({"version": version, "step": step.to_string()}))
+        }
+        Event::NodeTransition(moved) => (
+            "node_transition",
+            json!({
+                "node": moved.node, "version": moved.version, "from": moved.from, "to": moved.to,
+                "reason": moved.reason.to_string(), "attempt": moved.attempt,
+            }),
+        ),
+        Event::AttemptIntent(intent) => (
+            "attempt_intent",
+            json!({
+                "node": intent.node, "generation": intent.generation, "phase": intent.phase,
+                "attempt": intent.attempt, "reuse": intent.reuse, "idempotency_key": intent.idempotency_key,
+                "intent": intent.intent, "policy_epoch": intent.policy_epoch, "provenance": intent.provenance,
+            }),
+        ),
+        Event::AttemptResult(result) => ("attempt_result", result_told(result)),
+        Event::LateResult(result) => ("late_result", result_told(result)),
+        Event::HumanRequest(request) => (
+            "human_request",
+            json!({
+                "node": request.node, "kind": request.kind, "deadline_ms": request.deadline,
+                "shown": request.shown,
+            }),
+        ),
+        Event::HumanAnswer(answer) => (
+            "human_answer",
+            json!({
+                "node": answer.node, "approve": answer.approve, "redo": answer.redo, "by": answer.by,
+                "note": answer.note,
+            }),
+        ),
+        Event::TimerSet(timer) => {
+            ("timer_set", json!({"node": timer.node, "kind": timer.kind, "at_ms": timer.at}))
+        }
+        Event::TimerFired { node, kind } => ("timer_fired", json!({"node": node, "kind": kind})),
+        Event::RecoveryExhausted { node, level, reason } => {
+            ("recovery_level_exhausted", json!({"node": node, "level": level, "reason": reason}))
+        }
+        Event::GateDecision(decision) => (
+            "gate_decision",
+            json!({
+                "node": decision.node, "attempt": decision.attempt, "code": decision.code,
+                "detail": decision.detail,
+            }),
+        ),
+        Event::AgentRegistered { agent, client, weight } => {
+            ("agent_registered", json!({"agent": agent, "client": client, "weight": weight}))
+        }
+        Event::AgentQuarantined { agent, reason } => {
+            ("agent_quarantined", json!({"agent": agent, "reason": reason}))
+        }
+        Event::Parked { reason } => ("parked", json!({"reason": reason})),
+        Event::Operator(act) => match act {
+            OperatorAct::CancelPlan => ("operator", json!({"act": "cancel_plan"})),
+            OperatorAct::Cancel(node) => ("operator", json!({"act": "cancel", "node": node})),
+            OperatorAct::Skip(node) => ("operator", json!({"act": "skip", "node": node})),
+        },
+        Event::ContractChecked { version, holds } => {
+            ("contract_checked", json!({"version": version, "holds": holds}))
+        }
+        Event::ClientSet { client, weight, contracted } => {
+            ("client_set", json!({"client": client, "weight": weight, "contracted": contracted}))
+        }
+        Event::RunClosed { outcome } => ("run_closed", json!({"outcome": outcome})),
+        Event::Draining { node } => ("draining", json!({"node": node})),
+        Event::ReplanAsked { for_contract } => ("replan_asked", json!({"for_contract": for_contract})),
+        Event::Diagnosis { node, category, level } => {
+            ("diagnosis", json!({"node": node, "category": category, "level": level}))
+        }
+    }
+}
+
+fn result_told(result: &AttemptResult) -> Value {
+    let outcome = match &result.outcome {
+        Outcome::Ok(output) => json!({
+            "ok": {
+                "artifact": output.artifact, "bytes": output.bytes,
+                "inline": output.inline.as_ref().map(|inline| inline.value()),
+            },
+        }),
+        Outcome::Failed(failure) => {
+            json!({"failed": {"category": failure.category, "message": failure.message}})
+        }
+    };
+    json!({
+        "node": result.node, "attempt": result.attempt, "outcome": outcome,
+        "duration_ms": result.duration_ms, "cost": result.cost,
+    })
+}

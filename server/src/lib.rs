@@ -1,0 +1,31 @@
+//! The /v1 API over a running system: the one way in for other processes, and for this one's own command line.
+//!
+//! [`router`] answers; [`ControlSocket`] lets other processes of the same user ask, over `DATA/control.sock`.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `wire` | what is said, for both sides |
+//! | `routes` | which path asks what of the system |
+//! | `names` | from `@last` or a part of an id to a run |
+//! | `events` | records as they are told, once, or as they come |
+//! | `summary`, `graph` | a run as people and machines want it |
+//! | `problem` | errors, as RFC 9457 wants them |
+//! | `keys` | a request that is sent twice is one |
+//! | `socket` | the local socket |
+#![forbid(unsafe_code)]
+
+mod events;
+mod graph;
+mod keys;
+mod names;
+mod problem;
+mod routes;
+mod socket;
+mod summary;
+pub mod wire;
+
+pub use keys::IDEMPOTENCY_KEYS_MAX;
+pub use names::RUN_PART_CHARS_MIN;
+pub use problem::Problem;
+pub use routes::{BODY_BYTES_MAX, BODY_DEPTH_MAX, RUNS_LISTED_MAX, router};
+pub use socket::{ControlSocket, socket_path};

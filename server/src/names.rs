@@ -1,0 +1,57 @@
+//! From what a person calls a run to its id.
+
+use ostler_actors::System;
+use ostler_kernel::id::RunId;
+
+use axum::http::StatusCode;
+
+use crate::problem::Problem;
+
+/// Characters of an id that must be given.
+pub const RUN_PART_CHARS_MIN: usize = 4;
+
+/// Candidates that are named when a part fits several.
+const CANDIDATES_TOLD_MAX: usize = 5;
+
+/// The run that `name` stands for: its id, a beginning or an end of it that no other run has, or `@last`.
+pub(crate) fn run(system: &System, name: &str) -> Result<RunId, Problem> {
+    let unknown = |what: String| Problem::new(StatusCode::NOT_FOUND, "run_unknown", what);
+    if let Ok(run) = name.parse() {
+        return Ok(run);
+    }
+    let runs: Vec<RunId> = system.runs(false)?.into_iter().map(|row| row.run).collect();
+    if name == "@last" {
+        return runs.into_iter().max().ok_or_else(|| unknown("there is no run yet".to_owned()));
+    }
+    let is_part = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
+    if name.len() < RUN_PART_CHARS_MIN || !name.bytes().all(is_part) {
+        return Err(Problem::bad(
+            "run_name",
+            format!(
+                "{name:?} names no run: give its id, {RUN_PART_CHARS_MIN} or more characters of it, or @last"
+            ),
+        ));
+    }
+    let part = name.to_ascii_lowercase();
+    let fits = |fits: fn(&str, &str) -> bool| -> Vec<RunId> {
+        runs.iter().copied().filter(|run| fits(&run.to_string(), &part)).collect()
+    };
+    let mut found = fits(|run, part| run.starts_with(part));
+    if found.is_empty() {
+        // Ids begin with the time, so runs of one hour differ at their ends.
+        found = fits(|run, part| run.ends_with(part));
+    }
+    match found.as_slice() {
+        [] => Err(unknown(format!("no run has an id that begins or ends with {name}"))),
+        [run] => Ok(*run),
+        several => {
+            let told: Vec<String> =
+                several.iter().rev().take(CANDIDATES_TOLD_MAX).map(ToString::to_string).collect();
+            Err(Problem::new(
+                StatusCode::CONFLICT,
+                "run_ambiguous",
+                format!("{name} fits {} runs, such as {}: give more of it", several.len(), told.join(", ")),
+            ))
+        }
+    }
+}

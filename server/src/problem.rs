@@ -1,0 +1,106 @@
+//! Errors as they are told: RFC 9457 problem details with a stable code.
+
+use axum::Json;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use ostler_actors::{RunError, SubmitError};
+use ostler_kernel::plan::Fault;
+use ostler_kernel::port::{ArtifactError, JournalError};
+
+use crate::wire::{FaultLine, ProblemDetails};
+
+/// Why a request was not answered as asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Problem {
+    status: StatusCode,
+    code: &'static str,
+    detail: String,
+    faults: Vec<FaultLine>,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Problem {
+        Problem { status, code, detail: detail.into(), faults: Vec::new() }
+    }
+
+    pub(crate) fn bad(code: &'static str, detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, code, detail)
+    }
+
+    pub(crate) fn faults(faults: &[Fault]) -> Problem {
+        let lines = faults.iter().map(|fault| FaultLine {
+            code: fault.code.to_string(),
+            node: fault.node.clone(),
+            detail: fault.detail.clone(),
+            mend: fault.mend.clone(),
+        });
+        let detail = format!("the plan breaks {} rules", faults.len());
+        let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "plan_invalid", detail);
+        Problem { faults: lines.collect(), ..problem }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let details = ProblemDetails {
+            kind: "about:blank".to_owned(),
+            title: self.status.canonical_reason().unwrap_or("Error").to_owned(),
+            status: self.status.as_u16(),
+            detail: self.detail,
+            code: self.code.to_owned(),
+            faults: self.faults,
+        };
+        let media = [(header::CONTENT_TYPE, "application/problem+json")];
+        (self.status, media, Json(details)).into_response()
+    }
+}
+
+impl From<JournalError> for Problem {
+    fn from(error: JournalError) -> Problem {
+        let (status, code) = match &error {
+            JournalError::Full(_) => (StatusCode::INSUFFICIENT_STORAGE, "disk_full"),
+            JournalError::Damaged { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "journal_damaged"),
+            JournalError::Refused(_) => (StatusCode::PAYLOAD_TOO_LARGE, "record_refused"),
+            JournalError::Conflict { .. } | JournalError::Poisoned(_) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "journal_failed")
+            }
+        };
+        Problem::new(status, code, error.to_string())
+    }
+}
+
+impl From<RunError> for Problem {
+    fn from(error: RunError) -> Problem {
+        let told = error.to_string();
+        let (status, code) = match error {
+            RunError::Unknown(_) => (StatusCode::NOT_FOUND, "run_unknown"),
+            RunError::UnknownNode(_) => (StatusCode::NOT_FOUND, "node_unknown"),
+            RunError::Over => (StatusCode::CONFLICT, "run_over"),
+            RunError::NotInDoubt { .. } => (StatusCode::CONFLICT, "not_in_doubt"),
+            RunError::NoResult { .. } => (StatusCode::NOT_FOUND, "no_result"),
+            RunError::Result(_) => (StatusCode::UNPROCESSABLE_ENTITY, "result_refused"),
+            RunError::Fold(_) => (StatusCode::INTERNAL_SERVER_ERROR, "journal_illegal"),
+            RunError::Journal(error) => return error.into(),
+            RunError::Artifact(ArtifactError::Io(_)) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "artifact_failed")
+            }
+            RunError::Artifact(_) => (StatusCode::INTERNAL_SERVER_ERROR, "artifact_damaged"),
+            RunError::Restarting => (StatusCode::SERVICE_UNAVAILABLE, "restarting"),
+            RunError::Halted(_) => (StatusCode::SERVICE_UNAVAILABLE, "halted"),
+        };
+        Problem::new(status, code, told)
+    }
+}
+
+impl From<SubmitError> for Problem {
+    fn from(error: SubmitError) -> Problem {
+        let told = error.to_string();
+        let code = match error {
+            SubmitError::Plan(_) => "plan_unwritable",
+            SubmitError::Intent(_) => "intent_out_of_range",
+            SubmitError::Workspace { .. } => "workspace_unusable",
+            SubmitError::Journal(error) => return error.into(),
+        };
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code, told)
+    }
+}

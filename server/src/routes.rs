@@ -1,0 +1,309 @@
+//! Which path asks what of the system.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, FromRequestParts, Path, Query, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use ostler_actors::{ResolveHow, Submission, System};
+use ostler_kernel::id::RunId;
+use ostler_kernel::json;
+use ostler_kernel::lineage;
+use ostler_kernel::port::Seq;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+use crate::events::{self, NDJSON, Until};
+use crate::keys::Keys;
+use crate::problem::Problem;
+use crate::wire::{
+    AgentLine, AgentList, GraphView, Health, How, ResolveRequest, RunList, RunNamed, SubmitRequest, Summary,
+};
+use crate::{graph, names, summary};
+
+/// Bytes of a request's body.
+pub const BODY_BYTES_MAX: usize = 5 << 20;
+
+/// Arrays and objects within each other in a request's body.
+pub const BODY_DEPTH_MAX: usize = 64;
+
+/// Runs on one page of the table of runs.
+pub const RUNS_LISTED_MAX: usize = 1_000;
+
+#[derive(Clone)]
+struct Api {
+    system: System,
+    keys: Arc<Mutex<Keys>>,
+}
+
+/// The API over `system`. Costs nothing until it is asked.
+pub fn router(system: System) -> Router {
+    let api = Api { system, keys: Arc::default() };
+    Router::new()
+        .route("/v1/runs", get(runs).post(submit))
+        .route("/v1/runs/{run}", get(run))
+        .route("/v1/runs/{run}/events", get(run_events))
+        .route("/v1/runs/{run}/graph", get(run_graph))
+        .route("/v1/runs/{run}/cancel", post(cancel))
+        .route("/v1/runs/{run}/resolve", post(resolve))
+        .route("/v1/runs/{run}/resume", post(resume))
+        .route("/v1/runs/{run}/nodes/{node}/artifact", get(artifact))
+        .route("/v1/agents", get(agents))
+        .route("/healthz", get(health))
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(not_this_way)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(api)
+}
+
+async fn nothing_here() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "path_unknown", "there is nothing at this path")
+}
+
+async fn not_this_way() -> Problem {
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_unknown", "this path does not take this method")
+}
+
+/// The parameters of a query, refused as a problem.
+struct Asked<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let query = Query::<T>::try_from_uri(&parts.uri);
+        query.map(|Query(asked)| Asked(asked)).map_err(|error| Problem::bad("query", error.body_text()))
+    }
+}
+
+/// The body of a request, as strict JSON of the wanted form.
+fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Problem> {
+    let text = std::str::from_utf8(bytes).map_err(|error| Problem::bad("body", error.to_string()))?;
+    let value = json::parse_value(text).map_err(|error| Problem::bad("body", error.to_string()))?;
+    if depth(&value) > BODY_DEPTH_MAX {
+        return Err(Problem::bad("body", format!("the body is nested more than {BODY_DEPTH_MAX} deep")));
+    }
+    serde_json::from_value(value).map_err(|error| Problem::bad("body", error.to_string()))
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+type BodyBytes = Result<Bytes, axum::extract::rejection::BytesRejection>;
+
+fn whole(bytes: BodyBytes) -> Result<Bytes, Problem> {
+    bytes.map_err(|error| match error.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "body_too_large",
+            format!("the body has more than {BODY_BYTES_MAX} bytes"),
+        ),
+        status => Problem::new(status, "body", error.body_text()),
+    })
+}
+
+async fn submit(State(api): State<Api>, headers: HeaderMap, bytes: BodyBytes) -> Result<Response, Problem> {
+    let bytes = whole(bytes)?;
+    let key = headers.get("idempotency-key").map(|key| {
+        let text =
+            key.to_str().map_err(|_| Problem::bad("idempotency_key", "an idempotency key is ASCII"))?;
+        Ok::<_, Problem>(text.to_owned())
+    });
+    let named = |run: RunId| (StatusCode::CREATED, Json(RunNamed { run: run.to_string() })).into_response();
+    let Some(key) = key.transpose()? else { return Ok(named(open(&api.system, &bytes).await?)) };
+    // Held while the run is opened, so that a second request of the key waits for the first one's run.
+    let mut keys = api.keys.lock().await;
+    let digest = lineage::hash("aos/request/1", &[&bytes]);
+    if let Some(run) = keys.find(&key, digest)? {
+        return Ok(named(run));
+    }
+    let run = open(&api.system, &bytes).await?;
+    keys.remember(key, digest, run);
+    Ok(named(run))
+}
+
+async fn open(system: &System, bytes: &Bytes) -> Result<RunId, Problem> {
+    let SubmitRequest { plan, client, intent, scope, workspace } = body(bytes)?;
+    let name = |text: &str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        (1..=64).contains(&text.len()) && text.bytes().all(plain)
+    };
+    if !name(&client) {
+        return Err(Problem::bad("client_name", format!("{client:?} is not 1 to 64 of A-Z a-z 0-9 . _ -")));
+    }
+    let workspace = std::path::PathBuf::from(workspace);
+    if !workspace.is_absolute() {
+        let what = format!("the workspace {} is not an absolute path", workspace.display());
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "workspace_unusable", what));
+    }
+    let plan = plan.validate(&system.settings()).map_err(|faults| Problem::faults(&faults))?;
+    let client = client.as_str().into();
+    let submission = Submission { plan, client, agent: None, intent, scope, workspace };
+    Ok(system.submit(submission).await?)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RunsAsked {
+    #[serde(default)]
+    open: bool,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+async fn runs(State(api): State<Api>, Asked(asked): Asked<RunsAsked>) -> Result<Json<RunList>, Problem> {
+    let limit = asked.limit.unwrap_or(RUNS_LISTED_MAX).clamp(1, RUNS_LISTED_MAX);
+    let after = asked.after.map(|cursor| {
+        cursor.parse::<RunId>().map_err(|_| Problem::bad("cursor", "`after` is no cursor of this list"))
+    });
+    let after = after.transpose()?;
+    let mut rows = api.system.runs(asked.open)?;
+    rows.sort_by_key(|row| std::cmp::Reverse(row.run));
+    rows.retain(|row| after.is_none_or(|after| row.run < after));
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let next = rows.last().filter(|_| more).map(|row| row.run.to_string());
+    let runs = rows.iter().map(|row| summary::row(&api.system, row)).collect::<Result<_, _>>()?;
+    Ok(Json(RunList { runs, next }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PointAsked {
+    /// Sequence number of the last record to tell of.
+    at: Option<u64>,
+}
+
+impl PointAsked {
+    fn seq(&self) -> Result<Option<Seq>, Problem> {
+        match self.at {
+            Some(0) => Err(Problem::bad("at", "records are numbered from 1")),
+            at => Ok(at.map(Seq)),
+        }
+    }
+}
+
+async fn run(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Asked(asked): Asked<PointAsked>,
+) -> Result<Json<Summary>, Problem> {
+    let run = names::run(&api.system, &name)?;
+    let at = asked.seq()?;
+    let view = api.system.view(run, at)?;
+    let (standing, reason) = summary::standing(&api.system, run)?;
+    Ok(Json(summary::of(run, &view, standing, reason)))
+}
+
+async fn run_graph(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Asked(asked): Asked<PointAsked>,
+) -> Result<Json<GraphView>, Problem> {
+    let run = names::run(&api.system, &name)?;
+    let view = api.system.view(run, asked.seq()?)?;
+    Ok(Json(graph::of(&api.system, run, &view).await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EventsAsked {
+    after: Option<u64>,
+    until: Option<Until>,
+}
+
+async fn run_events(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Asked(asked): Asked<EventsAsked>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let run = names::run(&api.system, &name)?;
+    let last_id = headers.get("last-event-id").map(|id| {
+        let id = id.to_str().ok().and_then(|id| id.parse().ok());
+        id.ok_or_else(|| Problem::bad("last_event_id", "Last-Event-ID is not a sequence number"))
+    });
+    let after = Seq(asked.after.or(last_id.transpose()?).unwrap_or(0));
+    let until = asked.until.unwrap_or(Until::Closed);
+    let last_now = match until {
+        Until::Now => api.system.view(run, None)?.last,
+        Until::Closed | Until::Settled => Seq(0),
+    };
+    let lines = events::follow(api.system, run, after, until, last_now)?;
+    let accepts = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    Ok(if accepts.contains(NDJSON) { events::as_lines(lines) } else { events::as_sse(lines) })
+}
+
+async fn cancel(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<RunNamed>, Problem> {
+    let run = names::run(&api.system, &name)?;
+    api.system.cancel(run).await?;
+    Ok(Json(RunNamed { run: run.to_string() }))
+}
+
+async fn resume(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<RunNamed>, Problem> {
+    let run = names::run(&api.system, &name)?;
+    api.system.resume(run).await?;
+    Ok(Json(RunNamed { run: run.to_string() }))
+}
+
+async fn resolve(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    bytes: BodyBytes,
+) -> Result<Json<RunNamed>, Problem> {
+    let run = names::run(&api.system, &name)?;
+    let ResolveRequest { node, how, value } = body(&whole(bytes)?)?;
+    let how = match (how, value) {
+        (How::Done, Some(value)) => ResolveHow::Done(value),
+        (How::Redo, None) => ResolveHow::Redo,
+        (How::Fail, None) => ResolveHow::Fail,
+        (How::Done, None) => return Err(Problem::bad("resolve", "what was done has a result: give `value`")),
+        (How::Redo | How::Fail, Some(_)) => {
+            return Err(Problem::bad("resolve", "only what was done has a result: leave `value` out"));
+        }
+    };
+    api.system.resolve(run, node.as_str().into(), how).await?;
+    Ok(Json(RunNamed { run: run.to_string() }))
+}
+
+async fn artifact(
+    State(api): State<Api>,
+    Path((name, node)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let run = names::run(&api.system, &name)?;
+    let artifact = api.system.artifact(run, &node.as_str().into()).await?;
+    let digest = lineage::hash("aos/artifact/1", &[artifact.media.as_bytes(), &artifact.content]);
+    let headers = [(header::CONTENT_TYPE, artifact.media), (header::ETAG, format!("\"{digest}\""))];
+    Ok((headers, artifact.content).into_response())
+}
+
+async fn agents(State(api): State<Api>) -> Json<AgentList> {
+    let agents = api.system.agents().await.into_iter().map(|row| AgentLine {
+        agent: row.agent.to_string(),
+        client: row.client.to_string(),
+        weight: row.weight,
+        state: row.state.to_owned(),
+        runs_open: row.runs_open,
+    });
+    Json(AgentList { agents: agents.collect() })
+}
+
+async fn health(State(api): State<Api>) -> Json<Health> {
+    Json(Health {
+        status: "ok".to_owned(),
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        active: api.system.active(),
+    })
+}

@@ -1,0 +1,376 @@
+//! What is said over the API, as both sides read and write it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use ostler_kernel::plan::PlanDraft;
+
+/// The body of `POST /v1/runs`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SubmitRequest {
+    /// The plan as written.
+    pub plan: PlanDraft,
+    /// Who pays.
+    #[serde(default = "local")]
+    pub client: String,
+    /// The most impact it may have, 0..=2.
+    #[serde(default = "operate")]
+    pub intent: u8,
+    /// The scope it acts in.
+    #[serde(default = "default_scope")]
+    pub scope: String,
+    /// The folder its tools may touch, as an absolute path.
+    pub workspace: String,
+}
+
+fn local() -> String {
+    "local".to_owned()
+}
+
+fn operate() -> u8 {
+    1
+}
+
+fn default_scope() -> String {
+    "default".to_owned()
+}
+
+/// The answer to everything that starts or changes a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunNamed {
+    /// The run, as a UUID.
+    pub run: String,
+}
+
+/// The body of `POST /v1/runs/{id}/resolve`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResolveRequest {
+    /// The node whose attempt is in doubt.
+    pub node: String,
+    /// What became of it.
+    pub how: How,
+    /// Its result, with [`How::Done`] only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+}
+
+/// What became of an attempt in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum How {
+    /// It was done; the request has its result.
+    Done,
+    /// It is to be done again.
+    Redo,
+    /// It counts as failed.
+    Fail,
+}
+
+/// The answer to `GET /v1/runs`: a page of the table of runs, newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunList {
+    /// The runs.
+    pub runs: Vec<RunLine>,
+    /// What `after` gives the next page; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// One line of the table of runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunLine {
+    /// The run, as a UUID.
+    pub run: String,
+    /// Id of its plan.
+    pub plan: String,
+    /// Who pays.
+    pub client: String,
+    /// Who runs it.
+    pub agent: String,
+    /// How it stands.
+    pub standing: Standing,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    /// Why it was set aside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When it was opened, in milliseconds since the Unix epoch.
+    pub opened_ms: i64,
+    /// When it was closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed_ms: Option<i64>,
+    /// Nodes that are over, of an open run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes_over: Option<usize>,
+    /// Nodes, of an open run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<usize>,
+}
+
+/// How a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// It is being driven.
+    Running,
+    /// Nothing goes on until a person answers.
+    Waiting,
+    /// It has work left, and nobody drives it.
+    Open,
+    /// It was set aside because it kept crashing the process.
+    Parked,
+    /// It is over.
+    Closed,
+}
+
+impl Standing {
+    /// The word that stands for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Standing::Running => "running",
+            Standing::Waiting => "waiting",
+            Standing::Open => "open",
+            Standing::Parked => "parked",
+            Standing::Closed => "closed",
+        }
+    }
+}
+
+/// What a run amounts to: `GET /v1/runs/{id}`, `show --format json`, the last line of `run --json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// `summary`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The run, as a UUID.
+    pub run: String,
+    /// Id of its plan.
+    pub plan: String,
+    /// Version of the plan.
+    pub version: u32,
+    /// How it stands.
+    pub standing: Standing,
+    /// How it ended: `succeeded`, `concluded`, `failed`, `cancelled`; `null` while it is open.
+    pub outcome: Option<String>,
+    /// Why it was set aside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Where each node stands.
+    pub nodes: BTreeMap<String, String>,
+    /// Attempts started.
+    pub dispatches: u32,
+    /// Attempts started between one end of an attempt and the next.
+    pub rounds: Vec<u32>,
+    /// Most nodes ready or running at once.
+    pub peak_ready: u32,
+    /// Nodes ready or running, averaged over time.
+    pub mean_ready: f64,
+    /// From the first record to the last.
+    pub makespan_ms: i64,
+    /// The longest chain of attempts, by the time they took.
+    pub critical_path_ms: i64,
+    /// Time in attempts over makespan.
+    pub parallelism: f64,
+    /// (makespan - critical path) over executed nodes.
+    pub overhead_us_per_node: f64,
+    /// Attempts of all nodes, those that the process did not live to end included.
+    pub attempts: u32,
+    /// Nodes whose result was taken from an earlier run.
+    pub reused: u32,
+    /// Credits spent.
+    pub cost: u64,
+    /// What each loss comes down to.
+    pub culprits: Vec<Culprit>,
+    /// Digest of the artifact of each output that is executed.
+    pub outputs: BTreeMap<String, String>,
+    /// Nodes that wait for a person.
+    pub waiting: Vec<Waiting>,
+    /// Who pays.
+    pub client: String,
+    /// Who runs it.
+    pub agent: String,
+    /// The folder its tools may touch.
+    pub workspace: String,
+    /// When it was opened, in milliseconds since the Unix epoch.
+    pub opened_ms: i64,
+    /// The record it is told up to.
+    pub seq: u64,
+}
+
+/// What the loss of nodes comes down to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Culprit {
+    /// The node where it began.
+    pub node: String,
+    /// Its state.
+    pub state: String,
+    /// Why.
+    pub reason: String,
+    /// What happened, in words.
+    #[serde(default)]
+    pub message: Option<String>,
+    /// The nodes that were lost with it.
+    pub lost: Vec<String>,
+}
+
+/// A node that waits for a person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// The node.
+    pub node: String,
+    /// What is asked: `before`, `after`, `node`, `in_doubt`.
+    pub ask: String,
+}
+
+/// The answer to `GET /v1/runs/{id}/graph`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GraphView {
+    /// The run, as a UUID.
+    pub run: String,
+    /// Id of its plan.
+    pub plan: String,
+    /// Version of the plan.
+    pub version: u32,
+    /// The nodes, in the order of their levels, then of their ids.
+    pub nodes: Vec<GraphNode>,
+    /// The edges.
+    pub edges: Vec<GraphEdge>,
+    /// What the run is for.
+    pub outputs: Vec<String>,
+}
+
+/// A node of a graph, with where it stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GraphNode {
+    /// Its id.
+    pub id: String,
+    /// What executes it.
+    pub kind: String,
+    /// Its tool or model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uses: Option<String>,
+    /// Longest path to it.
+    pub level: u32,
+    /// Where it stands.
+    pub state: String,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When it came there, in milliseconds since the Unix epoch.
+    pub since_ms: i64,
+    /// Attempts so far.
+    pub attempts: u32,
+    /// Time spent in the last attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy_ms: Option<i64>,
+    /// What its last failed attempt met.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// Digest of its artifact.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact: Option<String>,
+    /// Bytes of its artifact.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+/// An edge of a graph.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GraphEdge {
+    /// The source.
+    pub from: String,
+    /// The consumer.
+    pub to: String,
+    /// `success` or `terminal`.
+    pub on: String,
+}
+
+/// A record as it is told: a line of `events --json` and of `run --json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EventLine {
+    /// `event`.
+    #[serde(rename = "type")]
+    pub kind_of_line: String,
+    /// Its place in the run.
+    pub seq: u64,
+    /// When, in milliseconds since the Unix epoch.
+    pub at_ms: i64,
+    /// The run, as a UUID.
+    pub run: String,
+    /// What happened, such as `node_transition`.
+    pub kind: String,
+    /// The rest of it.
+    pub body: Value,
+}
+
+/// The answer to `GET /v1/agents`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentList {
+    /// The agents.
+    pub agents: Vec<AgentLine>,
+}
+
+/// One line of the table of agents.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentLine {
+    /// Its name.
+    pub agent: String,
+    /// Who pays.
+    pub client: String,
+    /// Its weight among the agents of its client.
+    pub weight: u32,
+    /// `row`, `starting`, `live`, `stopping` or `quarantined`.
+    pub state: String,
+    /// Runs it has to drive.
+    pub runs_open: usize,
+}
+
+/// The answer to `GET /healthz`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// `ok`.
+    pub status: String,
+    /// The process that answers.
+    pub pid: u32,
+    /// Its version.
+    pub version: String,
+    /// Runs it drives.
+    pub active: usize,
+}
+
+/// A problem as RFC 9457 writes it down.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProblemDetails {
+    /// `about:blank`: the code says what it is.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The status in words.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What happened, where, and what was expected.
+    pub detail: String,
+    /// A stable word for programs.
+    pub code: String,
+    /// Every fault of a plan that was refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<FaultLine>,
+}
+
+/// A fault of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaultLine {
+    /// Which rule is broken, such as `V03`.
+    pub code: String,
+    /// The node, or `*`.
+    pub node: String,
+    /// What is wrong.
+    pub detail: String,
+    /// What would mend it.
+    pub mend: String,
+}

@@ -1,0 +1,130 @@
+//! `ostler check`: everything that is wrong with a plan, or what it amounts to.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ostler::config::Config;
+use ostler::plan_file::{Finding, PlanFile};
+use ostler_actors::Toolbox;
+use ostler_drivers::tool::builtin;
+use ostler_kernel::plan::{Facts, Plan, Settings};
+use serde_json::json;
+
+use super::Globals;
+use super::exit::{Failure, code};
+use super::session;
+use super::term::{Out, Paint, say, stderr_has_colour};
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The plan: .yaml, .yml, .json or .toml
+    plan: PathBuf,
+    /// Value of a parameter ${KEY} of the plan
+    #[arg(long = "param", value_name = "KEY=VALUE", value_parser = key_value)]
+    params: Vec<(String, String)>,
+}
+
+/// `KEY=VALUE`.
+pub(crate) fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("expected KEY=VALUE".to_owned()),
+    }
+}
+
+/// A plan file with its parameters filled in.
+pub(crate) fn read(path: &Path, params: Vec<(String, String)>) -> Result<PlanFile, Failure> {
+    let mut given = BTreeMap::new();
+    for (name, value) in params {
+        if given.insert(name.clone(), value).is_some() {
+            return Err(Failure::invalid(format!("--param {name} is given twice")));
+        }
+    }
+    PlanFile::read(path, &given).map_err(|error| Failure::invalid(error.to_string()))
+}
+
+/// Judges a plan as it would be run here.
+pub(crate) fn judge(file: &PlanFile, config: &Config) -> Result<(Plan, Vec<Finding>), Vec<Finding>> {
+    let toolbox = Toolbox::new(builtin(&config.tools)).expect("the built-in tools go together");
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+    file.validate(&Settings::real(2 * cores, &toolbox))
+}
+
+/// Tells what is wrong with a plan: to a machine on stdout, to a person on stderr.
+pub(crate) fn tell(file: &PlanFile, findings: &[Finding], json: bool, out: &mut Out) -> Failure {
+    for finding in findings {
+        if json {
+            out.json(&line(file, finding));
+        } else {
+            say(file.show(finding, stderr_has_colour()));
+        }
+    }
+    let count = findings.len();
+    let faults = if count == 1 { "fault" } else { "faults" };
+    Failure::invalid(format!("{} has {count} {faults}", file.name()))
+}
+
+fn line(file: &PlanFile, finding: &Finding) -> serde_json::Value {
+    json!({
+        "type": if finding.is_advice() { "advice" } else { "fault" },
+        "code": finding.code, "node": finding.node, "detail": finding.detail, "mend": finding.mend,
+        "file": file.name(), "line": finding.place.map(|place| place.line),
+        "column": finding.place.map(|place| place.column),
+    })
+}
+
+pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let (config, _) = session::settings(globals, Path::new("."))?;
+    let file = read(&args.plan, args.params)?;
+    let (plan, advice) = match judge(&file, &config) {
+        Ok(judged) => judged,
+        Err(findings) => return Err(tell(&file, &findings, globals.json, &mut out)),
+    };
+    let facts = Facts::of(&plan);
+    if globals.json {
+        advice.iter().for_each(|finding| out.json(&line(&file, finding)));
+        let mut told = serde_json::to_value(&facts).expect("facts are names and numbers");
+        told["type"] = json!("plan");
+        told["id"] = json!(plan.id);
+        told["valid"] = json!(true);
+        out.json(&told);
+        return Ok(code::SUCCEEDED);
+    }
+    let colour = out.has_colour();
+    advice.iter().for_each(|finding| out.line(file.show(finding, colour)));
+    let title = plan.title.as_deref().map(|title| format!(": {title}")).unwrap_or_default();
+    out.line(format!("{} {}{title}", out.paint(Paint::Good, "valid"), out.paint(Paint::Bold, &plan.id)));
+    let names = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let impact = match facts.impact_max {
+        0 => "0 (observes)",
+        1 => "1 (operates)",
+        _ => "2 (controls)",
+    };
+    let path: Vec<&str> = facts.critical_path.iter().map(|id| id.as_str()).collect();
+    out.line(format!("  nodes          {} with {} edges", facts.nodes, facts.edges));
+    out.line(format!("  depth, width   {}, {}", facts.depth, facts.width));
+    out.line(format!("  critical path  {}", shortened(&path)));
+    out.line(format!("  impact         {impact}"));
+    out.line(format!("  tools          {}", names(facts.tools.iter().map(String::as_str).collect())));
+    if !facts.models.is_empty() {
+        out.line(format!("  models         {}", names(facts.models.iter().map(String::as_str).collect())));
+    }
+    let outputs: Vec<&str> = plan.outputs.iter().map(|id| id.as_str()).collect();
+    out.line(format!("  outputs        {}", shortened(&outputs)));
+    Ok(code::SUCCEEDED)
+}
+
+/// Names of a list that are shown.
+const NAMES_SHOWN_MAX: usize = 12;
+
+fn shortened(names: &[&str]) -> String {
+    match names.len() {
+        0 => "none".to_owned(),
+        count if count > NAMES_SHOWN_MAX => {
+            format!("{} … ({count} in all)", names[..NAMES_SHOWN_MAX].join(", "))
+        }
+        _ => names.join(", "),
+    }
+}

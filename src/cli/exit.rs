@@ -1,0 +1,51 @@
+//! How a command ends.
+
+use std::fmt;
+
+/// Exit codes. 130 and 143 are those of an interrupted shell command.
+pub(crate) mod code {
+    /// The run succeeded, or concluded early.
+    pub(crate) const SUCCEEDED: u8 = 0;
+    /// The run failed or was cancelled; a check found something.
+    pub(crate) const FAILED: u8 = 1;
+    /// Invalid input or usage.
+    pub(crate) const INVALID: u8 = 2;
+    /// Nothing goes on without a person.
+    pub(crate) const WAITS: u8 = 3;
+    /// The store is damaged, or held by a process that does not answer.
+    pub(crate) const STORE: u8 = 4;
+    /// Something else went wrong; state is kept.
+    pub(crate) const INTERNAL: u8 = 5;
+}
+
+/// A command that ends early: its exit code, and what is said on stderr.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    pub(crate) what: String,
+}
+
+impl Failure {
+    pub(crate) fn invalid(what: impl Into<String>) -> Failure {
+        Failure { code: code::INVALID, what: what.into() }
+    }
+
+    pub(crate) fn store(what: impl Into<String>) -> Failure {
+        Failure { code: code::STORE, what: what.into() }
+    }
+
+    pub(crate) fn internal(what: impl Into<String>) -> Failure {
+        Failure { code: code::INTERNAL, what: what.into() }
+    }
+
+    /// Everything that is to be said was said already.
+    pub(crate) fn silent(code: u8) -> Failure {
+        Failure { code, what: String::new() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}

@@ -1,0 +1,177 @@
+//! Watching a run: its records as they come, until nothing goes on in it.
+
+use futures::StreamExt;
+use hyper::Method;
+use ostler_server::wire::{EventLine, Standing, Summary};
+
+use super::client::{Client, Refused, part};
+use super::exit::{Failure, code};
+use super::live::{Live, Plain, View};
+use super::session::Session;
+use super::signals::Signals;
+use super::summary;
+use super::term::{Out, say};
+
+/// Bytes of a line of records.
+const LINE_BYTES_MAX: usize = 64 << 20;
+
+/// What to watch.
+pub(crate) struct Watch {
+    pub(crate) run: String,
+    /// Sequence number of the last record that is not told.
+    pub(crate) after: u64,
+    pub(crate) json: bool,
+}
+
+/// Watches a run until nothing goes on in it, tells what came of it, and lets go of the data folder. Gives the
+/// exit code.
+pub(crate) async fn watch(
+    session: Session,
+    signals: &mut Signals,
+    watch: Watch,
+    out: &mut Out,
+) -> Result<u8, Failure> {
+    let run = watch.run.clone();
+    match one(&session, signals, watch, out).await {
+        Ok(Ended::Settled(code)) => {
+            session.close(signals).await?;
+            Ok(code)
+        }
+        Ok(Ended::Interrupted(code)) => {
+            interrupted(session, &run).await;
+            Ok(code)
+        }
+        Err(failure) => {
+            session.stop().await;
+            Err(failure)
+        }
+    }
+}
+
+/// Lets go after ^C, and says what becomes of the run.
+pub(crate) async fn interrupted(session: Session, run: &str) {
+    if session.client.is_remote() {
+        say(format!(
+            "the run goes on in the process that holds the data folder; `ostler cancel {run}` stops it"
+        ));
+    } else {
+        say("stopping: work that acts on the world is brought to its end; ^C again ends at once");
+        session.stop().await;
+        say(format!("stopped, state is kept: `ostler resume {run}` goes on"));
+    }
+}
+
+/// How watching one run ended.
+pub(crate) enum Ended {
+    Settled(u8),
+    Interrupted(u8),
+}
+
+/// Watches one run and tells what came of it.
+pub(crate) async fn one(
+    session: &Session,
+    signals: &mut Signals,
+    watch: Watch,
+    out: &mut Out,
+) -> Result<Ended, Failure> {
+    let Watch { run, after, json } = watch;
+    let path = format!("/v1/runs/{}", part(&run));
+    let mut view: Box<dyn View + Send> = match (json, out.is_screen()) {
+        (true, _) => Box::new(Lines),
+        (false, true) => Box::new(Live::new(out)),
+        (false, false) => Box::new(Plain::default()),
+    };
+    let followed = {
+        let events = follow(&session.client, &path, after, "settled", &mut *view, out);
+        tokio::select! {
+            followed = events => Some(followed),
+            code = signals.next() => {
+                view.end(out);
+                return Ok(Ended::Interrupted(code));
+            }
+        }
+    };
+    view.end(out);
+    if let Some(Err(refused)) = followed {
+        return Err(lost(refused, &run));
+    }
+    let summary: Summary = session.client.get(&path).await.map_err(|refused| lost(refused, &run))?;
+    if json {
+        out.json(&summary);
+    } else {
+        summary::tell(&session.client, &summary, view.has_told_nodes(), out).await;
+    }
+    Ok(Ended::Settled(code_of(&summary)))
+}
+
+/// What is said when the other process is gone.
+fn lost(refused: Refused, run: &str) -> Failure {
+    match refused {
+        Refused::Gone(what) => Failure::internal(format!("{what}; `ostler resume {run}` goes on")),
+        refused => refused.into(),
+    }
+}
+
+/// The exit code of a run that is over or at rest.
+pub(crate) fn code_of(summary: &Summary) -> u8 {
+    match (summary.standing, summary.outcome.as_deref()) {
+        (Standing::Closed, Some("succeeded" | "concluded")) => code::SUCCEEDED,
+        (Standing::Closed, _) => code::FAILED,
+        (Standing::Waiting, _) => code::WAITS,
+        (Standing::Parked | Standing::Running | Standing::Open, _) => code::INTERNAL,
+    }
+}
+
+/// Gives every record after `after` to the view.
+pub(crate) async fn follow(
+    client: &Client,
+    path: &str,
+    after: u64,
+    until: &str,
+    view: &mut (dyn View + Send),
+    out: &mut Out,
+) -> Result<(), Refused> {
+    let path = format!("{path}/events?after={after}&until={until}");
+    let response = client.ask(Method::GET, &path, "application/x-ndjson", None).await?;
+    let mut bytes = response.into_body().into_data_stream();
+    let mut rest: Vec<u8> = Vec::new();
+    let mut ticks = tokio::time::interval(super::live::REDRAW);
+    let gone =
+        |what: String| Refused::Gone(format!("the process that holds the data folder went away: {what}"));
+    loop {
+        let chunk = tokio::select! {
+            chunk = bytes.next() => chunk,
+            _ = ticks.tick(), if view.moves() => {
+                view.tick(out);
+                continue;
+            }
+        };
+        let Some(chunk) = chunk else { break };
+        rest.extend_from_slice(&chunk.map_err(|error| gone(error.to_string()))?);
+        let mut from = 0;
+        while let Some(end) = rest[from..].iter().position(|&byte| byte == b'\n') {
+            let line = &rest[from..from + end];
+            let line: EventLine = serde_json::from_slice(line).map_err(|error| gone(error.to_string()))?;
+            view.record(&line, out);
+            from += end + 1;
+        }
+        rest.drain(..from);
+        if rest.len() > LINE_BYTES_MAX {
+            return Err(gone(format!("a record has more than {LINE_BYTES_MAX} bytes")));
+        }
+    }
+    Ok(())
+}
+
+/// Records for machines.
+pub(crate) struct Lines;
+
+impl View for Lines {
+    fn record(&mut self, line: &EventLine, out: &mut Out) {
+        out.json(line);
+    }
+
+    fn has_told_nodes(&self) -> bool {
+        true
+    }
+}

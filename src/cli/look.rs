@@ -1,0 +1,328 @@
+//! `ps`, `events`, `artifact`: looking, without changing anything.
+
+use std::path::Path;
+
+use clap::Args;
+use hyper::Method;
+use hyper::header::{CONTENT_TYPE, ETAG};
+use ostler_server::wire::{AgentList, EventLine, RunLine, RunList, Standing, Summary};
+use serde_json::{Value, json};
+
+use super::Globals;
+use super::client::{part, whole};
+use super::exit::{Failure, code};
+use super::follow::{Lines, follow};
+use super::live::{View, painted};
+use super::session::{Session, Want, settings};
+use super::term::{Out, clock, now_ms, say, short, span};
+
+/// Runs that `ps` lists for a person.
+const RUNS_SHOWN_MAX: usize = 40;
+
+#[derive(Debug, Args)]
+pub(crate) struct PsArgs {
+    /// List agents instead of runs
+    #[arg(long)]
+    agents: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EventsArgs {
+    /// The run: its id, a part of it, or @last
+    run: String,
+    /// Go on until the run is over
+    #[arg(long)]
+    follow: bool,
+    /// The first record to print
+    #[arg(long, value_name = "SEQ", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    from: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ArtifactArgs {
+    /// The run and the node: RUN/NODE
+    #[arg(value_name = "RUN/NODE")]
+    name: String,
+    /// Part of a JSON result, as keys and indices with dots; a text is printed as it is
+    #[arg(long, value_name = "PATH")]
+    path: Option<String>,
+}
+
+pub(crate) async fn ps(globals: &Globals, args: PsArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let (_, data) = settings(globals, Path::new("."))?;
+    if data.is_none_or(|data| !data.join("journal").is_dir()) {
+        if !globals.json {
+            say("there is no run yet");
+        }
+        return Ok(code::SUCCEEDED);
+    }
+    let session = Session::open(globals, Path::new("."), Want::Look).await?;
+    let listed = if args.agents {
+        agents(&session, globals, &mut out).await
+    } else {
+        runs(&session, globals, &mut out).await
+    };
+    session.stop().await;
+    listed.map(|()| code::SUCCEEDED)
+}
+
+async fn runs(session: &Session, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+    let mut next: Option<String> = None;
+    loop {
+        let limit = if globals.json { 1_000 } else { RUNS_SHOWN_MAX };
+        let after = next.map(|cursor| format!("&after={cursor}")).unwrap_or_default();
+        let list: RunList = session.client.get(&format!("/v1/runs?limit={limit}{after}")).await?;
+        next = list.next;
+        if globals.json {
+            for line in &list.runs {
+                out.json(&tagged("run", line));
+            }
+            if next.is_none() || out.is_gone() {
+                return Ok(());
+            }
+            continue;
+        }
+        if list.runs.is_empty() {
+            say("there is no run yet");
+            return Ok(());
+        }
+        let width = list.runs.iter().map(|line| line.plan.chars().count()).max().unwrap_or(4).clamp(4, 28);
+        out.line(format!(
+            "{:<36}  {:<width$}  {:<10}  {:<9}  {:>9}  OPENED",
+            "RUN", "PLAN", "CLIENT", "STATE", "NODES"
+        ));
+        for line in &list.runs {
+            out.line(run_line(line, width, out));
+        }
+        if next.is_some() {
+            out.line("… older ones: ostler ps --json");
+        }
+        return Ok(());
+    }
+}
+
+fn run_line(line: &RunLine, width: usize, out: &Out) -> String {
+    let state = line.outcome.as_deref().unwrap_or(line.standing.as_str());
+    let nodes = match (line.nodes_over, line.nodes) {
+        (Some(over), Some(all)) => format!("{over}/{all}"),
+        _ => String::new(),
+    };
+    let plan = short(&line.plan, width);
+    let client = short(&line.client, 10);
+    let ago = span((now_ms() - line.opened_ms).max(0));
+    let took =
+        line.closed_ms.map(|closed| format!(", took {}", span(closed - line.opened_ms))).unwrap_or_default();
+    format!(
+        "{}  {plan:<width$}  {client:<10}  {}  {nodes:>9}  {ago} ago{took}",
+        line.run,
+        painted(out, state, 9)
+    )
+}
+
+async fn agents(session: &Session, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+    let list: AgentList = session.client.get("/v1/agents").await?;
+    if globals.json {
+        list.agents.iter().for_each(|line| out.json(&tagged("agent", line)));
+        return Ok(());
+    }
+    if list.agents.is_empty() {
+        say("there is no agent: a run without one gets an agent of its own, for as long as it is open");
+        return Ok(());
+    }
+    out.line(format!("{:<36}  {:<12}  {:>7}  {:<11}  RUNS", "AGENT", "CLIENT", "WEIGHT", "STATE"));
+    for line in &list.agents {
+        out.line(format!(
+            "{:<36}  {:<12}  {:>7}  {}  {}",
+            line.agent,
+            short(&line.client, 12),
+            line.weight,
+            painted(out, &line.state, 11),
+            line.runs_open
+        ));
+    }
+    Ok(())
+}
+
+fn tagged(kind: &str, line: &impl serde::Serialize) -> Value {
+    let mut value = serde_json::to_value(line).expect("a line is names and numbers");
+    value["type"] = json!(kind);
+    value
+}
+
+/// Records for people.
+struct Table;
+
+impl View for Table {
+    fn record(&mut self, line: &EventLine, out: &mut Out) {
+        let node = line.body["node"].as_str().unwrap_or_default();
+        let detail = match line.kind.as_str() {
+            "node_transition" => {
+                let word = |key: &str| line.body[key].as_str().unwrap_or_default().to_owned();
+                format!("{} -> {}  {}", word("from"), word("to"), word("reason"))
+            }
+            "attempt_result" | "late_result" => {
+                let outcome = &line.body["outcome"];
+                match outcome["failed"]["message"].as_str() {
+                    Some(message) => format!("failed: {message}"),
+                    None => format!("ok, {} bytes", outcome["ok"]["bytes"]),
+                }
+            }
+            "run_opened" => format!("{} for {}", line.body["plan"]["id"], line.body["client"]),
+            _ => {
+                let mut body = line.body.clone();
+                if let Some(members) = body.as_object_mut() {
+                    members.remove("node");
+                }
+                if body.as_object().is_some_and(serde_json::Map::is_empty) {
+                    String::new()
+                } else {
+                    body.to_string()
+                }
+            }
+        };
+        let text = format!(
+            "{:>6}  {}  {:<24}  {node:<20}  {}",
+            line.seq,
+            clock(line.at_ms),
+            line.kind,
+            short(&detail, 200)
+        );
+        out.line(text.trim_end());
+    }
+
+    fn has_told_nodes(&self) -> bool {
+        true
+    }
+}
+
+pub(crate) async fn events(globals: &Globals, args: EventsArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let session = Session::open(globals, Path::new("."), Want::Look).await?;
+    let told = tell_events(&session, globals, &args, &mut out).await;
+    session.stop().await;
+    told.map(|()| code::SUCCEEDED)
+}
+
+async fn tell_events(
+    session: &Session,
+    globals: &Globals,
+    args: &EventsArgs,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let path = format!("/v1/runs/{}", part(&args.run));
+    let summary: Summary = session.client.get(&path).await?;
+    let path = format!("/v1/runs/{}", summary.run);
+    let follows = args.follow && session.client.is_remote();
+    let mut view: Box<dyn View + Send> = if globals.json { Box::new(Lines) } else { Box::new(Table) };
+    let until = if follows { "closed" } else { "now" };
+    follow(&session.client, &path, args.from - 1, until, &mut *view, out).await?;
+    if args.follow && !follows && summary.standing != Standing::Closed {
+        say(format!(
+            "nobody drives this run, so nothing more comes: `ostler resume {}` goes on",
+            summary.run
+        ));
+    }
+    if follows {
+        let after: Summary = session.client.get(&path).await.map_err(|_| {
+            let run = &summary.run;
+            Failure::internal(format!(
+                "the process that drives the run went away: `ostler resume {run}` goes on"
+            ))
+        })?;
+        if after.standing != Standing::Closed {
+            let run = &summary.run;
+            return Err(Failure::internal(format!(
+                "the process that drives the run went away: `ostler resume {run}` goes on"
+            )));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn artifact(globals: &Globals, args: ArtifactArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let Some((run, node)) = args.name.split_once('/') else {
+        return Err(Failure::invalid(format!("{:?} is not RUN/NODE, such as @last/report", args.name)));
+    };
+    let session = Session::open(globals, Path::new("."), Want::Look).await?;
+    let told = tell_artifact(&session, globals, run, node, args.path.as_deref(), &mut out).await;
+    session.stop().await;
+    told.map(|()| code::SUCCEEDED)
+}
+
+async fn tell_artifact(
+    session: &Session,
+    globals: &Globals,
+    run: &str,
+    node: &str,
+    path: Option<&str>,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let place = format!("/v1/runs/{}/nodes/{}/artifact", part(run), part(node));
+    let response = session.client.ask(Method::GET, &place, "*/*", None).await?;
+    let header = |name| {
+        let value = response.headers().get(name).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default().trim_matches('"').to_owned()
+    };
+    let (media, digest) = (header(CONTENT_TYPE), header(ETAG));
+    let mut content = whole(response.into_body()).await?;
+    if let Some(path) = path {
+        content = within(&content, path)?;
+    }
+    if globals.json {
+        let text = String::from_utf8_lossy(&content);
+        let value: Value = serde_json::from_slice(&content).unwrap_or_else(|_| json!(text));
+        out.json(&json!({
+            "type": "artifact", "node": node, "media": media, "digest": digest,
+            "bytes": content.len(), "content": value,
+        }));
+        return Ok(());
+    }
+    if out.is_screen() && !content.ends_with(b"\n") {
+        content.push(b'\n');
+    }
+    out.raw(&content);
+    Ok(())
+}
+
+/// The part of a JSON document at a dot path; a text without its quotes.
+fn within(content: &[u8], path: &str) -> Result<Vec<u8>, Failure> {
+    let value: Value = serde_json::from_slice(content)
+        .map_err(|_| Failure::invalid("the result is no JSON, so it has no parts: leave --path out"))?;
+    let mut at = &value;
+    for step in path.split('.') {
+        let below = match at {
+            Value::Array(items) => step.parse::<usize>().ok().and_then(|index| items.get(index)),
+            other => other.get(step),
+        };
+        at = below.ok_or_else(|| {
+            let known: Vec<&str> =
+                at.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+            let known =
+                if known.is_empty() { String::new() } else { format!("; there are {}", known.join(", ")) };
+            Failure::invalid(format!("the result has no {step:?} at {path:?}{known}"))
+        })?;
+    }
+    Ok(match at {
+        Value::String(text) => text.clone().into_bytes(),
+        other => other.to_string().into_bytes(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_result_is_found_or_the_keys_are_named() {
+        let content = br##"{"text": "# Report\n", "matches": [{"line": 3}]}"##;
+        assert_eq!(within(content, "text").unwrap(), b"# Report\n");
+        assert_eq!(within(content, "matches.0.line").unwrap(), b"3");
+        assert_eq!(within(content, "matches").unwrap(), br#"[{"line":3}]"#);
+        let refused = within(content, "txt").unwrap_err();
+        assert!(refused.what.contains("there are matches, text"), "{refused}");
+        assert!(within(b"plain", "text").is_err());
+        assert!(within(content, "matches.7").is_err());
+    }
+}

@@ -1,0 +1,83 @@
+//! `ostler run`: validate, submit, watch to the end, tell what came of it.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use ostler::config::SCOPE_DEFAULT;
+use ostler_server::wire::{RunNamed, SubmitRequest};
+
+use super::client::Refused;
+use super::exit::Failure;
+use super::follow::{Watch, watch};
+use super::session::{Session, Want};
+use super::signals::Signals;
+use super::term::Out;
+use super::{Globals, check, session};
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The plan: .yaml, .yml, .json or .toml
+    plan: PathBuf,
+    /// Who pays
+    #[arg(long, value_name = "NAME", default_value = "local")]
+    client: String,
+    /// The most impact it may have: 0 observe, 1 operate, 2 control
+    #[arg(long, value_name = "0..2", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=2))]
+    intent: u8,
+    /// The scope it acts in
+    #[arg(long, value_name = "NAME", default_value = SCOPE_DEFAULT)]
+    scope: String,
+    /// Value of a parameter ${KEY} of the plan
+    #[arg(long = "param", value_name = "KEY=VALUE", value_parser = check::key_value)]
+    params: Vec<(String, String)>,
+    /// Folder that the tools may touch
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    workspace: PathBuf,
+}
+
+pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let workspace = args
+        .workspace
+        .canonicalize()
+        .map_err(|error| Failure::invalid(format!("the workspace {}: {error}", args.workspace.display())))?;
+    let workspace_text = workspace.to_str().ok_or_else(|| {
+        Failure::invalid(format!("the workspace {}: its path is not UTF-8", workspace.display()))
+    })?;
+    let (config, _) = session::settings(globals, &workspace)?;
+    let file = check::read(&args.plan, args.params)?;
+    if let Err(findings) = check::judge(&file, &config) {
+        return Err(check::tell(&file, &findings, globals.json, &mut out));
+    }
+    let request = SubmitRequest {
+        plan: file.draft().expect("a valid plan was read as a whole").clone(),
+        client: args.client,
+        intent: args.intent,
+        scope: args.scope,
+        workspace: workspace_text.to_owned(),
+    };
+    let mut signals = Signals::listen()?;
+    let session = Session::open(globals, &workspace, Want::Drive).await?;
+    let submitted = session.client.post::<RunNamed>("/v1/runs", &request).await;
+    let run = match submitted {
+        Ok(RunNamed { run }) => run,
+        Err(refused) => {
+            session.stop().await;
+            return Err(match refused {
+                Refused::Problem(problem) if !problem.faults.is_empty() => {
+                    // The process that holds the data folder knows other tools than this one.
+                    let found = problem.faults.iter();
+                    let findings: Vec<_> = found
+                        .map(|fault| file.found(&fault.code, &fault.node, &fault.detail, &fault.mend))
+                        .collect();
+                    check::tell(&file, &findings, globals.json, &mut out)
+                }
+                Refused::Gone(what) => Failure::internal(format!(
+                    "{what}; whether the run was opened is unknown: `ostler ps` tells, `ostler resume` goes on"
+                )),
+                refused => refused.into(),
+            });
+        }
+    };
+    watch(session, &mut signals, Watch { run, after: 0, json: globals.json }, &mut out).await
+}

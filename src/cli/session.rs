@@ -1,0 +1,205 @@
+//! The way to the data folder: through the process that holds it, or by holding it.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ostler::config::{Config, StoreUrl};
+use ostler::{Ostler, StartError};
+use ostler_server::wire::{RunList, Standing};
+use ostler_server::{ControlSocket, router, socket_path};
+use ostler_store::OpenError;
+use tokio::net::UnixStream;
+
+use super::client::Client;
+use super::exit::Failure;
+use super::term::say;
+use super::{Globals, signals::Signals};
+
+/// How long a holder that does not answer is waited for: it may be starting, or ending.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long answers under way may take at the end.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
+/// How often the runs of other terminals are looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What is wanted of the data folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// To read; short.
+    Look,
+    /// To let runs go on; others may join.
+    Drive,
+}
+
+/// The way to the data folder, and what this process holds of it.
+pub(crate) struct Session {
+    pub(crate) client: Client,
+    held: Option<Held>,
+}
+
+struct Held {
+    os: Ostler,
+    socket: Option<ControlSocket>,
+}
+
+/// The configuration that counts and the data folder; `None`: memory.
+pub(crate) fn settings(globals: &Globals, workspace: &Path) -> Result<(Config, Option<PathBuf>), Failure> {
+    let named = globals.data.clone();
+    let data = named.clone().unwrap_or_else(|| PathBuf::from(ostler::DATA_FOLDER));
+    let config = match Config::find(globals.config.as_deref(), &data, workspace) {
+        Some(path) => Config::read(&path).map_err(|error| Failure::invalid(error.to_string()))?,
+        None => Config::default(),
+    };
+    let data = match (named, &config.store.url) {
+        (None, Some(StoreUrl::File(path))) => Some(path.clone()),
+        (None, Some(StoreUrl::Memory)) => None,
+        _ => Some(data),
+    };
+    Ok((config, data))
+}
+
+impl Session {
+    /// Finds the way. Only who wants to drive makes a data folder.
+    pub(crate) async fn open(globals: &Globals, workspace: &Path, want: Want) -> Result<Session, Failure> {
+        let (config, data) = settings(globals, workspace)?;
+        let Some(data) = data else {
+            let os = Ostler::builder().config(config).memory().let_runs_rest().start().await;
+            let os = os.map_err(|error| Failure::internal(error.to_string()))?;
+            let client = Client::Here(router(os.system().clone()));
+            return Ok(Session { client, held: Some(Held { os, socket: None }) });
+        };
+        if want == Want::Look && !data.join("journal").is_dir() {
+            return Err(Failure::invalid(format!(
+                "there is no run yet: no data folder at {} (--data names another)",
+                data.display()
+            )));
+        }
+        let begun = Instant::now();
+        loop {
+            if let Some(client) = answering(&data).await {
+                return Ok(Session { client, held: None });
+            }
+            let builder = Ostler::builder().config(config.clone()).data_dir(&data).let_runs_rest();
+            match builder.start().await {
+                Ok(os) => return Session::hold(os, &data, want).await,
+                Err(StartError::Store(OpenError::Held { .. })) if begun.elapsed() < PATIENCE => {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                Err(StartError::Store(error)) => return Err(not_opened(&data, &error)),
+                Err(error) => return Err(Failure::internal(error.to_string())),
+            }
+        }
+    }
+
+    async fn hold(os: Ostler, data: &Path, want: Want) -> Result<Session, Failure> {
+        if let Some(torn) = os.opened().and_then(|opened| opened.torn.as_ref()) {
+            say(format!(
+                "note: the last write to {} was cut short; {} bytes that nobody was told of were dropped ({})",
+                data.display(),
+                torn.bytes,
+                torn.what
+            ));
+        }
+        let router = router(os.system().clone());
+        let client = Client::Here(router.clone());
+        if want == Want::Look {
+            return Ok(Session { client, held: Some(Held { os, socket: None }) });
+        }
+        match ControlSocket::bind(data, router) {
+            Ok(socket) => Ok(Session { client, held: Some(Held { os, socket: Some(socket) }) }),
+            Err(error) => {
+                os.shutdown().await;
+                let at = data.join("control.sock");
+                Err(Failure::store(format!("cannot listen at {}: {error}", at.display())))
+            }
+        }
+    }
+
+    /// Stays while runs of other terminals go on here, then lets go of the data folder.
+    pub(crate) async fn close(mut self, signals: &mut Signals) -> Result<(), Failure> {
+        let Some(mut held) = self.held.take() else { return Ok(()) };
+        if let Some(socket) = held.socket.take() {
+            let interrupted = self.stay(&held.os, signals).await;
+            let _ = socket.close(); // a socket that stays there refuses, and is replaced
+            if interrupted.is_ok() {
+                // Somebody may have come in at the last moment.
+                let _ = self.stay(&held.os, signals).await;
+            }
+            held.os.shutdown().await;
+            socket.finish(LAST_ANSWERS).await;
+            interrupted
+        } else {
+            held.os.shutdown().await;
+            Ok(())
+        }
+    }
+
+    /// Lets go of the data folder at once; open runs stay open.
+    pub(crate) async fn stop(mut self) {
+        if let Some(held) = self.held.take() {
+            if let Some(socket) = &held.socket {
+                let _ = socket.close();
+            }
+            held.os.shutdown().await;
+            if let Some(socket) = held.socket {
+                socket.finish(LAST_ANSWERS).await;
+            }
+        }
+    }
+
+    async fn stay(&self, os: &Ostler, signals: &mut Signals) -> Result<(), Failure> {
+        let mut said = false;
+        while os.system().active() > 0 {
+            let running = self.running().await;
+            if running == 0 {
+                break;
+            }
+            if !said {
+                say(format!(
+                    "staying: {running} runs of other terminals go on in this process; ^C stops them, their state is kept"
+                ));
+                said = true;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = os.system().stirred() => {}
+                code = signals.next() => return Err(Failure::silent(code)),
+            }
+        }
+        Ok(())
+    }
+
+    async fn running(&self) -> usize {
+        match self.client.get::<RunList>("/v1/runs?open=true").await {
+            Ok(list) => list.runs.iter().filter(|line| line.standing == Standing::Running).count(),
+            Err(_) => 0,
+        }
+    }
+}
+
+/// The way to a process that holds the data folder, if one answers.
+async fn answering(data: &Path) -> Option<Client> {
+    let (path, folder) = socket_path(data).ok()?;
+    UnixStream::connect(&path).await.ok()?;
+    // The path may lead through the descriptor of the folder, which is needed until the process ends.
+    std::mem::forget(folder);
+    Some(Client::Socket(path))
+}
+
+fn not_opened(data: &Path, error: &OpenError) -> Failure {
+    let advice = match error {
+        OpenError::Held { .. } => {
+            ", which does not answer at control.sock: wait for it, or end it; nothing is lost"
+        }
+        OpenError::Damaged { .. } => "; `ostler doctor` tells more",
+        OpenError::NewerFormat { .. } => "; use that one",
+        OpenError::NotOurs { .. } | OpenError::NotAFolder { .. } => "; --data names another folder",
+        OpenError::ReadOnly { .. } | OpenError::Io { .. } => "",
+    };
+    let told = error.to_string();
+    let place = data.display().to_string();
+    let told = if told.contains(&place) { told } else { format!("{place}: {told}") };
+    Failure::store(format!("{told}{advice}"))
+}

@@ -1,0 +1,158 @@
+//! `ostler show`: where a run stands, and its graph.
+
+use std::path::Path;
+
+use clap::Args;
+use ostler_server::wire::{GraphView, Summary};
+
+use super::client::part;
+use super::exit::{Failure, code};
+use super::session::{Session, Want};
+use super::term::Out;
+use super::{Format, Globals, summary};
+
+/// Nodes of which each has a line.
+const NODES_MAX: usize = 10_000;
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// The run: its id, a part of it, or @last
+    run: String,
+    /// As it stood at this record
+    #[arg(long, value_name = "SEQ", value_parser = clap::value_parser!(u64).range(1..))]
+    at: Option<u64>,
+    /// How to show it
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+pub(crate) async fn show(globals: &Globals, args: ShowArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let session = Session::open(globals, Path::new("."), Want::Look).await?;
+    let shown = tell(&session, globals, args, &mut out).await;
+    session.stop().await;
+    shown.map(|()| code::SUCCEEDED)
+}
+
+async fn tell(session: &Session, globals: &Globals, args: ShowArgs, out: &mut Out) -> Result<(), Failure> {
+    let at = args.at.map(|at| format!("?at={at}")).unwrap_or_default();
+    let path = format!("/v1/runs/{}", part(&args.run));
+    let format = if globals.json { Format::Json } else { args.format };
+    if format == Format::Json {
+        let summary: Summary = session.client.get(&format!("{path}{at}")).await?;
+        out.json(&summary);
+        return Ok(());
+    }
+    let graph: GraphView = session.client.get(&format!("{path}/graph{at}")).await?;
+    match format {
+        Format::Dot => out.raw(dot(&graph).as_bytes()),
+        Format::Mermaid => out.raw(mermaid(&graph).as_bytes()),
+        Format::Text | Format::Json => {
+            let told: Summary = session.client.get(&format!("{path}{at}")).await?;
+            summary::head(&told, out);
+            summary::nodes(&graph, NODES_MAX, out);
+            summary::figures(&told, out);
+            summary::culprits(&told, out);
+            summary::waiting(&told, out);
+        }
+    }
+    Ok(())
+}
+
+/// Fill colour of a state.
+fn colour(state: &str) -> &'static str {
+    match state {
+        "executed" => "#b7e4c7",
+        "failed" => "#f4a6a6",
+        "cancelled" => "#e5c1c1",
+        "skipped" => "#e5e5e5",
+        "running" => "#a9d6f5",
+        "waiting_human" | "failed_retryable" | "blocked" => "#fbe3a4",
+        _ => "#ffffff",
+    }
+}
+
+fn dot(graph: &GraphView) -> String {
+    let mut text = format!("digraph {:?} {{\n  node [shape=box, style=filled]\n", graph.plan);
+    for node in &graph.nodes {
+        let uses = node.uses.as_deref().unwrap_or(&node.kind);
+        let label = format!("{}\\n{}\\n{}", node.id, uses.replace('"', "'"), node.state);
+        let outline = if graph.outputs.contains(&node.id) { ", penwidth=2" } else { "" };
+        text += &format!(
+            "  \"{}\" [label=\"{label}\", fillcolor=\"{}\"{outline}]\n",
+            node.id,
+            colour(&node.state)
+        );
+    }
+    for edge in &graph.edges {
+        let style = if edge.on == "terminal" { " [style=dashed]" } else { "" };
+        text += &format!("  \"{}\" -> \"{}\"{style}\n", edge.from, edge.to);
+    }
+    text + "}\n"
+}
+
+fn mermaid(graph: &GraphView) -> String {
+    // Ids may hold what Mermaid does not take in names.
+    let name = |id: &str| {
+        graph.nodes.iter().position(|node| node.id == id).map_or_else(String::new, |at| format!("n{at}"))
+    };
+    let mut text = "flowchart TD\n".to_owned();
+    for node in &graph.nodes {
+        let uses = node.uses.as_deref().unwrap_or(&node.kind).replace('"', "'");
+        let name = name(&node.id);
+        text += &format!("  {name}[\"{}<br/>{uses}<br/>{}\"]\n", node.id, node.state);
+        text += &format!("  style {name} fill:{}\n", colour(&node.state));
+    }
+    for edge in &graph.edges {
+        let arrow = if edge.on == "terminal" { "-.->" } else { "-->" };
+        text += &format!("  {} {arrow} {}\n", name(&edge.from), name(&edge.to));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use ostler_server::wire::{GraphEdge, GraphNode};
+
+    use super::*;
+
+    fn graph() -> GraphView {
+        let node = |id: &str, state: &str, uses: Option<&str>| GraphNode {
+            id: id.to_owned(),
+            kind: "tool".to_owned(),
+            uses: uses.map(str::to_owned),
+            level: 0,
+            state: state.to_owned(),
+            reason: None,
+            since_ms: 0,
+            attempts: 1,
+            busy_ms: None,
+            failure: None,
+            artifact: None,
+            bytes: None,
+        };
+        GraphView {
+            run: "r".to_owned(),
+            plan: "p".to_owned(),
+            version: 1,
+            nodes: vec![node("a.b", "executed", Some("fs.list")), node("end", "pending", None)],
+            edges: vec![GraphEdge {
+                from: "a.b".to_owned(),
+                to: "end".to_owned(),
+                on: "terminal".to_owned(),
+            }],
+            outputs: vec!["end".to_owned()],
+        }
+    }
+
+    #[test]
+    fn dot_marks_states_outputs_and_terminal_edges() {
+        expect![[r#""#]].assert_eq(&dot(&graph()));
+    }
+
+    #[test]
+    fn mermaid_gives_names_that_it_takes() {
+        expect![[r#""#]].assert_eq(&mermaid(&graph()));
+    }
+}

@@ -1,0 +1,106 @@
+//! `ostler simulate`: cases in virtual time, by the decisions that real runs make.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use ostler_sim::{graph, queue};
+use serde_json::json;
+
+use super::Globals;
+use super::exit::{Failure, code};
+use super::term::Out;
+
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Cases of plans with scripted outcomes, one JSON object a line
+    #[command(after_help = "Example:\n  ostler simulate graph cases.jsonl --check")]
+    Graph(FileArgs),
+    /// A trace of the run queue, one JSON object a line
+    #[command(after_help = "Example:\n  ostler simulate queue trace.jsonl --check")]
+    Queue(FileArgs),
+}
+
+#[derive(Debug, Args)]
+struct FileArgs {
+    /// The cases
+    file: PathBuf,
+    /// Compare with what is expected; exit 1 if anything differs
+    #[arg(long)]
+    check: bool,
+}
+
+pub(crate) fn simulate(_globals: &Globals, args: SimulateArgs) -> Result<u8, Failure> {
+    match args.what {
+        What::Graph(args) => graph_cases(&args, &mut Out::new()),
+        What::Queue(args) => queue_trace(&args, &mut Out::new()),
+    }
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::invalid(format!("cannot read {}: {error}", path.display()))
+}
+
+fn graph_cases(args: &FileArgs, out: &mut Out) -> Result<u8, Failure> {
+    let file = std::fs::File::open(&args.file).map_err(|error| unreadable(&args.file, &error))?;
+    let (mut passed, mut failed) = (0, 0);
+    for (at, line) in BufReader::new(file).lines().enumerate() {
+        let line = line.map_err(|error| unreadable(&args.file, &error))?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let lived = graph::live(&line)
+            .map_err(|error| Failure::invalid(format!("{}:{}: {error}", args.file.display(), at + 1)))?;
+        if !args.check {
+            out.json(&json!({"id": lived.id, "expect": lived.actual}));
+            continue;
+        }
+        if lived.expected.is_none() {
+            return Err(Failure::invalid(format!(
+                "{}:{}: case {} expects nothing, so it cannot be checked",
+                args.file.display(),
+                at + 1,
+                lived.id
+            )));
+        }
+        match lived.difference() {
+            None => passed += 1,
+            Some(difference) => {
+                failed += 1;
+                out.line(format!("{}: {difference}", lived.id));
+            }
+        }
+    }
+    if !args.check {
+        return Ok(code::SUCCEEDED);
+    }
+    out.line(format!("{passed} passed, {failed} failed"));
+    Ok(if failed == 0 { code::SUCCEEDED } else { code::FAILED })
+}
+
+fn queue_trace(args: &FileArgs, out: &mut Out) -> Result<u8, Failure> {
+    let input = std::fs::read_to_string(&args.file).map_err(|error| unreadable(&args.file, &error))?;
+    let printed = queue::run_trace(&input);
+    if !args.check {
+        out.raw(printed.as_bytes());
+        return Ok(code::SUCCEEDED);
+    }
+    let beside = args.file.with_extension("expected.jsonl");
+    let expected = std::fs::read_to_string(&beside).map_err(|error| unreadable(&beside, &error))?;
+    let (expected, printed): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), printed.lines().collect());
+    let longest = expected.len().max(printed.len());
+    let failed = (0..longest).filter(|&at| expected.get(at) != printed.get(at)).count();
+    if let Some(at) = (0..longest).find(|&at| expected.get(at) != printed.get(at)) {
+        let told = |lines: &[&str]| lines.get(at).map_or("nothing".to_owned(), |line| (*line).to_owned());
+        out.line(format!("line {}: expected {}", at + 1, told(&expected)));
+        out.line(format!("line {}: got      {}", at + 1, told(&printed)));
+    }
+    out.line(format!("{} passed, {failed} failed", longest - failed));
+    Ok(if failed == 0 { code::SUCCEEDED } else { code::FAILED })
+}

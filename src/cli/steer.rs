@@ -1,0 +1,236 @@
+//! `resume`, `cancel`, `resolve`: changing how a run goes on.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ostler_server::wire::{How, ResolveRequest, RunList, RunNamed, Standing, Summary};
+use serde_json::Value;
+
+use super::Globals;
+use super::client::{Client, Refused, part};
+use super::exit::{Failure, code};
+use super::follow::{Ended, Watch, code_of, interrupted, one, watch};
+use super::session::{Session, Want};
+use super::signals::Signals;
+use super::term::{Out, say};
+
+/// Bytes of a result that a person gives.
+const RESULT_BYTES_MAX: u64 = 4 << 20;
+
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    /// The run: its id, a part of it, or @last; absent: all that are open
+    run: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CancelArgs {
+    /// The run: its id, a part of it, or @last
+    run: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResolveArgs {
+    /// The run: its id, a part of it, or @last
+    run: String,
+    /// The node whose attempt is in doubt
+    node: String,
+    #[command(flatten)]
+    how: HowArgs,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct HowArgs {
+    /// It was done: its result, a JSON file, or - for stdin
+    #[arg(long, value_name = "FILE")]
+    done: Option<PathBuf>,
+    /// Do it again
+    #[arg(long)]
+    redo: bool,
+    /// It counts as failed
+    #[arg(long)]
+    fail: bool,
+}
+
+/// The way to the data folder, which must be there.
+async fn open(globals: &Globals) -> Result<Session, Failure> {
+    let (_, data) = super::session::settings(globals, Path::new("."))?;
+    if let Some(data) = data.filter(|data| !data.join("journal").is_dir()) {
+        let at = data.display();
+        return Err(Failure::invalid(format!(
+            "there is no run yet: no data folder at {at} (--data names another)"
+        )));
+    }
+    Session::open(globals, Path::new("."), Want::Drive).await
+}
+
+/// Ends with what went wrong, after letting go of the data folder.
+async fn fail<T>(session: Session, failure: impl Into<Failure>) -> Result<T, Failure> {
+    session.stop().await;
+    Err(failure.into())
+}
+
+async fn summary(client: &Client, run: &str) -> Result<Summary, Refused> {
+    client.get(&format!("/v1/runs/{}", part(run))).await
+}
+
+async fn post(client: &Client, run: &str, what: &str) -> Result<RunNamed, Refused> {
+    client.post(&format!("/v1/runs/{}/{what}", part(run)), &Value::Null).await
+}
+
+pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let mut signals = Signals::listen()?;
+    let session = open(globals).await?;
+    let Some(run) = args.run else { return resume_all(session, globals, &mut signals, &mut out).await };
+    let before = match summary(&session.client, &run).await {
+        Ok(summary) => summary,
+        Err(refused) => return fail(session, refused).await,
+    };
+    if before.standing != Standing::Closed
+        && let Err(refused) = post(&session.client, &before.run, "resume").await
+        && !matches!(&refused, Refused::Problem(problem) if problem.code == "run_over")
+    {
+        return fail(session, refused).await;
+    }
+    let what = Watch { run: before.run, after: before.seq, json: globals.json };
+    watch(session, &mut signals, what, &mut out).await
+}
+
+async fn resume_all(
+    session: Session,
+    globals: &Globals,
+    signals: &mut Signals,
+    out: &mut Out,
+) -> Result<u8, Failure> {
+    let list = match session.client.get::<RunList>("/v1/runs?open=true").await {
+        Ok(list) => list,
+        Err(refused) => return fail(session, refused).await,
+    };
+    // What was set aside is taken up by name only.
+    let mut open: Vec<String> =
+        list.runs.into_iter().filter(|line| line.standing != Standing::Parked).map(|line| line.run).collect();
+    open.reverse();
+    if open.is_empty() {
+        session.stop().await;
+        if !globals.json {
+            say("nothing to resume: no run is open");
+        }
+        return Ok(code::SUCCEEDED);
+    }
+    let mut after = Vec::new();
+    for run in &open {
+        let resumed = match summary(&session.client, run).await {
+            Ok(before) => post(&session.client, run, "resume").await.map(|_| before.seq),
+            Err(refused) => Err(refused),
+        };
+        match resumed {
+            Ok(seq) => after.push(seq),
+            Err(refused) => return fail(session, refused).await,
+        }
+    }
+    let mut worst = code::SUCCEEDED;
+    for (run, after) in open.iter().zip(after) {
+        let what = Watch { run: run.clone(), after, json: globals.json };
+        match one(&session, signals, what, out).await {
+            Ok(Ended::Settled(code)) => worst = worst.max(code),
+            Ok(Ended::Interrupted(code)) => {
+                interrupted(session, run).await;
+                return Ok(code);
+            }
+            Err(failure) => return fail(session, failure).await,
+        }
+    }
+    session.close(signals).await?;
+    Ok(worst)
+}
+
+pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let mut signals = Signals::listen()?;
+    let session = open(globals).await?;
+    let run = match post(&session.client, &args.run, "cancel").await {
+        Ok(RunNamed { run }) => run,
+        Err(refused) => return fail(session, refused).await,
+    };
+    // What acts on the world goes on to its end.
+    let path = format!("/v1/runs/{run}");
+    let mut nothing = Nothing;
+    let ended = {
+        let closed = super::follow::follow(&session.client, &path, 0, "settled", &mut nothing, &mut out);
+        tokio::select! {
+            ended = closed => ended,
+            code = signals.next() => {
+                interrupted(session, &run).await;
+                return Ok(code);
+            }
+        }
+    };
+    if let Err(refused) = ended {
+        return fail(session, refused).await;
+    }
+    let after = match summary(&session.client, &run).await {
+        Ok(after) => after,
+        Err(refused) => return fail(session, refused).await,
+    };
+    if globals.json {
+        out.json(&after);
+    } else {
+        super::summary::head(&after, &mut out);
+    }
+    session.close(&mut signals).await?;
+    // Cancelling is what was wanted.
+    Ok(if after.standing == Standing::Closed { code::SUCCEEDED } else { code_of(&after) })
+}
+
+/// Shows nothing.
+struct Nothing;
+
+impl super::live::View for Nothing {
+    fn record(&mut self, _line: &ostler_server::wire::EventLine, _out: &mut Out) {}
+
+    fn has_told_nodes(&self) -> bool {
+        true
+    }
+}
+
+pub(crate) async fn resolve(globals: &Globals, args: ResolveArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let (how, value) = match (&args.how.done, args.how.redo) {
+        (Some(path), _) => (How::Done, Some(result(path)?)),
+        (None, true) => (How::Redo, None),
+        (None, false) => (How::Fail, None),
+    };
+    let mut signals = Signals::listen()?;
+    let session = open(globals).await?;
+    let before = match summary(&session.client, &args.run).await {
+        Ok(summary) => summary,
+        Err(refused) => return fail(session, refused).await,
+    };
+    let request = ResolveRequest { node: args.node, how, value };
+    let path = format!("/v1/runs/{}/resolve", before.run);
+    if let Err(refused) = session.client.post::<RunNamed>(&path, &request).await {
+        return fail(session, refused).await;
+    }
+    let what = Watch { run: before.run, after: before.seq, json: globals.json };
+    watch(session, &mut signals, what, &mut out).await
+}
+
+/// A result that a person gives.
+fn result(path: &Path) -> Result<Value, Failure> {
+    let name = path.display();
+    let refuse = |error: &dyn std::fmt::Display| Failure::invalid(format!("the result {name}: {error}"));
+    let source: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(std::io::stdin())
+    } else {
+        Box::new(std::fs::File::open(path).map_err(|error| refuse(&error))?)
+    };
+    let mut text = String::new();
+    source.take(RESULT_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| refuse(&error))?;
+    if text.len() as u64 > RESULT_BYTES_MAX {
+        return Err(refuse(&format!("it has more than {RESULT_BYTES_MAX} bytes")));
+    }
+    ostler_kernel::json::parse_value(&text).map_err(|error| refuse(&error))
+}

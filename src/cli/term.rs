@@ -1,0 +1,200 @@
+//! Writing to people and pipes.
+
+use std::io::{IsTerminal, Write, stderr, stdout};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+/// Width of a terminal that does not say.
+const WIDTH: usize = 80;
+
+/// Standard output. Once nobody reads it any more, nothing is written; that is no error.
+pub(crate) struct Out {
+    gone: bool,
+    terminal: bool,
+    colour: bool,
+}
+
+/// Colours of a word.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Paint {
+    Good,
+    Bad,
+    Care,
+    Dim,
+    Bold,
+}
+
+impl Out {
+    pub(crate) fn new() -> Out {
+        let terminal = stdout().is_terminal();
+        Out { gone: false, terminal, colour: terminal && colours() }
+    }
+
+    /// Whether a person may be looking at a screen that can be redrawn.
+    pub(crate) fn is_screen(&self) -> bool {
+        self.terminal && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
+    }
+
+    /// Whether colours are wanted.
+    pub(crate) fn has_colour(&self) -> bool {
+        self.colour
+    }
+
+    /// Whether anybody still reads.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Writes bytes as they are.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        if !self.gone {
+            let mut to = stdout().lock();
+            self.gone = to.write_all(bytes).and_then(|()| to.flush()).is_err();
+        }
+    }
+
+    /// Writes a line.
+    pub(crate) fn line(&mut self, text: impl AsRef<str>) {
+        self.raw(format!("{}\n", text.as_ref()).as_bytes());
+    }
+
+    /// Writes an object as a line.
+    pub(crate) fn json(&mut self, value: &impl serde::Serialize) {
+        self.line(serde_json::to_string(value).expect("what is told is names, numbers and JSON"));
+    }
+
+    /// A word in a colour, where there are any.
+    pub(crate) fn paint(&self, paint: Paint, text: &str) -> String {
+        if !self.colour {
+            return text.to_owned();
+        }
+        let code = match paint {
+            Paint::Good => "32",
+            Paint::Bad => "31",
+            Paint::Care => "33",
+            Paint::Dim => "2",
+            Paint::Bold => "1",
+        };
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    }
+
+    /// Columns and rows of the screen.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        match rustix::termios::tcgetwinsize(stdout()) {
+            Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
+            _ => (WIDTH, 24),
+        }
+    }
+}
+
+/// Says something on stderr; that nobody reads it is no error.
+pub(crate) fn say(text: impl AsRef<str>) {
+    let _ = writeln!(stderr(), "{}", text.as_ref());
+}
+
+/// Whether colours on stderr are wanted.
+pub(crate) fn stderr_has_colour() -> bool {
+    stderr().is_terminal() && colours()
+}
+
+fn colours() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// How a state is painted.
+pub(crate) fn paint_of(state: &str) -> Paint {
+    match state {
+        "executed" | "succeeded" | "concluded" => Paint::Good,
+        "failed" | "cancelled" => Paint::Bad,
+        "waiting_human" | "failed_retryable" | "blocked" | "waiting" | "parked" => Paint::Care,
+        "running" => Paint::Bold,
+        _ => Paint::Dim,
+    }
+}
+
+/// A span of time for people.
+pub(crate) fn span(ms: i64) -> String {
+    match ms {
+        ..1_000 => format!("{ms} ms"),
+        1_000..60_000 => format!("{}.{:02} s", ms / 1_000, ms % 1_000 / 10),
+        60_000..3_600_000 => format!("{} m {:02} s", ms / 60_000, ms % 60_000 / 1_000),
+        _ => format!("{} h {:02} m", ms / 3_600_000, ms % 3_600_000 / 60_000),
+    }
+}
+
+/// Bytes for people.
+pub(crate) fn bytes(bytes: u64) -> String {
+    match bytes {
+        ..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{}.{} kB", bytes / 1_000, bytes % 1_000 / 100),
+        _ => format!("{}.{} MB", bytes / 1_000_000, bytes % 1_000_000 / 100_000),
+    }
+}
+
+/// The time of day of a moment, in the zone of this machine.
+pub(crate) fn clock(at_ms: i64) -> String {
+    moment(at_ms, "%H:%M:%S")
+}
+
+/// The date and the time of a moment.
+pub(crate) fn date(at_ms: i64) -> String {
+    moment(at_ms, "%Y-%m-%d %H:%M:%S")
+}
+
+fn moment(at_ms: i64, format: &str) -> String {
+    match Timestamp::from_millisecond(at_ms) {
+        Ok(at) => at.to_zoned(TimeZone::system()).strftime(format).to_string(),
+        Err(_) => format!("{at_ms} ms"),
+    }
+}
+
+/// At most so many characters of the first line of a text; what a terminal would obey is taken out.
+pub(crate) fn short(text: &str, most: usize) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let more = text.lines().nth(1).is_some();
+    let mut cut: String = line.chars().map(harmless).take(most).collect();
+    if more || line.chars().count() > most {
+        while cut.chars().count() + 1 > most && cut.pop().is_some() {}
+        cut.push('…');
+    }
+    cut
+}
+
+/// A character that is safe to print.
+pub(crate) fn harmless(c: char) -> char {
+    if c.is_control() && c != '\t' { '\u{fffd}' } else { c }
+}
+
+/// Now, in milliseconds since the Unix epoch.
+pub(crate) fn now_ms() -> i64 {
+    Timestamp::now().as_millisecond()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_and_sizes_read_well() {
+        let spans = [0, 999, 1_000, 1_240, 59_999, 60_000, 125_000, 3_600_000];
+        assert_eq!(
+            spans.map(span),
+            ["0 ms", "999 ms", "1.00 s", "1.24 s", "59.99 s", "1 m 00 s", "2 m 05 s", "1 h 00 m"]
+        );
+        assert_eq!([999, 4_200, 7_654_321].map(bytes), ["999 B", "4.2 kB", "7.6 MB"]);
+    }
+
+    #[test]
+    fn a_shortened_text_is_one_harmless_line() {
+        for (text, most, expected) in [
+            ("abc", 5, "abc"),
+            ("abcdef", 5, "abcd…"),
+            ("a\nb", 5, "a…"),
+            ("a\u{1b}[31m", 10, "a\u{fffd}[31m"),
+            ("", 5, ""),
+        ] {
+            assert_eq!(short(text, most), expected, "{text:?}");
+        }
+    }
+}

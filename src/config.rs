@@ -1,0 +1,356 @@
+//! `ostler.toml`: what an operator may set. All of it is optional; unknown keys are refused.
+//!
+//! ```
+//! let text = r#"
+//!     [store]
+//!     url = "file:.ostler"
+//!     [tools.shell]
+//!     allow = [{argv = ["make", "check"], impact = 1, effect = "write"}]
+//!     [tools.http]
+//!     egress_allow = ["api.example.com:443"]
+//!     [scopes.reader]
+//!     tools = ["fs.list", "fs.read"]
+//!     caps = {"fs.read" = 0}
+//!     [clients.acme]
+//!     weight = 300
+//!     tier = "contracted"
+//! "#;
+//! let config = ostler::config::Config::parse("ostler.toml", text).unwrap();
+//! assert_eq!(config.clients["acme"].weight, 300);
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use ostler_actors::ClientConfig;
+use ostler_drivers::tool::ToolConfig;
+use ostler_kernel::gate::{CallLimits, GatePolicy, Scope};
+use ostler_kernel::port::Tool;
+use serde::Deserialize;
+use std::sync::Arc;
+
+use crate::plan_file::meant;
+
+/// Name of the file in a data folder or a workspace.
+pub const CONFIG_NAME: &str = "ostler.toml";
+
+/// Bytes of a configuration file.
+pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
+
+/// The scope of a caller who names none: all tools, unless the configuration says otherwise.
+pub const SCOPE_DEFAULT: &str = "default";
+
+/// Weight of a client of whom nothing is said.
+pub const CLIENT_WEIGHT: u32 = 100;
+
+/// A configuration.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// `[store]`.
+    pub store: StoreConfig,
+    /// `[tools]`.
+    pub tools: ToolConfig,
+    /// `[scopes.NAME]`: who may call what.
+    pub scopes: BTreeMap<String, ScopeConfig>,
+    /// `[clients.NAME]`: tenants that are not like any other.
+    pub clients: BTreeMap<String, ClientEntry>,
+}
+
+/// `[store]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StoreConfig {
+    /// Where everything is kept; absent: what `--data` says.
+    pub url: Option<StoreUrl>,
+}
+
+/// Where everything is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum StoreUrl {
+    /// `file:PATH`: a data folder.
+    File(PathBuf),
+    /// `memory:`: nowhere; it ends with the process.
+    Memory,
+}
+
+impl TryFrom<String> for StoreUrl {
+    type Error = String;
+
+    fn try_from(url: String) -> Result<StoreUrl, String> {
+        match url.split_once(':') {
+            Some(("file", path)) if !path.is_empty() => Ok(StoreUrl::File(path.into())),
+            Some(("memory", "")) => Ok(StoreUrl::Memory),
+            _ => Err(format!("{url:?} is no store: use \"file:PATH\" or \"memory:\"")),
+        }
+    }
+}
+
+/// `[scopes.NAME]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScopeConfig {
+    /// The tools one may call who acts in it.
+    pub tools: Vec<String>,
+    /// The most impact a tool may have in it, 0..=2.
+    pub caps: BTreeMap<String, u8>,
+}
+
+/// `[clients.NAME]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClientEntry {
+    /// Its entitlement among the clients of its tier, 1 to 1,000,000.
+    pub weight: u32,
+    /// Its tier.
+    pub tier: Tier,
+}
+
+impl Default for ClientEntry {
+    fn default() -> ClientEntry {
+        ClientEntry { weight: CLIENT_WEIGHT, tier: Tier::default() }
+    }
+}
+
+/// Who is served first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    /// Served first.
+    Contracted,
+    /// Served after the contracted tier, with a guaranteed share.
+    #[default]
+    Marketplace,
+}
+
+/// Why a configuration is none.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file system said no.
+    #[error("cannot read the configuration {}: {error}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What it said.
+        error: std::io::Error,
+    },
+    /// It says something that is not known, or not as it should.
+    #[error("{place}: {what}")]
+    Content {
+        /// File, line and column.
+        place: String,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+impl Config {
+    /// Reads a configuration that is called `name` in errors.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong, with its place; for an unknown key, the known one that was meant.
+    pub fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
+        let config: Config = toml::from_str(text).map_err(|error| {
+            let place = match error.span() {
+                Some(span) => {
+                    let before = &text[..span.start.min(text.len())];
+                    let line = before.matches('\n').count() + 1;
+                    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+                    format!("{name}:{line}:{column}")
+                }
+                None => name.to_owned(),
+            };
+            ConfigError::Content { place, what: with_meaning(error.message()) }
+        })?;
+        config.check(name)?;
+        Ok(config)
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or see [`Config::parse`].
+    pub fn read(path: &Path) -> Result<Config, ConfigError> {
+        use std::io::Read;
+        let io = |error| ConfigError::Io { path: path.to_owned(), error };
+        let mut text = String::new();
+        let file = std::fs::File::open(path).map_err(io)?;
+        file.take(CONFIG_BYTES_MAX + 1).read_to_string(&mut text).map_err(io)?;
+        if text.len() as u64 > CONFIG_BYTES_MAX {
+            let what = format!("it has more than {CONFIG_BYTES_MAX} bytes");
+            return Err(ConfigError::Content { place: path.display().to_string(), what });
+        }
+        Config::parse(&path.display().to_string(), &text)
+    }
+
+    /// The file that counts: the one that is named, else the data folder's, else the workspace's; `None` if there
+    /// is none.
+    pub fn find(named: Option<&Path>, data: &Path, workspace: &Path) -> Option<PathBuf> {
+        match named {
+            Some(path) => Some(path.to_owned()),
+            None => [data, workspace]
+                .map(|folder| folder.join(CONFIG_NAME))
+                .into_iter()
+                .find(|path| path.is_file()),
+        }
+    }
+
+    fn check(&self, name: &str) -> Result<(), ConfigError> {
+        let refuse = |what: String| Err(ConfigError::Content { place: name.to_owned(), what });
+        for (client, entry) in &self.clients {
+            if !(1..=ostler_scheduler::WEIGHT_MAX).contains(&entry.weight) {
+                let most = ostler_scheduler::WEIGHT_MAX;
+                return refuse(format!("clients.{client}.weight is {}, expected 1 to {most}", entry.weight));
+            }
+        }
+        for (scope, entry) in &self.scopes {
+            for (tool, cap) in &entry.caps {
+                if *cap > 2 {
+                    return refuse(format!("scopes.{scope}.caps of {tool} is {cap}, expected 0, 1 or 2"));
+                }
+                if !entry.tools.contains(tool) {
+                    let mend = meant(tool, entry.tools.iter().map(String::as_str));
+                    let mend = mend.map(|meant| format!(": did you mean {meant:?}?")).unwrap_or_default();
+                    return refuse(format!("scopes.{scope}.caps names {tool}, which its tools do not{mend}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the gate is to go by when these are the tools.
+    pub fn gate(&self, tools: &[Arc<dyn Tool>]) -> GatePolicy {
+        let all = tools.iter().map(|tool| (tool.spec().name.clone(), None)).collect();
+        let mut scopes = BTreeMap::from([(SCOPE_DEFAULT.to_owned(), Scope { tools: all })]);
+        for (name, entry) in &self.scopes {
+            let tools =
+                entry.tools.iter().map(|tool| (tool.clone(), entry.caps.get(tool).copied())).collect();
+            scopes.insert(name.clone(), Scope { tools });
+        }
+        GatePolicy {
+            scopes,
+            ceiling: 2,
+            epoch: 1,
+            limits: CallLimits::PLAN_FILE,
+            egress: self.tools.http.egress_allow.clone(),
+        }
+    }
+
+    /// The tenants that are not like any other, as the scheduler wants them.
+    pub fn clients(&self) -> Vec<ClientConfig> {
+        let client = |(name, entry): (&String, &ClientEntry)| ClientConfig {
+            name: name.as_str().into(),
+            weight: entry.weight,
+            contracted: entry.tier == Tier::Contracted,
+        };
+        self.clients.iter().map(client).collect()
+    }
+}
+
+/// The message of the parser, and what was meant where it names an unknown key.
+fn with_meaning(message: &str) -> String {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let (Some(found), known) = (quoted.next(), quoted.collect::<Vec<_>>()) else { return message.to_owned() };
+    if !message.starts_with("unknown ") || known.is_empty() {
+        return message.to_owned();
+    }
+    let kind = message.split(' ').nth(1).map_or("key", |kind| if kind == "field" { "key" } else { "word" });
+    match meant(found, known.iter().copied()) {
+        Some(meant) => format!("unknown {kind} {found:?}: did you mean {meant:?}?"),
+        None => format!("unknown {kind} {found:?}: known here are {}", known.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    #[track_caller]
+    fn refused(text: &str, expected: Expect) {
+        let error = Config::parse("ostler.toml", text).expect_err(text);
+        expected.assert_eq(&error.to_string());
+    }
+
+    #[test]
+    fn unknown_keys_name_the_known_one_that_was_meant() {
+        refused(
+            "[stroe]\nurl = 'memory:'\n",
+            expect![[r#"ostler.toml:1:2: unknown key "stroe": did you mean "store"?"#]],
+        );
+        refused(
+            "[tools.http]\negress_alow = []\n",
+            expect![[r#"ostler.toml:2:1: unknown key "egress_alow": did you mean "egress_allow"?"#]],
+        );
+        refused(
+            "[clients.acme]\ntier = 'contract'\n",
+            expect![[r#"ostler.toml:2:8: unknown word "contract": did you mean "contracted"?"#]],
+        );
+        refused(
+            "[clients.acme]\nfoo = 1\n",
+            expect![[r#"ostler.toml:2:1: unknown key "foo": known here are weight, tier"#]],
+        );
+    }
+
+    #[test]
+    fn values_out_of_range_are_named() {
+        refused(
+            "[store]\nurl = 'postgres://x'\n",
+            expect![[r#"ostler.toml:2:7: "postgres://x" is no store: use "file:PATH" or "memory:""#]],
+        );
+        refused(
+            "[clients.acme]\nweight = 0\n",
+            expect!["ostler.toml: clients.acme.weight is 0, expected 1 to 1000000"],
+        );
+        refused(
+            "[scopes.r]\ntools = ['fs.read']\ncaps = {'fs.raed' = 1}\n",
+            expect![[
+                r#"ostler.toml: scopes.r.caps names fs.raed, which its tools do not: did you mean "fs.read"?"#
+            ]],
+        );
+        refused(
+            "[scopes.r]\ntools = ['fs.read']\ncaps = {'fs.read' = 3}\n",
+            expect!["ostler.toml: scopes.r.caps of fs.read is 3, expected 0, 1 or 2"],
+        );
+        refused("a = \n", expect!["ostler.toml:1:5: string values must be quoted, expected literal string"]);
+    }
+
+    #[test]
+    fn nothing_said_is_all_tools_and_no_egress() {
+        let config = Config::parse("x", "").unwrap();
+        let tools = ostler_drivers::tool::builtin(&config.tools);
+        let gate = config.gate(&tools);
+        assert_eq!(gate.scopes[SCOPE_DEFAULT].tools.len(), tools.len());
+        assert!(gate.egress.judge("https://example.com/").is_err());
+        assert!(config.clients().is_empty());
+    }
+
+    #[test]
+    fn a_scope_holds_its_tools_with_their_caps() {
+        let text = "[scopes.r]\ntools = ['fs.read', 'fs.list']\ncaps = {'fs.read' = 0}\n";
+        let gate = Config::parse("x", text).unwrap().gate(&[]);
+        assert_eq!(
+            gate.scopes["r"].tools,
+            BTreeMap::from([("fs.read".into(), Some(0)), ("fs.list".into(), None)])
+        );
+    }
+
+    #[test]
+    fn the_nearest_file_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, workspace) = (folder.path().join("data"), folder.path().join("work"));
+        std::fs::create_dir_all(&data).unwrap();
+        std::fs::create_dir_all(&workspace).unwrap();
+        assert_eq!(Config::find(None, &data, &workspace), None);
+        std::fs::write(workspace.join(CONFIG_NAME), "").unwrap();
+        assert_eq!(Config::find(None, &data, &workspace), Some(workspace.join(CONFIG_NAME)));
+        std::fs::write(data.join(CONFIG_NAME), "").unwrap();
+        assert_eq!(Config::find(None, &data, &workspace), Some(data.join(CONFIG_NAME)));
+        let named = folder.path().join("x.toml");
+        assert_eq!(Config::find(Some(&named), &data, &workspace), Some(named));
+    }
+}

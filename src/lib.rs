@@ -1,0 +1,44 @@
+//! Ostler: an agent operating system. It runs plans, graphs of work, for many tenants at once: every call of a
+//! tool is gated, every step is journaled, and what was finished is never done again, whatever dies in between.
+//!
+//! ```
+//! use ostler::{AgentProfile, Ostler, Submission};
+//! use ostler::kernel::plan::PlanDraft;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
+//! let os = Ostler::builder().memory().start().await?;
+//! let draft: PlanDraft = serde_json::from_str(
+//!     r#"{"id": "hello", "nodes": [
+//!         {"id": "greet", "tool": "text.render",
+//!          "params": {"template": "Hello, {{ name }}!", "values": {"name": "world"}}}]}"#,
+//! )?;
+//! let plan = os.plan(draft)?;
+//!
+//! let agent = os.spawn(AgentProfile::new("greeter").client("acme")).await?;
+//! let run = agent.submit(Submission::plan(plan)).await?; // durable from here
+//! let mut events = run.events()?;
+//! while let Some(event) = events.next().await {
+//!     println!("{:?}", event?.event);
+//! }
+//! assert!(run.outcome().await?.is_success());
+//! assert_eq!(run.artifact("greet").await?.content, br#"{"text":"Hello, world!"}"#);
+//! os.shutdown().await;
+//! # Ok(())
+//! # })
+//! # }
+//! ```
+//!
+//! Plans can also be read from files ([`plan_file`]), and a configuration from `ostler.toml` ([`config`]). The
+//! `ostler` command is made of the same parts.
+#![forbid(unsafe_code)]
+
+pub mod config;
+mod os;
+pub mod plan_file;
+
+pub use os::{Agent, DATA_FOLDER, DRAIN, Faults, Ostler, OstlerBuilder, Outcome, Run, StartError};
+pub use ostler_actors::{
+    AgentProfile, EventCursor, ResolveHow, RunError, SpawnError, Submission, SubmitError,
+};
+pub use ostler_kernel as kernel;

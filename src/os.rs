@@ -1,0 +1,326 @@
+//! The facade: a running system and what is in it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_actors::{
+    AgentHandle, AgentProfile, EventCursor, ResolveHow, RunError, Settled, SpawnError, Submission,
+    SubmitError, System, SystemConfig,
+};
+use ostler_drivers::tool::builtin;
+use ostler_kernel::gate::GatePolicy;
+use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::plan::{Fault, Plan, PlanDraft};
+use ostler_kernel::port::{Artifact, ArtifactStore, Journal, Seq, Tool};
+use ostler_kernel::run::RunOutcome;
+use ostler_store::{MemoryArtifacts, MemoryJournal, OpenError, Opened, Store};
+
+use crate::config::{Config, StoreUrl};
+
+/// The data folder of who names none.
+pub const DATA_FOLDER: &str = ".ostler";
+
+/// How long a shutdown waits for attempts that act on the world.
+pub const DRAIN: Duration = Duration::from_secs(30);
+
+/// How a system is to be.
+#[derive(Debug, Default)]
+pub struct OstlerBuilder {
+    place: Option<StoreUrl>,
+    config: Config,
+    tools: Vec<Arc<dyn Tool>>,
+    gate: Option<GatePolicy>,
+    slots: Option<u32>,
+    rests: bool,
+}
+
+/// Why a system did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Its data folder could not be opened.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// The actors did not come up.
+    #[error(transparent)]
+    System(#[from] ostler_actors::StartError),
+    /// Its open runs could not be taken up.
+    #[error("open runs cannot be taken up: {0}")]
+    Resume(#[from] RunError),
+}
+
+impl OstlerBuilder {
+    /// Keeps everything in this folder, made if it is not there.
+    pub fn data_dir(self, path: impl Into<PathBuf>) -> Self {
+        OstlerBuilder { place: Some(StoreUrl::File(path.into())), ..self }
+    }
+
+    /// Keeps everything in memory: it ends with the process.
+    pub fn memory(self) -> Self {
+        OstlerBuilder { place: Some(StoreUrl::Memory), ..self }
+    }
+
+    /// Takes a configuration, as of `ostler.toml`.
+    pub fn config(self, config: Config) -> Self {
+        OstlerBuilder { config, ..self }
+    }
+
+    /// Adds a tool to the built-in ones. It belongs to the scope `default`, and to others that name it.
+    pub fn tool(mut self, tool: impl Tool) -> Self {
+        self.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// Sets who may call what, instead of what the configuration says.
+    pub fn gate(self, gate: GatePolicy) -> Self {
+        OstlerBuilder { gate: Some(gate), ..self }
+    }
+
+    /// Attempts that run at once in the whole system, 1 or more; absent: eight times the cores.
+    pub fn slots(self, slots: u32) -> Self {
+        OstlerBuilder { slots: Some(slots.max(1)), ..self }
+    }
+
+    /// Lets the open runs rest until they are asked for, instead of taking them up.
+    pub fn let_runs_rest(self) -> Self {
+        OstlerBuilder { rests: true, ..self }
+    }
+
+    /// Opens the store, starts the system, and takes up the open runs.
+    ///
+    /// # Errors
+    ///
+    /// See [`StartError`]: the folder may be held by another process, or be damaged.
+    pub async fn start(self) -> Result<Ostler, StartError> {
+        let place = self.place.or(self.config.store.url.clone());
+        let (journal, artifacts, opened): (Arc<dyn Journal>, Arc<dyn ArtifactStore>, _) = match place {
+            Some(StoreUrl::Memory) => {
+                (Arc::new(MemoryJournal::default()), Arc::new(MemoryArtifacts::default()), None)
+            }
+            Some(StoreUrl::File(path)) => on_disk(&path)?,
+            None => on_disk(Path::new(DATA_FOLDER))?,
+        };
+        let mut tools = builtin(&self.config.tools);
+        tools.extend(self.tools);
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        let system = System::start(SystemConfig {
+            journal,
+            artifacts,
+            gate: self.gate.unwrap_or_else(|| self.config.gate(&tools)),
+            tools,
+            slots: self.slots.unwrap_or(8 * cores),
+            run_slots: 2 * cores,
+            drain: DRAIN,
+            clients: self.config.clients(),
+        })
+        .await?;
+        if !self.rests {
+            system.resume_all().await?;
+        }
+        Ok(Ostler { system, opened })
+    }
+}
+
+type OnDisk = (Arc<dyn Journal>, Arc<dyn ArtifactStore>, Option<Opened>);
+
+fn on_disk(path: &Path) -> Result<OnDisk, OpenError> {
+    let (store, opened) = Store::open(path)?;
+    Ok((store.journal, store.artifacts, Some(opened)))
+}
+
+/// A running system. Cloning it gives another handle to the same.
+#[derive(Clone)]
+pub struct Ostler {
+    system: System,
+    opened: Option<Opened>,
+}
+
+/// Everything that is wrong with a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Faults(pub Vec<Fault>);
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the plan breaks {} rules", self.0.len())?;
+        self.0.iter().try_for_each(|fault| write!(f, "\n{fault}"))
+    }
+}
+
+impl std::error::Error for Faults {}
+
+impl Ostler {
+    /// A system that is still to be described.
+    pub fn builder() -> OstlerBuilder {
+        OstlerBuilder::default()
+    }
+
+    /// Judges a plan as this system would run it.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with it.
+    pub fn plan(&self, draft: PlanDraft) -> Result<Plan, Faults> {
+        draft.validate(&self.system.settings()).map_err(Faults)
+    }
+
+    /// Makes an agent, or finds it: it runs what is submitted to it, one run at a time. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// See [`SpawnError`]: the name may belong to another client.
+    pub async fn spawn(&self, profile: AgentProfile) -> Result<Agent, SpawnError> {
+        let agent = self.system.spawn(profile).await?;
+        Ok(Agent { agent, system: self.system.clone() })
+    }
+
+    /// Runs a plan with an agent of its own. Durable when it returns; dropping the future may or may not have
+    /// opened the run.
+    ///
+    /// # Errors
+    ///
+    /// See [`SubmitError`].
+    pub async fn submit(&self, submission: Submission) -> Result<Run, SubmitError> {
+        let id = self.system.submit(submission).await?;
+        Ok(Run { id, system: self.system.clone() })
+    }
+
+    /// A run of an earlier time, by its id.
+    pub fn run(&self, id: RunId) -> Run {
+        Run { id, system: self.system.clone() }
+    }
+
+    /// What everything here goes through, for what this facade leaves out.
+    pub fn system(&self) -> &System {
+        &self.system
+    }
+
+    /// What was found and done on opening the data folder; `None` in memory.
+    pub fn opened(&self) -> Option<&Opened> {
+        self.opened.as_ref()
+    }
+
+    /// Ends: work that acts on the world goes on to its end for up to 30 s, other work is stopped. Open runs stay
+    /// open, and go on when the data folder is opened again.
+    pub async fn shutdown(&self) {
+        self.system.shutdown().await;
+    }
+}
+
+/// An agent that was spawned.
+#[derive(Clone)]
+pub struct Agent {
+    agent: AgentHandle,
+    system: System,
+}
+
+impl Agent {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.agent.name().as_str()
+    }
+
+    /// Gives it a plan to run, after those it has already; its client pays. Durable when it returns; dropping the
+    /// future may or may not have opened the run.
+    ///
+    /// # Errors
+    ///
+    /// See [`SubmitError`].
+    pub async fn submit(&self, submission: Submission) -> Result<Run, SubmitError> {
+        let id = self.agent.submit(submission).await?;
+        Ok(Run { id, system: self.system.clone() })
+    }
+}
+
+/// One execution of a plan.
+#[derive(Clone)]
+pub struct Run {
+    id: RunId,
+    system: System,
+}
+
+/// What a run has come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is over.
+    Closed(RunOutcome),
+    /// Nothing goes on until a person answers: an attempt is in doubt, say.
+    WaitsForPerson,
+    /// It was set aside, because it kept crashing the process; why.
+    Parked(String),
+    /// It is open, and this process does not drive it.
+    Resting,
+}
+
+impl Outcome {
+    /// Whether the run is over and gave what it was for, or concluded early.
+    pub fn is_success(&self) -> bool {
+        matches!(self, Outcome::Closed(RunOutcome::Succeeded | RunOutcome::Concluded))
+    }
+}
+
+impl Run {
+    /// Its id.
+    pub fn id(&self) -> RunId {
+        self.id
+    }
+
+    /// Its records from the first on, each as soon as it is durable; they end with the one that closes the run.
+    ///
+    /// # Errors
+    ///
+    /// There is no such run.
+    pub fn events(&self) -> Result<EventCursor, RunError> {
+        self.events_after(Seq(0))
+    }
+
+    /// Its records after `after`, a sequence number that was seen before.
+    ///
+    /// # Errors
+    ///
+    /// There is no such run.
+    pub fn events_after(&self, after: Seq) -> Result<EventCursor, RunError> {
+        self.system.events(self.id, after)
+    }
+
+    /// Waits until it is over, or until nothing goes on in it. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// See [`RunError`].
+    pub async fn outcome(&self) -> Result<Outcome, RunError> {
+        Ok(match self.system.outcome(self.id).await? {
+            Settled::Closed(outcome) => Outcome::Closed(outcome),
+            Settled::WaitsForPerson => Outcome::WaitsForPerson,
+            Settled::Parked(reason) => Outcome::Parked(reason),
+            Settled::Idle => Outcome::Resting,
+        })
+    }
+
+    /// What a node published.
+    ///
+    /// # Errors
+    ///
+    /// It has no result, or see [`RunError`].
+    pub async fn artifact(&self, node: &str) -> Result<Artifact, RunError> {
+        self.system.artifact(self.id, &NodeId::from(node)).await
+    }
+
+    /// Stops it for good. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// It is over, or see [`RunError`].
+    pub async fn cancel(&self) -> Result<(), RunError> {
+        self.system.cancel(self.id).await
+    }
+
+    /// Settles an attempt whose result was lost; the run goes on. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// The node is not in doubt, or see [`RunError`].
+    pub async fn resolve(&self, node: &str, how: ResolveHow) -> Result<(), RunError> {
+        self.system.resolve(self.id, NodeId::from(node), how).await
+    }
+}

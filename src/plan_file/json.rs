@@ -1,0 +1,136 @@
+//! JSON as data with places: the kernel's strict parser judges the text, then this finds where things are.
+
+use ostler_kernel::json::{JsonError, parse_value};
+
+use super::tree::{Entry, Leaf, NotData, Tree};
+
+/// Reads a JSON text.
+pub(super) fn read(text: &str) -> Result<Leaf, NotData> {
+    parse_value(text).map_err(|error| NotData { at: place(&error), what: error.to_string() })?;
+    let mut walk = Walk { text, at: 0 };
+    Ok(walk.leaf())
+}
+
+fn place(error: &JsonError) -> Option<usize> {
+    match *error {
+        JsonError::Syntax { at, .. }
+        | JsonError::DuplicateKey { at, .. }
+        | JsonError::NotFinite { at }
+        | JsonError::LoneSurrogate { at }
+        | JsonError::BigInteger { at }
+        | JsonError::TooDeep { at } => Some(at),
+    }
+}
+
+/// Walks over a text that is known to be JSON.
+struct Walk<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Walk<'_> {
+    fn peek(&self) -> u8 {
+        self.text.as_bytes().get(self.at).copied().unwrap_or(b']')
+    }
+
+    /// Skips blanks and, between items, one comma or colon.
+    fn skip(&mut self) {
+        while matches!(self.peek(), b' ' | b'\t' | b'\n' | b'\r' | b',' | b':') {
+            self.at += 1;
+        }
+    }
+
+    fn leaf(&mut self) -> Leaf {
+        self.skip();
+        let at = self.at;
+        let tree = match self.peek() {
+            b'[' => {
+                self.at += 1;
+                let mut items = Vec::new();
+                while self.more(b']') {
+                    items.push(self.leaf());
+                }
+                Tree::List(items)
+            }
+            b'{' => {
+                self.at += 1;
+                let mut entries = Vec::new();
+                while self.more(b'}') {
+                    let key_at = self.at;
+                    let Tree::Text(key) = self.scalar() else { break };
+                    entries.push(Entry { key, key_at, leaf: self.leaf() });
+                }
+                Tree::Map(entries)
+            }
+            _ => self.scalar(),
+        };
+        Leaf { at, tree }
+    }
+
+    /// Whether another item comes before the closing bracket, which is stepped over.
+    fn more(&mut self, close: u8) -> bool {
+        self.skip();
+        if self.peek() == close || self.at >= self.text.len() {
+            self.at += 1;
+            return false;
+        }
+        true
+    }
+
+    fn scalar(&mut self) -> Tree {
+        let from = self.at;
+        if self.peek() == b'"' {
+            self.at += 1;
+            while self.peek() != b'"' {
+                self.at += if self.peek() == b'\\' { 2 } else { 1 };
+            }
+            self.at += 1;
+        } else {
+            while self.at < self.text.len()
+                && !matches!(self.peek(), b',' | b']' | b'}' | b' ' | b'\t' | b'\n' | b'\r')
+            {
+                self.at += 1;
+            }
+        }
+        match parse_value(&self.text[from..self.at]).expect("a part of accepted JSON is accepted again") {
+            serde_json::Value::Bool(flag) => Tree::Bool(flag),
+            serde_json::Value::Number(number) => Tree::Number(number),
+            serde_json::Value::String(text) => Tree::Text(text),
+            _ => Tree::Null,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_is_the_value_that_was_parsed() {
+        for text in [
+            r#"{"a": [1, -2.5e3, "x\"y\\", true, null, {}, [], [[ ]]], "ä\u00e9": {"b": false}}"#,
+            "7",
+            " [ ] ",
+            r#""text""#,
+            r#"{"a":{"b":{"c":[{"d":1},{"e":2}]}}}"#,
+        ] {
+            assert_eq!(read(text).unwrap().value(), parse_value(text).unwrap(), "{text}");
+        }
+    }
+
+    #[test]
+    fn parts_know_where_they_begin() {
+        let text = "{\n  \"nodes\": [ {\"id\" : \"a\"} ]\n}";
+        let leaf = read(text).unwrap();
+        let nodes = leaf.get("nodes").unwrap();
+        assert!(text[nodes.key_at..].starts_with("\"nodes\""));
+        assert!(text[nodes.leaf.items()[0].get("id").unwrap().leaf.at..].starts_with("\"a\""));
+    }
+
+    #[test]
+    fn what_is_no_json_is_refused_with_its_place() {
+        for (text, at) in [("{\"a\": 1, \"a\": 2}", 9), ("[1,]", 3), ("", 0)] {
+            assert_eq!(read(text).expect_err(text).at, Some(at), "{text}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `${name}` in the texts of a plan file, replaced at load.
+//!
+//! A text that is nothing but `${name}`, written without quotes (in YAML), becomes what the value reads as: a
+//! number, `true`, `false`, or a text. Anywhere else, and within quotes, it stays text. `$${` is `${` itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::meant;
+use super::tree::{Leaf, Tree};
+
+/// A parameter that a text asks for and nobody gives, or something that is none.
+pub(super) struct BadParameter {
+    pub at: usize,
+    pub what: String,
+    pub mend: String,
+}
+
+/// Replaces every parameter. Gives those that were used.
+pub(super) fn fill(
+    leaf: &mut Leaf,
+    source: &str,
+    given: &BTreeMap<String, String>,
+    bad: &mut Vec<BadParameter>,
+    used: &mut BTreeSet<String>,
+) {
+    match &mut leaf.tree {
+        Tree::Text(text) if text.contains("${") => {
+            let quoted = matches!(source.as_bytes().get(leaf.at), Some(b'"' | b'\'' | b'|' | b'>'));
+            let alone = !quoted && name_of_all(text).is_some();
+            match replaced(text, given, used) {
+                Ok(filled) => leaf.tree = if alone { read_plain(filled) } else { Tree::Text(filled) },
+                Err((what, mend)) => bad.push(BadParameter { at: leaf.at, what, mend }),
+            }
+        }
+        Tree::List(items) => items.iter_mut().for_each(|item| fill(item, source, given, bad, used)),
+        Tree::Map(entries) => {
+            entries.iter_mut().for_each(|entry| fill(&mut entry.leaf, source, given, bad, used));
+        }
+        Tree::Null | Tree::Bool(_) | Tree::Number(_) | Tree::Text(_) => {}
+    }
+}
+
+/// The name, if the text is one parameter and nothing else.
+fn name_of_all(text: &str) -> Option<&str> {
+    text.strip_prefix("${")?.strip_suffix('}').filter(|name| is_name(name))
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
+}
+
+fn read_plain(text: String) -> Tree {
+    match serde_json::from_str::<serde_json::Value>(&text) {
+        Ok(serde_json::Value::Bool(flag)) => Tree::Bool(flag),
+        Ok(serde_json::Value::Number(number)) => Tree::Number(number),
+        _ => Tree::Text(text),
+    }
+}
+
+fn replaced(
+    text: &str,
+    given: &BTreeMap<String, String>,
+    used: &mut BTreeSet<String>,
+) -> Result<String, (String, String)> {
+    let mut filled = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        if rest[..at].ends_with('$') {
+            filled.push_str(&rest[..at]);
+            filled.push('{');
+            rest = &rest[at + 2..];
+            continue;
+        }
+        filled.push_str(&rest[..at]);
+        let inner = &rest[at + 2..];
+        let name = inner.split('}').next().unwrap_or_default();
+        if !is_name(name) || inner.len() == name.len() {
+            let shown: String = inner.chars().take(20).collect();
+            return Err((
+                format!("\"${{{shown}\" is no parameter"),
+                "write ${name}, or $${ for the text itself".to_owned(),
+            ));
+        }
+        let Some(value) = given.get(name) else {
+            let mend = match meant(name, given.keys().map(String::as_str)) {
+                Some(meant) => format!("--param gives {meant:?}: did you mean that?"),
+                None => format!("add --param {name}=VALUE, or write $${{{name}}} for the text itself"),
+            };
+            return Err((format!("the parameter {name:?} is not given"), mend));
+        };
+        used.insert(name.to_owned());
+        filled.push_str(value);
+        rest = &inner[name.len() + 1..];
+    }
+    filled.push_str(rest);
+    Ok(filled)
+}

@@ -1,0 +1,237 @@
+//! Data with places as the types it should be: every error knows the part of the text it is about.
+
+use std::fmt::{self, Display};
+
+use serde::de::value::{BorrowedStrDeserializer, StrDeserializer};
+use serde::de::{
+    self, DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, MapAccess, SeqAccess,
+    Unexpected, VariantAccess, Visitor,
+};
+use serde::forward_to_deserialize_any;
+
+use super::meant;
+use super::tree::{Entry, Leaf, Part, Tree};
+
+/// Data that is not what it should be.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct WrongShape {
+    /// The part it is about; `None` until somebody who knows has been passed.
+    pub part: Option<Part>,
+    pub what: String,
+    pub mend: String,
+}
+
+impl WrongShape {
+    fn new(what: impl Into<String>, mend: impl Into<String>) -> WrongShape {
+        WrongShape { part: None, what: what.into(), mend: mend.into() }
+    }
+
+    fn within(mut self, part: Part) -> WrongShape {
+        self.part.get_or_insert(part);
+        self
+    }
+}
+
+impl Display for WrongShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for WrongShape {}
+
+fn one_of(names: &[&str]) -> String {
+    format!("one of {}", names.join(", "))
+}
+
+impl de::Error for WrongShape {
+    fn custom<T: Display>(what: T) -> Self {
+        WrongShape::new(what.to_string(), "")
+    }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        WrongShape::new(format!("expected {expected}, found {}", told(found)), "")
+    }
+
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        WrongShape::new(format!("expected {expected}, found {}", told(found)), "")
+    }
+
+    fn unknown_variant(found: &str, known: &'static [&'static str]) -> Self {
+        let mend = match meant(found, known.iter().copied()) {
+            Some(meant) => format!("did you mean {meant:?}?"),
+            None => format!("use {}", one_of(known)),
+        };
+        WrongShape::new(format!("there is no {found:?} here"), mend)
+    }
+
+    fn unknown_field(found: &str, known: &'static [&'static str]) -> Self {
+        let mend = match meant(found, known.iter().copied()) {
+            Some(meant) => format!("did you mean {meant:?}?"),
+            None if known.is_empty() => "leave it out".to_owned(),
+            None => format!("use {}", one_of(known)),
+        };
+        WrongShape::new(format!("unknown key {found:?}"), mend)
+    }
+
+    fn missing_field(name: &'static str) -> Self {
+        WrongShape::new(format!("the key {name:?} is missing"), format!("add {name}: …"))
+    }
+
+    fn duplicate_field(name: &'static str) -> Self {
+        WrongShape::new(format!("the key {name:?} stands twice"), "give it once")
+    }
+}
+
+/// What was found, in the words of plan files.
+fn told(found: Unexpected<'_>) -> String {
+    match found {
+        Unexpected::Map => "a map".into(),
+        Unexpected::Seq => "a list".into(),
+        Unexpected::Unit | Unexpected::Option => "null".into(),
+        Unexpected::Str(text) => format!("the text {:?}", text.chars().take(60).collect::<String>()),
+        Unexpected::Bool(flag) => flag.to_string(),
+        Unexpected::Signed(number) => number.to_string(),
+        Unexpected::Unsigned(number) => number.to_string(),
+        Unexpected::Float(number) => number.to_string(),
+        other => other.to_string(),
+    }
+}
+
+impl<'de> Deserializer<'de> for &'de Leaf {
+    type Error = WrongShape;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, WrongShape> {
+        let visited = match &self.tree {
+            Tree::Null => visitor.visit_unit(),
+            Tree::Bool(flag) => visitor.visit_bool(*flag),
+            Tree::Text(text) => visitor.visit_borrowed_str(text),
+            Tree::Number(number) => {
+                if let Some(number) = number.as_u64() {
+                    visitor.visit_u64(number)
+                } else if let Some(number) = number.as_i64() {
+                    visitor.visit_i64(number)
+                } else {
+                    visitor.visit_f64(number.as_f64().unwrap_or_default())
+                }
+            }
+            Tree::List(items) => visitor.visit_seq(Items(items.iter())),
+            Tree::Map(entries) => visitor.visit_map(Entries { rest: entries.iter(), value: None }),
+        };
+        visited.map_err(|error| error.within(Part::Value(self.at)))
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, WrongShape> {
+        match self.tree {
+            Tree::Null => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, WrongShape> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, WrongShape> {
+        let visited = match &self.tree {
+            Tree::Text(text) => {
+                let text: StrDeserializer<'_, WrongShape> = text.as_str().into_deserializer();
+                visitor.visit_enum(text)
+            }
+            Tree::Map(entries) if entries.len() == 1 => visitor.visit_enum(Variant(&entries[0])),
+            _ => return self.deserialize_any(visitor),
+        };
+        visited.map_err(|error| error.within(Part::Value(self.at)))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq
+        tuple tuple_struct map struct identifier ignored_any
+    }
+}
+
+struct Items<'de>(std::slice::Iter<'de, Leaf>);
+
+impl<'de> SeqAccess<'de> for Items<'de> {
+    type Error = WrongShape;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, WrongShape> {
+        let Some(leaf) = self.0.next() else { return Ok(None) };
+        seed.deserialize(leaf).map(Some).map_err(|error| error.within(Part::Value(leaf.at)))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.0.len())
+    }
+}
+
+struct Entries<'de> {
+    rest: std::slice::Iter<'de, Entry>,
+    value: Option<&'de Leaf>,
+}
+
+impl<'de> MapAccess<'de> for Entries<'de> {
+    type Error = WrongShape;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, WrongShape> {
+        let Some(entry) = self.rest.next() else { return Ok(None) };
+        self.value = Some(&entry.leaf);
+        let key = BorrowedStrDeserializer::new(&entry.key);
+        seed.deserialize(key).map(Some).map_err(|error: WrongShape| error.within(Part::Key(entry.key_at)))
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, WrongShape> {
+        let leaf = self.value.take().expect("a value is asked for after its key");
+        seed.deserialize(leaf).map_err(|error| error.within(Part::Value(leaf.at)))
+    }
+}
+
+struct Variant<'de>(&'de Entry);
+
+impl<'de> EnumAccess<'de> for Variant<'de> {
+    type Error = WrongShape;
+    type Variant = &'de Leaf;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, &'de Leaf), WrongShape> {
+        let key = BorrowedStrDeserializer::new(&self.0.key);
+        let variant =
+            seed.deserialize(key).map_err(|error: WrongShape| error.within(Part::Key(self.0.key_at)))?;
+        Ok((variant, &self.0.leaf))
+    }
+}
+
+impl<'de> VariantAccess<'de> for &'de Leaf {
+    type Error = WrongShape;
+
+    fn unit_variant(self) -> Result<(), WrongShape> {
+        Err(WrongShape::new("expected a word, found a map", "").within(Part::Value(self.at)))
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, WrongShape> {
+        seed.deserialize(self)
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value, WrongShape> {
+        self.deserialize_any(visitor)
+    }
+
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, WrongShape> {
+        self.deserialize_any(visitor)
+    }
+}

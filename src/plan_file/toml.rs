@@ -1,0 +1,76 @@
+//! TOML as data with places.
+
+use serde_json::Number;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::tree::{Entry, Leaf, NotData, Tree};
+
+/// Reads a TOML text.
+pub(super) fn read(text: &str) -> Result<Leaf, NotData> {
+    let table = DeTable::parse(text).map_err(|error| NotData {
+        at: error.span().map(|span| span.start),
+        what: error.message().lines().next().unwrap_or("not TOML").to_owned(),
+    })?;
+    Ok(Leaf { at: table.span().start, tree: map(table.get_ref())? })
+}
+
+fn map(table: &DeTable<'_>) -> Result<Tree, NotData> {
+    let mut entries = table
+        .iter()
+        .map(|(key, value)| {
+            Ok(Entry { key: key.get_ref().to_string(), key_at: key.span().start, leaf: leaf(value)? })
+        })
+        .collect::<Result<Vec<Entry>, NotData>>()?;
+    entries.sort_by_key(|entry| entry.key_at);
+    Ok(Tree::Map(entries))
+}
+
+fn leaf(value: &Spanned<DeValue<'_>>) -> Result<Leaf, NotData> {
+    let at = value.span().start;
+    let refuse = |what: &str| NotData { at: Some(at), what: what.to_owned() };
+    let tree = match value.get_ref() {
+        DeValue::String(text) => Tree::Text(text.to_string()),
+        DeValue::Boolean(flag) => Tree::Bool(*flag),
+        DeValue::Integer(number) => {
+            let number = i64::from_str_radix(number.as_str(), number.radix())
+                .map_err(|_| refuse("an integer of more than 64 bits"))?;
+            Tree::Number(number.into())
+        }
+        DeValue::Float(number) => {
+            let number = number.as_str().parse().ok().and_then(Number::from_f64);
+            Tree::Number(number.ok_or_else(|| refuse("a number that is not finite"))?)
+        }
+        DeValue::Datetime(_) => return Err(refuse("a date, which plans do not have: write it in quotes")),
+        DeValue::Array(items) => Tree::List(items.iter().map(leaf).collect::<Result<_, _>>()?),
+        DeValue::Table(table) => map(table)?,
+    };
+    Ok(Leaf { at, tree })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_and_places_come_from_the_text() {
+        let text = "id = 'p'\n[policy]\nslots = 0x4\n[[nodes]]\nid = \"a\"\nparams.x = [1.5, true]\n";
+        let leaf = read(text).unwrap();
+        assert_eq!(
+            leaf.value(),
+            json!({"id": "p", "policy": {"slots": 4}, "nodes": [{"id": "a", "params": {"x": [1.5, true]}}]})
+        );
+        let id = leaf.get("nodes").unwrap().leaf.items()[0].get("id").unwrap();
+        assert_eq!((&text[id.key_at..][..2], &text[id.leaf.at..][..3]), ("id", "\"a\""));
+    }
+
+    #[test]
+    fn what_plans_do_not_have_is_refused_with_its_place() {
+        for (text, at) in [("a = 1\na = 2\n", 6), ("a = inf\n", 4), ("a = 2024-01-01\n", 4), ("a = [\n", 5)] {
+            assert_eq!(read(text).expect_err(text).at, Some(at), "{text}");
+        }
+        assert!(read(&format!("a = {}", "[".repeat(100_000))).is_err());
+    }
+}

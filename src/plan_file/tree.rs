@@ -1,0 +1,138 @@
+//! A text as data, each part with its place: what the readers of YAML, JSON and TOML give.
+
+use serde_json::Number;
+#[cfg(test)]
+use serde_json::{Map, Value};
+
+/// Arrays and maps within each other that a plan file may have.
+pub const PLAN_FILE_DEPTH_MAX: usize = 64;
+
+/// A value and the byte of the text it begins at.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Leaf {
+    pub at: usize,
+    pub tree: Tree,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Tree {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(String),
+    List(Vec<Leaf>),
+    Map(Vec<Entry>),
+}
+
+/// A key of a map, with its place, and what stands under it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Entry {
+    pub key: String,
+    pub key_at: usize,
+    pub leaf: Leaf,
+}
+
+/// A part of a text, by the byte it begins at. (A map begins where its first key does.)
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Key(usize),
+    Value(usize),
+}
+
+impl Part {
+    pub(super) fn at(self) -> usize {
+        match self {
+            Part::Key(at) | Part::Value(at) => at,
+        }
+    }
+}
+
+/// Why a text is no data at all.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct NotData {
+    pub at: Option<usize>,
+    pub what: String,
+}
+
+impl Leaf {
+    /// What stands under a key, if this is a map.
+    pub(super) fn get(&self, key: &str) -> Option<&Entry> {
+        match &self.tree {
+            Tree::Map(entries) => entries.iter().find(|entry| entry.key == key),
+            _ => None,
+        }
+    }
+
+    /// The text, if this is one.
+    pub(super) fn text(&self) -> Option<&str> {
+        match &self.tree {
+            Tree::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The items, if this is a list.
+    pub(super) fn items(&self) -> &[Leaf] {
+        match &self.tree {
+            Tree::List(items) => items,
+            _ => &[],
+        }
+    }
+
+    /// Takes out the part that a fault is about: an entry of a map or an item of a list. False if that is the
+    /// whole, or nothing.
+    pub(super) fn take_out(&mut self, part: Part) -> bool {
+        match &mut self.tree {
+            Tree::List(items) => match items.iter().position(|item| part == Part::Value(item.at)) {
+                Some(found) => {
+                    items.remove(found);
+                    true
+                }
+                None => items.iter_mut().any(|item| item.take_out(part)),
+            },
+            Tree::Map(entries) => {
+                let is_it =
+                    |entry: &Entry| part == Part::Key(entry.key_at) || part == Part::Value(entry.leaf.at);
+                match entries.iter().position(is_it) {
+                    Some(found) => {
+                        entries.remove(found);
+                        true
+                    }
+                    None => entries.iter_mut().any(|entry| entry.leaf.take_out(part)),
+                }
+            }
+            _ => false,
+        }
+    }
+
+    /// The value without places.
+    #[cfg(test)]
+    pub(super) fn value(&self) -> Value {
+        match &self.tree {
+            Tree::Null => Value::Null,
+            Tree::Bool(flag) => Value::Bool(*flag),
+            Tree::Number(number) => Value::Number(number.clone()),
+            Tree::Text(text) => Value::String(text.clone()),
+            Tree::List(items) => Value::Array(items.iter().map(Leaf::value).collect()),
+            Tree::Map(entries) => Value::Object(
+                entries.iter().map(|entry| (entry.key.clone(), entry.leaf.value())).collect::<Map<_, _>>(),
+            ),
+        }
+    }
+
+    /// Where the nesting first goes beyond the limit, if it does.
+    pub(super) fn too_deep(&self) -> Option<usize> {
+        fn look(leaf: &Leaf, room: usize) -> Option<usize> {
+            let mut inner: Box<dyn Iterator<Item = &Leaf>> = match &leaf.tree {
+                Tree::List(items) => Box::new(items.iter()),
+                Tree::Map(entries) => Box::new(entries.iter().map(|entry| &entry.leaf)),
+                _ => return None,
+            };
+            match room.checked_sub(1) {
+                None => Some(leaf.at),
+                Some(room) => inner.find_map(|leaf| look(leaf, room)),
+            }
+        }
+        look(self, PLAN_FILE_DEPTH_MAX)
+    }
+}

@@ -1,0 +1,239 @@
+//! YAML as data with places. YAML 1.2: `on`, `yes` and `no` are texts; aliases count against a budget.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::Number;
+use serde_saphyr::{Location, Spanned};
+
+use super::tree::{Entry, Leaf, NotData, PLAN_FILE_DEPTH_MAX, Tree};
+
+/// Values that a file may have.
+pub const YAML_VALUES_MAX: usize = 500_000;
+
+/// Values of those that aliases may repeat.
+pub const YAML_REPEATED_MAX: usize = 50_000;
+
+/// Reads a YAML text of one document.
+pub(super) fn read(text: &str) -> Result<Leaf, NotData> {
+    let budget = serde_saphyr::budget! {
+        max_depth: PLAN_FILE_DEPTH_MAX + 1,
+        max_events: 2 * YAML_VALUES_MAX,
+        max_nodes: YAML_VALUES_MAX,
+        max_documents: 1,
+    };
+    let alias_limits = serde_saphyr::alias_limits! { max_total_replayed_events: YAML_REPEATED_MAX };
+    let options = serde_saphyr::options! {
+        budget: budget,
+        alias_limits: alias_limits,
+        strict_booleans: true,
+        with_snippet: false,
+    };
+    let lines = Lines::of(text);
+    let root: Spanned<Parsed> = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let at = error.location().map(|location| lines.place(location));
+        NotData { at, what: first_line(&error.without_snippet().to_string()) }
+    })?;
+    Ok(root.value.leaf(root.referenced, &lines))
+}
+
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or("not YAML");
+    // The place is told apart from it.
+    line.split(" at line ").next().unwrap_or(line).trim_end_matches('.').to_owned()
+}
+
+/// Where lines begin, to turn places given as line and column into bytes.
+struct Lines<'a> {
+    text: &'a str,
+    starts: Vec<usize>,
+}
+
+impl Lines<'_> {
+    fn of(text: &str) -> Lines<'_> {
+        let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        Lines { text, starts }
+    }
+
+    fn place(&self, location: Location) -> usize {
+        if let Some(at) = location.span().byte_offset() {
+            return (at as usize).min(self.text.len());
+        }
+        let line = (location.line() as usize).saturating_sub(1).min(self.starts.len() - 1);
+        let column = (location.column() as usize).saturating_sub(1);
+        let start = self.starts[line];
+        let line = &self.text[start..];
+        start + line.char_indices().nth(column).map_or(line.len(), |(at, _)| at)
+    }
+}
+
+enum Parsed {
+    Plain(Tree),
+    List(Vec<Spanned<Parsed>>),
+    Map(Vec<(Spanned<String>, Spanned<Parsed>)>),
+}
+
+impl Parsed {
+    fn leaf(self, location: Location, lines: &Lines<'_>) -> Leaf {
+        let tree = match self {
+            Parsed::Plain(tree) => tree,
+            Parsed::List(items) => {
+                Tree::List(items.into_iter().map(|item| item.value.leaf(item.referenced, lines)).collect())
+            }
+            Parsed::Map(entries) => Tree::Map(
+                entries
+                    .into_iter()
+                    .map(|(key, value)| Entry {
+                        key: key.value,
+                        key_at: lines.place(key.referenced),
+                        leaf: value.value.leaf(value.referenced, lines),
+                    })
+                    .collect(),
+            ),
+        };
+        Leaf { at: lines.place(location), tree }
+    }
+}
+
+impl<'de> Deserialize<'de> for Parsed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Parsed, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Parsed;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("data")
+            }
+
+            fn visit_unit<E: Error>(self) -> Result<Parsed, E> {
+                Ok(Parsed::Plain(Tree::Null))
+            }
+
+            fn visit_none<E: Error>(self) -> Result<Parsed, E> {
+                Ok(Parsed::Plain(Tree::Null))
+            }
+
+            fn visit_some<D: Deserializer<'de>>(self, inner: D) -> Result<Parsed, D::Error> {
+                Parsed::deserialize(inner)
+            }
+
+            fn visit_bool<E: Error>(self, flag: bool) -> Result<Parsed, E> {
+                Ok(Parsed::Plain(Tree::Bool(flag)))
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Parsed, E> {
+                Ok(Parsed::Plain(Tree::Number(number.into())))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Parsed, E> {
+                Ok(Parsed::Plain(Tree::Number(number.into())))
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<Parsed, E> {
+                let finite =
+                    Number::from_f64(number).ok_or_else(|| E::custom("a number that is not finite"))?;
+                Ok(Parsed::Plain(Tree::Number(finite)))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Parsed, E> {
+                Ok(Parsed::Plain(Tree::Text(text.to_owned())))
+            }
+
+            fn visit_string<E: Error>(self, text: String) -> Result<Parsed, E> {
+                Ok(Parsed::Plain(Tree::Text(text)))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Parsed, A::Error> {
+                let mut list = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    list.push(item);
+                }
+                Ok(Parsed::List(list))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Parsed, A::Error> {
+                let mut map = Vec::new();
+                while let Some(entry) = entries.next_entry()? {
+                    map.push(entry);
+                }
+                Ok(Parsed::Map(map))
+            }
+        }
+        deserializer.deserialize_any(Any)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_are_what_yaml_1_2_says() {
+        let leaf = read(
+            "a: 1\non: yes\nb: [x, 'y', \"z\", 1.5, null, ~, true]\nc:\n  - {k: v}\nd: |\n  two\n  lines\ne: 0x10\n",
+        )
+        .unwrap();
+        assert_eq!(
+            leaf.value(),
+            json!({"a": 1, "on": "yes", "b": ["x", "y", "z", 1.5, null, null, true],
+                   "c": [{"k": "v"}], "d": "two\nlines\n", "e": 16})
+        );
+    }
+
+    #[test]
+    fn parts_know_where_they_begin() {
+        let text = "id: ä\nnodes:\n  - id: a\n    tool: fs.list\n";
+        let leaf = read(text).unwrap();
+        let nodes = leaf.get("nodes").unwrap();
+        assert_eq!(&text[nodes.key_at..][..5], "nodes");
+        let tool = nodes.leaf.items()[0].get("tool").unwrap();
+        assert_eq!((&text[tool.key_at..][..4], &text[tool.leaf.at..][..7]), ("tool", "fs.list"));
+    }
+
+    #[test]
+    fn aliases_repeat_and_merge() {
+        let leaf = read("a: &x {k: 1}\nb: *x\nc:\n  <<: *x\n  l: 2\n").unwrap();
+        assert_eq!(leaf.value(), json!({"a": {"k": 1}, "b": {"k": 1}, "c": {"l": 2, "k": 1}}));
+    }
+
+    #[test]
+    fn what_is_no_yaml_is_refused_with_its_place() {
+        for (text, at) in
+            [("a: [1", None), ("a: 1\na: 2\n", Some(5)), ("a: .inf\n", Some(3)), ("a: *x\n", Some(3))]
+        {
+            let refused = read(text).expect_err(text);
+            assert!(!refused.what.is_empty(), "{text}");
+            if at.is_some() {
+                assert_eq!(refused.at, at, "{text}: {}", refused.what);
+            }
+        }
+    }
+
+    #[test]
+    fn a_bomb_of_aliases_is_refused() {
+        let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+        for level in 1..10 {
+            let inner = vec![format!("*a{}", level - 1); 10].join(", ");
+            bomb += &format!("a{level}: &a{level} [{inner}]\n");
+        }
+        assert!(read(&bomb).is_err());
+    }
+
+    #[test]
+    fn deep_nesting_is_refused_and_not_a_crash() {
+        for deep in ["[".repeat(100_000), "- ".repeat(100_000), "{a: ".repeat(100_000)] {
+            assert!(read(&deep).is_err(), "{}", &deep[..10]);
+        }
+        let fits = format!("{}{}", "[".repeat(PLAN_FILE_DEPTH_MAX), "]".repeat(PLAN_FILE_DEPTH_MAX));
+        assert_eq!(read(&fits).unwrap().too_deep(), None);
+        let over = format!("[{fits}]");
+        assert!(read(&over).map_or(true, |leaf| leaf.too_deep().is_some()));
+    }
+
+    #[test]
+    fn two_documents_are_refused() {
+        assert!(read("a: 1\n---\nb: 2\n").is_err());
+    }
+}
