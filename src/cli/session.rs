@@ -16,7 +16,7 @@ use super::term::say;
 use super::{Globals, signals::Signals};
 
 /// How long a holder that does not answer is waited for: it may be starting, or ending.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long answers under way may take at the end.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
