@@ -155,7 +155,8 @@ mod tests {
               "end" [label="end\ntool\npending", fillcolor="#ffffff", penwidth=2]
               "a.b" -> "end" [style=dashed]
             }
-        "##]].assert_eq(&dot(&graph()));
+        "##]]
+        .assert_eq(&dot(&graph()));
     }
 
     #[test]
@@ -167,6 +168,7 @@ mod tests {
               n1["end<br/>tool<br/>pending"]
               style n1 fill:#ffffff
               n0 -.-> n1
-        "#]].assert_eq(&mermaid(&graph()));
+        "#]]
+        .assert_eq(&mermaid(&graph()));
     }
 }

@@ -44,7 +44,10 @@ impl Ended {
     /// Every line of stdout as JSON.
     #[track_caller]
     pub(crate) fn lines(&self) -> Vec<Value> {
-        self.out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"))).collect()
+        self.out
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}")))
+            .collect()
     }
 }
 
@@ -94,8 +97,7 @@ impl World {
 
     /// Starts a command whose stdout is read while it runs.
     pub(crate) fn start(&self, line: &str) -> Started {
-        let mut child =
-            self.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = self.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Started { child, lines, said: String::new() }
     }
