@@ -19,6 +19,8 @@
 mod agent;
 mod attempt;
 mod clock;
+#[cfg(test)]
+mod crash_tests;
 mod cursor;
 mod effects;
 mod links;

@@ -14,7 +14,8 @@ use crate::services::lock;
 pub(crate) struct Links {
     registry: Mutex<Option<ActorRef<RegistryMessage>>>,
     scheduler: Mutex<Option<ActorRef<SchedulerMessage>>>,
-    pool: Mutex<Option<Pool>>,
+    /// With its number: one more for each start.
+    pool: Mutex<Option<(Pool, u64)>>,
 }
 
 impl Links {
@@ -27,10 +28,13 @@ impl Links {
     }
 
     pub(crate) fn set_pool(&self, pool: Option<Pool>) {
-        *lock(&self.pool) = pool;
+        let mut link = lock(&self.pool);
+        let number = link.as_ref().map_or(0, |(_, number)| number + 1);
+        *link = pool.map(|pool| (pool, number));
     }
 
-    pub(crate) fn pool(&self) -> Option<Pool> {
+    /// The pool, and which start of it this is.
+    pub(crate) fn pool(&self) -> Option<(Pool, u64)> {
         lock(&self.pool).clone()
     }
 
@@ -48,5 +52,10 @@ impl Links {
 
     pub(crate) fn registry(&self) -> Option<ActorRef<RegistryMessage>> {
         lock(&self.registry).clone()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn scheduler(&self) -> Option<ActorRef<SchedulerMessage>> {
+        lock(&self.scheduler).clone()
     }
 }

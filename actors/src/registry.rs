@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::port::{JournalError, RunRow, Seq, StreamBatch, StreamId};
-use ostler_supervisor::{ChildSpec, Restart};
+use ostler_supervisor::{ChildRef, ChildSpec, Pool, Restart, StartChildError};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use crate::agent::{Agent, AgentArguments, AgentMessage};
@@ -35,6 +36,8 @@ pub(crate) enum RegistryMessage {
     GivenUp { agent: AgentId, reason: String },
     /// The pool is up, empty.
     PoolUp,
+    /// The pool of this number ended before the agent was up.
+    PoolGone { agent: AgentId, pool: u64 },
     /// The reference of the actor that drives a run, once it is live.
     Find { run: RunId, reply: RpcReplyPort<Option<ActorRef<AgentMessage>>> },
     /// All agents.
@@ -139,6 +142,7 @@ impl Actor for Registry {
             RegistryMessage::Gone { agent, again } => state.gone(&agent, again),
             RegistryMessage::GivenUp { agent, reason } => state.give_up(&agent, reason)?,
             RegistryMessage::PoolUp => state.pool_up(),
+            RegistryMessage::PoolGone { agent, pool } => state.pool_gone(&agent, pool),
             RegistryMessage::Find { run, reply } => state.find(run, reply),
             RegistryMessage::List { reply } => {
                 let _ = reply.send(state.list());
@@ -241,7 +245,8 @@ impl RegistryState {
     /// Starts an actor for an agent that has work and none yet. In any other phase the work is remembered.
     fn start(&mut self, agent: &AgentId) {
         let Some(slot) = self.slots.get_mut(agent) else { return };
-        let (Phase::Row, false, Some(pool)) = (&slot.phase, slot.runs.is_empty(), self.services.links.pool())
+        let (Phase::Row, false, Some((pool, number))) =
+            (&slot.phase, slot.runs.is_empty(), self.services.links.pool())
         else {
             return;
         };
@@ -257,12 +262,26 @@ impl RegistryState {
         let spec = spec.restart(Restart::Transient);
         let (services, agent) = (Arc::clone(&self.services), agent.clone());
         tokio::spawn(async move {
-            if let Err(error) = pool.start_child(spec).await {
-                tracing::warn!(%agent, %error, "an agent did not start");
-                let reason = error.to_string();
-                services.links.tell_registry(RegistryMessage::GivenUp { agent, reason });
-            }
+            let message = match start_in(&pool, spec).await {
+                Ok(_) | Err(StartChildError::AlreadyStarted { .. }) => return,
+                Err(StartChildError::Ended) => RegistryMessage::PoolGone { agent, pool: number },
+                Err(error) => RegistryMessage::GivenUp { agent, reason: error.to_string() },
+            };
+            services.links.tell_registry(message);
         });
+    }
+
+    /// The pool ended before the agent was up. If there is another by now, it is started there; else it is when
+    /// the next one is up.
+    fn pool_gone(&mut self, agent: &AgentId, pool: u64) {
+        if let Some(slot) = self.slots.get_mut(agent)
+            && matches!(slot.phase, Phase::Starting)
+        {
+            slot.phase = Phase::Row;
+            if self.services.links.pool().is_some_and(|(_, number)| number > pool) {
+                self.start(agent);
+            }
+        }
     }
 
     fn up(&mut self, agent: &AgentId, actor: ActorRef<AgentMessage>) {
@@ -387,6 +406,22 @@ impl RegistryState {
         rows.collect()
     }
 }
+
+/// Starts a child. One of its name may still be on its way out, and there may be too many for the moment: then it
+/// waits.
+async fn start_in(pool: &Pool, spec: ChildSpec) -> Result<ChildRef, StartChildError> {
+    loop {
+        match pool.start_child(spec.clone()).await {
+            Err(StartChildError::AlreadyPresent { .. } | StartChildError::MaxChildren { .. }) => {
+                tokio::time::sleep(START_AGAIN).await;
+            }
+            started => return started,
+        }
+    }
+}
+
+/// Wait before a start that could not be is tried again.
+const START_AGAIN: Duration = Duration::from_millis(10);
 
 /// Records read from a stream at once.
 pub(crate) const READ_AT_ONCE: usize = 1_024;

@@ -219,7 +219,7 @@ pub enum Settled {
 /// A running system. Cloning it gives another handle to the same.
 #[derive(Clone)]
 pub struct System {
-    services: Arc<Services>,
+    pub(crate) services: Arc<Services>,
     root: SupervisorRef,
     drain: Duration,
 }

@@ -17,7 +17,7 @@ pub enum Event {
     RunOpened(RunOpened),
     /// A process took the run up again after the one before it died; counted before any work.
     RunRecovered {
-        /// 1 for the first recovery.
+        /// Recoveries in a row without an attempt that ended; 0: somebody took a parked run up by name.
         count: u32,
     },
     /// A change of the plan was accepted.

@@ -1,5 +1,7 @@
 //! What holds of every run, whatever the plan and the world: random plans, random outcomes, people and operators.
 
+#![allow(clippy::unwrap_used, reason = "a test fails loudly")]
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

@@ -143,7 +143,7 @@ impl Store {
             NotLocked::Held(pid) => OpenError::Held { path: path.to_owned(), pid },
             NotLocked::Io(error) => OpenError::io(path, error),
         })?;
-        check_format(path)?;
+        check_format(path, true)?;
         let journal_path = path.join("journal");
         make_folder(&journal_path).map_err(io)?;
         let artifacts = FolderArtifacts::open(&path.join("artifacts")).map_err(io)?;
@@ -167,21 +167,21 @@ impl Store {
     pub fn verify(path: &Path) -> Result<Vec<Damage>, OpenError> {
         let io = |error| OpenError::io(path, error);
         fs::read_dir(path).map_err(io)?;
+        check_format(path, false)?;
         let lock = match HeldLock::take(&path.join("lock")) {
             Ok((lock, _)) => Some(lock),
             Err(NotLocked::Held(pid)) => return Err(OpenError::Held { path: path.to_owned(), pid }),
             // A folder that may only be read cannot be locked, and nobody can write to it either.
             Err(NotLocked::Io(_)) => None,
         };
-        check_format(path)?;
         let damages = segments::verify_folder(Arc::new(Folder::new(&path.join("journal")))).map_err(io)?;
         drop(lock);
         Ok(damages)
     }
 }
 
-/// Checks the format file, and writes it where there is none.
-fn check_format(path: &Path) -> Result<(), OpenError> {
+/// Checks the format file; with `create`, writes it where there is none.
+fn check_format(path: &Path, create: bool) -> Result<(), OpenError> {
     let file = path.join("format");
     match fs::read(&file) {
         Ok(bytes) => {
@@ -193,7 +193,7 @@ fn check_format(path: &Path) -> Result<(), OpenError> {
                 None => Err(OpenError::NotOurs { path: path.to_owned(), found: text }),
             }
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        Err(error) if create && error.kind() == io::ErrorKind::NotFound => {
             write_whole(path, &file, format!("{FORMAT_NAME} {FORMAT}\n").as_bytes())
                 .map_err(|error| OpenError::io(path, error))
         }

@@ -1,5 +1,7 @@
 //! What every journal and every artifact store does, wherever it keeps things.
 
+#![allow(clippy::unwrap_used)] // the functions that tests share are tests too
+
 mod common;
 
 use std::time::Duration;

@@ -1,13 +1,16 @@
 //! The data folder on a real file system.
 
+#![allow(clippy::unwrap_used)] // the functions that tests share are tests too
+
 mod common;
 
 use std::fs;
+use std::future::Future;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use common::{batch, client, events, numbered, opened, result, run, runtime, small, stream, wait};
-use ostler_kernel::event::{AttemptIntent, Event, GateDecision, NodeTransition};
+use ostler_kernel::event::{AttemptIntent, Event, NodeTransition};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::port::{Artifact, ArtifactError, ArtifactStore, Journal, RunStanding, Seq, StreamId};
 use ostler_kernel::run::{NodeState, Reason, RunOutcome};
@@ -194,7 +197,7 @@ fn the_index_may_be_gone_broken_older_or_of_another_journal() {
     fs::write(&index, &whole).unwrap();
     fs::remove_dir_all(path.join("journal")).unwrap();
     let (store, report) = open(&path);
-    assert!(report.index_ahead && report.index_rebuilt == true, "{report:?}");
+    assert!(report.index_ahead && report.index_rebuilt, "{report:?}");
     assert_eq!(store.journal.runs(false).unwrap(), []);
 
     let (store, report) = open(&killed);
@@ -255,6 +258,120 @@ fn a_damaged_artifact_is_never_given_out_and_can_be_stored_again() {
     assert_eq!(store.artifacts.verify().unwrap(), []);
 }
 
+#[test]
+fn a_long_stream_is_read_by_pages_from_more_segments_than_are_kept_open() {
+    const RECORDS: u64 = 9000;
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = open(folder.path());
+    let mut last = Default::default();
+    for number in 0..RECORDS {
+        last = store.journal.append(vec![batch(stream(1), number, vec![numbered(number)])]).unwrap();
+    }
+    wait(&*store.journal, last).unwrap();
+    let check = |store: &Store, context: &str| {
+        for after in [0, 1, 1023, 1024, 1025, 2048, 3000, 8990] {
+            let page = store.journal.read(stream(1), Seq(after), 20).unwrap();
+            let expected: Vec<Event> = (after..RECORDS).take(20).map(numbered).collect();
+            let found: Vec<Event> = page.into_iter().map(|record| record.event).collect();
+            assert_eq!(found, expected, "{context}: after {after}");
+        }
+        assert_eq!(events(&*store.journal, stream(1)).len() as u64, RECORDS, "{context}");
+    };
+    check(&store, "written");
+    drop(store);
+    assert!(fs::read_dir(folder.path().join("journal")).unwrap().count() > 70);
+    check(&open(folder.path()).0, "opened");
+    // Built at once, the stream's places fill several entries of the index.
+    fs::remove_file(folder.path().join("index.redb")).unwrap();
+    check(&open(folder.path()).0, "built again");
+    // Segments of another length are still read whole.
+    check(&Store::open(folder.path()).unwrap().0, "opened with larger segments");
+}
+
+#[test]
+fn a_journal_of_large_segments_opens_with_small_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    fill(&Store::open(folder.path()).unwrap().0);
+    fs::remove_file(folder.path().join("index.redb")).unwrap();
+    let (store, _) = open(folder.path());
+    check_filled(&store, "opened with smaller segments");
+    let position = store.journal.append(vec![batch(stream(3), 21, vec![numbered(21)])]).unwrap();
+    wait(&*store.journal, position).unwrap();
+    drop(store);
+    assert_eq!(open(folder.path()).0.journal.verify().unwrap(), []);
+}
+
+#[test]
+fn an_append_at_the_limit_is_taken_and_one_over_it_is_refused() {
+    use ostler_store::journal::segments::FRAME_BYTES_MAX;
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(folder.path()).unwrap();
+    let of = |bytes| vec![Event::Parked { reason: "x".repeat(bytes) }];
+    let two = |bytes: usize| {
+        let half = bytes / 2;
+        store.journal.append(vec![batch(stream(1), 0, of(half)), batch(stream(2), 0, of(bytes - half))])
+    };
+    let why = two(FRAME_BYTES_MAX).unwrap_err().to_string();
+    assert!(why.contains("FRAME_BYTES_MAX"), "{why}");
+    wait(&*store.journal, two(FRAME_BYTES_MAX - 250).unwrap()).unwrap();
+    let next = store.journal.append(vec![batch(stream(1), 1, of(FRAME_BYTES_MAX - 8000))]).unwrap();
+    wait(&*store.journal, next).unwrap();
+    drop(store);
+    let (store, _) = Store::open(folder.path()).unwrap();
+    assert_eq!(events(&*store.journal, stream(1))[1..], of(FRAME_BYTES_MAX - 8000));
+}
+
+#[test]
+fn sizes_that_make_no_journal_are_refused() {
+    use ostler_store::journal::segments::Options;
+    let folder = tempfile::tempdir().unwrap();
+    for options in [
+        Options { segment_bytes: 100, ..small() },
+        Options { segment_bytes: u64::MAX, ..small() },
+        Options { reserve_bytes: 0, ..small() },
+    ] {
+        assert!(matches!(Store::open_with(folder.path(), options), Err(OpenError::Io { .. })));
+    }
+}
+
+#[test]
+fn verifying_a_folder_that_is_not_ours_leaves_it_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(Store::verify(folder.path()).is_err());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn more_artifacts_than_are_taken_at_a_time_are_all_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = open(folder.path());
+    let artifact = |number: u64| {
+        let media = if number == 0 {
+            "m".repeat(ostler_store::artifact::MEDIA_BYTES_MAX)
+        } else {
+            "text/plain".into()
+        };
+        Artifact { media, content: number.to_string().into_bytes() }
+    };
+    runtime().block_on(async {
+        let puts = (0..200).map(|number| store.artifacts.put(artifact(number)));
+        let mut puts: Vec<_> = puts.map(Box::pin).collect();
+        // All at once: each is polled before any is done.
+        std::future::poll_fn(|context| {
+            puts.retain_mut(|put| match put.as_mut().poll(context) {
+                std::task::Poll::Ready(stored) => stored.map(|_| false).unwrap(),
+                std::task::Poll::Pending => true,
+            });
+            if puts.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+        let over = Artifact { media: "m".repeat(256), content: Vec::new() };
+        assert!(matches!(store.artifacts.put(over).await, Err(ArtifactError::Io(_))));
+    });
+    assert_eq!(store.artifacts.list().unwrap().len(), 200);
+    assert_eq!(store.artifacts.verify().unwrap(), []);
+}
+
 /// What a step of a chain writes: the intent with two transitions, the result with two more.
 fn step(number: u64, bytes: usize) -> [Vec<Event>; 2] {
     let node = NodeId::from(format!("step-{number:03}").as_str());
@@ -267,6 +384,7 @@ fn step(number: u64, bytes: usize) -> [Vec<Event>; 2] {
         client_vruntime: 123_456_789 + number as i64,
         client_remainder: 17,
         balance: Some(1_000_000 - number as i64),
+        agents_vruntime: 98_760,
         agent_vruntime: 98_765 + number as i64,
         agent_remainder: 3,
         tier_vruntime: 123_456_000 + number as i64,
@@ -284,20 +402,12 @@ fn step(number: u64, bytes: usize) -> [Vec<Event>; 2] {
         provenance: vec!["plan".into()],
         accounts,
     };
-    let decision = GateDecision {
-        node: node.clone(),
-        attempt: 1,
-        code: "OK".into(),
-        impact: Some(0),
-        params: digest(number + 2),
-    };
     let Event::AttemptResult(mut done) = result(bytes) else { unreachable!() };
     done.node = node.clone();
     done.accounts = accounts;
     [
         vec![
             moved(NodeState::Ready, NodeState::Running, Reason::Attempt(1)),
-            Event::GateDecision(decision),
             Event::AttemptIntent(Box::new(intent)),
         ],
         vec![Event::AttemptResult(done), moved(NodeState::Running, NodeState::Executed, Reason::Ok)],

@@ -1,5 +1,7 @@
 //! A process that is killed without warning, again and again.
 
+#![allow(clippy::unwrap_used)] // the functions that tests share are tests too
+
 mod common;
 
 use std::io::{BufRead, BufReader};

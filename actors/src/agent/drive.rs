@@ -36,6 +36,8 @@ pub(super) struct Drive {
     pub(super) pending: Vec<Event>,
     /// To be started once what was decided is appended.
     pub(super) launches: Vec<super::launch::Launch>,
+    /// Attempts whose end was taken in: the effects table keeps it until it is appended.
+    taken: Vec<AttemptKey>,
     /// To be answered once what was decided is durable.
     answers: Vec<RpcReplyPort<Result<(), RunError>>>,
     /// Ready nodes that are not queued yet: (level, id).
@@ -67,6 +69,7 @@ impl Drive {
             seq,
             pending: Vec::new(),
             launches: Vec::new(),
+            taken: Vec::new(),
             answers: Vec::new(),
             fresh: BTreeSet::new(),
             queued: BTreeSet::new(),
@@ -209,7 +212,7 @@ impl Drive {
             accounts: accounts.unwrap_or_default(),
         };
         self.decide(Input::Result(Box::new(result)));
-        self.services.effects.forget(key);
+        self.taken.push(key.clone());
     }
 
     pub(super) fn contract_judged(&mut self, version: u32, holds: bool) {
@@ -328,6 +331,7 @@ impl Drive {
         match self.services.journal.append(vec![batch]) {
             Ok(position) => {
                 self.seq = Seq(self.seq.0 + appended);
+                self.taken.drain(..).for_each(|key| self.services.effects.forget(&key));
                 self.answer_when_durable(position);
                 Ok(Some(position))
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ostler_kernel::event::{Event, Failure, Outcome, RunOpened, TimerKind};
 use ostler_kernel::id::Ticks;
 use ostler_kernel::plan::Plan;
-use ostler_kernel::port::{JournalError, RunRow, Seq, StreamId};
+use ostler_kernel::port::{JournalError, RunRow, RunStanding, Seq, StreamId};
 use ostler_kernel::run::{Category, Input, NodeState, Run, Standing};
 use ractor::{ActorProcessingErr, ActorRef};
 
@@ -118,6 +118,9 @@ impl Drive {
         let mut drive = Drive::new(arguments, me, opened, run, seq);
         drive.note(intents);
         drive.pending.clear();
+        if matches!(row.standing, RunStanding::Parked(_)) {
+            drive.pending.push(Event::RunRecovered { count: 0 });
+        }
         if !drive.take_up(recoveries)? {
             return Ok(None);
         }

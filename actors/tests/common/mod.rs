@@ -1,6 +1,10 @@
 //! A system in memory, with the built-in tools, and plans as text.
 
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "test support: each file uses its own part, and fails loudly"
+)]
 
 use std::sync::Arc;
 use std::time::Duration;

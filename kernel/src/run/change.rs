@@ -38,7 +38,7 @@ impl Turn<'_, '_, '_> {
             serde_json::to_value(&merged.revision).expect("a revision has only names and JSON in it");
         let revision = json::canonical(&revision).map_err(|error| {
             let mend = "keep numbers within 2^53";
-            vec![Fault::new(FaultCode::V14, Fault::PLAN, &error.to_string(), mend)]
+            vec![Fault::new(FaultCode::V14, Fault::PLAN, error.to_string(), mend)]
         })?;
         Ok((revision, merged.cancel))
     }

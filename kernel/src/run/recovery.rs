@@ -92,6 +92,6 @@ impl Run {
         let digest = lineage::hash("aos/jitter/1", &parts);
         let mut draw = [0; 8];
         draw.copy_from_slice(&digest.0[..8]);
-        (u128::from(u64::from_le_bytes(draw)) * (longest.max(0) as u128 + 1) >> 64) as Ticks
+        ((u128::from(u64::from_le_bytes(draw)) * (longest.max(0) as u128 + 1)) >> 64) as Ticks
     }
 }

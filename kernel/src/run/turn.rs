@@ -88,7 +88,7 @@ pub enum Input {
         request: u32,
     },
     /// The micro-planner answered; `None` refuses.
-    Patched(NodeId, Option<Patch>),
+    Patched(NodeId, Option<Box<Patch>>),
     /// The planner answered; `None` refuses.
     Replanned(Option<Box<Delta>>),
     /// The plan's own contract was judged for the current version.
@@ -166,7 +166,7 @@ impl Turn<'_, '_, '_> {
                 self.answer(&node, request, approve, by, note)
             }
             Input::Silence { node, request } => self.silence(&node, request),
-            Input::Patched(node, patch) => self.patched(&node, patch),
+            Input::Patched(node, patch) => self.patched(&node, patch.map(|patch| *patch)),
             Input::Replanned(delta) => self.replanned(delta),
             Input::ContractJudged(holds) => self.contract_judged(holds),
             Input::Operator(operation) => self.operator(operation),

@@ -43,14 +43,14 @@ enum Rank {
 }
 
 enum Entry {
-    Result { node: NodeId, attempt: u32, outcome: OutcomeScript },
+    Result { node: NodeId, attempt: u32, outcome: Box<OutcomeScript> },
     Timeout { node: NodeId, attempt: u32 },
     MissingParameter { node: NodeId, attempt: u32, message: String },
     Human { node: NodeId, request: u32, approve: Option<bool> },
     RetryDue(NodeId),
-    Patched(NodeId, Option<Patch>),
+    Patched(NodeId, Option<Box<Patch>>),
     Replanned(Option<Box<Delta>>),
-    Operator(ControlScript),
+    Operator(Box<ControlScript>),
 }
 
 pub(super) struct World<'s> {
@@ -90,7 +90,7 @@ impl Planner for Script {
         let patch = (!refuse).then_some(Patch { set });
         match (dur, patch) {
             (Some(dur), patch) => {
-                self.delayed.push((node.clone(), dur, Entry::Patched(node.clone(), patch)));
+                self.delayed.push((node.clone(), dur, Entry::Patched(node.clone(), patch.map(Box::new))));
                 Answer::Later
             }
             (None, Some(patch)) => Answer::Now(patch),
@@ -162,7 +162,7 @@ impl<'s> World<'s> {
         let (trace, entries, journal) = (Trace::default(), BTreeMap::new(), Vec::new());
         let mut world = World { run, journal, first, trace, settings, script, now: 0, entries, arrivals: 0 };
         for control in case.control {
-            world.schedule(control.at, Rank::Operator, NodeId::from(""), Entry::Operator(control));
+            world.schedule(control.at, Rank::Operator, NodeId::from(""), Entry::Operator(Box::new(control)));
         }
         world
     }
@@ -240,7 +240,7 @@ impl<'s> World<'s> {
     fn enter(&mut self, entry: Entry) -> Result<(), CaseError> {
         match entry {
             Entry::Result { node, attempt, outcome } => {
-                let result = self.result(&node, attempt, outcome)?;
+                let result = self.result(&node, attempt, *outcome)?;
                 self.decide(Input::Result(Box::new(result)));
             }
             Entry::Timeout { node, attempt } => {
@@ -261,7 +261,7 @@ impl<'s> World<'s> {
             Entry::Patched(node, patch) => self.decide(Input::Patched(node, patch)),
             Entry::Replanned(delta) => self.decide(Input::Replanned(delta)),
             Entry::Operator(control) => {
-                let operation = self.operation(control)?;
+                let operation = self.operation(*control)?;
                 self.decide(Input::Operator(operation));
             }
         }
@@ -401,7 +401,12 @@ impl<'s> World<'s> {
             self.schedule(self.now + node.timeout, Rank::Result, id.clone(), entry);
         }
         let at = self.now + outcome.dur;
-        self.schedule(at, Rank::Result, id.clone(), Entry::Result { node: id, attempt, outcome });
+        self.schedule(
+            at,
+            Rank::Result,
+            id.clone(),
+            Entry::Result { node: id, attempt, outcome: Box::new(outcome) },
+        );
     }
 
     /// A person is asked: they answer as scripted, or are silent.

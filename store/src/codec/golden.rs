@@ -17,14 +17,15 @@ fn node() -> NodeId {
 }
 
 fn json() -> Json {
-    canonical(&json!({"id": "trip", "n": [1, 2.5, null], "ü": "\u{0000}"}))
+    canonical(&json!({"id": "trip", "n": [1, 2.5, null], "ü": "\u{0000}"})).unwrap()
 }
 
 fn accounts() -> Accounts {
     Accounts {
         client_vruntime: 1,
-        client_remainder: -2,
+        client_remainder: 2,
         balance: Some(i64::MAX),
+        agents_vruntime: 7,
         agent_vruntime: i64::MIN,
         agent_remainder: 0,
         tier_vruntime: 1 << 40,
@@ -74,9 +75,8 @@ fn samples() -> Vec<Event> {
         Event::GateDecision(GateDecision {
             node: node(),
             attempt: 1,
-            code: "OK".into(),
-            impact: Some(2),
-            params: Digest([5; 32]),
+            code: "OUT_OF_SCOPE".into(),
+            detail: "no tool".into(),
         }),
         Event::AgentRegistered {
             agent: AgentId::from("worker"),
@@ -88,11 +88,16 @@ fn samples() -> Vec<Event> {
         Event::ContractChecked { version: 1, holds: true },
         Event::ClientSet { client: ClientId::from("acme"), weight: 10, contracted: true },
     ];
-    samples
-        .extend(causes().map(|cause| Event::PlanVersion(PlanVersion { version: 2, cause, change: json() })));
     samples.extend(
-        [PlanRefusal::Delta(vec!["D01".into(), "V03".into()]), PlanRefusal::Replan, PlanRefusal::Contract]
-            .map(|step| Event::PlanRefused { version: 1, step }),
+        causes().map(|cause| Event::PlanVersion(PlanVersion { version: 2, cause, revision: json() })),
+    );
+    samples.extend(
+        [
+            PlanRefusal::Delta { cause: ChangeCause::Replan, codes: vec!["D01".into(), "V03".into()] },
+            PlanRefusal::Replan,
+            PlanRefusal::Contract,
+        ]
+        .map(|step| Event::PlanRefused { version: 1, step }),
     );
     samples.extend(categories().map(|category| {
         let message = "connection reset".into();
@@ -117,6 +122,9 @@ fn samples() -> Vec<Event> {
     samples.extend(acts.map(Event::Operator));
     let outcomes = [RunOutcome::Succeeded, RunOutcome::Concluded, RunOutcome::Failed, RunOutcome::Cancelled];
     samples.extend(outcomes.map(|outcome| Event::RunClosed { outcome }));
+    samples.push(Event::Draining { node: node() });
+    samples.push(Event::ReplanAsked { for_contract: true });
+    samples.push(Event::Diagnosis { node: node(), category: Category::Crash, level: 1 });
     samples
 }
 
@@ -214,10 +222,13 @@ fn kind(event: &Event) -> u8 {
         Event::ContractChecked { .. } => 18,
         Event::ClientSet { .. } => 19,
         Event::RunClosed { .. } => 20,
+        Event::Draining { .. } => 21,
+        Event::ReplanAsked { .. } => 22,
+        Event::Diagnosis { .. } => 23,
     }
 }
 
-const KINDS: u8 = 21;
+const KINDS: u8 = 24;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

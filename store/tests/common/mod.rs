@@ -42,7 +42,7 @@ pub(crate) fn opened(number: u64) -> Event {
         run: run(number),
         client: client(),
         agent: AgentId::from("worker"),
-        plan: canonical(&json!({"id": format!("plan-{number}"), "nodes": []})),
+        plan: canonical(&json!({"id": format!("plan-{number}"), "nodes": []})).unwrap(),
         intent: 1,
         scope: "default".into(),
         workspace: "/tmp".into(),
@@ -64,7 +64,7 @@ pub(crate) fn result(bytes: usize) -> Event {
         outcome: Outcome::Ok(Output {
             artifact: Digest([7; 32]),
             bytes: bytes as u64,
-            inline: Some(canonical(&json!("x".repeat(bytes)))),
+            inline: Some(canonical(&json!("x".repeat(bytes))).unwrap()),
             directive: None,
         }),
         duration_ms: 12,

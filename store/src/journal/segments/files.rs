@@ -54,10 +54,14 @@ impl Files {
         self.disk.remove(&segment::name(number))
     }
 
-    /// A whole segment.
+    /// A whole segment, however long segments were when it was made.
     pub(crate) fn read_segment(&self, number: u32) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; self.segment_bytes as usize];
-        let read = self.file(number)?.read_at(&mut bytes, 0)?;
+        let file = self.file(number)?;
+        let (mut bytes, mut read) = (Vec::new(), 0);
+        while read == bytes.len() {
+            bytes.resize(read + self.segment_bytes as usize + 1, 0);
+            read += file.read_at(&mut bytes[read..], read as u64)?;
+        }
         bytes.truncate(read);
         Ok(bytes)
     }

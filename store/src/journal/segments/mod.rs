@@ -76,6 +76,25 @@ pub struct Options {
     pub queue_wait_ms_max: u64,
 }
 
+/// Least length of a segment, in bytes.
+const SEGMENT_BYTES_MIN: u64 = 4096;
+
+impl Options {
+    fn check(&self) -> std::io::Result<()> {
+        let most = u64::from(u32::MAX);
+        let fits = |bytes: u64, least: u64| (least..=most).contains(&bytes);
+        if fits(self.segment_bytes, SEGMENT_BYTES_MIN)
+            && fits(self.prepare_bytes, 0)
+            && fits(self.reserve_bytes, 1)
+        {
+            return Ok(());
+        }
+        let why =
+            format!("sizes of a journal are up to {most} bytes, a segment at least {SEGMENT_BYTES_MIN}");
+        Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why))
+    }
+}
+
 impl Default for Options {
     fn default() -> Options {
         Options {

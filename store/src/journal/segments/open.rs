@@ -89,6 +89,7 @@ pub(crate) fn open(
     epoch_seen: u64,
     lock: impl FnOnce(u64) -> io::Result<Option<HeldLock>>,
 ) -> Result<(SegmentJournal, JournalOpened), OpenJournalError> {
+    options.check()?;
     let files = Files::new(disk, options.segment_bytes);
     let (loaded, built) = load_or_rebuild(&files, &index)?;
     let torn = mend(&files, &loaded, options.segment_bytes)?;
@@ -164,7 +165,7 @@ fn mend(files: &Files, loaded: &Loaded, segment_bytes: u64) -> io::Result<Option
     let file = files.file(loaded.end.segment())?;
     if loaded.torn.is_some() {
         file.set_len(loaded.end.offset())?;
-        file.set_len(segment_bytes)?;
+        file.set_len(segment_bytes.max(loaded.end.offset()))?;
     }
     if !loaded.sealed && loaded.last_write < loaded.end {
         let mut bytes = vec![0; (loaded.end.offset() - loaded.last_write.offset()) as usize];

@@ -134,7 +134,7 @@ impl Writer {
         let end = place.offset() + self.buffer.len() as u64;
         if end > current.prepared {
             // Blocks are taken ahead, so that most syncs have no metadata to write.
-            let prepare_to = (end + shared.options.prepare_bytes).min(shared.options.segment_bytes);
+            let prepare_to = (end + shared.options.prepare_bytes).min(shared.options.segment_bytes).max(end);
             let from = current.prepared;
             current.file.write_at(&vec![0; (prepare_to - from) as usize], from).map_err(trouble)?;
             current.prepared = prepare_to;
@@ -187,7 +187,7 @@ impl Writer {
         if self.last_segment == good.segment() {
             let file = files.file(good.segment())?;
             file.set_len(good.offset())?;
-            file.set_len(shared.options.segment_bytes)?;
+            file.set_len(shared.options.segment_bytes.max(good.offset()))?;
             file.sync()?;
         }
         files.disk.sync()?;

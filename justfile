@@ -1,0 +1,24 @@
+# Shows what there is.
+default:
+    @just --list
+
+# Everything that CI runs.
+verify:
+    ./.ci/run
+
+# Formats, and judges the style.
+lint:
+    cargo fmt
+    cargo clippy --workspace --all-targets -- -D warnings
+
+# All tests.
+test:
+    cargo test --workspace
+
+# Kills real processes at random moments, and looks at what the world saw of it.
+torture kills="500":
+    OSTLER_KILLS={{kills}} cargo test --release --test torture -- --nocapture
+
+# The conformance suite, through the command.
+conformance:
+    cargo run --release -- simulate graph kernel/tests/data/graph_cases.jsonl --check

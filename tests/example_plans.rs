@@ -1,0 +1,193 @@
+//! The plans of `examples/plans`, run by the command as a reader of the README would.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that meets an error has failed, and says where"
+)]
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// What a run of an example came to.
+struct Lived {
+    summary: Value,
+    /// The text of the node `report`, where it has one.
+    report: String,
+}
+
+/// Runs an example on a folder, and gives what came of it if it succeeded.
+fn live(plan: &str, workspace: &Path) -> Lived {
+    let data = TempDir::new().unwrap();
+    let plan = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/plans").join(plan);
+    let checked = ostler(data.path()).arg("check").arg(&plan).output().unwrap();
+    assert!(checked.status.success(), "{}", text(&checked));
+    let run = ostler(data.path())
+        .arg("run")
+        .arg(&plan)
+        .arg("--workspace")
+        .arg(workspace)
+        .arg("--json")
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{}", text(&run));
+    let stdout = String::from_utf8(run.stdout).unwrap();
+    let summary: Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(summary["outcome"], "succeeded", "{summary}");
+    let artifact = ostler(data.path()).args(["artifact", "@last/report", "--json"]).output().unwrap();
+    assert!(artifact.status.success(), "{}", text(&artifact));
+    let artifact: Value = serde_json::from_slice(&artifact.stdout).unwrap();
+    Lived { summary, report: find_text(&artifact).unwrap_or_default().to_owned() }
+}
+
+/// The result `{text}`, wherever it stands.
+fn find_text(value: &Value) -> Option<&str> {
+    match value {
+        Value::Object(members) => {
+            members.get("text").and_then(Value::as_str).or_else(|| members.values().find_map(find_text))
+        }
+        _ => None,
+    }
+}
+
+fn ostler(data: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
+    command.env("OSTLER_DATA", data).env_remove("OSTLER_CONFIG").stdin(Stdio::null());
+    command
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// A folder with these files; a name with a slash makes folders.
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    for (name, content) in files {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    folder
+}
+
+/// Makes a repository of a folder, with one commit of all that is in it; `false` where there is no git.
+fn commit(folder: &Path, message: &str) -> bool {
+    let git = |arguments: &[&str]| {
+        let who = ["-c", "user.name=Somebody", "-c", "user.email=somebody@localhost"];
+        Command::new("git").args(who).args(arguments).current_dir(folder).output()
+    };
+    if let Err(error) = git(&["--version"]) {
+        println!("skipped: the audit of a repository needs git: {error}");
+        return false;
+    }
+    for arguments in [&["init", "--quiet"][..], &["add", "."], &["commit", "--quiet", "--message", message]] {
+        let done = git(arguments).unwrap();
+        assert!(done.status.success(), "git {arguments:?}: {}", text(&done));
+    }
+    true
+}
+
+/// Audits a folder. `states` names nodes and where they must end, `lines` what the report must say, whole lines.
+fn check_audit(workspace: &Path, states: &[(&str, &str)], lines: &[&str]) -> String {
+    let Lived { summary, report } = live("audit.yaml", workspace);
+    for (node, state) in states {
+        assert_eq!(summary["nodes"][*node], *state, "{node}\n{summary}");
+    }
+    for line in lines {
+        assert!(report.lines().any(|found| found == *line), "no line {line:?} in\n{report}");
+    }
+    report
+}
+
+#[test]
+fn an_audit_tells_what_a_repository_holds() {
+    let key = ["-----BEGIN RSA ", "PRIVATE KEY-----"].concat(); // in two, for the audit of this very repository
+    let folder = folder(&[
+        ("README.md", "# Shop\n\nSells things.\n"),
+        ("LICENSE-MIT", "free\n"),
+        ("src/main.rs", "fn main() {}\n// TODO: sell\n"),
+        ("src/merge.rs", "<<<<<<< ours\n=======\n>>>>>>> theirs\n"),
+        ("src/key.pem", &key),
+        ("target/out.txt", "TODO: not ours to do\n"),
+        (".gitignore", "target\n"),
+    ]);
+    if !commit(folder.path(), "Open the shop") {
+        return;
+    }
+    let report = check_audit(
+        folder.path(),
+        &[
+            ("readme_md", "executed"),
+            ("readme_rst", "skipped"),
+            ("readme_none", "skipped"),
+            ("history", "executed"),
+        ],
+        &[
+            "# Audit",
+            "5 text files with 10 lines, 20 words and 121 bytes.",
+            "| files | 5 |",
+            "| licence | LICENSE-MIT |",
+            "| open points | 1 |",
+            "| marks of merge conflicts | 2 |",
+            "| private keys | 1 |",
+            "    # Shop",
+            "    src/main.rs:2: // TODO: sell",
+            "    src/key.pem:1",
+        ],
+    );
+    assert!(report.contains(" Open the shop\n"), "{report}");
+    assert!(!report.contains(&key), "a report names the place of a key, and does not repeat it:\n{report}");
+}
+
+#[test]
+fn an_audit_takes_the_next_readme_when_one_is_missing_or_empty() {
+    let folder = folder(&[("README.md", ""), ("README.rst", "Shop\n====\n")]);
+    check_audit(
+        folder.path(),
+        &[("readme_md", "failed"), ("readme_rst", "executed"), ("readme_plain", "skipped")],
+        &["    Shop", "    ===="],
+    );
+}
+
+#[test]
+fn an_audit_of_a_folder_without_history_says_so() {
+    let folder = folder(&[("notes.txt", "FIXME later\n")]);
+    check_audit(
+        folder.path(),
+        &[("history", "failed"), ("readme_none", "executed"), ("readme", "executed"), ("report", "executed")],
+        &[
+            "    no history (failed): git has none of this folder",
+            "    (there is no README)",
+            "| open points | 1 |",
+        ],
+    );
+}
+
+#[test]
+fn an_audit_of_nothing_succeeds() {
+    let folder = folder(&[]);
+    check_audit(
+        folder.path(),
+        &[("stats", "executed"), ("todos", "executed"), ("report", "executed")],
+        &["0 text files with 0 lines, 0 words and 0 bytes.", "| licence | none |", "| open points | 0 |"],
+    );
+}
+
+#[test]
+fn the_bug_is_fixed_by_the_fix_that_works() {
+    let Lived { summary, .. } = live("bugfix.yaml", folder(&[]).path());
+    let nodes = summary["nodes"].as_object().unwrap();
+    assert_eq!(nodes.len(), 10, "{summary}");
+    for (node, state) in nodes {
+        // The fix that fails is skipped if the other one was even faster.
+        let expected: &[&str] = if node == "fix_A" { &["failed", "skipped"] } else { &["executed"] };
+        assert!(expected.iter().any(|expected| state == expected), "{node}\n{summary}");
+    }
+    assert_eq!(summary["dispatches"], 10, "{summary}");
+    let [took, serial] = [summary["makespan_ms"].as_f64().unwrap(), 9.0 * 50.0];
+    assert!(took >= 6.0 * 50.0, "six rounds of 50 ms took {took} ms");
+    println!("six rounds took {took} ms, one after the other they would take {serial}");
+}
