@@ -98,8 +98,8 @@ impl Follow {
                 settled = settled => {
                     self.settled = None;
                     match settled {
-                        Ok(Settled::Closed(_)) => {}
-                        Ok(Settled::WaitsForPerson | Settled::Parked(_) | Settled::Idle) => self.ending = true,
+                        // What led here is known by now: nothing more is waited for.
+                        Ok(_) => self.ending = true,
                         Err(error) => {
                             self.over = true;
                             return Some(Err(error));

@@ -23,7 +23,8 @@ use crate::events::{self, NDJSON, Until};
 use crate::keys::Keys;
 use crate::problem::Problem;
 use crate::wire::{
-    AgentLine, AgentList, GraphView, Health, How, ResolveRequest, RunList, RunNamed, SubmitRequest, Summary,
+    AgentLine, AgentList, GraphView, Health, How, ResolveRequest, RunList, RunNamed, Standing, SubmitRequest,
+    Summary,
 };
 use crate::{graph, names, summary};
 
@@ -235,7 +236,11 @@ async fn run_events(
         id.ok_or_else(|| Problem::bad("last_event_id", "Last-Event-ID is not a sequence number"))
     });
     let after = Seq(asked.after.or(last_id.transpose()?).unwrap_or(0));
-    let until = asked.until.unwrap_or(Until::Closed);
+    let until = match asked.until.unwrap_or(Until::Closed) {
+        // Nothing comes after the last record, so it is not waited for.
+        Until::Closed if summary::standing(&api.system, run)?.0 == Standing::Closed => Until::Settled,
+        until => until,
+    };
     let last_now = match until {
         Until::Now => api.system.view(run, None)?.last,
         Until::Closed | Until::Settled => Seq(0),

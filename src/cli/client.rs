@@ -33,14 +33,16 @@ pub(crate) enum Client {
 pub(crate) enum Refused {
     /// The API said no.
     Problem(Box<ProblemDetails>),
-    /// The other process is gone.
+    /// The other process is gone; whether it took the request is unknown.
     Gone(String),
+    /// The other process was gone before it was asked.
+    NotThere(String),
 }
 
 impl From<Refused> for Failure {
     fn from(refused: Refused) -> Failure {
         match refused {
-            Refused::Gone(what) => Failure::internal(what),
+            Refused::Gone(what) | Refused::NotThere(what) => Failure::internal(what),
             Refused::Problem(problem) => {
                 let code = match (problem.code.as_str(), problem.status) {
                     ("journal_damaged" | "journal_illegal" | "journal_failed" | "artifact_damaged", _) => {
@@ -70,7 +72,9 @@ impl Client {
                 Ok(router.clone().oneshot(request).await.unwrap_or_else(|never| match never {}))
             }
             Client::Socket(path) => {
-                let stream = UnixStream::connect(path).await.map_err(|error| gone(error.to_string()))?;
+                let stream = UnixStream::connect(path).await.map_err(|error| {
+                    Refused::NotThere(format!("nobody answers at {}: {error}", path.display()))
+                })?;
                 let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
                     .await
                     .map_err(|error| gone(error.to_string()))?;

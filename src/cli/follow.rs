@@ -7,7 +7,7 @@ use ostler_server::wire::{EventLine, Standing, Summary};
 use super::client::{Client, Refused, part};
 use super::exit::{Failure, code};
 use super::live::{Live, Plain, View};
-use super::session::Session;
+use super::session::{Session, Want};
 use super::signals::Signals;
 use super::summary;
 use super::term::{Out, say};
@@ -26,13 +26,13 @@ pub(crate) struct Watch {
 /// Watches a run until nothing goes on in it, tells what came of it, and lets go of the data folder. Gives the
 /// exit code.
 pub(crate) async fn watch(
-    session: Session,
+    mut session: Session,
     signals: &mut Signals,
     watch: Watch,
     out: &mut Out,
 ) -> Result<u8, Failure> {
     let run = watch.run.clone();
-    match one(&session, signals, watch, out).await {
+    match one(&mut session, signals, watch, out).await {
         Ok(Ended::Settled(code)) => {
             session.close(signals).await?;
             Ok(code)
@@ -69,33 +69,29 @@ pub(crate) enum Ended {
 
 /// Watches one run and tells what came of it.
 pub(crate) async fn one(
-    session: &Session,
+    session: &mut Session,
     signals: &mut Signals,
     watch: Watch,
     out: &mut Out,
 ) -> Result<Ended, Failure> {
     let Watch { run, after, json } = watch;
-    let path = format!("/v1/runs/{}", part(&run));
     let mut view: Box<dyn View + Send> = match (json, out.is_screen()) {
         (true, _) => Box::new(Lines),
         (false, true) => Box::new(Live::new(out)),
         (false, false) => Box::new(Plain::default()),
     };
-    let followed = {
-        let events = follow(&session.client, &path, after, "settled", &mut *view, out);
-        tokio::select! {
-            followed = events => Some(followed),
-            code = signals.next() => {
-                view.end(out);
-                return Ok(Ended::Interrupted(code));
-            }
+    let followed = tokio::select! {
+        followed = to_rest(session, &run, after, "settled", &mut *view, out) => Some(followed),
+        code = signals.next() => {
+            view.end(out);
+            return Ok(Ended::Interrupted(code));
         }
     };
     view.end(out);
     if let Some(Err(refused)) = followed {
         return Err(lost(refused, &run));
     }
-    let summary: Summary = session.client.get(&path).await.map_err(|refused| lost(refused, &run))?;
+    let summary = session.summary(&run).await?;
     if json {
         out.json(&summary);
     } else {
@@ -104,10 +100,42 @@ pub(crate) async fn one(
     Ok(Ended::Settled(code_of(&summary)))
 }
 
+/// How often the way is looked for again when the process that holds the data folder goes away.
+const RENEWALS_MAX: usize = 3;
+
+/// Gives every record after `after` to the view, until nothing goes on in the run (`settled`) or it is over
+/// (`closed`). The process that drives it may end right after the run does, with a request under way.
+pub(crate) async fn to_rest(
+    session: &mut Session,
+    run: &str,
+    mut after: u64,
+    until: &str,
+    view: &mut (dyn View + Send),
+    out: &mut Out,
+) -> Result<(), Refused> {
+    let path = format!("/v1/runs/{}", part(run));
+    for _ in 0..RENEWALS_MAX {
+        let followed = follow(&session.client, &path, &mut after, until, view, out).await;
+        let Err(refused) = followed else { return Ok(()) };
+        let (Refused::Gone(what) | Refused::NotThere(what)) = refused else { return Err(refused) };
+        let gone = || Refused::Gone(what.clone());
+        session.renew(Want::Look).await.map_err(|_| gone())?;
+        if !session.client.is_remote() {
+            let summary: Summary = session.client.get(&path).await?;
+            if matches!(summary.standing, Standing::Open | Standing::Running) {
+                return Err(gone());
+            }
+        }
+    }
+    follow(&session.client, &path, &mut after, until, view, out).await
+}
+
 /// What is said when the other process is gone.
-fn lost(refused: Refused, run: &str) -> Failure {
+pub(crate) fn lost(refused: Refused, run: &str) -> Failure {
     match refused {
-        Refused::Gone(what) => Failure::internal(format!("{what}; `ostler resume {run}` goes on")),
+        Refused::Gone(what) | Refused::NotThere(what) => {
+            Failure::internal(format!("{what}; `ostler resume {run}` goes on"))
+        }
         refused => refused.into(),
     }
 }
@@ -122,11 +150,11 @@ pub(crate) fn code_of(summary: &Summary) -> u8 {
     }
 }
 
-/// Gives every record after `after` to the view.
+/// Gives every record after `after` to the view; `after` is then the last one.
 pub(crate) async fn follow(
     client: &Client,
     path: &str,
-    after: u64,
+    after: &mut u64,
     until: &str,
     view: &mut (dyn View + Send),
     out: &mut Out,
@@ -153,6 +181,7 @@ pub(crate) async fn follow(
             let line = &rest[from..from + end];
             let line: EventLine = serde_json::from_slice(line).map_err(|error| gone(error.to_string()))?;
             view.record(&line, out);
+            *after = line.seq;
             from += end + 1;
         }
         rest.drain(..from);

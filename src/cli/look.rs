@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::Globals;
 use super::client::{part, whole};
 use super::exit::{Failure, code};
-use super::follow::{Lines, follow};
+use super::follow::{Lines, follow, lost, to_rest};
 use super::live::{View, painted};
 use super::session::{Session, Want, settings};
 use super::term::{Out, clock, now_ms, say, short, span};
@@ -198,14 +198,14 @@ impl View for Table {
 
 pub(crate) async fn events(globals: &Globals, args: EventsArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
-    let session = Session::open(globals, Path::new("."), Want::Look).await?;
-    let told = tell_events(&session, globals, &args, &mut out).await;
+    let mut session = Session::open(globals, Path::new("."), Want::Look).await?;
+    let told = tell_events(&mut session, globals, &args, &mut out).await;
     session.stop().await;
     told.map(|()| code::SUCCEEDED)
 }
 
 async fn tell_events(
-    session: &Session,
+    session: &mut Session,
     globals: &Globals,
     args: &EventsArgs,
     out: &mut Out,
@@ -215,27 +215,18 @@ async fn tell_events(
     let path = format!("/v1/runs/{}", summary.run);
     let follows = args.follow && session.client.is_remote();
     let mut view: Box<dyn View + Send> = if globals.json { Box::new(Lines) } else { Box::new(Table) };
-    let until = if follows { "closed" } else { "now" };
-    follow(&session.client, &path, args.from - 1, until, &mut *view, out).await?;
+    let mut after = args.from - 1;
+    let followed = if follows {
+        to_rest(session, &summary.run, after, "closed", &mut *view, out).await
+    } else {
+        follow(&session.client, &path, &mut after, "now", &mut *view, out).await
+    };
+    followed.map_err(|refused| lost(refused, &summary.run))?;
     if args.follow && !follows && summary.standing != Standing::Closed {
         say(format!(
             "nobody drives this run, so nothing more comes: `ostler resume {}` goes on",
             summary.run
         ));
-    }
-    if follows {
-        let after: Summary = session.client.get(&path).await.map_err(|_| {
-            let run = &summary.run;
-            Failure::internal(format!(
-                "the process that drives the run went away: `ostler resume {run}` goes on"
-            ))
-        })?;
-        if after.standing != Standing::Closed {
-            let run = &summary.run;
-            return Err(Failure::internal(format!(
-                "the process that drives the run went away: `ostler resume {run}` goes on"
-            )));
-        }
     }
     Ok(())
 }

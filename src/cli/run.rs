@@ -57,8 +57,12 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
         workspace: workspace_text.to_owned(),
     };
     let mut signals = Signals::listen()?;
-    let session = Session::open(globals, &workspace, Want::Drive).await?;
-    let submitted = session.client.post::<RunNamed>("/v1/runs", &request).await;
+    let mut session = Session::open(globals, &workspace, Want::Drive).await?;
+    let mut submitted = session.client.post::<RunNamed>("/v1/runs", &request).await;
+    if let Err(Refused::NotThere(_)) = submitted {
+        session.renew(Want::Drive).await?;
+        submitted = session.client.post("/v1/runs", &request).await;
+    }
     let run = match submitted {
         Ok(RunNamed { run }) => run,
         Err(refused) => {

@@ -3,20 +3,21 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use axum::Router;
 use ostler::config::{Config, StoreUrl};
 use ostler::{Ostler, StartError};
-use ostler_server::wire::{RunList, Standing};
+use ostler_server::wire::{RunList, Standing, Summary};
 use ostler_server::{ControlSocket, router, socket_path};
 use ostler_store::OpenError;
 use tokio::net::UnixStream;
 
-use super::client::Client;
+use super::client::{Client, Refused, part};
 use super::exit::Failure;
 use super::term::say;
 use super::{Globals, signals::Signals};
 
 /// How long a holder that does not answer is waited for: it may be starting, or ending.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long answers under way may take at the end.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
@@ -37,11 +38,20 @@ pub(crate) enum Want {
 pub(crate) struct Session {
     pub(crate) client: Client,
     held: Option<Held>,
+    globals: Globals,
+    workspace: PathBuf,
 }
 
 struct Held {
     os: Ostler,
-    socket: Option<ControlSocket>,
+    /// Where others ask: with whom the data folder was opened to drive.
+    door: Option<Door>,
+}
+
+struct Door {
+    socket: ControlSocket,
+    data: PathBuf,
+    router: Router,
 }
 
 /// The configuration that counts and the data folder; `None`: memory.
@@ -64,11 +74,15 @@ impl Session {
     /// Finds the way. Only who wants to drive makes a data folder.
     pub(crate) async fn open(globals: &Globals, workspace: &Path, want: Want) -> Result<Session, Failure> {
         let (config, data) = settings(globals, workspace)?;
+        let made = |client, held| {
+            let (globals, workspace) = (globals.clone(), workspace.to_owned());
+            Ok(Session { client, held, globals, workspace })
+        };
         let Some(data) = data else {
             let os = Ostler::builder().config(config).memory().let_runs_rest().start().await;
             let os = os.map_err(|error| Failure::internal(error.to_string()))?;
             let client = Client::Here(router(os.system().clone()));
-            return Ok(Session { client, held: Some(Held { os, socket: None }) });
+            return made(client, Some(Held { os, door: None }));
         };
         if want == Want::Look && !data.join("journal").is_dir() {
             return Err(Failure::invalid(format!(
@@ -79,11 +93,14 @@ impl Session {
         let begun = Instant::now();
         loop {
             if let Some(client) = answering(&data).await {
-                return Ok(Session { client, held: None });
+                return made(client, None);
             }
             let builder = Ostler::builder().config(config.clone()).data_dir(&data).let_runs_rest();
             match builder.start().await {
-                Ok(os) => return Session::hold(os, &data, want).await,
+                Ok(os) => {
+                    let (client, held) = hold(os, &data, want).await?;
+                    return made(client, Some(held));
+                }
                 Err(StartError::Store(OpenError::Held { .. })) if begun.elapsed() < PATIENCE => {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
@@ -93,82 +110,78 @@ impl Session {
         }
     }
 
-    async fn hold(os: Ostler, data: &Path, want: Want) -> Result<Session, Failure> {
-        if let Some(torn) = os.opened().and_then(|opened| opened.torn.as_ref()) {
-            say(format!(
-                "note: the last write to {} was cut short; {} bytes that nobody was told of were dropped ({})",
-                data.display(),
-                torn.bytes,
-                torn.what
-            ));
+    /// Finds the way again: another process held the data folder, and is gone or on its way.
+    pub(crate) async fn renew(&mut self, want: Want) -> Result<(), Failure> {
+        if self.client.is_remote() {
+            *self = Session::open(&self.globals, &self.workspace, want).await?;
         }
-        let router = router(os.system().clone());
-        let client = Client::Here(router.clone());
-        if want == Want::Look {
-            return Ok(Session { client, held: Some(Held { os, socket: None }) });
-        }
-        match ControlSocket::bind(data, router) {
-            Ok(socket) => Ok(Session { client, held: Some(Held { os, socket: Some(socket) }) }),
-            Err(error) => {
-                os.shutdown().await;
-                let at = data.join("control.sock");
-                Err(Failure::store(format!("cannot listen at {}: {error}", at.display())))
+        Ok(())
+    }
+
+    /// The summary of a run, from whoever holds the data folder by now.
+    pub(crate) async fn summary(&mut self, run: &str) -> Result<Summary, Failure> {
+        let path = format!("/v1/runs/{}", part(run));
+        match self.client.get(&path).await {
+            Err(Refused::Gone(_) | Refused::NotThere(_)) => {
+                self.renew(Want::Look).await?;
+                Ok(self.client.get(&path).await?)
             }
+            answer => Ok(answer?),
         }
     }
 
     /// Stays while runs of other terminals go on here, then lets go of the data folder.
     pub(crate) async fn close(mut self, signals: &mut Signals) -> Result<(), Failure> {
-        let Some(mut held) = self.held.take() else { return Ok(()) };
-        if let Some(socket) = held.socket.take() {
-            let interrupted = self.stay(&held.os, signals).await;
-            let _ = socket.close(); // a socket that stays there refuses, and is replaced
-            if interrupted.is_ok() {
-                // Somebody may have come in at the last moment.
-                let _ = self.stay(&held.os, signals).await;
-            }
-            held.os.shutdown().await;
+        let Some(Held { os, door }) = self.held.take() else { return Ok(()) };
+        let mut said = false;
+        let mut interrupted = None;
+        let mut door = door;
+        while let Some(Door { socket, data, router }) = door.take() {
+            interrupted = self.stay(&os, signals, &mut said).await;
+            let _ = socket.close(); // one that stays there refuses, and is replaced
             socket.finish(LAST_ANSWERS).await;
-            interrupted
-        } else {
-            held.os.shutdown().await;
-            Ok(())
+            // Somebody may have come in at the last moment.
+            if interrupted.is_none() && os.system().active() > 0 && self.running().await > 0 {
+                door = open_door(&data, router).ok();
+            }
         }
+        os.shutdown().await;
+        interrupted.map_or(Ok(()), |code| Err(Failure::silent(code)))
     }
 
     /// Lets go of the data folder at once; open runs stay open.
     pub(crate) async fn stop(mut self) {
-        if let Some(held) = self.held.take() {
-            if let Some(socket) = &held.socket {
-                let _ = socket.close();
+        if let Some(Held { os, door }) = self.held.take() {
+            if let Some(door) = &door {
+                let _ = door.socket.close();
             }
-            held.os.shutdown().await;
-            if let Some(socket) = held.socket {
-                socket.finish(LAST_ANSWERS).await;
+            os.shutdown().await;
+            if let Some(door) = door {
+                door.socket.finish(LAST_ANSWERS).await;
             }
         }
     }
 
-    async fn stay(&self, os: &Ostler, signals: &mut Signals) -> Result<(), Failure> {
-        let mut said = false;
+    /// Waits until no run goes on here; gives the exit code if somebody would not wait.
+    async fn stay(&self, os: &Ostler, signals: &mut Signals, said: &mut bool) -> Option<u8> {
         while os.system().active() > 0 {
             let running = self.running().await;
             if running == 0 {
                 break;
             }
-            if !said {
+            if !*said {
                 say(format!(
                     "staying: {running} runs of other terminals go on in this process; ^C stops them, their state is kept"
                 ));
-                said = true;
+                *said = true;
             }
             tokio::select! {
                 () = tokio::time::sleep(LOOK) => {}
                 () = os.system().stirred() => {}
-                code = signals.next() => return Err(Failure::silent(code)),
+                code = signals.next() => return Some(code),
             }
         }
-        Ok(())
+        None
     }
 
     async fn running(&self) -> usize {
@@ -177,6 +190,35 @@ impl Session {
             Err(_) => 0,
         }
     }
+}
+
+async fn hold(os: Ostler, data: &Path, want: Want) -> Result<(Client, Held), Failure> {
+    if let Some(torn) = os.opened().and_then(|opened| opened.torn.as_ref()) {
+        say(format!(
+            "note: the last write to {} was cut short; {} bytes that nobody was told of were dropped ({})",
+            data.display(),
+            torn.bytes,
+            torn.what
+        ));
+    }
+    let router = router(os.system().clone());
+    let client = Client::Here(router.clone());
+    if want == Want::Look {
+        return Ok((client, Held { os, door: None }));
+    }
+    match open_door(data, router) {
+        Ok(door) => Ok((client, Held { os, door: Some(door) })),
+        Err(error) => {
+            os.shutdown().await;
+            let at = data.join("control.sock");
+            Err(Failure::store(format!("cannot listen at {}: {error}", at.display())))
+        }
+    }
+}
+
+fn open_door(data: &Path, router: Router) -> std::io::Result<Door> {
+    let socket = ControlSocket::bind(data, router.clone())?;
+    Ok(Door { socket, data: data.to_owned(), router })
 }
 
 /// The way to a process that holds the data folder, if one answers.

@@ -148,11 +148,27 @@ mod tests {
 
     #[test]
     fn dot_marks_states_outputs_and_terminal_edges() {
-        expect![[r#""#]].assert_eq(&dot(&graph()));
+        expect![[r##"
+            digraph "p" {
+              node [shape=box, style=filled]
+              "a.b" [label="a.b\nfs.list\nexecuted", fillcolor="#b7e4c7"]
+              "end" [label="end\ntool\npending", fillcolor="#ffffff", penwidth=2]
+              "a.b" -> "end" [style=dashed]
+            }
+        "##]]
+        .assert_eq(&dot(&graph()));
     }
 
     #[test]
     fn mermaid_gives_names_that_it_takes() {
-        expect![[r#""#]].assert_eq(&mermaid(&graph()));
+        expect![[r#"
+            flowchart TD
+              n0["a.b<br/>fs.list<br/>executed"]
+              style n0 fill:#b7e4c7
+              n1["end<br/>tool<br/>pending"]
+              style n1 fill:#ffffff
+              n0 -.-> n1
+        "#]]
+        .assert_eq(&mermaid(&graph()));
     }
 }

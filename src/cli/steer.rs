@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Globals;
 use super::client::{Client, Refused, part};
 use super::exit::{Failure, code};
-use super::follow::{Ended, Watch, code_of, interrupted, one, watch};
+use super::follow::{Ended, Watch, code_of, interrupted, lost, one, to_rest, watch};
 use super::session::{Session, Want};
 use super::signals::Signals;
 use super::term::{Out, say};
@@ -100,7 +100,7 @@ pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Fa
 }
 
 async fn resume_all(
-    session: Session,
+    mut session: Session,
     globals: &Globals,
     signals: &mut Signals,
     out: &mut Out,
@@ -134,7 +134,7 @@ async fn resume_all(
     let mut worst = code::SUCCEEDED;
     for (run, after) in open.iter().zip(after) {
         let what = Watch { run: run.clone(), after, json: globals.json };
-        match one(&session, signals, what, out).await {
+        match one(&mut session, signals, what, out).await {
             Ok(Ended::Settled(code)) => worst = worst.max(code),
             Ok(Ended::Interrupted(code)) => {
                 interrupted(session, run).await;
@@ -150,30 +150,26 @@ async fn resume_all(
 pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
     let mut signals = Signals::listen()?;
-    let session = open(globals).await?;
+    let mut session = open(globals).await?;
     let run = match post(&session.client, &args.run, "cancel").await {
         Ok(RunNamed { run }) => run,
         Err(refused) => return fail(session, refused).await,
     };
     // What acts on the world goes on to its end.
-    let path = format!("/v1/runs/{run}");
     let mut nothing = Nothing;
-    let ended = {
-        let closed = super::follow::follow(&session.client, &path, 0, "settled", &mut nothing, &mut out);
-        tokio::select! {
-            ended = closed => ended,
-            code = signals.next() => {
-                interrupted(session, &run).await;
-                return Ok(code);
-            }
+    let ended = tokio::select! {
+        ended = to_rest(&mut session, &run, 0, "settled", &mut nothing, &mut out) => Some(ended),
+        code = signals.next() => {
+            interrupted(session, &run).await;
+            return Ok(code);
         }
     };
-    if let Err(refused) = ended {
-        return fail(session, refused).await;
+    if let Some(Err(refused)) = ended {
+        return fail(session, lost(refused, &run)).await;
     }
-    let after = match summary(&session.client, &run).await {
+    let after = match session.summary(&run).await {
         Ok(after) => after,
-        Err(refused) => return fail(session, refused).await,
+        Err(failure) => return fail(session, failure).await,
     };
     if globals.json {
         out.json(&after);

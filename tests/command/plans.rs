@@ -1,0 +1,332 @@
+//! `check`, `run` and what looks at a run that is over.
+
+use expect_test::expect;
+use serde_json::Value;
+
+use super::world::World;
+
+const AUDIT: &str = r#"
+id: audit
+title: Audit a folder
+nodes:
+  - id: list
+    tool: fs.list
+    params: {path: ., glob: "**/*.txt"}
+  - id: todos
+    tool: text.search
+    params: {pattern: "${what}"}
+    param_refs: {files: {from: list, path: files}}
+  - id: report
+    tool: text.render
+    params: {template: "{{ count }} points"}
+    param_refs: {values: {from: todos, path: "0"}}
+"#;
+
+const REPORT: &str = r#"
+id: report
+nodes:
+  - id: list
+    tool: fs.list
+    params: {path: .}
+  - id: todos
+    tool: text.search
+    params: {pattern: TODO}
+    param_refs: {files: {from: list, path: files}}
+  - id: report
+    kind: aggregator
+    deps: [{n: todos, on: terminal}]
+    params: {template: "{{ todos.result.count }} points"}
+"#;
+
+const FAILS: &str = r#"
+id: fails
+nodes:
+  - id: read
+    tool: fs.read
+    params: {path: missing.txt}
+  - id: count
+    tool: json.query
+    params: {query: "$"}
+    param_refs: {value: {from: read, path: text}}
+"#;
+
+fn world() -> World {
+    let world = World::new();
+    std::fs::write(world.path().join("work/a.txt"), "TODO one\nTODO two\n").unwrap();
+    world.file("report.yaml", REPORT).file("fails.yaml", FAILS).file("audit.yaml", AUDIT);
+    world
+}
+
+#[test]
+fn check_shows_every_fault_with_its_place() {
+    let world = world();
+    world.file("bad.yaml", "id: bad\nnodes:\n  - id: a\n    tool: fs.lst\n    deps: [b]\n    retires: 2\n");
+    let ended = world.ostler("check bad.yaml").exits(2);
+    expect![[r#"
+        error shape: unknown key "retires"
+          --> bad.yaml:6:5
+          |
+        6 |     retires: 2
+          |     ^^^^^^^ did you mean "retries"?
+
+        error: bad.yaml has 1 fault
+    "#]]
+    .assert_eq(&ended.err);
+    let lines = world.ostler("check bad.yaml --json").exits(2).lines();
+    assert!(lines.iter().all(|line| line["type"] == "fault" && line["line"].is_u64()), "{lines:?}");
+}
+
+#[test]
+fn check_of_a_valid_plan_shows_its_facts() {
+    let world = world();
+    expect![[r#"
+        advice W02: its 3 nodes are one chain: no two ever run at the same time
+          --> report.yaml:2:1
+          |
+        2 | id: report
+          | ^^ let nodes depend on nothing but what they use, or make the chain one node
+
+        valid report
+          nodes          3 with 2 edges
+          depth, width   3, 1
+          critical path  list, todos, report
+          impact         0 (observes)
+          tools          fs.list, text.search
+          outputs        report
+    "#]]
+    .assert_eq(&world.ostler("check report.yaml").exits(0).out);
+    let lines = world.ostler("check report.yaml --json").exits(0).lines();
+    let plan = lines.last().unwrap();
+    assert_eq!((&plan["type"], &plan["valid"], &plan["nodes"]), (&"plan".into(), &true.into(), &3.into()));
+}
+
+#[test]
+fn a_parameter_that_is_missing_is_named() {
+    world().ostler("check audit.yaml").exits(2).complains("the parameter \"what\" is not given");
+    world()
+        .ostler("check audit.yaml --param what=x --param y=1")
+        .exits(2)
+        .complains("nothing takes the parameter");
+}
+
+#[test]
+fn what_is_no_plan_file_is_refused() {
+    let world = world();
+    world.file("x.txt", "").file("dir.yaml", "id: [");
+    world.ostler("check missing.yaml").exits(2).complains("cannot read missing.yaml");
+    world.ostler("check x.txt").exits(2).complains("ends in .yaml, .yml, .json or .toml");
+    world.ostler("run dir.yaml").exits(2).complains("syntax");
+    world.ostler("run report.yaml --workspace nowhere").exits(2).complains("nowhere");
+    world.ostler("run report.yaml --intent 3").exits(2);
+    assert!(!world.data().exists(), "a plan that is refused leaves nothing");
+}
+
+#[test]
+fn a_run_in_a_pipe_tells_each_node_and_what_came_of_it() {
+    let world = world();
+    let ended = world.ostler("run report.yaml --workspace work").exits(0);
+    let ended = ended.says("todos   executed").says("succeeded  report").says("│ 2 points");
+    assert!(!ended.out.contains('\u{1b}'), "no colour in a pipe: {}", ended.out);
+    assert_eq!(ended.err, "");
+    world.ostler("artifact @last/report --path text").exits(0).says("2 points");
+    assert_eq!(world.ostler("artifact @last/report").exits(0).out, r#"{"text":"2 points"}"#);
+    world.ostler("artifact @last/nothing").exits(2).complains("no node nothing");
+    world.ostler("ps").exits(0).says("succeeded");
+    world.ostler("show @last").exits(0).says("succeeded  report").says("todos   executed");
+    world.ostler("show @last --format dot").exits(0).says("digraph");
+    world.ostler("show @last --format mermaid").exits(0).says("flowchart TD");
+    world.ostler("events @last").exits(0).says("run_closed");
+    world.ostler("resume").exits(0).complains("no run is open");
+    world.ostler("resume @last").exits(0).says("succeeded");
+    world.ostler("cancel @last").exits(2).complains("over");
+    world.ostler("resolve @last todos --redo").exits(2).complains("over");
+    world.ostler("doctor").exits(0).says("every digest is right");
+}
+
+#[test]
+fn a_run_that_fails_names_the_first_culprit() {
+    let world = world();
+    let ended = world.ostler("run fails.yaml --workspace work").exits(1);
+    ended.says("failed read: ").says("missing.txt").says("(lost with it: count)");
+}
+
+#[test]
+fn intent_caps_what_a_run_may_do() {
+    let world = world();
+    world.file(
+        "write.yaml",
+        "id: w\nnodes:\n  - {id: put, tool: fs.write, params: {path: x, text: hi, mode: create}}\n",
+    );
+    world.ostler("run write.yaml --workspace work --intent 0").exits(1);
+    assert_eq!(world.work("x"), "");
+    world.ostler("run write.yaml --workspace work").exits(0);
+    assert_eq!(world.work("x"), "hi");
+}
+
+#[test]
+fn the_last_line_for_machines_is_the_summary() {
+    let world = world();
+    let lines = world.ostler("run report.yaml --workspace work --json").exits(0).lines();
+    let (summary, events) = lines.split_last().unwrap();
+    for (at, event) in events.iter().enumerate() {
+        assert_eq!(
+            (&event["type"], event["seq"].as_u64()),
+            (&"event".into(), Some(at as u64 + 1)),
+            "{event}"
+        );
+    }
+    assert_eq!(events.last().unwrap()["kind"], "run_closed");
+    let keys = [
+        "type",
+        "run",
+        "plan",
+        "version",
+        "outcome",
+        "nodes",
+        "dispatches",
+        "rounds",
+        "peak_ready",
+        "mean_ready",
+        "makespan_ms",
+        "critical_path_ms",
+        "parallelism",
+        "overhead_us_per_node",
+        "attempts",
+        "reused",
+        "cost",
+        "culprits",
+        "outputs",
+    ];
+    let missing: Vec<&str> = keys.into_iter().filter(|key| summary.get(key).is_none()).collect();
+    assert_eq!(missing, Vec::<&str>::new(), "{summary}");
+    assert_eq!((&summary["type"], &summary["outcome"]), (&"summary".into(), &"succeeded".into()));
+    assert_eq!(summary["nodes"]["todos"], "executed");
+    let shown: Value = serde_json::from_str(&world.ostler("show @last --format json").exits(0).out).unwrap();
+    assert_eq!(&shown, summary);
+    let earlier: Value =
+        serde_json::from_str(&world.ostler("show @last --json --at 3").exits(0).out).unwrap();
+    assert_eq!((&earlier["outcome"], &earlier["seq"]), (&Value::Null, &3.into()));
+    let later = world.ostler("events @last --json --from 5").exits(0).lines();
+    assert_eq!(later, events[4..]);
+}
+
+#[test]
+fn a_reader_who_goes_away_ends_nothing() {
+    let world = world();
+    let mut child = world
+        .command("run report.yaml --workspace work --json")
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn help_shows_the_commands_that_work_each_with_an_example() {
+    let world = world();
+    let help = world.ostler("--help").exits(0).out;
+    for command in [
+        "run", "check", "resume", "ps", "show", "events", "artifact", "cancel", "resolve", "simulate",
+        "doctor",
+    ] {
+        assert!(help.contains(&format!("\n  {command} ")), "{command}: {help}");
+        if command != "simulate" {
+            world.ostler(&format!("{command} --help")).exits(0).says("Example:\n  ostler ");
+        }
+    }
+    world.ostler("simulate graph --help").exits(0).says("Example:\n  ostler simulate graph ");
+}
+
+#[test]
+fn without_a_data_folder_looking_makes_none() {
+    let world = World::new();
+    world.ostler("ps").exits(0).complains("no run yet");
+    world.ostler("show @last").exits(2).complains("no run yet");
+    world.ostler("resume").exits(2).complains("no run yet");
+    world.ostler("doctor").exits(0).says("no data folder");
+    assert!(!world.data().exists());
+}
+
+#[test]
+fn an_unknown_key_of_the_configuration_names_the_known_one() {
+    let world = world();
+    world.file("o.toml", "[tools.shel]\nenabled = false\n");
+    let ended = world.ostler("check report.yaml --config o.toml").exits(2);
+    ended.complains("o.toml:1:8: unknown key \"shel\": did you mean \"shell\"?");
+}
+
+#[test]
+fn a_scope_of_the_configuration_counts() {
+    let world = world();
+    world.file("o.toml", "[scopes.reader]\ntools = [\"fs.list\"]\n");
+    world
+        .ostler("run report.yaml --workspace work --config o.toml --scope reader")
+        .exits(1)
+        .says("todos   failed");
+    world.ostler("run report.yaml --workspace work --config o.toml").exits(0).says("todos   executed");
+}
+
+#[test]
+fn runs_in_memory_leave_nothing() {
+    let world = world();
+    world.file("o.toml", "[store]\nurl = \"memory:\"\n");
+    let mut command = world.command("run report.yaml --workspace work --config o.toml");
+    let output = command.env_remove("OSTLER_DATA").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!world.path().join(".ostler").exists() && !world.data().exists());
+}
+
+#[test]
+fn a_damaged_journal_is_refused_and_its_place_is_named() {
+    let world = world();
+    for _ in 0..2 {
+        world.ostler("run report.yaml --workspace work").exits(0);
+    }
+    let journal = world.data().join("journal");
+    let mut segments: Vec<_> =
+        std::fs::read_dir(&journal).unwrap().map(|file| file.unwrap().path()).collect();
+    segments.retain(|path| path.extension().is_some_and(|extension| extension == "seg"));
+    segments.sort();
+    let mut bytes = std::fs::read(&segments[0]).unwrap();
+    bytes[600] ^= 0x40;
+    std::fs::write(&segments[0], bytes).unwrap();
+    std::fs::remove_file(world.data().join("index.redb")).unwrap();
+    world.ostler("ps").exits(4).complains("damaged");
+    world.ostler("doctor").exits(4).says("✘ journal");
+}
+
+#[test]
+fn a_store_that_is_held_by_who_does_not_answer_is_told_so() {
+    let world = world();
+    let held = ostler_store::Store::open(&world.data()).unwrap();
+    let ended = world.ostler("run report.yaml --workspace work").exits(4);
+    ended.complains(&format!("is held by process {}", std::process::id()));
+    drop(held);
+}
+
+#[test]
+fn cases_are_lived_through_and_compared() {
+    let world = World::new();
+    let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/kernel/tests/data/graph_cases.jsonl");
+    let ended = world.ostler(&format!("simulate graph {cases} --check")).exits(0);
+    assert!(ended.out.ends_with(" passed, 0 failed\n"), "{}", ended.out);
+    let first = std::fs::read_to_string(cases)
+        .unwrap()
+        .lines()
+        .find(|line| line.contains("\"makespan\":"))
+        .unwrap()
+        .to_owned();
+    let wrong = first.replacen("\"makespan\":", "\"makespan\":9", 1);
+    assert_ne!(first, wrong);
+    world.file("wrong.jsonl", &format!("{first}\n{wrong}\n"));
+    world.ostler("simulate graph wrong.jsonl --check").exits(1).says("1 passed, 1 failed").says("makespan");
+    let lived = world.ostler("simulate graph wrong.jsonl").exits(0).lines();
+    let case: Value = serde_json::from_str(&first).unwrap();
+    assert_eq!(lived[0], serde_json::json!({"id": case["id"], "expect": case["expect"]}));
+    world.file("none.jsonl", "{\"id\": 1}\n");
+    world.ostler("simulate graph none.jsonl").exits(2).complains("none.jsonl:1");
+}

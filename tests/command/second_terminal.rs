@@ -1,0 +1,92 @@
+//! Other commands while one holds the data folder.
+
+use super::world::World;
+
+const LONG: &str = "id: long\nnodes:\n  - {id: a, tool: fs.list, params: {path: .}}\n  - {id: nap, tool: time.sleep, params: {ms: 60000}, timeout: 90s, deps: [a]}\n";
+const SHORT: &str = "id: short\nnodes:\n  - {id: a, tool: fs.list, params: {path: .}}\n";
+const MIDDLE: &str = "id: middle\nnodes:\n  - {id: nap, tool: time.sleep, params: {ms: 1500}}\n";
+
+fn world() -> World {
+    let world = World::new();
+    world.file("long.yaml", LONG).file("short.yaml", SHORT).file("middle.yaml", MIDDLE);
+    world
+}
+
+fn run_of(line: &str) -> String {
+    line.split_whitespace().nth(2).unwrap().to_owned()
+}
+
+#[test]
+fn a_second_terminal_looks_runs_and_cancels() {
+    let world = world();
+    let mut holder = world.start("run long.yaml --workspace work");
+    let run = run_of(&holder.until("opened: long"));
+    holder.until("a    executed");
+    world.ostler("ps").exits(0).says("running").says("1/2");
+    world.ostler(&format!("show {run}")).exits(0).says("nap  running");
+    let mut follower = world.start(&format!("events {run} --follow --json"));
+    follower.until("\"executed\"");
+    world.ostler("run short.yaml --workspace work").exits(0).says("succeeded  short");
+    world.ostler("doctor").exits(0).says("held by process").says("drives");
+    world.ostler(&format!("cancel {}", &run[24..])).exits(0).says("cancelled  long");
+    holder.end().exits(1).says("cancelled  long");
+    follower.end().exits(0).says("run_closed");
+    world.ostler("ps").exits(0).says("succeeded").says("cancelled");
+}
+
+#[test]
+fn a_holder_stays_until_the_runs_of_others_are_done() {
+    let world = world();
+    let mut holder = world.start("run long.yaml --workspace work");
+    let run = run_of(&holder.until("opened: long"));
+    let mut other = world.start("run middle.yaml --workspace work");
+    other.until("opened: middle");
+    world.ostler(&format!("cancel {run}")).exits(0);
+    other.end().exits(0).says("succeeded  middle");
+    holder.end().exits(1).complains("staying: 1 runs of other terminals");
+}
+
+#[test]
+fn when_the_holder_dies_the_others_are_told_how_to_go_on() {
+    let world = world();
+    let mut holder = world.start("run long.yaml --workspace work");
+    holder.until("a    executed");
+    let mut other = world.start("run middle.yaml --workspace work");
+    let run = run_of(&other.until("opened: middle"));
+    let mut follower = world.start(&format!("events {run} --follow"));
+    follower.until("run_opened");
+    holder.signal("KILL");
+    other.end().exits(5).complains(&format!("ostler resume {run}"));
+    follower.end().exits(5).complains(&format!("ostler resume {run}"));
+    world.ostler(&format!("resume {run}")).exits(0).says("succeeded  middle");
+}
+
+#[test]
+fn an_interrupt_of_who_holds_nothing_stops_nothing() {
+    let world = world();
+    let mut holder = world.start("run long.yaml --workspace work");
+    let long = run_of(&holder.until("opened: long"));
+    let mut other = world.start("run middle.yaml --workspace work");
+    let run = run_of(&other.until("opened: middle"));
+    other.signal("INT");
+    other.end().exits(130).complains("goes on in the process that holds the data folder");
+    let follower = world.start(&format!("events {run} --follow --json"));
+    follower.end().exits(0).says("run_closed").says("succeeded");
+    world.ostler(&format!("cancel {long}")).exits(0);
+    holder.end().exits(1);
+}
+
+#[test]
+fn a_name_that_fits_no_run_or_several_is_refused() {
+    let world = world();
+    for _ in 0..2 {
+        world.ostler("run short.yaml --workspace work").exits(0);
+    }
+    let runs = world.ostler("ps --json").exits(0).lines();
+    let first = runs[0]["run"].as_str().unwrap();
+    world.ostler(&format!("show {}", &first[..4])).exits(2).complains("fits 2 runs");
+    world.ostler(&format!("show {}", &first[28..])).exits(0).says(first);
+    world.ostler("show ffffffff").exits(2).complains("no run has an id that begins or ends with ffffffff");
+    world.ostler("show abc").exits(2).complains("4 or more characters");
+    world.ostler("show 0198f3c2-0000-7000-8000-000000000001").exits(2).complains("no run");
+}

@@ -1,0 +1,152 @@
+//! A temporary folder to run the command in.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use serde_json::Value;
+
+/// A folder with a workspace and, in time, a data folder.
+pub(crate) struct World {
+    folder: tempfile::TempDir,
+}
+
+/// What a command left.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Ended {
+    /// Panics with everything that was said, unless the exit code is this one.
+    #[track_caller]
+    pub(crate) fn exits(self, code: i32) -> Ended {
+        assert_eq!(self.code, Some(code), "stdout:\n{}\nstderr:\n{}", self.out, self.err);
+        self
+    }
+
+    /// Panics unless this was said on stdout.
+    #[track_caller]
+    pub(crate) fn says(self, text: &str) -> Ended {
+        assert!(self.out.contains(text), "no {text:?} in stdout:\n{}\nstderr:\n{}", self.out, self.err);
+        self
+    }
+
+    /// Panics unless this was said on stderr.
+    #[track_caller]
+    pub(crate) fn complains(self, text: &str) -> Ended {
+        assert!(self.err.contains(text), "no {text:?} in stderr:\n{}\nstdout:\n{}", self.err, self.out);
+        self
+    }
+
+    /// Every line of stdout as JSON.
+    #[track_caller]
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        self.out
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}")))
+            .collect()
+    }
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("work")).unwrap();
+        World { folder }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.path().join("data")
+    }
+
+    /// Writes a file, beside the workspace.
+    pub(crate) fn file(&self, name: &str, text: &str) -> &World {
+        std::fs::write(self.path().join(name), text).unwrap();
+        self
+    }
+
+    /// What a file of the workspace holds; nothing if it is not there.
+    pub(crate) fn work(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path().join("work").join(name)).unwrap_or_default()
+    }
+
+    pub(crate) fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
+        command.current_dir(self.path()).args(line.split_whitespace());
+        command.env_remove("OSTLER_DATA").env_remove("OSTLER_CONFIG").env_remove("OSTLER_LOG");
+        command.env("OSTLER_DATA", self.data()).env("TZ", "UTC").stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command to its end.
+    pub(crate) fn ostler(&self, line: &str) -> Ended {
+        let output = self.command(line).output().unwrap();
+        Ended {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Starts a command whose stdout is read while it runs.
+    pub(crate) fn start(&self, line: &str) -> Started {
+        let mut child = self.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Started { child, lines, said: String::new() }
+    }
+}
+
+/// A command that runs.
+pub(crate) struct Started {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    said: String,
+}
+
+impl Started {
+    /// Waits until it has said a line that holds this, and gives the line.
+    #[track_caller]
+    pub(crate) fn until(&mut self, text: &str) -> String {
+        for line in self.lines.by_ref() {
+            let line = line.unwrap();
+            self.said.push_str(&line);
+            self.said.push('\n');
+            if line.contains(text) {
+                return line;
+            }
+        }
+        panic!("it never said {text:?}: {}", self.said);
+    }
+
+    /// Sends a signal, such as `KILL`.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits for its end.
+    pub(crate) fn end(mut self) -> Ended {
+        for line in self.lines.by_ref().map_while(Result::ok) {
+            self.said.push_str(&line);
+            self.said.push('\n');
+        }
+        let mut err = String::new();
+        std::io::Read::read_to_string(&mut self.child.stderr.take().unwrap(), &mut err).unwrap();
+        let code = self.child.wait().unwrap().code();
+        Ended { code, out: std::mem::take(&mut self.said), err }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
