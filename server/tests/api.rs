@@ -1,4 +1,5 @@
 //! The API over a system in memory.
+#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
 
 use std::sync::Arc;
 use std::time::Duration;
