@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use dashmap::DashMap;
 use futures::FutureExt;
-use ostler_kernel::event::{Accounts, Failure, Outcome};
+use ostler_kernel::event::{Failure, Outcome};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::run::Category;
 use ostler_scheduler::JobHandle;
@@ -34,7 +34,6 @@ pub(crate) struct Ended {
     pub(crate) duration_ms: u64,
     /// In credits: a millisecond of a slot is one.
     pub(crate) cost: u64,
-    pub(crate) accounts: Accounts,
 }
 
 enum State {
@@ -60,7 +59,7 @@ pub(crate) struct Effects {
 /// What the table knows of an attempt.
 pub(crate) enum Found {
     Running,
-    Done(Ended),
+    Done,
 }
 
 impl Effects {
@@ -86,7 +85,7 @@ impl Effects {
             };
             let duration_ms = started.elapsed().as_millis() as u64;
             let cost = duration_ms.clamp(1, ostler_scheduler::COST_MAX);
-            let ended = Ended { outcome, duration_ms, cost, accounts: Accounts::default() };
+            let ended = Ended { outcome, duration_ms, cost };
             finish(&services_of_task, &key, ended);
         });
     }
@@ -97,7 +96,7 @@ impl Effects {
         entry.agent = agent.clone();
         Some(match &entry.state {
             State::Running { .. } => Found::Running,
-            State::Done(ended) => Found::Done(ended.clone()),
+            State::Done(_) => Found::Done,
         })
     }
 

@@ -166,8 +166,8 @@ impl RegistryState {
                 }
             }
         }
-        for row in self.services.journal.runs(true)? {
-            if self.services.drives(row.run) {
+        for run in self.services.driven() {
+            if let Some(row) = self.services.journal.run(run)? {
                 self.slot(&row).runs.push_back(row);
             }
         }

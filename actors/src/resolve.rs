@@ -1,6 +1,6 @@
 //! Settling attempts in doubt.
 
-use ostler_kernel::event::{Accounts, AttemptResult, HumanRequestKind, Outcome, Output};
+use ostler_kernel::event::{AttemptResult, HumanRequestKind, Outcome, Output};
 use ostler_kernel::id::NodeId;
 use ostler_kernel::run::{Input, Resolution, Run, Standing};
 use serde_json::Value;
@@ -43,9 +43,7 @@ impl ResolveRequest {
         let how = match how {
             StoredHow::Done(output) => {
                 let (attempt, outcome) = (instance.attempts, Outcome::Ok(output));
-                let (duration_ms, cost, accounts) = (0, 0, Accounts::default());
-                let node = node.clone();
-                let result = AttemptResult { node, attempt, outcome, duration_ms, cost, accounts };
+                let result = AttemptResult::unpaid(node.clone(), attempt, outcome);
                 Resolution::Done(Box::new(result))
             }
             StoredHow::Redo => Resolution::Redo,

@@ -370,8 +370,7 @@ impl System {
     }
 
     fn row(&self, run: RunId) -> Result<RunRow, RunError> {
-        let rows = self.services.journal.runs(false)?;
-        rows.into_iter().find(|row| row.run == run).ok_or(RunError::Unknown(run))
+        self.services.journal.run(run)?.ok_or(RunError::Unknown(run))
     }
 
     /// A run, folded from its records, up to `at`.

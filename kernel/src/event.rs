@@ -251,8 +251,8 @@ pub struct AttemptIntent {
     pub policy_epoch: u64,
     /// Where the values came from: `user`, `plan`, `tool:<name>`; empty means untrusted.
     pub provenance: Vec<String>,
-    /// Absolute values of the accounts after the charge.
-    pub accounts: Accounts,
+    /// Absolute values of the accounts after the charge; `None` if nothing was charged (a wait holds no slot).
+    pub accounts: Option<Accounts>,
 }
 
 /// Absolute values of the scheduler's accounts after a charge: the last value per key is the state.
@@ -289,8 +289,15 @@ pub struct AttemptResult {
     pub duration_ms: u64,
     /// What it cost, in credits.
     pub cost: u64,
-    /// Absolute values of the accounts after settlement.
-    pub accounts: Accounts,
+    /// Absolute values of the accounts after settlement; `None` if nothing was settled.
+    pub accounts: Option<Accounts>,
+}
+
+impl AttemptResult {
+    /// The end of an attempt that took no time and cost nothing.
+    pub fn unpaid(node: NodeId, attempt: u32, outcome: Outcome) -> AttemptResult {
+        AttemptResult { node, attempt, outcome, duration_ms: 0, cost: 0, accounts: None }
+    }
 }
 
 /// What came of an attempt.

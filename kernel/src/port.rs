@@ -175,6 +175,9 @@ pub trait Journal: Send + Sync + 'static {
     /// The runs, newest first; with `open_only`, those with work left.
     fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, JournalError>;
 
+    /// One line of the table of runs; `None` if there is no such run.
+    fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError>;
+
     /// The streams of clients that have any record.
     fn clients(&self) -> Result<Vec<StreamId>, JournalError>;
 }

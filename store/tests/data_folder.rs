@@ -400,11 +400,11 @@ fn step(number: u64, bytes: usize) -> [Vec<Event>; 2] {
         intent: 1,
         policy_epoch: 1,
         provenance: vec!["plan".into()],
-        accounts,
+        accounts: Some(accounts),
     };
     let Event::AttemptResult(mut done) = result(bytes) else { unreachable!() };
     done.node = node.clone();
-    done.accounts = accounts;
+    done.accounts = Some(accounts);
     [
         vec![
             moved(NodeState::Ready, NodeState::Running, Reason::Attempt(1)),

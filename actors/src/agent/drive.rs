@@ -187,9 +187,7 @@ impl Drive {
                 TimerKind::Human => self.decide(Input::Silence { node, request: number }),
                 TimerKind::Sleep => {
                     let outcome = attempt::slept();
-                    let (duration_ms, cost, accounts) = (0, 0, Accounts::default());
-                    let attempt = number;
-                    let result = AttemptResult { node, attempt, outcome, duration_ms, cost, accounts };
+                    let result = AttemptResult::unpaid(node, number, outcome);
                     self.decide(Input::Result(Box::new(result)));
                 }
             }
@@ -209,7 +207,7 @@ impl Drive {
             outcome: ended.outcome,
             duration_ms: ended.duration_ms,
             cost: ended.cost,
-            accounts: accounts.unwrap_or_default(),
+            accounts,
         };
         self.decide(Input::Result(Box::new(result)));
         self.taken.push(key.clone());

@@ -76,7 +76,7 @@ impl Drive {
             Ok(prepared) => {
                 let Prepared { work, refs } = prepared;
                 let acts = acts(node.effect) || work.acts();
-                self.intend(&node, attempt, &refs, accounts);
+                self.intend(&node, attempt, &refs, Some(accounts));
                 self.launches.push(Launch { node, attempt, job, acts, work });
             }
             Err(refusal) => {
@@ -100,7 +100,7 @@ impl Drive {
         let attempt = self.run.instance(&node.id).map_or(0, |instance| instance.attempts);
         match prepared {
             Ok(Prepared { refs, .. }) if due.is_some() => {
-                self.intend(node, attempt, &refs, Accounts::default());
+                self.intend(node, attempt, &refs, None);
             }
             Ok(_) => {
                 let what = format!("{} does not say how long to wait", node.id);
@@ -126,10 +126,7 @@ impl Drive {
             }
         };
         let outcome = failed(category, message);
-        let (duration_ms, cost, accounts) = (0, 0, Accounts::default());
-        let node = id.clone();
-        let result = AttemptResult { node, attempt, outcome, duration_ms, cost, accounts };
-        self.decide(Input::Result(Box::new(result)));
+        self.decide(Input::Result(Box::new(AttemptResult::unpaid(id.clone(), attempt, outcome))));
     }
 
     /// What the attempt is given, and leave to make it.
@@ -204,7 +201,13 @@ impl Drive {
     }
 
     /// Records what is about to happen.
-    fn intend(&mut self, node: &Node, attempt: u32, refs: &BTreeMap<String, Digest>, accounts: Accounts) {
+    fn intend(
+        &mut self,
+        node: &Node,
+        attempt: u32,
+        refs: &BTreeMap<String, Digest>,
+        accounts: Option<Accounts>,
+    ) {
         let phase = self.run.instance(&node.id).map_or(0, |instance| instance.phase);
         let provenance: BTreeSet<String> = std::iter::once("plan".to_owned())
             .chain(node.param_refs.values().filter_map(|reference| {

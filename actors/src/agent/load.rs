@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler_kernel::event::{Event, Failure, Outcome, RunOpened, TimerKind};
+use ostler_kernel::event::{AttemptResult, Event, Failure, Outcome, RunOpened, TimerKind};
 use ostler_kernel::id::Ticks;
 use ostler_kernel::plan::Plan;
 use ostler_kernel::port::{JournalError, RunRow, RunStanding, Seq, StreamId};
@@ -147,7 +147,7 @@ impl Drive {
                     let key = self.key(&node, attempt);
                     match self.services.effects.attach(&key, &self.me) {
                         Some(Found::Running) => {}
-                        Some(Found::Done(ended)) => self.ended(&key, Some(ended.accounts)),
+                        Some(Found::Done) => self.ended(&key, None),
                         None => lost.push(node),
                     }
                 }
@@ -191,16 +191,7 @@ impl Drive {
                     category: Category::Crash,
                     message: "its process ended".into(),
                 });
-                let attempt = instance.attempts;
-                let (duration_ms, cost, accounts) = (0, 0, Default::default());
-                let result = ostler_kernel::event::AttemptResult {
-                    node,
-                    attempt,
-                    outcome,
-                    duration_ms,
-                    cost,
-                    accounts,
-                };
+                let result = AttemptResult::unpaid(node, instance.attempts, outcome);
                 self.decide(Input::Result(Box::new(result)));
             } else if instance.state() == NodeState::Running {
                 jobs.push(Job { run: self.opened.run, node, rank: u64::MAX >> 11 });

@@ -60,7 +60,7 @@ impl<'a> Settings<'a> {
                 Idempotency::None => 0,
             },
             tools: Some(tools),
-            executes: |_| true,
+            executes: |kind| matches!(kind, Kind::Tool | Kind::Aggregator),
             complete: true,
             jitter: true,
         }

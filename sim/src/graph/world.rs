@@ -296,14 +296,7 @@ impl<'s> World<'s> {
                 Outcome::Ok(Output { artifact, bytes, inline: Some(value), directive })
             }
         };
-        Ok(AttemptResult {
-            node: node.clone(),
-            attempt,
-            outcome,
-            duration_ms: 0,
-            cost: 0,
-            accounts: Default::default(),
-        })
+        Ok(AttemptResult::unpaid(node.clone(), attempt, outcome))
     }
 
     fn operation(&mut self, control: ControlScript) -> Result<Operation, CaseError> {
@@ -456,6 +449,5 @@ fn failure(category: Category, message: String) -> Outcome {
 
 fn failed(node: NodeId, attempt: u32, category: Category, message: String) -> Input {
     let outcome = failure(category, message);
-    let accounts = Default::default();
-    Input::Result(Box::new(AttemptResult { node, attempt, outcome, duration_ms: 0, cost: 0, accounts }))
+    Input::Result(Box::new(AttemptResult::unpaid(node, attempt, outcome)))
 }

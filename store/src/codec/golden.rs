@@ -34,7 +34,7 @@ fn accounts() -> Accounts {
 }
 
 fn attempt(outcome: Outcome) -> Box<AttemptResult> {
-    let accounts = accounts();
+    let accounts = Some(accounts());
     Box::new(AttemptResult { node: node(), attempt: 2, outcome, duration_ms: 1_500, cost: 7, accounts })
 }
 
@@ -65,7 +65,7 @@ fn samples() -> Vec<Event> {
             intent: 1,
             policy_epoch: 3,
             provenance: vec!["user".into(), "tool:fs.read".into()],
-            accounts: Accounts::default(),
+            accounts: None,
         })),
         Event::AttemptResult(attempt(output(Some(json()), None))),
         Event::AttemptResult(attempt(output(None, Some(Directive { conclude: true, delta: Some(json()) })))),

@@ -122,6 +122,10 @@ impl Journal for MemoryJournal {
         Ok(rows::listed(self.state().rows.values().cloned(), open_only))
     }
 
+    fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError> {
+        Ok(self.state().rows.get(&run).cloned())
+    }
+
     fn clients(&self) -> Result<Vec<StreamId>, JournalError> {
         let mut clients: Vec<StreamId> =
             self.state().streams.keys().filter(|stream| stream.kind == StreamKind::Client).copied().collect();

@@ -69,7 +69,7 @@ pub(crate) fn result(bytes: usize) -> Event {
         }),
         duration_ms: 12,
         cost: 3,
-        accounts: Accounts::default(),
+        accounts: None,
     }))
 }
 

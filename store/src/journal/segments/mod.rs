@@ -33,6 +33,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::Sender;
+use ostler_kernel::id::RunId;
 use ostler_kernel::port::{
     BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId, StreamKind,
 };
@@ -340,6 +341,17 @@ impl Journal for SegmentJournal {
             Ok(rows)
         })?;
         Ok(rows::listed(rows.into_values().map(|(_, row)| row), open_only))
+    }
+
+    fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError> {
+        self.shared.ask(|index| {
+            // What was appended since the mark of the index counts over what stands in it.
+            let recent = self.shared.order().fold.rows.get(&run).map(|(_, row)| row.clone());
+            match recent {
+                Some(row) => Ok(Some(row)),
+                None => index.row(run),
+            }
+        })
     }
 
     fn clients(&self) -> Result<Vec<StreamId>, JournalError> {
