@@ -1,7 +1,6 @@
 //! Records as they are told: JSON lines, or server-sent events.
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -12,7 +11,7 @@ use futures::{Stream, StreamExt, stream};
 use ostler_actors::{EventCursor, RunError, Settled, System};
 use ostler_kernel::event::{AttemptResult, Event, OperatorAct, Outcome};
 use ostler_kernel::id::RunId;
-use ostler_kernel::port::{Recorded, Seq};
+use ostler_kernel::port::{BoxFuture, Recorded, Seq};
 use serde_json::{Value, json};
 
 use crate::wire::EventLine;
@@ -49,7 +48,6 @@ pub(crate) fn line(run: RunId, record: &Recorded) -> EventLine {
 }
 
 struct Follow {
-    system: System,
     run: RunId,
     cursor: EventCursor,
     until: Until,
@@ -57,7 +55,7 @@ struct Follow {
     /// Nothing more is waited for: what is known is told, and that is all.
     ending: bool,
     over: bool,
-    settled: Option<Pin<Box<dyn Future<Output = Result<Settled, RunError>> + Send>>>,
+    settled: Option<BoxFuture<'static, Result<Settled, RunError>>>,
 }
 
 /// The records after `after`, as lines. A journal that fails ends the stream with an error.
@@ -69,12 +67,12 @@ pub(crate) fn follow(
     last_now: Seq,
 ) -> Result<impl Stream<Item = Result<EventLine, RunError>> + Send, RunError> {
     let cursor = system.events(run, after)?;
-    let settled: Option<Pin<Box<dyn Future<Output = _> + Send>>> = (until == Until::Settled).then(|| {
+    let settled = (until == Until::Settled).then(|| -> BoxFuture<'static, _> {
         let system = system.clone();
-        Box::pin(async move { system.outcome(run).await }) as _
+        Box::pin(async move { system.outcome(run).await })
     });
     let over = until == Until::Now && after >= last_now;
-    let state = Follow { system, run, cursor, until, last_now, ending: false, over, settled };
+    let state = Follow { run, cursor, until, last_now, ending: false, over, settled };
     Ok(stream::unfold(state, |mut state| async move {
         let record = state.next().await?;
         let told = record.map(|record| line(state.run, &record));
@@ -116,7 +114,6 @@ impl Follow {
             self.over = true;
         }
         self.over |= matches!(record, None | Some(Err(_)));
-        tracing::trace!(run = %self.run, active = self.system.active(), "record told");
         record.map(|record| record.map_err(RunError::from))
     }
 }

@@ -1,0 +1,260 @@
+//! The API over a system in memory.
+#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use ostler_actors::{System, SystemConfig};
+use ostler_drivers::tool::{ToolConfig, builtin};
+use ostler_kernel::gate::{GatePolicy, Scope};
+use ostler_server::{BODY_BYTES_MAX, BODY_DEPTH_MAX, router};
+use ostler_store::{MemoryArtifacts, MemoryJournal};
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+async fn api() -> Router {
+    let tools = builtin(&ToolConfig::default());
+    let scope = Scope { tools: tools.iter().map(|tool| (tool.spec().name.clone(), None)).collect() };
+    let gate = GatePolicy {
+        scopes: [("default".to_owned(), scope)].into(),
+        ceiling: 2,
+        epoch: 1,
+        ..GatePolicy::default()
+    };
+    let config = SystemConfig {
+        journal: Arc::new(MemoryJournal::default()),
+        artifacts: Arc::new(MemoryArtifacts::default()),
+        tools,
+        gate,
+        slots: 4,
+        run_slots: 4,
+        drain: Duration::from_secs(1),
+        clients: Vec::new(),
+    };
+    router(System::start(config).await.unwrap())
+}
+
+async fn send(api: &Router, request: Request<Body>) -> Response<Body> {
+    api.clone().oneshot(request).await.unwrap()
+}
+
+async fn text(response: Response<Body>) -> String {
+    String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+}
+
+async fn value(response: Response<Body>) -> Value {
+    serde_json::from_str(&text(response).await).unwrap()
+}
+
+fn get(path: &str) -> Request<Body> {
+    Request::get(path).body(Body::empty()).unwrap()
+}
+
+fn post(path: &str, body: &Value) -> Request<Body> {
+    Request::post(path).body(Body::from(body.to_string())).unwrap()
+}
+
+fn submission(name: &str) -> Value {
+    let render = json!({"id": "say", "tool": "text.render", "params": {"template": "hi", "values": {}}});
+    json!({"plan": {"id": name, "nodes": [render]}, "workspace": "/"})
+}
+
+async fn submit(api: &Router, name: &str) -> String {
+    let response = send(api, post("/v1/runs", &submission(name))).await;
+    assert_eq!(response.status(), StatusCode::CREATED);
+    value(response).await["run"].as_str().unwrap().to_owned()
+}
+
+/// Waits for the end of a run, and gives its records.
+async fn records(api: &Router, run: &str) -> Vec<Value> {
+    let request = Request::get(format!("/v1/runs/{run}/events")).header("accept", "application/x-ndjson");
+    let response = send(api, request.body(Body::empty()).unwrap()).await;
+    assert_eq!(response.headers()["content-type"], "application/x-ndjson");
+    text(response).await.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[track_caller]
+fn check_problem(status: StatusCode, problem: &Value, expected: (u16, &str)) {
+    assert_eq!((status.as_u16(), problem["code"].as_str()), (expected.0, Some(expected.1)), "{problem}");
+    assert_eq!(problem["status"], expected.0);
+    assert!(!problem["detail"].as_str().unwrap().is_empty());
+}
+
+async fn refused(api: &Router, request: Request<Body>, expected: (u16, &str)) -> Value {
+    let response = send(api, request).await;
+    let status = response.status();
+    assert_eq!(response.headers()["content-type"], "application/problem+json", "{expected:?}");
+    let problem = value(response).await;
+    check_problem(status, &problem, expected);
+    problem
+}
+
+#[tokio::test]
+async fn a_run_is_opened_followed_and_told() {
+    let api = api().await;
+    let run = submit(&api, "hello").await;
+    let told = records(&api, &run).await;
+    let numbers: Vec<u64> = told.iter().map(|line| line["seq"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (1..=told.len() as u64).collect::<Vec<_>>());
+    assert_eq!(told.last().unwrap()["body"], json!({"outcome": "succeeded"}));
+    let summary = value(send(&api, get(&format!("/v1/runs/{run}"))).await).await;
+    assert_eq!((&summary["outcome"], &summary["nodes"]), (&json!("succeeded"), &json!({"say": "executed"})));
+    let graph = value(send(&api, get(&format!("/v1/runs/{run}/graph"))).await).await;
+    assert_eq!(graph["nodes"][0]["artifact"], summary["outputs"]["say"]);
+    let artifact = send(&api, get("/v1/runs/@last/nodes/say/artifact")).await;
+    assert_eq!(artifact.headers()["content-type"], "application/json");
+    assert_eq!(artifact.headers()["etag"], format!("{}", summary["outputs"]["say"]));
+    assert_eq!(text(artifact).await, r#"{"text":"hi"}"#);
+    assert_eq!(value(send(&api, get("/healthz")).await).await["status"], "ok");
+    assert!(value(send(&api, get("/v1/agents")).await).await["agents"].is_array());
+}
+
+#[tokio::test]
+async fn server_sent_events_go_on_after_the_last_id() {
+    let api = api().await;
+    let run = submit(&api, "hello").await;
+    let told = records(&api, &run).await;
+    let request = Request::get(format!("/v1/runs/{run}/events")).header("last-event-id", "2");
+    let response = send(&api, request.body(Body::empty()).unwrap()).await;
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    let body = text(response).await;
+    let ids: Vec<u64> =
+        body.lines().filter_map(|line| line.strip_prefix("id: ")).map(|id| id.parse().unwrap()).collect();
+    assert_eq!(ids, (3..=told.len() as u64).collect::<Vec<_>>(), "{body}");
+    let data: Vec<Value> = body
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .map(|data| serde_json::from_str(data).unwrap())
+        .collect();
+    assert_eq!(data, told[2..]);
+}
+
+#[tokio::test]
+async fn a_stream_after_the_end_of_a_run_ends() {
+    let api = api().await;
+    let run = submit(&api, "hello").await;
+    let last = records(&api, &run).await.len();
+    for until in ["closed", "settled", "now"] {
+        let path = format!("/v1/runs/{run}/events?after={last}&until={until}");
+        let ended =
+            tokio::time::timeout(Duration::from_secs(20), async { text(send(&api, get(&path)).await).await });
+        assert_eq!(ended.await.expect(until), "", "{until}");
+    }
+}
+
+#[tokio::test]
+async fn one_key_opens_one_run() {
+    let api = api().await;
+    let keyed = |name: &str| {
+        let body = Body::from(submission(name).to_string());
+        Request::post("/v1/runs").header("idempotency-key", "k1").body(body).unwrap()
+    };
+    let first = value(send(&api, keyed("a")).await).await;
+    let second = value(send(&api, keyed("a")).await).await;
+    assert_eq!(first, second);
+    refused(&api, keyed("b"), (422, "idempotency_key_reused")).await;
+    let list = value(send(&api, get("/v1/runs")).await).await;
+    assert_eq!(list["runs"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn the_table_of_runs_comes_in_pages_newest_first() {
+    let api = api().await;
+    let mut runs = Vec::new();
+    for at in 0..5 {
+        runs.push(submit(&api, &format!("p{at}")).await);
+    }
+    runs.reverse();
+    let mut seen = Vec::new();
+    let mut path = "/v1/runs?limit=2".to_owned();
+    loop {
+        let list = value(send(&api, get(&path)).await).await;
+        let page = list["runs"].as_array().unwrap();
+        assert!(page.len() <= 2);
+        seen.extend(page.iter().map(|line| line["run"].as_str().unwrap().to_owned()));
+        let Some(next) = list["next"].as_str() else { break };
+        path = format!("/v1/runs?limit=2&after={next}");
+    }
+    assert_eq!(seen, runs);
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_a_problem_with_a_code() {
+    let api = api().await;
+    let run = submit(&api, "hello").await;
+    records(&api, &run).await;
+    for (request, expected) in [
+        (get("/v1/nothing"), (404, "path_unknown")),
+        (Request::delete("/v1/runs").body(Body::empty()).unwrap(), (405, "method_unknown")),
+        (get("/v1/runs/0198f3c2-0000-7000-8000-000000000001"), (404, "run_unknown")),
+        (get("/v1/runs/ffffffff"), (404, "run_unknown")),
+        (get("/v1/runs/abc"), (400, "run_name")),
+        (get("/v1/runs/@last?at=0"), (400, "at")),
+        (get("/v1/runs/@last?att=1"), (400, "query")),
+        (get("/v1/runs?after=x"), (400, "cursor")),
+        (get("/v1/runs/@last/nodes/nope/artifact"), (404, "node_unknown")),
+        (post("/v1/runs/@last/cancel", &Value::Null), (409, "run_over")),
+        (post("/v1/runs/@last/resume", &Value::Null), (409, "run_over")),
+        (post("/v1/runs/@last/resolve", &json!({"node": "say", "how": "done"})), (400, "resolve")),
+        (
+            post("/v1/runs/@last/resolve", &json!({"node": "say", "how": "redo", "value": 1})),
+            (400, "resolve"),
+        ),
+        (post("/v1/runs/@last/resolve", &json!({"node": "say", "how": "redo"})), (409, "run_over")),
+        (post("/v1/runs", &json!({"plan": 1})), (400, "body")),
+        (
+            post("/v1/runs", &json!({"plan": {"id": "p", "nodes": [], "x": 1}, "workspace": "/"})),
+            (400, "body"),
+        ),
+        (
+            post("/v1/runs", &json!({"plan": {"id": "p", "nodes": []}, "workspace": "/"})),
+            (422, "plan_invalid"),
+        ),
+    ] {
+        refused(&api, request, expected).await;
+    }
+    let with = |key: &str, value: Value| {
+        let mut body = submission("p");
+        body[key] = value;
+        post("/v1/runs", &body)
+    };
+    refused(&api, with("workspace", json!("relative")), (422, "workspace_unusable")).await;
+    refused(&api, with("workspace", json!("/nowhere/at/all")), (422, "workspace_unusable")).await;
+    refused(&api, with("intent", json!(3)), (422, "intent_out_of_range")).await;
+    refused(&api, with("client", json!("a b")), (400, "client_name")).await;
+    let faults = refused(
+        &api,
+        post(
+            "/v1/runs",
+            &json!({"plan": {"id": "p", "nodes": [{"id": "a", "tool": "nope"}]}, "workspace": "/"}),
+        ),
+        (422, "plan_invalid"),
+    )
+    .await;
+    assert!(faults["faults"].as_array().unwrap().iter().any(|fault| fault["code"] == "V20"), "{faults}");
+}
+
+#[tokio::test]
+async fn bodies_have_a_size_and_a_depth() {
+    let api = api().await;
+    let large = Request::post("/v1/runs").body(Body::from(vec![b' '; BODY_BYTES_MAX + 1])).unwrap();
+    refused(&api, large, (413, "body_too_large")).await;
+    let deep = |levels: usize| {
+        let mut body = submission("p");
+        let mut value = json!(1);
+        for _ in 0..levels {
+            value = json!([value]);
+        }
+        body["plan"]["nodes"][0]["params"]["values"] = json!({"x": value});
+        body
+    };
+    // The body, plan, nodes, node, params and values are six levels.
+    let fits = send(&api, post("/v1/runs", &deep(BODY_DEPTH_MAX - 6))).await;
+    assert_eq!(fits.status(), StatusCode::CREATED, "{}", text(fits).await);
+    let problem = refused(&api, post("/v1/runs", &deep(BODY_DEPTH_MAX - 6 + 1)), (400, "body")).await;
+    assert!(problem["detail"].as_str().unwrap().contains("deep"), "{problem}");
+}
