@@ -34,7 +34,7 @@ fn its_commands_exist() {
     let help = String::from_utf8(help.stdout).unwrap();
     let said = README.match_indices("ostler ").filter(|(at, _)| README[..*at].ends_with(['`', ' ']));
     let words = said.filter_map(|(at, ostler)| README[at + ostler.len()..].split_whitespace().next());
-    let commands: Vec<&str> = words.map(|word| word.trim_matches('`')).collect();
+    let commands: Vec<&str> = words.map(|word| word.trim_matches(|c: char| !c.is_alphanumeric())).collect();
     assert!(commands.contains(&"resume"), "{commands:?}");
     for command in commands {
         let listed = help.lines().any(|line| line.split_whitespace().next() == Some(command));

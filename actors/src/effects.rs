@@ -12,8 +12,8 @@ use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::run::Category;
 use ostler_scheduler::JobHandle;
 use ractor::ActorRef;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::agent::AgentMessage;
 use crate::scheduler::SchedulerMessage;
@@ -37,7 +37,7 @@ pub(crate) struct Ended {
 }
 
 enum State {
-    Running { cancel: CancellationToken, acts: bool },
+    Running { cancel: CancellationToken },
     Done(Ended),
 }
 
@@ -46,6 +46,8 @@ struct Entry {
     job: Option<JobHandle>,
     /// The agent that waits for it.
     agent: ActorRef<AgentMessage>,
+    /// It does something to the world.
+    acts: bool,
     state: State,
 }
 
@@ -53,7 +55,8 @@ struct Entry {
 #[derive(Default)]
 pub(crate) struct Effects {
     entries: DashMap<AttemptKey, Entry>,
-    tasks: TaskTracker,
+    /// Told whenever an entry goes.
+    forgotten: Notify,
 }
 
 /// What the table knows of an attempt.
@@ -73,10 +76,10 @@ impl Effects {
         attempt: impl Future<Output = Outcome> + Send + 'static,
     ) {
         let cancel = CancellationToken::new();
-        let state = State::Running { cancel: cancel.clone(), acts };
-        services.effects.entries.insert(key.clone(), Entry { job: Some(job), agent, state });
+        let state = State::Running { cancel: cancel.clone() };
+        services.effects.entries.insert(key.clone(), Entry { job: Some(job), agent, acts, state });
         let services_of_task = Arc::clone(services);
-        services.effects.tasks.spawn(async move {
+        tokio::spawn(async move {
             let started = tokio::time::Instant::now();
             let shielded = AssertUnwindSafe(attempt).catch_unwind();
             let outcome = tokio::select! {
@@ -114,37 +117,52 @@ impl Effects {
         of_run.filter_map(|entry| entry.job).collect()
     }
 
+    /// Whether the attempt runs, or has ended and is not recorded yet.
+    pub(crate) fn knows(&self, key: &AttemptKey) -> bool {
+        self.entries.contains_key(key)
+    }
+
     /// The end of the attempt is in the journal.
     pub(crate) fn forget(&self, key: &AttemptKey) {
         self.entries.remove(key);
+        self.forgotten.notify_waiters();
+    }
+
+    /// The run is over for this process: nobody will ask for what its stopped attempts come to.
+    pub(crate) fn forget_run(&self, run: RunId) {
+        self.entries.retain(|key, entry| key.run != run || matches!(entry.state, State::Running { .. }));
+        self.forgotten.notify_waiters();
     }
 
     /// Stops an attempt as far as that is possible; its end comes like any other.
     pub(crate) fn cancel(&self, key: &AttemptKey) {
         if let Some(entry) = self.entries.get(key)
-            && let State::Running { cancel, .. } = &entry.state
+            && let State::Running { cancel } = &entry.state
         {
             cancel.cancel();
         }
     }
 
-    /// Stops whatever only looks or computes, and gives the number of attempts that act on the world.
-    pub(crate) fn stop_pure(&self) -> usize {
-        let mut acting = 0;
-        for entry in &self.entries {
-            match &entry.state {
-                State::Running { acts: true, .. } => acting += 1,
-                State::Running { cancel, acts: false } => cancel.cancel(),
-                State::Done(_) => {}
+    /// Stops whatever only looks or computes.
+    pub(crate) fn stop_pure(&self) {
+        for entry in self.entries.iter().filter(|entry| !entry.acts) {
+            if let State::Running { cancel } = &entry.state {
+                cancel.cancel();
             }
         }
-        acting
     }
 
-    /// Waits until no attempt runs any more.
+    /// Waits until no attempt that acts on the world runs, and the end of each is recorded.
     pub(crate) async fn drained(&self) {
-        self.tasks.close();
-        self.tasks.wait().await;
+        loop {
+            let forgotten = self.forgotten.notified();
+            tokio::pin!(forgotten);
+            forgotten.as_mut().enable();
+            if !self.entries.iter().any(|entry| entry.acts) {
+                return;
+            }
+            forgotten.await;
+        }
     }
 }
 
@@ -166,6 +184,9 @@ fn finish(services: &Services, key: &AttemptKey, ended: Ended) {
     });
     if !settled {
         let _ = agent.cast(AgentMessage::Ended { key: key.clone(), accounts: None });
+    }
+    if !services.drives(key.run) {
+        services.effects.forget(key); // its run ended before it did
     }
 }
 

@@ -143,7 +143,7 @@ impl Actor for Registry {
             RegistryMessage::Register { agent, client, weight, reply } => {
                 let _ = reply.send(state.register(agent, client, weight));
             }
-            RegistryMessage::Drive(row) => state.drive(row),
+            RegistryMessage::Drive(row) => state.drive(row)?,
             RegistryMessage::Up { agent, actor } => state.up(&agent, actor),
             RegistryMessage::Done { agent, run } => state.done(&agent, run),
             RegistryMessage::Gone { agent, again } => state.gone(&agent, again),
@@ -240,13 +240,20 @@ impl RegistryState {
         })
     }
 
-    fn drive(&mut self, row: RunRow) {
+    fn drive(&mut self, row: RunRow) -> Result<(), ActorProcessingErr> {
         let agent = row.agent.clone();
         let slot = self.slot(&row);
+        if matches!(slot.phase, Phase::Quarantined) {
+            crate::park::park(&self.services, &row, "its agent is quarantined")?;
+            self.services.let_go(row.run);
+            self.answer(row.run, None);
+            return Ok(());
+        }
         if slot.runs.iter().all(|known| known.run != row.run) {
             slot.runs.push_back(row);
         }
         self.start(&agent);
+        Ok(())
     }
 
     /// Starts an actor for an agent that has work and none yet. In any other phase the work is remembered.
@@ -353,6 +360,7 @@ impl RegistryState {
         for row in runs {
             crate::park::park(&self.services, &row, &reason)?;
             self.services.let_go(row.run);
+            self.answer(row.run, None);
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! What every actor of a system shares: the outside, behind its ports, and what outlives any actor.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ostler_kernel::contract::{Contract, ContractError};
@@ -33,6 +34,8 @@ pub(crate) struct Services {
     /// outlives the restart of any actor.
     driven: Mutex<BTreeMap<RunId, bool>>,
     contracts: Mutex<BTreeMap<String, Arc<Contract>>>,
+    /// Nothing starts any more.
+    stopping: AtomicBool,
     /// Counts whatever may change how a run stands, for those who wait for it.
     pub(crate) stirs: watch::Sender<u64>,
     /// Why nothing goes on any more, once that is so.
@@ -58,6 +61,7 @@ impl Services {
             run_slots,
             driven: Mutex::default(),
             contracts: Mutex::default(),
+            stopping: AtomicBool::new(false),
             stirs: watch::Sender::new(0),
             halted: watch::Sender::new(None),
         }
@@ -76,6 +80,7 @@ impl Services {
     /// The run is driven no longer.
     pub(crate) fn let_go(&self, run: RunId) {
         lock(&self.driven).remove(&run);
+        self.effects.forget_run(run);
         self.stir();
     }
 
@@ -85,6 +90,15 @@ impl Services {
 
     pub(crate) fn driven(&self) -> Vec<RunId> {
         lock(&self.driven).keys().copied().collect()
+    }
+
+    /// From here on nothing starts.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
     }
 
     /// Tells those who wait for a run that something may have changed.

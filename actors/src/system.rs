@@ -397,6 +397,13 @@ impl System {
     pub async fn resolve(&self, run: RunId, node: NodeId, how: ResolveHow) -> Result<(), RunError> {
         let how = match how {
             ResolveHow::Done(value) => {
+                let view = self.view(run, None).await?;
+                let contract = view.run.node(&node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;
+                let contract = self.services.contract(&contract.contract);
+                let judged = contract.map_err(|error| RunError::Result(error.to_string()))?.judge(&value);
+                if let Some(broken) = judged.broken.first() {
+                    return Err(RunError::Result(broken.to_string()));
+                }
                 let kept = attempt::keep(&self.services, &value).await;
                 StoredHow::Done(kept.map_err(|failure| RunError::Result(failure.message))?)
             }
@@ -494,10 +501,11 @@ impl System {
     /// Ends: no more grants; what only looks or computes is stopped; what acts on the world goes on to its end, but
     /// no longer than the configured time; then the actors stop. Open runs stay open.
     pub async fn shutdown(&self) {
+        self.services.stop();
         self.services.links.tell_scheduler(SchedulerMessage::Stop);
-        let acting = self.services.effects.stop_pure();
-        if acting > 0 && tokio::time::timeout(self.drain, self.services.effects.drained()).await.is_err() {
-            tracing::warn!(acting, "attempts that act on the world did not end in time: they are in doubt");
+        self.services.effects.stop_pure();
+        if tokio::time::timeout(self.drain, self.services.effects.drained()).await.is_err() {
+            tracing::warn!("attempts that act on the world did not end in time: they are in doubt");
         }
         self.root.stop().await;
     }

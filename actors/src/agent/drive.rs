@@ -1,7 +1,10 @@
 //! A run being driven: the shell around the kernel's decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+
+use futures::FutureExt;
 
 use ostler_kernel::event::{Accounts, AttemptResult, Event, TimerKind};
 use ostler_kernel::id::{Digest, NodeId, Ticks};
@@ -49,6 +52,8 @@ pub(super) struct Drive {
     deadlines: BTreeSet<(Instant, NodeId, TimerKind, u32)>,
     alarm: Option<(Instant, tokio::task::JoinHandle<()>)>,
     judging: bool,
+    /// Judges the plan's own contract; ends with this.
+    judge: Option<tokio::task::AbortHandle>,
 }
 
 impl Drive {
@@ -77,6 +82,7 @@ impl Drive {
             deadlines: BTreeSet::new(),
             alarm: None,
             judging: false,
+            judge: None,
         }
     }
 
@@ -368,10 +374,14 @@ impl Drive {
             .map(|id| (id.clone(), self.run.instance(id).and_then(|instance| instance.output.clone())))
             .collect();
         let caller = self.caller();
-        tokio::spawn(async move {
-            let holds = attempt::judge_plan(&services, &caller, &rules, outputs).await;
+        let task = tokio::spawn(async move {
+            let judged =
+                AssertUnwindSafe(attempt::judge_plan(&services, &caller, &rules, outputs)).catch_unwind();
+            let judged = tokio::time::timeout(PLAN_CONTRACT_TIMEOUT, judged).await;
+            let holds = matches!(judged, Ok(Ok(true)));
             let _ = me.cast(AgentMessage::ContractJudged { version, holds });
         });
+        self.judge = Some(task.abort_handle());
     }
 
     fn set_alarm(&mut self) {
@@ -417,8 +427,14 @@ impl Drop for Drive {
         if let Some((_, alarm)) = self.alarm.take() {
             alarm.abort();
         }
+        if let Some(judge) = self.judge.take() {
+            judge.abort();
+        }
     }
 }
+
+/// How long the plan's own contract, its tests included, may take; after that it does not hold.
+const PLAN_CONTRACT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A century: longer waits are cut to it, so that adding them to the clock cannot overflow.
 const LONGEST_WAIT_MS: u64 = 100 * 366 * 24 * 3_600 * 1_000;

@@ -42,8 +42,9 @@ impl Drive {
     pub(super) async fn granted(&mut self, grants: Vec<Granted>) -> Result<(), ActorProcessingErr> {
         for Granted { handle, job, accounts } in grants {
             self.take_from_queue(&job.node);
-            let state = self.run.instance(&job.node).map(|instance| instance.state());
-            let mine = job.run == self.opened.run;
+            let wanted = self.run.instance(&job.node).filter(|instance| !instance.is_draining());
+            let state = wanted.map(|instance| instance.state());
+            let mine = job.run == self.opened.run && !self.services.is_stopping();
             match state {
                 Some(NodeState::Ready) if mine => {
                     let events = self.within(|run, cx| run.start(cx, &job.node, None));
@@ -54,10 +55,26 @@ impl Drive {
                 Some(NodeState::Running) if mine => {
                     self.begin_attempt(&job.node, handle, accounts).await?;
                 }
-                _ => self.give_back(handle),
+                _ => {
+                    self.give_back(handle);
+                    self.end_unwanted(&job.node);
+                }
             }
         }
         Ok(())
+    }
+
+    /// An attempt that was lost with its process, and stopped before it could be done again: what it did is not
+    /// known, and nobody wants it done again.
+    pub(super) fn end_unwanted(&mut self, node: &NodeId) {
+        let Some(instance) = self.run.instance(node) else { return };
+        let attempt = instance.attempts;
+        let key = self.key(node, attempt);
+        if instance.is_draining() && !self.services.effects.knows(&key) {
+            let outcome = failed(Category::Crash, "its process ended".to_owned());
+            let result = AttemptResult::unpaid(node.clone(), attempt, outcome);
+            self.decide(Input::Result(Box::new(result)));
+        }
     }
 
     fn give_back(&self, job: JobHandle) {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use ostler_kernel::event::{AttemptResult, Event, Failure, Outcome, RunOpened, TimerKind};
+use ostler_kernel::event::{Event, RunOpened, TimerKind};
 use ostler_kernel::id::Ticks;
 use ostler_kernel::plan::Plan;
 use ostler_kernel::port::{JournalError, RunRow, RunStanding, Seq, StreamId};
-use ostler_kernel::run::{Category, Input, NodeState, Run, Standing};
+use ostler_kernel::run::{Input, NodeState, Run, Standing};
 use ractor::{ActorProcessingErr, ActorRef};
 
 use super::drive::Drive;
@@ -185,14 +185,8 @@ impl Drive {
         for node in lost {
             self.decide(Input::Lost(node.clone()));
             let Some(instance) = self.run.instance(&node) else { continue };
-            if instance.is_draining() && instance.state() == NodeState::Running {
-                // Nobody wants it done again; what it did is not known.
-                let outcome = Outcome::Failed(Failure {
-                    category: Category::Crash,
-                    message: "its process ended".into(),
-                });
-                let result = AttemptResult::unpaid(node, instance.attempts, outcome);
-                self.decide(Input::Result(Box::new(result)));
+            if instance.is_draining() {
+                self.end_unwanted(&node);
             } else if instance.state() == NodeState::Running {
                 jobs.push(Job { run: self.opened.run, node, rank: u64::MAX >> 11 });
             }

@@ -104,6 +104,7 @@ fn write(params: &Params, key: Digest, context: &CallContext) -> Result<Value, F
     }
     let workspace = Workspace::open(&context.workspace)?;
     let path = workspace.relative(&params.path)?;
+    workspace.guard_write(&path)?;
     let target = Target::of(&workspace, &path)?;
     match params.mode {
         Mode::Append => target.append(text),

@@ -55,7 +55,55 @@ impl Workspace {
                 }
             }
         }
-        Ok(if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative })
+        let relative = if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative };
+        self.guard(&relative)?;
+        Ok(relative)
+    }
+
+    /// Refuses what lies in a data folder of Ostler, by whatever name or link it is reached: a plan must not read
+    /// or write the records it is judged by.
+    fn guard(&self, relative: &Path) -> Result<(), Failure> {
+        let real = self.real(relative);
+        let mut above = PathBuf::new();
+        for component in real.components() {
+            above.push(component);
+            if DATA_FOLDER_HAS.iter().all(|name| self.dir.exists(above.join(name))) {
+                let (path, root) = (relative.display(), self.root.display());
+                return Err(structural(format!(
+                    "{path} in {root} lies in a data folder of ostler, which no tool may touch"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses to write what decides over other runs or other programs: configuration files of Ostler, and what
+    /// git runs by itself.
+    pub(super) fn guard_write(&self, relative: &Path) -> Result<(), Failure> {
+        let real = self.real(relative);
+        let guarded =
+            |name: &std::ffi::OsStr| GUARDED.iter().any(|guarded| name.eq_ignore_ascii_case(guarded));
+        match [relative, &real].iter().flat_map(|path| path.iter()).find(|name| guarded(name)) {
+            None => Ok(()),
+            Some(name) => Err(structural(format!(
+                "{} in {} is not written by a plan: {} is guarded",
+                relative.display(),
+                self.root.display(),
+                name.display()
+            ))),
+        }
+    }
+
+    /// A path with its links followed, as far as it exists.
+    fn real(&self, relative: &Path) -> PathBuf {
+        let existing = relative.ancestors().find_map(|part| {
+            let part = if part.as_os_str().is_empty() { Path::new(".") } else { part };
+            Some((self.dir.canonicalize(part).ok()?, part))
+        });
+        match existing {
+            Some((real, part)) => real.join(relative.strip_prefix(part).unwrap_or(Path::new(""))),
+            None => relative.to_owned(),
+        }
     }
 
     /// Opens a regular file for reading. Never waits for the other end of a pipe.
@@ -112,6 +160,12 @@ impl Workspace {
     }
 }
 
+/// What every data folder of Ostler holds.
+const DATA_FOLDER_HAS: [&str; 3] = ["format", "lock", "journal"];
+
+/// Names that no plan writes, nor anything beneath them.
+const GUARDED: [&str; 2] = [".git", "ostler.toml"];
+
 /// Too many open files in this process, in the system: `std` has no word for them.
 const EMFILE: i32 = rustix::io::Errno::MFILE.raw_os_error();
 const ENFILE: i32 = rustix::io::Errno::NFILE.raw_os_error();
@@ -164,6 +218,34 @@ mod tests {
         check("sub/../sub/in.txt", expect!["inside"]);
         check("ROOT/sub/in.txt", expect!["inside"]);
         check("link", expect!["inside"]);
+    }
+
+    #[test]
+    fn no_name_leads_into_a_data_folder_or_to_what_is_guarded() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["data/journal", ".git/hooks", "plain"] {
+            std::fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        for file in ["data/format", "data/lock", "data/journal/1.seg", "ostler.toml"] {
+            std::fs::write(root.path().join(file), "x").unwrap();
+        }
+        symlink("data/journal", root.path().join("link")).unwrap();
+        symlink(".git", root.path().join("git")).unwrap();
+        let workspace = Workspace::open(&Arc::from(root.path())).unwrap();
+        let readable = |path: &str| workspace.relative(path).is_ok();
+        for path in ["data", "data/lock", "data/journal/1.seg", "data/new", "link", "link/1.seg", "link/new"]
+        {
+            assert!(!readable(path), "{path}");
+        }
+        let writable =
+            |path: &str| workspace.relative(path).and_then(|path| workspace.guard_write(&path)).is_ok();
+        for path in [".git/hooks/pre-commit", "git/config", ".GIT/config", "ostler.toml", "plain/ostler.toml"]
+        {
+            assert!(readable(path) && !writable(path), "{path}");
+        }
+        for path in ["plain/a.txt", "new/b.txt", ".gitignore"] {
+            assert!(writable(path), "{path}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{NodeState, Run, RunOutcome, Standing};
 use crate::event::Event;
 use crate::id::{NodeId, Ticks};
-use crate::run::Reason;
+use crate::run::{Category, Reason};
 
 /// Follows a run through its records and keeps what its summary needs.
 #[derive(Debug, Clone, Default)]
@@ -26,6 +26,8 @@ pub struct Timeline {
     attempts: u32,
     late: u32,
     cost: u64,
+    /// Why the gate denied a node, for operators.
+    denials: BTreeMap<NodeId, String>,
 }
 
 /// What a run amounts to. Times are in the unit of the run.
@@ -105,6 +107,9 @@ impl Timeline {
                 }
             }
             Event::AttemptResult(result) => self.cost += result.cost,
+            Event::GateDecision(denied) => {
+                self.denials.insert(denied.node.clone(), format!("{}: {}", denied.code, denied.detail));
+            }
             Event::LateResult(result) => {
                 self.late += 1;
                 self.cost += result.cost;
@@ -142,8 +147,40 @@ impl Timeline {
             overhead_us_per_node: (makespan - critical).max(0) as f64 * 1_000.0 / (executed.max(1) as f64),
             late: self.late,
             cost: self.cost,
-            culprits: culprits(run),
+            culprits: self.culprits(run),
         }
+    }
+
+    /// Every lost node, grouped under the one where it began.
+    fn culprits(&self, run: &Run) -> Vec<Culprit> {
+        let mut found: BTreeMap<NodeId, Culprit> = BTreeMap::new();
+        let mut lost: Vec<(NodeId, NodeId)> = Vec::new();
+        for (node, instance) in run.instances() {
+            let state = instance.state();
+            let Some(reason) = &instance.reason else { continue };
+            match (state, reason) {
+                (NodeState::Cancelled | NodeState::Blocked, Reason::Upstream(culprit)) => {
+                    lost.push((culprit.clone(), node.id.clone()));
+                }
+                (NodeState::Failed | NodeState::Cancelled, _) => {
+                    let message = instance.failure.as_ref().map(|failure| match self.denials.get(&node.id) {
+                        Some(denial) if failure.category == Category::GateDenied => {
+                            format!("{}: {denial}", failure.message)
+                        }
+                        _ => failure.message.clone(),
+                    });
+                    let (node, reason) = (node.id.clone(), reason.to_string());
+                    found.insert(node.clone(), Culprit { node, state, reason, message, lost: Vec::new() });
+                }
+                _ => {}
+            }
+        }
+        for (culprit, node) in &lost {
+            if let Some(culprit) = found.get_mut(root_of(culprit, &lost)) {
+                culprit.lost.push(node.clone());
+            }
+        }
+        found.into_values().collect()
     }
 
     fn critical_path(&self, run: &Run) -> Ticks {
@@ -157,33 +194,6 @@ impl Timeline {
         }
         path.into_iter().max().unwrap_or(0)
     }
-}
-
-/// Every lost node, grouped under the one where it began.
-fn culprits(run: &Run) -> Vec<Culprit> {
-    let mut found: BTreeMap<NodeId, Culprit> = BTreeMap::new();
-    let mut lost: Vec<(NodeId, NodeId)> = Vec::new();
-    for (node, instance) in run.instances() {
-        let state = instance.state();
-        let Some(reason) = &instance.reason else { continue };
-        match (state, reason) {
-            (NodeState::Cancelled | NodeState::Blocked, Reason::Upstream(culprit)) => {
-                lost.push((culprit.clone(), node.id.clone()));
-            }
-            (NodeState::Failed | NodeState::Cancelled, _) => {
-                let message = instance.failure.as_ref().map(|failure| failure.message.clone());
-                let (node, reason) = (node.id.clone(), reason.to_string());
-                found.insert(node.clone(), Culprit { node, state, reason, message, lost: Vec::new() });
-            }
-            _ => {}
-        }
-    }
-    for (culprit, node) in &lost {
-        if let Some(culprit) = found.get_mut(root_of(culprit, &lost)) {
-            culprit.lost.push(node.clone());
-        }
-    }
-    found.into_values().collect()
 }
 
 /// Follows "lost because of" to its beginning.

@@ -265,7 +265,7 @@ fn speculation() {
 
 #[test]
 fn a_real_run_completes_a_plan_from_its_tools() {
-    let settings = Settings::real(4, &TwoTools);
+    let settings = Settings { executes: |_| true, ..Settings::real(4, &TwoTools) };
     let plan = draft(&json!({"id": "p", "nodes": [
         {"id": "see", "tool": "look", "timeout": "1.5s"},
         {"id": "do", "tool": "act", "impact": 1, "approval": "before", "human_timeout": "1h"},
@@ -290,6 +290,18 @@ fn a_real_run_completes_a_plan_from_its_tools() {
     assert_eq!(plan.policy, crate::plan::Policy::real(4));
     for node in &plan.nodes {
         assert!(node.contract[0].spec.is_some() && node.contract[0].p.is_none(), "{node:?}");
+    }
+}
+
+#[test]
+fn only_tools_and_aggregators_have_an_executor() {
+    let settings = Settings::real(4, &TwoTools);
+    for kind in
+        ["model", "reflection", "observer", "micro_planner", "interjection", "human_approval", "sub_agent"]
+    {
+        let node = json!({"id": "a", "kind": kind, "model": "m", "human_timeout": 1, "contract": [{"method": "schema"}]});
+        let plan = json!({"id": "p", "nodes": [{"id": "s", "tool": "look"}, node]});
+        assert!(told(draft(&plan).validate(&settings)).contains("V21 a"), "{kind}");
     }
 }
 
