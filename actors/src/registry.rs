@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, ClientId, RunId};
-use ostler_kernel::port::{JournalError, RunRow, Seq, StreamBatch, StreamId};
+use ostler_kernel::port::{JournalError, Position, RunRow, Seq, StreamBatch, StreamId};
 use ostler_supervisor::{ChildRef, ChildSpec, Pool, Restart, StartChildError};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
@@ -23,7 +23,12 @@ pub(crate) const AGENT_WEIGHT: u32 = 100;
 
 pub(crate) enum RegistryMessage {
     /// An agent is to exist from here on.
-    Register { agent: AgentId, client: ClientId, weight: u32, reply: RpcReplyPort<Result<(), RegisterError>> },
+    Register {
+        agent: AgentId,
+        client: ClientId,
+        weight: u32,
+        reply: RpcReplyPort<Result<Position, RegisterError>>,
+    },
     /// A run is open and this process is to drive it.
     Drive(RunRow),
     /// An actor is up and wants to know its work.
@@ -94,6 +99,8 @@ struct Slot {
     weight: u32,
     /// Whether it has a name of its own, written in the journal; else it goes with its run.
     registered: bool,
+    /// Where that stands in the journal.
+    since: Position,
     phase: Phase,
     /// First in, first out; the first is being driven.
     runs: VecDeque<RunRow>,
@@ -162,7 +169,7 @@ impl RegistryState {
                 let Some(last) = records.last() else { break };
                 after = last.seq;
                 for record in &records {
-                    self.remember(&record.event, record.seq);
+                    self.remember(&record.event, record.seq, record.position);
                 }
             }
         }
@@ -177,13 +184,13 @@ impl RegistryState {
         Ok(())
     }
 
-    fn remember(&mut self, event: &Event, seq: Seq) {
+    fn remember(&mut self, event: &Event, seq: Seq, since: Position) {
         match event {
             Event::AgentRegistered { agent, client, weight } => {
                 self.heads.insert(client.clone(), seq);
                 let (client, weight) = (client.clone(), *weight);
-                let slot =
-                    Slot { client, weight, registered: true, phase: Phase::Row, runs: VecDeque::new() };
+                let runs = VecDeque::new();
+                let slot = Slot { client, weight, registered: true, since, phase: Phase::Row, runs };
                 self.slots.insert(agent.clone(), slot);
             }
             Event::AgentQuarantined { agent, .. } => {
@@ -199,28 +206,27 @@ impl RegistryState {
         }
     }
 
-    fn append(&mut self, client: &ClientId, event: Event) -> Result<(), JournalError> {
+    fn append(&mut self, client: &ClientId, event: Event) -> Result<Position, JournalError> {
         let expected = self.heads.get(client).copied().unwrap_or_default();
         let (stream, at_ms) = (StreamId::client(client), self.services.clock.now());
-        self.services.journal.append(vec![StreamBatch { stream, expected, at_ms, events: vec![event] }])?;
+        let batch = StreamBatch { stream, expected, at_ms, events: vec![event] };
+        let position = self.services.journal.append(vec![batch])?;
         self.heads.insert(client.clone(), Seq(expected.0 + 1));
-        Ok(())
+        Ok(position)
     }
 
-    fn register(&mut self, agent: AgentId, client: ClientId, weight: u32) -> Result<(), RegisterError> {
+    fn register(&mut self, agent: AgentId, client: ClientId, weight: u32) -> Result<Position, RegisterError> {
         match self.slots.get(&agent) {
-            Some(slot) if slot.client == client => return Ok(()),
+            Some(slot) if slot.client == client => return Ok(slot.since),
             Some(slot) => return Err(RegisterError::Taken { agent, owner: slot.client.clone(), client }),
             None if self.slots.len() >= AGENTS_MAX => return Err(RegisterError::TooMany),
             None => {}
         }
-        self.append(
-            &client,
-            Event::AgentRegistered { agent: agent.clone(), client: client.clone(), weight },
-        )?;
-        let slot = Slot { client, weight, registered: true, phase: Phase::Row, runs: VecDeque::new() };
+        let registered = Event::AgentRegistered { agent: agent.clone(), client: client.clone(), weight };
+        let since = self.append(&client, registered)?;
+        let slot = Slot { client, weight, registered: true, since, phase: Phase::Row, runs: VecDeque::new() };
         self.slots.insert(agent, slot);
-        Ok(())
+        Ok(since)
     }
 
     fn slot(&mut self, row: &RunRow) -> &mut Slot {
@@ -228,6 +234,7 @@ impl RegistryState {
             client: row.client.clone(),
             weight: AGENT_WEIGHT,
             registered: false,
+            since: Position(0),
             phase: Phase::Row,
             runs: VecDeque::new(),
         })

@@ -16,7 +16,6 @@ use ostler_kernel::port::{
 use ostler_kernel::run::{NodeState, Operation, Run, RunOutcome, Standing};
 use ostler_supervisor::{Exit, SupervisorRef};
 use ractor::{ActorRef, RpcReplyPort};
-use serde_json::Value;
 
 use crate::agent::{AgentMessage, FoldError, open};
 use crate::attempt;
@@ -287,7 +286,8 @@ impl System {
         let registry = self.services.links.registry().ok_or(SpawnError::Restarting)?;
         let (agent, owner) = (name.clone(), client.clone());
         let register = move |reply| RegistryMessage::Register { agent, client: owner, weight, reply };
-        ask(&registry, register).await.ok_or(SpawnError::Restarting)??;
+        let position = ask(&registry, register).await.ok_or(SpawnError::Restarting)??;
+        self.services.journal.durable(position).await.map_err(RegisterError::from)?;
         Ok(AgentHandle { system: self.clone(), name, client })
     }
 
@@ -373,9 +373,11 @@ impl System {
         self.services.journal.run(run)?.ok_or(RunError::Unknown(run))
     }
 
-    /// A run, folded from its records, up to `at`.
-    pub fn view(&self, run: RunId, at: Option<Seq>) -> Result<RunView, RunError> {
-        Ok(view::fold(&*self.services.journal, &self.row(run)?, at)?)
+    /// A run, folded from its records, up to `at`; all of it durable when this returns.
+    pub async fn view(&self, run: RunId, at: Option<Seq>) -> Result<RunView, RunError> {
+        let view = view::fold(&*self.services.journal, &self.row(run)?, at)?;
+        self.services.journal.durable(view.position).await?;
+        Ok(view)
     }
 
     /// The records of a run after `after`.
@@ -465,7 +467,7 @@ impl System {
 
     /// The result of a node.
     pub async fn artifact(&self, run: RunId, node: &NodeId) -> Result<Artifact, RunError> {
-        let view = self.view(run, None)?;
+        let view = self.view(run, None).await?;
         let instance = view.run.instance(node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;
         let output = match (&instance.standing, &instance.output) {
             (Standing::Executed, Some(output)) => output,
@@ -522,13 +524,4 @@ async fn ask<M: ractor::Message, T: Send + 'static>(
     let (sender, receiver) = ractor::concurrency::oneshot();
     actor.cast(message(sender.into())).ok()?;
     receiver.await.ok()
-}
-
-/// A handle to a run's value, as JSON.
-impl RunView {
-    /// The value a node published, if it stands in its record.
-    pub fn inline(&self, node: &NodeId) -> Option<Value> {
-        let instance = self.run.instance(node)?;
-        Some(instance.output.as_ref()?.inline.as_ref()?.value())
-    }
 }

@@ -2,7 +2,7 @@
 
 use ostler_kernel::event::{Event, RunOpened};
 use ostler_kernel::id::Ticks;
-use ostler_kernel::port::{Journal, RunRow, Seq, StreamId};
+use ostler_kernel::port::{Journal, Position, RunRow, Seq, StreamId};
 use ostler_kernel::run::{Report, Run, RunOutcome, Timeline};
 
 use crate::agent::{FoldError, open};
@@ -25,6 +25,8 @@ pub struct RunView {
     pub parked: Option<String>,
     /// The last record it is folded from.
     pub last: Seq,
+    /// Where that record stands in the journal.
+    pub(crate) position: Position,
 }
 
 /// Folds the records of a run, up to `at` (all, if that is `None`). Every record is checked to follow from those
@@ -33,7 +35,7 @@ pub(crate) fn fold(journal: &dyn Journal, row: &RunRow, at: Option<Seq>) -> Resu
     let stream = StreamId::run(&row.client, row.run);
     let mut run: Option<(RunOpened, Run)> = None;
     let mut timeline = Timeline::default();
-    let (mut closed, mut parked, mut last) = (None, None, Seq(0));
+    let (mut closed, mut parked, mut last, mut position) = (None, None, Seq(0), Position(0));
     'all: loop {
         let records = journal.read(stream, last, READ_AT_ONCE)?;
         if records.is_empty() {
@@ -43,7 +45,7 @@ pub(crate) fn fold(journal: &dyn Journal, row: &RunRow, at: Option<Seq>) -> Resu
             if at.is_some_and(|at| record.seq > at) {
                 break 'all;
             }
-            last = record.seq;
+            (last, position) = (record.seq, record.position);
             timeline.record(&record.event, record.at_ms);
             match (&mut run, &record.event) {
                 (None, Event::RunOpened(opened)) => run = Some((opened.clone(), open(opened, record.at_ms)?)),
@@ -63,5 +65,5 @@ pub(crate) fn fold(journal: &dyn Journal, row: &RunRow, at: Option<Seq>) -> Resu
     }
     let (opened, run) = run.ok_or(FoldError::Unopened(row.run))?;
     let report = timeline.report(&run);
-    Ok(RunView { opened, opened_ms: row.opened_ms, run, report, closed, parked, last })
+    Ok(RunView { opened, opened_ms: row.opened_ms, run, report, closed, parked, last, position })
 }

@@ -16,8 +16,8 @@ async fn a_chain_runs_to_its_end() {
     let system = memory().await;
     let run = submit(&system, json!({"id": "p", "nodes": [render("a", &[]), render("b", &["a"])]})).await;
     assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
-    assert_eq!(states(&system, run), "a executed, b executed");
-    assert_eq!(value(&system, run, "b"), json!({"text": "hello"}));
+    assert_eq!(states(&system, run).await, "a executed, b executed");
+    assert_eq!(value(&system, run, "b").await, json!({"text": "hello"}));
     system.shutdown().await;
 }
 
@@ -48,7 +48,7 @@ async fn references_reach_into_results_and_missing_ones_fail() {
     )
     .await;
     assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
-    let report = system.view(run, None).unwrap().report;
+    let report = system.view(run, None).await.unwrap().report;
     let culprits: Vec<String> = report.culprits.iter().map(|c| format!("{} {}", c.node, c.reason)).collect();
     assert_eq!(culprits, ["b gate_denied", "c param_missing"]);
     system.shutdown().await;
@@ -69,7 +69,7 @@ async fn an_aggregator_sees_a_failure_and_still_reports() {
     )
     .await;
     assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
-    assert_eq!(value(&system, run, "report"), json!({"text": "failed, hello"}));
+    assert_eq!(value(&system, run, "report").await, json!({"text": "failed, hello"}));
     system.shutdown().await;
 }
 
@@ -80,8 +80,8 @@ async fn sleeps_hold_no_slot() {
         (0..50).map(|n| json!({"id": format!("s{n}"), "tool": "time.sleep", "params": {"ms": 30}})).collect();
     let run = submit(&system, json!({"id": "p", "policy": {"slots": 1}, "nodes": nodes})).await;
     assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
-    assert_eq!(system.view(run, None).unwrap().report.peak_ready, 50);
-    assert_eq!(system.view(run, None).unwrap().report.rounds, [50]);
+    assert_eq!(system.view(run, None).await.unwrap().report.peak_ready, 50);
+    assert_eq!(system.view(run, None).await.unwrap().report.rounds, [50]);
     system.shutdown().await;
 }
 
@@ -92,6 +92,6 @@ async fn a_cancelled_run_is_closed_as_cancelled() {
     let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
     system.cancel(run).await.unwrap();
     assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
-    assert_eq!(states(&system, run), "a cancelled, s cancelled");
+    assert_eq!(states(&system, run).await, "a cancelled, s cancelled");
     system.shutdown().await;
 }

@@ -175,7 +175,10 @@ async fn runs(State(api): State<Api>, Asked(asked): Asked<RunsAsked>) -> Result<
     let more = rows.len() > limit;
     rows.truncate(limit);
     let next = rows.last().filter(|_| more).map(|row| row.run.to_string());
-    let runs = rows.iter().map(|row| summary::row(&api.system, row)).collect::<Result<_, _>>()?;
+    let mut runs = Vec::with_capacity(rows.len());
+    for row in &rows {
+        runs.push(summary::row(&api.system, row).await?);
+    }
     Ok(Json(RunList { runs, next }))
 }
 
@@ -202,7 +205,7 @@ async fn run(
 ) -> Result<Json<Summary>, Problem> {
     let run = names::run(&api.system, &name)?;
     let at = asked.seq()?;
-    let view = api.system.view(run, at)?;
+    let view = api.system.view(run, at).await?;
     let (standing, reason) = summary::standing(&api.system, run)?;
     Ok(Json(summary::of(run, &view, standing, reason)))
 }
@@ -213,7 +216,7 @@ async fn run_graph(
     Asked(asked): Asked<PointAsked>,
 ) -> Result<Json<GraphView>, Problem> {
     let run = names::run(&api.system, &name)?;
-    let view = api.system.view(run, asked.seq()?)?;
+    let view = api.system.view(run, asked.seq()?).await?;
     Ok(Json(graph::of(&api.system, run, &view).await?))
 }
 
@@ -242,7 +245,7 @@ async fn run_events(
         until => until,
     };
     let last_now = match until {
-        Until::Now => api.system.view(run, None)?.last,
+        Until::Now => api.system.view(run, None).await?.last,
         Until::Closed | Until::Settled => Seq(0),
     };
     let lines = events::follow(api.system, run, after, until, last_now)?;

@@ -95,7 +95,7 @@ fn waiting(run: &Run) -> Vec<Waiting> {
 }
 
 /// A line of the table of runs.
-pub(crate) fn row(system: &System, row: &RunRow) -> Result<RunLine, Problem> {
+pub(crate) async fn row(system: &System, row: &RunRow) -> Result<RunLine, Problem> {
     let mut line = RunLine {
         run: row.run.to_string(),
         plan: row.plan.clone(),
@@ -112,7 +112,7 @@ pub(crate) fn row(system: &System, row: &RunRow) -> Result<RunLine, Problem> {
     match &row.standing {
         RunStanding::Closed(outcome) => line.outcome = Some(outcome.to_string()),
         RunStanding::Open | RunStanding::Parked(_) => {
-            let view = system.view(row.run, None)?;
+            let view = system.view(row.run, None).await?;
             let (standing, reason) = standing(system, row.run)?;
             let summary = of(row.run, &view, standing, reason);
             (line.standing, line.reason, line.outcome) = (summary.standing, summary.reason, summary.outcome);

@@ -55,12 +55,13 @@ pub(crate) async fn submit(system: &System, source: Value) -> RunId {
     system.submit(Submission { intent: 2, ..Submission::plan(plan) }).await.unwrap()
 }
 
-pub(crate) fn states(system: &System, run: RunId) -> String {
-    let view = system.view(run, None).unwrap();
+pub(crate) async fn states(system: &System, run: RunId) -> String {
+    let view = system.view(run, None).await.unwrap();
     let rows = view.run.instances().map(|(node, instance)| format!("{} {}", node.id, instance.state()));
     rows.collect::<Vec<_>>().join(", ")
 }
 
-pub(crate) fn value(system: &System, run: RunId, node: &str) -> Value {
-    system.view(run, None).unwrap().inline(&NodeId::from(node)).unwrap()
+pub(crate) async fn value(system: &System, run: RunId, node: &str) -> Value {
+    let artifact = system.artifact(run, &NodeId::from(node)).await.unwrap();
+    serde_json::from_slice(&artifact.content).unwrap()
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ostler_kernel::event::{Accounts, AttemptResult, Event, Outcome, Output, RunOpened};
+use ostler_kernel::event::{AttemptResult, Event, Outcome, Output, RunOpened};
 use ostler_kernel::id::{AgentId, ClientId, Digest, NodeId, RunId};
 use ostler_kernel::json::canonical;
 use ostler_kernel::port::{Journal, Position, Seq, StreamBatch, StreamId};
