@@ -500,6 +500,7 @@ impl System {
             tracing::warn!(acting, "attempts that act on the world did not end in time: they are in doubt");
         }
         self.root.stop().await;
+        self.services.links.clear();
     }
 }
 
