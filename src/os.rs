@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use ostler_actors::{
     AgentHandle, AgentProfile, EventCursor, ResolveHow, RunError, Settled, SpawnError, Submission,
@@ -15,6 +15,7 @@ use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::{Fault, Plan, PlanDraft};
 use ostler_kernel::port::{Artifact, ArtifactStore, Journal, Seq, Tool};
 use ostler_kernel::run::RunOutcome;
+use ostler_server::{ControlSocket, router};
 use ostler_store::{MemoryArtifacts, MemoryJournal, OpenError, Opened, Store};
 
 use crate::config::{Config, StoreUrl};
@@ -25,6 +26,12 @@ pub const DATA_FOLDER: &str = ".ostler";
 /// How long a shutdown waits for attempts that act on the world.
 pub const DRAIN: Duration = Duration::from_secs(30);
 
+/// How long answers under way may take at the end.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
+/// How long a system of this process that was shut down may take to let go of its data folder.
+const LETTING_GO: Duration = Duration::from_millis(500);
+
 /// How a system is to be.
 #[derive(Debug, Default)]
 pub struct OstlerBuilder {
@@ -34,6 +41,7 @@ pub struct OstlerBuilder {
     gate: Option<GatePolicy>,
     slots: Option<u32>,
     rests: bool,
+    alone: bool,
 }
 
 /// Why a system did not start.
@@ -45,6 +53,14 @@ pub enum StartError {
     /// The actors did not come up.
     #[error(transparent)]
     System(#[from] ostler_actors::StartError),
+    /// It could not listen for other processes.
+    #[error("cannot listen at {}: {error}", path.display())]
+    Socket {
+        /// The socket.
+        path: PathBuf,
+        /// What the file system said.
+        error: std::io::Error,
+    },
     /// Its open runs could not be taken up.
     #[error("open runs cannot be taken up: {0}")]
     Resume(#[from] RunError),
@@ -87,19 +103,28 @@ impl OstlerBuilder {
         OstlerBuilder { rests: true, ..self }
     }
 
-    /// Opens the store, starts the system, and takes up the open runs.
+    /// Does not answer the `ostler` command of other terminals: they wait until this process lets go of the data
+    /// folder.
+    pub fn alone(self) -> Self {
+        OstlerBuilder { alone: true, ..self }
+    }
+
+    /// Opens the store, starts the system, takes up the open runs, and answers other processes of this user at
+    /// `control.sock` in the data folder.
     ///
     /// # Errors
     ///
     /// See [`StartError`]: the folder may be held by another process, or be damaged.
     pub async fn start(self) -> Result<Ostler, StartError> {
         let place = self.place.or(self.config.store.url.clone());
-        let (journal, artifacts, opened): (Arc<dyn Journal>, Arc<dyn ArtifactStore>, _) = match place {
-            Some(StoreUrl::Memory) => {
-                (Arc::new(MemoryJournal::default()), Arc::new(MemoryArtifacts::default()), None)
-            }
-            Some(StoreUrl::File(path)) => on_disk(&path)?,
-            None => on_disk(Path::new(DATA_FOLDER))?,
+        let data = match place {
+            Some(StoreUrl::Memory) => None,
+            Some(StoreUrl::File(path)) => Some(path),
+            None => Some(PathBuf::from(DATA_FOLDER)),
+        };
+        let (journal, artifacts, opened): OnDisk = match &data {
+            Some(path) => on_disk(path).await?,
+            None => (Arc::new(MemoryJournal::default()), Arc::new(MemoryArtifacts::default()), None),
         };
         let mut tools = builtin(&self.config.tools);
         tools.extend(self.tools);
@@ -118,15 +143,36 @@ impl OstlerBuilder {
         if !self.rests {
             system.resume_all().await?;
         }
-        Ok(Ostler { system, opened })
+        let mut socket = None;
+        if let (Some(path), false) = (&data, self.alone) {
+            match ControlSocket::bind(path, router(system.clone())) {
+                Ok(bound) => socket = Some(bound),
+                Err(error) => {
+                    system.shutdown().await;
+                    return Err(StartError::Socket { path: path.join("control.sock"), error });
+                }
+            }
+        }
+        Ok(Ostler { system, opened, socket: Arc::new(Mutex::new(socket)) })
     }
 }
 
 type OnDisk = (Arc<dyn Journal>, Arc<dyn ArtifactStore>, Option<Opened>);
 
-fn on_disk(path: &Path) -> Result<OnDisk, OpenError> {
-    let (store, opened) = Store::open(path)?;
-    Ok((store.journal, store.artifacts, Some(opened)))
+async fn on_disk(path: &Path) -> Result<OnDisk, OpenError> {
+    let begun = Instant::now();
+    loop {
+        match Store::open(path) {
+            Ok((store, opened)) => return Ok((store.journal, store.artifacts, Some(opened))),
+            // After a shutdown, what was under way in this process takes a moment to let go.
+            Err(OpenError::Held { pid: Some(pid), .. })
+                if pid == std::process::id() && begun.elapsed() < LETTING_GO =>
+            {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// A running system. Cloning it gives another handle to the same.
@@ -134,6 +180,8 @@ fn on_disk(path: &Path) -> Result<OnDisk, OpenError> {
 pub struct Ostler {
     system: System,
     opened: Option<Opened>,
+    /// Where other processes ask, until the shutdown.
+    socket: Arc<Mutex<Option<ControlSocket>>>,
 }
 
 /// Everything that is wrong with a plan.
@@ -203,7 +251,14 @@ impl Ostler {
     /// Ends: work that acts on the world goes on to its end for up to 30 s, other work is stopped. Open runs stay
     /// open, and go on when the data folder is opened again.
     pub async fn shutdown(&self) {
+        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(socket) = &socket {
+            let _ = socket.close(); // one that stays there refuses, and is replaced
+        }
         self.system.shutdown().await;
+        if let Some(socket) = socket {
+            socket.finish(LAST_ANSWERS).await;
+        }
     }
 }
 

@@ -33,6 +33,13 @@ impl Links {
         *link = pool.map(|pool| (pool, number));
     }
 
+    /// Lets go of everybody: the tree has ended. What they hold on to, this among it, is free then.
+    pub(crate) fn clear(&self) {
+        self.set_registry(None);
+        self.set_scheduler(None);
+        self.set_pool(None);
+    }
+
     /// The pool, and which start of it this is.
     pub(crate) fn pool(&self) -> Option<(Pool, u64)> {
         lock(&self.pool).clone()

@@ -508,6 +508,7 @@ impl System {
             tracing::warn!("attempts that act on the world did not end in time: they are in doubt");
         }
         self.root.stop().await;
+        self.services.links.clear();
     }
 }
 

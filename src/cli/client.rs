@@ -1,6 +1,8 @@
 //! Asking the API: of the process that holds the data folder over its socket, or of this one, in memory.
 
+use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
@@ -23,7 +25,11 @@ const ANSWER_BYTES_MAX: usize = 1 << 30;
 #[derive(Clone)]
 pub(crate) enum Client {
     /// Another process holds the data folder and answers here.
-    Socket(PathBuf),
+    Socket {
+        path: PathBuf,
+        /// The path may lead through the descriptor of the data folder.
+        _folder: Option<Arc<File>>,
+    },
     /// This process holds it.
     Here(Router),
 }
@@ -60,7 +66,7 @@ impl From<Refused> for Failure {
 impl Client {
     /// Whether another process answers.
     pub(crate) fn is_remote(&self) -> bool {
-        matches!(self, Client::Socket(_))
+        matches!(self, Client::Socket { .. })
     }
 
     /// Sends a request and gives the answer, whatever it is.
@@ -71,7 +77,7 @@ impl Client {
             Client::Here(router) => {
                 Ok(router.clone().oneshot(request).await.unwrap_or_else(|never| match never {}))
             }
-            Client::Socket(path) => {
+            Client::Socket { path, .. } => {
                 let stream = UnixStream::connect(path).await.map_err(|error| {
                     Refused::NotThere(format!("nobody answers at {}: {error}", path.display()))
                 })?;

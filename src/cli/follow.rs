@@ -75,10 +75,11 @@ pub(crate) async fn one(
     out: &mut Out,
 ) -> Result<Ended, Failure> {
     let Watch { run, after, json } = watch;
-    let mut view: Box<dyn View + Send> = match (json, out.is_screen()) {
-        (true, _) => Box::new(Lines),
-        (false, true) => Box::new(Live::new(out)),
-        (false, false) => Box::new(Plain::default()),
+    let (mut view, after): (Box<dyn View + Send>, u64) = match (json, out.is_screen()) {
+        (true, _) => (Box::new(Lines), after),
+        // A tree shows how things stand, whatever led there.
+        (false, true) => (Box::new(Live::new(out)), 0),
+        (false, false) => (Box::new(Plain::default()), after),
     };
     let followed = tokio::select! {
         followed = to_rest(session, &run, after, "settled", &mut *view, out) => Some(followed),

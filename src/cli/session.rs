@@ -1,6 +1,7 @@
 //! The way to the data folder: through the process that holds it, or by holding it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -95,7 +96,7 @@ impl Session {
             if let Some(client) = answering(&data).await {
                 return made(client, None);
             }
-            let builder = Ostler::builder().config(config.clone()).data_dir(&data).let_runs_rest();
+            let builder = Ostler::builder().config(config.clone()).data_dir(&data).let_runs_rest().alone();
             match builder.start().await {
                 Ok(os) => {
                     let (client, held) = hold(os, &data, want).await?;
@@ -225,9 +226,7 @@ fn open_door(data: &Path, router: Router) -> std::io::Result<Door> {
 async fn answering(data: &Path) -> Option<Client> {
     let (path, folder) = socket_path(data).ok()?;
     UnixStream::connect(&path).await.ok()?;
-    // The path may lead through the descriptor of the folder, which is needed until the process ends.
-    std::mem::forget(folder);
-    Some(Client::Socket(path))
+    Some(Client::Socket { path, _folder: folder.map(Arc::new) })
 }
 
 fn not_opened(data: &Path, error: &OpenError) -> Failure {

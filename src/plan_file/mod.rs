@@ -210,14 +210,16 @@ impl PlanFile {
                 Ok(draft) => self.draft = Some(draft),
                 Err(wrong) => {
                     let part = wrong.part.unwrap_or(tree::Part::Value(root.at));
-                    match locate::node_at(&root, part) {
-                        Some((name, whole)) if !whole => {
+                    match (part, wrong.meant, locate::node_at(&root, part)) {
+                        // An unknown key tells nothing that its place lacks, and a slip can be read as meant.
+                        (tree::Part::Key(_), ..) | (_, Some(_), _) => {}
+                        (_, None, Some((name, false))) => {
                             self.hurt.insert(name);
                         }
                         _ => self.lost = true,
                     }
                     self.find("shape", None, wrong.what, wrong.mend, Some(part.at()));
-                    if self.findings.len() >= SHAPE_FAULTS_MAX || !root.take_out(part) {
+                    if self.findings.len() >= SHAPE_FAULTS_MAX || !root.mend(part, wrong.meant) {
                         break;
                     }
                 }

@@ -19,11 +19,23 @@ pub(super) struct WrongShape {
     pub part: Option<Part>,
     pub what: String,
     pub mend: String,
+    /// What was meant by an unknown word.
+    pub meant: Option<&'static str>,
 }
 
 impl WrongShape {
     fn new(what: impl Into<String>, mend: impl Into<String>) -> WrongShape {
-        WrongShape { part: None, what: what.into(), mend: mend.into() }
+        WrongShape { part: None, what: what.into(), mend: mend.into(), meant: None }
+    }
+
+    fn unknown(what: String, found: &str, known: &'static [&'static str]) -> WrongShape {
+        let meant = meant(found, known.iter().copied());
+        let mend = match meant {
+            Some(meant) => format!("did you mean {meant:?}?"),
+            None if known.is_empty() => "leave it out".to_owned(),
+            None => format!("use one of {}", known.join(", ")),
+        };
+        WrongShape { meant, ..WrongShape::new(what, mend) }
     }
 
     fn within(mut self, part: Part) -> WrongShape {
@@ -40,10 +52,6 @@ impl Display for WrongShape {
 
 impl std::error::Error for WrongShape {}
 
-fn one_of(names: &[&str]) -> String {
-    format!("one of {}", names.join(", "))
-}
-
 impl de::Error for WrongShape {
     fn custom<T: Display>(what: T) -> Self {
         WrongShape::new(what.to_string(), "")
@@ -58,20 +66,11 @@ impl de::Error for WrongShape {
     }
 
     fn unknown_variant(found: &str, known: &'static [&'static str]) -> Self {
-        let mend = match meant(found, known.iter().copied()) {
-            Some(meant) => format!("did you mean {meant:?}?"),
-            None => format!("use {}", one_of(known)),
-        };
-        WrongShape::new(format!("there is no {found:?} here"), mend)
+        WrongShape::unknown(format!("there is no {found:?} here"), found, known)
     }
 
     fn unknown_field(found: &str, known: &'static [&'static str]) -> Self {
-        let mend = match meant(found, known.iter().copied()) {
-            Some(meant) => format!("did you mean {meant:?}?"),
-            None if known.is_empty() => "leave it out".to_owned(),
-            None => format!("use {}", one_of(known)),
-        };
-        WrongShape::new(format!("unknown key {found:?}"), mend)
+        WrongShape::unknown(format!("unknown key {found:?}"), found, known)
     }
 
     fn missing_field(name: &'static str) -> Self {

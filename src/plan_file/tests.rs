@@ -103,6 +103,11 @@ fn wrong_shapes_are_all_told_and_sound_nodes_are_judged() {
               |
             4 |     toool: fs.list
               |     ^^^^^ did you mean "tool"?
+            error V08 a: nothing says when its result is good
+              --> p.yaml:3:9
+              |
+            3 |   - id: a
+              |         ^ give it a contract, such as [{method: schema, spec: {type: object}}]
             error V20 c: there is no tool nothing
               --> p.yaml:6:11
               |

@@ -79,27 +79,34 @@ impl Leaf {
         }
     }
 
-    /// Takes out the part that a fault is about: an entry of a map or an item of a list. False if that is the
-    /// whole, or nothing.
-    pub(super) fn take_out(&mut self, part: Part) -> bool {
+    /// Mends the part that a fault is about: puts the word there that was meant, or takes the part out. False if
+    /// the part is the whole, or nothing.
+    pub(super) fn mend(&mut self, part: Part, meant: Option<&str>) -> bool {
         match &mut self.tree {
             Tree::List(items) => match items.iter().position(|item| part == Part::Value(item.at)) {
                 Some(found) => {
-                    items.remove(found);
+                    match meant {
+                        Some(meant) => items[found].tree = Tree::Text(meant.to_owned()),
+                        None => drop(items.remove(found)),
+                    }
                     true
                 }
-                None => items.iter_mut().any(|item| item.take_out(part)),
+                None => items.iter_mut().any(|item| item.mend(part, meant)),
             },
             Tree::Map(entries) => {
                 let is_it =
                     |entry: &Entry| part == Part::Key(entry.key_at) || part == Part::Value(entry.leaf.at);
-                match entries.iter().position(is_it) {
-                    Some(found) => {
-                        entries.remove(found);
-                        true
+                let Some(found) = entries.iter().position(is_it) else {
+                    return entries.iter_mut().any(|entry| entry.leaf.mend(part, meant));
+                };
+                match (meant, part) {
+                    (Some(meant), Part::Value(_)) => entries[found].leaf.tree = Tree::Text(meant.to_owned()),
+                    (Some(meant), Part::Key(_)) if entries.iter().all(|entry| entry.key != meant) => {
+                        meant.clone_into(&mut entries[found].key);
                     }
-                    None => entries.iter_mut().any(|entry| entry.leaf.take_out(part)),
+                    _ => drop(entries.remove(found)),
                 }
+                true
             }
             _ => false,
         }

@@ -54,6 +54,23 @@ fn an_interrupt_keeps_the_state_and_tells_how_to_go_on() {
     }
 }
 
+#[test]
+fn a_second_interrupt_ends_at_once() {
+    let world = world();
+    let mut run = world.start("run doubt.yaml --workspace work --intent 2 --json");
+    run.until("attempt_intent");
+    while world.work("log").is_empty() {
+        std::thread::yield_now();
+    }
+    while !run.has_ended() {
+        run.signal("INT");
+        std::thread::yield_now();
+    }
+    let ended = run.end().exits(130).complains("stopping");
+    assert!(!ended.err.contains("state is kept"), "it did not wait for the step: {}", ended.err);
+    world.ostler("resume").exits(3).says("in doubt act");
+}
+
 /// Runs the plan until its step is under way, and kills it there.
 fn in_doubt() -> World {
     let world = world();

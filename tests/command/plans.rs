@@ -69,7 +69,25 @@ fn check_shows_every_fault_with_its_place() {
         6 |     retires: 2
           |     ^^^^^^^ did you mean "retries"?
 
-        error: bad.yaml has 1 fault
+        error V03 a: depends on b, which the plan does not define
+          --> bad.yaml:5:12
+          |
+        5 |     deps: [b]
+          |            ^ did you mean "a"?
+
+        error V08 a: nothing says when its result is good
+          --> bad.yaml:4:11
+          |
+        4 |     tool: fs.lst
+          |           ^^^^^^ give it a contract, such as [{method: schema, spec: {type: object}}]
+
+        error V20 a: there is no tool fs.lst
+          --> bad.yaml:4:11
+          |
+        4 |     tool: fs.lst
+          |           ^^^^^^ did you mean "fs.list"?
+
+        error: bad.yaml has 4 faults
     "#]]
     .assert_eq(&ended.err);
     let lines = world.ostler("check bad.yaml --json").exits(2).lines();

@@ -1,0 +1,78 @@
+//! The library, as a program embeds it.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::process::Command;
+
+use ostler::kernel::plan::{Plan, PlanDraft};
+use ostler::kernel::port::Seq;
+use ostler::{AgentProfile, Ostler, Outcome, StartError, Submission};
+use serde_json::json;
+
+fn plan(os: &Ostler, ms: u64) -> Plan {
+    let nodes = json!([
+        {"id": "nap", "tool": "time.sleep", "params": {"ms": ms}},
+        {"id": "say", "tool": "text.render", "params": {"template": "done", "values": {}},
+         "deps": ["nap"]},
+    ]);
+    let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
+    os.plan(draft).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn open_runs_go_on_when_the_folder_is_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let os = Ostler::builder().data_dir(folder.path()).start().await.unwrap();
+    let agent = os.spawn(AgentProfile::new("auditor").client("acme")).await.unwrap();
+    let run = agent.submit(Submission::plan(plan(&os, 300))).await.unwrap();
+    let mut events = run.events().unwrap();
+    let first = events.next().await.unwrap().unwrap();
+    assert_eq!(first.seq, Seq(1));
+    let id = run.id();
+    os.shutdown().await;
+    drop((os, agent, run, events));
+
+    let os = Ostler::builder().data_dir(folder.path()).start().await.unwrap();
+    let run = os.run(id);
+    assert_eq!(run.outcome().await.unwrap(), Outcome::Closed(ostler::kernel::run::RunOutcome::Succeeded));
+    assert_eq!(run.artifact("say").await.unwrap().content, br#"{"text":"done"}"#);
+    assert!(run.cancel().await.is_err(), "it is over");
+    os.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_rest_where_that_is_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let os = Ostler::builder().data_dir(folder.path()).start().await.unwrap();
+    let id = os.submit(Submission::plan(plan(&os, 60_000))).await.unwrap().id();
+    os.shutdown().await;
+    drop(os);
+    let os = Ostler::builder().data_dir(folder.path()).let_runs_rest().start().await.unwrap();
+    assert_eq!(os.run(id).outcome().await.unwrap(), Outcome::Resting);
+    os.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_works_while_a_program_holds_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let os = Ostler::builder().data_dir(folder.path()).start().await.unwrap();
+    let run = os.submit(Submission::plan(plan(&os, 60_000))).await.unwrap();
+    let ostler = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
+        let output = command.arg("--data").arg(folder.path()).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(ostler(&["ps"]).contains("running"));
+    ostler(&["cancel", &run.id().to_string()]);
+    assert_eq!(run.outcome().await.unwrap(), Outcome::Closed(ostler::kernel::run::RunOutcome::Cancelled));
+    os.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_has_one_holder() {
+    let folder = tempfile::tempdir().unwrap();
+    let os = Ostler::builder().data_dir(folder.path()).start().await.unwrap();
+    let second = Ostler::builder().data_dir(folder.path()).start().await;
+    assert!(matches!(second, Err(StartError::Store(ostler_store::OpenError::Held { .. }))));
+    os.shutdown().await;
+}
