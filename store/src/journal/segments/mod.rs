@@ -10,7 +10,7 @@
 //! - A write begins only when everything before it is durable; its first frame says so. Hence a bad frame with
 //!   such a frame behind it is damage, and one without may be torn and is cut off.
 //! - The index is never needed: it is a fold of the segments before its mark, and memory holds the fold of the
-//!   rest. All three ways to that rest (ordering, opening, taking back) end in the same [`Fold`].
+//!   rest. All three ways to that rest (ordering, opening, taking back) end in the same `Fold`.
 //! - After an error nobody understands, nothing is written any more until the journal is opened again.
 
 mod acks;
