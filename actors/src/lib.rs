@@ -11,7 +11,7 @@
 //! | `tree` | who supervises whom |
 //! | `registry` | agents and their slots |
 //! | `scheduler` | the run queue's owner |
-//! | `agent` | drives a run: `load` takes it up, `launch` starts attempts |
+//! | `agent`, `park` | drives a run: `load` takes it up, `launch` starts attempts; sets it aside |
 //! | `effects`, `attempt` | what runs outside the actors |
 //! | `services`, `links`, `clock`, `toolbox` | what they share |
 #![forbid(unsafe_code)]

@@ -16,7 +16,7 @@ pub struct Context<'a> {
     pub planner: &'a mut dyn Planner,
 }
 
-/// Writes patches and new versions, and judges the plan's own contract. Whoever takes time says [`Answer::Later`]
+/// Writes patches and new versions. Whoever takes time says [`Answer::Later`]
 /// and sends the answer as an [`Input`].
 pub trait Planner {
     /// The micro-planner: a new configuration for a node that failed.
