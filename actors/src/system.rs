@@ -141,6 +141,14 @@ pub enum SubmitError {
     /// More impact than there is.
     #[error("intent {0} is not 0, 1 or 2")]
     Intent(u8),
+    /// There is no such scope, so no call could be made.
+    #[error("no scope {scope:?}: there is {known}")]
+    Scope {
+        /// What was asked for.
+        scope: String,
+        /// What there is.
+        known: String,
+    },
     /// The folder is not there.
     #[error("workspace {folder}: {why}")]
     Workspace {
@@ -297,6 +305,11 @@ impl System {
         let Submission { plan, client, agent, intent, scope, workspace } = submission;
         if intent > 2 {
             return Err(SubmitError::Intent(intent));
+        }
+        let scopes = &self.services.gate.scopes;
+        if !scopes.contains_key(&scope) {
+            let known: Vec<&str> = scopes.keys().map(String::as_str).collect();
+            return Err(SubmitError::Scope { scope, known: known.join(", ") });
         }
         let workspace = workspace
             .canonicalize()

@@ -98,6 +98,7 @@ impl From<SubmitError> for Problem {
         let code = match error {
             SubmitError::Plan(_) => "plan_unwritable",
             SubmitError::Intent(_) => "intent_out_of_range",
+            SubmitError::Scope { .. } => "scope_unknown",
             SubmitError::Workspace { .. } => "workspace_unusable",
             SubmitError::Journal(error) => return error.into(),
         };

@@ -10,7 +10,6 @@ use ostler::{Ostler, StartError};
 use ostler_server::wire::{RunList, Standing, Summary};
 use ostler_server::{ControlSocket, router, socket_path};
 use ostler_store::OpenError;
-use tokio::net::UnixStream;
 
 use super::client::{Client, Refused, part};
 use super::exit::Failure;
@@ -19,6 +18,9 @@ use super::{Globals, signals::Signals};
 
 /// How long a holder that does not answer is waited for: it may be starting, or ending.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a process that holds the data folder may take to say that it is well.
+const ANSWER: Duration = Duration::from_secs(2);
 
 /// How long answers under way may take at the end.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
@@ -225,8 +227,11 @@ fn open_door(data: &Path, router: Router) -> std::io::Result<Door> {
 /// The way to a process that holds the data folder, if one answers.
 async fn answering(data: &Path) -> Option<Client> {
     let (path, folder) = socket_path(data).ok()?;
-    UnixStream::connect(&path).await.ok()?;
-    Some(Client::Socket { path, _folder: folder.map(Arc::new) })
+    let client = Client::Socket { path, _folder: folder.map(Arc::new) };
+    // A suspended process takes connections, but answers none.
+    let answer = tokio::time::timeout(ANSWER, client.get::<serde_json::Value>("/healthz")).await;
+    answer.ok()?.ok()?;
+    Some(client)
 }
 
 fn not_opened(data: &Path, error: &OpenError) -> Failure {

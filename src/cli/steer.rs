@@ -89,11 +89,8 @@ pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Fa
         Ok(summary) => summary,
         Err(refused) => return fail(session, refused).await,
     };
-    if before.standing == Standing::Closed {
-        let outcome = before.outcome.unwrap_or_default();
-        return fail(session, Failure::invalid(format!("run {} is over: it {outcome}", before.run))).await;
-    }
-    if let Err(refused) = post(&session.client, &before.run, "resume").await
+    if before.standing != Standing::Closed
+        && let Err(refused) = post(&session.client, &before.run, "resume").await
         && !matches!(&refused, Refused::Problem(problem) if problem.code == "run_over")
     {
         return fail(session, refused).await;
