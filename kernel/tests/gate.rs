@@ -106,7 +106,7 @@ fn call<'a>(tool: &'a GatedTool, params: &Value) -> Call<'a> {
         floor: 0,
         intent: 2,
         scope: "all",
-        workspace: "/work",
+        workspace: "/srv",
         idempotency_key: Digest([7; 32]),
     }
 }
@@ -124,7 +124,7 @@ fn parameters_are_judged_with_their_defaults() {
     for (params, expected) in [
         (json!({"path": "a"}), "OK 1"),
         (json!({"path": "a", "mode": "read"}), "OK 0"),
-        (json!({"path": "a", "mode": "wipe", "more": ["b", "/work/c"]}), "OK 2"),
+        (json!({"path": "a", "mode": "wipe", "more": ["b", "/srv/c"]}), "OK 2"),
         (json!({"path": "a", "mode": null}), "PARAM_SCHEMA"),
         (json!({}), "PARAM_SCHEMA"),
         (json!({"path": 1}), "PARAM_SCHEMA"),

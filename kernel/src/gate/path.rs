@@ -174,9 +174,9 @@ mod tests {
             "./a",
             "a/../b",
             "a//b/",
-            "/work/space",
-            "/work/space/a",
-            "/work/../work/space/./a",
+            "/srv/space",
+            "/srv/space/a",
+            "/srv/../srv/space/./a",
             "100%",
             "100%.txt",
             "a%20b",
@@ -187,9 +187,9 @@ mod tests {
             "..a",
             "a..",
             "...",
-            "/work/space/../space/b",
+            "/srv/space/../space/b",
         ] {
-            assert_eq!(judge(path, "/work/space"), Ok(()), "{path}");
+            assert_eq!(judge(path, "/srv/space"), Ok(()), "{path}");
         }
         for (path, fault) in [
             ("", PathFault::Empty),
@@ -197,10 +197,10 @@ mod tests {
             ("../space/a", PathFault::Escapes),
             ("a/../../space/a", PathFault::Escapes),
             ("/", PathFault::Escapes),
-            ("/work", PathFault::Escapes),
-            ("/work/spaces", PathFault::Escapes),
-            ("/work/space/../x", PathFault::Escapes),
-            ("/../work/space", PathFault::Escapes),
+            ("/srv", PathFault::Escapes),
+            ("/srv/spaces", PathFault::Escapes),
+            ("/srv/space/../x", PathFault::Escapes),
+            ("/../srv/space", PathFault::Escapes),
             ("/etc/passwd", PathFault::Escapes),
             ("%2e%2e/x", PathFault::Escapes),
             ("%252e%252e/x", PathFault::Escapes),
@@ -222,7 +222,7 @@ mod tests {
             ("a%ffb", PathFault::NotText),
             ("a\u{fffd}", PathFault::NotText),
         ] {
-            assert_eq!(judge(path, "/work/space"), Err(fault), "{path}");
+            assert_eq!(judge(path, "/srv/space"), Err(fault), "{path}");
         }
     }
 
