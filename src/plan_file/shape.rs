@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 use serde::de::value::{BorrowedStrDeserializer, StrDeserializer};
 use serde::de::{
-    self, DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, MapAccess, SeqAccess,
+    self, DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, MapAccess, SeqAccess,
     Unexpected, VariantAccess, Visitor,
 };
 use serde::forward_to_deserialize_any;
@@ -38,6 +38,19 @@ impl WrongShape {
         WrongShape { meant, ..WrongShape::new(what, mend) }
     }
 
+    fn expected(found: Unexpected<'_>, expected: &dyn Expected) -> WrongShape {
+        let wanted = wanted(&expected.to_string());
+        let mend = match (&found, wanted.as_str()) {
+            (Unexpected::Str(text), "a list") if text.len() <= WORD_BYTES_MAX => format!("write it as a list: [{text}]"),
+            (Unexpected::Str(text), _) if text.parse::<f64>().is_ok() => "leave the quotes out".to_owned(),
+            (Unexpected::Signed(_) | Unexpected::Unsigned(_) | Unexpected::Float(_) | Unexpected::Bool(_), "a text") => {
+                "write it in quotes".to_owned()
+            }
+            _ => String::new(),
+        };
+        WrongShape::new(format!("expected {wanted}, found {}", told(found)), mend)
+    }
+
     fn within(mut self, part: Part) -> WrongShape {
         self.part.get_or_insert(part);
         self
@@ -58,11 +71,11 @@ impl de::Error for WrongShape {
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        WrongShape::new(format!("expected {expected}, found {}", told(found)), "")
+        WrongShape::expected(found, expected)
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        WrongShape::new(format!("expected {expected}, found {}", told(found)), "")
+        WrongShape::expected(found, expected)
     }
 
     fn unknown_variant(found: &str, known: &'static [&'static str]) -> Self {
@@ -79,6 +92,43 @@ impl de::Error for WrongShape {
 
     fn duplicate_field(name: &'static str) -> Self {
         WrongShape::new(format!("the key {name:?} stands twice"), "give it once")
+    }
+}
+
+/// Bytes of a word that a hint repeats.
+const WORD_BYTES_MAX: usize = 60;
+
+/// What was expected, in the words of plan files.
+fn wanted(expected: &str) -> String {
+    match expected {
+        "i8" | "i16" | "i32" | "i64" => "a whole number".to_owned(),
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of 0 or more".to_owned(),
+        "f32" | "f64" => "a number".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "a string" | "string" | "a borrowed string" => "a text".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        other if other.starts_with("struct ") => "a map".to_owned(),
+        other if other.starts_with("enum ") => "a word".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+/// Reads data as a type. Each part that does not fit is told to `found`, then mended or left out, until all is
+/// read, or `found` has enough.
+pub(super) fn read<T: DeserializeOwned>(
+    root: &mut Leaf,
+    found: &mut dyn FnMut(&Leaf, &WrongShape, Part) -> bool,
+) -> Option<T> {
+    loop {
+        match T::deserialize(&*root) {
+            Ok(value) => return Some(value),
+            Err(wrong) => {
+                let part = wrong.part.unwrap_or(Part::Value(root.at));
+                if !found(root, &wrong, part) || !root.mend(part, wrong.meant) {
+                    return None;
+                }
+            }
+        }
     }
 }
 
@@ -138,7 +188,7 @@ impl<'de> Deserializer<'de> for &'de Leaf {
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _name: &'static str,
-        _variants: &'static [&'static str],
+        variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, WrongShape> {
         let visited = match &self.tree {
@@ -147,7 +197,11 @@ impl<'de> Deserializer<'de> for &'de Leaf {
                 visitor.visit_enum(text)
             }
             Tree::Map(entries) if entries.len() == 1 => visitor.visit_enum(Variant(&entries[0])),
-            _ => return self.deserialize_any(visitor),
+            _ => {
+                let words = variants.join(", ");
+                let what = format!("expected one of {words}, found {}", self.told());
+                return Err(WrongShape::new(what, "write the word").within(Part::Value(self.at)));
+            }
         };
         visited.map_err(|error| error.within(Part::Value(self.at)))
     }

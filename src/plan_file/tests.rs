@@ -24,10 +24,10 @@ fn check(format: Format, text: &str, expected: Expect) {
     let tools = tools();
     let told = match file.validate(&Settings::simulation(Default::default(), Some(&tools))) {
         Ok((plan, advice)) => {
-            let advice: Vec<String> = advice.iter().map(|finding| file.show(finding, false)).collect();
+            let advice: Vec<String> = advice.iter().map(|finding| file.show(finding, Look::default())).collect();
             format!("valid: {}\n{}", plan.nodes.len(), advice.concat())
         }
-        Err(findings) => findings.iter().map(|finding| file.show(finding, false)).collect(),
+        Err(findings) => findings.iter().map(|finding| file.show(finding, Look::default())).collect(),
     };
     expected.assert_eq(&told);
 }
@@ -208,7 +208,7 @@ fn missing_and_idle_parameters_are_named() {
         .validate(&Settings::simulation(Default::default(), None))
         .unwrap_err()
         .iter()
-        .map(|finding| file.show(finding, false))
+        .map(|finding| file.show(finding, Look::default()))
         .collect();
     expect![[r#"
         error parameter: the parameter "name" is not given
@@ -244,7 +244,7 @@ fn a_line_that_is_too_long_shows_the_part_that_matters() {
     let text = text.replace("\"x\": 1", "\"title\": [1").replace("1, \"nodes\"", "1], \"nodes\"");
     let file = PlanFile::parse("p.json", Format::Json, &text, &BTreeMap::new());
     for finding in &file.findings {
-        let shown = file.show(finding, false);
+        let shown = file.show(finding, Look::default());
         assert!(shown.lines().all(|line| line.chars().count() < LINE), "{shown}");
     }
     assert_eq!(file.findings.len(), 2, "{:?}", file.findings);

@@ -71,6 +71,18 @@ impl Leaf {
         }
     }
 
+    /// What it is, in the words of plan files.
+    pub(super) fn told(&self) -> &'static str {
+        match self.tree {
+            Tree::Null => "nothing",
+            Tree::Bool(_) => "true or false",
+            Tree::Number(_) => "a number",
+            Tree::Text(_) => "a text",
+            Tree::List(_) => "a list",
+            Tree::Map(_) => "a map",
+        }
+    }
+
     /// The items, if this is a list.
     pub(super) fn items(&self) -> &[Leaf] {
         match &self.tree {

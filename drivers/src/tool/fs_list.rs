@@ -2,12 +2,12 @@
 
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
-use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec, WrongParam};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::blocking::{Stop, off_runtime};
-use super::declare::{READ, object, params, spec};
+use super::declare::{READ, check_text, object, params, spec};
 use super::walk::{Wanted, glob, walk};
 use super::workspace::Workspace;
 
@@ -71,6 +71,14 @@ impl Tool for FsList {
 
     fn class(&self, _params: &Map<String, Value>) -> CallClass {
         READ
+    }
+
+    fn check(&self, params: &Map<String, Value>) -> Vec<WrongParam> {
+        let mend = "write a glob, such as **/*.rs: * stays within a folder, ** crosses them";
+        check_text(params, "glob", mend, |text| match glob(text) {
+            Ok(_) => Ok(()),
+            Err(failure) => Err(failure.message),
+        })
     }
 
     fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {

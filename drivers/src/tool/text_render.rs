@@ -1,13 +1,13 @@
 //! `text.render`: fills a template in.
 
 use ostler_kernel::gate::{CallClass, Permit};
-use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec, WrongParam};
 use ostler_kernel::template;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::blocking::off_runtime;
-use super::declare::{PURE, object, params, spec, structural};
+use super::declare::{PURE, check_text, object, params, spec, structural};
 
 /// Renders a template over `values`, as reports and prompts are rendered.
 #[derive(Debug)]
@@ -50,12 +50,19 @@ impl Tool for TextRender {
         PURE
     }
 
+    fn check(&self, params: &Map<String, Value>) -> Vec<WrongParam> {
+        let mend = "write {{ value }} and {% if … %}, as minijinja has them";
+        check_text(params, "template", mend, |text| {
+            template::check_template(text).map_err(|error| error.to_string())
+        })
+    }
+
     fn call(&self, permit: Permit, _context: CallContext) -> BoxFuture<'_, ToolResult> {
         Box::pin(async move {
             let params: Params = params(permit)?;
             let text = off_runtime(move |_| {
                 template::render(&params.template, &params.values)
-                    .map_err(|error| structural(format!("template: {error}")))
+                    .map_err(|error| structural(error.to_string()))
             });
             Ok(json!({"text": text.await?}))
         })

@@ -7,11 +7,11 @@
 mod code;
 mod reliability;
 mod schema;
+mod spec;
 
 use std::fmt::{self, Write};
 
 use jsonschema::Validator;
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::plan::{Method, Rule};
@@ -20,6 +20,7 @@ use code::CodeCheck;
 pub use reliability::{Reliability, precision, reliability};
 pub(crate) use schema::compile as compile_schema;
 pub use schema::{SCHEMA_BYTES_MAX, SchemaError};
+pub use spec::{WrongSpec, kind_of, regex_fault};
 
 /// Longest text about what was found or expected, in bytes.
 const EXCERPT_BYTES_MAX: usize = 300;
@@ -57,7 +58,7 @@ enum Compiled {
 
 /// A rule that cannot be judged by, because its `spec` is malformed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("contract rule {rule}: {what}")]
+#[error("contract[{rule}]: {what}")]
 pub struct ContractError {
     /// Place of the rule in its contract, from 0.
     pub rule: usize,
@@ -100,7 +101,7 @@ pub struct Broken {
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Broken { rule, expected, found, .. } = self;
-        write!(f, "contract rule {rule}: expected {expected}, found {found}")
+        write!(f, "contract[{rule}]: expected {expected}, found {found}")
     }
 }
 
@@ -123,7 +124,7 @@ impl Contract {
         let compiled = rules
             .iter()
             .enumerate()
-            .map(|(index, rule)| compile_rule(rule).map_err(|what| ContractError { rule: index, what }));
+            .map(|(rule, made)| compile_rule(made).map_err(|WrongSpec { what, .. }| ContractError { rule, what }));
         Ok(Contract { rules: compiled.collect::<Result<_, _>>()? })
     }
 
@@ -161,38 +162,56 @@ pub fn judge(rules: &[Rule], output: &Value) -> Result<Judgement, ContractError>
 /// # Errors
 ///
 /// What is wrong with it.
-pub fn check_spec(rule: &Rule) -> Result<(), String> {
+pub fn check_spec(rule: &Rule) -> Result<(), WrongSpec> {
     compile_rule(rule).map(drop)
 }
 
-fn compile_rule(rule: &Rule) -> Result<Compiled, String> {
+fn compile_rule(rule: &Rule) -> Result<Compiled, WrongSpec> {
     let spec = rule.spec.as_ref().filter(|spec| !spec.is_null());
     match (rule.method, spec) {
         (Method::Schema, None) => Ok(Compiled::Anything),
         (Method::Schema, Some(schema)) => {
-            let validator = compile_schema(schema).map_err(|error| error.to_string())?;
+            let validator = compile_schema(schema).map_err(|error| {
+                let place = if let SchemaError::Invalid { place, .. } = &error { place.as_str() } else { "" };
+                WrongSpec::new(place, error.to_string(), "give it a JSON Schema, such as {type: object}")
+            })?;
             Ok(Compiled::Schema(Box::new(validator)))
         }
-        (Method::Code, None) => Err("a code rule needs a spec with a `check`".into()),
+        (Method::Code, None) => {
+            let mend = "give it a `spec`, such as {check: non_empty, path: matches}";
+            Err(WrongSpec::new("", "a code rule without a `spec` asks for nothing", mend))
+        }
         (Method::Code, Some(spec)) => CodeCheck::compile(spec).map(Compiled::Code),
-        (Method::Test, None) => Err("a test rule needs a spec with an `argv`".into()),
+        (Method::Test, None) => Err(WrongSpec::new("", "a test rule without a `spec` runs nothing", TEST_SHAPE)),
         (Method::Test, Some(spec)) => compile_test(spec).map(Compiled::Test),
         (Method::Model | Method::Human, _) => Ok(Compiled::Outside(rule.method)),
     }
 }
 
-fn compile_test(spec: &Value) -> Result<Vec<String>, String> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields, expecting = "an object of `argv`")]
-    struct Spec {
-        argv: Vec<String>,
+const TEST_SHAPE: &str = "give it the program and its arguments: spec: {argv: [make, check]}";
+
+fn compile_test(spec: &Value) -> Result<Vec<String>, WrongSpec> {
+    let wrong = |pointer: &str, what: String| Err(WrongSpec::new(pointer, what, TEST_SHAPE));
+    let Value::Object(spec) = spec else {
+        return wrong("", format!("a test rule is a map, not {}", kind_of(spec)));
+    };
+    spec::known_keys(spec, &["argv"])?;
+    let Some(Value::Array(listed)) = spec.get("argv") else {
+        return wrong(if spec.contains_key("argv") { "/argv" } else { "" }, "`argv` must be a list of texts".into());
+    };
+    let mut argv = Vec::with_capacity(listed.len().min(TEST_ARGUMENTS_MAX));
+    for (at, argument) in listed.iter().enumerate() {
+        match argument {
+            Value::String(text) => argv.push(text.clone()),
+            other => return wrong(&format!("/argv/{at}"), format!("`argv` holds {}, not a text", kind_of(other))),
+        }
     }
-    let Spec { argv } = Spec::deserialize(spec).map_err(|error| format!("test: {}", excerpt(error)))?;
     if argv.first().is_none_or(String::is_empty) {
-        return Err("test: `argv` must name a program".into());
+        return wrong("/argv", "`argv` must begin with the name of a program".into());
     }
     if argv.len() > TEST_ARGUMENTS_MAX {
-        return Err(format!("test: `argv` has {} elements, at most {TEST_ARGUMENTS_MAX}", argv.len()));
+        let count = argv.len();
+        return wrong("/argv", format!("`argv` has {count} elements, at most {TEST_ARGUMENTS_MAX} are allowed"));
     }
     Ok(argv)
 }
@@ -260,7 +279,7 @@ mod tests {
             schema.clone(),
             &json!({"n": "one"}),
             expect![[
-                r#"contract rule 0: expected an output valid under its schema (value is not of type "integer"), found "one" at /n"#
+                r#"contract[0]: expected an output valid under its schema (value is not of type "integer"), found "one" at /n"#
             ]],
         );
         check(
@@ -268,7 +287,7 @@ mod tests {
             schema,
             &json!({}),
             expect![[
-                r#"contract rule 0: expected an output valid under its schema ("n" is a required property), found {}"#
+                r#"contract[0]: expected an output valid under its schema ("n" is a required property), found {}"#
             ]],
         );
         check(
@@ -276,7 +295,7 @@ mod tests {
             json!({"type": 7}),
             &json!({}),
             expect![[
-                r#"error: contract rule 0: schema at "/type": 7 is not valid under any of the schemas listed in the 'anyOf' keyword"#
+                r#"error: contract[0]: schema at "/type": 7 is not valid under any of the schemas listed in the 'anyOf' keyword"#
             ]],
         );
         check(Method::Schema, Value::Null, &json!({}), expect!["holds"]);
@@ -297,55 +316,55 @@ mod tests {
         check(json!({"check": "non_empty", "path": "list"}), expect!["holds"]);
         check(
             json!({"check": "non_empty", "path": "empty"}),
-            expect!["contract rule 0: expected something that is not empty at empty, found []"],
+            expect!["contract[0]: expected something that is not empty at empty, found []"],
         );
         check(
             json!({"check": "non_empty", "path": "none"}),
-            expect!["contract rule 0: expected something that is not empty at none, found null"],
+            expect!["contract[0]: expected something that is not empty at none, found null"],
         );
         check(
             json!({"check": "non_empty", "path": "nowhere.else"}),
-            expect!["contract rule 0: expected something at nowhere.else, found nothing"],
+            expect!["contract[0]: expected something at nowhere.else, found nothing"],
         );
         check(json!({"check": "non_empty"}), expect!["holds"]);
         check(json!({"check": "max_bytes", "path": "text", "value": 6}), expect!["holds"]);
         check(
             json!({"check": "max_bytes", "path": "text", "value": 5}),
-            expect![[r#"contract rule 0: expected at most 5 bytes at text, found "héllo""#]],
+            expect![[r#"contract[0]: expected at most 5 bytes at text, found "héllo""#]],
         );
         check(
             json!({"check": "max_bytes", "path": "list", "value": 4}),
-            expect!["contract rule 0: expected at most 4 bytes at list, found [1,2]"],
+            expect!["contract[0]: expected at most 4 bytes at list, found [1,2]"],
         );
         check(json!({"check": "min_items", "path": "list", "value": 2}), expect!["holds"]);
         check(
             json!({"check": "min_items", "path": "list", "value": 3}),
-            expect!["contract rule 0: expected a list of at least 3 items at list, found [1,2]"],
+            expect!["contract[0]: expected a list of at least 3 items at list, found [1,2]"],
         );
         check(
             json!({"check": "min_items", "path": "text", "value": 3}),
-            expect![[r#"contract rule 0: expected a list of at least 3 items at text, found "héllo""#]],
+            expect![[r#"contract[0]: expected a list of at least 3 items at text, found "héllo""#]],
         );
         check(json!({"check": "matches", "path": "text", "value": "^h.llo$"}), expect!["holds"]);
         check(json!({"check": "matches", "path": "list", "value": "^\\[1,2\\]$"}), expect!["holds"]);
         check(
             json!({"check": "matches", "path": "text", "value": "^x"}),
-            expect![[r#"contract rule 0: expected a match of /^x/ at text, found "héllo""#]],
+            expect![[r#"contract[0]: expected a match of /^x/ at text, found "héllo""#]],
         );
         check(json!({"check": "equals", "path": "deep", "value": {"a": [5e-1]}}), expect!["holds"]);
         check(json!({"check": "equals", "path": "status", "value": 3.0}), expect!["holds"]);
         check(
             json!({"check": "equals", "path": "status", "value": "3"}),
-            expect![[r#"contract rule 0: expected "3" at status, found 3"#]],
+            expect![[r#"contract[0]: expected "3" at status, found 3"#]],
         );
         check(json!({"check": "status", "value": [0, 3]}), expect!["holds"]);
         check(
             json!({"check": "status", "value": 0}),
-            expect!["contract rule 0: expected status [0] at status, found 3"],
+            expect!["contract[0]: expected status [0] at status, found 3"],
         );
         check(
             json!({"check": "status", "path": "text", "value": 0}),
-            expect![[r#"contract rule 0: expected status [0] at text, found "héllo""#]],
+            expect![[r#"contract[0]: expected status [0] at text, found "héllo""#]],
         );
     }
 
@@ -353,7 +372,7 @@ mod tests {
     fn a_malformed_spec_is_refused_before_anything_runs() {
         let check = |method, spec: Value, expected: Expect| {
             let fault = check_spec(&rule(method, spec)).expect_err("malformed");
-            expected.assert_eq(&fault);
+            expected.assert_eq(&format!("{:?} {}; {}", fault.pointer, fault.what, fault.mend));
         };
         check(Method::Code, Value::Null, expect!["a code rule needs a spec with a `check`"]);
         check(
