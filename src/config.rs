@@ -232,7 +232,11 @@ impl Config {
                         Some(meant) => format!("did you mean {meant:?}?"),
                         None => "name the tool in `tools` too, or leave its cap out".to_owned(),
                     };
-                    wrong.push((place, format!("scope {scope} caps {tool}, which is not among its tools"), mend));
+                    wrong.push((
+                        place,
+                        format!("scope {scope} caps {tool}, which is not among its tools"),
+                        mend,
+                    ));
                 }
             }
         }
@@ -292,11 +296,11 @@ mod tests {
         );
         refused(
             "[clients.acme]\ntier = 'contract'\n",
-            expect![[r#"ostler.toml:2:8: unknown word "contract": did you mean "contracted"?"#]],
+            expect![[r#"ostler.toml:2:8: there is no "contract" here: did you mean "contracted"?"#]],
         );
         refused(
             "[clients.acme]\nfoo = 1\n",
-            expect![[r#"ostler.toml:2:1: unknown key "foo": known here are weight, tier"#]],
+            expect![[r#"ostler.toml:2:1: unknown key "foo": use one of weight, tier"#]],
         );
     }
 
@@ -308,17 +312,17 @@ mod tests {
         );
         refused(
             "[clients.acme]\nweight = 0\n",
-            expect!["ostler.toml: clients.acme.weight is 0, expected 1 to 1000000"],
+            expect!["ostler.toml:2:10: the weight of client acme is 0: give it 1 to 1000000"],
         );
         refused(
             "[scopes.r]\ntools = ['fs.read']\ncaps = {'fs.raed' = 1}\n",
             expect![[
-                r#"ostler.toml: scopes.r.caps names fs.raed, which its tools do not: did you mean "fs.read"?"#
+                r#"ostler.toml:3:21: scope r caps fs.raed, which is not among its tools: did you mean "fs.read"?"#
             ]],
         );
         refused(
             "[scopes.r]\ntools = ['fs.read']\ncaps = {'fs.read' = 3}\n",
-            expect!["ostler.toml: scopes.r.caps of fs.read is 3, expected 0, 1 or 2"],
+            expect!["ostler.toml:3:21: the cap of fs.read in scope r is 3: a cap is 0, 1 or 2"],
         );
         refused("a = \n", expect!["ostler.toml:1:5: string values must be quoted, expected literal string"]);
     }

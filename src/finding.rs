@@ -284,7 +284,9 @@ mod tests {
     #[test]
     fn a_place_is_a_line_and_a_column_in_characters() {
         let source = Source::new("x", "ä: b\nc\n\nd");
-        for (offset, line, column) in [(0, 1, 1), (1, 1, 1), (4, 1, 4), (6, 2, 1), (8, 3, 1), (9, 4, 1), (99, 4, 2)] {
+        for (offset, line, column) in
+            [(0, 1, 1), (1, 1, 1), (4, 1, 4), (6, 2, 1), (8, 3, 1), (9, 4, 1), (99, 4, 2)]
+        {
             let place = source.place(offset);
             assert_eq!((place.line, place.column), (line, column), "{offset}");
         }

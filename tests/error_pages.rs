@@ -65,15 +65,21 @@ fn found_in_change(plan: &Plan, change: &str, closed: bool) -> BTreeSet<String> 
 #[test]
 fn every_code_has_a_page_and_every_page_a_code() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/errors");
-    let names = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
-    let pages: BTreeSet<String> =
-        names.filter(|name| name != "README.md").map(|name| name.trim_end_matches(".md").to_owned()).collect();
+    let names =
+        std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let pages: BTreeSet<String> = names
+        .filter(|name| name != "README.md")
+        .map(|name| name.trim_end_matches(".md").to_owned())
+        .collect();
     assert_eq!(pages, codes());
     let list = page("README.md");
     for code in codes() {
         let title = page(&format!("{code}.md")).lines().next().unwrap().to_owned();
         let title = title.strip_prefix(&format!("# {code}: ")).unwrap_or_else(|| panic!("{code}: {title}"));
-        assert!(list.contains(&format!("| [{code}]({code}.md) | {title} |")), "the list lacks {code}: {title}");
+        assert!(
+            list.contains(&format!("| [{code}]({code}.md) | {title} |")),
+            "the list lacks {code}: {title}"
+        );
     }
 }
 
@@ -81,7 +87,8 @@ fn every_code_has_a_page_and_every_page_a_code() {
 fn the_example_of_each_page_has_its_code_and_the_mended_one_has_not() {
     for code in codes().into_iter().filter(|code| !code.starts_with('D') && code != "config") {
         let page = page(&format!("{code}.md"));
-        let [(_, broken), (_, mended)] = blocks(&page).try_into().unwrap_or_else(|_| panic!("{code}: two blocks"));
+        let [(_, broken), (_, mended)] =
+            blocks(&page).try_into().unwrap_or_else(|_| panic!("{code}: two blocks"));
         let (valid, codes) = found(&broken);
         assert_eq!(valid, code.starts_with('W'), "{code}: {codes:?}");
         if valid {

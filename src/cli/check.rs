@@ -123,11 +123,14 @@ pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {
 /// What the contracts let anybody say of the result.
 fn reliability(facts: &Facts) -> String {
     let word = |method: &Method| serde_json::to_value(method).ok()?.as_str().map(str::to_owned);
-    let methods = facts.methods.iter().filter_map(|(method, nodes)| Some(format!("{} {nodes}", word(method)?)));
+    let methods =
+        facts.methods.iter().filter_map(|(method, nodes)| Some(format!("{} {nodes}", word(method)?)));
     let methods = methods.collect::<Vec<_>>().join(", ");
     match facts.reliability {
         Some(Reliability { independent, always }) => {
-            format!("at least {always:.3}; {independent:.3} if nodes err independently (nodes by method: {methods})")
+            format!(
+                "at least {always:.3}; {independent:.3} if nodes err independently (nodes by method: {methods})"
+            )
         }
         None => {
             let unknown: Vec<&str> = facts.unknown_precision.iter().map(|id| id.as_str()).collect();

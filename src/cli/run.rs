@@ -72,7 +72,9 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
                     // The process that holds the data folder knows other tools than this one.
                     let found = problem.faults.iter();
                     let findings: Vec<_> = found
-                        .map(|fault| file.found(&fault.code, &fault.node, &fault.pointer, &fault.detail, &fault.mend))
+                        .map(|fault| {
+                            file.found(&fault.code, &fault.node, &fault.pointer, &fault.detail, &fault.mend)
+                        })
                         .collect();
                     check::tell(file.source(), &findings, globals.json, &mut out)
                 }

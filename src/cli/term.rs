@@ -3,8 +3,8 @@
 use std::io::{IsTerminal, Write, stderr, stdout};
 
 use jiff::Timestamp;
-use ostler::finding::Look;
 use jiff::tz::TimeZone;
+use ostler::finding::Look;
 
 /// Width of a terminal that does not say.
 const WIDTH: usize = 80;
@@ -35,11 +35,6 @@ impl Out {
     /// Whether a person may be looking at a screen that can be redrawn.
     pub(crate) fn is_screen(&self) -> bool {
         self.terminal && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
-    }
-
-    /// Whether colours are wanted.
-    pub(crate) fn has_colour(&self) -> bool {
-        self.colour
     }
 
     /// Whether anybody still reads.

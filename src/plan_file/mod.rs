@@ -142,7 +142,9 @@ impl PlanFile {
                 }
                 _ => self.lost = true,
             }
-            wrongs.push((wrong.clone(), part));
+            if !wrong.follows {
+                wrongs.push((wrong.clone(), part));
+            }
             told + wrongs.len() < SHAPE_FAULTS_MAX
         });
         for (wrong, part) in wrongs {
@@ -244,7 +246,9 @@ impl<T: DeserializeOwned> Shaped<T> {
             Ok(mut root) => {
                 let mut findings = Vec::new();
                 let value = shape::read(&mut root, &mut |_, wrong, part| {
-                    findings.push(found(code, &wrong.what, &wrong.mend, Some(part.at())));
+                    if !wrong.follows {
+                        findings.push(found(code, &wrong.what, &wrong.mend, Some(part.at())));
+                    }
                     findings.len() < SHAPE_FAULTS_MAX
                 });
                 Shaped { value, findings, root: Some(root) }

@@ -73,8 +73,6 @@ pub(crate) fn read_text(path: &Path, bytes_max: usize) -> Result<String, ReadErr
     if bytes.len() > bytes_max {
         return Err(ReadError::TooLarge { path: path.to_owned(), bytes_max });
     }
-    String::from_utf8(bytes).map_err(|error| ReadError::NotText {
-        path: path.to_owned(),
-        at: error.utf8_error().valid_up_to(),
-    })
+    String::from_utf8(bytes)
+        .map_err(|error| ReadError::NotText { path: path.to_owned(), at: error.utf8_error().valid_up_to() })
 }

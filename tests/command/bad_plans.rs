@@ -31,7 +31,8 @@ fn what_is_no_regular_file_is_refused_at_once() {
     symlink("loop.yaml", path("loop.yaml")).unwrap();
     for command in ["check", "run"] {
         refused(&world, &format!("{command} pipe.yaml")).complains("pipe.yaml is a pipe, expected a file");
-        refused(&world, &format!("{command} folder.yaml")).complains("folder.yaml is a folder, expected a file");
+        refused(&world, &format!("{command} folder.yaml"))
+            .complains("folder.yaml is a folder, expected a file");
         refused(&world, &format!("{command} zero.json")).complains("zero.json is a device, expected a file");
         refused(&world, &format!("{command} lost.toml")).complains("cannot read lost.toml");
         refused(&world, &format!("{command} loop.yaml")).complains("cannot read loop.yaml");
@@ -51,7 +52,13 @@ fn what_is_no_text_or_too_much_of_it_is_refused() {
     world.file("nul.yaml", "id: \"\0\"\nnodes: []\n");
     refused(&world, "check nul.yaml");
     for name in ["empty.yaml", "empty.json", "empty.toml"] {
-        refused(&world, &format!("check {}", { world.file(name, ""); name }));
+        refused(
+            &world,
+            &format!("check {}", {
+                world.file(name, "");
+                name
+            }),
+        );
     }
 }
 

@@ -55,7 +55,11 @@ impl CodeCheck {
             Some(Value::String(path)) => path.clone(),
             Some(other) => {
                 let what = format!("`path` is a text, not {}", kind_of(other));
-                return Err(WrongSpec::new("/path", what, "say where it looks, such as path: matches.0.line"));
+                return Err(WrongSpec::new(
+                    "/path",
+                    what,
+                    "say where it looks, such as path: matches.0.line",
+                ));
             }
         };
         Ok(CodeCheck { path, question: question(check, spec.get("value"))? })
@@ -102,8 +106,10 @@ fn one_of_the_checks() -> String {
 
 fn question(check: &str, value: Option<&Value>) -> Result<Question, WrongSpec> {
     let must = |wanted: &str| {
-        let found = value.map_or("nothing", kind_of);
-        let what = format!("`value` of {check} must be {wanted}, found {found}");
+        let what = match value {
+            Some(value) => format!("`value` of {check} must be {wanted}, found {}", kind_of(value)),
+            None => format!("{check} needs a `value`: {wanted}"),
+        };
         WrongSpec::new(if value.is_some() { "/value" } else { "" }, what, format!("give it {wanted}"))
     };
     let number = || value.and_then(Value::as_u64).ok_or_else(|| must("a whole number of 0 or more"));
@@ -121,7 +127,9 @@ fn question(check: &str, value: Option<&Value>) -> Result<Question, WrongSpec> {
                 .map(Question::Equals)
                 .map_err(|error| WrongSpec::new("/value", error.to_string(), "compare with another value"))
         }
-        "status" => statuses(value).map(Question::Status).ok_or_else(|| must("a whole number or a list of them")),
+        "status" => statuses(value)
+            .map(Question::Status)
+            .ok_or_else(|| must("a whole number, or a list of one or more")),
         other => {
             let meant = nearest(other, CHECKS, &mut PAIRS_MAX.clone());
             let mend = meant.map_or_else(one_of_the_checks, |meant| format!("did you mean {meant:?}?"));
@@ -136,7 +144,9 @@ fn matches(pattern: &str) -> Result<Question, WrongSpec> {
     };
     if pattern.len() > PATTERN_TEXT_BYTES_MAX {
         let bytes = pattern.len();
-        return Err(wrong(format!("the pattern has {bytes} bytes, at most {PATTERN_TEXT_BYTES_MAX} are allowed")));
+        return Err(wrong(format!(
+            "the pattern has {bytes} bytes, at most {PATTERN_TEXT_BYTES_MAX} are allowed"
+        )));
     }
     RegexBuilder::new(pattern)
         .size_limit(PATTERN_BYTES_MAX)

@@ -121,10 +121,9 @@ impl Contract {
     ///
     /// The first rule whose `spec` is malformed.
     pub fn compile(rules: &[Rule]) -> Result<Contract, ContractError> {
-        let compiled = rules
-            .iter()
-            .enumerate()
-            .map(|(rule, made)| compile_rule(made).map_err(|WrongSpec { what, .. }| ContractError { rule, what }));
+        let compiled = rules.iter().enumerate().map(|(rule, made)| {
+            compile_rule(made).map_err(|WrongSpec { what, .. }| ContractError { rule, what })
+        });
         Ok(Contract { rules: compiled.collect::<Result<_, _>>()? })
     }
 
@@ -182,7 +181,9 @@ fn compile_rule(rule: &Rule) -> Result<Compiled, WrongSpec> {
             Err(WrongSpec::new("", "a code rule without a `spec` asks for nothing", mend))
         }
         (Method::Code, Some(spec)) => CodeCheck::compile(spec).map(Compiled::Code),
-        (Method::Test, None) => Err(WrongSpec::new("", "a test rule without a `spec` runs nothing", TEST_SHAPE)),
+        (Method::Test, None) => {
+            Err(WrongSpec::new("", "a test rule without a `spec` runs nothing", TEST_SHAPE))
+        }
         (Method::Test, Some(spec)) => compile_test(spec).map(Compiled::Test),
         (Method::Model | Method::Human, _) => Ok(Compiled::Outside(rule.method)),
     }
@@ -197,13 +198,18 @@ fn compile_test(spec: &Value) -> Result<Vec<String>, WrongSpec> {
     };
     spec::known_keys(spec, &["argv"])?;
     let Some(Value::Array(listed)) = spec.get("argv") else {
-        return wrong(if spec.contains_key("argv") { "/argv" } else { "" }, "`argv` must be a list of texts".into());
+        return wrong(
+            if spec.contains_key("argv") { "/argv" } else { "" },
+            "`argv` must be a list of texts".into(),
+        );
     };
     let mut argv = Vec::with_capacity(listed.len().min(TEST_ARGUMENTS_MAX));
     for (at, argument) in listed.iter().enumerate() {
         match argument {
             Value::String(text) => argv.push(text.clone()),
-            other => return wrong(&format!("/argv/{at}"), format!("`argv` holds {}, not a text", kind_of(other))),
+            other => {
+                return wrong(&format!("/argv/{at}"), format!("`argv` holds {}, not a text", kind_of(other)));
+            }
         }
     }
     if argv.first().is_none_or(String::is_empty) {
@@ -211,7 +217,10 @@ fn compile_test(spec: &Value) -> Result<Vec<String>, WrongSpec> {
     }
     if argv.len() > TEST_ARGUMENTS_MAX {
         let count = argv.len();
-        return wrong("/argv", format!("`argv` has {count} elements, at most {TEST_ARGUMENTS_MAX} are allowed"));
+        return wrong(
+            "/argv",
+            format!("`argv` has {count} elements, at most {TEST_ARGUMENTS_MAX} are allowed"),
+        );
     }
     Ok(argv)
 }
@@ -374,97 +383,133 @@ mod tests {
             let fault = check_spec(&rule(method, spec)).expect_err("malformed");
             expected.assert_eq(&format!("{:?} {}; {}", fault.pointer, fault.what, fault.mend));
         };
-        check(Method::Code, Value::Null, expect!["a code rule needs a spec with a `check`"]);
+        check(
+            Method::Code,
+            Value::Null,
+            expect![[
+                r#""" a code rule without a `spec` asks for nothing; give it a `spec`, such as {check: non_empty, path: matches}"#
+            ]],
+        );
         check(
             Method::Code,
             json!("non_empty"),
             expect![[
-                r#"code: invalid type: string "non_empty", expected an object of `check`, `path` and `value`"#
+                r#""" a code rule is a map, not a text; give it a `check`, and where that looks for something, a `path` and a `value`"#
             ]],
         );
         check(
             Method::Code,
             json!({"check": "nonsense"}),
             expect![[
-                r#"code: `check` is one of non_empty, max_bytes, min_items, matches, equals, status, found "nonsense""#
+                r#""/check" there is no check "nonsense"; name one of non_empty, max_bytes, min_items, matches, equals, status"#
             ]],
         );
         check(
             Method::Code,
             json!({"check": "non_empty", "value": 1}),
-            expect!["non_empty: takes no `value`"],
+            expect![[r#""/value" non_empty takes no `value`; leave `value` out"#]],
         );
         check(
             Method::Code,
             json!({"check": "non_empty", "pth": "a"}),
-            expect!["code: unknown field `pth`, expected one of `check`, `path`, `value`"],
+            expect![[r#""/pth" unknown key "pth"; did you mean "path"?"#]],
         );
         check(
             Method::Code,
             json!({"check": "max_bytes"}),
-            expect!["max_bytes: `value` must be a whole number, 0 or more"],
+            expect![[
+                r#""" `value` of max_bytes must be a whole number of 0 or more, found nothing; give it a whole number of 0 or more"#
+            ]],
         );
         check(
             Method::Code,
             json!({"check": "max_bytes", "value": -1}),
-            expect!["max_bytes: `value` must be a whole number, 0 or more"],
+            expect![[
+                r#""/value" `value` of max_bytes must be a whole number of 0 or more, found a whole number; give it a whole number of 0 or more"#
+            ]],
         );
         check(
             Method::Code,
             json!({"check": "min_items", "value": 1.5}),
-            expect!["min_items: `value` must be a whole number, 0 or more"],
+            expect![[
+                r#""/value" `value` of min_items must be a whole number of 0 or more, found a number; give it a whole number of 0 or more"#
+            ]],
         );
         check(
             Method::Code,
             json!({"check": "matches", "value": "("}),
-            expect![[r#"
-            matches: regex parse error:
-                (
-                ^
-            error: unclosed group"#]],
+            expect![[
+                r#""/value" the pattern is no regular expression: unclosed group; write a regular expression of the `regex` crate: no look-around"#
+            ]],
         );
         check(
             Method::Code,
             json!({"check": "matches", "value": "(a{1000}){1000}"}),
-            expect!["matches: Compiled regex exceeds size limit of 1048576 bytes."],
+            expect![[
+                r#""/value" the pattern is no regular expression: it becomes larger than 1048576 bytes; write a regular expression of the `regex` crate: no look-around"#
+            ]],
         );
         check(
             Method::Code,
             json!({"check": "matches", "value": "a".repeat(5000)}),
-            expect!["matches: a pattern of 5000 bytes, at most 4096"],
+            expect![[
+                r#""/value" the pattern has 5000 bytes, at most 4096 are allowed; write a regular expression of the `regex` crate: no look-around"#
+            ]],
         );
         check(
             Method::Code,
             json!({"check": "equals"}),
-            expect!["equals: `value` must be a value to compare with"],
+            expect![[
+                r#""" `value` of equals must be what to compare with, found nothing; give it what to compare with"#
+            ]],
         );
         check(
             Method::Code,
             json!({"check": "status", "value": []}),
-            expect!["status: `value` must be an integer or a list of them"],
+            expect![[
+                r#""/value" `value` of status must be a whole number or a list of them, found a list; give it a whole number or a list of them"#
+            ]],
         );
         check(
             Method::Code,
             json!({"check": "status", "value": ["0"]}),
-            expect!["status: `value` must be an integer or a list of them"],
+            expect![[
+                r#""/value" `value` of status must be a whole number or a list of them, found a list; give it a whole number or a list of them"#
+            ]],
         );
-        check(Method::Test, json!({"argv": []}), expect!["test: `argv` must name a program"]);
+        check(
+            Method::Test,
+            json!({"argv": []}),
+            expect![[
+                r#""/argv" `argv` must begin with the name of a program; give it the program and its arguments: spec: {argv: [make, check]}"#
+            ]],
+        );
         check(
             Method::Test,
             json!({"argv": "cargo test"}),
-            expect![[r#"test: invalid type: string "cargo test", expected a sequence"#]],
+            expect![[
+                r#""/argv" `argv` must be a list of texts; give it the program and its arguments: spec: {argv: [make, check]}"#
+            ]],
         );
         check(
             Method::Test,
             json!({"argv": ["cargo"], "cwd": "/"}),
-            expect!["test: unknown field `cwd`, expected `argv`"],
+            expect![[r#""/cwd" unknown key "cwd"; leave it out; known here are argv"#]],
         );
         check(
             Method::Test,
             json!({"argv": vec!["x"; TEST_ARGUMENTS_MAX + 1]}),
-            expect!["test: `argv` has 257 elements, at most 256"],
+            expect![[
+                r#""/argv" `argv` has 257 elements, at most 256 are allowed; give it the program and its arguments: spec: {argv: [make, check]}"#
+            ]],
         );
-        check(Method::Test, Value::Null, expect!["a test rule needs a spec with an `argv`"]);
+        check(
+            Method::Test,
+            Value::Null,
+            expect![[
+                r#""" a test rule without a `spec` runs nothing; give it the program and its arguments: spec: {argv: [make, check]}"#
+            ]],
+        );
     }
 
     #[test]

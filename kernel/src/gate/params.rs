@@ -49,7 +49,9 @@ impl GatedTool {
         let none = Map::new();
         let known = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
         let open = schema.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false))
-            || ["allOf", "anyOf", "oneOf", "$ref", "patternProperties"].iter().any(|&word| schema.get(word).is_some());
+            || ["allOf", "anyOf", "oneOf", "$ref", "patternProperties"]
+                .iter()
+                .any(|&word| schema.get(word).is_some());
         let unknown = referred.iter().filter(|&&name| !open && !known.contains_key(name));
         unknown
             .map(|&name| BadParam::Unknown {
@@ -114,6 +116,7 @@ fn named_beside(error: &ValidationError<'_>, schema: &Value) -> Vec<String> {
 fn value_fault(kind: &ValidationErrorKind, error: &ValidationError<'_>) -> (String, String) {
     let found = kind_of(error.instance());
     let must = |what: String| (format!("must be {what}, found {found}"), format!("give it {what}"));
+    let be = |what: String| (format!("must be {what}"), format!("give it {what}"));
     let size = |what: String| (format!("must have {what}"), format!("give it {what}"));
     match kind {
         ValidationErrorKind::Type { kind: TypeKind::Single(wanted) } => must(word(*wanted).to_owned()),
@@ -123,19 +126,20 @@ fn value_fault(kind: &ValidationErrorKind, error: &ValidationError<'_>) -> (Stri
         }
         ValidationErrorKind::Enum { options } => {
             let options: Vec<String> = options.as_array().into_iter().flatten().map(plain).collect();
-            let mend = error.instance().as_str().and_then(|found| {
-                nearest(found, options.iter().map(String::as_str), &mut PAIRS_MAX.clone())
-            });
+            let mend = error
+                .instance()
+                .as_str()
+                .and_then(|found| nearest(found, options.iter().map(String::as_str), &mut PAIRS_MAX.clone()));
             let listed = excerpt(options.join(", "));
             let otherwise = format!("use one of {listed}");
             let mend = mend.map_or(otherwise, |meant| format!("did you mean {meant:?}?"));
             (format!("must be one of {listed}"), mend)
         }
         ValidationErrorKind::Constant { expected_value } => must(excerpt(plain(expected_value))),
-        ValidationErrorKind::Minimum { limit } => must(format!("{limit} or more")),
-        ValidationErrorKind::Maximum { limit } => must(format!("{limit} or less")),
-        ValidationErrorKind::ExclusiveMinimum { limit } => must(format!("more than {limit}")),
-        ValidationErrorKind::ExclusiveMaximum { limit } => must(format!("less than {limit}")),
+        ValidationErrorKind::Minimum { limit } => be(format!("{limit} or more")),
+        ValidationErrorKind::Maximum { limit } => be(format!("{limit} or less")),
+        ValidationErrorKind::ExclusiveMinimum { limit } => be(format!("more than {limit}")),
+        ValidationErrorKind::ExclusiveMaximum { limit } => be(format!("less than {limit}")),
         ValidationErrorKind::MinLength { limit: 1 } => {
             ("must not be empty".to_owned(), "write something".to_owned())
         }

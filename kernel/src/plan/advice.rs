@@ -205,8 +205,10 @@ mod tests {
         }
         let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
         let plan = draft.validate(&Settings::simulation(PolicyDraft::default(), None)).unwrap();
-        let told: Vec<String> =
-            advise(&plan, &Origin::default()).iter().map(|a| format!("{} {}: {}", a.code, a.node, a.detail)).collect();
+        let told: Vec<String> = advise(&plan, &Origin::default())
+            .iter()
+            .map(|a| format!("{} {}: {}", a.code, a.node, a.detail))
+            .collect();
         assert_eq!(told, expected);
     }
 

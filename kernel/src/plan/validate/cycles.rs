@@ -119,10 +119,7 @@ impl<'a> Precedence<'a> {
     fn edge_place(&self, at: usize, cycle: &Cycle) -> Pointer {
         let node = &self.subject.plan.nodes[at];
         let edge = node.deps.iter().position(|dep| dep.n == *self.name(cycle.last));
-        edge.map_or_else(
-            || self.subject.place(at).key("id"),
-            |edge| self.subject.edge_place(at, edge),
-        )
+        edge.map_or_else(|| self.subject.place(at).key("id"), |edge| self.subject.edge_place(at, edge))
     }
 }
 

@@ -37,13 +37,7 @@ pub(super) fn changed(plan: &Plan, settings: &Settings<'_>, faults: &mut Vec<Fau
     judge(plan, &Origin::default(), settings, false, faults);
 }
 
-fn judge(
-    plan: &Plan,
-    origin: &Origin,
-    settings: &Settings<'_>,
-    fresh: bool,
-    faults: &mut Vec<Fault>,
-) {
+fn judge(plan: &Plan, origin: &Origin, settings: &Settings<'_>, fresh: bool, faults: &mut Vec<Fault>) {
     let subject = Subject::new(plan, origin);
     let hints = Hints::new();
     edges::judge(&subject, &hints, faults);

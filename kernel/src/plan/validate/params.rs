@@ -62,7 +62,9 @@ fn template(node: &Node, name: &str) -> Vec<BadParam> {
             Ok(()) => Vec::new(),
             Err(error) => wrong(error.to_string(), "write {{ value }} and {% if … %}, as minijinja has them"),
         },
-        Some(other) => wrong(format!("must be a text, found {}", kind_of(other)), "write the template as a text"),
+        Some(other) => {
+            wrong(format!("must be a text, found {}", kind_of(other)), "write the template as a text")
+        }
     }
 }
 

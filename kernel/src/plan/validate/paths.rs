@@ -81,7 +81,11 @@ fn dead_end<'a>(schema: &'a Value, path: &str) -> Option<DeadEnd<'a>> {
                         return Some(DeadEnd {
                             segment: segment.to_owned(),
                             what: format!("{whole} has no {segment}"),
-                            known: named.into_iter().flat_map(|named| named.keys()).map(String::as_str).collect(),
+                            known: named
+                                .into_iter()
+                                .flat_map(|named| named.keys())
+                                .map(String::as_str)
+                                .collect(),
                         });
                     }
                     (None, false) => return None,
