@@ -109,7 +109,7 @@ async fn templates_and_queries_work_on_values() {
     check(
         "text.render",
         json!({"template": "{% if %}", "values": {}}),
-        expect!["structural: template: template, line 1: syntax error: unexpected end of block at `%}`"],
+        expect!["structural: template, line 1: syntax error: unexpected end of block at `%}`"],
     )
     .await;
     check("json.query", json!({"value": {"a": [1, 2]}, "query": "$.a[*]"}), expect![[r#"{"result":[1,2]}"#]])

@@ -4,6 +4,7 @@ use super::super::fault::{Fault, FaultCode};
 use super::super::nearest::Hints;
 use super::super::{Kind, Plan};
 use super::Subject;
+use crate::id::{NAME_RULE, is_name};
 
 pub(super) fn judge(subject: &Subject<'_>, hints: &Hints, faults: &mut Vec<Fault>) {
     let plan = subject.plan;
@@ -49,17 +50,12 @@ pub(super) fn names(plan: &Plan) -> impl Iterator<Item = &str> {
 fn id(subject: &Subject<'_>, at: usize, faults: &mut Vec<Fault>) {
     let id = &subject.plan.nodes[at].id;
     let place = || subject.place(at).key("id");
-    if !is_id(id.as_str()) {
-        let mend = "use 1 to 64 of A-Z a-z 0-9 _ . -";
+    if !is_name(id.as_str()) {
+        let mend = format!("use {NAME_RULE}");
         faults.push(Fault::new(FaultCode::V01, id, "is no id", mend).at(&place()));
     }
     if at > 0 && subject.plan.nodes[at - 1].id == *id {
         let mend = "give each node an id of its own";
         faults.push(Fault::new(FaultCode::V01, id, "is used twice", mend).at(&place()));
     }
-}
-
-fn is_id(text: &str) -> bool {
-    (1..=64).contains(&text.len())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-'))
 }
