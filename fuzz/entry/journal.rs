@@ -9,7 +9,7 @@ use ostler_store::journal::segments::{OpenJournalError, Options};
 
 /// What came of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Came {
+pub(crate) enum Came {
     /// It opened; so many records of the streams were read.
     Read(usize),
     /// It was refused, with the place.
@@ -17,7 +17,7 @@ pub enum Came {
 }
 
 /// Opens a journal whose first segment is `bytes`, and reads these streams.
-pub fn journal(bytes: &[u8], options: Options, streams: &[StreamId]) -> Came {
+pub(crate) fn journal(bytes: &[u8], options: Options, streams: &[StreamId]) -> Came {
     let disk = FaultyDisk::new();
     let segment = disk.open("0000000001.seg", true).expect("an empty disk takes a file");
     segment.write_at(bytes, 0).expect("an empty disk has room");

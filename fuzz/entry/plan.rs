@@ -6,7 +6,7 @@ use ostler::kernel::plan::Settings;
 use ostler::plan_file::{Format, PlanFile};
 
 /// Reads `bytes` as a plan file of each format; gives the findings that were shown.
-pub fn plan(bytes: &[u8]) -> usize {
+pub(crate) fn plan(bytes: &[u8]) -> usize {
     let text = String::from_utf8_lossy(bytes);
     let tools: BTreeSet<String> = ["fs.list", "fs.read", "text.search"].map(str::to_owned).into();
     let settings = Settings::simulation(Default::default(), Some(&tools));

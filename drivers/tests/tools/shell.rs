@@ -356,8 +356,7 @@ async fn a_hostile_repository_starts_no_program_when_git_only_looks() {
     let diff = world.call("shell.run", json!({"argv": ["git", "diff"]})).await.unwrap();
     assert!(diff["stdout"].as_str().unwrap().contains("-two\n+six\n"), "{diff}");
     // The trap is one.
-    let acting =
-        world.call("shell.run", json!({"argv": ["sh", "-c", "git status; git diff"]})).await.unwrap();
+    let acting = world.shown("shell.run", script("git status; git diff")).await;
     assert!(world.root().join("trapped").exists(), "{acting}");
 }
 
