@@ -475,13 +475,11 @@ impl System {
                     RunStanding::Open => Ok(Settled::Idle),
                 };
             }
-            if follower.as_ref().is_some_and(waits_for_person) {
+            if follower.as_ref().is_some_and(Run::waits_for_person) {
                 return Ok(Settled::WaitsForPerson);
             }
-            tokio::select! {
-                _ = stirs.changed() => {}
-                () = cursor.changed() => {}
-            }
+            // A run stirs when it ends and when it comes to wait for a person: nobody is woken by each of its steps.
+            let _ = stirs.changed().await;
         }
     }
 
@@ -523,19 +521,6 @@ impl System {
         self.root.stop().await;
         self.services.links.clear();
     }
-}
-
-/// Whether nothing goes on in a run until somebody answers.
-fn waits_for_person(run: &Run) -> bool {
-    let mut waits = false;
-    for (_, instance) in run.instances() {
-        match instance.standing {
-            Standing::WaitingHuman { .. } => waits = true,
-            Standing::Ready | Standing::Running { .. } | Standing::FailedRetryable { .. } => return false,
-            _ => {}
-        }
-    }
-    waits
 }
 
 /// Asks an actor, and waits for its answer; `None` if it ended without one.

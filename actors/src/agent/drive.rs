@@ -270,6 +270,8 @@ impl Drive {
         self.set_alarm();
         if over {
             self.close();
+        } else if position.is_some() && self.run.waits_for_person() {
+            self.services.stir();
         }
         Ok(over)
     }

@@ -150,6 +150,12 @@ impl Run {
         self.replan_pending
     }
 
+    /// Whether nothing goes on until somebody answers.
+    pub fn waits_for_person(&self) -> bool {
+        let Counts { running, sleeping, waiting, retryable, .. } = self.counts;
+        waiting > 0 && running + sleeping + retryable == 0 && self.ready.is_empty()
+    }
+
     /// Whether `attempt` of `node` is the one that its node waits for.
     pub fn is_current(&self, node: &NodeId, attempt: u32) -> bool {
         self.instance(node).is_some_and(|instance| {
