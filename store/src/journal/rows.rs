@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{RunId, Ticks};
 use ostler_kernel::port::{RunRow, RunStanding, StreamId, StreamKind};
+use serde::Deserialize;
 
 /// The run whose stream this is.
 pub(crate) fn run_of(stream: &StreamId) -> Option<RunId> {
@@ -22,15 +23,23 @@ pub(crate) enum RowChange {
     Stand(RunStanding, Option<Ticks>),
 }
 
+/// What of a plan stands in the table.
+#[derive(Deserialize)]
+struct Named {
+    #[serde(default)]
+    id: String,
+}
+
 /// What `event` does to the line of its run, if anything. Apart from [`RowChange::apply`] because it may take
-/// long: a plan is parsed for its id.
+/// long: a plan is skimmed for its id.
 pub(crate) fn change(event: &Event, at_ms: Ticks) -> Option<RowChange> {
     match event {
         Event::RunOpened(opened) => Some(RowChange::Begin(RunRow {
             run: opened.run,
             client: opened.client.clone(),
             agent: opened.agent.clone(),
-            plan: opened.plan.value()["id"].as_str().unwrap_or_default().to_owned(),
+            plan: serde_json::from_str(opened.plan.as_str())
+                .map_or_else(|_| String::new(), |Named { id }| id),
             opened_ms: at_ms,
             closed_ms: None,
             standing: RunStanding::Open,
