@@ -16,7 +16,7 @@
 //! | `agent` | drives a run: `load` takes it up, `launch` starts attempts |
 //! | `stream`, `park` | reads what is recorded; sets a run aside |
 //! | `effects`, `attempt` | what runs outside the actors |
-//! | `services`, `links`, `clock`, `toolbox` | what they share |
+//! | `services`, `links`, `clock`, `toolbox`, `plans` | what they share |
 #![forbid(unsafe_code)]
 
 mod agent;
@@ -30,6 +30,7 @@ mod error;
 mod links;
 mod outcome;
 mod park;
+mod plans;
 mod registry;
 mod resolve;
 mod scheduler;

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use crate::clock::Clock;
 use crate::effects::Effects;
 use crate::links::Links;
+use crate::plans::Plans;
 use crate::toolbox::Toolbox;
 
 /// Compiled contracts kept at once; beyond that they are compiled for each attempt.
@@ -27,6 +28,7 @@ pub(crate) struct Services {
     pub(crate) gate: GatePolicy,
     pub(crate) clock: Clock,
     pub(crate) effects: Effects,
+    pub(crate) plans: Plans,
     pub(crate) links: Links,
     /// Slots of a run whose plan does not say.
     pub(crate) run_slots: u32,
@@ -34,6 +36,8 @@ pub(crate) struct Services {
     /// outlives the restart of any actor.
     driven: Mutex<BTreeMap<RunId, bool>>,
     contracts: Mutex<BTreeMap<String, Arc<Contract>>>,
+    /// The one that was wanted last: nodes that call the same tool have the same contract.
+    contract_before: Mutex<Option<(Vec<Rule>, Arc<Contract>)>>,
     /// Nothing starts any more.
     stopping: AtomicBool,
     /// Counts whatever may change how a run stands, for those who wait for it.
@@ -57,10 +61,12 @@ impl Services {
             gate,
             clock: Clock::new(),
             effects: Effects::default(),
+            plans: Plans::default(),
             links: Links::default(),
             run_slots,
             driven: Mutex::default(),
             contracts: Mutex::default(),
+            contract_before: Mutex::default(),
             stopping: AtomicBool::new(false),
             stirs: watch::Sender::new(0),
             halted: watch::Sender::new(None),
@@ -124,6 +130,17 @@ impl Services {
 
     /// The compiled form of a contract.
     pub(crate) fn contract(&self, rules: &[Rule]) -> Result<Arc<Contract>, ContractError> {
+        if let Some((before, contract)) = &*lock(&self.contract_before)
+            && before == rules
+        {
+            return Ok(Arc::clone(contract));
+        }
+        let contract = self.kept_contract(rules)?;
+        *lock(&self.contract_before) = Some((rules.to_vec(), Arc::clone(&contract)));
+        Ok(contract)
+    }
+
+    fn kept_contract(&self, rules: &[Rule]) -> Result<Arc<Contract>, ContractError> {
         let key = serde_json::to_string(rules).expect("rules hold names, numbers and JSON");
         if let Some(contract) = lock(&self.contracts).get(&key) {
             return Ok(Arc::clone(contract));

@@ -8,6 +8,7 @@ use futures::FutureExt;
 
 use ostler_kernel::event::{Accounts, AttemptResult, Event, Output, RunOpened, TimerKind};
 use ostler_kernel::id::{NodeId, RunId, Ticks};
+use ostler_kernel::json::Json;
 use ostler_kernel::plan::{Kind, Settings};
 use ostler_kernel::port::{Position, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::{Context, Input, NoPlanner, NodeState, Quiet, Run};
@@ -27,6 +28,7 @@ pub(super) struct Drive {
     pub(super) arguments: AgentArguments,
     pub(super) services: Arc<Services>,
     pub(super) me: ActorRef<AgentMessage>,
+    /// How it was opened; without the text of its plan, which `run` has read.
     pub(super) opened: RunOpened,
     pub(super) run: Run,
     pub(super) stream: StreamId,
@@ -64,7 +66,7 @@ impl Drive {
             services: Arc::clone(&arguments.services),
             me: me.clone(),
             stream: StreamId::run(&opened.client, opened.run),
-            opened,
+            opened: RunOpened { plan: Json::null(), ..opened },
             run,
             seq,
             pending: Vec::new(),
