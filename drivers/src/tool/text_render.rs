@@ -1,5 +1,7 @@
 //! `text.render`: fills a template in.
 
+use std::sync::Arc;
+
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
@@ -17,9 +19,8 @@ const AT_ONCE_BYTES_MAX: usize = 4 * 1_024;
 /// Bytes of its values, as JSON, roughly.
 const AT_ONCE_VALUES_BYTES_MAX: usize = 64 * 1_024;
 
-/// Renders a template over `values`, as reports and prompts are rendered.
 #[derive(Debug)]
-pub(super) struct TextRender {
+struct TextRender {
     spec: ToolSpec,
 }
 
@@ -30,23 +31,22 @@ struct Params {
     values: Map<String, Value>,
 }
 
-impl TextRender {
-    pub(super) fn new() -> TextRender {
-        TextRender {
-            spec: spec(
-                "text.render",
-                "Render a template (minijinja) over values.",
-                object(
-                    &["template", "values"],
-                    json!({
-                        "template": {"type": "string"},
-                        "values": {"type": "object", "additionalProperties": true},
-                    }),
-                ),
-                object(&["text"], json!({"text": {"type": "string"}})),
+/// Renders a template over `values`, as reports and prompts are rendered.
+pub(super) fn tool() -> Arc<dyn Tool> {
+    Arc::new(TextRender {
+        spec: spec(
+            "text.render",
+            "Render a template (minijinja) over values.",
+            object(
+                &["template", "values"],
+                json!({
+                    "template": {"type": "string"},
+                    "values": {"type": "object", "additionalProperties": true},
+                }),
             ),
-        }
-    }
+            object(&["text"], json!({"text": {"type": "string"}})),
+        ),
+    })
 }
 
 impl Tool for TextRender {
