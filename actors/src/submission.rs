@@ -116,11 +116,10 @@ impl System {
         let (stream, events) = (StreamId::run(&client, run), vec![Event::RunOpened(opened)]);
         let batch = StreamBatch { stream, expected: Seq(0), at_ms, events };
         let position = self.services.journal.append(vec![batch])?;
+        self.services.journal.durable(position).await?;
         let (closed_ms, standing) = (None, RunStanding::Open);
         let row = RunRow { run, client, agent, plan: plan_id, nodes, opened_ms: at_ms, closed_ms, standing };
-        // Nothing of the run can become durable before its opening, so it need not wait for that.
         self.drive(row, false);
-        self.services.journal.durable(position).await?;
         Ok(run)
     }
 
