@@ -351,10 +351,10 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
         report.bad("more", format!("{} more of these", troubles.len() - TROUBLES_TOLD_MAX), RESTORE);
     }
     if !troubles.iter().any(|(name, _)| *name == "steps") {
-        report.good("runs", format!("{count}; each of their {steps} records follows from those before it"));
+        report.good("runs", format!("{count} with {steps} records, each of which follows from those before it"));
     }
     if !troubles.iter().any(|(name, _)| *name == "artifacts") {
-        report.good("results", format!("{artifacts}, {}: each is what was written", bytes(size)));
+        report.good("results", format!("{artifacts} of {}, each of which is what was written", bytes(size)));
     }
     if open > 0 {
         let what = if open == 1 { "1 run is open".to_owned() } else { format!("{open} runs are open") };
