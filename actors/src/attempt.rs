@@ -8,7 +8,7 @@ use ostler_kernel::contract::{Broken, Test};
 use ostler_kernel::event::{Failure, Outcome, Output};
 use ostler_kernel::gate::Permit;
 use ostler_kernel::id::{Digest, NodeId};
-use ostler_kernel::plan::{Effect, Node, Rule};
+use ostler_kernel::plan::{Node, Rule};
 use ostler_kernel::port::{Artifact, ArtifactError, CallContext, JSON, Tool};
 use ostler_kernel::run::Category;
 use ostler_kernel::{json, lineage, template};
@@ -43,7 +43,7 @@ impl Work {
     /// Whether it does something to the world, by the word of its permit.
     pub(crate) fn acts(&self) -> bool {
         match self {
-            Work::Tool { permit, .. } => matches!(permit.class().effect, Effect::Write | Effect::External),
+            Work::Tool { permit, .. } => permit.class().effect.acts(),
             Work::Render { .. } => false,
         }
     }
