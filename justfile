@@ -22,3 +22,7 @@ torture kills="500":
 # The conformance suite, through the command.
 conformance:
     cargo run --release -- simulate graph kernel/tests/data/graph_cases.jsonl --check
+
+# Rewrites what the pages of the guide print to what is printed now; look at the difference before you commit it.
+guide:
+    UPDATE_EXPECT=1 cargo test --test guide

@@ -115,7 +115,7 @@ pub(crate) async fn doctor(globals: &Globals, _args: DoctorArgs) -> Result<u8, F
         probe(&data, &mut report);
         store(globals, &data, &mut report).await?;
     } else {
-        report.good("data folder", format!("{place} is not there yet: the first run makes it"));
+        report.good("data folder", format!("no data folder at {place} yet: the first run makes it"));
         probe(&data, &mut report);
     }
     Ok(report.end())
@@ -351,10 +351,13 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
         report.bad("more", format!("{} more of these", troubles.len() - TROUBLES_TOLD_MAX), RESTORE);
     }
     if !troubles.iter().any(|(name, _)| *name == "steps") {
-        report.good("runs", format!("{count} with {steps} records, each of which follows from those before it"));
+        report.good(
+            "runs",
+            format!("{count} with {steps} records, each of which follows from those before it"),
+        );
     }
     if !troubles.iter().any(|(name, _)| *name == "artifacts") {
-        report.good("results", format!("{artifacts} of {}, each of which is what was written", bytes(size)));
+        report.good("results", format!("{artifacts} of {}: every digest is right", bytes(size)));
     }
     if open > 0 {
         let what = if open == 1 { "1 run is open".to_owned() } else { format!("{open} runs are open") };

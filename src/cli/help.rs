@@ -171,11 +171,26 @@ mod tests {
         text.lines().filter_map(|line| line.strip_prefix("  ostler")).collect()
     }
 
+    /// The words of the first command of a line, as a shell takes them.
+    fn words(line: &str) -> Vec<String> {
+        let mut words = vec![String::new()];
+        let mut quote = None;
+        for c in line.chars() {
+            match (quote, c) {
+                (Some(open), c) if c == open => quote = None,
+                (None, '\'' | '"') => quote = Some(c),
+                (None, ';' | '|' | '>') => break,
+                (None, ' ') => words.push(String::new()),
+                (_, c) => words.last_mut().expect("there is always a word").push(c),
+            }
+        }
+        words.retain(|word| !word.is_empty());
+        words
+    }
+
     #[track_caller]
     fn parses(example: &str) {
-        let words = example.split([';', '|', '>']).next().unwrap_or_default();
-        let words = std::iter::once("ostler").chain(words.split_whitespace());
-        if let Err(error) = Cli::try_parse_from(words) {
+        if let Err(error) = Cli::try_parse_from(words(&format!("ostler{example}"))) {
             panic!("ostler{example}\n{error}");
         }
     }
