@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use hyper::Method;
 use ostler::config::Config;
-use ostler_drivers::tool::builtin;
+use ostler_drivers::tool::{Sandbox, builtin, sandbox};
 use ostler_server::wire::{GraphView, Health, RunList, Summary};
 use ostler_store::{OpenError, Store};
 use serde_json::json;
@@ -187,6 +187,24 @@ fn programs(config: &Config, report: &mut Report) {
         report.note("shell.run", "is switched off", "to switch it on: enabled = true in [tools.shell]");
         return;
     }
+    match (config.tools.shell.sandbox, sandbox()) {
+        (false, _) => {
+            let mend = "to switch it on: sandbox = true in [tools.shell] of the configuration";
+            report.note("sandbox", "is switched off: programs write wherever this user may", mend);
+        }
+        (true, Sandbox::Full) => {
+            let what = "programs write in the workspace and for a while, those of impact 0 nowhere";
+            report.good("sandbox", what);
+        }
+        (true, Sandbox::Partial) => {
+            let what = "in part: this kernel knows an old Landlock, which confines programs less than it should";
+            report.note("sandbox", what, NEWER_KERNEL);
+        }
+        (true, Sandbox::None) => {
+            let what = "none: this kernel has no Landlock, so programs write wherever this user may";
+            report.note("sandbox", what, NEWER_KERNEL);
+        }
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
     for program in PROGRAMS {
         let found =
@@ -199,6 +217,8 @@ fn programs(config: &Config, report: &mut Report) {
         }
     }
 }
+
+const NEWER_KERNEL: &str = "a newer Linux has all of it; else run no programs that you do not trust";
 
 /// Measures what a durable write costs where the journal is.
 fn probe(data: &Path, report: &mut Report) {
