@@ -197,7 +197,8 @@ fn programs(config: &Config, report: &mut Report) {
             report.good("sandbox", what);
         }
         (true, Sandbox::Partial) => {
-            let what = "in part: this kernel knows an old Landlock, which confines programs less than it should";
+            let what =
+                "in part: this kernel knows an old Landlock, which confines programs less than it should";
             report.note("sandbox", what, NEWER_KERNEL);
         }
         (true, Sandbox::None) => {

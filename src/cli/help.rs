@@ -39,10 +39,10 @@ A node is named as the plan names it. A result is named RUN/NODE, such as @last/
 ";
 
 /// What can be asked for beside commands, and what is said.
-pub(crate) const TOPICS: [(&str, &str, fn() -> String); 3] = [
-    ("exit-codes", "What the exit status of a command says", || listing(&EXIT_CODES)),
-    ("environment", "The environment variables that are read", || listing(&ENVIRONMENT)),
-    ("runs", "How runs and nodes are named", || RUNS.to_owned()),
+const TOPICS: [(&str, fn() -> String); 3] = [
+    ("exit-codes", || listing(&EXIT_CODES)),
+    ("environment", || listing(&ENVIRONMENT)),
+    ("runs", || RUNS.to_owned()),
 ];
 
 /// The commands, in the order in which somebody meets them.
@@ -68,7 +68,7 @@ pub(crate) fn help(globals: &Globals, args: &HelpArgs) -> Result<u8, Failure> {
     let mut root = command();
     root.build();
     if let [topic] = args.asked.as_slice()
-        && let Some((_, _, text)) = TOPICS.iter().find(|(name, ..)| name == topic)
+        && let Some((_, text)) = TOPICS.iter().find(|(name, ..)| name == topic)
     {
         Out::new().raw(text().as_bytes());
         return Ok(code::SUCCEEDED);
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn no_line_of_a_topic_is_too_long() {
-        for (name, _, text) in TOPICS {
+        for (name, text) in TOPICS {
             let text = text();
             assert!(text.ends_with('\n'));
             assert!(text.lines().all(|line| line.chars().count() <= 100), "{name}: {text}");
