@@ -115,7 +115,7 @@ pub(crate) async fn doctor(globals: &Globals, _args: DoctorArgs) -> Result<u8, F
         probe(&data, &mut report);
         store(globals, &data, &mut report).await?;
     } else {
-        report.good("data folder", format!("no data folder at {place} yet: the first run makes it"));
+        report.good("data folder", format!("{place} is not there yet: the first run makes it"));
         probe(&data, &mut report);
     }
     Ok(report.end())
@@ -187,24 +187,24 @@ fn programs(config: &Config, report: &mut Report) {
         report.note("shell.run", "is switched off", "to switch it on: enabled = true in [tools.shell]");
         return;
     }
-    match (config.tools.shell.sandbox, sandbox()) {
-        (false, _) => {
-            let mend = "to switch it on: sandbox = true in [tools.shell] of the configuration";
-            report.note("sandbox", "is switched off: programs write wherever this user may", mend);
-        }
+    let what = match (config.tools.shell.sandbox, sandbox()) {
         (true, Sandbox::Full) => {
-            let what = "programs write in the workspace and for a while, those of impact 0 nowhere";
+            let what = "Landlock: programs write in the workspace and for a while, those of impact 0 nowhere";
             report.good("sandbox", what);
+            None
         }
-        (true, Sandbox::Partial) => {
-            let what =
-                "in part: this kernel knows an old Landlock, which confines programs less than it should";
-            report.note("sandbox", what, NEWER_KERNEL);
-        }
-        (true, Sandbox::None) => {
-            let what = "none: this kernel has no Landlock, so programs write wherever this user may";
-            report.note("sandbox", what, NEWER_KERNEL);
-        }
+        (false, _) => Some(("switched off", "leave [tools.shell] sandbox out to switch it on")),
+        (true, Sandbox::Partial) => Some((
+            "in part: the Landlock of this kernel is old, and confines programs less than it should",
+            "use Linux 6.12 or later",
+        )),
+        (true, Sandbox::None) => Some((
+            "none: this kernel has no Landlock, so programs write wherever this user may",
+            "use Linux 6.12 or later, with landlock among its security modules",
+        )),
+    };
+    if let Some((what, mend)) = what {
+        report.note("sandbox", what, mend);
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     for program in PROGRAMS {
@@ -218,8 +218,6 @@ fn programs(config: &Config, report: &mut Report) {
         }
     }
 }
-
-const NEWER_KERNEL: &str = "a newer Linux has all of it; else run no programs that you do not trust";
 
 /// Measures what a durable write costs where the journal is.
 fn probe(data: &Path, report: &mut Report) {
@@ -372,13 +370,10 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
         report.bad("more", format!("{} more of these", troubles.len() - TROUBLES_TOLD_MAX), RESTORE);
     }
     if !troubles.iter().any(|(name, _)| *name == "steps") {
-        report.good(
-            "runs",
-            format!("{count} with {steps} records, each of which follows from those before it"),
-        );
+        report.good("runs", format!("{count}; each of their {steps} records follows from those before it"));
     }
     if !troubles.iter().any(|(name, _)| *name == "artifacts") {
-        report.good("results", format!("{artifacts} of {}: every digest is right", bytes(size)));
+        report.good("results", format!("{artifacts}, {}: each is what was written", bytes(size)));
     }
     if open > 0 {
         let what = if open == 1 { "1 run is open".to_owned() } else { format!("{open} runs are open") };
