@@ -49,4 +49,7 @@ pub use ostler_kernel as kernel;
 mod pages {
     #[doc = include_str!("../README.md")]
     struct Readme;
+
+    #[doc = include_str!("../docs/guide/embedding.md")]
+    struct Embedding;
 }

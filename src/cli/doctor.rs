@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use hyper::Method;
 use ostler::config::Config;
-use ostler_drivers::tool::builtin;
+use ostler_drivers::tool::{Sandbox, builtin, sandbox};
 use ostler_server::wire::{GraphView, Health, RunList, Summary};
 use ostler_store::{OpenError, Store};
 use serde_json::json;
@@ -186,6 +186,25 @@ fn programs(config: &Config, report: &mut Report) {
     if !config.tools.shell.enabled {
         report.note("shell.run", "is switched off", "to switch it on: enabled = true in [tools.shell]");
         return;
+    }
+    let what = match (config.tools.shell.sandbox, sandbox()) {
+        (true, Sandbox::Full) => {
+            let what = "Landlock: programs write in the workspace and for a while, those of impact 0 nowhere";
+            report.good("sandbox", what);
+            None
+        }
+        (false, _) => Some(("switched off", "leave [tools.shell] sandbox out to switch it on")),
+        (true, Sandbox::Partial) => Some((
+            "in part: the Landlock of this kernel is old, and confines programs less than it should",
+            "use Linux 6.12 or later",
+        )),
+        (true, Sandbox::None) => Some((
+            "none: this kernel has no Landlock, so programs write wherever this user may",
+            "use Linux 6.12 or later, with landlock among its security modules",
+        )),
+    };
+    if let Some((what, mend)) = what {
+        report.note("sandbox", what, mend);
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     for program in PROGRAMS {

@@ -1,17 +1,26 @@
 //! `text.render`: fills a template in.
 
+use std::sync::Arc;
+
+use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec, WrongParam};
-use ostler_kernel::template;
+use ostler_kernel::{json, template};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::blocking::off_runtime;
 use super::declare::{PURE, check_text, object, params, spec, structural};
 
-/// Renders a template over `values`, as reports and prompts are rendered.
+/// Bytes of a template that is rendered where it stands, if it only names values: that takes less time than a change
+/// of threads.
+const AT_ONCE_BYTES_MAX: usize = 4 * 1_024;
+
+/// Bytes of its values, as JSON, roughly.
+const AT_ONCE_VALUES_BYTES_MAX: usize = 64 * 1_024;
+
 #[derive(Debug)]
-pub(super) struct TextRender {
+struct TextRender {
     spec: ToolSpec,
 }
 
@@ -22,23 +31,22 @@ struct Params {
     values: Map<String, Value>,
 }
 
-impl TextRender {
-    pub(super) fn new() -> TextRender {
-        TextRender {
-            spec: spec(
-                "text.render",
-                "Render a template (minijinja) over values.",
-                object(
-                    &["template", "values"],
-                    json!({
-                        "template": {"type": "string"},
-                        "values": {"type": "object", "additionalProperties": true},
-                    }),
-                ),
-                object(&["text"], json!({"text": {"type": "string"}})),
+/// Renders a template over `values`, as reports and prompts are rendered.
+pub(super) fn tool() -> Arc<dyn Tool> {
+    Arc::new(TextRender {
+        spec: spec(
+            "text.render",
+            "Render a template (minijinja) over values.",
+            object(
+                &["template", "values"],
+                json!({
+                    "template": {"type": "string"},
+                    "values": {"type": "object", "additionalProperties": true},
+                }),
             ),
-        }
-    }
+            object(&["text"], json!({"text": {"type": "string"}})),
+        ),
+    })
 }
 
 impl Tool for TextRender {
@@ -60,11 +68,24 @@ impl Tool for TextRender {
     fn call(&self, permit: Permit, _context: CallContext) -> BoxFuture<'_, ToolResult> {
         Box::pin(async move {
             let params: Params = params(permit)?;
-            let text = off_runtime(move |_| {
-                template::render(&params.template, &params.values)
-                    .map_err(|error| structural(error.to_string()))
-            });
-            Ok(json!({"text": text.await?}))
+            let text =
+                if params.is_quick() { render(&params) } else { off_runtime(move |_| render(&params)).await };
+            Ok(json!({"text": text?}))
         })
     }
+}
+
+impl Params {
+    /// Whether rendering takes microseconds, whatever the template says.
+    fn is_quick(&self) -> bool {
+        self.template.len() <= AT_ONCE_BYTES_MAX
+            && !self.template.contains("{%") // no loops
+            && !self.template.contains(['|', '(', '*']) // no filters, no calls, nothing repeated
+            && json::measure(&self.values).is_ok_and(|bytes| bytes <= AT_ONCE_VALUES_BYTES_MAX)
+    }
+}
+
+fn render(params: &Params) -> Result<String, Failure> {
+    template::render(&params.template, &params.values)
+        .map_err(|error| structural(format!("template: {error}")))
 }
