@@ -154,7 +154,7 @@ fn every_check_has_its_row() {
         spec: Some(json!({"check": check})),
     };
     let refused = contract::check_spec(&rule("?")).unwrap_err();
-    let list = refused.split("one of ").nth(1).unwrap().split(", found").next().unwrap();
+    let list = refused.mend.split("one of ").nth(1).unwrap();
     let known: Vec<String> = list.split(", ").map(str::to_owned).collect();
     check(CONTRACTS, "checks", &known);
 }
