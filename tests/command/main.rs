@@ -5,4 +5,5 @@ mod api;
 mod kill;
 mod plans;
 mod second_terminal;
+mod terminal;
 mod world;
