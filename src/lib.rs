@@ -42,3 +42,10 @@ pub use ostler_actors::{
     AgentProfile, EventCursor, ResolveHow, RunError, SpawnError, Submission, SubmitError,
 };
 pub use ostler_kernel as kernel;
+
+/// The pages with programs in them, which are tests.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+}

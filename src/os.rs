@@ -18,7 +18,7 @@ use ostler_kernel::run::RunOutcome;
 use ostler_server::{ControlSocket, router};
 use ostler_store::{MemoryArtifacts, MemoryJournal, OpenError, Opened, Store};
 
-use crate::config::{Config, StoreUrl};
+use crate::config::{Config, StoreUrl, run_slots_default, slots_default};
 
 /// The data folder of who names none.
 pub const DATA_FOLDER: &str = ".ostler";
@@ -128,14 +128,13 @@ impl OstlerBuilder {
         };
         let mut tools = builtin(&self.config.tools);
         tools.extend(self.tools);
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
         let system = System::start(SystemConfig {
             journal,
             artifacts,
             gate: self.gate.unwrap_or_else(|| self.config.gate(&tools)),
             tools,
-            slots: self.slots.unwrap_or(8 * cores),
-            run_slots: 2 * cores,
+            slots: self.slots.unwrap_or_else(slots_default),
+            run_slots: run_slots_default(),
             drain: DRAIN,
             clients: self.config.clients(),
         })

@@ -7,13 +7,16 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `system` | the handle; `view`, `cursor`, `resolve`: what it gives and takes |
+//! | `system` | the handle |
+//! | `spawn`, `submission`, `steer`, `resolve` | what it takes: agents, runs, changes of runs, settling of doubts |
+//! | `view`, `outcome`, `cursor` | what it gives: a run now, in the end, and as it goes on |
 //! | `tree` | who supervises whom |
 //! | `registry` | agents and their slots |
 //! | `scheduler` | the run queue's owner |
-//! | `agent`, `park` | drives a run: `load` takes it up, `launch` starts attempts; sets it aside |
+//! | `agent` | drives a run: `load` takes it up, `launch` starts attempts |
+//! | `stream`, `rest` | reads what is recorded; changes runs that nobody drives |
 //! | `effects`, `attempt` | what runs outside the actors |
-//! | `services`, `links`, `clock`, `toolbox` | what they share |
+//! | `services`, `links`, `limits`, `clock`, `toolbox` | what they share |
 #![forbid(unsafe_code)]
 
 mod agent;
@@ -23,27 +26,34 @@ mod clock;
 mod crash_tests;
 mod cursor;
 mod effects;
+mod error;
+mod limits;
 mod links;
-mod park;
+mod outcome;
 mod registry;
 mod resolve;
+mod rest;
 mod scheduler;
 mod services;
+mod spawn;
+mod steer;
+mod stream;
+mod submission;
 mod system;
 mod toolbox;
 mod tree;
 mod view;
 
-pub use agent::{FoldError, RECOVERIES_MAX};
-pub use attempt::{INLINE_BYTES_MAX, RESULT_BYTES_MAX};
+pub use attempt::INLINE_BYTES_MAX;
 pub use cursor::EventCursor;
-pub use registry::{AGENTS_MAX, AgentRow, RegisterError};
+pub use error::RunError;
+pub use limits::{AGENTS_MAX, CONTRACTS_KEPT_MAX, LIVE_AGENTS_MAX, Limits, RESULT_BYTES_MAX, WAITING_MAX};
+pub use outcome::Settled;
+pub use registry::{AgentRow, RegisterError};
 pub use resolve::ResolveHow;
 pub use scheduler::ClientConfig;
-pub use system::{
-    AgentHandle, AgentProfile, RunError, Settled, SpawnError, StartError, Submission, SubmitError, System,
-    SystemConfig,
-};
+pub use spawn::{AgentHandle, AgentProfile, SpawnError};
+pub use submission::{Submission, SubmitError};
+pub use system::{StartError, System, SystemConfig};
 pub use toolbox::{Toolbox, ToolboxError};
-pub use tree::LIVE_AGENTS_MAX;
 pub use view::RunView;

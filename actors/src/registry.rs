@@ -8,18 +8,16 @@ use std::time::Duration;
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::port::{JournalError, Position, RunRow, Seq, StreamBatch, StreamId};
+use ostler_scheduler::AGENT_WEIGHT;
 use ostler_supervisor::{ChildRef, ChildSpec, Pool, Restart, StartChildError};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use crate::agent::{Agent, AgentArguments, AgentMessage};
+use crate::error::RunError;
+use crate::rest;
 use crate::scheduler::Lane;
 use crate::services::Services;
-
-/// Agents with a name of their own, at most.
-pub const AGENTS_MAX: usize = 1_000_000;
-
-/// Weight of an agent that nobody gave one.
-pub(crate) const AGENT_WEIGHT: u32 = 100;
+use crate::stream;
 
 pub(crate) enum RegistryMessage {
     /// An agent is to exist from here on.
@@ -35,6 +33,8 @@ pub(crate) enum RegistryMessage {
     Up { agent: AgentId, actor: ActorRef<AgentMessage> },
     /// A run is over, or set aside: the agent is free for its next one.
     Done { agent: AgentId, run: RunId },
+    /// A run that its agent does not go on with: it is set aside.
+    SetAside { agent: AgentId, run: RunId, reason: String },
     /// An actor is gone; `again`: its supervisor starts it once more by itself.
     Gone { agent: AgentId, again: bool },
     /// An actor failed too often: its agent is taken out of service.
@@ -44,10 +44,16 @@ pub(crate) enum RegistryMessage {
     /// The pool of this number ended before the agent was up.
     PoolGone { agent: AgentId, pool: u64 },
     /// The reference of the actor that drives a run, once it is live.
-    Find { run: RunId, reply: RpcReplyPort<Option<ActorRef<AgentMessage>>> },
+    Find { run: RunId, reply: FindReply },
+    /// A run is to be cancelled. If it waits behind another run of its agent, it is cancelled and closed here and
+    /// now; the answer is where that is recorded, or `None` if it does not wait.
+    CancelQueued { run: RunId, reply: RpcReplyPort<Result<Option<Position>, RunError>> },
     /// All agents.
     List { reply: RpcReplyPort<Vec<AgentRow>> },
 }
+
+/// Where the actor that drives a run goes; `None`: there is none any more.
+pub(crate) type FindReply = RpcReplyPort<Result<Option<ActorRef<AgentMessage>>, RunError>>;
 
 /// Why an agent could not be registered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -63,8 +69,8 @@ pub enum RegisterError {
         client: ClientId,
     },
     /// There are as many agents as there may be.
-    #[error("there are {AGENTS_MAX} agents already, which is the most: retire some")]
-    TooMany,
+    #[error("there are {0} agents already, which is the most: retire some")]
+    TooMany(usize),
     /// It could not be written down.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -111,10 +117,12 @@ pub(crate) struct Registry;
 pub(crate) struct RegistryState {
     services: Arc<Services>,
     slots: BTreeMap<AgentId, Slot>,
+    /// Slots of agents with a name of their own.
+    registered: usize,
     /// Last record of each client's stream, which only this actor appends to.
     heads: BTreeMap<ClientId, Seq>,
     /// Who waits for a run's actor to be live.
-    waiting: Vec<(RunId, RpcReplyPort<Option<ActorRef<AgentMessage>>>)>,
+    waiting: Vec<(RunId, FindReply)>,
 }
 
 impl Actor for Registry {
@@ -127,8 +135,8 @@ impl Actor for Registry {
         _: ActorRef<RegistryMessage>,
         services: Arc<Services>,
     ) -> Result<RegistryState, ActorProcessingErr> {
-        let (slots, heads, waiting) = Default::default();
-        let mut state = RegistryState { services, slots, heads, waiting };
+        let (slots, registered, heads, waiting) = Default::default();
+        let mut state = RegistryState { services, slots, registered, heads, waiting };
         state.rebuild()?;
         Ok(state)
     }
@@ -146,11 +154,15 @@ impl Actor for Registry {
             RegistryMessage::Drive(row) => state.drive(row)?,
             RegistryMessage::Up { agent, actor } => state.up(&agent, actor),
             RegistryMessage::Done { agent, run } => state.done(&agent, run),
+            RegistryMessage::SetAside { agent, run, reason } => state.aside(&agent, run, reason)?,
             RegistryMessage::Gone { agent, again } => state.gone(&agent, again),
             RegistryMessage::GivenUp { agent, reason } => state.give_up(&agent, reason)?,
             RegistryMessage::PoolUp => state.pool_up(),
             RegistryMessage::PoolGone { agent, pool } => state.pool_gone(&agent, pool),
             RegistryMessage::Find { run, reply } => state.find(run, reply),
+            RegistryMessage::CancelQueued { run, reply } => {
+                let _ = reply.send(state.cancel_queued(run));
+            }
             RegistryMessage::List { reply } => {
                 let _ = reply.send(state.list());
             }
@@ -162,16 +174,12 @@ impl Actor for Registry {
 impl RegistryState {
     /// Brings back every registered agent from the streams of the clients, and the runs this process drives.
     fn rebuild(&mut self) -> Result<(), ActorProcessingErr> {
-        for stream in self.services.journal.clients()? {
-            let mut after = Seq(0);
-            loop {
-                let records = self.services.journal.read(stream, after, READ_AT_ONCE)?;
-                let Some(last) = records.last() else { break };
-                after = last.seq;
-                for record in &records {
-                    self.remember(&record.event, record.seq, record.position);
-                }
-            }
+        let journal = Arc::clone(&self.services.journal);
+        for stream in journal.clients()? {
+            stream::each(&*journal, stream, None, |record| -> Result<(), JournalError> {
+                self.remember(&record.event, record.seq, record.position);
+                Ok(())
+            })?;
         }
         for run in self.services.driven() {
             if let Some(row) = self.services.journal.run(run)? {
@@ -191,7 +199,9 @@ impl RegistryState {
                 let (client, weight) = (client.clone(), *weight);
                 let runs = VecDeque::new();
                 let slot = Slot { client, weight, registered: true, since, phase: Phase::Row, runs };
-                self.slots.insert(agent.clone(), slot);
+                if self.slots.insert(agent.clone(), slot).is_none() {
+                    self.registered += 1;
+                }
             }
             Event::AgentQuarantined { agent, .. } => {
                 if let Some(slot) = self.slots.get_mut(agent) {
@@ -216,16 +226,18 @@ impl RegistryState {
     }
 
     fn register(&mut self, agent: AgentId, client: ClientId, weight: u32) -> Result<Position, RegisterError> {
+        let most = self.services.limits.agents;
         match self.slots.get(&agent) {
             Some(slot) if slot.client == client => return Ok(slot.since),
             Some(slot) => return Err(RegisterError::Taken { agent, owner: slot.client.clone(), client }),
-            None if self.slots.len() >= AGENTS_MAX => return Err(RegisterError::TooMany),
+            None if self.registered >= most => return Err(RegisterError::TooMany(most)),
             None => {}
         }
         let registered = Event::AgentRegistered { agent: agent.clone(), client: client.clone(), weight };
         let since = self.append(&client, registered)?;
         let slot = Slot { client, weight, registered: true, since, phase: Phase::Row, runs: VecDeque::new() };
         self.slots.insert(agent, slot);
+        self.registered += 1;
         Ok(since)
     }
 
@@ -244,9 +256,7 @@ impl RegistryState {
         let agent = row.agent.clone();
         let slot = self.slot(&row);
         if matches!(slot.phase, Phase::Quarantined) {
-            crate::park::park(&self.services, &row, "its agent is quarantined")?;
-            self.services.let_go(row.run);
-            self.answer(row.run, None);
+            self.park(&row, "its agent is quarantined".to_owned())?;
             return Ok(());
         }
         if slot.runs.iter().all(|known| known.run != row.run) {
@@ -322,12 +332,46 @@ impl RegistryState {
     }
 
     fn done(&mut self, agent: &AgentId, run: RunId) {
-        if let Some(slot) = self.slots.get_mut(agent) {
-            slot.runs.retain(|row| row.run != run);
+        self.strike(agent, run);
+        self.let_go(run);
+        self.next(agent);
+    }
+
+    fn aside(&mut self, agent: &AgentId, run: RunId, reason: String) -> Result<(), JournalError> {
+        if let Some(row) = self.strike(agent, run) {
+            self.park(&row, reason)?;
         }
+        self.next(agent);
+        Ok(())
+    }
+
+    /// Nobody drives a run behind the first of its agent's list, and none of its attempts is under way, but for one
+    /// that was driven once and came behind another when the registry was started again: that is left to its agent.
+    fn cancel_queued(&mut self, run: RunId) -> Result<Option<Position>, RunError> {
+        let mut queued =
+            self.slots.iter().flat_map(|(agent, slot)| slot.runs.iter().skip(1).map(move |row| (agent, row)));
+        let Some((agent, row)) = queued.find(|(_, row)| row.run == run) else { return Ok(None) };
+        if self.services.effects.knows_run(run) {
+            return Ok(None);
+        }
+        let Some(closed) = rest::cancel(&self.services, row)? else { return Ok(None) };
+        let agent = agent.clone();
+        self.strike(&agent, run);
+        self.let_go(run);
+        Ok(Some(closed))
+    }
+
+    /// Takes a run off the list of its agent.
+    fn strike(&mut self, agent: &AgentId, run: RunId) -> Option<RunRow> {
+        let slot = self.slots.get_mut(agent)?;
+        let at = slot.runs.iter().position(|row| row.run == run)?;
+        slot.runs.remove(at)
+    }
+
+    /// The run is driven no longer.
+    fn let_go(&mut self, run: RunId) {
         self.services.let_go(run);
         self.answer(run, None);
-        self.next(agent);
     }
 
     fn gone(&mut self, agent: &AgentId, again: bool) {
@@ -357,11 +401,14 @@ impl RegistryState {
         } else {
             self.slots.remove(agent);
         }
-        for row in runs {
-            crate::park::park(&self.services, &row, &reason)?;
-            self.services.let_go(row.run);
-            self.answer(row.run, None);
-        }
+        runs.iter().try_for_each(|row| self.park(row, reason.clone()))?;
+        Ok(())
+    }
+
+    /// Sets aside a run that is on no agent's list any more.
+    fn park(&mut self, row: &RunRow, reason: String) -> Result<(), JournalError> {
+        rest::park(&self.services, row, reason)?;
+        self.let_go(row.run);
         Ok(())
     }
 
@@ -378,26 +425,28 @@ impl RegistryState {
         }
     }
 
-    fn find(&mut self, run: RunId, reply: RpcReplyPort<Option<ActorRef<AgentMessage>>>) {
+    fn find(&mut self, run: RunId, reply: FindReply) {
         let of_run = self.slots.values().find(|slot| slot.runs.iter().any(|row| row.run == run));
-        match of_run {
-            None => {
-                let _ = reply.send(None);
-            }
+        let most = self.services.limits.waiting;
+        let answer = match of_run {
+            None => Ok(None),
             Some(slot) => match (&slot.phase, slot.runs.front()) {
-                (Phase::Live(actor), Some(row)) if row.run == run => {
-                    let _ = reply.send(Some(actor.clone()));
+                (Phase::Live(actor), Some(row)) if row.run == run => Ok(Some(actor.clone())),
+                _ if self.waiting.len() >= most => Err(RunError::Crowded(most)),
+                _ => {
+                    self.waiting.push((run, reply));
+                    return;
                 }
-                _ => self.waiting.push((run, reply)),
             },
-        }
+        };
+        let _ = reply.send(answer);
     }
 
     /// Tells those who wait for a run's actor.
     fn answer(&mut self, run: RunId, actor: Option<&ActorRef<AgentMessage>>) {
         for (wanted, reply) in std::mem::take(&mut self.waiting) {
             if wanted == run {
-                let _ = reply.send(actor.cloned());
+                let _ = reply.send(Ok(actor.cloned()));
             } else {
                 self.waiting.push((wanted, reply));
             }
@@ -437,6 +486,3 @@ async fn start_in(pool: &Pool, spec: ChildSpec) -> Result<ChildRef, StartChildEr
 
 /// Wait before a start that could not be is tried again.
 const START_AGAIN: Duration = Duration::from_millis(10);
-
-/// Records read from a stream at once.
-pub(crate) const READ_AT_ONCE: usize = 1_024;

@@ -9,8 +9,8 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use ostler_actors::{ResolveHow, Submission, System};
-use ostler_kernel::id::RunId;
+use ostler_actors::{ResolveHow, RunView, Submission, System};
+use ostler_kernel::id::{NAME_RULE, RunId, is_name};
 use ostler_kernel::json;
 use ostler_kernel::lineage;
 use ostler_kernel::port::Seq;
@@ -136,12 +136,8 @@ async fn submit(State(api): State<Api>, headers: HeaderMap, bytes: BodyBytes) ->
 
 async fn open(system: &System, bytes: &Bytes) -> Result<RunId, Problem> {
     let SubmitRequest { plan, client, intent, scope, workspace } = body(bytes)?;
-    let name = |text: &str| {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        (1..=64).contains(&text.len()) && text.bytes().all(plain)
-    };
-    if !name(&client) {
-        return Err(Problem::bad("client_name", format!("{client:?} is not 1 to 64 of A-Z a-z 0-9 . _ -")));
+    if !is_name(&client) {
+        return Err(Problem::bad("client_name", format!("{client:?} is not {NAME_RULE}")));
     }
     let workspace = std::path::PathBuf::from(workspace);
     if !workspace.is_absolute() {
@@ -198,6 +194,20 @@ impl PointAsked {
     }
 }
 
+/// A run as it stood at a record, which must be there.
+async fn view(system: &System, run: RunId, at: Option<Seq>) -> Result<RunView, Problem> {
+    let view = system.view(run, at).await?;
+    match at.filter(|at| *at > view.last) {
+        Some(at) => Err(beyond(run, at, view.last)),
+        None => Ok(view),
+    }
+}
+
+fn beyond(run: RunId, at: Seq, last: Seq) -> Problem {
+    let what = format!("run {run} has only {} records: there is no record {}", last.0, at.0);
+    Problem::new(StatusCode::NOT_FOUND, "record_unknown", what)
+}
+
 async fn run(
     State(api): State<Api>,
     Path(name): Path<String>,
@@ -205,7 +215,7 @@ async fn run(
 ) -> Result<Json<Summary>, Problem> {
     let run = names::run(&api.system, &name)?;
     let at = asked.seq()?;
-    let view = api.system.view(run, at).await?;
+    let view = view(&api.system, run, at).await?;
     let (standing, reason) = summary::standing(&api.system, run)?;
     Ok(Json(summary::of(run, &view, standing, reason)))
 }
@@ -216,7 +226,7 @@ async fn run_graph(
     Asked(asked): Asked<PointAsked>,
 ) -> Result<Json<GraphView>, Problem> {
     let run = names::run(&api.system, &name)?;
-    let view = api.system.view(run, asked.seq()?).await?;
+    let view = view(&api.system, run, asked.seq()?).await?;
     Ok(Json(graph::of(&api.system, run, &view).await?))
 }
 
@@ -239,6 +249,9 @@ async fn run_events(
         id.ok_or_else(|| Problem::bad("last_event_id", "Last-Event-ID is not a sequence number"))
     });
     let after = Seq(asked.after.or(last_id.transpose()?).unwrap_or(0));
+    if after > Seq(0) {
+        view(&api.system, run, Some(after)).await?;
+    }
     let until = match asked.until.unwrap_or(Until::Closed) {
         // Nothing comes after the last record, so it is not waited for.
         Until::Closed if summary::standing(&api.system, run)?.0 == Standing::Closed => Until::Settled,

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use ostler_kernel::gate::SCOPE_DEFAULT;
+use ostler_kernel::id::CLIENT_DEFAULT;
 use ostler_kernel::plan::PlanDraft;
 
 /// The body of `POST /v1/runs`.
@@ -27,7 +29,7 @@ pub struct SubmitRequest {
 }
 
 fn local() -> String {
-    "local".to_owned()
+    CLIENT_DEFAULT.to_owned()
 }
 
 fn operate() -> u8 {
@@ -35,7 +37,7 @@ fn operate() -> u8 {
 }
 
 fn default_scope() -> String {
-    "default".to_owned()
+    SCOPE_DEFAULT.to_owned()
 }
 
 /// The answer to everything that starts or changes a run.
@@ -104,10 +106,10 @@ pub struct RunLine {
     /// When it was closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed_ms: Option<i64>,
-    /// Nodes that are over, of an open run.
+    /// Nodes that are over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes_over: Option<usize>,
-    /// Nodes, of an open run.
+    /// Nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<usize>,
 }

@@ -1,36 +1,34 @@
 //! A run being driven: the shell around the kernel's decisions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt;
 
-use ostler_kernel::event::{Accounts, AttemptResult, Event, TimerKind};
-use ostler_kernel::id::{Digest, NodeId, Ticks};
-use ostler_kernel::plan::{Kind, Settings};
+use ostler_kernel::event::{Accounts, AttemptResult, Event, Output, RunOpened, TimerKind};
+use ostler_kernel::id::{NodeId, RunId, Ticks};
+use ostler_kernel::plan::Kind;
 use ostler_kernel::port::{Position, Seq, StreamBatch, StreamId};
-use ostler_kernel::run::{Context, Input, NoPlanner, NodeState, Quiet, Run, Standing};
-use ostler_kernel::{event, run};
+use ostler_kernel::run::{Context, Input, NoPlanner, NodeState, Quiet, Run};
 use ractor::{ActorProcessingErr, ActorRef, RpcReplyPort};
-use serde_json::Value;
 use tokio::time::{Duration, Instant};
 
-use super::{AgentArguments, AgentMessage};
+use super::deadlines::{Deadline, Deadlines};
+use super::{AgentArguments, AgentMessage, Request};
 use crate::attempt;
 use crate::effects::AttemptKey;
+use crate::error::RunError;
 use crate::registry::RegistryMessage;
-use crate::resolve::ResolveRequest;
 use crate::scheduler::{Job, SchedulerMessage};
 use crate::services::Services;
-use crate::system::RunError;
 
 /// A run, and what its agent keeps besides: all of it a cache of the journal, the effects table and the queue.
 pub(super) struct Drive {
     pub(super) arguments: AgentArguments,
     pub(super) services: Arc<Services>,
     pub(super) me: ActorRef<AgentMessage>,
-    pub(super) opened: event::RunOpened,
+    pub(super) opened: RunOpened,
     pub(super) run: Run,
     pub(super) stream: StreamId,
     /// The last record of the stream.
@@ -47,9 +45,7 @@ pub(super) struct Drive {
     fresh: BTreeSet<(u32, NodeId)>,
     /// Nodes in the run queue.
     queued: BTreeSet<NodeId>,
-    /// Identity of the work each node did last.
-    pub(super) reuse: BTreeMap<NodeId, (Digest, Digest)>,
-    deadlines: BTreeSet<(Instant, NodeId, TimerKind, u32)>,
+    deadlines: Deadlines,
     alarm: Option<(Instant, tokio::task::JoinHandle<()>)>,
     judging: bool,
     /// Judges the plan's own contract; ends with this.
@@ -60,7 +56,7 @@ impl Drive {
     pub(super) fn new(
         arguments: &AgentArguments,
         me: &ActorRef<AgentMessage>,
-        opened: event::RunOpened,
+        opened: RunOpened,
         run: Run,
         seq: Seq,
     ) -> Drive {
@@ -78,8 +74,7 @@ impl Drive {
             answers: Vec::new(),
             fresh: BTreeSet::new(),
             queued: BTreeSet::new(),
-            reuse: BTreeMap::new(),
-            deadlines: BTreeSet::new(),
+            deadlines: Deadlines::default(),
             alarm: None,
             judging: false,
             judge: None,
@@ -94,7 +89,7 @@ impl Drive {
 
     pub(super) fn within<T>(&mut self, act: impl FnOnce(&mut Run, &mut Context<'_>) -> T) -> T {
         let services = Arc::clone(&self.services);
-        let settings = Settings::real(services.run_slots, &services.toolbox);
+        let settings = services.settings();
         let mut cx = Context { now: services.clock.now(), settings: &settings, planner: &mut NoPlanner };
         act(&mut self.run, &mut cx)
     }
@@ -105,6 +100,7 @@ impl Drive {
         for event in &events {
             match event {
                 Event::NodeTransition(moved) => {
+                    self.deadlines.clear(&moved.node);
                     if moved.from == NodeState::Ready {
                         self.unqueue(&moved.node);
                     }
@@ -124,10 +120,6 @@ impl Drive {
                     if let Some(deadline) = request.deadline {
                         self.set_deadline(&request.node, TimerKind::Human, deadline);
                     }
-                }
-                Event::AttemptIntent(intent) => {
-                    let identity = (intent.reuse, intent.idempotency_key);
-                    self.reuse.insert(intent.node.clone(), identity);
                 }
                 _ => {}
             }
@@ -170,24 +162,20 @@ impl Drive {
     pub(super) fn set_deadline(&mut self, node: &NodeId, kind: TimerKind, at: Ticks) {
         let wait = at.saturating_sub(self.services.clock.now()).max(0) as u64;
         let instance = self.run.instance(node);
-        let request = instance.map_or(0, |instance| match kind {
+        let number = instance.map_or(0, |instance| match kind {
             TimerKind::Human => instance.requests,
             TimerKind::Sleep => instance.attempts,
             TimerKind::Backoff => instance.attempts,
         });
         // Far enough to never come true, and near enough for the clock to add.
         let wait = Duration::from_millis(wait.min(LONGEST_WAIT_MS));
-        self.deadlines.insert((Instant::now() + wait, node.clone(), kind, request));
+        self.deadlines.set(node, Deadline { at: Instant::now() + wait, kind, number });
     }
 
     /// Everything whose time has come.
     pub(super) fn due(&mut self) {
         let now = Instant::now();
-        while let Some((at, node, kind, number)) = self.deadlines.pop_first() {
-            if at > now {
-                self.deadlines.insert((at, node, kind, number));
-                break;
-            }
+        while let Some((node, Deadline { kind, number, .. })) = self.deadlines.pop_due(now) {
             match kind {
                 TimerKind::Backoff => self.decide(Input::RetryDue(node)),
                 TimerKind::Human => self.decide(Input::Silence { node, request: number }),
@@ -226,21 +214,22 @@ impl Drive {
         }
     }
 
-    pub(super) fn resolve(&mut self, request: ResolveRequest, reply: RpcReplyPort<Result<(), RunError>>) {
-        match request.into_input(&self.run) {
+    /// Does what somebody asks for; the answer comes once that is durable.
+    pub(super) fn ask(&mut self, run: RunId, request: Request, reply: RpcReplyPort<Result<(), RunError>>) {
+        let input = match request {
+            _ if run != self.opened.run => Err(RunError::Over),
+            Request::Operate(operation) => Ok(Input::Operator(operation)),
+            Request::Resolve(request) => request.into_input(&self.run),
+        };
+        match input {
             Ok(input) => {
                 self.decide(input);
-                self.acknowledge(reply);
+                self.answers.push(reply);
             }
             Err(error) => {
                 let _ = reply.send(Err(error));
             }
         }
-    }
-
-    /// Answers once what was decided is durable.
-    pub(super) fn acknowledge(&mut self, reply: RpcReplyPort<Result<(), RunError>>) {
-        self.answers.push(reply);
     }
 
     /// Does what follows from the last input, until only waiting is left: asks for approvals and slots, starts what
@@ -366,7 +355,7 @@ impl Drive {
         let (services, me) = (Arc::clone(&self.services), self.me.clone());
         let version = self.run.plan().version;
         let rules = self.run.plan().contract.clone();
-        let outputs: Vec<(NodeId, Option<event::Output>)> = self
+        let outputs: Vec<(NodeId, Option<Output>)> = self
             .run
             .plan()
             .outputs
@@ -385,7 +374,7 @@ impl Drive {
     }
 
     fn set_alarm(&mut self) {
-        let Some(&(at, ..)) = self.deadlines.first() else { return };
+        let Some(at) = self.deadlines.first() else { return };
         if self.alarm.as_ref().is_some_and(|(set, task)| *set == at && !task.is_finished()) {
             return;
         }
@@ -411,15 +400,6 @@ impl Drive {
             services.links.tell_registry(RegistryMessage::Done { agent, run });
         });
     }
-
-    /// The value that an executed node published; `null` if it has none.
-    pub(super) async fn value(&self, node: &NodeId) -> Result<Arc<Value>, ActorProcessingErr> {
-        let instance = self.run.instance(node).filter(|instance| instance.standing == Standing::Executed);
-        match instance.and_then(|instance| instance.output.as_ref()) {
-            None => Ok(Arc::new(Value::Null)),
-            Some(output) => Ok(Arc::new(attempt::load(&self.services, output).await?)),
-        }
-    }
 }
 
 impl Drop for Drive {
@@ -438,6 +418,3 @@ const PLAN_CONTRACT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A century: longer waits are cut to it, so that adding them to the clock cannot overflow.
 const LONGEST_WAIT_MS: u64 = 100 * 366 * 24 * 3_600 * 1_000;
-
-/// See [`run::resolve`], which this keeps in reach of the launch.
-pub(super) use run::resolve;

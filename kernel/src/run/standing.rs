@@ -1,7 +1,7 @@
 //! Where one node of a run stands, with what is known only there.
 
 use crate::event::{Failure, HumanRequestKind, Output};
-use crate::id::{NodeId, Ticks};
+use crate::id::{Digest, NodeId, Ticks};
 use crate::run::{Category, NodeState, Reason};
 
 /// A node's state and the data that exists only in it.
@@ -100,6 +100,15 @@ impl Standing {
     }
 }
 
+/// What the work of an attempt is known by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// Identity of the work (lineage `r`).
+    pub reuse: Digest,
+    /// What a receiver can recognise its repetition by.
+    pub idempotency_key: Digest,
+}
+
 /// One node of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Instance {
@@ -119,6 +128,8 @@ pub struct Instance {
     pub requests: u32,
     /// Whether a person said yes beforehand.
     pub approved: bool,
+    /// What the last attempt did, as it was written down before it started.
+    pub identity: Option<Identity>,
     /// What the last attempt gave; published only if the node is executed.
     pub output: Option<Output>,
     /// What the last failed attempt met.
@@ -140,6 +151,7 @@ impl Instance {
             phase: 0,
             requests: 0,
             approved: false,
+            identity: None,
             output: None,
             failure: None,
             commit: 0,

@@ -27,7 +27,8 @@ const END: &str = "\u{1b}[?7h\u{1b}[?2026l";
 const OTHER_SCREEN: &str = "\u{1b}[?1049h\u{1b}[?25l\u{1b}[2J";
 const BACK: &str = "\u{1b}[2J\u{1b}[H\u{1b}[?25h\u{1b}[?1049l";
 
-/// Removes the rest of the line; of the screen.
+/// Removes a line; the rest of it; the rest of the screen.
+const WHOLE_LINE: &str = "\u{1b}[2K";
 const REST_OF_LINE: &str = "\u{1b}[K";
 const REST_OF_SCREEN: &str = "\u{1b}[J";
 
@@ -75,7 +76,8 @@ impl Stage {
             Place::Here(picture) => {
                 // Row by row: a terminal may keep what is removed from its first row to its last.
                 let rows = rows(&picture, size, rewraps).min(size.1.saturating_sub(1));
-                format!("{BEGIN}{}{}{}{END}", up(rows), "\u{1b}[2K\n".repeat(rows), up(rows))
+                let each = format!("{WHOLE_LINE}\n").repeat(rows);
+                format!("{BEGIN}{}{each}{WHOLE_LINE}{}{END}", up(rows), up(rows))
             }
             Place::Other(_) => BACK.to_owned(),
         }
