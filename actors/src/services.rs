@@ -7,17 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ostler_kernel::contract::{Contract, ContractError};
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::id::RunId;
-use ostler_kernel::plan::Rule;
+use ostler_kernel::plan::{Rule, Settings};
 use ostler_kernel::port::{ArtifactStore, Journal};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::effects::Effects;
+use crate::limits::Limits;
 use crate::links::Links;
+use crate::plans::Plans;
 use crate::toolbox::Toolbox;
-
-/// Compiled contracts kept at once; beyond that they are compiled for each attempt.
-const CONTRACTS_KEPT_MAX: usize = 1_024;
 
 /// What every actor of a system shares.
 pub(crate) struct Services {
@@ -27,13 +26,17 @@ pub(crate) struct Services {
     pub(crate) gate: GatePolicy,
     pub(crate) clock: Clock,
     pub(crate) effects: Effects,
+    pub(crate) plans: Plans,
     pub(crate) links: Links,
+    pub(crate) limits: Limits,
     /// Slots of a run whose plan does not say.
     pub(crate) run_slots: u32,
     /// The runs this process drives, and whether somebody asked for each by name. Like the effects table, it
     /// outlives the restart of any actor.
     driven: Mutex<BTreeMap<RunId, bool>>,
     contracts: Mutex<BTreeMap<String, Arc<Contract>>>,
+    /// The one that was wanted last: nodes that call the same tool have the same contract.
+    contract_before: Mutex<Option<(Vec<Rule>, Arc<Contract>)>>,
     /// Nothing starts any more.
     stopping: AtomicBool,
     /// Counts whatever may change how a run stands, for those who wait for it.
@@ -49,6 +52,7 @@ impl Services {
         toolbox: Toolbox,
         gate: GatePolicy,
         run_slots: u32,
+        limits: Limits,
     ) -> Services {
         Services {
             journal,
@@ -57,14 +61,22 @@ impl Services {
             gate,
             clock: Clock::new(),
             effects: Effects::default(),
+            plans: Plans::default(),
             links: Links::default(),
+            limits,
             run_slots,
             driven: Mutex::default(),
             contracts: Mutex::default(),
+            contract_before: Mutex::default(),
             stopping: AtomicBool::new(false),
             stirs: watch::Sender::new(0),
             halted: watch::Sender::new(None),
         }
+    }
+
+    /// How plans are normalised and judged here.
+    pub(crate) fn settings(&self) -> Settings<'_> {
+        Settings::real(self.run_slots, &self.toolbox)
     }
 
     /// Marks a run as driven by this process.
@@ -124,13 +136,24 @@ impl Services {
 
     /// The compiled form of a contract.
     pub(crate) fn contract(&self, rules: &[Rule]) -> Result<Arc<Contract>, ContractError> {
+        if let Some((before, contract)) = &*lock(&self.contract_before)
+            && before == rules
+        {
+            return Ok(Arc::clone(contract));
+        }
+        let contract = self.kept_contract(rules)?;
+        *lock(&self.contract_before) = Some((rules.to_vec(), Arc::clone(&contract)));
+        Ok(contract)
+    }
+
+    fn kept_contract(&self, rules: &[Rule]) -> Result<Arc<Contract>, ContractError> {
         let key = serde_json::to_string(rules).expect("rules hold names, numbers and JSON");
         if let Some(contract) = lock(&self.contracts).get(&key) {
             return Ok(Arc::clone(contract));
         }
         let contract = Arc::new(Contract::compile(rules)?);
         let mut contracts = lock(&self.contracts);
-        if contracts.len() < CONTRACTS_KEPT_MAX {
+        if contracts.len() < self.limits.contracts_kept {
             contracts.insert(key, Arc::clone(&contract));
         }
         Ok(contract)
@@ -140,4 +163,31 @@ impl Services {
 /// A panic while a lock was held leaves sets and maps whole: they are changed by single calls.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_kernel::plan::Method;
+    use ostler_store::{MemoryArtifacts, MemoryJournal};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn compiled_contracts_are_kept_up_to_the_limit_and_compiled_anew_beyond() {
+        let toolbox = Toolbox::new(Vec::new()).unwrap();
+        let limits = Limits { contracts_kept: 2, ..Limits::default() };
+        let (journal, artifacts) = (Arc::new(MemoryJournal::default()), Arc::new(MemoryArtifacts::default()));
+        let services = Services::new(journal, artifacts, toolbox, GatePolicy::default(), 1, limits);
+        let contract = |most: u32| {
+            let spec = Some(json!({"type": "integer", "maximum": most}));
+            services.contract(&[Rule { method: Method::Schema, p: None, spec }]).unwrap()
+        };
+        for most in 0..5 {
+            let (first, second) = (contract(most), contract(most));
+            assert_eq!(Arc::ptr_eq(&first, &second), most < 2, "contract {most}");
+            assert!(first.judge(&json!(most)).holds() && !second.judge(&json!(most + 1)).holds());
+        }
+        assert_eq!(lock(&services.contracts).len(), 2);
+    }
 }

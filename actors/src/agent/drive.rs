@@ -8,12 +8,14 @@ use futures::FutureExt;
 
 use ostler_kernel::event::{Accounts, AttemptResult, Event, Output, RunOpened, TimerKind};
 use ostler_kernel::id::{NodeId, RunId, Ticks};
-use ostler_kernel::plan::{Kind, Settings};
+use ostler_kernel::json::Json;
+use ostler_kernel::plan::Kind;
 use ostler_kernel::port::{Position, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::{Context, Input, NoPlanner, NodeState, Quiet, Run};
 use ractor::{ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::time::{Duration, Instant};
 
+use super::deadlines::{Deadline, Deadlines};
 use super::{AgentArguments, AgentMessage, Request};
 use crate::attempt;
 use crate::effects::AttemptKey;
@@ -27,6 +29,7 @@ pub(super) struct Drive {
     pub(super) arguments: AgentArguments,
     pub(super) services: Arc<Services>,
     pub(super) me: ActorRef<AgentMessage>,
+    /// How it was opened; without the text of its plan, which `run` has read.
     pub(super) opened: RunOpened,
     pub(super) run: Run,
     pub(super) stream: StreamId,
@@ -44,7 +47,7 @@ pub(super) struct Drive {
     fresh: BTreeSet<(u32, NodeId)>,
     /// Nodes in the run queue.
     queued: BTreeSet<NodeId>,
-    deadlines: BTreeSet<(Instant, NodeId, TimerKind, u32)>,
+    deadlines: Deadlines,
     alarm: Option<(Instant, tokio::task::JoinHandle<()>)>,
     judging: bool,
     /// Judges the plan's own contract; ends with this.
@@ -64,7 +67,7 @@ impl Drive {
             services: Arc::clone(&arguments.services),
             me: me.clone(),
             stream: StreamId::run(&opened.client, opened.run),
-            opened,
+            opened: RunOpened { plan: Json::null(), ..opened },
             run,
             seq,
             pending: Vec::new(),
@@ -73,7 +76,7 @@ impl Drive {
             answers: Vec::new(),
             fresh: BTreeSet::new(),
             queued: BTreeSet::new(),
-            deadlines: BTreeSet::new(),
+            deadlines: Deadlines::default(),
             alarm: None,
             judging: false,
             judge: None,
@@ -88,7 +91,7 @@ impl Drive {
 
     pub(super) fn within<T>(&mut self, act: impl FnOnce(&mut Run, &mut Context<'_>) -> T) -> T {
         let services = Arc::clone(&self.services);
-        let settings = Settings::real(services.run_slots, &services.toolbox);
+        let settings = services.settings();
         let mut cx = Context { now: services.clock.now(), settings: &settings, planner: &mut NoPlanner };
         act(&mut self.run, &mut cx)
     }
@@ -99,6 +102,7 @@ impl Drive {
         for event in &events {
             match event {
                 Event::NodeTransition(moved) => {
+                    self.deadlines.clear(&moved.node);
                     if moved.from == NodeState::Ready {
                         self.unqueue(&moved.node);
                     }
@@ -160,24 +164,20 @@ impl Drive {
     pub(super) fn set_deadline(&mut self, node: &NodeId, kind: TimerKind, at: Ticks) {
         let wait = at.saturating_sub(self.services.clock.now()).max(0) as u64;
         let instance = self.run.instance(node);
-        let request = instance.map_or(0, |instance| match kind {
+        let number = instance.map_or(0, |instance| match kind {
             TimerKind::Human => instance.requests,
             TimerKind::Sleep => instance.attempts,
             TimerKind::Backoff => instance.attempts,
         });
         // Far enough to never come true, and near enough for the clock to add.
         let wait = Duration::from_millis(wait.min(LONGEST_WAIT_MS));
-        self.deadlines.insert((Instant::now() + wait, node.clone(), kind, request));
+        self.deadlines.set(node, Deadline { at: Instant::now() + wait, kind, number });
     }
 
     /// Everything whose time has come.
     pub(super) fn due(&mut self) {
         let now = Instant::now();
-        while let Some((at, node, kind, number)) = self.deadlines.pop_first() {
-            if at > now {
-                self.deadlines.insert((at, node, kind, number));
-                break;
-            }
+        while let Some((node, Deadline { kind, number, .. })) = self.deadlines.pop_due(now) {
             match kind {
                 TimerKind::Backoff => self.decide(Input::RetryDue(node)),
                 TimerKind::Human => self.decide(Input::Silence { node, request: number }),
@@ -261,6 +261,8 @@ impl Drive {
         self.set_alarm();
         if over {
             self.close();
+        } else if position.is_some() && self.run.waits_for_person() {
+            self.services.stir();
         }
         Ok(over)
     }
@@ -269,6 +271,7 @@ impl Drive {
     /// no slot.
     async fn enqueue(&mut self) -> Result<(), ActorProcessingErr> {
         let mut jobs = Vec::new();
+        let plan = Arc::clone(self.run.plan());
         while self.queued.len() < self.run.free_slots() {
             let Some((_, id)) = self.fresh.pop_first() else { break };
             let events = self.within(|run, cx| run.ask_approval(cx, &id));
@@ -276,12 +279,12 @@ impl Drive {
                 self.note(events);
                 continue;
             }
-            let Some(node) = self.run.node(&id).cloned() else { continue };
+            let Some(node) = plan.node(&id) else { continue };
             if node.kind == Kind::HumanApproval {
                 let events = self.within(|run, cx| run.start(cx, &id, None));
                 self.note(events);
-            } else if self.services.toolbox.is_timer(&node) {
-                self.launch_timer(&node).await?;
+            } else if self.services.toolbox.is_timer(node) {
+                self.launch_timer(node).await?;
             } else {
                 jobs.push(Job { run: self.opened.run, rank: self.rank(&id), node: id.clone() });
                 self.queued.insert(id);
@@ -376,7 +379,7 @@ impl Drive {
     }
 
     fn set_alarm(&mut self) {
-        let Some(&(at, ..)) = self.deadlines.first() else { return };
+        let Some(at) = self.deadlines.first() else { return };
         if self.alarm.as_ref().is_some_and(|(set, task)| *set == at && !task.is_finished()) {
             return;
         }
