@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod finding;
 mod os;
 pub mod plan_file;
 
