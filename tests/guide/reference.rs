@@ -89,7 +89,8 @@ fn every_word_has_its_row() {
     let mut kinds = words::<Kind>();
     let rows = rows(&Page::read(REFERENCE), "words of a kind");
     let mut told = names(&rows);
-    (kinds.sort(), told.sort());
+    kinds.sort();
+    told.sort();
     assert_eq!(told, kinds);
     let tools = std::collections::BTreeSet::<String>::new();
     let executes = Settings::real(1, &tools).executes;
