@@ -28,7 +28,10 @@ mod validation;
 use table::Row;
 
 /// A group of figures: its name, and what measures it.
-const GROUPS: [(&str, fn() -> Vec<Row>); 6] = [
+type Group = (&'static str, fn() -> Vec<Row>);
+
+/// All groups.
+const GROUPS: [Group; 6] = [
     ("makespan", makespan::rows),
     ("overhead", overhead::rows),
     ("validation", validation::rows),

@@ -417,17 +417,23 @@ mod tests {
         check(
             Method::Code,
             json!({"check": "max_bytes"}),
-            expect![[r#""" max_bytes needs a `value`: a whole number of 0 or more; give it a whole number of 0 or more"#]],
+            expect![[
+                r#""" max_bytes needs a `value`: a whole number of 0 or more; give it a whole number of 0 or more"#
+            ]],
         );
         check(
             Method::Code,
             json!({"check": "max_bytes", "value": -1}),
-            expect![[r#""/value" `value` of max_bytes must be a whole number of 0 or more, found a negative number; give it a whole number of 0 or more"#]],
+            expect![[
+                r#""/value" `value` of max_bytes must be a whole number of 0 or more, found a negative number; give it a whole number of 0 or more"#
+            ]],
         );
         check(
             Method::Code,
             json!({"check": "min_items", "value": 1.5}),
-            expect![[r#""/value" `value` of min_items must be a whole number of 0 or more, found a number with a fraction; give it a whole number of 0 or more"#]],
+            expect![[
+                r#""/value" `value` of min_items must be a whole number of 0 or more, found a number with a fraction; give it a whole number of 0 or more"#
+            ]],
         );
         check(
             Method::Code,
@@ -458,12 +464,16 @@ mod tests {
         check(
             Method::Code,
             json!({"check": "status", "value": []}),
-            expect![[r#""/value" `value` of status must be a whole number, or a list of one or more, found a list; give it a whole number, or a list of one or more"#]],
+            expect![[
+                r#""/value" `value` of status must be a whole number, or a list of one or more, found a list; give it a whole number, or a list of one or more"#
+            ]],
         );
         check(
             Method::Code,
             json!({"check": "status", "value": ["0"]}),
-            expect![[r#""/value" `value` of status must be a whole number, or a list of one or more, found a list; give it a whole number, or a list of one or more"#]],
+            expect![[
+                r#""/value" `value` of status must be a whole number, or a list of one or more, found a list; give it a whole number, or a list of one or more"#
+            ]],
         );
         check(
             Method::Test,
