@@ -30,7 +30,6 @@ use table::Row;
 /// A group of figures: its name, and what measures it.
 type Group = (&'static str, fn() -> Vec<Row>);
 
-/// All groups.
 const GROUPS: [Group; 6] = [
     ("makespan", makespan::rows),
     ("overhead", overhead::rows),
