@@ -78,7 +78,7 @@ pub(crate) async fn one(
     let (mut view, after): (Box<dyn View + Send>, u64) = match (json, out.is_screen()) {
         (true, _) => (Box::new(Lines), after),
         // A tree shows how things stand, whatever led there.
-        (false, true) => (Box::new(Live::new(out)), 0),
+        (false, true) => (Box::new(Live::new()), 0),
         (false, false) => (Box::new(Plain::default()), after),
     };
     let followed = tokio::select! {

@@ -3,6 +3,7 @@
 //! Every command that concerns runs speaks the /v1 API, whoever holds the data folder: `session` finds the way,
 //! `client` asks, `follow` watches a run and `summary` tells what came of it.
 
+mod cells;
 mod check;
 mod client;
 mod completions;
@@ -28,6 +29,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use exit::Failure;
+use live::screen::Aside;
 use term::say;
 
 /// Run plans: graphs of work that are gated, journaled, and survive a kill
@@ -176,7 +178,7 @@ pub(crate) fn main() -> ExitCode {
     let cli = parsed.unwrap_or_else(|error| error.exit());
     let filter = tracing_subscriber::EnvFilter::try_from_env("OSTLER_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Aside).init();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

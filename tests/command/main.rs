@@ -6,4 +6,5 @@ mod bad_plans;
 mod kill;
 mod plans;
 mod second_terminal;
+mod terminal;
 mod world;
