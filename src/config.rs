@@ -37,7 +37,7 @@ use crate::plan_file::{Format, ReadError, Shaped, meant, read_text};
 pub const CONFIG_NAME: &str = "ostler.toml";
 
 /// Bytes of a configuration file.
-pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
+pub const CONFIG_BYTES_MAX: usize = 1 << 20;
 
 /// The scope of a caller who names none: all tools, unless the configuration says otherwise.
 pub use ostler_kernel::gate::SCOPE_DEFAULT;
@@ -207,7 +207,7 @@ impl Config {
     ///
     /// It cannot be read, or see [`Config::parse`].
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
-        Config::parse(&path.display().to_string(), &read_text(path, CONFIG_BYTES_MAX as usize)?)
+        Config::parse(&path.display().to_string(), &read_text(path, CONFIG_BYTES_MAX)?)
     }
 
     /// The file that counts: the one that is named, else the data folder's, else the workspace's; `None` if there
