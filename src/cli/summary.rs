@@ -199,8 +199,12 @@ pub(crate) fn figures(sheet: &Sheet<'_>, summary: &Summary) -> Vec<String> {
             summary.parallelism
         ),
     ];
-    if summary.cost > 0 {
-        lines.push(format!("  cost           {} credits", summary.cost));
+    if let Some(bounds) = summary.reliability {
+        let text = format!(
+            "  reliability    at least {:.3}; {:.3} if nodes err independently",
+            bounds.always, bounds.independent
+        );
+        lines.push(fit(&text, sheet.columns));
     }
     lines
 }

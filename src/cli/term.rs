@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write, stderr, stdout};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use ostler::finding::Look;
 
 use super::live::screen::Aside;
 
@@ -32,7 +33,7 @@ pub(crate) enum Paint {
 impl Out {
     pub(crate) fn new() -> Out {
         let terminal = stdout().is_terminal();
-        Out { gone: false, terminal, colour: wants_colour(terminal, &|name| std::env::var(name).ok()) }
+        Out { gone: false, terminal, colour: wants_colour(terminal, &variable) }
     }
 
     /// Whether a person may be looking at a screen that can be redrawn.
@@ -78,6 +79,11 @@ impl Out {
         painted_if(self.colour, paint, text)
     }
 
+    /// How findings are shown here.
+    pub(crate) fn look(&self) -> Look {
+        Look { colour: self.colour, width: self.terminal.then(|| readable(self.size().0)) }
+    }
+
     /// Columns and rows of the screen.
     pub(crate) fn size(&self) -> (usize, usize) {
         size_of_stdout()
@@ -110,9 +116,25 @@ pub(crate) fn say(text: impl AsRef<str>) {
     let _ = Aside.write_all(format!("{}\n", text.as_ref()).as_bytes());
 }
 
-/// Whether colours on stderr are wanted.
-pub(crate) fn stderr_has_colour() -> bool {
-    wants_colour(stderr().is_terminal(), &|name| std::env::var(name).ok())
+/// How findings are shown on stderr: in a pipe without colours, and each text in one line.
+pub(crate) fn stderr_look() -> Look {
+    if !stderr().is_terminal() {
+        return Look::default();
+    }
+    let columns = rustix::termios::tcgetwinsize(stderr()).map_or(0, |size| usize::from(size.ws_col));
+    Look {
+        colour: wants_colour(true, &variable),
+        width: Some(readable(if columns > 0 { columns } else { WIDTH })),
+    }
+}
+
+/// Columns that text is wrapped at on a screen of this width.
+fn readable(columns: usize) -> usize {
+    columns.clamp(40, 120)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// Whether colours are wanted: `NO_COLOR` (<https://no-color.org>) forbids them, then `CLICOLOR_FORCE`

@@ -8,6 +8,7 @@ use futures::FutureExt;
 
 use ostler_kernel::event::{Accounts, AttemptResult, Event, Output, RunOpened, TimerKind};
 use ostler_kernel::id::{NodeId, RunId, Ticks};
+use ostler_kernel::json::Json;
 use ostler_kernel::plan::Kind;
 use ostler_kernel::port::{Position, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::{Context, Input, NoPlanner, NodeState, Quiet, Run};
@@ -28,6 +29,7 @@ pub(super) struct Drive {
     pub(super) arguments: AgentArguments,
     pub(super) services: Arc<Services>,
     pub(super) me: ActorRef<AgentMessage>,
+    /// How it was opened; without the text of its plan, which `run` has read.
     pub(super) opened: RunOpened,
     pub(super) run: Run,
     pub(super) stream: StreamId,
@@ -65,7 +67,7 @@ impl Drive {
             services: Arc::clone(&arguments.services),
             me: me.clone(),
             stream: StreamId::run(&opened.client, opened.run),
-            opened,
+            opened: RunOpened { plan: Json::null(), ..opened },
             run,
             seq,
             pending: Vec::new(),
@@ -259,6 +261,8 @@ impl Drive {
         self.set_alarm();
         if over {
             self.close();
+        } else if position.is_some() && self.run.waits_for_person() {
+            self.services.stir();
         }
         Ok(over)
     }
@@ -267,6 +271,7 @@ impl Drive {
     /// no slot.
     async fn enqueue(&mut self) -> Result<(), ActorProcessingErr> {
         let mut jobs = Vec::new();
+        let plan = Arc::clone(self.run.plan());
         while self.queued.len() < self.run.free_slots() {
             let Some((_, id)) = self.fresh.pop_first() else { break };
             let events = self.within(|run, cx| run.ask_approval(cx, &id));
@@ -274,12 +279,12 @@ impl Drive {
                 self.note(events);
                 continue;
             }
-            let Some(node) = self.run.node(&id).cloned() else { continue };
+            let Some(node) = plan.node(&id) else { continue };
             if node.kind == Kind::HumanApproval {
                 let events = self.within(|run, cx| run.start(cx, &id, None));
                 self.note(events);
-            } else if self.services.toolbox.is_timer(&node) {
-                self.launch_timer(&node).await?;
+            } else if self.services.toolbox.is_timer(node) {
+                self.launch_timer(node).await?;
             } else {
                 jobs.push(Job { run: self.opened.run, rank: self.rank(&id), node: id.clone() });
                 self.queued.insert(id);

@@ -1,7 +1,7 @@
 //! What a summary looks like, and that it fits.
 
 use expect_test::{Expect, expect};
-use ostler_server::wire::Waiting;
+use ostler_server::wire::{ReliabilityBounds, Waiting};
 
 use super::*;
 
@@ -46,6 +46,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         reused: 0,
         cost: 77,
         culprits: failed.collect(),
+        reliability: Some(ReliabilityBounds { independent: 0.9, always: 0.85 }),
         outputs: outputs.map(|(node, _)| (node.clone(), "b3:00".to_owned())).collect(),
         waiting,
         client: "local".to_owned(),
@@ -110,28 +111,28 @@ fn five_nodes() {
     check(
         &[("executed", 1), ("failed", 1), ("skipped", 3)],
         &expect![[r#"
-        failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
-          executed-0000  executed     1.24 s
-          failed-0000    failed       1.24 s  no such file: 日本語.md no such file: 日…
-          skipped-0000   skipped      1.24 s  ok
-          skipped-0001   skipped      1.24 s  ok
-          skipped-0002   skipped      1.24 s  ok
-          nodes          1 executed, 1 failed, 3 skipped
-          rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
-          makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
-          cost           77 credits
-          failed failed-0000: no such file: notes/of/failed-0000.md,…  (20 lost with it)
-          output         executed-0000  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0000 --path text
-          │ # Report
-          │ with a line that is much longer than the terminal is wide, so that it has t…
-          │ # Report
-          │ with a line that is much longer than the terminal is wide, so that it has t…
-          │ # Report
-          │ with a line that is much longer than the terminal is wide, so that it has t…
-          │ # Report
-          │ with a line that is much longer than the terminal is wide, so that it has t…
-          │ # Report
-          │ … 51 more lines"#]],
+            failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
+              executed-0000  executed     1.24 s
+              failed-0000    failed       1.24 s  no such file: 日本語.md no such file: 日…
+              skipped-0000   skipped      1.24 s  ok
+              skipped-0001   skipped      1.24 s  ok
+              skipped-0002   skipped      1.24 s  ok
+              nodes          1 executed, 1 failed, 3 skipped
+              rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
+              makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
+              reliability    at least 0.850; 0.900 if nodes err independently
+              failed failed-0000: no such file: notes/of/failed-0000.md,…  (20 lost with it)
+              output         executed-0000  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0000 --path text
+              │ # Report
+              │ with a line that is much longer than the terminal is wide, so that it has t…
+              │ # Report
+              │ with a line that is much longer than the terminal is wide, so that it has t…
+              │ # Report
+              │ with a line that is much longer than the terminal is wide, so that it has t…
+              │ # Report
+              │ with a line that is much longer than the terminal is wide, so that it has t…
+              │ # Report
+              │ … 51 more lines"#]],
     );
 }
 
@@ -145,7 +146,7 @@ fn fourteen_nodes() {
               nodes          12 executed, 2 failed
               rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
               makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
-              cost           77 credits
+              reliability    at least 0.850; 0.900 if nodes err independently
               failed failed-0000: no such file: notes/of/failed-0000.md,…  (20 lost with it)
               failed failed-0001: no such file: notes/of/failed-0001.md,…  (20 lost with it)
               output         executed-0000  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0000 --path text
@@ -173,7 +174,7 @@ fn five_thousand_nodes_of_which_three_hundred_failed() {
               nodes          50 cancelled, 4650 executed, 300 failed
               rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
               makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
-              cost           77 credits
+              reliability    at least 0.850; 0.900 if nodes err independently
               failed failed-0000: no such file: notes/of/failed-0000.md,…  (20 lost with it)
               failed failed-0001: no such file: notes/of/failed-0001.md,…  (20 lost with it)
               failed failed-0002: no such file: notes/of/failed-0002.md,…  (20 lost with it)
@@ -197,21 +198,21 @@ fn twelve_nodes_that_wait_for_a_person() {
     check(
         &[("waiting_human", 12), ("pending", 5)],
         &expect![[r#"
-        failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
-          17 nodes: ostler show 1a2b3c4d5e6f lists them
-          nodes          5 pending, 12 waiting_human
-          rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
-          makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
-          cost           77 credits
-          in doubt waiting_human-0000: it was started; what became of it is not known
-            ostler resolve 1a2b3c4d5e6f waiting_human-0000 --done FILE|--redo|--fail
-          in doubt waiting_human-0001: it was started; what became of it is not known
-            ostler resolve 1a2b3c4d5e6f waiting_human-0001 --done FILE|--redo|--fail
-          in doubt waiting_human-0002: it was started; what became of it is not known
-            ostler resolve 1a2b3c4d5e6f waiting_human-0002 --done FILE|--redo|--fail
-          in doubt waiting_human-0003: it was started; what became of it is not known
-            ostler resolve 1a2b3c4d5e6f waiting_human-0003 --done FILE|--redo|--fail
-          … and 8 more: ostler show 1a2b3c4d5e6f"#]],
+            failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
+              17 nodes: ostler show 1a2b3c4d5e6f lists them
+              nodes          5 pending, 12 waiting_human
+              rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
+              makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
+              reliability    at least 0.850; 0.900 if nodes err independently
+              in doubt waiting_human-0000: it was started; what became of it is not known
+                ostler resolve 1a2b3c4d5e6f waiting_human-0000 --done FILE|--redo|--fail
+              in doubt waiting_human-0001: it was started; what became of it is not known
+                ostler resolve 1a2b3c4d5e6f waiting_human-0001 --done FILE|--redo|--fail
+              in doubt waiting_human-0002: it was started; what became of it is not known
+                ostler resolve 1a2b3c4d5e6f waiting_human-0002 --done FILE|--redo|--fail
+              in doubt waiting_human-0003: it was started; what became of it is not known
+                ostler resolve 1a2b3c4d5e6f waiting_human-0003 --done FILE|--redo|--fail
+              … and 8 more: ostler show 1a2b3c4d5e6f"#]],
     );
 }
 
