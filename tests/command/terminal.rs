@@ -186,7 +186,7 @@ fn a_small_tree_in_a_window_that_changes_leaves_nothing_behind() {
     let Some(terminal) = with(&small(), 80, 24) else { return };
     terminal.keys(RUN);
     terminal.until_says("1/4 nodes");
-    for (columns, rows) in [(30, 24), (100, 20), (24, 22), (60, 24), (30, 24), (80, 24)] {
+    for (columns, rows) in [(60, 24), (100, 20), (50, 22), (120, 30), (50, 24), (80, 24)] {
         terminal.resize(columns, rows);
         let shown = if columns < 60 { "1/4  " } else { "1/4 nodes" };
         let screen = terminal.until("one tree", |screen| {

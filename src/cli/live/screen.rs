@@ -2,7 +2,8 @@
 //!
 //! A small tree is drawn in place, beneath what was there before. A tree that takes more than half of the
 //! window gets the other screen: there, a window of any size can be made smaller without a part of the tree
-//! being scrolled away for good. Which of them, and what is on it, is known in one place, since whoever else
+//! being scrolled away for good. (What is drawn in place has no such warrant: in a window that becomes narrower than
+//! the tree, a terminal may wrap its first lines out of reach before it tells.) Which of them, and what is on it, is known in one place, since whoever else
 //! writes to the terminal, stops the process or ends it has to take the tree away first.
 
 use std::io::{IsTerminal, Write, stderr, stdout};
@@ -311,12 +312,14 @@ mod tests {
         let size = (80, 24);
         check(
             &stage.show(picture(&["a", "b"], size), false, true),
-            &expect![[r"\u{1b}[?2026h\u{1b}[?7la\u{1b}[K\r\nb\u{1b}[K\r\n\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"]],
+            &expect![[
+                r#"\u{1b}[?2026h\u{1b}[?7l\u{1b}[2Ka\r\n\u{1b}[2Kb\r\n\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"#
+            ]],
         );
         check(&stage.show(picture(&["a", "b"], size), false, true), &expect![""]);
         check(
             &stage.show(picture(&["c"], size), false, true),
-            &expect![[r"\u{1b}[?2026h\u{1b}[?7l\r\u{1b}[2Ac\u{1b}[K\r\n\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"]],
+            &expect![[r#"\u{1b}[?2026h\u{1b}[?7l\r\u{1b}[2A\u{1b}[2Kc\r\n\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"#]],
         );
         check(
             &stage.clear(size, true),
@@ -345,20 +348,20 @@ mod tests {
         check(
             &stage.show(picture(&["a", "b", "c"], size), true, true),
             &expect![[
-                r#"\u{1b}[?2026h\u{1b}[?7l\r\u{1b}[1A\u{1b}[2K\n\u{1b}[2K\r\u{1b}[1A\u{1b}[?7h\u{1b}[?2026l\u{1b}[?1049h\u{1b}[?25l\u{1b}[2J\u{1b}[?2026h\u{1b}[?7l\u{1b}[1;1Ha\u{1b}[K\u{1b}[2;1Hb\u{1b}[K\u{1b}[3;1Hc\u{1b}[K\u{1b}[4;1H\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"#
+                r#"\u{1b}[?2026h\u{1b}[?7l\r\u{1b}[1A\u{1b}[2K\n\u{1b}[2K\r\u{1b}[1A\u{1b}[?7h\u{1b}[?2026l\u{1b}[?1049h\u{1b}[?25l\u{1b}[2J\u{1b}[?2026h\u{1b}[?7l\u{1b}[1;1H\u{1b}[2Ka\u{1b}[2;1H\u{1b}[2Kb\u{1b}[3;1H\u{1b}[2Kc\u{1b}[4;1H\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"#
             ]],
         );
         check(&stage.show(picture(&["a", "b", "c"], size), true, true), &expect![""]);
         check(
             &stage.show(picture(&["a", "x"], size), false, true),
             &expect![[
-                r"\u{1b}[?2026h\u{1b}[?7l\u{1b}[2;1Hx\u{1b}[K\u{1b}[3;1H\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"
+                r#"\u{1b}[?2026h\u{1b}[?7l\u{1b}[2;1H\u{1b}[2Kx\u{1b}[3;1H\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"#
             ]],
         );
         check(
             &stage.show(picture(&["a", "x"], (40, 2)), true, true),
             &expect![[
-                r"\u{1b}[?2026h\u{1b}[?7l\u{1b}[1;1Ha\u{1b}[K\u{1b}[2;1Hx\u{1b}[K\u{1b}[?7h\u{1b}[?2026l"
+                r#"\u{1b}[?2026h\u{1b}[?7l\u{1b}[1;1H\u{1b}[2Ka\u{1b}[2;1H\u{1b}[2Kx\u{1b}[?7h\u{1b}[?2026l"#
             ]],
         );
         check(&stage.clear(size, true), &expect![[r#"\u{1b}[2J\u{1b}[H\u{1b}[?25h\u{1b}[?1049l"#]]);
@@ -372,14 +375,14 @@ mod tests {
         stage.forget();
         check(
             &stage.show(picture(&["a"], size), false, true),
-            &expect![[r"\u{1b}[?2026h\u{1b}[?7la\u{1b}[K\r\n\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"]],
+            &expect![[r#"\u{1b}[?2026h\u{1b}[?7l\u{1b}[2Ka\r\n\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"#]],
         );
         stage.show(picture(&["a"], size), true, true);
         stage.forget();
         check(
             &stage.show(picture(&["a"], size), true, true),
             &expect![[
-                r"\u{1b}[?2026h\u{1b}[?7l\u{1b}[1;1Ha\u{1b}[K\u{1b}[2;1H\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"
+                r#"\u{1b}[?2026h\u{1b}[?7l\u{1b}[1;1H\u{1b}[2Ka\u{1b}[2;1H\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"#
             ]],
         );
     }
