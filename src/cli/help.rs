@@ -22,12 +22,14 @@ pub(crate) const EXIT_CODES: [(&str, &str); 8] = [
 ];
 
 /// What an environment variable changes.
-pub(crate) const ENVIRONMENT: [(&str, &str); 6] = [
+pub(crate) const ENVIRONMENT: [(&str, &str); 8] = [
     ("OSTLER_DATA", "the data folder, where --data does not say; .ostler if neither does"),
     ("OSTLER_CONFIG", "the configuration, where --config does not say"),
     ("OSTLER_LOG", "what is logged on stderr: error (the default), warn, info, debug, trace or off"),
     ("NO_COLOR", "set to anything: no colours"),
-    ("TERM", "dumb: no tree that is drawn again and again"),
+    ("CLICOLOR", "0: no colours"),
+    ("CLICOLOR_FORCE", "set to anything but 0: colours in a pipe too"),
+    ("TERM", "dumb: no colours, and no tree that is drawn again and again"),
     ("TZ", "the time zone of the times that are shown"),
 ];
 

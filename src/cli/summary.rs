@@ -202,13 +202,11 @@ pub(crate) fn figures(sheet: &Sheet<'_>, summary: &Summary) -> Vec<String> {
     // Of a run that lost what it was for, there is no result to rely on.
     if let (Some(bounds), Some("succeeded" | "concluded")) = (summary.reliability, summary.outcome.as_deref())
     {
-        lines.push(format!(
+        let text = format!(
             "  reliability    at least {:.3}; {:.3} if nodes err independently",
             bounds.always, bounds.independent
-        ));
-    }
-    if summary.cost > 0 {
-        lines.push(format!("  cost           {} credits", summary.cost));
+        );
+        lines.push(fit(&text, sheet.columns));
     }
     lines
 }

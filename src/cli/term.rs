@@ -33,7 +33,7 @@ pub(crate) enum Paint {
 impl Out {
     pub(crate) fn new() -> Out {
         let terminal = stdout().is_terminal();
-        Out { gone: false, terminal, colour: wants_colour(terminal, &|name| std::env::var(name).ok()) }
+        Out { gone: false, terminal, colour: wants_colour(terminal, &variable) }
     }
 
     /// Whether a person may be looking at a screen that can be redrawn.
@@ -123,7 +123,7 @@ pub(crate) fn stderr_look() -> Look {
     }
     let columns = rustix::termios::tcgetwinsize(stderr()).map_or(0, |size| usize::from(size.ws_col));
     Look {
-        colour: wants_colour(true, &|name| std::env::var(name).ok()),
+        colour: wants_colour(true, &variable),
         width: Some(readable(if columns > 0 { columns } else { WIDTH })),
     }
 }
@@ -131,6 +131,10 @@ pub(crate) fn stderr_look() -> Look {
 /// Columns that text is wrapped at on a screen of this width.
 fn readable(columns: usize) -> usize {
     columns.clamp(40, 120)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// Whether colours are wanted: `NO_COLOR` (<https://no-color.org>) forbids them, then `CLICOLOR_FORCE`

@@ -2,7 +2,8 @@
 //!
 //! A small tree is drawn in place, beneath what was there before. A tree that takes more than half of the
 //! window gets the other screen: there, a window of any size can be made smaller without a part of the tree
-//! being scrolled away for good. Which of them, and what is on it, is known in one place, since whoever else
+//! being scrolled away for good. (What is drawn in place has no such warrant: in a window that becomes narrower than
+//! the tree, a terminal may wrap its first lines out of reach before it tells.) Which of them, and what is on it, is known in one place, since whoever else
 //! writes to the terminal, stops the process or ends it has to take the tree away first.
 
 use std::io::{IsTerminal, Write, stderr, stdout};
@@ -27,9 +28,8 @@ const END: &str = "\u{1b}[?7h\u{1b}[?2026l";
 const OTHER_SCREEN: &str = "\u{1b}[?1049h\u{1b}[?25l\u{1b}[2J";
 const BACK: &str = "\u{1b}[2J\u{1b}[H\u{1b}[?25h\u{1b}[?1049l";
 
-/// Removes a line; the rest of it; the rest of the screen.
+/// Removes a line; the rest of the screen.
 const WHOLE_LINE: &str = "\u{1b}[2K";
-const REST_OF_LINE: &str = "\u{1b}[K";
 const REST_OF_SCREEN: &str = "\u{1b}[J";
 
 static STAGE: Mutex<Stage> = Mutex::new(Stage::new());
@@ -149,16 +149,17 @@ fn rows(picture: &Picture, now: Size, rewraps: bool) -> usize {
     picture.lines.iter().map(of).sum()
 }
 
-/// A line, and nothing after it. Behind the last cell of a row, the rest of the line would be that cell.
-fn whole(line: &str, size: Size) -> String {
-    if visible(line) < size.0 { format!("{line}{REST_OF_LINE}") } else { line.to_owned() }
+/// A line, and nothing else in its row. A row is removed as a whole: else a terminal that has wrapped a longer line
+/// into this row and the next takes the two for one line for ever.
+fn alone(line: &str) -> String {
+    format!("{WHOLE_LINE}{line}")
 }
 
 /// A picture from where the cursor stands.
 fn block(picture: &Picture) -> String {
     let mut bytes = String::new();
     for line in &picture.lines {
-        bytes += &whole(line, picture.size);
+        bytes += &alone(line);
         bytes += "\r\n";
     }
     bytes + REST_OF_SCREEN + END
@@ -171,7 +172,7 @@ fn changes(before: Option<&Picture>, picture: &Picture) -> String {
     let mut bytes = String::new();
     for (at, line) in picture.lines.iter().enumerate() {
         if old.get(at) != Some(line) {
-            bytes += &format!("\u{1b}[{};1H{}", at + 1, whole(line, picture.size));
+            bytes += &format!("\u{1b}[{};1H{}", at + 1, alone(line));
         }
     }
     if known.is_none() || old.len() > picture.lines.len() {
@@ -311,16 +312,20 @@ mod tests {
         let size = (80, 24);
         check(
             &stage.show(picture(&["a", "b"], size), false, true),
-            &expect![[r"\u{1b}[?2026h\u{1b}[?7la\u{1b}[K\r\nb\u{1b}[K\r\n\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"]],
+            &expect![[
+                r#"\u{1b}[?2026h\u{1b}[?7l\u{1b}[2Ka\r\n\u{1b}[2Kb\r\n\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"#
+            ]],
         );
         check(&stage.show(picture(&["a", "b"], size), false, true), &expect![""]);
         check(
             &stage.show(picture(&["c"], size), false, true),
-            &expect![[r"\u{1b}[?2026h\u{1b}[?7l\r\u{1b}[2Ac\u{1b}[K\r\n\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"]],
+            &expect![[r#"\u{1b}[?2026h\u{1b}[?7l\r\u{1b}[2A\u{1b}[2Kc\r\n\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"#]],
         );
         check(
             &stage.clear(size, true),
-            &expect![[r"\u{1b}[?2026h\u{1b}[?7l\r\u{1b}[1A\u{1b}[2K\n\r\u{1b}[1A\u{1b}[?7h\u{1b}[?2026l"]],
+            &expect![[
+                r#"\u{1b}[?2026h\u{1b}[?7l\r\u{1b}[1A\u{1b}[2K\n\u{1b}[2K\r\u{1b}[1A\u{1b}[?7h\u{1b}[?2026l"#
+            ]],
         );
         check(&stage.clear(size, true), &expect![""]);
     }
@@ -343,23 +348,23 @@ mod tests {
         check(
             &stage.show(picture(&["a", "b", "c"], size), true, true),
             &expect![[
-                r"\u{1b}[?2026h\u{1b}[?7l\r\u{1b}[1A\u{1b}[J\u{1b}[?7h\u{1b}[?2026l\u{1b}[?1049h\u{1b}[?25l\u{1b}[2J\u{1b}[?2026h\u{1b}[?7l\u{1b}[1;1Ha\u{1b}[K\u{1b}[2;1Hb\u{1b}[K\u{1b}[3;1Hc\u{1b}[K\u{1b}[4;1H\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"
+                r#"\u{1b}[?2026h\u{1b}[?7l\r\u{1b}[1A\u{1b}[2K\n\u{1b}[2K\r\u{1b}[1A\u{1b}[?7h\u{1b}[?2026l\u{1b}[?1049h\u{1b}[?25l\u{1b}[2J\u{1b}[?2026h\u{1b}[?7l\u{1b}[1;1H\u{1b}[2Ka\u{1b}[2;1H\u{1b}[2Kb\u{1b}[3;1H\u{1b}[2Kc\u{1b}[4;1H\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"#
             ]],
         );
         check(&stage.show(picture(&["a", "b", "c"], size), true, true), &expect![""]);
         check(
             &stage.show(picture(&["a", "x"], size), false, true),
             &expect![[
-                r"\u{1b}[?2026h\u{1b}[?7l\u{1b}[2;1Hx\u{1b}[K\u{1b}[3;1H\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"
+                r#"\u{1b}[?2026h\u{1b}[?7l\u{1b}[2;1H\u{1b}[2Kx\u{1b}[3;1H\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"#
             ]],
         );
         check(
             &stage.show(picture(&["a", "x"], (40, 2)), true, true),
             &expect![[
-                r"\u{1b}[?2026h\u{1b}[?7l\u{1b}[1;1Ha\u{1b}[K\u{1b}[2;1Hx\u{1b}[K\u{1b}[?7h\u{1b}[?2026l"
+                r#"\u{1b}[?2026h\u{1b}[?7l\u{1b}[1;1H\u{1b}[2Ka\u{1b}[2;1H\u{1b}[2Kx\u{1b}[?7h\u{1b}[?2026l"#
             ]],
         );
-        check(&stage.clear(size, true), &expect![[r"\u{1b}[?25h\u{1b}[?1049l"]]);
+        check(&stage.clear(size, true), &expect![[r#"\u{1b}[2J\u{1b}[H\u{1b}[?25h\u{1b}[?1049l"#]]);
     }
 
     #[test]
@@ -370,14 +375,14 @@ mod tests {
         stage.forget();
         check(
             &stage.show(picture(&["a"], size), false, true),
-            &expect![[r"\u{1b}[?2026h\u{1b}[?7la\u{1b}[K\r\n\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"]],
+            &expect![[r#"\u{1b}[?2026h\u{1b}[?7l\u{1b}[2Ka\r\n\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"#]],
         );
         stage.show(picture(&["a"], size), true, true);
         stage.forget();
         check(
             &stage.show(picture(&["a"], size), true, true),
             &expect![[
-                r"\u{1b}[?2026h\u{1b}[?7l\u{1b}[1;1Ha\u{1b}[K\u{1b}[2;1H\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"
+                r#"\u{1b}[?2026h\u{1b}[?7l\u{1b}[1;1H\u{1b}[2Ka\u{1b}[2;1H\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"#
             ]],
         );
     }

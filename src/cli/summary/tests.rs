@@ -1,7 +1,7 @@
 //! What a summary looks like, and that it fits.
 
 use expect_test::{Expect, expect};
-use ostler_server::wire::Waiting;
+use ostler_server::wire::{ReliabilityBounds, Waiting};
 
 use super::*;
 
@@ -47,6 +47,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         reused: 0,
         cost: 77,
         culprits: failed.collect(),
+        reliability: Some(ReliabilityBounds { independent: 0.9, always: 0.85 }),
         outputs: outputs.map(|(node, _)| (node.clone(), "b3:00".to_owned())).collect(),
         waiting,
         client: "local".to_owned(),
@@ -111,28 +112,28 @@ fn five_nodes() {
     check(
         &[("executed", 1), ("failed", 1), ("skipped", 3)],
         &expect![[r#"
-        failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
-          executed-0000  executed     1.24 s
-          failed-0000    failed       1.24 s  no such file: 日本語.md no such file: 日…
-          skipped-0000   skipped      1.24 s  ok
-          skipped-0001   skipped      1.24 s  ok
-          skipped-0002   skipped      1.24 s  ok
-          nodes          1 executed, 1 failed, 3 skipped
-          rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
-          makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
-          cost           77 credits
-          failed failed-0000: no such file: notes/of/failed-0000.md,…  (20 lost with it)
-          output         executed-0000  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0000 --path text
-          │ # Report
-          │ with a line that is much longer than the terminal is wide, so that it has t…
-          │ # Report
-          │ with a line that is much longer than the terminal is wide, so that it has t…
-          │ # Report
-          │ with a line that is much longer than the terminal is wide, so that it has t…
-          │ # Report
-          │ with a line that is much longer than the terminal is wide, so that it has t…
-          │ # Report
-          │ … 51 more lines"#]],
+            failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
+              executed-0000  executed     1.24 s
+              failed-0000    failed       1.24 s  no such file: 日本語.md no such file: 日…
+              skipped-0000   skipped      1.24 s  ok
+              skipped-0001   skipped      1.24 s  ok
+              skipped-0002   skipped      1.24 s  ok
+              nodes          1 executed, 1 failed, 3 skipped
+              rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
+              makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
+              failed failed-0000: no such file: notes/of/failed-0000.md,…  (20 lost with it)
+              output         executed-0000  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0000 --path text
+              │ # Report
+              │ with a line that is much longer than the terminal is wide, so that it has t…
+              │ # Report
+              │ with a line that is much longer than the terminal is wide, so that it has t…
+              │ # Report
+              │ with a line that is much longer than the terminal is wide, so that it has t…
+              │ # Report
+              │ with a line that is much longer than the terminal is wide, so that it has t…
+              │ # Report
+              │ with a line that is much longer than the terminal is wide, so that it has t…
+              │ … 50 more lines"#]],
     );
 }
 
@@ -146,7 +147,6 @@ fn fourteen_nodes() {
               nodes          12 executed, 2 failed
               rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
               makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
-              cost           77 credits
               failed failed-0000: no such file: notes/of/failed-0000.md,…  (20 lost with it)
               failed failed-0001: no such file: notes/of/failed-0001.md,…  (20 lost with it)
               output         executed-0000  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0000 --path text
@@ -157,7 +157,8 @@ fn fourteen_nodes() {
               │ # Report
               │ with a line that is much longer than the terminal is wide, so that it has t…
               │ # Report
-              │ … 53 more lines
+              │ with a line that is much longer than the terminal is wide, so that it has t…
+              │ … 52 more lines
               output         executed-0001  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0001 --path text
               output         executed-0002  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0002 --path text
               … and 9 more outputs: ostler show 1a2b3c4d5e6f"#]],
@@ -174,7 +175,6 @@ fn five_thousand_nodes_of_which_three_hundred_failed() {
               nodes          50 cancelled, 4650 executed, 300 failed
               rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
               makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
-              cost           77 credits
               failed failed-0000: no such file: notes/of/failed-0000.md,…  (20 lost with it)
               failed failed-0001: no such file: notes/of/failed-0001.md,…  (20 lost with it)
               failed failed-0002: no such file: notes/of/failed-0002.md,…  (20 lost with it)
@@ -187,7 +187,8 @@ fn five_thousand_nodes_of_which_three_hundred_failed() {
               │ # Report
               │ with a line that is much longer than the terminal is wide, so that it has t…
               │ # Report
-              │ … 57 more lines
+              │ with a line that is much longer than the terminal is wide, so that it has t…
+              │ … 56 more lines
               output         executed-0001  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0001 --path text
               … and 4648 more outputs: ostler show 1a2b3c4d5e6f"#]],
     );
@@ -198,21 +199,20 @@ fn twelve_nodes_that_wait_for_a_person() {
     check(
         &[("waiting_human", 12), ("pending", 5)],
         &expect![[r#"
-        failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
-          17 nodes: ostler show 1a2b3c4d5e6f lists them
-          nodes          5 pending, 12 waiting_human
-          rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
-          makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
-          cost           77 credits
-          in doubt waiting_human-0000: it was started; what became of it is not known
-            ostler resolve 1a2b3c4d5e6f waiting_human-0000 --done FILE|--redo|--fail
-          in doubt waiting_human-0001: it was started; what became of it is not known
-            ostler resolve 1a2b3c4d5e6f waiting_human-0001 --done FILE|--redo|--fail
-          in doubt waiting_human-0002: it was started; what became of it is not known
-            ostler resolve 1a2b3c4d5e6f waiting_human-0002 --done FILE|--redo|--fail
-          in doubt waiting_human-0003: it was started; what became of it is not known
-            ostler resolve 1a2b3c4d5e6f waiting_human-0003 --done FILE|--redo|--fail
-          … and 8 more: ostler show 1a2b3c4d5e6f"#]],
+            failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
+              17 nodes: ostler show 1a2b3c4d5e6f lists them
+              nodes          5 pending, 12 waiting_human
+              rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
+              makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
+              in doubt waiting_human-0000: it was started; what became of it is not known
+                ostler resolve 1a2b3c4d5e6f waiting_human-0000 --done FILE|--redo|--fail
+              in doubt waiting_human-0001: it was started; what became of it is not known
+                ostler resolve 1a2b3c4d5e6f waiting_human-0001 --done FILE|--redo|--fail
+              in doubt waiting_human-0002: it was started; what became of it is not known
+                ostler resolve 1a2b3c4d5e6f waiting_human-0002 --done FILE|--redo|--fail
+              in doubt waiting_human-0003: it was started; what became of it is not known
+                ostler resolve 1a2b3c4d5e6f waiting_human-0003 --done FILE|--redo|--fail
+              … and 8 more: ostler show 1a2b3c4d5e6f"#]],
     );
 }
 
