@@ -86,6 +86,5 @@ impl Params {
 }
 
 fn render(params: &Params) -> Result<String, Failure> {
-    template::render(&params.template, &params.values)
-        .map_err(|error| structural(format!("template: {error}")))
+    template::render(&params.template, &params.values).map_err(|error| structural(error.to_string()))
 }
