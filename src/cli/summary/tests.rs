@@ -45,6 +45,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         attempts: 12_345,
         reused: 0,
         cost: 77,
+        reliability: None,
         culprits: failed.collect(),
         outputs: outputs.map(|(node, _)| (node.clone(), "b3:00".to_owned())).collect(),
         waiting,
