@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_kernel::contract::{Broken, Test};
-use ostler_kernel::event::{Failure, Outcome, Output};
+use ostler_kernel::event::{Failure, Outcome, Output, RunOpened};
 use ostler_kernel::gate::Permit;
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::plan::{Effect, Node, Rule};
@@ -29,6 +29,14 @@ pub(crate) struct Caller {
     pub(crate) intent: u8,
     pub(crate) scope: String,
     pub(crate) workspace: Arc<Path>,
+}
+
+impl Caller {
+    /// On behalf of whoever opened a run.
+    pub(crate) fn of(opened: &RunOpened) -> Caller {
+        let workspace = Path::new(&opened.workspace).into();
+        Caller { intent: opened.intent, scope: opened.scope.clone(), workspace }
+    }
 }
 
 /// What an attempt does.

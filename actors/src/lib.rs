@@ -7,7 +7,7 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `system` | the handle; `view`, `cursor`, `resolve`: what it gives and takes |
+//! | `system` | the handle; `view`, `cursor`, `approval`, `resolve`: what it gives and takes |
 //! | `tree` | who supervises whom |
 //! | `registry` | agents and their slots |
 //! | `scheduler` | the run queue's owner |
@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod approval;
 mod attempt;
 mod clock;
 #[cfg(test)]
@@ -35,6 +36,7 @@ mod tree;
 mod view;
 
 pub use agent::{FoldError, RECOVERIES_MAX};
+pub use approval::{Answer, Approval, ApprovalId, ApprovalIdError, BY_BYTES_MAX, NOTE_BYTES_MAX, held_up};
 pub use attempt::{INLINE_BYTES_MAX, RESULT_BYTES_MAX};
 pub use cursor::EventCursor;
 pub use registry::{AGENTS_MAX, AgentRow, RegisterError};

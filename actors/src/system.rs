@@ -4,20 +4,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_kernel::event::{Event, RunOpened};
+use ostler_kernel::event::{Event, Output, RunOpened};
 use ostler_kernel::gate::GatePolicy;
-use ostler_kernel::id::{AgentId, ClientId, NodeId, RunId};
+use ostler_kernel::id::{AgentId, ClientId, Digest, NodeId, RunId};
 use ostler_kernel::json::{self, JsonError};
 use ostler_kernel::plan::{Plan, Settings};
 use ostler_kernel::port::{
     Artifact, ArtifactError, ArtifactStore, JSON, Journal, JournalError, RunRow, RunStanding, Seq,
     StreamBatch, StreamId, Tool,
 };
-use ostler_kernel::run::{NodeState, Operation, Run, RunOutcome, Standing};
+use ostler_kernel::run::{AnswerError, NodeState, Operation, OperationError, Run, RunOutcome, Standing};
 use ostler_supervisor::{Exit, SupervisorRef};
 use ractor::{ActorRef, RpcReplyPort};
 
 use crate::agent::{AgentMessage, FoldError, open};
+use crate::approval::{self, Answer, AnswerRequest, Approval, ApprovalId};
 use crate::attempt;
 use crate::cursor::EventCursor;
 use crate::registry::{AGENT_WEIGHT, AgentRow, RegisterError, RegistryMessage};
@@ -190,6 +191,20 @@ pub enum RunError {
         /// Where it stands.
         state: NodeState,
     },
+    /// An answer that is not for what is asked.
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
+    /// An answer that cannot be written down.
+    #[error("{0}")]
+    Said(String),
+    /// The node is over already.
+    #[error("node {node} is {state} already: it cannot be stopped any more")]
+    NodeOver {
+        /// Which node.
+        node: NodeId,
+        /// How it ended.
+        state: NodeState,
+    },
     /// A result that cannot be kept.
     #[error("the result cannot be kept: {0}")]
     Result(String),
@@ -208,6 +223,16 @@ pub enum RunError {
     /// Nothing goes on any more.
     #[error("the system has halted: {0}")]
     Halted(String),
+}
+
+impl From<OperationError> for RunError {
+    fn from(error: OperationError) -> RunError {
+        match error {
+            OperationError::Over => RunError::Over,
+            OperationError::UnknownNode(node) => RunError::UnknownNode(node),
+            OperationError::NodeOver { node, state } => RunError::NodeOver { node, state },
+        }
+    }
 }
 
 /// What a run has come to, for now or for good.
@@ -406,6 +431,67 @@ impl System {
         self.tell(run, |reply| AgentMessage::Operate(Operation::CancelPlan, reply)).await
     }
 
+    /// Cancels one node: what depends on it is lost with it. If it acts on the world right now it goes on to its end,
+    /// and that is what counts. The run goes on. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// The node is unknown, or over already; nothing has changed then.
+    pub async fn cancel_node(&self, run: RunId, node: NodeId) -> Result<(), RunError> {
+        self.operate(run, Operation::Cancel(node)).await
+    }
+
+    /// Skips one node, as not needed; otherwise as [`System::cancel_node`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`System::cancel_node`].
+    pub async fn skip_node(&self, run: RunId, node: NodeId) -> Result<(), RunError> {
+        self.operate(run, Operation::Skip(node)).await
+    }
+
+    async fn operate(&self, run: RunId, operation: Operation) -> Result<(), RunError> {
+        // What is refused does not set a run going that rests.
+        self.view(run, None).await?.run.check_operation(&operation)?;
+        self.tell(run, |reply| AgentMessage::Operate(operation, reply)).await
+    }
+
+    /// The questions that wait for a person, of one run or of all that are open: oldest run first, in the order of
+    /// the nodes.
+    pub async fn approvals(&self, run: Option<RunId>) -> Result<Vec<Approval>, RunError> {
+        let mut rows = match run {
+            Some(run) => vec![self.row(run)?],
+            None => self.runs(true)?,
+        };
+        rows.sort_by_key(|row| row.run);
+        let mut found = Vec::new();
+        for row in rows {
+            let view = self.view(row.run, None).await?;
+            found.extend(approval::open(&self.services, &view).await?);
+        }
+        Ok(found)
+    }
+
+    /// Answers a question, for what has the digest `shown`; the run goes on. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// The question is not open, or shows something else ([`AnswerError`]); nothing has changed then.
+    pub async fn answer(&self, id: &ApprovalId, shown: Digest, answer: Answer) -> Result<(), RunError> {
+        answer.check()?;
+        let ApprovalId { run, node, request } = id.clone();
+        // What is refused does not set a run going that rests.
+        let now = self.services.clock.now();
+        self.view(run, None).await?.run.check_answer(&node, request, shown, now)?;
+        let request = AnswerRequest { node, request, shown, answer };
+        self.tell(run, |reply| AgentMessage::Answer(request, reply)).await
+    }
+
+    /// The value of a result, wherever it is kept.
+    pub async fn value(&self, output: &Output) -> Result<serde_json::Value, RunError> {
+        Ok(attempt::load(&self.services, output).await?)
+    }
+
     /// Settles an attempt in doubt; the run goes on. Durable when it returns.
     pub async fn resolve(&self, run: RunId, node: NodeId, how: ResolveHow) -> Result<(), RunError> {
         let how = match how {
@@ -475,7 +561,11 @@ impl System {
                     RunStanding::Open => Ok(Settled::Idle),
                 };
             }
-            if follower.as_ref().is_some_and(waits_for_person) {
+            let now = self.services.clock.now();
+            if follower
+                .as_ref()
+                .is_some_and(|run| waits_for_person(run) && !approval::silence_is_due(run, now))
+            {
                 return Ok(Settled::WaitsForPerson);
             }
             tokio::select! {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 
-use ostler_kernel::event::{Accounts, AttemptResult, Event, TimerKind};
+use ostler_kernel::event::{Accounts, AttemptResult, Event, HumanRequestKind, TimerKind};
 use ostler_kernel::id::{Digest, NodeId, Ticks};
-use ostler_kernel::plan::{Kind, Settings};
+use ostler_kernel::plan::{Approval, Settings};
 use ostler_kernel::port::{Position, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::{Context, Input, NoPlanner, NodeState, Quiet, Run, Standing};
 use ostler_kernel::{event, run};
@@ -17,10 +17,10 @@ use serde_json::Value;
 use tokio::time::{Duration, Instant};
 
 use super::{AgentArguments, AgentMessage};
+use crate::approval::{self, AnswerRequest};
 use crate::attempt;
 use crate::effects::AttemptKey;
 use crate::registry::RegistryMessage;
-use crate::resolve::ResolveRequest;
 use crate::scheduler::{Job, SchedulerMessage};
 use crate::services::Services;
 use crate::system::RunError;
@@ -43,6 +43,8 @@ pub(super) struct Drive {
     taken: Vec<AttemptKey>,
     /// To be answered once what was decided is durable.
     answers: Vec<RpcReplyPort<Result<(), RunError>>>,
+    /// Ready nodes that have a question to ask first.
+    asking: BTreeSet<NodeId>,
     /// Ready nodes that are not queued yet: (level, id).
     fresh: BTreeSet<(u32, NodeId)>,
     /// Nodes in the run queue.
@@ -76,6 +78,7 @@ impl Drive {
             launches: Vec::new(),
             taken: Vec::new(),
             answers: Vec::new(),
+            asking: BTreeSet::new(),
             fresh: BTreeSet::new(),
             queued: BTreeSet::new(),
             reuse: BTreeMap::new(),
@@ -139,9 +142,13 @@ impl Drive {
         AttemptKey { run: self.opened.run, node: node.clone(), attempt }
     }
 
-    /// A ready node wants a slot.
+    /// A ready node wants a slot, or has a question to ask before.
     pub(super) fn offer(&mut self, node: &NodeId) {
-        self.fresh.insert(self.order(node));
+        if self.run.question(node).is_some() {
+            self.asking.insert(node.clone());
+        } else {
+            self.fresh.insert(self.order(node));
+        }
     }
 
     /// Place in the order of dispatch.
@@ -153,6 +160,7 @@ impl Drive {
     /// The node is no longer ready. Its job, if it has one, is given back when it is granted.
     fn unqueue(&mut self, node: &NodeId) {
         self.queued.remove(node);
+        self.asking.remove(node);
         self.fresh.remove(&self.order(node));
     }
 
@@ -226,21 +234,59 @@ impl Drive {
         }
     }
 
-    pub(super) fn resolve(&mut self, request: ResolveRequest, reply: RpcReplyPort<Result<(), RunError>>) {
-        match request.into_input(&self.run) {
+    /// What somebody wants, unless it was refused; they are answered once what was decided is durable.
+    pub(super) fn take<E: Into<RunError>>(
+        &mut self,
+        input: Result<Input, E>,
+        reply: RpcReplyPort<Result<(), RunError>>,
+    ) {
+        match input {
             Ok(input) => {
                 self.decide(input);
-                self.acknowledge(reply);
+                self.answers.push(reply);
             }
             Err(error) => {
-                let _ = reply.send(Err(error));
+                let _ = reply.send(Err(error.into()));
             }
         }
     }
 
-    /// Answers once what was decided is durable.
-    pub(super) fn acknowledge(&mut self, reply: RpcReplyPort<Result<(), RunError>>) {
-        self.answers.push(reply);
+    /// A person answers a question; silence that came before counts first.
+    pub(super) fn answer(&mut self, request: AnswerRequest, reply: RpcReplyPort<Result<(), RunError>>) {
+        self.due();
+        let input = request.into_input(&self.run, self.services.clock.now());
+        self.take(input, reply);
+    }
+
+    /// Asks a person what a ready node wants to know; asks anew where an approval was given for something else.
+    async fn ask(&mut self, id: &NodeId) -> Result<bool, ActorProcessingErr> {
+        let Some(node) = self.run.node(id) else { return Ok(false) };
+        let question = self.run.question(id);
+        if question.is_none() && node.approval != Approval::Before {
+            return Ok(false);
+        }
+        let ask = question.unwrap_or(HumanRequestKind::Before);
+        let shown = approval::shown(&self.services, &self.opened, &self.run, node, ask).await?.digest();
+        let events = self.within(|run, cx| run.ask(cx, id, Some(shown)));
+        let asked = !events.is_empty();
+        self.note(events);
+        Ok(asked)
+    }
+
+    /// Asks anew what would show something else by now: tools and the policy may have changed since it was asked.
+    pub(super) async fn ask_anew(&mut self) -> Result<(), ActorProcessingErr> {
+        let waiting = self.run.instances().filter_map(|(node, instance)| match instance.standing {
+            Standing::WaitingHuman { ask, .. } => Some((node.clone(), ask)),
+            _ => None,
+        });
+        for (node, ask) in waiting.collect::<Vec<_>>() {
+            if matches!(ask, HumanRequestKind::Before | HumanRequestKind::Node) {
+                let shown = approval::shown(&self.services, &self.opened, &self.run, &node, ask).await?;
+                let events = self.within(|run, cx| run.ask_anew(cx, &node.id, Some(shown.digest())));
+                self.note(events);
+            }
+        }
+        Ok(())
     }
 
     /// Does what follows from the last input, until only waiting is left: asks for approvals and slots, starts what
@@ -278,18 +324,17 @@ impl Drive {
     /// no slot.
     async fn enqueue(&mut self) -> Result<(), ActorProcessingErr> {
         let mut jobs = Vec::new();
+        // Who asks needs no slot for it.
+        while let Some(id) = self.asking.pop_first() {
+            self.ask(&id).await?;
+        }
         while self.queued.len() < self.run.free_slots() {
             let Some((_, id)) = self.fresh.pop_first() else { break };
-            let events = self.within(|run, cx| run.ask_approval(cx, &id));
-            if !events.is_empty() {
-                self.note(events);
+            if self.ask(&id).await? {
                 continue;
             }
             let Some(node) = self.run.node(&id).cloned() else { continue };
-            if node.kind == Kind::HumanApproval {
-                let events = self.within(|run, cx| run.start(cx, &id, None));
-                self.note(events);
-            } else if self.services.toolbox.is_timer(&node) {
+            if self.services.toolbox.is_timer(&node) {
                 self.launch_timer(&node).await?;
             } else {
                 jobs.push(Job { run: self.opened.run, rank: self.rank(&id), node: id.clone() });

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ostler_kernel::event::{Accounts, AttemptIntent, AttemptResult, Event, GateDecision};
+use ostler_kernel::event::{Accounts, AttemptIntent, AttemptResult, Event, GateDecision, HumanRequestKind};
 use ostler_kernel::gate::{Denial, Permit};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::json;
 use ostler_kernel::lineage::{self, Inputs, Sigma};
-use ostler_kernel::plan::{Effect, Idempotency, Kind, Node, ParamRef};
+use ostler_kernel::plan::{Approval, Effect, Idempotency, Kind, Node, ParamRef};
 use ostler_kernel::port::{Position, Tool};
 use ostler_kernel::run::{Category, Input, NodeState, Standing};
 use ostler_scheduler::JobHandle;
@@ -16,6 +16,7 @@ use ractor::ActorProcessingErr;
 use serde_json::{Map, Value, json};
 
 use super::drive::{Drive, resolve};
+use crate::approval;
 use crate::attempt::{self, Caller, Work};
 use crate::effects::{Effects, failed};
 use crate::scheduler::{Granted, SchedulerMessage};
@@ -35,6 +36,13 @@ enum Refusal {
     Failed(Category, String),
     /// The gate said no. What the plan gets to see is the same sentence for every reason.
     Denied(Denial),
+}
+
+impl Refusal {
+    fn unapproved() -> Refusal {
+        let what = "what was approved is not what would be done now: tools or the policy have changed";
+        Refusal::Failed(Category::Transient, what.to_owned())
+    }
 }
 
 impl Drive {
@@ -89,7 +97,10 @@ impl Drive {
     ) -> Result<(), ActorProcessingErr> {
         let node = self.run.node(id).expect("a node that was started exists").clone();
         let attempt = self.run.instance(id).map_or(0, |instance| instance.attempts);
-        match self.prepare(&node).await? {
+        let prepared = self.prepare(&node).await?.and_then(|prepared| {
+            if self.is_approved(&node, &prepared.work) { Ok(prepared) } else { Err(Refusal::unapproved()) }
+        });
+        match prepared {
             Ok(prepared) => {
                 let Prepared { work, refs } = prepared;
                 let acts = acts(node.effect) || work.acts();
@@ -126,6 +137,17 @@ impl Drive {
             Err(refusal) => self.refuse(&node.id, attempt, refusal),
         }
         Ok(())
+    }
+
+    /// Whether a person who was asked beforehand said yes to exactly this work. It is asked for again before an
+    /// attempt starts; only one that its process did not live to end can come here with something else.
+    fn is_approved(&self, node: &Node, work: &Work) -> bool {
+        let Work::Tool { permit, .. } = work else { return true };
+        let approved = self.run.instance(&node.id).and_then(|instance| instance.shown);
+        node.approval != Approval::Before || {
+            let shown = approval::by_permit(&self.services, node, HumanRequestKind::Before, permit);
+            approved == Some(shown.digest())
+        }
     }
 
     fn refuse(&mut self, id: &NodeId, attempt: u32, refusal: Refusal) {
@@ -210,11 +232,7 @@ impl Drive {
     }
 
     pub(super) fn caller(&self) -> Caller {
-        Caller {
-            intent: self.opened.intent,
-            scope: self.opened.scope.clone(),
-            workspace: std::path::Path::new(&self.opened.workspace).into(),
-        }
+        Caller::of(&self.opened)
     }
 
     /// Records what is about to happen.

@@ -124,6 +124,7 @@ impl Drive {
         if !drive.take_up(recoveries)? {
             return Ok(None);
         }
+        drive.ask_anew().await?;
         drive.decide(Input::Settle);
         Ok(Some(drive))
     }

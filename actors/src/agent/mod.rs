@@ -16,6 +16,7 @@ use ostler_kernel::port::RunRow;
 use ostler_kernel::run::{Input, Operation};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
+use crate::approval::AnswerRequest;
 use crate::effects::AttemptKey;
 use crate::registry::RegistryMessage;
 use crate::resolve::ResolveRequest;
@@ -38,6 +39,8 @@ pub(crate) enum AgentMessage {
     ContractJudged { version: u32, holds: bool },
     /// The operator asks for something.
     Operate(Operation, RpcReplyPort<Result<(), RunError>>),
+    /// A person answers a question.
+    Answer(AnswerRequest, RpcReplyPort<Result<(), RunError>>),
     /// A person settles an attempt in doubt.
     Resolve(ResolveRequest, RpcReplyPort<Result<(), RunError>>),
 }
@@ -101,10 +104,14 @@ impl Actor for Agent {
             AgentMessage::Due => drive.due(),
             AgentMessage::ContractJudged { version, holds } => drive.contract_judged(version, holds),
             AgentMessage::Operate(operation, reply) => {
-                drive.decide(Input::Operator(operation));
-                drive.acknowledge(reply);
+                let checked = drive.run.check_operation(&operation);
+                drive.take(checked.map(|()| Input::Operator(operation)), reply);
             }
-            AgentMessage::Resolve(request, reply) => drive.resolve(request, reply),
+            AgentMessage::Answer(request, reply) => drive.answer(request, reply),
+            AgentMessage::Resolve(request, reply) => {
+                let input = request.into_input(&drive.run);
+                drive.take(input, reply);
+            }
         }
         state.advance().await
     }
@@ -146,7 +153,9 @@ impl AgentState {
                     });
                 }
             }
-            AgentMessage::Operate(_, reply) | AgentMessage::Resolve(_, reply) => {
+            AgentMessage::Operate(_, reply)
+            | AgentMessage::Answer(_, reply)
+            | AgentMessage::Resolve(_, reply) => {
                 let _ = reply.send(Err(RunError::Over));
             }
             AgentMessage::Ended { key, .. } => self.arguments.services.effects.forget(&key),

@@ -14,6 +14,7 @@
 //! | `dispatch`, `attempt`, `human`, `change`, `operator`, `quiesce` | what follows from a start, a result, an answer, a new version, an operator, and from nothing being left to do |
 //! | `recovery` | retry, patch, replan: which level, when |
 //! | `inputs` | what an attempt is given |
+//! | `shown` | what a person is shown before they answer |
 //! | `report` | what a run amounts to |
 
 mod apply;
@@ -29,6 +30,7 @@ mod quiesce;
 mod recovery;
 mod report;
 mod settle;
+mod shown;
 mod standing;
 mod state;
 mod turn;
@@ -37,11 +39,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub use apply::IllegalStep;
+pub use human::AnswerError;
 pub use inputs::{InputError, resolve};
+pub use operator::OperationError;
 pub use quiesce::Quiet;
 pub use recovery::{Diagnosis, backoff, diagnose};
 pub use report::{Culprit, Report, Timeline};
-pub use standing::{Instance, Standing};
+pub use shown::Shown;
+pub use standing::{Answered, Instance, Standing};
 pub use state::{Category, NodeState, Reason, RunOutcome};
 pub use turn::{Answer, Context, Input, NoPlanner, Operation, Patch, Planner, Resolution};
 

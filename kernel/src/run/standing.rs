@@ -1,7 +1,7 @@
 //! Where one node of a run stands, with what is known only there.
 
 use crate::event::{Failure, HumanRequestKind, Output};
-use crate::id::{NodeId, Ticks};
+use crate::id::{Digest, NodeId, Ticks};
 use crate::run::{Category, NodeState, Reason};
 
 /// A node's state and the data that exists only in it.
@@ -100,6 +100,19 @@ impl Standing {
     }
 }
 
+/// What a person said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answered {
+    /// To which of the node's questions.
+    pub request: u32,
+    /// Yes or no.
+    pub approve: bool,
+    /// Who.
+    pub by: String,
+    /// When.
+    pub at: Ticks,
+}
+
 /// One node of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Instance {
@@ -119,6 +132,10 @@ pub struct Instance {
     pub requests: u32,
     /// Whether a person said yes beforehand.
     pub approved: bool,
+    /// What the last question showed; an attempt in doubt shows nothing, and leaves it as it is.
+    pub shown: Option<Digest>,
+    /// What was last said to a question.
+    pub answered: Option<Answered>,
     /// What the last attempt gave; published only if the node is executed.
     pub output: Option<Output>,
     /// What the last failed attempt met.
@@ -140,6 +157,8 @@ impl Instance {
             phase: 0,
             requests: 0,
             approved: false,
+            shown: None,
+            answered: None,
             output: None,
             failure: None,
             commit: 0,
