@@ -31,6 +31,9 @@ pub(crate) trait View {
     /// Time has passed.
     fn tick(&mut self, _out: &mut Out) {}
 
+    /// Makes room on the screen for something else, until the next tick.
+    fn pause(&mut self, _out: &mut Out) {}
+
     /// Nothing more comes.
     fn end(&mut self, _out: &mut Out) {}
 
@@ -202,12 +205,17 @@ pub(crate) struct Live {
     drawn: usize,
     frame: usize,
     over: bool,
+    /// Something else stands on the screen.
+    paused: bool,
 }
+
+/// Hides the cursor.
+const HIDE_CURSOR: &[u8] = b"\x1b[?25l";
 
 impl Live {
     pub(crate) fn new(out: &mut Out) -> Live {
-        out.raw(b"\x1b[?25l");
-        Live { board: Board::default(), drawn: 0, frame: 0, over: false }
+        out.raw(HIDE_CURSOR);
+        Live { board: Board::default(), drawn: 0, frame: 0, over: false, paused: false }
     }
 
     fn erase(&mut self, out: &mut Out) {
@@ -301,7 +309,16 @@ impl View for Live {
         !self.over
     }
 
+    fn pause(&mut self, out: &mut Out) {
+        self.erase(out);
+        out.raw(SHOW_CURSOR.as_bytes());
+        self.paused = true;
+    }
+
     fn tick(&mut self, out: &mut Out) {
+        if std::mem::take(&mut self.paused) {
+            out.raw(HIDE_CURSOR);
+        }
         self.frame += 1;
         self.draw(out);
     }
@@ -375,7 +392,7 @@ mod tests {
 
     #[test]
     fn a_tree_that_does_not_fit_shows_what_goes_on() {
-        let mut live = Live { board: Board::default(), drawn: 0, frame: 0, over: false };
+        let mut live = Live { board: Board::default(), drawn: 0, frame: 0, over: false, paused: false };
         let nodes: Vec<Value> = (0..100).map(|at| json!({"id": format!("n{at:02}"), "deps": []})).collect();
         live.board.record(&line(1, "run_opened", json!({"plan": {"id": "p", "nodes": nodes}})));
         let moved = json!({"node": "n77", "to": "running", "reason": "attempt:1", "attempt": 1});

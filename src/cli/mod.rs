@@ -3,6 +3,8 @@
 //! Every command that concerns runs speaks the /v1 API, whoever holds the data folder: `session` finds the way,
 //! `client` asks, `follow` watches a run and `summary` tells what came of it.
 
+mod approve;
+mod ask;
 mod check;
 mod client;
 mod doctor;
@@ -25,6 +27,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use exit::Failure;
+use ostler_server::wire::Decision;
 use term::say;
 
 /// Run plans: graphs of work that are gated, journaled, and survive a kill.
@@ -73,9 +76,21 @@ enum Command {
     /// Print the result of a node
     #[command(after_help = "Example:\n  ostler artifact @last/report --path text > report.md")]
     Artifact(look::ArtifactArgs),
-    /// Stop a run for good
+    /// List what waits for a person's approval, in all runs
+    #[command(after_help = "Example:\n  ostler approvals")]
+    Approvals,
+    /// Say yes to what a node asks, and let the run go on
+    #[command(after_help = "Example:\n  ostler approve @last publish --note 'looks good'")]
+    Approve(approve::AnswerArgs),
+    /// Say no to what a node asks, and let the run go on
+    #[command(after_help = "Example:\n  ostler reject @last publish --note 'too early'")]
+    Reject(approve::AnswerArgs),
+    /// Stop a run for good, or one node of it
     #[command(after_help = "Example:\n  ostler cancel 0198f3c2")]
     Cancel(steer::CancelArgs),
+    /// Do without a node of a run
+    #[command(after_help = "Example:\n  ostler skip @last notify")]
+    Skip(steer::SkipArgs),
     /// Settle an attempt whose result was lost, and go on
     #[command(after_help = "Example:\n  ostler resolve @last notify --redo")]
     Resolve(steer::ResolveArgs),
@@ -133,6 +148,10 @@ async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Show(args) => show::show(&globals, args).await,
         Command::Events(args) => look::events(&globals, args).await,
         Command::Artifact(args) => look::artifact(&globals, args).await,
+        Command::Approvals => approve::approvals(&globals).await,
+        Command::Approve(args) => approve::answer(&globals, args, Decision::Approve).await,
+        Command::Reject(args) => approve::answer(&globals, args, Decision::Reject).await,
+        Command::Skip(args) => steer::skip(&globals, args).await,
         Command::Cancel(args) => steer::cancel(&globals, args).await,
         Command::Resolve(args) => steer::resolve(&globals, args).await,
         Command::Simulate(args) => simulate::simulate(&globals, args),

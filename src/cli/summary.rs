@@ -3,9 +3,10 @@
 use ostler_server::wire::{GraphView, Standing, Summary};
 use serde_json::Value;
 
+use super::approve::waited_for;
 use super::client::{Client, part, whole};
 use super::live::painted;
-use super::term::{Out, Paint, bytes, date, harmless, paint_of, short, span};
+use super::term::{Out, Paint, bytes, date, harmless, now_ms, paint_of, short, span};
 
 /// Nodes of which each has a line.
 const NODES_MAX: usize = 20;
@@ -130,6 +131,14 @@ pub(crate) fn culprits(summary: &Summary, out: &mut Out) {
     }
 }
 
+/// How long a question stays open.
+pub(crate) fn silence(deadline_ms: i64) -> String {
+    match deadline_ms - now_ms() {
+        left @ 1.. => format!("; silence cancels it in {}", span(left)),
+        _ => "; its time is over: it is cancelled when the run goes on".to_owned(),
+    }
+}
+
 /// What a person has to do.
 pub(crate) fn waiting(summary: &Summary, out: &mut Out) {
     for waiting in summary.waiting.iter().take(CULPRITS_MAX) {
@@ -145,7 +154,18 @@ pub(crate) fn waiting(summary: &Summary, out: &mut Out) {
             out.line(format!("    ostler resolve {run} {node} --redo               do it again"));
             out.line(format!("    ostler resolve {run} {node} --fail               it counts as failed"));
         } else {
-            out.line(format!("  {node} waits for a person ({})", waiting.ask));
+            let what = match waiting.ask.as_str() {
+                "before" => "leave to start",
+                "after" => "leave to publish its result",
+                _ => "an answer",
+            };
+            let silence = waiting.deadline_ms.map(silence).unwrap_or_default();
+            let waited_for = waited_for(&waiting.holds_up);
+            let state = out.paint(Paint::Care, "waits");
+            out.line(format!("  {state} {node}: a person is asked for {what}{silence}{waited_for}"));
+            out.line("    ostler approvals   shows it");
+            out.line(format!("    ostler approve {run} {node}"));
+            out.line(format!("    ostler reject {run} {node} --note WHY"));
         }
     }
     if summary.standing == Standing::Open {
@@ -183,7 +203,7 @@ async fn content(client: &Client, run: &str, node: &str) -> Option<Value> {
 }
 
 /// The text of a result that is nothing but text.
-fn text_of(value: &Value) -> Option<&str> {
+pub(crate) fn text_of(value: &Value) -> Option<&str> {
     match value {
         Value::String(text) => Some(text),
         Value::Object(members) if members.len() == 1 => members.get("text")?.as_str(),
