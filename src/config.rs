@@ -38,7 +38,21 @@ pub const CONFIG_NAME: &str = "ostler.toml";
 pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
 /// The scope of a caller who names none: all tools, unless the configuration says otherwise.
-pub const SCOPE_DEFAULT: &str = "default";
+pub use ostler_kernel::gate::SCOPE_DEFAULT;
+
+/// Attempts that run at once in the whole system, where nobody says: eight for each core of this machine.
+pub fn slots_default() -> u32 {
+    8 * cores()
+}
+
+/// Attempts that run at once in a run whose plan does not say: two for each core of this machine.
+pub fn run_slots_default() -> u32 {
+    2 * cores()
+}
+
+fn cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
+}
 
 /// Weight of a client of whom nothing is said.
 pub const CLIENT_WEIGHT: u32 = 100;

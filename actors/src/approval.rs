@@ -1,21 +1,20 @@
 //! Questions to people: what they show, which are open, and what comes back.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 
 use ostler_kernel::event::{HumanRequestKind, Output, RunOpened};
 use ostler_kernel::gate::Permit;
 use ostler_kernel::id::{ClientId, Digest, NodeId, RunId, Ticks};
-use ostler_kernel::plan::{Node, ParamRef};
+use ostler_kernel::plan::Node;
 use ostler_kernel::port::ArtifactError;
-use ostler_kernel::run::{AnswerError, Input, Run, Shown, Standing, resolve};
-use serde_json::Value;
+use ostler_kernel::run::{Given, Input, Run, Shown, Standing};
 
+use crate::agent::Request;
 use crate::attempt::{self, Caller};
+use crate::error::RunError;
 use crate::services::Services;
-use crate::system::RunError;
+use crate::system::System;
 use crate::view::RunView;
 
 /// Bytes of the name of who answers.
@@ -147,7 +146,7 @@ pub(crate) struct AnswerRequest {
 
 impl AnswerRequest {
     /// What it means for the run; refused if it is not for what the node asks now.
-    pub(crate) fn into_input(self, run: &Run, now: Ticks) -> Result<Input, AnswerError> {
+    pub(crate) fn into_input(self, run: &Run, now: Ticks) -> Result<Input, RunError> {
         let AnswerRequest { node, request, shown, answer: Answer { approve, by, note } } = self;
         run.check_answer(&node, request, shown, now)?;
         Ok(Input::Human { node, request, approve, by, note })
@@ -162,20 +161,6 @@ pub(crate) async fn shown(
     node: &Node,
     ask: HumanRequestKind,
 ) -> Result<Shown, ArtifactError> {
-    let mut values: BTreeMap<NodeId, Arc<Value>> = BTreeMap::new();
-    for reference in node.param_refs.values() {
-        let winner = reference.from.as_str() == ParamRef::WINNER;
-        let from = if winner { run.winner(&node.id) } else { Some(&reference.from) };
-        let output =
-            from.and_then(|from| run.instance(from)).filter(|from| from.standing == Standing::Executed);
-        if let (Some(from), Some(output)) = (from, output.and_then(|from| from.output.as_ref()))
-            && !values.contains_key(from)
-        {
-            values.insert(from.clone(), Arc::new(attempt::load(services, output).await?));
-        }
-    }
-    let missing = Arc::new(Value::Null);
-    let value = |from: &NodeId| Arc::clone(values.get(from).unwrap_or(&missing));
     let mut shown = Shown {
         ask,
         kind: node.kind,
@@ -186,8 +171,11 @@ pub(crate) async fn shown(
         params: node.params.clone(),
         refusal: None,
     };
-    let params = match resolve(run, node, &value) {
-        Ok(params) => params,
+    let results = attempt::results(services, run, node).await?;
+    let params = match run.given(node, &results) {
+        Ok((Given::Params(params), _)) => params,
+        // An aggregator is given what became of others; its template says what it makes of that.
+        Ok((Given::Fates { .. }, _)) => return Ok(shown),
         Err(error) => return Ok(Shown { refusal: Some(error.to_string()), ..shown }),
     };
     shown.params = params.clone();
@@ -262,11 +250,42 @@ pub fn held_up(run: &Run, node: &NodeId) -> Vec<NodeId> {
     held.take(HELD_UP_MAX).collect()
 }
 
-/// Whether silence ends a question of this run right now.
-pub(crate) fn silence_is_due(run: &Run, now: Ticks) -> bool {
-    run.instances().any(|(_, instance)| {
-        matches!(instance.standing, Standing::WaitingHuman { deadline: Some(deadline), .. } if deadline <= now)
-    })
+impl System {
+    /// The questions that wait for a person, of one run or of all that are open: oldest run first, in the order of
+    /// the nodes.
+    pub async fn approvals(&self, run: Option<RunId>) -> Result<Vec<Approval>, RunError> {
+        let mut rows = match run {
+            Some(run) => vec![self.row(run)?],
+            None => self.runs(true)?,
+        };
+        rows.sort_by_key(|row| row.run);
+        let mut found = Vec::new();
+        for row in rows {
+            let view = self.view(row.run, None).await?;
+            found.extend(open(&self.services, &view).await?);
+        }
+        Ok(found)
+    }
+
+    /// Answers a question, for what has the digest `shown`; the run goes on. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// The question is not open, or shows something else ([`ostler_kernel::run::AnswerError`]); nothing has changed then.
+    pub async fn answer(&self, id: &ApprovalId, shown: Digest, answer: Answer) -> Result<(), RunError> {
+        answer.check()?;
+        let ApprovalId { run, node, request } = id.clone();
+        // What is refused does not set a run going that rests.
+        let now = self.services.clock.now();
+        self.view(run, None).await?.run.check_answer(&node, request, shown, now)?;
+        let request = AnswerRequest { node, request, shown, answer };
+        self.tell(run, Request::Answer(request)).await
+    }
+
+    /// The value of a result, wherever it is kept.
+    pub async fn value(&self, output: &Output) -> Result<serde_json::Value, RunError> {
+        Ok(attempt::load(&self.services, output).await?)
+    }
 }
 
 #[cfg(test)]

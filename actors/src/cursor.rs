@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ostler_kernel::event::Event;
 use ostler_kernel::port::{Journal, JournalError, Recorded, Seq, StreamId};
 
-use crate::registry::READ_AT_ONCE;
+use crate::stream::READ_AT_ONCE;
 
 /// A place in the records of a run.
 pub struct EventCursor {

@@ -7,11 +7,14 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `system` | the handle; `view`, `cursor`, `approval`, `resolve`: what it gives and takes |
+//! | `system` | the handle |
+//! | `spawn`, `submission`, `steer`, `approval`, `resolve` | what it takes: agents, runs, changes of runs, people's answers, settling of doubts |
+//! | `view`, `outcome`, `cursor` | what it gives: a run now, in the end, and as it goes on |
 //! | `tree` | who supervises whom |
 //! | `registry` | agents and their slots |
 //! | `scheduler` | the run queue's owner |
-//! | `agent`, `park` | drives a run: `load` takes it up, `launch` starts attempts; sets it aside |
+//! | `agent` | drives a run: `load` takes it up, `launch` starts attempts |
+//! | `stream`, `park` | reads what is recorded; sets a run aside |
 //! | `effects`, `attempt` | what runs outside the actors |
 //! | `services`, `links`, `clock`, `toolbox` | what they share |
 #![forbid(unsafe_code)]
@@ -24,28 +27,34 @@ mod clock;
 mod crash_tests;
 mod cursor;
 mod effects;
+mod error;
 mod links;
+mod outcome;
 mod park;
 mod registry;
 mod resolve;
 mod scheduler;
 mod services;
+mod spawn;
+mod steer;
+mod stream;
+mod submission;
 mod system;
 mod toolbox;
 mod tree;
 mod view;
 
-pub use agent::{FoldError, RECOVERIES_MAX};
 pub use approval::{Answer, Approval, ApprovalId, ApprovalIdError, BY_BYTES_MAX, NOTE_BYTES_MAX, held_up};
 pub use attempt::{INLINE_BYTES_MAX, RESULT_BYTES_MAX};
 pub use cursor::EventCursor;
+pub use error::RunError;
+pub use outcome::Settled;
 pub use registry::{AGENTS_MAX, AgentRow, RegisterError};
 pub use resolve::ResolveHow;
 pub use scheduler::ClientConfig;
-pub use system::{
-    AgentHandle, AgentProfile, RunError, Settled, SpawnError, StartError, Submission, SubmitError, System,
-    SystemConfig,
-};
+pub use spawn::{AgentHandle, AgentProfile, SpawnError};
+pub use submission::{Submission, SubmitError};
+pub use system::{StartError, System, SystemConfig};
 pub use toolbox::{Toolbox, ToolboxError};
 pub use tree::LIVE_AGENTS_MAX;
 pub use view::RunView;

@@ -8,18 +8,19 @@ use std::time::Duration;
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::port::{JournalError, Position, RunRow, Seq, StreamBatch, StreamId};
+use ostler_scheduler::AGENT_WEIGHT;
 use ostler_supervisor::{ChildRef, ChildSpec, Pool, Restart, StartChildError};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use crate::agent::{Agent, AgentArguments, AgentMessage};
+use crate::error::RunError;
+use crate::park::park;
 use crate::scheduler::Lane;
 use crate::services::Services;
+use crate::stream;
 
 /// Agents with a name of their own, at most.
 pub const AGENTS_MAX: usize = 1_000_000;
-
-/// Weight of an agent that nobody gave one.
-pub(crate) const AGENT_WEIGHT: u32 = 100;
 
 pub(crate) enum RegistryMessage {
     /// An agent is to exist from here on.
@@ -35,6 +36,8 @@ pub(crate) enum RegistryMessage {
     Up { agent: AgentId, actor: ActorRef<AgentMessage> },
     /// A run is over, or set aside: the agent is free for its next one.
     Done { agent: AgentId, run: RunId },
+    /// A run that its agent does not go on with: it is set aside.
+    SetAside { agent: AgentId, run: RunId, reason: String },
     /// An actor is gone; `again`: its supervisor starts it once more by itself.
     Gone { agent: AgentId, again: bool },
     /// An actor failed too often: its agent is taken out of service.
@@ -44,10 +47,16 @@ pub(crate) enum RegistryMessage {
     /// The pool of this number ended before the agent was up.
     PoolGone { agent: AgentId, pool: u64 },
     /// The reference of the actor that drives a run, once it is live.
-    Find { run: RunId, reply: RpcReplyPort<Option<ActorRef<AgentMessage>>> },
+    Find { run: RunId, reply: FindReply },
     /// All agents.
     List { reply: RpcReplyPort<Vec<AgentRow>> },
 }
+
+/// Where the actor that drives a run goes; `None`: there is none any more.
+pub(crate) type FindReply = RpcReplyPort<Result<Option<ActorRef<AgentMessage>>, RunError>>;
+
+/// Requests that wait for the actor that drives a run, at most.
+pub(crate) const WAITING_MAX: usize = 10_000;
 
 /// Why an agent could not be registered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -114,7 +123,7 @@ pub(crate) struct RegistryState {
     /// Last record of each client's stream, which only this actor appends to.
     heads: BTreeMap<ClientId, Seq>,
     /// Who waits for a run's actor to be live.
-    waiting: Vec<(RunId, RpcReplyPort<Option<ActorRef<AgentMessage>>>)>,
+    waiting: Vec<(RunId, FindReply)>,
 }
 
 impl Actor for Registry {
@@ -146,6 +155,7 @@ impl Actor for Registry {
             RegistryMessage::Drive(row) => state.drive(row)?,
             RegistryMessage::Up { agent, actor } => state.up(&agent, actor),
             RegistryMessage::Done { agent, run } => state.done(&agent, run),
+            RegistryMessage::SetAside { agent, run, reason } => state.aside(&agent, run, reason)?,
             RegistryMessage::Gone { agent, again } => state.gone(&agent, again),
             RegistryMessage::GivenUp { agent, reason } => state.give_up(&agent, reason)?,
             RegistryMessage::PoolUp => state.pool_up(),
@@ -162,16 +172,12 @@ impl Actor for Registry {
 impl RegistryState {
     /// Brings back every registered agent from the streams of the clients, and the runs this process drives.
     fn rebuild(&mut self) -> Result<(), ActorProcessingErr> {
-        for stream in self.services.journal.clients()? {
-            let mut after = Seq(0);
-            loop {
-                let records = self.services.journal.read(stream, after, READ_AT_ONCE)?;
-                let Some(last) = records.last() else { break };
-                after = last.seq;
-                for record in &records {
-                    self.remember(&record.event, record.seq, record.position);
-                }
-            }
+        let journal = Arc::clone(&self.services.journal);
+        for stream in journal.clients()? {
+            stream::each(&*journal, stream, None, |record| -> Result<(), JournalError> {
+                self.remember(&record.event, record.seq, record.position);
+                Ok(())
+            })?;
         }
         for run in self.services.driven() {
             if let Some(row) = self.services.journal.run(run)? {
@@ -244,9 +250,7 @@ impl RegistryState {
         let agent = row.agent.clone();
         let slot = self.slot(&row);
         if matches!(slot.phase, Phase::Quarantined) {
-            crate::park::park(&self.services, &row, "its agent is quarantined")?;
-            self.services.let_go(row.run);
-            self.answer(row.run, None);
+            self.park(&row, "its agent is quarantined".to_owned())?;
             return Ok(());
         }
         if slot.runs.iter().all(|known| known.run != row.run) {
@@ -322,12 +326,30 @@ impl RegistryState {
     }
 
     fn done(&mut self, agent: &AgentId, run: RunId) {
-        if let Some(slot) = self.slots.get_mut(agent) {
-            slot.runs.retain(|row| row.run != run);
+        self.strike(agent, run);
+        self.let_go(run);
+        self.next(agent);
+    }
+
+    fn aside(&mut self, agent: &AgentId, run: RunId, reason: String) -> Result<(), JournalError> {
+        if let Some(row) = self.strike(agent, run) {
+            self.park(&row, reason)?;
         }
+        self.next(agent);
+        Ok(())
+    }
+
+    /// Takes a run off the list of its agent.
+    fn strike(&mut self, agent: &AgentId, run: RunId) -> Option<RunRow> {
+        let slot = self.slots.get_mut(agent)?;
+        let at = slot.runs.iter().position(|row| row.run == run)?;
+        slot.runs.remove(at)
+    }
+
+    /// The run is driven no longer.
+    fn let_go(&mut self, run: RunId) {
         self.services.let_go(run);
         self.answer(run, None);
-        self.next(agent);
     }
 
     fn gone(&mut self, agent: &AgentId, again: bool) {
@@ -357,11 +379,14 @@ impl RegistryState {
         } else {
             self.slots.remove(agent);
         }
-        for row in runs {
-            crate::park::park(&self.services, &row, &reason)?;
-            self.services.let_go(row.run);
-            self.answer(row.run, None);
-        }
+        runs.iter().try_for_each(|row| self.park(row, reason.clone()))?;
+        Ok(())
+    }
+
+    /// Sets aside a run that is on no agent's list any more.
+    fn park(&mut self, row: &RunRow, reason: String) -> Result<(), JournalError> {
+        park(&self.services, row, reason)?;
+        self.let_go(row.run);
         Ok(())
     }
 
@@ -378,26 +403,27 @@ impl RegistryState {
         }
     }
 
-    fn find(&mut self, run: RunId, reply: RpcReplyPort<Option<ActorRef<AgentMessage>>>) {
+    fn find(&mut self, run: RunId, reply: FindReply) {
         let of_run = self.slots.values().find(|slot| slot.runs.iter().any(|row| row.run == run));
-        match of_run {
-            None => {
-                let _ = reply.send(None);
-            }
+        let answer = match of_run {
+            None => Ok(None),
             Some(slot) => match (&slot.phase, slot.runs.front()) {
-                (Phase::Live(actor), Some(row)) if row.run == run => {
-                    let _ = reply.send(Some(actor.clone()));
+                (Phase::Live(actor), Some(row)) if row.run == run => Ok(Some(actor.clone())),
+                _ if self.waiting.len() >= WAITING_MAX => Err(RunError::Crowded(WAITING_MAX)),
+                _ => {
+                    self.waiting.push((run, reply));
+                    return;
                 }
-                _ => self.waiting.push((run, reply)),
             },
-        }
+        };
+        let _ = reply.send(answer);
     }
 
     /// Tells those who wait for a run's actor.
     fn answer(&mut self, run: RunId, actor: Option<&ActorRef<AgentMessage>>) {
         for (wanted, reply) in std::mem::take(&mut self.waiting) {
             if wanted == run {
-                let _ = reply.send(actor.cloned());
+                let _ = reply.send(Ok(actor.cloned()));
             } else {
                 self.waiting.push((wanted, reply));
             }
@@ -437,6 +463,3 @@ async fn start_in(pool: &Pool, spec: ChildSpec) -> Result<ChildRef, StartChildEr
 
 /// Wait before a start that could not be is tried again.
 const START_AGAIN: Duration = Duration::from_millis(10);
-
-/// Records read from a stream at once.
-pub(crate) const READ_AT_ONCE: usize = 1_024;

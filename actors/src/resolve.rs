@@ -1,11 +1,14 @@
 //! Settling attempts in doubt.
 
 use ostler_kernel::event::{AttemptResult, HumanRequestKind, Outcome, Output};
-use ostler_kernel::id::NodeId;
+use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::run::{Input, Resolution, Run, Standing};
 use serde_json::Value;
 
-use crate::system::RunError;
+use crate::agent::Request;
+use crate::attempt;
+use crate::error::RunError;
+use crate::system::System;
 
 /// How a person settles an attempt whose result was lost.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,5 +53,28 @@ impl ResolveRequest {
             StoredHow::Fail => Resolution::Fail,
         };
         Ok(Input::Resolved { node, how, by })
+    }
+}
+
+impl System {
+    /// Settles an attempt in doubt; the run goes on. Durable when it returns.
+    pub async fn resolve(&self, run: RunId, node: NodeId, how: ResolveHow) -> Result<(), RunError> {
+        let how = match how {
+            ResolveHow::Done(value) => {
+                let view = self.view(run, None).await?;
+                let contract = view.run.node(&node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;
+                let contract = self.services.contract(&contract.contract);
+                let judged = contract.map_err(|error| RunError::Result(error.to_string()))?.judge(&value);
+                if let Some(broken) = judged.broken.first() {
+                    return Err(RunError::Result(broken.to_string()));
+                }
+                let kept = attempt::keep(&self.services, &value).await;
+                StoredHow::Done(kept.map_err(|failure| RunError::Result(failure.message))?)
+            }
+            ResolveHow::Redo => StoredHow::Redo,
+            ResolveHow::Fail => StoredHow::Fail,
+        };
+        let request = ResolveRequest { node, how, by: "operator".to_owned() };
+        self.tell(run, Request::Resolve(request)).await
     }
 }

@@ -1,12 +1,16 @@
-//! A run as its records tell it, at any point: read only.
+//! Runs as their records tell them, at any point: read only.
 
-use ostler_kernel::event::{Event, RunOpened};
-use ostler_kernel::id::Ticks;
-use ostler_kernel::port::{Journal, Position, RunRow, Seq, StreamId};
-use ostler_kernel::run::{Report, Run, RunOutcome, Timeline};
+use std::sync::Arc;
 
-use crate::agent::{FoldError, open};
-use crate::registry::READ_AT_ONCE;
+use ostler_kernel::event::RunOpened;
+use ostler_kernel::id::{NodeId, RunId, Ticks};
+use ostler_kernel::port::{Artifact, JSON, Journal, Position, RunRow, Seq, StreamId};
+use ostler_kernel::run::{Fold, Folded, Report, Run, RunOutcome, Standing, Timeline};
+
+use crate::cursor::EventCursor;
+use crate::error::RunError;
+use crate::stream;
+use crate::system::System;
 
 /// A run, folded from its records.
 #[derive(Debug, Clone)]
@@ -26,44 +30,60 @@ pub struct RunView {
     /// The last record it is folded from.
     pub last: Seq,
     /// Where that record stands in the journal.
-    pub(crate) position: Position,
+    position: Position,
 }
 
 /// Folds the records of a run, up to `at` (all, if that is `None`). Every record is checked to follow from those
 /// before it.
-pub(crate) fn fold(journal: &dyn Journal, row: &RunRow, at: Option<Seq>) -> Result<RunView, FoldError> {
-    let stream = StreamId::run(&row.client, row.run);
-    let mut run: Option<(RunOpened, Run)> = None;
+fn fold(journal: &dyn Journal, row: &RunRow, at: Option<Seq>) -> Result<RunView, RunError> {
+    let mut fold = Fold::of(row.run);
     let mut timeline = Timeline::default();
-    let (mut closed, mut parked, mut last, mut position) = (None, None, Seq(0), Position(0));
-    'all: loop {
-        let records = journal.read(stream, last, READ_AT_ONCE)?;
-        if records.is_empty() {
-            break;
-        }
-        for record in records {
-            if at.is_some_and(|at| record.seq > at) {
-                break 'all;
+    stream::each(journal, StreamId::run(&row.client, row.run), at, |record| -> Result<(), RunError> {
+        timeline.record(&record.event, record.at_ms);
+        Ok(fold.record(record)?)
+    })?;
+    let Folded { opened, opened_at, run, closed, parked, last, position } = fold.end()?;
+    let report = timeline.report(&run);
+    Ok(RunView { opened, opened_ms: opened_at, run, report, closed, parked, last, position })
+}
+
+impl System {
+    /// The table of runs, newest first.
+    pub fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, RunError> {
+        Ok(self.services.journal.runs(open_only)?)
+    }
+
+    pub(crate) fn row(&self, run: RunId) -> Result<RunRow, RunError> {
+        self.services.journal.run(run)?.ok_or(RunError::Unknown(run))
+    }
+
+    /// A run, folded from its records, up to `at`; all of it durable when this returns.
+    pub async fn view(&self, run: RunId, at: Option<Seq>) -> Result<RunView, RunError> {
+        let view = fold(&*self.services.journal, &self.row(run)?, at)?;
+        self.services.journal.durable(view.position).await?;
+        Ok(view)
+    }
+
+    /// The records of a run after `after`.
+    pub fn events(&self, run: RunId, after: Seq) -> Result<EventCursor, RunError> {
+        let row = self.row(run)?;
+        let journal = Arc::clone(&self.services.journal);
+        Ok(EventCursor::new(journal, StreamId::run(&row.client, run), after))
+    }
+
+    /// The result of a node.
+    pub async fn artifact(&self, run: RunId, node: &NodeId) -> Result<Artifact, RunError> {
+        let view = self.view(run, None).await?;
+        let instance = view.run.instance(node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;
+        let output = match (&instance.standing, &instance.output) {
+            (Standing::Executed, Some(output)) => output,
+            _ => return Err(RunError::NoResult { node: node.clone(), state: instance.state() }),
+        };
+        match &output.inline {
+            Some(inline) => {
+                Ok(Artifact { media: JSON.to_owned(), content: inline.as_str().as_bytes().to_vec() })
             }
-            (last, position) = (record.seq, record.position);
-            timeline.record(&record.event, record.at_ms);
-            match (&mut run, &record.event) {
-                (None, Event::RunOpened(opened)) => run = Some((opened.clone(), open(opened, record.at_ms)?)),
-                (None, _) => return Err(FoldError::Unopened(row.run)),
-                (Some((_, run)), event) => {
-                    let illegal = |what: String| FoldError::Illegal { run: row.run, seq: last.0, what };
-                    run.apply(event, record.at_ms).map_err(|step| illegal(step.to_string()))?;
-                }
-            }
-            match record.event {
-                Event::RunClosed { outcome } => closed = Some(outcome),
-                Event::Parked { reason } => parked = Some(reason),
-                Event::NodeTransition(_) => parked = None,
-                _ => {}
-            }
+            None => Ok(self.services.artifacts.get(output.artifact).await?),
         }
     }
-    let (opened, run) = run.ok_or(FoldError::Unopened(row.run))?;
-    let report = timeline.report(&run);
-    Ok(RunView { opened, opened_ms: row.opened_ms, run, report, closed, parked, last, position })
 }

@@ -6,6 +6,27 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// Bytes of a name.
+pub const NAME_BYTES_MAX: usize = 64;
+
+/// What a name is, in words: see [`is_name`].
+pub const NAME_RULE: &str = "1 to 64 of A-Z a-z 0-9 . _ -";
+
+/// Whether a text may name a node, an agent or a client.
+///
+/// ```
+/// use ostler_kernel::id::is_name;
+/// assert!(is_name("fetch-2.b_c"));
+/// assert!(!is_name("") && !is_name("a/b") && !is_name(&"x".repeat(65)));
+/// ```
+pub fn is_name(text: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+/// The client of whoever names none.
+pub const CLIENT_DEFAULT: &str = "local";
+
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*

@@ -97,6 +97,7 @@ impl From<RunError> for Problem {
                 (StatusCode::INTERNAL_SERVER_ERROR, "artifact_failed")
             }
             RunError::Artifact(_) => (StatusCode::INTERNAL_SERVER_ERROR, "artifact_damaged"),
+            RunError::Crowded(_) => (StatusCode::SERVICE_UNAVAILABLE, "crowded"),
             RunError::Restarting => (StatusCode::SERVICE_UNAVAILABLE, "restarting"),
             RunError::Halted(_) => (StatusCode::SERVICE_UNAVAILABLE, "halted"),
         };

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use ostler_actors::{ResolveHow, Submission, System};
-use ostler_kernel::id::RunId;
+use ostler_kernel::id::{NAME_RULE, RunId, is_name};
 use ostler_kernel::json;
 use ostler_kernel::lineage;
 use ostler_kernel::port::Seq;
@@ -140,12 +140,8 @@ async fn submit(State(api): State<Api>, headers: HeaderMap, bytes: BodyBytes) ->
 
 async fn open(system: &System, bytes: &Bytes) -> Result<RunId, Problem> {
     let SubmitRequest { plan, client, intent, scope, workspace } = body(bytes)?;
-    let name = |text: &str| {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        (1..=64).contains(&text.len()) && text.bytes().all(plain)
-    };
-    if !name(&client) {
-        return Err(Problem::bad("client_name", format!("{client:?} is not 1 to 64 of A-Z a-z 0-9 . _ -")));
+    if !is_name(&client) {
+        return Err(Problem::bad("client_name", format!("{client:?} is not {NAME_RULE}")));
     }
     let workspace = std::path::PathBuf::from(workspace);
     if !workspace.is_absolute() {

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use ostler_kernel::gate::SCOPE_DEFAULT;
+use ostler_kernel::id::CLIENT_DEFAULT;
 use ostler_kernel::plan::PlanDraft;
 
 /// The body of `POST /v1/runs`.
@@ -27,7 +29,7 @@ pub struct SubmitRequest {
 }
 
 fn local() -> String {
-    "local".to_owned()
+    CLIENT_DEFAULT.to_owned()
 }
 
 fn operate() -> u8 {
@@ -35,7 +37,7 @@ fn operate() -> u8 {
 }
 
 fn default_scope() -> String {
-    "default".to_owned()
+    SCOPE_DEFAULT.to_owned()
 }
 
 /// The answer to everything that starts or changes a run.

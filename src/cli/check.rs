@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ostler::config::Config;
+use ostler::config::{Config, run_slots_default};
 use ostler::plan_file::{Finding, PlanFile};
 use ostler_actors::Toolbox;
 use ostler_drivers::tool::builtin;
@@ -47,8 +47,7 @@ pub(crate) fn read(path: &Path, params: Vec<(String, String)>) -> Result<PlanFil
 /// Judges a plan as it would be run here.
 pub(crate) fn judge(file: &PlanFile, config: &Config) -> Result<(Plan, Vec<Finding>), Vec<Finding>> {
     let toolbox = Toolbox::new(builtin(&config.tools)).expect("the built-in tools go together");
-    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-    file.validate(&Settings::real(2 * cores, &toolbox))
+    file.validate(&Settings::real(run_slots_default(), &toolbox))
 }
 
 /// Tells what is wrong with a plan: to a machine on stdout, to a person on stderr.

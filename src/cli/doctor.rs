@@ -43,94 +43,148 @@ enum Verdict {
     Bad,
 }
 
+/// What to do about something, told below it.
+type Mend<'a> = Option<&'a str>;
+
 struct Report {
     out: Out,
     json: bool,
-    bad: bool,
+    noted: usize,
+    broken: usize,
 }
 
 impl Report {
-    fn tell(&mut self, health: Verdict, name: &str, detail: impl AsRef<str>) {
-        let detail = detail.as_ref();
-        self.bad |= health == Verdict::Bad;
+    fn good(&mut self, name: &str, detail: impl AsRef<str>) {
+        self.tell(Verdict::Good, name, detail.as_ref(), None);
+    }
+
+    fn note(&mut self, name: &str, detail: impl AsRef<str>, mend: &str) {
+        self.tell(Verdict::Note, name, detail.as_ref(), Some(mend));
+    }
+
+    fn bad(&mut self, name: &str, detail: impl AsRef<str>, mend: &str) {
+        self.tell(Verdict::Bad, name, detail.as_ref(), Some(mend));
+    }
+
+    fn tell(&mut self, verdict: Verdict, name: &str, detail: &str, mend: Mend<'_>) {
+        let (word, sign) = match verdict {
+            Verdict::Good => ("good", self.out.paint(Paint::Good, "✔")),
+            Verdict::Note => ("note", self.out.paint(Paint::Care, "!")),
+            Verdict::Bad => ("bad", self.out.paint(Paint::Bad, "✘")),
+        };
+        self.noted += usize::from(verdict == Verdict::Note);
+        self.broken += usize::from(verdict == Verdict::Bad);
         if self.json {
-            let word = match health {
-                Verdict::Good => "good",
-                Verdict::Note => "note",
-                Verdict::Bad => "bad",
-            };
-            self.out.json(&json!({"type": "check", "name": name, "health": word, "detail": detail}));
+            let told = json!({"type": "check", "name": name, "health": word, "detail": detail, "mend": mend});
+            self.out.json(&told);
             return;
         }
-        let sign = match health {
-            Verdict::Good => self.out.paint(Paint::Good, "✔"),
-            Verdict::Note => self.out.paint(Paint::Care, "!"),
-            Verdict::Bad => self.out.paint(Paint::Bad, "✘"),
-        };
         self.out.line(format!("{sign} {name:<14} {detail}"));
+        if let Some(mend) = mend {
+            self.out.line(format!("  {:<14} → {mend}", ""));
+        }
+    }
+
+    /// The last line, and the exit code.
+    fn end(mut self) -> u8 {
+        if !self.json {
+            let told = match (self.broken, self.noted) {
+                (0, 0) => "nothing is broken".to_owned(),
+                (0, _) => "nothing is broken; what is marked with ! you should know".to_owned(),
+                (1, _) => "one thing is broken".to_owned(),
+                (broken, _) => format!("{broken} things are broken"),
+            };
+            self.out.line(told);
+        }
+        if self.broken > 0 { code::STORE } else { code::SUCCEEDED }
     }
 }
 
 pub(crate) async fn doctor(globals: &Globals, _args: DoctorArgs) -> Result<u8, Failure> {
-    let mut report = Report { out: Out::new(), json: globals.json, bad: false };
+    let mut report = Report { out: Out::new(), json: globals.json, noted: 0, broken: 0 };
     let (config, data) = settings(globals, Path::new("."))?;
     configuration(globals, &config, data.as_deref(), &mut report);
     programs(&config, &mut report);
     let Some(data) = data else {
-        report.tell(Verdict::Note, "store", "memory: nothing is kept");
-        return Ok(code::SUCCEEDED);
+        report.note("data folder", "none: runs are kept in memory, and end with the command", IN_MEMORY);
+        return Ok(report.end());
     };
-    probe(&data, &mut report);
+    let place = data.display();
     if data.join("journal").is_dir() {
+        report.good("data folder", format!("{place}, {}", held(folder_bytes(&data))));
+        probe(&data, &mut report);
         store(globals, &data, &mut report).await?;
     } else {
-        report.tell(
-            Verdict::Good,
-            "store",
-            format!("no data folder at {} yet: the first run makes it", data.display()),
-        );
+        report.good("data folder", format!("{place} is not there yet: the first run makes it"));
+        probe(&data, &mut report);
     }
-    Ok(if report.bad { code::STORE } else { code::SUCCEEDED })
+    Ok(report.end())
+}
+
+const IN_MEMORY: &str = "to keep them, take url = \"memory:\" out of [store] of the configuration";
+
+/// What a folder holds, for people.
+fn held((files, size): (u64, u64)) -> String {
+    format!("{} in {files} files", bytes(size))
+}
+
+/// Files of a folder and of the folders in it, and their bytes. What cannot be read counts for nothing.
+fn folder_bytes(folder: &Path) -> (u64, u64) {
+    let mut sum = (0, 0);
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            match entry.metadata() {
+                Ok(about) if about.is_dir() => folders.push(entry.path()),
+                Ok(about) if about.is_file() => sum = (sum.0 + 1, sum.1 + about.len()),
+                _ => {}
+            }
+        }
+    }
+    sum
 }
 
 fn configuration(globals: &Globals, config: &Config, data: Option<&Path>, report: &mut Report) {
     let folder = data.unwrap_or(Path::new(ostler::DATA_FOLDER));
     match Config::find(globals.config.as_deref(), folder, Path::new(".")) {
-        Some(path) => report.tell(Verdict::Good, "configuration", path.display().to_string()),
-        None => report.tell(Verdict::Good, "configuration", "none: defaults"),
+        Some(path) => report.good("configuration", format!("{} is read", path.display())),
+        None => {
+            let folder = folder.display();
+            report.good("configuration", format!("no ostler.toml in {folder} or here: the defaults hold"));
+        }
     }
     let tools = builtin(&config.tools);
     let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
-    report.tell(Verdict::Good, "tools", names.join(", "));
+    report.good("tools", names.join(", "));
     let gate = config.gate(&tools);
-    let scopes: Vec<String> =
-        gate.scopes.iter().map(|(name, scope)| format!("{name} ({} tools)", scope.tools.len())).collect();
-    report.tell(Verdict::Good, "scopes", scopes.join(", "));
     for (name, scope) in &gate.scopes {
         let unknown: Vec<&str> =
             scope.tools.keys().map(String::as_str).filter(|tool| !names.contains(tool)).collect();
-        if !unknown.is_empty() {
-            let what = format!("scope {name} names tools that are not there: {}", unknown.join(", "));
-            report.tell(Verdict::Note, "scopes", what);
+        let what = format!("{name} may call {} tools", scope.tools.len() - unknown.len());
+        if unknown.is_empty() {
+            report.good("scope", what);
+        } else {
+            let mend =
+                format!("mend or remove {} in [scopes.{name}] of the configuration", unknown.join(", "));
+            report.note("scope", format!("{what}; it names others that are not there"), &mend);
         }
     }
     if config.tools.http.egress_allow == Default::default() {
-        report.tell(
-            Verdict::Note,
-            "egress",
-            "closed: http.request reaches nothing ([tools.http] egress_allow)",
-        );
+        report.note("network", "http.request reaches nothing", OPEN_NETWORK);
     } else {
-        report.tell(Verdict::Good, "egress", "open to what [tools.http] egress_allow lists");
+        report.good("network", "http.request reaches what [tools.http] egress_allow lists");
     }
 }
+
+const OPEN_NETWORK: &str =
+    "if plans need it: egress_allow = [\"HOST:PORT\"] in [tools.http] of the configuration";
 
 /// Programs that plans often call.
 const PROGRAMS: [&str; 1] = ["git"];
 
 fn programs(config: &Config, report: &mut Report) {
     if !config.tools.shell.enabled {
-        report.tell(Verdict::Note, "shell.run", "switched off ([tools.shell] enabled)");
+        report.note("shell.run", "is switched off", "to switch it on: enabled = true in [tools.shell]");
         return;
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -138,8 +192,10 @@ fn programs(config: &Config, report: &mut Report) {
         let found =
             std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
         match found {
-            Some(file) => report.tell(Verdict::Good, program, file.display().to_string()),
-            None => report.tell(Verdict::Note, program, "not on the PATH: plans that call it fail"),
+            Some(file) => report.good(program, file.display().to_string()),
+            None => {
+                report.note(program, "is not there: nodes that call it fail", "install it, or mend the PATH")
+            }
         }
     }
 }
@@ -161,25 +217,25 @@ fn probe(data: &Path, report: &mut Report) {
             spans.sort_unstable();
             let (median, worst) = (spans[spans.len() / 2], spans[spans.len() - 1]);
             let told = format!(
-                "median {:.2} ms, worst {:.2} ms: about {:.0} durable steps a second one at a time, more together",
+                "a write is safe after {:.2} ms, at worst {:.2} ms: about {:.0} steps a second one at a time, more together",
                 median.as_secs_f64() * 1e3,
                 worst.as_secs_f64() * 1e3,
                 1.0 / median.as_secs_f64().max(1e-9)
             );
             if median < SYNC_PLAUSIBLE {
-                let what = format!(
-                    "{told}; too fast to be true: this disk (a RAM disk?) does not survive a loss of power"
-                );
-                report.tell(Verdict::Note, "fsync", what);
+                report.note("disk", format!("{told}; too fast to be true"), MEMORY_DISK);
             } else {
-                report.tell(Verdict::Good, "fsync", told);
+                report.good("disk", told);
             }
         }
         Err(error) => {
-            report.tell(Verdict::Bad, "fsync", format!("cannot write in {}: {error}", folder.display()));
+            let what = format!("cannot write in {}: {error}", folder.display());
+            report.bad("disk", what, "make room, change the rights, or name another folder with --data");
         }
     }
 }
+
+const MEMORY_DISK: &str = "if runs must survive a loss of power, name a folder on a real disk with --data";
 
 fn measure(path: &Path) -> std::io::Result<Vec<Duration>> {
     let mut file = File::options().write(true).create_new(true).open(path)?;
@@ -194,25 +250,31 @@ fn measure(path: &Path) -> std::io::Result<Vec<Duration>> {
         .collect()
 }
 
+const RESTORE: &str =
+    "change nothing in the folder; put a backup in its place, or keep it and begin another with --data";
+
 async fn store(globals: &Globals, data: &Path, report: &mut Report) -> Result<(), Failure> {
     match Store::verify(data) {
         Ok(damages) => {
             for damage in damages.iter().take(TROUBLES_TOLD_MAX) {
-                let health = if damage.torn { Verdict::Note } else { Verdict::Bad };
-                report.tell(health, "journal", damage.to_string());
+                if damage.torn {
+                    report.note("journal", damage.to_string(), "nothing: the next run drops the torn end");
+                } else {
+                    report.bad("journal", damage.to_string(), RESTORE);
+                }
             }
             if damages.iter().any(|damage| !damage.torn) {
                 return Ok(());
             }
-            report.tell(Verdict::Good, "journal", "every record has the checksum it was written with");
+            report.good("journal", "every record has the checksum it was written with");
         }
         Err(OpenError::Held { pid, .. }) => {
             let who = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
-            let what = format!("held by {who}: its checksums can be verified when nobody holds it");
-            report.tell(Verdict::Note, "journal", what);
+            let what = format!("held by {who}: its checksums are not looked at");
+            report.note("journal", what, "to verify them too, ask again when that process has ended");
         }
         Err(error) => {
-            report.tell(Verdict::Bad, "journal", error.to_string());
+            report.bad("journal", error.to_string(), RESTORE);
             return Ok(());
         }
     }
@@ -230,7 +292,7 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
             "process {} answers, version {}, drives {} runs",
             health.pid, health.version, health.active
         );
-        report.tell(Verdict::Good, "control.sock", what);
+        report.good("control.sock", what);
     }
     let (mut steps, mut count, mut open, mut artifacts, mut size) = (0_u64, 0, 0, 0, 0_u64);
     let mut troubles: Vec<(&str, String)> = Vec::new();
@@ -240,7 +302,7 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
         let list: RunList = match client.get(&format!("/v1/runs{after}")).await {
             Ok(list) => list,
             Err(refused) => {
-                report.tell(Verdict::Bad, "runs", Failure::from(refused).what);
+                report.bad("runs", Failure::from(refused).what, RESTORE);
                 return Ok(());
             }
         };
@@ -283,27 +345,20 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
         }
     }
     for (name, what) in troubles.iter().take(TROUBLES_TOLD_MAX) {
-        report.tell(Verdict::Bad, name, what);
+        report.bad(name, what, RESTORE);
     }
     if troubles.len() > TROUBLES_TOLD_MAX {
-        report.tell(Verdict::Bad, "more", format!("{} more", troubles.len() - TROUBLES_TOLD_MAX));
+        report.bad("more", format!("{} more of these", troubles.len() - TROUBLES_TOLD_MAX), RESTORE);
     }
     if !troubles.iter().any(|(name, _)| *name == "steps") {
-        report.tell(
-            Verdict::Good,
-            "runs",
-            format!("{count}, {open} open; each of {steps} records follows from those before it"),
-        );
+        report.good("runs", format!("{count}; each of their {steps} records follows from those before it"));
     }
     if !troubles.iter().any(|(name, _)| *name == "artifacts") {
-        report.tell(
-            Verdict::Good,
-            "artifacts",
-            format!("{artifacts} results, {}: every digest is right", bytes(size)),
-        );
+        report.good("results", format!("{artifacts}, {}: each is what was written", bytes(size)));
     }
     if open > 0 {
-        report.tell(Verdict::Note, "open runs", "`ostler ps` lists them, `ostler resume` goes on");
+        let what = if open == 1 { "1 run is open".to_owned() } else { format!("{open} runs are open") };
+        report.note("open", what, "`ostler ps` lists them, `ostler resume` goes on");
     }
     Ok(())
 }

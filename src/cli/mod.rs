@@ -7,11 +7,14 @@ mod approve;
 mod ask;
 mod check;
 mod client;
+mod completions;
 mod doctor;
 mod exit;
 mod follow;
+mod help;
 mod live;
 mod look;
+mod man;
 mod run;
 mod session;
 mod show;
@@ -24,15 +27,24 @@ mod term;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use exit::Failure;
 use ostler_server::wire::Decision;
 use term::say;
 
-/// Run plans: graphs of work that are gated, journaled, and survive a kill.
+/// Run plans: graphs of work that are gated, journaled, and survive a kill
+///
+/// A plan is a file that names steps and what each of them needs. Ostler runs a step when what it needs is there, asks a gate
+/// before every call of a tool, and writes down what happened before anybody sees it. After a crash it goes on where it was.
 #[derive(Debug, Parser)]
-#[command(name = "ostler", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(
+    name = "ostler",
+    version,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
 struct Cli {
     #[command(flatten)]
     globals: Globals,
@@ -41,65 +53,137 @@ struct Cli {
 }
 
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Options of every command")]
 pub(crate) struct Globals {
     /// Folder that holds everything: journal, artifacts, control.sock [default: .ostler]
-    #[arg(long, global = true, env = "OSTLER_DATA", value_name = "DIR")]
+    #[arg(long, global = true, env = "OSTLER_DATA", hide_env_values = true, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Configuration [default: ostler.toml of the data folder, else of the workspace]
-    #[arg(long, global = true, env = "OSTLER_CONFIG", value_name = "FILE")]
+    #[arg(long, global = true, env = "OSTLER_CONFIG", hide_env_values = true, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print JSON, one object a line
     #[arg(long, global = true)]
     json: bool,
 }
 
+impl Globals {
+    /// Refuses `--json` where there is nothing to tell a machine.
+    fn text_only(&self, command: &str) -> Result<(), Failure> {
+        if self.json {
+            return Err(Failure::invalid(format!("`ostler {command}` prints text only: leave --json out")));
+        }
+        Ok(())
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a plan to its end
-    #[command(after_help = "Example:\n  ostler run examples/plans/audit.yaml --workspace ~/src/project")]
+    ///
+    /// Checks the plan, opens a run, shows what happens, and ends when nothing is left to do. The run is written down as it goes:
+    /// whatever stops this command, `ostler resume` goes on with the run.
+    #[command(
+        after_help = "Examples:\n  ostler run plan.yaml\n  ostler run examples/plans/audit.yaml --workspace ../project\n  ostler run release.yaml --param version=1.2.0 --intent 2"
+    )]
     Run(run::RunArgs),
-    /// Show every fault of a plan, or its facts
-    #[command(after_help = "Example:\n  ostler check examples/plans/audit.yaml")]
+    /// Show every fault of a plan, or what it amounts to
+    ///
+    /// Starts nothing. Each fault is shown with its place in the file and what would mend it; a plan without faults is told in
+    /// numbers. Exits with 2 if there is a fault; advice refuses nothing.
+    #[command(
+        after_help = "Examples:\n  ostler check plan.yaml\n  ostler check release.yaml --param version=1.2.0"
+    )]
     Check(check::CheckArgs),
     /// Go on with a run, or with all that are open
-    #[command(after_help = "Example:\n  ostler resume @last")]
+    ///
+    /// What was finished is not done again. What was under way is done again if that is harmless, or sent again under the same
+    /// key; else it is in doubt, and `ostler resolve` settles it.
+    #[command(after_help = "Examples:\n  ostler resume\n  ostler resume @last")]
     Resume(steer::ResumeArgs),
     /// List runs, or agents
-    #[command(after_help = "Example:\n  ostler ps")]
+    #[command(after_help = "Examples:\n  ostler ps\n  ostler ps --json")]
     Ps(look::PsArgs),
     /// Show where a run stands, now or at an earlier record
-    #[command(after_help = "Example:\n  ostler show @last --format mermaid")]
+    ///
+    /// Formats other than text are for programs: json is the summary that `run --json` ends with, dot and mermaid draw the graph.
+    #[command(
+        after_help = "Examples:\n  ostler show @last\n  ostler show @last --at 12\n  ostler show @last --format mermaid > graph.mmd"
+    )]
     Show(show::ShowArgs),
     /// Print the records of a run
-    #[command(after_help = "Example:\n  ostler events @last --follow")]
+    ///
+    /// Everything that ever happened in it, in order. The records are numbered from 1; `ostler show RUN --at NUMBER` shows the run
+    /// as it stood then.
+    #[command(after_help = "Examples:\n  ostler events @last\n  ostler events @last --follow --json")]
     Events(look::EventsArgs),
     /// Print the result of a node
-    #[command(after_help = "Example:\n  ostler artifact @last/report --path text > report.md")]
+    #[command(
+        after_help = "Examples:\n  ostler artifact @last/report\n  ostler artifact @last/report --path text > report.md"
+    )]
     Artifact(look::ArtifactArgs),
     /// List what waits for a person's approval, in all runs
-    #[command(after_help = "Example:\n  ostler approvals")]
+    ///
+    /// Each question with all that it shows, how long it stays open, and the commands that answer it.
+    #[command(after_help = "Examples:\n  ostler approvals\n  ostler approvals --json")]
     Approvals,
     /// Say yes to what a node asks, and let the run go on
-    #[command(after_help = "Example:\n  ostler approve @last publish --note 'looks good'")]
+    ///
+    /// The yes is for what is shown, and for nothing else: what runs then is exactly that, or it is asked anew.
+    #[command(
+        after_help = "Examples:\n  ostler approve @last publish\n  ostler approve @last publish --note 'looks good' --digest b3:0123456789abcdef"
+    )]
     Approve(approve::AnswerArgs),
     /// Say no to what a node asks, and let the run go on
+    ///
+    /// Before an action that cancels the node. A result that is refused may be made again, if the plan allows for patches.
     #[command(after_help = "Example:\n  ostler reject @last publish --note 'too early'")]
     Reject(approve::AnswerArgs),
     /// Stop a run for good, or one node of it
-    #[command(after_help = "Example:\n  ostler cancel 0198f3c2")]
+    ///
+    /// Steps that act on the world are let end; the rest is stopped at once. A cancelled run cannot be resumed.
+    #[command(after_help = "Examples:\n  ostler cancel @last\n  ostler cancel @last notify")]
     Cancel(steer::CancelArgs),
     /// Do without a node of a run
+    ///
+    /// It counts as not needed. What depends on its success is lost with it, as if it had been cancelled.
     #[command(after_help = "Example:\n  ostler skip @last notify")]
     Skip(steer::SkipArgs),
     /// Settle an attempt whose result was lost, and go on
-    #[command(after_help = "Example:\n  ostler resolve @last notify --redo")]
+    ///
+    /// A step was started, the process died, and nobody can know whether it took effect. Look at the world, then say what is so.
+    #[command(
+        after_help = "Examples:\n  ostler resolve @last notify --redo\n  ostler resolve @last notify --done result.json"
+    )]
     Resolve(steer::ResolveArgs),
     /// Live through cases in virtual time
-    #[command(after_help = "Example:\n  ostler simulate graph cases.jsonl --check")]
     Simulate(simulate::SimulateArgs),
     /// Verify the data folder, and say what is missing
-    #[command(after_help = "Example:\n  ostler doctor")]
+    ///
+    /// Looks at the configuration, the disk, every record and every result. Changes nothing. Each line says what was looked at and
+    /// what was found; where something is to be done, the line below says what. Exits with 4 if anything is broken.
+    #[command(after_help = "Examples:\n  ostler doctor\n  ostler doctor --data /var/lib/ostler")]
     Doctor(doctor::DoctorArgs),
+    /// Print a script that completes commands and options in a shell
+    ///
+    /// For bash, a line for ~/.bashrc: source <(ostler completions bash). For zsh, put the script into a folder of $fpath, as _ostler.
+    /// For fish, into ~/.config/fish/completions, as ostler.fish.
+    #[command(
+        after_help = "Examples:\n  ostler completions bash > ostler.bash\n  ostler completions fish > ~/.config/fish/completions/ostler.fish"
+    )]
+    Completions(completions::CompletionsArgs),
+    /// Print manual pages
+    #[command(hide = true, after_help = "Example:\n  ostler man --out share/man/man1")]
+    Man(man::ManArgs),
+    /// Explain a command, or one of: exit-codes, environment, runs
+    #[command(after_help = "Examples:\n  ostler help run\n  ostler help exit-codes")]
+    Help(help::HelpArgs),
+}
+
+/// Everything the command line takes.
+fn command() -> clap::Command {
+    let command = Cli::command();
+    let template = help::template(&command);
+    command.help_template(template).after_long_help(help::after_all())
 }
 
 /// How to show a run.
@@ -113,7 +197,8 @@ pub(crate) enum Format {
 
 /// Runs the command line of this process.
 pub(crate) fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = parsed.unwrap_or_else(|error| error.exit());
     let filter = tracing_subscriber::EnvFilter::try_from_env("OSTLER_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
@@ -156,5 +241,8 @@ async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Resolve(args) => steer::resolve(&globals, args).await,
         Command::Simulate(args) => simulate::simulate(&globals, args),
         Command::Doctor(args) => doctor::doctor(&globals, args).await,
+        Command::Completions(args) => completions::completions(&globals, &args),
+        Command::Man(args) => man::man(&globals, &args),
+        Command::Help(args) => help::help(&globals, &args),
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ostler::config::SCOPE_DEFAULT;
+use ostler_kernel::id::CLIENT_DEFAULT;
 use ostler_server::wire::{RunNamed, SubmitRequest};
 
 use super::client::Refused;
@@ -19,7 +20,7 @@ pub(crate) struct RunArgs {
     /// The plan: .yaml, .yml, .json or .toml
     plan: PathBuf,
     /// Who pays
-    #[arg(long, value_name = "NAME", default_value = "local")]
+    #[arg(long, value_name = "NAME", default_value = CLIENT_DEFAULT)]
     client: String,
     /// The most impact it may have: 0 observe, 1 operate, 2 control
     #[arg(long, value_name = "0..2", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=2))]

@@ -19,11 +19,15 @@ pub(crate) struct SimulateArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Cases of plans with scripted outcomes, one JSON object a line
-    #[command(after_help = "Example:\n  ostler simulate graph cases.jsonl --check")]
+    /// Live through plans with scripted outcomes, one JSON object a line
+    #[command(
+        after_help = "Examples:\n  ostler simulate graph cases.jsonl\n  ostler simulate graph cases.jsonl --check"
+    )]
     Graph(FileArgs),
-    /// A trace of the run queue, one JSON object a line
-    #[command(after_help = "Example:\n  ostler simulate queue trace.jsonl --check")]
+    /// Live through a trace of the run queue, one JSON object a line
+    #[command(
+        after_help = "Examples:\n  ostler simulate queue trace.jsonl\n  ostler simulate queue trace.jsonl --check"
+    )]
     Queue(FileArgs),
 }
 
@@ -36,18 +40,28 @@ struct FileArgs {
     check: bool,
 }
 
-pub(crate) fn simulate(_globals: &Globals, args: SimulateArgs) -> Result<u8, Failure> {
+pub(crate) fn simulate(globals: &Globals, args: SimulateArgs) -> Result<u8, Failure> {
     match args.what {
-        What::Graph(args) => graph_cases(&args, &mut Out::new()),
-        What::Queue(args) => queue_trace(&args, &mut Out::new()),
+        What::Graph(args) => graph_cases(&args, globals.json, &mut Out::new()),
+        What::Queue(args) => queue_trace(&args, globals.json, &mut Out::new()),
     }
+}
+
+/// Tells how a comparison ended.
+fn compared(passed: usize, failed: usize, json: bool, out: &mut Out) -> u8 {
+    if json {
+        out.json(&json!({"type": "compared", "passed": passed, "failed": failed}));
+    } else {
+        out.line(format!("{passed} passed, {failed} failed"));
+    }
+    if failed == 0 { code::SUCCEEDED } else { code::FAILED }
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::invalid(format!("cannot read {}: {error}", path.display()))
 }
 
-fn graph_cases(args: &FileArgs, out: &mut Out) -> Result<u8, Failure> {
+fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure> {
     let file = std::fs::File::open(&args.file).map_err(|error| unreadable(&args.file, &error))?;
     let (mut passed, mut failed) = (0, 0);
     for (at, line) in BufReader::new(file).lines().enumerate() {
@@ -73,18 +87,21 @@ fn graph_cases(args: &FileArgs, out: &mut Out) -> Result<u8, Failure> {
             None => passed += 1,
             Some(difference) => {
                 failed += 1;
-                out.line(format!("{}: {difference}", lived.id));
+                if json {
+                    out.json(&json!({"type": "difference", "id": lived.id, "difference": difference}));
+                } else {
+                    out.line(format!("{}: {difference}", lived.id));
+                }
             }
         }
     }
     if !args.check {
         return Ok(code::SUCCEEDED);
     }
-    out.line(format!("{passed} passed, {failed} failed"));
-    Ok(if failed == 0 { code::SUCCEEDED } else { code::FAILED })
+    Ok(compared(passed, failed, json, out))
 }
 
-fn queue_trace(args: &FileArgs, out: &mut Out) -> Result<u8, Failure> {
+fn queue_trace(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure> {
     let input = std::fs::read_to_string(&args.file).map_err(|error| unreadable(&args.file, &error))?;
     let printed = queue::run_trace(&input);
     if !args.check {
@@ -98,9 +115,13 @@ fn queue_trace(args: &FileArgs, out: &mut Out) -> Result<u8, Failure> {
     let failed = (0..longest).filter(|&at| expected.get(at) != printed.get(at)).count();
     if let Some(at) = (0..longest).find(|&at| expected.get(at) != printed.get(at)) {
         let told = |lines: &[&str]| lines.get(at).map_or("nothing".to_owned(), |line| (*line).to_owned());
-        out.line(format!("line {}: expected {}", at + 1, told(&expected)));
-        out.line(format!("line {}: got      {}", at + 1, told(&printed)));
+        let (expected, got) = (told(&expected), told(&printed));
+        if json {
+            out.json(&json!({"type": "difference", "line": at + 1, "expected": expected, "got": got}));
+        } else {
+            out.line(format!("line {}: expected {expected}", at + 1));
+            out.line(format!("line {}: got      {got}", at + 1));
+        }
     }
-    out.line(format!("{} passed, {failed} failed", longest - failed));
-    Ok(if failed == 0 { code::SUCCEEDED } else { code::FAILED })
+    Ok(compared(longest - failed, failed, json, out))
 }

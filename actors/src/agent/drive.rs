@@ -1,36 +1,34 @@
 //! A run being driven: the shell around the kernel's decisions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt;
 
-use ostler_kernel::event::{Accounts, AttemptResult, Event, HumanRequestKind, TimerKind};
-use ostler_kernel::id::{Digest, NodeId, Ticks};
+use ostler_kernel::event::{Accounts, AttemptResult, Event, HumanRequestKind, Output, RunOpened, TimerKind};
+use ostler_kernel::id::{NodeId, RunId, Ticks};
 use ostler_kernel::plan::{Approval, Settings};
 use ostler_kernel::port::{Position, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::{Context, Input, NoPlanner, NodeState, Quiet, Run, Standing};
-use ostler_kernel::{event, run};
 use ractor::{ActorProcessingErr, ActorRef, RpcReplyPort};
-use serde_json::Value;
 use tokio::time::{Duration, Instant};
 
-use super::{AgentArguments, AgentMessage};
-use crate::approval::{self, AnswerRequest};
+use super::{AgentArguments, AgentMessage, Request};
+use crate::approval;
 use crate::attempt;
 use crate::effects::AttemptKey;
+use crate::error::RunError;
 use crate::registry::RegistryMessage;
 use crate::scheduler::{Job, SchedulerMessage};
 use crate::services::Services;
-use crate::system::RunError;
 
 /// A run, and what its agent keeps besides: all of it a cache of the journal, the effects table and the queue.
 pub(super) struct Drive {
     pub(super) arguments: AgentArguments,
     pub(super) services: Arc<Services>,
     pub(super) me: ActorRef<AgentMessage>,
-    pub(super) opened: event::RunOpened,
+    pub(super) opened: RunOpened,
     pub(super) run: Run,
     pub(super) stream: StreamId,
     /// The last record of the stream.
@@ -49,8 +47,6 @@ pub(super) struct Drive {
     fresh: BTreeSet<(u32, NodeId)>,
     /// Nodes in the run queue.
     queued: BTreeSet<NodeId>,
-    /// Identity of the work each node did last.
-    pub(super) reuse: BTreeMap<NodeId, (Digest, Digest)>,
     deadlines: BTreeSet<(Instant, NodeId, TimerKind, u32)>,
     alarm: Option<(Instant, tokio::task::JoinHandle<()>)>,
     judging: bool,
@@ -62,7 +58,7 @@ impl Drive {
     pub(super) fn new(
         arguments: &AgentArguments,
         me: &ActorRef<AgentMessage>,
-        opened: event::RunOpened,
+        opened: RunOpened,
         run: Run,
         seq: Seq,
     ) -> Drive {
@@ -81,7 +77,6 @@ impl Drive {
             asking: BTreeSet::new(),
             fresh: BTreeSet::new(),
             queued: BTreeSet::new(),
-            reuse: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             alarm: None,
             judging: false,
@@ -127,10 +122,6 @@ impl Drive {
                     if let Some(deadline) = request.deadline {
                         self.set_deadline(&request.node, TimerKind::Human, deadline);
                     }
-                }
-                Event::AttemptIntent(intent) => {
-                    let identity = (intent.reuse, intent.idempotency_key);
-                    self.reuse.insert(intent.node.clone(), identity);
                 }
                 _ => {}
             }
@@ -234,32 +225,32 @@ impl Drive {
         }
     }
 
-    /// What somebody wants, unless it was refused; they are answered once what was decided is durable.
-    pub(super) fn take<E: Into<RunError>>(
-        &mut self,
-        input: Result<Input, E>,
-        reply: RpcReplyPort<Result<(), RunError>>,
-    ) {
+    /// Does what somebody asks for; the answer comes once that is durable.
+    pub(super) fn ask(&mut self, run: RunId, request: Request, reply: RpcReplyPort<Result<(), RunError>>) {
+        // What time has decided already counts first.
+        self.due();
+        let input = match request {
+            _ if run != self.opened.run => Err(RunError::Over),
+            Request::Operate(operation) => match self.run.check_operation(&operation) {
+                Ok(()) => Ok(Input::Operator(operation)),
+                Err(error) => Err(error.into()),
+            },
+            Request::Answer(request) => request.into_input(&self.run, self.services.clock.now()),
+            Request::Resolve(request) => request.into_input(&self.run),
+        };
         match input {
             Ok(input) => {
                 self.decide(input);
                 self.answers.push(reply);
             }
             Err(error) => {
-                let _ = reply.send(Err(error.into()));
+                let _ = reply.send(Err(error));
             }
         }
     }
 
-    /// A person answers a question; silence that came before counts first.
-    pub(super) fn answer(&mut self, request: AnswerRequest, reply: RpcReplyPort<Result<(), RunError>>) {
-        self.due();
-        let input = request.into_input(&self.run, self.services.clock.now());
-        self.take(input, reply);
-    }
-
     /// Asks a person what a ready node wants to know; asks anew where an approval was given for something else.
-    async fn ask(&mut self, id: &NodeId) -> Result<bool, ActorProcessingErr> {
+    async fn ask_person(&mut self, id: &NodeId) -> Result<bool, ActorProcessingErr> {
         let Some(node) = self.run.node(id) else { return Ok(false) };
         let question = self.run.question(id);
         if question.is_none() && node.approval != Approval::Before {
@@ -326,11 +317,11 @@ impl Drive {
         let mut jobs = Vec::new();
         // Who asks needs no slot for it.
         while let Some(id) = self.asking.pop_first() {
-            self.ask(&id).await?;
+            self.ask_person(&id).await?;
         }
         while self.queued.len() < self.run.free_slots() {
             let Some((_, id)) = self.fresh.pop_first() else { break };
-            if self.ask(&id).await? {
+            if self.ask_person(&id).await? {
                 continue;
             }
             let Some(node) = self.run.node(&id).cloned() else { continue };
@@ -411,7 +402,7 @@ impl Drive {
         let (services, me) = (Arc::clone(&self.services), self.me.clone());
         let version = self.run.plan().version;
         let rules = self.run.plan().contract.clone();
-        let outputs: Vec<(NodeId, Option<event::Output>)> = self
+        let outputs: Vec<(NodeId, Option<Output>)> = self
             .run
             .plan()
             .outputs
@@ -456,15 +447,6 @@ impl Drive {
             services.links.tell_registry(RegistryMessage::Done { agent, run });
         });
     }
-
-    /// The value that an executed node published; `null` if it has none.
-    pub(super) async fn value(&self, node: &NodeId) -> Result<Arc<Value>, ActorProcessingErr> {
-        let instance = self.run.instance(node).filter(|instance| instance.standing == Standing::Executed);
-        match instance.and_then(|instance| instance.output.as_ref()) {
-            None => Ok(Arc::new(Value::Null)),
-            Some(output) => Ok(Arc::new(attempt::load(&self.services, output).await?)),
-        }
-    }
 }
 
 impl Drop for Drive {
@@ -483,6 +465,3 @@ const PLAN_CONTRACT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A century: longer waits are cut to it, so that adding them to the clock cannot overflow.
 const LONGEST_WAIT_MS: u64 = 100 * 366 * 24 * 3_600 * 1_000;
-
-/// See [`run::resolve`], which this keeps in reach of the launch.
-pub(super) use run::resolve;

@@ -1,21 +1,18 @@
 //! From a granted slot to a started attempt: inputs, gate, intent, effect.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ostler_kernel::event::{Accounts, AttemptIntent, AttemptResult, Event, GateDecision, HumanRequestKind};
+use ostler_kernel::event::{Accounts, AttemptResult, Event, GateDecision, HumanRequestKind};
 use ostler_kernel::gate::{Denial, Permit};
-use ostler_kernel::id::{Digest, NodeId};
-use ostler_kernel::json;
-use ostler_kernel::lineage::{self, Inputs, Sigma};
-use ostler_kernel::plan::{Approval, Effect, Idempotency, Kind, Node, ParamRef};
+use ostler_kernel::id::NodeId;
+use ostler_kernel::plan::{Approval, Node};
 use ostler_kernel::port::{Position, Tool};
-use ostler_kernel::run::{Category, Input, NodeState, Standing};
+use ostler_kernel::run::{Category, Given, Input, Intended, NodeState, Refs};
 use ostler_scheduler::JobHandle;
 use ractor::ActorProcessingErr;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::drive::{Drive, resolve};
+use super::drive::Drive;
 use crate::approval;
 use crate::attempt::{self, Caller, Work};
 use crate::effects::{Effects, failed};
@@ -72,16 +69,12 @@ impl Drive {
         Ok(())
     }
 
-    /// An attempt that was lost with its process, and stopped before it could be done again: what it did is not
-    /// known, and nobody wants it done again.
-    pub(super) fn end_unwanted(&mut self, node: &NodeId) {
+    /// An attempt that was lost with its process, and stopped before it could be done again.
+    fn end_unwanted(&mut self, node: &NodeId) {
         let Some(instance) = self.run.instance(node) else { return };
-        let attempt = instance.attempts;
-        let key = self.key(node, attempt);
+        let key = self.key(node, instance.attempts);
         if instance.is_draining() && !self.services.effects.knows(&key) {
-            let outcome = failed(Category::Crash, "its process ended".to_owned());
-            let result = AttemptResult::unpaid(node.clone(), attempt, outcome);
-            self.decide(Input::Result(Box::new(result)));
+            self.decide(Input::Lost(node.clone()));
         }
     }
 
@@ -103,8 +96,8 @@ impl Drive {
         match prepared {
             Ok(prepared) => {
                 let Prepared { work, refs } = prepared;
-                let acts = acts(node.effect) || work.acts();
-                self.intend(&node, attempt, &refs, Some(accounts));
+                let acts = node.effect.acts() || work.acts();
+                self.intend(&node, &refs, Some(accounts));
                 self.launches.push(Launch { node, attempt, job, acts, work });
             }
             Err(refusal) => {
@@ -128,7 +121,7 @@ impl Drive {
         let attempt = self.run.instance(&node.id).map_or(0, |instance| instance.attempts);
         match prepared {
             Ok(Prepared { refs, .. }) if due.is_some() => {
-                self.intend(node, attempt, &refs, None);
+                self.intend(node, &refs, None);
             }
             Ok(_) => {
                 let what = format!("{} does not say how long to wait", node.id);
@@ -170,62 +163,25 @@ impl Drive {
 
     /// What the attempt is given, and leave to make it.
     async fn prepare(&self, node: &Node) -> Result<Result<Prepared, Refusal>, ActorProcessingErr> {
-        if node.kind == Kind::Aggregator {
-            return self.prepare_aggregator(node).await;
-        }
-        let mut sources: BTreeMap<NodeId, Arc<Value>> = BTreeMap::new();
-        for reference in node.param_refs.values() {
-            let winner = reference.from.as_str() == ParamRef::WINNER;
-            let from = if winner { self.run.winner(&node.id) } else { Some(&reference.from) };
-            if let Some(from) = from
-                && !sources.contains_key(from)
-            {
-                sources.insert(from.clone(), self.value(from).await?);
-            }
-        }
-        let missing = Arc::new(Value::Null);
-        let value = |from: &NodeId| Arc::clone(sources.get(from).unwrap_or(&missing));
-        let params = match resolve(&self.run, node, &value) {
-            Ok(params) => params,
-            Err(error) => return Ok(Err(Refusal::Failed(Category::ParamMissing, error.to_string()))),
+        let results = attempt::results(&self.services, &self.run, node).await?;
+        let (given, refs) = match self.run.given(node, &results) {
+            Ok(given) => given,
+            Err(error) => return Ok(Err(Refusal::Failed(error.category(), error.to_string()))),
         };
-        let refs = match digests(node.param_refs.keys().filter_map(|name| Some((name, params.get(name)?)))) {
-            Ok(refs) => refs,
-            Err(error) => return Ok(Err(Refusal::Failed(Category::Structural, error))),
-        };
-        Ok(self.gate(node, params).map(|(tool, permit)| Prepared { work: Work::Tool { tool, permit }, refs }))
-    }
-
-    /// An aggregator sees every dependency, whatever became of it.
-    async fn prepare_aggregator(&self, node: &Node) -> Result<Result<Prepared, Refusal>, ActorProcessingErr> {
-        let mut values = Map::new();
-        for dep in &node.deps {
-            let Some(instance) = self.run.instance(&dep.n) else { continue };
-            let mut seen = json!({"state": instance.state().as_str()});
-            if instance.standing == Standing::Executed {
-                seen["result"] = (*self.value(&dep.n).await?).clone();
+        Ok(match given {
+            Given::Fates { template, values } => {
+                Ok(Prepared { work: Work::Render { template, values }, refs })
             }
-            values.insert(dep.n.to_string(), seen);
-        }
-        let template = node.params.get("template").and_then(Value::as_str);
-        let refs = digests(values.iter());
-        Ok(match (template, refs) {
-            (Some(template), Ok(refs)) => {
-                Ok(Prepared { work: Work::Render { template: template.to_owned(), values }, refs })
-            }
-            (None, _) => {
-                let what = format!("aggregator {} has no text as params.template", node.id);
-                Err(Refusal::Failed(Category::Structural, what))
-            }
-            (_, Err(error)) => Err(Refusal::Failed(Category::Structural, error)),
+            Given::Params(params) => self
+                .gate(node, params)
+                .map(|(tool, permit)| Prepared { work: Work::Tool { tool, permit }, refs }),
         })
     }
 
     fn gate(&self, node: &Node, params: Map<String, Value>) -> Result<(Arc<dyn Tool>, Permit), Refusal> {
         let name = node.tool.as_deref().unwrap_or_default();
         let toolbox = &self.services.toolbox;
-        let phase = self.run.instance(&node.id).map_or(0, |instance| instance.phase);
-        let key = lineage::idempotency_key(self.opened.run, &node.id, 1, u64::from(phase));
+        let key = self.run.idempotency_key(self.opened.run, &node.id);
         toolbox
             .gate(&self.services.gate, &self.caller(), name, params, node.impact, key)
             .map_err(Refusal::Denied)
@@ -236,61 +192,12 @@ impl Drive {
     }
 
     /// Records what is about to happen.
-    fn intend(
-        &mut self,
-        node: &Node,
-        attempt: u32,
-        refs: &BTreeMap<String, Digest>,
-        accounts: Option<Accounts>,
-    ) {
-        let phase = self.run.instance(&node.id).map_or(0, |instance| instance.phase);
-        let provenance: BTreeSet<String> = std::iter::once("plan".to_owned())
-            .chain(node.param_refs.values().filter_map(|reference| {
-                let source = self.run.node(&reference.from)?;
-                Some(format!("tool:{}", source.tool.as_deref().unwrap_or(source.id.as_str())))
-            }))
-            .collect();
-        let intent = AttemptIntent {
-            node: node.id.clone(),
-            generation: 1,
-            phase,
-            attempt,
-            reuse: self.identity(node, refs),
-            idempotency_key: lineage::idempotency_key(self.opened.run, &node.id, 1, u64::from(phase)),
-            intent: self.opened.intent,
-            policy_epoch: self.opened.policy_epoch,
-            provenance: provenance.into_iter().collect(),
-            accounts,
-        };
-        self.note(vec![Event::AttemptIntent(Box::new(intent))]);
-    }
-
-    /// Identity of the work: what runs, on what.
-    fn identity(&self, node: &Node, refs: &BTreeMap<String, Digest>) -> Digest {
-        let version = node.tool.as_deref().and_then(|tool| self.services.toolbox.version(tool));
-        let kind = if node.kind == Kind::Aggregator { "aggregator" } else { "tool" };
-        let sigma = Sigma { kind, tool: node.tool.as_deref(), tool_version: version, ..Sigma::default() };
-        let effects = self.receipts(node);
-        let inputs = Inputs { effects: &effects, params: &node.params, refs, world: None };
-        let digest = |document: Result<json::Json, json::JsonError>| {
-            document.expect("plans and results were canonical when they came in")
-        };
-        let sigma = lineage::sigma(&digest(sigma.document()));
-        lineage::reuse(sigma, lineage::x(&digest(inputs.document())))
-    }
-
-    /// Receipts of the effects this node comes after, with their number.
-    fn receipts(&self, node: &Node) -> BTreeMap<Digest, u64> {
-        let mut receipts = BTreeMap::new();
-        let acting = node.deps.iter().filter_map(|dep| self.run.node(&dep.n));
-        for source in acting.filter(|source| acts(source.effect)) {
-            let output = self.run.instance(&source.id).and_then(|instance| instance.output.as_ref());
-            if let (Some(&(reuse, key)), Some(output)) = (self.reuse.get(&source.id), output) {
-                let key = (source.idem != Idempotency::Natural).then_some(key);
-                *receipts.entry(lineage::receipt(reuse, output.artifact, key)).or_default() += 1;
-            }
-        }
-        receipts
+    fn intend(&mut self, node: &Node, refs: &Refs, accounts: Option<Accounts>) {
+        let services = &self.services;
+        let tool_version = node.tool.as_deref().and_then(|tool| services.toolbox.version(tool));
+        let intended = Intended { opened: &self.opened, refs, tool_version, accounts };
+        let intent = self.run.intend(services.clock.now(), &node.id, intended);
+        self.note(intent.into_iter().collect());
     }
 
     /// Starts what was appended. What acts on the world waits until its intent is durable.
@@ -316,19 +223,5 @@ impl Drive {
 struct Prepared {
     work: Work,
     /// What it was given by reference.
-    refs: BTreeMap<String, Digest>,
-}
-
-fn acts(effect: Effect) -> bool {
-    matches!(effect, Effect::Write | Effect::External)
-}
-
-fn digests<'a>(
-    values: impl Iterator<Item = (&'a String, &'a Value)>,
-) -> Result<BTreeMap<String, Digest>, String> {
-    let digest = |(name, value): (&String, &Value)| {
-        let canonical = json::canonical(value).map_err(|error| format!("parameter {name}: {error}"))?;
-        Ok((name.clone(), lineage::value(&canonical)))
-    };
-    values.map(digest).collect()
+    refs: Refs,
 }

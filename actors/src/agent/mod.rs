@@ -5,24 +5,21 @@ mod drive;
 mod launch;
 mod load;
 
-pub(crate) use load::open;
-pub use load::{FoldError, RECOVERIES_MAX};
-
 use std::sync::Arc;
 
 use ostler_kernel::event::Accounts;
-use ostler_kernel::id::AgentId;
+use ostler_kernel::id::{AgentId, RunId};
 use ostler_kernel::port::RunRow;
-use ostler_kernel::run::{Input, Operation};
+use ostler_kernel::run::Operation;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use crate::approval::AnswerRequest;
 use crate::effects::AttemptKey;
+use crate::error::RunError;
 use crate::registry::RegistryMessage;
 use crate::resolve::ResolveRequest;
 use crate::scheduler::{Granted, Lane, SchedulerMessage};
 use crate::services::Services;
-use crate::system::RunError;
 use drive::Drive;
 
 pub(crate) enum AgentMessage {
@@ -37,12 +34,18 @@ pub(crate) enum AgentMessage {
     Due,
     /// The plan's own contract was judged, for this version.
     ContractJudged { version: u32, holds: bool },
-    /// The operator asks for something.
-    Operate(Operation, RpcReplyPort<Result<(), RunError>>),
+    /// Somebody asks for something about a run, which may be over by the time this arrives.
+    Ask { run: RunId, request: Request, reply: RpcReplyPort<Result<(), RunError>> },
+}
+
+/// What may be asked for about a run that is being driven. Answered once what follows from it is durable.
+pub(crate) enum Request {
+    /// The operator wants something.
+    Operate(Operation),
     /// A person answers a question.
-    Answer(AnswerRequest, RpcReplyPort<Result<(), RunError>>),
+    Answer(AnswerRequest),
     /// A person settles an attempt in doubt.
-    Resolve(ResolveRequest, RpcReplyPort<Result<(), RunError>>),
+    Resolve(ResolveRequest),
 }
 
 #[derive(Clone)]
@@ -103,15 +106,7 @@ impl Actor for Agent {
             AgentMessage::Ended { key, accounts } => drive.ended(&key, accounts),
             AgentMessage::Due => drive.due(),
             AgentMessage::ContractJudged { version, holds } => drive.contract_judged(version, holds),
-            AgentMessage::Operate(operation, reply) => {
-                let checked = drive.run.check_operation(&operation);
-                drive.take(checked.map(|()| Input::Operator(operation)), reply);
-            }
-            AgentMessage::Answer(request, reply) => drive.answer(request, reply),
-            AgentMessage::Resolve(request, reply) => {
-                let input = request.into_input(&drive.run);
-                drive.take(input, reply);
-            }
+            AgentMessage::Ask { run, request, reply } => drive.ask(run, request, reply),
         }
         state.advance().await
     }
@@ -124,8 +119,11 @@ impl AgentState {
         let running = services.effects.jobs(row.run);
         let hello = SchedulerMessage::Hello { agent: agent.clone(), reply_to: self.me.clone(), running };
         services.links.tell_scheduler(hello);
-        match Drive::load(&self.arguments, &self.me, row).await? {
-            Some(drive) => self.drive = Some(drive),
+        match Drive::load(&self.arguments, &self.me, row)? {
+            Some(mut drive) => {
+                drive.ask_anew().await?;
+                self.drive = Some(drive);
+            }
             None => return Ok(()),
         }
         self.advance().await
@@ -153,9 +151,7 @@ impl AgentState {
                     });
                 }
             }
-            AgentMessage::Operate(_, reply)
-            | AgentMessage::Answer(_, reply)
-            | AgentMessage::Resolve(_, reply) => {
+            AgentMessage::Ask { reply, .. } => {
                 let _ = reply.send(Err(RunError::Over));
             }
             AgentMessage::Ended { key, .. } => self.arguments.services.effects.forget(&key),

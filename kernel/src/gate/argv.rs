@@ -300,7 +300,7 @@ fn lists(flags: &[String], element: &str) -> bool {
 }
 
 fn check_class(name: &str, impact: u8, effect: Effect) -> Result<(), ArgvError> {
-    let acts = matches!(effect, Effect::Write | Effect::External);
+    let acts = effect.acts();
     if impact <= 2 && acts == (impact > 0) {
         return Ok(());
     }

@@ -17,5 +17,5 @@ pub use call::{Call, CallClass};
 pub use decide::{Denial, DenialCode, REFUSAL, Verdict, decide};
 pub use egress::{Destination, Egress, EgressEntryError, EgressFault, is_public};
 pub use permit::Permit;
-pub use policy::{CallLimits, GatePolicy, Scope};
+pub use policy::{CallLimits, GatePolicy, SCOPE_DEFAULT, Scope};
 pub use tool::GatedTool;

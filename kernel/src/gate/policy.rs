@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use super::egress::Egress;
 
+/// The scope of whoever names none.
+pub const SCOPE_DEFAULT: &str = "default";
+
 /// The gate's policy. Every change of it is a new epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GatePolicy {

@@ -236,6 +236,16 @@ pub enum Effect {
     External,
 }
 
+impl Effect {
+    /// Whether it changes anything.
+    pub fn acts(self) -> bool {
+        match self {
+            Effect::Write | Effect::External => true,
+            Effect::None | Effect::Read => false,
+        }
+    }
+}
+
 /// What may be done about an attempt whose result was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Run;
-use super::standing::{Answered, Instance, Standing};
+use super::standing::{Answered, Identity, Instance, Standing};
 use crate::event::{
     ChangeCause, Event, Failure, HumanRequestKind, NodeTransition, OperatorAct, Outcome, PlanRefusal,
     TimerKind,
@@ -51,8 +51,8 @@ pub enum IllegalStep {
 }
 
 impl Run {
-    /// Lets a record take effect. `at` is the time it was recorded. Records that concern no node (gate decisions,
-    /// intents, accounts) change nothing here.
+    /// Lets a record take effect. `at` is the time it was recorded. Records that only tell of something (gate
+    /// decisions, late results) change nothing here.
     pub fn apply(&mut self, event: &Event, at: Ticks) -> Result<(), IllegalStep> {
         match event {
             Event::NodeTransition(transition) => self.apply_transition(transition, at)?,
@@ -73,7 +73,13 @@ impl Run {
                     self.close_recovery();
                 }
             },
+            Event::AttemptIntent(intent) => {
+                let index = self.find(&intent.node)?;
+                let (reuse, idempotency_key) = (intent.reuse, intent.idempotency_key);
+                self.instances[index].identity = Some(Identity { reuse, idempotency_key });
+            }
             Event::AttemptResult(result) => {
+                self.recoveries = 0;
                 let index = self.find(&result.node)?;
                 let instance = &mut self.instances[index];
                 match &result.outcome {
@@ -122,11 +128,10 @@ impl Run {
                 self.close_recovery();
             }
             Event::ContractChecked { version, holds } => self.contract = Some((*version, *holds)),
+            Event::RunRecovered { count } => self.recoveries = *count,
             Event::Operator(OperatorAct::CancelPlan) => self.cancel_plan(),
             Event::Operator(OperatorAct::Cancel(_) | OperatorAct::Skip(_))
             | Event::RunOpened(_)
-            | Event::RunRecovered { .. }
-            | Event::AttemptIntent(_)
             | Event::LateResult(_)
             | Event::TimerFired { .. }
             | Event::RecoveryExhausted { .. }

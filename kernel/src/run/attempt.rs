@@ -4,7 +4,7 @@ use super::standing::Standing;
 use super::turn::{Resolution, Turn};
 use crate::event::{AttemptResult, Directive, Event, Failure, HumanRequestKind, Outcome, TimerKind};
 use crate::id::NodeId;
-use crate::plan::{Approval, Effect, Idempotency, InDoubt};
+use crate::plan::{Approval, Idempotency, InDoubt};
 use crate::run::{Category, NodeState, Reason};
 
 impl Turn<'_, '_, '_> {
@@ -93,15 +93,22 @@ impl Turn<'_, '_, '_> {
         }
     }
 
-    /// The process died while this attempt ran. What may be done twice is simply started again by the caller,
-    /// under the same attempt; what may not is in doubt.
+    /// The process died while this attempt ran. What may not be done twice is in doubt; what was stopped meanwhile
+    /// is done by nobody any more; the rest is simply started again by the caller, under the same attempt.
     pub(super) fn lost(&mut self, node: &NodeId) {
         let Some(at) = self.run.position(node) else { return };
-        let description = &self.run.plan.nodes[at];
-        let acts = matches!(description.effect, Effect::Write | Effect::External);
-        let running = matches!(self.run.instances[at].standing, Standing::Running { .. });
-        if running && acts && description.idem == Idempotency::None {
-            self.in_doubt(at, self.run.instances[at].is_draining());
+        let (description, instance) = (&self.run.plan.nodes[at], &self.run.instances[at]);
+        let draining = instance.is_draining();
+        if !matches!(instance.standing, Standing::Running { .. }) {
+            return;
+        }
+        if description.effect.acts() && description.idem == Idempotency::None {
+            self.in_doubt(at, draining);
+        } else if draining {
+            let message = "its process ended".to_owned();
+            let outcome = Outcome::Failed(Failure { category: Category::Crash, message });
+            let result = AttemptResult::unpaid(node.clone(), instance.attempts, outcome);
+            self.result(Box::new(result));
         }
     }
 

@@ -14,7 +14,7 @@ pub enum AnswerError {
     #[error("no node {0} in this run")]
     UnknownNode(NodeId),
     /// The node asks nobody: not yet, or not any more.
-    #[error("node {node} is {state}{}: it asks nobody", because(.reason))]
+    #[error("node {node} is {state}{}: it does not ask that", because(.reason))]
     NotAsked {
         /// Which node.
         node: NodeId,
@@ -74,6 +74,13 @@ fn because(reason: &Option<Reason>) -> String {
 }
 
 impl Run {
+    /// Whether silence ends a question now, or has ended one that is still to be closed.
+    pub fn silence_is_due(&self, now: Ticks) -> bool {
+        self.instances.iter().any(|instance| {
+            matches!(instance.standing, Standing::WaitingHuman { deadline: Some(deadline), .. } if deadline <= now)
+        })
+    }
+
     /// Whether an answer to question number `request` of a node, given for what has the digest `named`, can be
     /// taken at `now`.
     ///
@@ -93,9 +100,12 @@ impl Run {
             let (approve, by) = (answered.approve, answered.by.clone());
             return Err(AnswerError::Answered { node, approve, by });
         }
-        let Standing::WaitingHuman { ask, deadline } = instance.standing else {
-            let (state, reason) = (instance.state(), instance.reason.clone());
-            return Err(AnswerError::NotAsked { node, state, reason });
+        let (ask, deadline) = match instance.standing {
+            Standing::WaitingHuman { ask, deadline } if request <= instance.requests => (ask, deadline),
+            _ => {
+                let (state, reason) = (instance.state(), instance.reason.clone());
+                return Err(AnswerError::NotAsked { node, state, reason });
+            }
         };
         if ask == HumanRequestKind::InDoubt {
             Err(AnswerError::InDoubt(node))

@@ -1,16 +1,36 @@
-//! What an attempt is given: its literal parameters, overlaid with what its references lead to.
+//! What an attempt is given: its literal parameters, overlaid with what its references lead to; an aggregator, what
+//! became of every dependency.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use super::Run;
-use crate::id::NodeId;
-use crate::json::JsonError;
-use crate::plan::{Node, ParamRef};
+use super::{Category, Run, Standing};
+use crate::id::{Digest, NodeId};
+use crate::json::{self, JsonError};
+use crate::lineage;
+use crate::plan::{Kind, Node, ParamRef};
 use crate::template;
 
-/// A reference that gives nothing: the failure `param_missing`.
+/// What an attempt is given.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Given {
+    /// Parameters to call a tool with.
+    Params(Map<String, Value>),
+    /// A template, to be rendered over what became of each dependency.
+    Fates {
+        /// The template.
+        template: String,
+        /// By the id of the dependency: `state`, and `result` if it is executed.
+        values: Map<String, Value>,
+    },
+}
+
+/// Digest of each value that came out of another node, by the name it arrives under.
+pub type Refs = BTreeMap<String, Digest>;
+
+/// Why an attempt cannot be given what it needs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InputError {
     /// It leads nowhere.
@@ -33,6 +53,85 @@ pub enum InputError {
         /// Why.
         error: JsonError,
     },
+    /// What it leads to has no canonical form, so the work would have no identity.
+    #[error("parameter {name}: {error}")]
+    NotCanonical {
+        /// The parameter.
+        name: String,
+        /// Why.
+        error: JsonError,
+    },
+    /// An aggregator has nothing to render.
+    #[error("aggregator {0} has no text as params.template")]
+    NoTemplate(NodeId),
+}
+
+impl InputError {
+    /// What kind of failure it is.
+    pub fn category(&self) -> Category {
+        match self {
+            InputError::Missing { .. } | InputError::Unprintable { .. } => Category::ParamMissing,
+            InputError::NotCanonical { .. } | InputError::NoTemplate(_) => Category::Structural,
+        }
+    }
+}
+
+impl Run {
+    /// The executed nodes whose results an attempt of `node` needs.
+    pub fn sources(&self, node: &Node) -> BTreeSet<NodeId> {
+        let executed =
+            |id: &&NodeId| self.instance(id).is_some_and(|instance| instance.standing == Standing::Executed);
+        match node.kind {
+            Kind::Aggregator => node.deps.iter().map(|dep| &dep.n).filter(executed).cloned().collect(),
+            _ => {
+                let references = node.param_refs.values();
+                references.map(|reference| source(self, node, reference)).filter(executed).cloned().collect()
+            }
+        }
+    }
+
+    /// What an attempt of `node` is given. `results` has the result of each of its [`Run::sources`]; what is not
+    /// there counts as `null`.
+    pub fn given(
+        &self,
+        node: &Node,
+        results: &BTreeMap<NodeId, Arc<Value>>,
+    ) -> Result<(Given, Refs), InputError> {
+        let null = Arc::new(Value::Null);
+        let result = |from: &NodeId| Arc::clone(results.get(from).unwrap_or(&null));
+        if node.kind == Kind::Aggregator {
+            let template = node.params.get("template").and_then(Value::as_str);
+            let template = template.ok_or_else(|| InputError::NoTemplate(node.id.clone()))?.to_owned();
+            let values = self.fates(node, &result);
+            let refs = digests(&values)?;
+            return Ok((Given::Fates { template, values }, refs));
+        }
+        let params = resolve(self, node, &result)?;
+        let refs = digests(params.iter().filter(|(name, _)| node.param_refs.contains_key(*name)))?;
+        Ok((Given::Params(params), refs))
+    }
+
+    /// An aggregator sees every dependency, whatever became of it.
+    fn fates(&self, node: &Node, result: &dyn Fn(&NodeId) -> Arc<Value>) -> Map<String, Value> {
+        let mut fates = Map::new();
+        for dep in &node.deps {
+            let Some(instance) = self.instance(&dep.n) else { continue };
+            let mut fate = json!({"state": instance.state().as_str()});
+            if instance.standing == Standing::Executed {
+                fate["result"] = (*result(&dep.n)).clone();
+            }
+            fates.insert(dep.n.to_string(), fate);
+        }
+        fates
+    }
+}
+
+fn digests<'a>(values: impl IntoIterator<Item = (&'a String, &'a Value)>) -> Result<Refs, InputError> {
+    let digest = |(name, value): (&String, &Value)| match json::canonical(value) {
+        Ok(canonical) => Ok((name.clone(), lineage::value(&canonical))),
+        Err(error) => Err(InputError::NotCanonical { name: name.clone(), error }),
+    };
+    values.into_iter().map(digest).collect()
 }
 
 /// Resolves the parameters of `node`. `value` gives the result of an executed node; a node without one (a person's

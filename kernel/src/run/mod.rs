@@ -13,17 +13,20 @@
 //! | `settle` | what follows without anybody's doing |
 //! | `dispatch`, `attempt`, `human`, `change`, `operator`, `quiesce` | what follows from a start, a result, an answer, a new version, an operator, and from nothing being left to do |
 //! | `recovery` | retry, patch, replan: which level, when |
-//! | `inputs` | what an attempt is given |
+//! | `take_up` | what follows when the process that drove it has died |
+//! | `inputs`, `intent` | what an attempt is given, and what is written down before it starts |
 //! | `shown` | what a person is shown before they answer |
-//! | `report` | what a run amounts to |
+//! | `fold`, `report` | a run as its records tell it; what it amounts to |
 
 mod apply;
 mod attempt;
 mod change;
 mod dirty;
 mod dispatch;
+mod fold;
 mod human;
 mod inputs;
+mod intent;
 mod joins;
 mod operator;
 mod quiesce;
@@ -33,21 +36,25 @@ mod settle;
 mod shown;
 mod standing;
 mod state;
+mod take_up;
 mod turn;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub use apply::IllegalStep;
+pub use fold::{Fold, FoldError, Folded};
 pub use human::AnswerError;
-pub use inputs::{InputError, resolve};
+pub use inputs::{Given, InputError, Refs, resolve};
+pub use intent::Intended;
 pub use operator::OperationError;
 pub use quiesce::Quiet;
 pub use recovery::{Diagnosis, backoff, diagnose};
 pub use report::{Culprit, Report, Timeline};
 pub use shown::Shown;
-pub use standing::{Answered, Instance, Standing};
+pub use standing::{Answered, Identity, Instance, Standing};
 pub use state::{Category, NodeState, Reason, RunOutcome};
+pub use take_up::{RECOVERIES_MAX, TakenUp};
 pub use turn::{Answer, Context, Input, NoPlanner, Operation, Patch, Planner, Resolution};
 
 use crate::id::{NodeId, Ticks};
@@ -80,6 +87,8 @@ pub struct Run {
     replan_pending: bool,
     /// The version the plan's contract was last judged for, and whether it held.
     contract: Option<(u32, bool)>,
+    /// Recoveries since the last attempt that ended.
+    recoveries: u32,
 }
 
 /// How many nodes are in the states that keep a run going.
@@ -113,6 +122,7 @@ impl Run {
             replans: 0,
             replan_pending: false,
             contract: None,
+            recoveries: 0,
             plan,
             graph,
         };
@@ -160,6 +170,12 @@ impl Run {
         self.instance(node).is_some_and(|instance| {
             instance.attempts == attempt && matches!(instance.standing, Standing::Running { .. })
         })
+    }
+
+    /// Whether nothing goes on until a person answers.
+    pub fn waits_for_person(&self) -> bool {
+        let Counts { running, sleeping, waiting, retryable, .. } = self.counts;
+        waiting > 0 && running + sleeping + retryable == 0 && self.ready.is_empty() && !self.replan_pending
     }
 
     /// The candidate that an any_of node reads as `$winner`.

@@ -113,6 +113,15 @@ pub struct Answered {
     pub at: Ticks,
 }
 
+/// What the work of an attempt is known by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// Identity of the work (lineage `r`).
+    pub reuse: Digest,
+    /// What a receiver can recognise its repetition by.
+    pub idempotency_key: Digest,
+}
+
 /// One node of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Instance {
@@ -136,6 +145,8 @@ pub struct Instance {
     pub shown: Option<Digest>,
     /// What was last said to a question.
     pub answered: Option<Answered>,
+    /// What the last attempt did, as it was written down before it started.
+    pub identity: Option<Identity>,
     /// What the last attempt gave; published only if the node is executed.
     pub output: Option<Output>,
     /// What the last failed attempt met.
@@ -159,6 +170,7 @@ impl Instance {
             approved: false,
             shown: None,
             answered: None,
+            identity: None,
             output: None,
             failure: None,
             commit: 0,

@@ -4,6 +4,7 @@ use super::super::fault::{Fault, FaultCode};
 use super::super::nearest::Hints;
 use super::super::{Kind, Plan};
 use super::Subject;
+use crate::id::{NAME_RULE, is_name};
 
 pub(super) fn judge(subject: &Subject<'_>, hints: &Hints, faults: &mut Vec<Fault>) {
     let plan = subject.plan;
@@ -45,16 +46,10 @@ pub(super) fn names(plan: &Plan) -> impl Iterator<Item = &str> {
 
 fn id(subject: &Subject<'_>, at: usize, faults: &mut Vec<Fault>) {
     let id = &subject.plan.nodes[at].id;
-    if !is_id(id.as_str()) {
-        let mend = "use 1 to 64 of A-Z a-z 0-9 _ . -";
-        faults.push(Fault::new(FaultCode::V01, id, "is no id", mend));
+    if !is_name(id.as_str()) {
+        faults.push(Fault::new(FaultCode::V01, id, "is no id", format!("use {NAME_RULE}")));
     }
     if !subject.table.counts(at) {
         faults.push(Fault::new(FaultCode::V01, id, "is used twice", "give each node an id of its own"));
     }
-}
-
-fn is_id(text: &str) -> bool {
-    (1..=64).contains(&text.len())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-'))
 }

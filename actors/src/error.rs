@@ -1,0 +1,80 @@
+//! Why nothing could be done about a run.
+
+use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::port::{ArtifactError, JournalError};
+use ostler_kernel::run::{AnswerError, FoldError, NodeState, OperationError};
+
+/// Why nothing could be done about a run.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum RunError {
+    /// There is none of that id.
+    #[error("no run {0}")]
+    Unknown(RunId),
+    /// It has no such node.
+    #[error("no node {0} in this run")]
+    UnknownNode(NodeId),
+    /// It is over.
+    #[error("the run is over")]
+    Over,
+    /// The node waits for nothing of the kind.
+    #[error("node {node} is {state}, not in doubt: there is nothing to resolve")]
+    NotInDoubt {
+        /// Which node.
+        node: NodeId,
+        /// Where it stands.
+        state: NodeState,
+    },
+    /// The node has no result.
+    #[error("node {node} is {state} and has no result")]
+    NoResult {
+        /// Which node.
+        node: NodeId,
+        /// Where it stands.
+        state: NodeState,
+    },
+    /// An answer that is not for what is asked.
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
+    /// An answer that cannot be written down.
+    #[error("{0}")]
+    Said(String),
+    /// The node is over already.
+    #[error("node {node} is {state} already: it cannot be stopped any more")]
+    NodeOver {
+        /// Which node.
+        node: NodeId,
+        /// How it ended.
+        state: NodeState,
+    },
+    /// A result that cannot be kept.
+    #[error("the result cannot be kept: {0}")]
+    Result(String),
+    /// Its records do not fit together.
+    #[error(transparent)]
+    Fold(#[from] FoldError),
+    /// The journal failed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The artifact store failed.
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+    /// As many requests as may wait for an agent to take a run up do so.
+    #[error("{0} requests wait for their run to be taken up, which is the most: try again")]
+    Crowded(usize),
+    /// The actors are being restarted.
+    #[error("the system is restarting: try again")]
+    Restarting,
+    /// Nothing goes on any more.
+    #[error("the system has halted: {0}")]
+    Halted(String),
+}
+
+impl From<OperationError> for RunError {
+    fn from(error: OperationError) -> RunError {
+        match error {
+            OperationError::Over => RunError::Over,
+            OperationError::UnknownNode(node) => RunError::UnknownNode(node),
+            OperationError::NodeOver { node, state } => RunError::NodeOver { node, state },
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What becomes of a run.
+
+use ostler_kernel::id::RunId;
+use ostler_kernel::port::{RunStanding, Seq};
+use ostler_kernel::run::{Fold, Run, RunOutcome};
+
+use crate::error::RunError;
+use crate::system::System;
+
+/// What a run has come to, for now or for good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Settled {
+    /// It is over.
+    Closed(RunOutcome),
+    /// Nothing goes on until a person answers.
+    WaitsForPerson,
+    /// It was set aside, and why.
+    Parked(String),
+    /// This process does not drive it.
+    Idle,
+}
+
+impl System {
+    /// Waits until a run is over, or until nothing can go on without a person. Dropping the future loses nothing.
+    pub async fn outcome(&self, run: RunId) -> Result<Settled, RunError> {
+        let mut stirs = self.services.stirs.subscribe();
+        let mut cursor = self.events(run, Seq(0))?;
+        let mut fold = Fold::of(run);
+        loop {
+            stirs.mark_unchanged();
+            if let Some(why) = self.services.halted.borrow().clone() {
+                return Err(RunError::Halted(why));
+            }
+            while let Some(record) = cursor.next_known().await {
+                fold.record(&record?)?;
+            }
+            let so_far = fold.so_far();
+            if let Some(outcome) = so_far.and_then(|folded| folded.closed) {
+                return Ok(Settled::Closed(outcome));
+            }
+            if !self.services.drives(run) {
+                return match self.row(run)?.standing {
+                    RunStanding::Closed(outcome) => Ok(Settled::Closed(outcome)),
+                    RunStanding::Parked(reason) => Ok(Settled::Parked(reason)),
+                    RunStanding::Open => Ok(Settled::Idle),
+                };
+            }
+            // Silence that is due is about to move something.
+            let now = self.services.clock.now();
+            let waits = |run: &Run| run.waits_for_person() && !run.silence_is_due(now);
+            if so_far.is_some_and(|folded| waits(&folded.run)) {
+                return Ok(Settled::WaitsForPerson);
+            }
+            tokio::select! {
+                _ = stirs.changed() => {}
+                () = cursor.changed() => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Changing runs: taking them up, and cancelling them.
+
+use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::port::RunStanding;
+use ostler_kernel::run::Operation;
+
+use crate::agent::{AgentMessage, Request};
+use crate::error::RunError;
+use crate::registry::RegistryMessage;
+use crate::system::{System, ask};
+
+impl System {
+    /// Takes up an open run that nobody drives; one that was set aside, too.
+    pub async fn resume(&self, run: RunId) -> Result<(), RunError> {
+        let row = self.row(run)?;
+        match row.standing {
+            RunStanding::Closed(_) => Err(RunError::Over),
+            RunStanding::Open | RunStanding::Parked(_) => {
+                self.drive(row, true);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes up every open run that was not set aside, and gives them, oldest first.
+    pub async fn resume_all(&self) -> Result<Vec<RunId>, RunError> {
+        let mut rows = self.services.journal.runs(true)?;
+        rows.retain(|row| row.standing == RunStanding::Open);
+        rows.sort_by_key(|row| row.run);
+        let runs = rows.iter().map(|row| row.run).collect();
+        rows.into_iter().for_each(|row| self.drive(row, false));
+        Ok(runs)
+    }
+
+    /// Cancels a run. One that nobody drives is taken up, cancelled and closed. What acts on the world right now
+    /// goes on to its end. Durable when it returns.
+    pub async fn cancel(&self, run: RunId) -> Result<(), RunError> {
+        self.tell(run, Request::Operate(Operation::CancelPlan)).await
+    }
+
+    /// Cancels one node: what depends on it is lost with it. If it acts on the world right now it goes on to its end,
+    /// and that is what counts. The run goes on. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// The node is unknown, or over already; nothing has changed then.
+    pub async fn cancel_node(&self, run: RunId, node: NodeId) -> Result<(), RunError> {
+        self.operate(run, Operation::Cancel(node)).await
+    }
+
+    /// Skips one node, as not needed; otherwise as [`System::cancel_node`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`System::cancel_node`].
+    pub async fn skip_node(&self, run: RunId, node: NodeId) -> Result<(), RunError> {
+        self.operate(run, Operation::Skip(node)).await
+    }
+
+    async fn operate(&self, run: RunId, operation: Operation) -> Result<(), RunError> {
+        // What is refused does not set a run going that rests.
+        self.view(run, None).await?.run.check_operation(&operation)?;
+        self.tell(run, Request::Operate(operation)).await
+    }
+
+    /// Sends to the actor that drives a run, which is brought up first if need be.
+    pub(crate) async fn tell(&self, run: RunId, request: Request) -> Result<(), RunError> {
+        if !self.services.drives(run) {
+            self.resume(run).await?;
+        }
+        let registry = self.services.links.registry().ok_or(RunError::Restarting)?;
+        let found = ask(&registry, |reply| RegistryMessage::Find { run, reply }).await;
+        let actor = found.ok_or(RunError::Restarting)??.ok_or(RunError::Over)?;
+        ask(&actor, |reply| AgentMessage::Ask { run, request, reply }).await.ok_or(RunError::Restarting)?
+    }
+}

@@ -1,0 +1,48 @@
+//! Reading the streams of the journal.
+
+use ostler_kernel::port::{Journal, JournalError, Recorded, RunRow, Seq, StreamId};
+use ostler_kernel::run::{Fold, Folded};
+
+use crate::error::RunError;
+
+/// Records read from a stream at once.
+pub(crate) const READ_AT_ONCE: usize = 1_024;
+
+/// Hands the records of a stream to `take`, in order: all, or those up to `at`.
+pub(crate) fn each<E: From<JournalError>>(
+    journal: &dyn Journal,
+    stream: StreamId,
+    at: Option<Seq>,
+    mut take: impl FnMut(&Recorded) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut after = Seq(0);
+    loop {
+        let records = journal.read(stream, after, READ_AT_ONCE)?;
+        let Some(last) = records.last() else { return Ok(()) };
+        after = last.seq;
+        for record in &records {
+            if at.is_some_and(|at| record.seq > at) {
+                return Ok(());
+            }
+            take(record)?;
+        }
+    }
+}
+
+/// The last record of a stream.
+pub(crate) fn last(journal: &dyn Journal, stream: StreamId) -> Result<Seq, JournalError> {
+    let mut last = Seq(0);
+    while let Some(record) = journal.read(stream, last, READ_AT_ONCE)?.last() {
+        last = record.seq;
+    }
+    Ok(last)
+}
+
+/// Folds the records of a run, each of which is checked to follow from those before it.
+pub(crate) fn fold(journal: &dyn Journal, row: &RunRow) -> Result<Folded, RunError> {
+    let mut fold = Fold::of(row.run);
+    each(journal, StreamId::run(&row.client, row.run), None, |record| -> Result<(), RunError> {
+        Ok(fold.record(record)?)
+    })?;
+    Ok(fold.end()?)
+}

@@ -1,0 +1,99 @@
+//! A run as its records tell it.
+
+use std::sync::Arc;
+
+use super::{Run, RunOutcome};
+use crate::event::{Event, RunOpened};
+use crate::id::{RunId, Ticks};
+use crate::port::{Position, Recorded, Seq};
+
+/// A run, folded from its records up to some place.
+#[derive(Debug, Clone)]
+pub struct Folded {
+    /// How it was opened.
+    pub opened: RunOpened,
+    /// When.
+    pub opened_at: Ticks,
+    /// Where it stands.
+    pub run: Run,
+    /// How it ended, if it has.
+    pub closed: Option<RunOutcome>,
+    /// Why it was set aside, if it was and nobody took it up since.
+    pub parked: Option<String>,
+    /// The last record it is folded from.
+    pub last: Seq,
+    /// Where that record stands in the journal.
+    pub position: Position,
+}
+
+/// Why records are no run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FoldError {
+    /// They do not begin with its opening.
+    #[error("run {0} has no first record")]
+    Unopened(RunId),
+    /// A record does not follow from those before it.
+    #[error("run {run}, record {seq}: {what}")]
+    Illegal {
+        /// Which run.
+        run: RunId,
+        /// Which record.
+        seq: u64,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// Takes in the records of a run, one after the other.
+#[derive(Debug, Clone)]
+pub struct Fold {
+    of: RunId,
+    folded: Option<Folded>,
+}
+
+impl Fold {
+    /// Nothing yet of this run.
+    pub fn of(run: RunId) -> Fold {
+        Fold { of: run, folded: None }
+    }
+
+    /// Takes in the next record. After an error the fold is of no use any more.
+    pub fn record(&mut self, record: &Recorded) -> Result<(), FoldError> {
+        let (run, seq) = (self.of, record.seq.0);
+        let illegal = |what: String| FoldError::Illegal { run, seq, what };
+        let Some(folded) = &mut self.folded else {
+            let Event::RunOpened(opened) = &record.event else { return Err(FoldError::Unopened(run)) };
+            let plan = serde_json::from_str(opened.plan.as_str())
+                .map_err(|error| illegal(format!("the plan cannot be read: {error}")))?;
+            self.folded = Some(Folded {
+                opened: opened.clone(),
+                opened_at: record.at_ms,
+                run: Run::new(Arc::new(plan), opened.seed, record.at_ms),
+                closed: None,
+                parked: None,
+                last: record.seq,
+                position: record.position,
+            });
+            return Ok(());
+        };
+        folded.run.apply(&record.event, record.at_ms).map_err(|step| illegal(step.to_string()))?;
+        match &record.event {
+            Event::RunClosed { outcome } => folded.closed = Some(*outcome),
+            Event::Parked { reason } => folded.parked = Some(reason.clone()),
+            Event::RunRecovered { .. } => folded.parked = None,
+            _ => {}
+        }
+        (folded.last, folded.position) = (record.seq, record.position);
+        Ok(())
+    }
+
+    /// What the records so far tell; `None` before the first.
+    pub fn so_far(&self) -> Option<&Folded> {
+        self.folded.as_ref()
+    }
+
+    /// What they tell in the end.
+    pub fn end(self) -> Result<Folded, FoldError> {
+        self.folded.ok_or(FoldError::Unopened(self.of))
+    }
+}

@@ -1,0 +1,94 @@
+//! What is written down before an attempt starts: by what its work is known, and where its values came from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Refs, Run};
+use crate::event::{Accounts, AttemptIntent, Event, RunOpened};
+use crate::id::{Digest, NodeId, RunId, Ticks};
+use crate::json::{Json, JsonError};
+use crate::lineage::{self, Inputs, Sigma};
+use crate::plan::{Idempotency, Kind, Node};
+
+/// Instances of a node in a run so far: nothing starts a second one yet.
+const GENERATION: u32 = 1;
+
+/// What the run itself does not know of an attempt that is about to start.
+#[derive(Debug, Clone, Copy)]
+pub struct Intended<'a> {
+    /// How the run was opened.
+    pub opened: &'a RunOpened,
+    /// What the attempt is given by other nodes.
+    pub refs: &'a Refs,
+    /// Version of its tool, if it calls one.
+    pub tool_version: Option<&'a str>,
+    /// What its slot was charged.
+    pub accounts: Option<Accounts>,
+}
+
+impl Run {
+    /// Writes down that the attempt of a running node is about to start; nothing if there is no such node. The
+    /// record has taken effect: append it before the attempt starts.
+    pub fn intend(&mut self, now: Ticks, node: &NodeId, intended: Intended<'_>) -> Option<Event> {
+        let description = self.node(node)?;
+        let instance = self.instance(node)?;
+        let Intended { opened, refs, tool_version, accounts } = intended;
+        let intent = Event::AttemptIntent(Box::new(AttemptIntent {
+            node: node.clone(),
+            generation: GENERATION,
+            phase: instance.phase,
+            attempt: instance.attempts,
+            reuse: self.reuse(description, refs, tool_version),
+            idempotency_key: self.idempotency_key(opened.run, node),
+            intent: opened.intent,
+            policy_epoch: opened.policy_epoch,
+            provenance: self.provenance(description),
+            accounts,
+        }));
+        self.apply(&intent, now).expect("an intent applies to every node of the plan");
+        Some(intent)
+    }
+
+    /// What a receiver can recognise a repetition of the node's work by: the same for every attempt, until a patch
+    /// makes it other work.
+    pub fn idempotency_key(&self, run: RunId, node: &NodeId) -> Digest {
+        let phase = self.instance(node).map_or(0, |instance| instance.phase);
+        lineage::idempotency_key(run, node, u64::from(GENERATION), u64::from(phase))
+    }
+
+    /// Identity of the work: what runs, on what.
+    fn reuse(&self, node: &Node, refs: &Refs, tool_version: Option<&str>) -> Digest {
+        let kind = if node.kind == Kind::Aggregator { "aggregator" } else { "tool" };
+        let sigma = Sigma { kind, tool: node.tool.as_deref(), tool_version, ..Sigma::default() };
+        let effects = self.receipts(node);
+        let inputs = Inputs { effects: &effects, params: &node.params, refs, world: None };
+        let canonical = |document: Result<Json, JsonError>| {
+            document.expect("plans and results were canonical when they came in")
+        };
+        let sigma = lineage::sigma(&canonical(sigma.document()));
+        lineage::reuse(sigma, lineage::x(&canonical(inputs.document())))
+    }
+
+    /// Receipts of the effects this node comes after, with their number.
+    fn receipts(&self, node: &Node) -> BTreeMap<Digest, u64> {
+        let mut receipts = BTreeMap::new();
+        let sources = node.deps.iter().filter_map(|dep| self.node(&dep.n));
+        for source in sources.filter(|source| source.effect.acts()) {
+            let Some(instance) = self.instance(&source.id) else { continue };
+            if let (Some(done), Some(output)) = (instance.identity, &instance.output) {
+                let key = (source.idem != Idempotency::Natural).then_some(done.idempotency_key);
+                *receipts.entry(lineage::receipt(done.reuse, output.artifact, key)).or_default() += 1;
+            }
+        }
+        receipts
+    }
+
+    /// Where the values of a node came from, sorted: the plan, and the tools whose results it reads.
+    fn provenance(&self, node: &Node) -> Vec<String> {
+        let read = node.param_refs.values().filter_map(|reference| {
+            let source = self.node(&reference.from)?;
+            Some(format!("tool:{}", source.tool.as_deref().unwrap_or(source.id.as_str())))
+        });
+        let from: BTreeSet<String> = std::iter::once("plan".to_owned()).chain(read).collect();
+        from.into_iter().collect()
+    }
+}

@@ -1,0 +1,104 @@
+//! Taking a run up again, after the process that drove it or its actor has died; or ending it without.
+
+use super::turn::{Context, Turn};
+use super::{Input, NodeState, Operation, Quiet, Run, Standing};
+use crate::event::Event;
+use crate::id::NodeId;
+
+/// Times that a run may take its process down with it, without any progress between, before it is set aside.
+pub const RECOVERIES_MAX: u32 = 3;
+
+/// How a run is taken up.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TakenUp {
+    /// It goes on.
+    GoesOn {
+        /// The records that follow; they have taken effect.
+        events: Vec<Event>,
+        /// Running nodes whose attempt is to be done again, under the same number.
+        again: Vec<NodeId>,
+    },
+    /// It is to be set aside, and why.
+    SetAside(String),
+}
+
+impl Run {
+    /// Takes a run up. `lost` are the running nodes whose attempt nobody knows of any more. `was_parked`: it had
+    /// been set aside; `by_name`: somebody asked for this very run, so it is tried however often it failed before.
+    pub fn take_up(
+        &mut self,
+        cx: &mut Context<'_>,
+        lost: &[NodeId],
+        was_parked: bool,
+        by_name: bool,
+    ) -> TakenUp {
+        let recoveries = self.recoveries;
+        if !lost.is_empty() && recoveries >= RECOVERIES_MAX && !by_name {
+            let reason = format!("it ended {recoveries} processes in a row without getting on");
+            return TakenUp::SetAside(reason);
+        }
+        let mut turn = Turn { run: self, cx, events: Vec::new() };
+        if was_parked {
+            turn.emit(Event::RunRecovered { count: 0 });
+        }
+        if !lost.is_empty() {
+            turn.emit(Event::RunRecovered { count: recoveries + 1 });
+        }
+        turn.drop_what_was_being_written();
+        lost.iter().for_each(|node| turn.lost(node));
+        turn.settle();
+        let events = turn.events;
+        let runs = |node: &&NodeId| {
+            self.instance(node)
+                .is_some_and(|instance| instance.state() == NodeState::Running && !instance.is_draining())
+        };
+        let again = lost.iter().filter(runs).cloned().collect();
+        TakenUp::GoesOn { events, again }
+    }
+
+    /// Cancels a run that nobody drives, and closes it: the records, which have taken effect. No attempt of it may
+    /// be known to this process. `None` if there is nothing left to cancel, and the run waits to be closed in its
+    /// own way.
+    pub fn cancel_at_rest(&mut self, cx: &mut Context<'_>) -> Option<Vec<Event>> {
+        let mut events = self.decide(cx, Input::Operator(Operation::CancelPlan));
+        if !self.cancelled {
+            return None;
+        }
+        for node in self.running() {
+            events.extend(self.decide(cx, Input::Lost(node)));
+        }
+        loop {
+            let (more, quiet) = self.quiesce(cx);
+            assert!(
+                quiet == Quiet::Over || !more.is_empty(),
+                "nothing is under way in a run that was cancelled"
+            );
+            events.extend(more);
+            if quiet == Quiet::Over {
+                break;
+            }
+        }
+        events.push(Event::RunClosed { outcome: self.outcome() });
+        Some(events)
+    }
+
+    fn running(&self) -> Vec<NodeId> {
+        let running = |instance: &super::Instance| matches!(instance.standing, Standing::Running { .. });
+        let nodes = self.instances().filter(|(_, instance)| running(instance));
+        nodes.map(|(node, _)| node.id.clone()).collect()
+    }
+}
+
+impl Turn<'_, '_, '_> {
+    /// Patches and new versions that were being written: nobody writes them any more.
+    fn drop_what_was_being_written(&mut self) {
+        let patched =
+            |standing: &Standing| matches!(standing, Standing::FailedRetryable { retry_at: None, .. });
+        let nodes = self.run.instances().filter(|(_, instance)| patched(&instance.standing));
+        let nodes: Vec<NodeId> = nodes.map(|(node, _)| node.id.clone()).collect();
+        nodes.iter().for_each(|node| self.patched(node, None));
+        if self.run.is_replanning() {
+            self.replanned(None);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! `ostler help`: what every help text and manual page is made of.
+
+use std::fmt::Write;
+
+use clap::builder::Styles;
+use clap::{Args, Command};
+
+use super::exit::{Failure, code};
+use super::term::Out;
+use super::{Globals, command};
+
+/// What an exit code says.
+pub(crate) const EXIT_CODES: [(&str, &str); 8] = [
+    ("0", "done: the run succeeded, or concluded early"),
+    ("1", "the run failed or was cancelled; or a comparison found a difference"),
+    ("2", "the command line, the plan or another file is not right; nothing was started"),
+    ("3", "nothing goes on until a person answers"),
+    ("4", "the data folder is damaged, or held by a process that does not answer"),
+    ("5", "something else went wrong; what was done is kept, `ostler resume` goes on"),
+    ("130", "interrupted (^C); what was done is kept, `ostler resume` goes on"),
+    ("143", "terminated; what was done is kept, `ostler resume` goes on"),
+];
+
+/// What an environment variable changes.
+pub(crate) const ENVIRONMENT: [(&str, &str); 6] = [
+    ("OSTLER_DATA", "the data folder, where --data does not say; .ostler if neither does"),
+    ("OSTLER_CONFIG", "the configuration, where --config does not say"),
+    ("OSTLER_LOG", "what is logged on stderr: error (the default), warn, info, debug, trace or off"),
+    ("NO_COLOR", "set to anything: no colours"),
+    ("TERM", "dumb: no tree that is drawn again and again"),
+    ("TZ", "the time zone of the times that are shown"),
+];
+
+/// How a run is named on the command line.
+pub(crate) const RUNS: &str = "\
+A run is named by its id, by the first or the last characters of it (four or more, if
+they fit one run only), or by @last, the newest run. `ostler ps` lists all runs.
+A node is named as the plan names it. A result is named RUN/NODE, such as @last/report.
+";
+
+/// What can be asked for beside commands, and what is said.
+pub(crate) const TOPICS: [(&str, &str, fn() -> String); 3] = [
+    ("exit-codes", "What the exit status of a command says", || listing(&EXIT_CODES)),
+    ("environment", "The environment variables that are read", || listing(&ENVIRONMENT)),
+    ("runs", "How runs and nodes are named", || RUNS.to_owned()),
+];
+
+/// The commands, in the order in which somebody meets them.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("Run plans", &["check", "run", "resume", "cancel"]),
+    ("Look", &["ps", "show", "events", "artifact"]),
+    ("Answer", &["approvals", "approve", "reject", "skip", "resolve"]),
+    ("Look after it", &["doctor", "simulate", "completions", "help"]),
+];
+
+/// Where commands go that no group names.
+const OTHERS: &str = "More";
+
+#[derive(Debug, Args)]
+pub(crate) struct HelpArgs {
+    /// A command, or one of the topics exit-codes, environment and runs
+    #[arg(value_name = "COMMAND|TOPIC")]
+    asked: Vec<String>,
+}
+
+pub(crate) fn help(globals: &Globals, args: &HelpArgs) -> Result<u8, Failure> {
+    globals.text_only("help")?;
+    let mut root = command();
+    root.build();
+    if let [topic] = args.asked.as_slice()
+        && let Some((_, _, text)) = TOPICS.iter().find(|(name, ..)| name == topic)
+    {
+        Out::new().raw(text().as_bytes());
+        return Ok(code::SUCCEEDED);
+    }
+    let mut asked = &mut root;
+    for name in &args.asked {
+        asked = asked.find_subcommand_mut(name).ok_or_else(|| {
+            let topics: Vec<&str> = TOPICS.iter().map(|(name, ..)| *name).collect();
+            Failure::invalid(format!(
+                "there is no command or topic {name:?}: `ostler help` lists the commands, the topics are {}",
+                topics.join(", ")
+            ))
+        })?;
+    }
+    // Whoever reads may be gone by now.
+    let _ = asked.print_long_help();
+    Ok(code::SUCCEEDED)
+}
+
+/// Two columns, indented.
+fn listing(lines: &[(&str, &str)]) -> String {
+    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    lines.iter().fold(String::new(), |mut text, (name, what)| {
+        let _ = writeln!(text, "  {name:<width$}  {what}");
+        text
+    })
+}
+
+/// What the help of `ostler` itself ends with.
+pub(crate) fn after_all() -> String {
+    let header = Styles::styled().get_header().to_owned();
+    let mut text = String::new();
+    for (heading, lines) in [("Environment", &ENVIRONMENT[..]), ("Exit codes", &EXIT_CODES[..])] {
+        let _ = write!(text, "{header}{heading}:{header:#}\n{}\n", listing(lines));
+    }
+    let _ = write!(
+        text,
+        "{header}Examples:{header:#}\n  ostler check plan.yaml\n  ostler run plan.yaml\n  ostler ps\n"
+    );
+    text
+}
+
+/// How the help of `ostler` itself looks: its commands stand in groups.
+pub(crate) fn template(root: &Command) -> String {
+    let styles = Styles::styled();
+    let (header, literal) = (styles.get_header(), styles.get_literal());
+    let visible: Vec<&Command> = root.get_subcommands().filter(|command| !command.is_hide_set()).collect();
+    let width = visible.iter().map(|command| command.get_name().len()).max().unwrap_or(0);
+    let mut text = "{about-with-newline}\n{usage-heading} {usage}\n\n".to_owned();
+    let mut tell = |heading: &str, commands: &[&Command]| {
+        if commands.is_empty() {
+            return;
+        }
+        let _ = writeln!(text, "{header}{heading}:{header:#}");
+        for command in commands {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            let _ = writeln!(text, "  {literal}{:<width$}{literal:#}  {about}", command.get_name());
+        }
+        text.push('\n');
+    };
+    for (heading, names) in GROUPS {
+        let found =
+            names.iter().filter_map(|name| visible.iter().find(|command| command.get_name() == *name));
+        tell(heading, &found.copied().collect::<Vec<_>>());
+    }
+    let grouped = |command: &&&Command| GROUPS.iter().any(|(_, names)| names.contains(&command.get_name()));
+    let others: Vec<&Command> = visible.iter().filter(|command| !grouped(command)).copied().collect();
+    tell(OTHERS, &others);
+    let _ = write!(text, "{header}Options:{header:#}\n{{options}}{{after-help}}");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::Cli;
+    use super::*;
+
+    /// Every command that can be called, with the words it is called by.
+    fn leaves(command: &Command, called: &str, found: &mut Vec<(String, Command)>) {
+        let below: Vec<&Command> = command.get_subcommands().filter(|below| !below.is_hide_set()).collect();
+        if below.is_empty() {
+            found.push((called.to_owned(), command.clone()));
+        }
+        for below in below {
+            leaves(below, &format!("{called} {}", below.get_name()), found);
+        }
+    }
+
+    fn commands() -> Vec<(String, Command)> {
+        let mut found = Vec::new();
+        leaves(&command(), "ostler", &mut found);
+        assert!(found.len() > 10, "{found:?}");
+        found
+    }
+
+    /// The examples of a help text: indented lines that call the command.
+    fn examples(text: &str) -> Vec<&str> {
+        text.lines().filter_map(|line| line.strip_prefix("  ostler")).collect()
+    }
+
+    #[track_caller]
+    fn parses(example: &str) {
+        let words = example.split([';', '|', '>']).next().unwrap_or_default();
+        let words = std::iter::once("ostler").chain(words.split_whitespace());
+        if let Err(error) = Cli::try_parse_from(words) {
+            panic!("ostler{example}\n{error}");
+        }
+    }
+
+    #[test]
+    fn every_command_has_an_example_and_every_example_is_one() {
+        for (called, command) in commands() {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let found = examples(&text);
+            assert!(!found.is_empty(), "{called} has no example");
+            for example in found {
+                let whole = format!("ostler{example}");
+                assert!(whole.starts_with(&called), "an example of {called} calls another: {whole}");
+                parses(example);
+            }
+        }
+        examples(&after_all()).into_iter().for_each(parses);
+    }
+
+    #[test]
+    fn every_command_and_every_argument_says_what_it_is() {
+        for (called, command) in commands() {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            assert!(!about.is_empty() && !about.ends_with('.') && about.len() <= 72, "{called}: {about:?}");
+            for argument in command.get_arguments() {
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!(!help.is_empty(), "{called}: {} says nothing", argument.get_id());
+                assert!(!help.ends_with('.'), "{called}: {}: {help}", argument.get_id());
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_argument_has_the_same_words_everywhere() {
+        let begin = [
+            ("run", "The run: its id, a part of it, or @last"),
+            ("plan", "The plan: .yaml, .yml, .json or .toml"),
+        ];
+        for (called, command) in commands() {
+            for (id, words) in begin {
+                let argument = command.get_positionals().find(|argument| argument.get_id() == id);
+                let help = argument.and_then(|argument| argument.get_help()).map(ToString::to_string);
+                let Some(help) = help else { continue };
+                assert!(help.starts_with(words), "{called}: {help}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_stands_in_a_group() {
+        let root = command();
+        for command in root.get_subcommands().filter(|command| !command.is_hide_set()) {
+            let name = command.get_name();
+            assert!(GROUPS.iter().any(|(_, names)| names.contains(&name)), "no group names {name}");
+        }
+    }
+
+    #[test]
+    fn no_line_of_a_topic_is_too_long() {
+        for (name, _, text) in TOPICS {
+            let text = text();
+            assert!(text.ends_with('\n'));
+            assert!(text.lines().all(|line| line.chars().count() <= 100), "{name}: {text}");
+        }
+    }
+}

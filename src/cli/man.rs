@@ -1,0 +1,85 @@
+//! `ostler man`: manual pages, for those who package Ostler.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::{Args, Command};
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+
+use super::exit::{Failure, code};
+use super::help::{ENVIRONMENT, EXIT_CODES};
+use super::term::Out;
+use super::{Globals, command};
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Folder to write a page for each command to, made if it is not there; absent: ostler(1) on stdout
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+pub(crate) fn man(globals: &Globals, args: &ManArgs) -> Result<u8, Failure> {
+    globals.text_only("man")?;
+    let mut root = command();
+    root.build();
+    let Some(folder) = &args.out else {
+        let mut page = Vec::new();
+        render(&root, &mut page).expect("a page is written to memory");
+        Out::new().raw(&page);
+        return Ok(code::SUCCEEDED);
+    };
+    let failed =
+        |error: io::Error| Failure::internal(format!("cannot write to {}: {error}", folder.display()));
+    fs::create_dir_all(folder).map_err(failed)?;
+    for command in pages(&root) {
+        let mut page = Vec::new();
+        render(command, &mut page).expect("a page is written to memory");
+        let name = command.get_display_name().unwrap_or_else(|| command.get_name());
+        fs::write(folder.join(format!("{name}.1")), page).map_err(failed)?;
+    }
+    Ok(code::SUCCEEDED)
+}
+
+/// A command and all below it.
+fn pages(command: &Command) -> Vec<&Command> {
+    let below = command.get_subcommands().filter(|below| !below.is_hide_set());
+    std::iter::once(command).chain(below.flat_map(pages)).collect()
+}
+
+/// Writes one page.
+fn render(command: &Command, to: &mut dyn Write) -> io::Result<()> {
+    let is_root = command.get_name() == "ostler";
+    let version = env!("CARGO_PKG_VERSION");
+    let man = Man::new(command.clone().disable_help_subcommand(true)).source(format!("ostler {version}"));
+    man.render_title(to)?;
+    man.render_name_section(to)?;
+    man.render_synopsis_section(to)?;
+    man.render_description_section(to)?;
+    man.render_options_section(to)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(to)?;
+    }
+    let mut rest = Roff::new();
+    let after = command.get_after_long_help().or_else(|| command.get_after_help());
+    let after = after.map(ToString::to_string).unwrap_or_default();
+    let examples: Vec<&str> = after.lines().filter_map(|line| line.strip_prefix("  ostler")).collect();
+    if !examples.is_empty() {
+        rest.control("SH", ["EXAMPLES"]).control("nf", []);
+        examples.iter().for_each(|example| {
+            rest.text([roman(format!("ostler{example}"))]);
+        });
+        rest.control("fi", []);
+    }
+    for (heading, lines) in [("ENVIRONMENT", &ENVIRONMENT[..]), ("EXIT STATUS", &EXIT_CODES[..])] {
+        rest.control("SH", [heading]);
+        for (name, what) in lines {
+            rest.control("TP", []).text([bold(*name)]).text([roman(*what)]);
+        }
+    }
+    if !is_root {
+        rest.control("SH", ["SEE ALSO"]).text([bold("ostler"), roman("(1)")]);
+    }
+    rest.to_writer(to)
+}

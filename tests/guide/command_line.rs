@@ -1,0 +1,119 @@
+//! Help, usage, completion and manual pages, as a shell meets them.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+fn ostler(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
+    command.args(arguments).env_remove("OSTLER_DATA").env_remove("OSTLER_CONFIG").stdin(Stdio::null());
+    command.output().unwrap()
+}
+
+fn printed(arguments: &[&str]) -> String {
+    let output = ostler(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn errors_of_usage_exit_with_2_and_say_so_on_stderr() {
+    let cases: [(&[&str], &str); 9] = [
+        (&[], "Usage:"),
+        (&["runn"], "'run'"),
+        (&["run"], "<PLAN>"),
+        (&["run", "plan.yaml", "--intent", "3"], "0..=2"),
+        (&["show"], "<RUN>"),
+        (&["help", "nothing"], "no command or topic \"nothing\""),
+        (&["completions", "tcsh"], "bash"),
+        (&["--json", "completions", "bash"], "leave --json out"),
+        (&["artifact", "@last"], "RUN/NODE"),
+    ];
+    for (arguments, says) in cases {
+        let output = ostler(arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(says), "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn help_is_the_same_however_it_is_asked_for() {
+    assert_eq!(printed(&["help"]), printed(&["--help"]));
+    assert_eq!(printed(&["help", "run"]), printed(&["run", "--help"]));
+    assert!(printed(&["help", "simulate", "graph"]).contains("Usage: ostler simulate graph"));
+    let all = printed(&["help"]);
+    for topic in ["exit-codes", "environment"] {
+        let topic = printed(&["help", topic]);
+        assert!(topic.lines().all(|line| all.contains(line)), "{topic}");
+    }
+    assert!(printed(&["help", "runs"]).contains("@last"));
+}
+
+/// What bash offers after these words, by the script that we print; `None` if there is no bash.
+fn offered(words: &[&str]) -> Option<Vec<String>> {
+    let script = r#"
+        source /dev/stdin || exit 1
+        COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+        complete -p ostler >/dev/null || exit 1
+        _ostler ostler "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-c", script, "bash"]).args(words);
+    let mut child = match bash.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            println!("skipped: completion needs bash: {error}");
+            return None;
+        }
+    };
+    let completions = printed(&["completions", "bash"]);
+    child.stdin.take().unwrap().write_all(completions.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    Some(String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn bash_completes_commands_and_options() {
+    let Some(commands) = offered(&["ostler", "ru"]) else { return };
+    assert_eq!(commands, ["run"]);
+    assert_eq!(offered(&["ostler", "run", "--works"]).unwrap(), ["--workspace"]);
+    assert_eq!(offered(&["ostler", "show", "@last", "--format", "mer"]).unwrap(), ["mermaid"]);
+    assert!(offered(&["ostler", ""]).unwrap().contains(&"doctor".to_owned()));
+}
+
+#[test]
+fn every_shell_has_its_script() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = printed(&["completions", shell]);
+        assert!(script.contains("resume") && script.contains("workspace"), "{shell}");
+    }
+}
+
+#[test]
+fn every_command_has_a_manual_page_without_a_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    printed(&["man", "--out", folder.path().join("man1").to_str().unwrap()]);
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder.path().join("man1")).unwrap() {
+        let path = entry.unwrap().path();
+        names.push(path.file_name().unwrap().to_str().unwrap().to_owned());
+        let page = std::fs::read_to_string(&path).unwrap();
+        assert!(page.contains("EXIT STATUS"), "{}", path.display());
+        let formatter = Command::new("groff").args(["-man", "-Tutf8", "-ww", "-z"]).arg(&path).output();
+        match formatter {
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success() && said.is_empty(), "{}: {said}", path.display());
+            }
+            Err(error) => println!("skipped: manual pages are looked at with groff: {error}"),
+        }
+    }
+    for name in ["ostler.1", "ostler-run.1", "ostler-resolve.1", "ostler-simulate-graph.1"] {
+        assert!(names.iter().any(|found| found == name), "{names:?}");
+    }
+    assert!(!names.iter().any(|name| name == "ostler-man.1"), "{names:?}");
+    assert!(printed(&["man"]).contains(".TH ostler 1"));
+}
