@@ -21,9 +21,6 @@ use crate::services::Services;
 /// Results up to this size stand in the record itself, larger ones in the artifact store.
 pub const INLINE_BYTES_MAX: usize = 4 * 1_024;
 
-/// The largest result of an attempt.
-pub const RESULT_BYTES_MAX: usize = 64 * 1_024 * 1_024;
-
 /// On whose behalf something is done.
 #[derive(Clone)]
 pub(crate) struct Caller {
@@ -133,8 +130,9 @@ const TEST_TIMEOUT_MS: u64 = 60_000;
 pub(crate) async fn keep(services: &Services, value: &Value) -> Result<Output, Failure> {
     let canonical = json::canonical(value).map_err(|error| invalid(format!("the result: {error}")))?;
     let bytes = canonical.as_str().len();
-    if bytes > RESULT_BYTES_MAX {
-        return Err(invalid(format!("the result has {bytes} bytes, at most {RESULT_BYTES_MAX} are kept")));
+    let most = services.limits.result_bytes;
+    if bytes > most {
+        return Err(invalid(format!("the result has {bytes} bytes, at most {most} are kept")));
     }
     if bytes <= INLINE_BYTES_MAX {
         let artifact = lineage::artifact(JSON, canonical.as_str().as_bytes());

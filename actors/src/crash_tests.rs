@@ -1,18 +1,23 @@
 //! Every child of the tree is killed while a run is under way; nothing is lost and nothing is done twice.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ostler_kernel::event::Event;
 use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
 use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
 use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::{Operation, RunOutcome};
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};
 
+use crate::agent::{AgentMessage, Request};
+use crate::registry::RegistryMessage;
 use crate::services::lock;
-use crate::{Settled, Submission, System, SystemConfig};
+use crate::system::ask;
+use crate::{AgentProfile, ResolveHow, RunError, Settled, Submission, System, SystemConfig};
 
 /// Counts its calls by name, and takes a while for each.
 struct Count {
@@ -39,15 +44,37 @@ impl Tool for Count {
     }
 }
 
+/// Looks at the world for an hour.
+struct Hour(ToolSpec);
+
+impl Tool for Hour {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn class(&self, _: &Map<String, Value>) -> CallClass {
+        CallClass { impact: 0, effect: Effect::Read, idem: Idempotency::Natural }
+    }
+
+    fn call(&self, _: Permit, _: CallContext) -> BoxFuture<'_, ToolResult> {
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_secs(3_600)).await;
+            Ok(json!({}))
+        })
+    }
+}
+
 async fn counting(calls: &Arc<Mutex<BTreeMap<String, u32>>>) -> System {
     let params = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
     let (name, version, description) = ("count".to_owned(), "1".to_owned(), "counts".to_owned());
     let spec = ToolSpec { name, version, description, params, result: json!({"type": "object"}) };
-    let tools = BTreeMap::from([("count".to_owned(), None)]);
+    let any = json!({"type": "object"});
+    let hour = Hour(ToolSpec { name: "hour".to_owned(), params: any, ..spec.clone() });
+    let tools = ["count", "hour"].map(|name| (name.to_owned(), None)).into();
     let config = SystemConfig {
         journal: Arc::new(MemoryJournal::default()),
         artifacts: Arc::new(MemoryArtifacts::default()),
-        tools: vec![Arc::new(Count { spec, calls: Arc::clone(calls) })],
+        tools: vec![Arc::new(Count { spec, calls: Arc::clone(calls) }), Arc::new(hour)],
         gate: GatePolicy {
             scopes: [("default".to_owned(), Scope { tools })].into(),
             ceiling: 2,
@@ -105,6 +132,59 @@ async fn check_killing(child: Option<&str>, times: u32) {
     let calls = lock(&calls).clone();
     assert_eq!(calls.len(), 60);
     assert!(calls.values().all(|&calls| calls == 1), "{calls:?}");
+    tokio::time::timeout(SOON, system.services.effects.emptied()).await.expect("effects go with their run");
+    system.shutdown().await;
+}
+
+/// Longer than anything here takes, and shorter than a test may hang.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A plan of one wait of an hour.
+fn hour(system: &System) -> Submission {
+    let nodes = json!([{"id": "s", "tool": "hour"}]);
+    let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
+    Submission::plan(draft.validate(&system.settings()).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_effects_of_a_cancelled_run_are_forgotten_with_it() {
+    let system = counting(&Arc::default()).await;
+    let run = system.submit(hour(&system)).await.unwrap();
+    let mut cursor = system.events(run, ostler_kernel::port::Seq(0)).unwrap();
+    while !matches!(cursor.next().await.unwrap().unwrap().event, Event::AttemptIntent(_)) {}
+    system.cancel(run).await.unwrap();
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    tokio::time::timeout(SOON, system.services.effects.emptied()).await.expect("effects go with their run");
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_an_agent_that_is_taken_out_of_service_is_answered() {
+    let system = counting(&Arc::default()).await;
+    let agent = system.spawn(AgentProfile::new("a")).await.unwrap();
+    let first = agent.submit(hour(&system)).await.unwrap();
+    let second = agent.submit(hour(&system)).await.unwrap();
+    let mut waits = pin!(system.resolve(second, "s".into(), ResolveHow::Redo));
+    assert!(futures::poll!(waits.as_mut()).is_pending());
+    let quarantine = async {
+        while system.agents().await[0].state != "quarantined" {
+            kill(&system, "a");
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, quarantine).await.expect("it fails too often");
+    let answer = tokio::time::timeout(SOON, waits).await.expect("it is answered");
+    assert!(matches!(answer, Err(RunError::Over)), "{answer:?}");
+    for run in [first, second] {
+        let settled = system.outcome(run).await.unwrap();
+        assert!(
+            matches!(&settled, Settled::Parked(why) if why.starts_with("it failed too often")),
+            "{settled:?}"
+        );
+    }
+    let third = agent.submit(hour(&system)).await.unwrap();
+    let settled = system.outcome(third).await.unwrap();
+    assert_eq!(settled, Settled::Parked("its agent is quarantined".to_owned()));
     system.shutdown().await;
 }
 
@@ -121,4 +201,22 @@ async fn killing_the_scheduler_repeats_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn killing_the_registry_repeats_nothing() {
     check_killing(Some("registry"), 6).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_comes_late_does_not_meet_the_next_run_of_the_agent() {
+    let system = counting(&Arc::default()).await;
+    let agent = system.spawn(AgentProfile::new("a")).await.unwrap();
+    let first = agent.submit(hour(&system)).await.unwrap();
+    let second = agent.submit(hour(&system)).await.unwrap();
+    system.cancel(first).await.unwrap();
+    let registry = system.services.links.registry().unwrap();
+    let actor = ask(&registry, |reply| RegistryMessage::Find { run: second, reply }).await.unwrap();
+    let actor = actor.unwrap().unwrap();
+    let request = Request::Operate(Operation::CancelPlan);
+    let answer = ask(&actor, |reply| AgentMessage::Ask { run: first, request, reply }).await.unwrap();
+    assert!(matches!(answer, Err(RunError::Over)), "{answer:?}");
+    assert!(!system.view(second, None).await.unwrap().run.is_cancelled());
+    system.cancel(second).await.unwrap();
+    system.shutdown().await;
 }

@@ -122,6 +122,11 @@ impl Effects {
         self.entries.contains_key(key)
     }
 
+    /// Whether there is any such attempt of the run.
+    pub(crate) fn knows_run(&self, run: RunId) -> bool {
+        self.entries.iter().any(|entry| entry.key().run == run)
+    }
+
     /// The end of the attempt is in the journal.
     pub(crate) fn forget(&self, key: &AttemptKey) {
         self.entries.remove(key);
@@ -143,22 +148,35 @@ impl Effects {
         }
     }
 
-    /// Stops whatever only looks or computes.
+    /// Stops whatever only looks or computes, and forgets it: the process ends, which is no failure of theirs, and
+    /// they are done again when their run is taken up.
     pub(crate) fn stop_pure(&self) {
-        for entry in self.entries.iter().filter(|entry| !entry.acts) {
-            if let State::Running { cancel } = &entry.state {
+        self.entries.retain(|_, entry| match &entry.state {
+            State::Running { cancel } if !entry.acts => {
                 cancel.cancel();
+                false
             }
-        }
+            State::Running { .. } | State::Done(_) => true,
+        });
     }
 
     /// Waits until no attempt that acts on the world runs, and the end of each is recorded.
     pub(crate) async fn drained(&self) {
+        self.none_left(|entry| entry.acts).await;
+    }
+
+    /// Waits until nothing runs, and the end of everything is recorded.
+    #[cfg(test)]
+    pub(crate) async fn emptied(&self) {
+        self.none_left(|_| true).await;
+    }
+
+    async fn none_left(&self, counts: impl Fn(&Entry) -> bool) {
         loop {
             let forgotten = self.forgotten.notified();
             tokio::pin!(forgotten);
             forgotten.as_mut().enable();
-            if !self.entries.iter().any(|entry| entry.acts) {
+            if !self.entries.iter().any(|entry| counts(&entry)) {
                 return;
             }
             forgotten.await;

@@ -14,9 +14,9 @@
 //! | `registry` | agents and their slots |
 //! | `scheduler` | the run queue's owner |
 //! | `agent` | drives a run: `load` takes it up, `launch` starts attempts |
-//! | `stream`, `park` | reads what is recorded; sets a run aside |
+//! | `stream`, `rest` | reads what is recorded; changes runs that nobody drives |
 //! | `effects`, `attempt` | what runs outside the actors |
-//! | `services`, `links`, `clock`, `toolbox` | what they share |
+//! | `services`, `links`, `limits`, `clock`, `toolbox` | what they share |
 #![forbid(unsafe_code)]
 
 mod agent;
@@ -28,11 +28,12 @@ mod crash_tests;
 mod cursor;
 mod effects;
 mod error;
+mod limits;
 mod links;
 mod outcome;
-mod park;
 mod registry;
 mod resolve;
+mod rest;
 mod scheduler;
 mod services;
 mod spawn;
@@ -45,16 +46,16 @@ mod tree;
 mod view;
 
 pub use approval::{Answer, Approval, ApprovalId, ApprovalIdError, BY_BYTES_MAX, NOTE_BYTES_MAX, held_up};
-pub use attempt::{INLINE_BYTES_MAX, RESULT_BYTES_MAX};
+pub use attempt::INLINE_BYTES_MAX;
 pub use cursor::EventCursor;
 pub use error::RunError;
+pub use limits::{AGENTS_MAX, CONTRACTS_KEPT_MAX, LIVE_AGENTS_MAX, Limits, RESULT_BYTES_MAX, WAITING_MAX};
 pub use outcome::Settled;
-pub use registry::{AGENTS_MAX, AgentRow, RegisterError};
+pub use registry::{AgentRow, RegisterError};
 pub use resolve::ResolveHow;
 pub use scheduler::ClientConfig;
 pub use spawn::{AgentHandle, AgentProfile, SpawnError};
 pub use submission::{Submission, SubmitError};
 pub use system::{StartError, System, SystemConfig};
 pub use toolbox::{Toolbox, ToolboxError};
-pub use tree::LIVE_AGENTS_MAX;
 pub use view::RunView;

@@ -14,13 +14,10 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use crate::agent::{Agent, AgentArguments, AgentMessage};
 use crate::error::RunError;
-use crate::park::park;
+use crate::rest;
 use crate::scheduler::Lane;
 use crate::services::Services;
 use crate::stream;
-
-/// Agents with a name of their own, at most.
-pub const AGENTS_MAX: usize = 1_000_000;
 
 pub(crate) enum RegistryMessage {
     /// An agent is to exist from here on.
@@ -48,15 +45,15 @@ pub(crate) enum RegistryMessage {
     PoolGone { agent: AgentId, pool: u64 },
     /// The reference of the actor that drives a run, once it is live.
     Find { run: RunId, reply: FindReply },
+    /// A run is to be cancelled. If it waits behind another run of its agent, it is cancelled and closed here and
+    /// now; the answer is where that is recorded, or `None` if it does not wait.
+    CancelQueued { run: RunId, reply: RpcReplyPort<Result<Option<Position>, RunError>> },
     /// All agents.
     List { reply: RpcReplyPort<Vec<AgentRow>> },
 }
 
 /// Where the actor that drives a run goes; `None`: there is none any more.
 pub(crate) type FindReply = RpcReplyPort<Result<Option<ActorRef<AgentMessage>>, RunError>>;
-
-/// Requests that wait for the actor that drives a run, at most.
-pub(crate) const WAITING_MAX: usize = 10_000;
 
 /// Why an agent could not be registered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -72,8 +69,8 @@ pub enum RegisterError {
         client: ClientId,
     },
     /// There are as many agents as there may be.
-    #[error("there are {AGENTS_MAX} agents already, which is the most: retire some")]
-    TooMany,
+    #[error("there are {0} agents already, which is the most: retire some")]
+    TooMany(usize),
     /// It could not be written down.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -120,6 +117,8 @@ pub(crate) struct Registry;
 pub(crate) struct RegistryState {
     services: Arc<Services>,
     slots: BTreeMap<AgentId, Slot>,
+    /// Slots of agents with a name of their own.
+    registered: usize,
     /// Last record of each client's stream, which only this actor appends to.
     heads: BTreeMap<ClientId, Seq>,
     /// Who waits for a run's actor to be live.
@@ -136,8 +135,8 @@ impl Actor for Registry {
         _: ActorRef<RegistryMessage>,
         services: Arc<Services>,
     ) -> Result<RegistryState, ActorProcessingErr> {
-        let (slots, heads, waiting) = Default::default();
-        let mut state = RegistryState { services, slots, heads, waiting };
+        let (slots, registered, heads, waiting) = Default::default();
+        let mut state = RegistryState { services, slots, registered, heads, waiting };
         state.rebuild()?;
         Ok(state)
     }
@@ -161,6 +160,9 @@ impl Actor for Registry {
             RegistryMessage::PoolUp => state.pool_up(),
             RegistryMessage::PoolGone { agent, pool } => state.pool_gone(&agent, pool),
             RegistryMessage::Find { run, reply } => state.find(run, reply),
+            RegistryMessage::CancelQueued { run, reply } => {
+                let _ = reply.send(state.cancel_queued(run));
+            }
             RegistryMessage::List { reply } => {
                 let _ = reply.send(state.list());
             }
@@ -197,7 +199,9 @@ impl RegistryState {
                 let (client, weight) = (client.clone(), *weight);
                 let runs = VecDeque::new();
                 let slot = Slot { client, weight, registered: true, since, phase: Phase::Row, runs };
-                self.slots.insert(agent.clone(), slot);
+                if self.slots.insert(agent.clone(), slot).is_none() {
+                    self.registered += 1;
+                }
             }
             Event::AgentQuarantined { agent, .. } => {
                 if let Some(slot) = self.slots.get_mut(agent) {
@@ -222,16 +226,18 @@ impl RegistryState {
     }
 
     fn register(&mut self, agent: AgentId, client: ClientId, weight: u32) -> Result<Position, RegisterError> {
+        let most = self.services.limits.agents;
         match self.slots.get(&agent) {
             Some(slot) if slot.client == client => return Ok(slot.since),
             Some(slot) => return Err(RegisterError::Taken { agent, owner: slot.client.clone(), client }),
-            None if self.slots.len() >= AGENTS_MAX => return Err(RegisterError::TooMany),
+            None if self.registered >= most => return Err(RegisterError::TooMany(most)),
             None => {}
         }
         let registered = Event::AgentRegistered { agent: agent.clone(), client: client.clone(), weight };
         let since = self.append(&client, registered)?;
         let slot = Slot { client, weight, registered: true, since, phase: Phase::Row, runs: VecDeque::new() };
         self.slots.insert(agent, slot);
+        self.registered += 1;
         Ok(since)
     }
 
@@ -339,6 +345,22 @@ impl RegistryState {
         Ok(())
     }
 
+    /// Nobody drives a run behind the first of its agent's list, and none of its attempts is under way, but for one
+    /// that was driven once and came behind another when the registry was started again: that is left to its agent.
+    fn cancel_queued(&mut self, run: RunId) -> Result<Option<Position>, RunError> {
+        let mut queued =
+            self.slots.iter().flat_map(|(agent, slot)| slot.runs.iter().skip(1).map(move |row| (agent, row)));
+        let Some((agent, row)) = queued.find(|(_, row)| row.run == run) else { return Ok(None) };
+        if self.services.effects.knows_run(run) {
+            return Ok(None);
+        }
+        let Some(closed) = rest::cancel(&self.services, row)? else { return Ok(None) };
+        let agent = agent.clone();
+        self.strike(&agent, run);
+        self.let_go(run);
+        Ok(Some(closed))
+    }
+
     /// Takes a run off the list of its agent.
     fn strike(&mut self, agent: &AgentId, run: RunId) -> Option<RunRow> {
         let slot = self.slots.get_mut(agent)?;
@@ -385,7 +407,7 @@ impl RegistryState {
 
     /// Sets aside a run that is on no agent's list any more.
     fn park(&mut self, row: &RunRow, reason: String) -> Result<(), JournalError> {
-        park(&self.services, row, reason)?;
+        rest::park(&self.services, row, reason)?;
         self.let_go(row.run);
         Ok(())
     }
@@ -405,11 +427,12 @@ impl RegistryState {
 
     fn find(&mut self, run: RunId, reply: FindReply) {
         let of_run = self.slots.values().find(|slot| slot.runs.iter().any(|row| row.run == run));
+        let most = self.services.limits.waiting;
         let answer = match of_run {
             None => Ok(None),
             Some(slot) => match (&slot.phase, slot.runs.front()) {
                 (Phase::Live(actor), Some(row)) if row.run == run => Ok(Some(actor.clone())),
-                _ if self.waiting.len() >= WAITING_MAX => Err(RunError::Crowded(WAITING_MAX)),
+                _ if self.waiting.len() >= most => Err(RunError::Crowded(most)),
                 _ => {
                     self.waiting.push((run, reply));
                     return;

@@ -7,17 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ostler_kernel::contract::{Contract, ContractError};
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::id::RunId;
-use ostler_kernel::plan::Rule;
+use ostler_kernel::plan::{Rule, Settings};
 use ostler_kernel::port::{ArtifactStore, Journal};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::effects::Effects;
+use crate::limits::Limits;
 use crate::links::Links;
 use crate::toolbox::Toolbox;
-
-/// Compiled contracts kept at once; beyond that they are compiled for each attempt.
-const CONTRACTS_KEPT_MAX: usize = 1_024;
 
 /// What every actor of a system shares.
 pub(crate) struct Services {
@@ -28,6 +26,7 @@ pub(crate) struct Services {
     pub(crate) clock: Clock,
     pub(crate) effects: Effects,
     pub(crate) links: Links,
+    pub(crate) limits: Limits,
     /// Slots of a run whose plan does not say.
     pub(crate) run_slots: u32,
     /// The runs this process drives, and whether somebody asked for each by name. Like the effects table, it
@@ -49,6 +48,7 @@ impl Services {
         toolbox: Toolbox,
         gate: GatePolicy,
         run_slots: u32,
+        limits: Limits,
     ) -> Services {
         Services {
             journal,
@@ -58,6 +58,7 @@ impl Services {
             clock: Clock::new(),
             effects: Effects::default(),
             links: Links::default(),
+            limits,
             run_slots,
             driven: Mutex::default(),
             contracts: Mutex::default(),
@@ -65,6 +66,11 @@ impl Services {
             stirs: watch::Sender::new(0),
             halted: watch::Sender::new(None),
         }
+    }
+
+    /// How plans are normalised and judged here.
+    pub(crate) fn settings(&self) -> Settings<'_> {
+        Settings::real(self.run_slots, &self.toolbox)
     }
 
     /// Marks a run as driven by this process.
@@ -130,7 +136,7 @@ impl Services {
         }
         let contract = Arc::new(Contract::compile(rules)?);
         let mut contracts = lock(&self.contracts);
-        if contracts.len() < CONTRACTS_KEPT_MAX {
+        if contracts.len() < self.limits.contracts_kept {
             contracts.insert(key, Arc::clone(&contract));
         }
         Ok(contract)
@@ -140,4 +146,31 @@ impl Services {
 /// A panic while a lock was held leaves sets and maps whole: they are changed by single calls.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_kernel::plan::Method;
+    use ostler_store::{MemoryArtifacts, MemoryJournal};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn compiled_contracts_are_kept_up_to_the_limit_and_compiled_anew_beyond() {
+        let toolbox = Toolbox::new(Vec::new()).unwrap();
+        let limits = Limits { contracts_kept: 2, ..Limits::default() };
+        let (journal, artifacts) = (Arc::new(MemoryJournal::default()), Arc::new(MemoryArtifacts::default()));
+        let services = Services::new(journal, artifacts, toolbox, GatePolicy::default(), 1, limits);
+        let contract = |most: u32| {
+            let spec = Some(json!({"type": "integer", "maximum": most}));
+            services.contract(&[Rule { method: Method::Schema, p: None, spec }]).unwrap()
+        };
+        for most in 0..5 {
+            let (first, second) = (contract(most), contract(most));
+            assert_eq!(Arc::ptr_eq(&first, &second), most < 2, "contract {most}");
+            assert!(first.judge(&json!(most)).holds() && !second.judge(&json!(most + 1)).holds());
+        }
+        assert_eq!(lock(&services.contracts).len(), 2);
+    }
 }

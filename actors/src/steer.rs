@@ -35,7 +35,15 @@ impl System {
     /// Cancels a run. One that nobody drives is taken up, cancelled and closed. What acts on the world right now
     /// goes on to its end. Durable when it returns.
     pub async fn cancel(&self, run: RunId) -> Result<(), RunError> {
-        self.tell(run, Request::Operate(Operation::CancelPlan)).await
+        if !self.services.drives(run) {
+            self.resume(run).await?;
+        }
+        let registry = self.services.links.registry().ok_or(RunError::Restarting)?;
+        let closed = ask(&registry, |reply| RegistryMessage::CancelQueued { run, reply }).await;
+        match closed.ok_or(RunError::Restarting)?? {
+            Some(position) => Ok(self.services.journal.durable(position).await?),
+            None => self.tell(run, Request::Operate(Operation::CancelPlan)).await,
+        }
     }
 
     /// Cancels one node: what depends on it is lost with it. If it acts on the world right now it goes on to its end,

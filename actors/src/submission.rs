@@ -73,6 +73,14 @@ pub enum SubmitError {
     Journal(#[from] JournalError),
 }
 
+/// A new id, which begins with the time: 1970 where the clock says that it is earlier.
+fn run_id() -> RunId {
+    if std::time::SystemTime::now() >= std::time::UNIX_EPOCH {
+        return RunId(uuid::Uuid::now_v7());
+    }
+    RunId(uuid::Builder::from_unix_timestamp_millis(0, &rand::random()).into_uuid())
+}
+
 impl System {
     /// Opens a run and drives it. The run is durable when this returns; dropping the future may or may not have
     /// opened it.
@@ -89,9 +97,9 @@ impl System {
         let workspace = workspace
             .canonicalize()
             .map_err(|error| SubmitError::Workspace { folder: workspace.clone(), why: error.to_string() })?;
-        let run = RunId(uuid::Uuid::now_v7());
+        let run = run_id();
         let agent = agent.unwrap_or_else(|| AgentId::from(run.to_string().as_str()));
-        let plan_id = plan.id.clone();
+        let (plan_id, nodes) = (plan.id.clone(), plan.nodes.len() as u32);
         let plan = serde_json::to_value(&plan).expect("a plan holds names, numbers and JSON");
         let opened = RunOpened {
             run,
@@ -110,7 +118,7 @@ impl System {
         let position = self.services.journal.append(vec![batch])?;
         self.services.journal.durable(position).await?;
         let (closed_ms, standing) = (None, RunStanding::Open);
-        let row = RunRow { run, client, agent, plan: plan_id, opened_ms: at_ms, closed_ms, standing };
+        let row = RunRow { run, client, agent, plan: plan_id, nodes, opened_ms: at_ms, closed_ms, standing };
         self.drive(row, false);
         Ok(run)
     }

@@ -9,6 +9,7 @@ use ostler_kernel::port::{ArtifactStore, Journal, Tool};
 use ostler_supervisor::{Exit, SupervisorRef};
 use ractor::{ActorRef, RpcReplyPort};
 
+use crate::limits::Limits;
 use crate::registry::{AgentRow, RegistryMessage};
 use crate::scheduler::{ClientConfig, SchedulerMessage};
 use crate::services::Services;
@@ -57,9 +58,13 @@ pub struct System {
 impl System {
     /// Starts the actors. Open runs rest until [`System::resume`] or [`System::resume_all`].
     pub async fn start(config: SystemConfig) -> Result<System, StartError> {
-        let toolbox = Toolbox::new(config.tools)?;
-        let services =
-            Services::new(config.journal, config.artifacts, toolbox, config.gate, config.run_slots);
+        System::start_within(config, Limits::default()).await
+    }
+
+    /// The same, with limits of your own.
+    pub async fn start_within(config: SystemConfig, limits: Limits) -> Result<System, StartError> {
+        let SystemConfig { journal, artifacts, tools, gate, run_slots, .. } = config;
+        let services = Services::new(journal, artifacts, Toolbox::new(tools)?, gate, run_slots, limits);
         let services = Arc::new(services);
         let root = tree::start(&services, config.slots, config.clients).await?;
         let (watched, halted) = (root.clone(), Arc::clone(&services));
@@ -80,7 +85,7 @@ impl System {
 
     /// How plans are normalised and judged here.
     pub fn settings(&self) -> Settings<'_> {
-        Settings::real(self.services.run_slots, &self.services.toolbox)
+        self.services.settings()
     }
 
     /// The table of agents.

@@ -10,12 +10,10 @@ use ostler_supervisor::{
     What,
 };
 
+use crate::limits::LIVE_AGENTS_MAX;
 use crate::registry::{Registry, RegistryMessage};
 use crate::scheduler::{ClientConfig, Scheduler, SchedulerArguments};
 use crate::services::Services;
-
-/// Agents that are live at once, at most; the others wait as rows.
-pub const LIVE_AGENTS_MAX: u32 = 20_000;
 
 /// Restarts of the root's children, at most, in [`ROOT_PERIOD`].
 const ROOT_RESTARTS: u32 = 10;
@@ -59,7 +57,7 @@ fn scheduler(services: &Arc<Services>, slots: u32, clients: Arc<Vec<ClientConfig
 fn pool(services: &Arc<Services>) -> ChildSpec {
     let linked = Arc::clone(services);
     let spec = PoolSpec {
-        max_children: LIVE_AGENTS_MAX,
+        max_children: services.limits.live_agents,
         intensity: Intensity::new(POOL_RESTARTS, ROOT_PERIOD),
         child_intensity: Some(Intensity::new(AGENT_RESTARTS, AGENT_PERIOD)),
         ..PoolSpec::default()

@@ -105,6 +105,8 @@ pub struct RunRow {
     pub agent: AgentId,
     /// Id of its plan.
     pub plan: String,
+    /// Nodes of its plan.
+    pub nodes: u32,
     /// When it was opened, in milliseconds since the Unix epoch.
     pub opened_ms: Ticks,
     /// When it was closed or last changed its standing.

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use ostler_actors::{ResolveHow, Submission, System};
+use ostler_actors::{ResolveHow, RunView, Submission, System};
 use ostler_kernel::id::{NAME_RULE, RunId, is_name};
 use ostler_kernel::json;
 use ostler_kernel::lineage;
@@ -198,6 +198,20 @@ impl PointAsked {
     }
 }
 
+/// A run as it stood at a record, which must be there.
+async fn view(system: &System, run: RunId, at: Option<Seq>) -> Result<RunView, Problem> {
+    let view = system.view(run, at).await?;
+    match at.filter(|at| *at > view.last) {
+        Some(at) => Err(beyond(run, at, view.last)),
+        None => Ok(view),
+    }
+}
+
+fn beyond(run: RunId, at: Seq, last: Seq) -> Problem {
+    let what = format!("run {run} has only {} records: there is no record {}", last.0, at.0);
+    Problem::new(StatusCode::NOT_FOUND, "record_unknown", what)
+}
+
 async fn run(
     State(api): State<Api>,
     Path(name): Path<String>,
@@ -205,7 +219,7 @@ async fn run(
 ) -> Result<Json<Summary>, Problem> {
     let run = names::run(&api.system, &name)?;
     let at = asked.seq()?;
-    let view = api.system.view(run, at).await?;
+    let view = view(&api.system, run, at).await?;
     let (standing, reason) = summary::standing(&api.system, run)?;
     Ok(Json(summary::of(run, &view, standing, reason)))
 }
@@ -216,7 +230,7 @@ async fn run_graph(
     Asked(asked): Asked<PointAsked>,
 ) -> Result<Json<GraphView>, Problem> {
     let run = names::run(&api.system, &name)?;
-    let view = api.system.view(run, asked.seq()?).await?;
+    let view = view(&api.system, run, asked.seq()?).await?;
     Ok(Json(graph::of(&api.system, run, &view).await?))
 }
 
@@ -239,6 +253,9 @@ async fn run_events(
         id.ok_or_else(|| Problem::bad("last_event_id", "Last-Event-ID is not a sequence number"))
     });
     let after = Seq(asked.after.or(last_id.transpose()?).unwrap_or(0));
+    if after > Seq(0) {
+        view(&api.system, run, Some(after)).await?;
+    }
     let until = match asked.until.unwrap_or(Until::Closed) {
         // Nothing comes after the last record, so it is not waited for.
         Until::Closed if summary::standing(&api.system, run)?.0 == Standing::Closed => Until::Settled,

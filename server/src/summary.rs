@@ -122,7 +122,11 @@ pub(crate) async fn row(system: &System, row: &RunRow) -> Result<RunLine, Proble
         waiting: Vec::new(),
     };
     match &row.standing {
-        RunStanding::Closed(outcome) => line.outcome = Some(outcome.to_string()),
+        RunStanding::Closed(outcome) => {
+            line.outcome = Some(outcome.to_string());
+            // Nothing of a closed run is left to do.
+            (line.nodes, line.nodes_over) = (Some(row.nodes as usize), Some(row.nodes as usize));
+        }
         RunStanding::Open | RunStanding::Parked(_) => {
             let view = system.view(row.run, None).await?;
             let (standing, reason) = standing(system, row.run)?;

@@ -106,10 +106,10 @@ pub struct RunLine {
     /// When it was closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed_ms: Option<i64>,
-    /// Nodes that are over, of an open run.
+    /// Nodes that are over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes_over: Option<usize>,
-    /// Nodes, of an open run.
+    /// Nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<usize>,
     /// Nodes that wait for a person.

@@ -10,13 +10,21 @@ use axum::http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use ostler_actors::{System, SystemConfig};
 use ostler_drivers::tool::{ToolConfig, builtin};
+use ostler_kernel::event::{Event, RunOpened};
 use ostler_kernel::gate::{GatePolicy, Scope};
-use ostler_server::{BODY_BYTES_MAX, BODY_DEPTH_MAX, router};
+use ostler_kernel::id::RunId;
+use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
+use ostler_kernel::run::RunOutcome;
+use ostler_server::{BODY_BYTES_MAX, BODY_DEPTH_MAX, RUNS_LISTED_MAX, router};
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
 async fn api() -> Router {
+    api_over(MemoryJournal::default()).await
+}
+
+async fn api_over(journal: MemoryJournal) -> Router {
     let tools = builtin(&ToolConfig::default());
     let scope = Scope { tools: tools.iter().map(|tool| (tool.spec().name.clone(), None)).collect() };
     let gate = GatePolicy {
@@ -26,7 +34,7 @@ async fn api() -> Router {
         ..GatePolicy::default()
     };
     let config = SystemConfig {
-        journal: Arc::new(MemoryJournal::default()),
+        journal: Arc::new(journal),
         artifacts: Arc::new(MemoryArtifacts::default()),
         tools,
         gate,
@@ -315,4 +323,41 @@ async fn questions_are_listed_and_answered_once_for_what_they_show() {
     assert_eq!(told.last().unwrap()["body"], json!({"outcome": "failed"}));
     refused(&api, post(&path(ok), &says("approve", &ok["digest"])), (409, "not_asked")).await;
     refused(&api, stop("ok", "skip"), (409, "run_over")).await;
+}
+
+/// A run that is over.
+fn closed(run: RunId) -> StreamBatch {
+    let (client, agent) = ("local".into(), "a".into());
+    let stream = StreamId::run(&client, run);
+    let plan = ostler_kernel::json::canonical(&json!({"id": "p"})).unwrap();
+    let opened = RunOpened {
+        run,
+        client,
+        agent,
+        plan,
+        intent: 1,
+        scope: "default".to_owned(),
+        workspace: "/".to_owned(),
+        policy_epoch: 1,
+        seed: 1,
+    };
+    let events = vec![Event::RunOpened(opened), Event::RunClosed { outcome: RunOutcome::Succeeded }];
+    StreamBatch { stream, expected: Seq(0), at_ms: 1, events }
+}
+
+#[tokio::test]
+async fn a_page_of_the_table_of_runs_is_no_longer_than_the_limit() {
+    let journal = MemoryJournal::default();
+    for number in 0..=RUNS_LISTED_MAX as u128 {
+        journal.append(vec![closed(format!("{number:032x}").parse().unwrap())]).unwrap();
+    }
+    let api = api_over(journal).await;
+    let more = RUNS_LISTED_MAX + 1;
+    for path in ["/v1/runs".to_owned(), format!("/v1/runs?limit={more}")] {
+        let page = value(send(&api, get(&path)).await).await;
+        assert_eq!(page["runs"].as_array().unwrap().len(), RUNS_LISTED_MAX, "{path}");
+        let next = page["next"].as_str().unwrap();
+        let rest = value(send(&api, get(&format!("/v1/runs?after={next}"))).await).await;
+        assert_eq!((rest["runs"].as_array().unwrap().len(), &rest["next"]), (1, &Value::Null), "{path}");
+    }
 }

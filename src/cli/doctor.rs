@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use hyper::Method;
 use ostler::config::Config;
-use ostler_drivers::tool::builtin;
+use ostler_drivers::tool::{Sandbox, builtin, sandbox};
 use ostler_server::wire::{GraphView, Health, RunList, Summary};
 use ostler_store::{OpenError, Store};
 use serde_json::json;
@@ -186,6 +186,22 @@ fn programs(config: &Config, report: &mut Report) {
     if !config.tools.shell.enabled {
         report.note("shell.run", "is switched off", "to switch it on: enabled = true in [tools.shell]");
         return;
+    }
+    match (config.tools.shell.sandbox, sandbox()) {
+        (false, _) => report.tell(Verdict::Note, "sandbox", "switched off ([tools.shell] sandbox)"),
+        (true, Sandbox::Full) => {
+            let what = "Landlock: programs write in the workspace and for a while, those of impact 0 nowhere";
+            report.tell(Verdict::Good, "sandbox", what);
+        }
+        (true, Sandbox::Partial) => {
+            let what =
+                "in part: this kernel knows an old Landlock, which confines programs less than it should";
+            report.tell(Verdict::Note, "sandbox", what);
+        }
+        (true, Sandbox::None) => {
+            let what = "none: this kernel has no Landlock, so programs write wherever this user may";
+            report.tell(Verdict::Note, "sandbox", what);
+        }
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     for program in PROGRAMS {

@@ -236,6 +236,12 @@ async fn tell_events(
     let summary: Summary = session.client.get(&path).await?;
     let path = format!("/v1/runs/{}", summary.run);
     let follows = args.follow && session.client.is_remote();
+    if args.from > summary.seq && (summary.standing == Standing::Closed || !follows) {
+        return Err(Failure::invalid(format!(
+            "run {} has only {} records: there is no record {}",
+            summary.run, summary.seq, args.from
+        )));
+    }
     let mut view: Box<dyn View + Send> = if globals.json { Box::new(Lines) } else { Box::new(Table) };
     let mut after = args.from - 1;
     let followed = if follows {

@@ -8,12 +8,13 @@ use futures::FutureExt;
 
 use ostler_kernel::event::{Accounts, AttemptResult, Event, HumanRequestKind, Output, RunOpened, TimerKind};
 use ostler_kernel::id::{NodeId, RunId, Ticks};
-use ostler_kernel::plan::{Approval, Settings};
+use ostler_kernel::plan::Approval;
 use ostler_kernel::port::{Position, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::{Context, Input, NoPlanner, NodeState, Quiet, Run, Standing};
 use ractor::{ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::time::{Duration, Instant};
 
+use super::deadlines::{Deadline, Deadlines};
 use super::{AgentArguments, AgentMessage, Request};
 use crate::approval;
 use crate::attempt;
@@ -47,7 +48,7 @@ pub(super) struct Drive {
     fresh: BTreeSet<(u32, NodeId)>,
     /// Nodes in the run queue.
     queued: BTreeSet<NodeId>,
-    deadlines: BTreeSet<(Instant, NodeId, TimerKind, u32)>,
+    deadlines: Deadlines,
     alarm: Option<(Instant, tokio::task::JoinHandle<()>)>,
     judging: bool,
     /// Judges the plan's own contract; ends with this.
@@ -77,7 +78,7 @@ impl Drive {
             asking: BTreeSet::new(),
             fresh: BTreeSet::new(),
             queued: BTreeSet::new(),
-            deadlines: BTreeSet::new(),
+            deadlines: Deadlines::default(),
             alarm: None,
             judging: false,
             judge: None,
@@ -92,7 +93,7 @@ impl Drive {
 
     pub(super) fn within<T>(&mut self, act: impl FnOnce(&mut Run, &mut Context<'_>) -> T) -> T {
         let services = Arc::clone(&self.services);
-        let settings = Settings::real(services.run_slots, &services.toolbox);
+        let settings = services.settings();
         let mut cx = Context { now: services.clock.now(), settings: &settings, planner: &mut NoPlanner };
         act(&mut self.run, &mut cx)
     }
@@ -103,6 +104,7 @@ impl Drive {
         for event in &events {
             match event {
                 Event::NodeTransition(moved) => {
+                    self.deadlines.clear(&moved.node);
                     if moved.from == NodeState::Ready {
                         self.unqueue(&moved.node);
                     }
@@ -169,24 +171,20 @@ impl Drive {
     pub(super) fn set_deadline(&mut self, node: &NodeId, kind: TimerKind, at: Ticks) {
         let wait = at.saturating_sub(self.services.clock.now()).max(0) as u64;
         let instance = self.run.instance(node);
-        let request = instance.map_or(0, |instance| match kind {
+        let number = instance.map_or(0, |instance| match kind {
             TimerKind::Human => instance.requests,
             TimerKind::Sleep => instance.attempts,
             TimerKind::Backoff => instance.attempts,
         });
         // Far enough to never come true, and near enough for the clock to add.
         let wait = Duration::from_millis(wait.min(LONGEST_WAIT_MS));
-        self.deadlines.insert((Instant::now() + wait, node.clone(), kind, request));
+        self.deadlines.set(node, Deadline { at: Instant::now() + wait, kind, number });
     }
 
     /// Everything whose time has come.
     pub(super) fn due(&mut self) {
         let now = Instant::now();
-        while let Some((at, node, kind, number)) = self.deadlines.pop_first() {
-            if at > now {
-                self.deadlines.insert((at, node, kind, number));
-                break;
-            }
+        while let Some((node, Deadline { kind, number, .. })) = self.deadlines.pop_due(now) {
             match kind {
                 TimerKind::Backoff => self.decide(Input::RetryDue(node)),
                 TimerKind::Human => self.decide(Input::Silence { node, request: number }),
@@ -421,7 +419,7 @@ impl Drive {
     }
 
     fn set_alarm(&mut self) {
-        let Some(&(at, ..)) = self.deadlines.first() else { return };
+        let Some(at) = self.deadlines.first() else { return };
         if self.alarm.as_ref().is_some_and(|(set, task)| *set == at && !task.is_finished()) {
             return;
         }

@@ -1,6 +1,7 @@
 //! An agent: drives its runs, one at a time. It decides nothing itself: the kernel does; the agent records what was
 //! decided, asks for slots, and starts what was granted.
 
+mod deadlines;
 mod drive;
 mod launch;
 mod load;

@@ -9,18 +9,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_actors::{Submission, System, SystemConfig};
+use ostler_actors::{Limits, Submission, System, SystemConfig};
 use ostler_drivers::tool::{ToolConfig, builtin};
-use ostler_kernel::gate::{GatePolicy, Scope};
+use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
 use ostler_kernel::id::{NodeId, RunId};
-use ostler_kernel::plan::{Plan, PlanDraft};
-use ostler_kernel::port::{Journal, Tool};
+use ostler_kernel::plan::{Effect, Idempotency, Plan, PlanDraft};
+use ostler_kernel::port::{
+    BoxFuture, CallContext, Journal, Seq, StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
+};
 use ostler_store::{MemoryArtifacts, MemoryJournal};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
+use tokio::sync::Semaphore;
 
 /// A system over `journal` with the built-in tools and `more`.
 pub(crate) async fn system(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>) -> System {
+    within(journal, more, Limits::default()).await
+}
+
+/// The same, with limits.
+pub(crate) async fn within(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>, limits: Limits) -> System {
     let mut tools = builtin(&ToolConfig::default());
+    tools.retain(|tool| more.iter().all(|other| other.spec().name != tool.spec().name));
     tools.extend(more);
     let granted = tools.iter().map(|tool| (tool.spec().name.clone(), None)).collect();
     let gate = GatePolicy {
@@ -38,7 +47,89 @@ pub(crate) async fn system(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>) 
         drain: Duration::from_secs(5),
         clients: Vec::new(),
     };
-    System::start(config).await.unwrap()
+    System::start_within(config, limits).await.unwrap()
+}
+
+/// A tool whose calls go on until they are told to end, and then give `{}`.
+pub(crate) struct Hold {
+    spec: ToolSpec,
+    class: CallClass,
+    started: Semaphore,
+    go: Semaphore,
+    stopped: Semaphore,
+}
+
+impl Hold {
+    pub(crate) fn new(name: &str, effect: Effect, idem: Idempotency) -> Arc<Hold> {
+        let any = json!({"type": "object"});
+        let (name, version, description) = (name.to_owned(), "1".to_owned(), "holds".to_owned());
+        Arc::new(Hold {
+            spec: ToolSpec { name, version, description, params: any.clone(), result: any },
+            class: CallClass { impact: u8::from(effect.acts()), effect, idem },
+            started: Semaphore::new(0),
+            go: Semaphore::new(0),
+            stopped: Semaphore::new(0),
+        })
+    }
+
+    /// Waits until one more call has started.
+    pub(crate) async fn started(&self) {
+        self.started.acquire().await.unwrap().forget();
+    }
+
+    /// Waits until one more call was stopped before its end.
+    pub(crate) async fn stopped(&self) {
+        self.stopped.acquire().await.unwrap().forget();
+    }
+
+    /// Lets this many calls end.
+    pub(crate) fn go(&self, calls: usize) {
+        self.go.add_permits(calls);
+    }
+}
+
+struct Stops<'a>(Option<&'a Semaphore>);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        if let Some(stopped) = self.0 {
+            stopped.add_permits(1);
+        }
+    }
+}
+
+impl Tool for Hold {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn class(&self, _: &Map<String, Value>) -> CallClass {
+        self.class
+    }
+
+    fn call(&self, _: Permit, _: CallContext) -> BoxFuture<'_, ToolResult> {
+        Box::pin(async move {
+            let mut stops = Stops(Some(&self.stopped));
+            self.started.add_permits(1);
+            self.go.acquire().await.unwrap().forget();
+            stops.0 = None;
+            Ok(json!({}))
+        })
+    }
+}
+
+/// What a process leaves behind that dies now.
+pub(crate) fn left_by(journal: &MemoryJournal) -> Arc<MemoryJournal> {
+    let left = Arc::new(MemoryJournal::default());
+    let rows = journal.runs(false).unwrap();
+    let runs = rows.iter().map(|row| StreamId::run(&row.client, row.run));
+    for stream in runs.chain(journal.clients().unwrap()) {
+        for record in journal.read(stream, Seq(0), usize::MAX).unwrap() {
+            let (expected, events) = (Seq(record.seq.0 - 1), vec![record.event]);
+            left.append(vec![StreamBatch { stream, expected, at_ms: record.at_ms, events }]).unwrap();
+        }
+    }
+    left
 }
 
 pub(crate) async fn memory() -> System {

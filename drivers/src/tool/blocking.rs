@@ -1,20 +1,78 @@
-//! Work that blocks, done off the runtime, and told when nobody waits for it any more.
+//! Tools whose work blocks: done off the runtime, told when nobody waits for it any more, and kept from acting
+//! after that.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ostler_kernel::event::Failure;
+use ostler_kernel::gate::{CallClass, Permit};
+use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
-use super::declare::crash;
+use super::declare::{crash, params};
+
+/// A tool that is a function of its parameters `P`, of the workspace, and of whether anybody still waits.
+pub(super) struct Blocking<P> {
+    /// What it says of itself.
+    pub spec: ToolSpec,
+    /// What a call with these parameters would do.
+    pub class: fn(&Map<String, Value>) -> CallClass,
+    /// Does it. Asks the [`Stop`] every few milliseconds.
+    pub work: fn(&P, &CallContext, &Stop) -> ToolResult,
+}
+
+impl<P: DeserializeOwned + Send + 'static> Tool for Blocking<P> {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn class(&self, params: &Map<String, Value>) -> CallClass {
+        (self.class)(params)
+    }
+
+    fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
+        let work = self.work;
+        Box::pin(async move {
+            let params: P = params(permit)?;
+            off_runtime(move |stop| work(&params, &context, stop)).await
+        })
+    }
+}
 
 /// Whether the caller has gone. Long work asks between its pieces.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Stop(Arc<AtomicBool>);
+pub(super) struct Stop(Arc<Caller>);
+
+#[derive(Debug, Default)]
+struct Caller {
+    gone: AtomicBool,
+    /// Held while something is done that others see.
+    acting: Mutex<()>,
+}
 
 impl Stop {
     /// Fails once the caller has gone; nobody sees that failure.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        if self.0.load(Ordering::Relaxed) { Err(crash("the call was given up")) } else { Ok(()) }
+        if self.0.gone.load(Ordering::SeqCst) { Err(crash("the call was given up")) } else { Ok(()) }
+    }
+
+    /// Does what others see, unless the caller has gone. The caller cannot go meanwhile, so nothing is done after
+    /// a call was given up; what is done is short, as it holds the caller up.
+    pub(super) fn act<T>(&self, act: impl FnOnce() -> T) -> Result<T, Failure> {
+        let _acting = self.0.acting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check()?;
+        Ok(act())
+    }
+}
+
+#[cfg(test)]
+impl Stop {
+    /// One whose caller has gone.
+    pub(super) fn given_up() -> Stop {
+        let stop = Stop::default();
+        drop(Raise(stop.clone()));
+        stop
     }
 }
 
@@ -22,7 +80,9 @@ struct Raise(Stop);
 
 impl Drop for Raise {
     fn drop(&mut self) {
-        self.0.0.store(true, Ordering::Relaxed);
+        let Caller { gone, acting } = &*self.0.0;
+        gone.store(true, Ordering::SeqCst);
+        drop(acting.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -52,12 +112,32 @@ mod tests {
             while stop.check().is_ok() {
                 std::thread::yield_now();
             }
-            finished.send(()).expect("the test waits");
+            finished.send(stop.act(|| ()).is_err()).expect("the test waits");
             Ok(())
         }));
         begun.await.unwrap();
         call.abort();
-        ended.await.expect("the work ended by itself");
+        assert!(ended.await.expect("the work ended by itself"), "it acted after it was given up");
+    }
+
+    #[test]
+    fn a_caller_cannot_go_while_something_is_done() {
+        let stop = Stop::default();
+        let (done, going) = (AtomicBool::new(false), Raise(stop.clone()));
+        std::thread::scope(|scope| {
+            let acted = stop.act(|| {
+                scope.spawn(|| {
+                    drop(going);
+                    assert!(done.load(Ordering::SeqCst), "the caller went first");
+                });
+                while stop.check().is_ok() {
+                    std::thread::yield_now(); // until the caller is about to go
+                }
+                done.store(true, Ordering::SeqCst);
+            });
+            assert!(acted.is_ok());
+        });
+        assert!(stop.act(|| ()).is_err());
     }
 
     #[tokio::test]

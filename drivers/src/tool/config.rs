@@ -1,6 +1,7 @@
 //! What `[tools]` of the configuration holds.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use ostler_kernel::gate::{ArgvPattern, ArgvTable, Destination, Egress};
@@ -36,11 +37,17 @@ pub struct ShellConfig {
     /// What programs do: the operator's entries, then the built-in ones.
     #[serde(deserialize_with = "allow_table")]
     pub allow: ArgvTable,
+    /// Whether the kernel is to confine programs, where it can: they write in the workspace, in the folder for
+    /// temporary files, and in `write`; those of impact 0 write nowhere.
+    pub sandbox: bool,
+    /// Folders and files besides that programs may write to, as absolute paths.
+    #[serde(deserialize_with = "absolute")]
+    pub write: Vec<PathBuf>,
 }
 
 impl Default for ShellConfig {
     fn default() -> ShellConfig {
-        ShellConfig { enabled: true, allow: ArgvTable::read_only() }
+        ShellConfig { enabled: true, allow: ArgvTable::read_only(), sandbox: true, write: Vec::new() }
     }
 }
 
@@ -110,6 +117,14 @@ fn allow_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ArgvTable, 
     ArgvTable::read_only().with_patterns(patterns).map_err(D::Error::custom)
 }
 
+fn absolute<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
+    let paths = Vec::<PathBuf>::deserialize(deserializer)?;
+    match paths.iter().find(|path| !path.is_absolute()) {
+        None => Ok(paths),
+        Some(path) => Err(D::Error::custom(format!("{path:?} is not an absolute path"))),
+    }
+}
+
 fn egress<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Egress, D::Error> {
     Egress::new(Vec::<String>::deserialize(deserializer)?).map_err(D::Error::custom)
 }
@@ -168,6 +183,8 @@ mod tests {
             "[shell]\nallow = [{argv = [\"rm\"], impact = 0, effect = \"write\"}]",
             expect!["rm: impact 0 and effect Write disagree: impact 0 observes, more acts, 2 is the most"],
         );
+        check("[shell]\nwrite = [\"cache\"]", expect![[r#""cache" is not an absolute path"#]]);
+        check("[shell]\nsandbox = false\nwrite = [\"/var/cache\"]", expect!["enabled true, {}"]);
         check("[fs]\nroots = []", expect!["unknown field `fs`, expected `shell` or `http`"]);
     }
 }

@@ -1,13 +1,13 @@
 //! `fs.list`: the files of a folder.
 
-use ostler_kernel::event::Failure;
-use ostler_kernel::gate::{CallClass, Permit};
-use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use std::sync::Arc;
 
-use super::blocking::{Stop, off_runtime};
-use super::declare::{READ, object, params, spec};
+use ostler_kernel::port::{CallContext, Tool, ToolResult};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::blocking::{Blocking, Stop};
+use super::declare::{READ, object, spec};
 use super::walk::{Wanted, glob, walk};
 use super::workspace::Workspace;
 
@@ -15,14 +15,6 @@ use super::workspace::Workspace;
 pub const LIST_FILES_DEFAULT: usize = 10_000;
 /// The most that `max` can say.
 pub const LIST_FILES_MAX: usize = 100_000;
-
-/// Lists the regular files beneath a folder of the workspace, sorted by the bytes of their paths. Leaves out
-/// what `.gitignore` files say, hidden files unless asked for, links, and the store of git. More files than
-/// `max` are a failure: a list that silently stops would be taken for the whole.
-#[derive(Debug)]
-pub(super) struct FsList {
-    spec: ToolSpec,
-}
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,54 +26,40 @@ struct Params {
     hidden: bool,
 }
 
-impl FsList {
-    pub(super) fn new() -> FsList {
-        let description = "List the files beneath a folder, sorted. Respects .gitignore; the glob is matched \
-                           against paths from the folder on (`**/*.rs` for all depths).";
-        FsList {
-            spec: spec(
-                "fs.list",
-                description,
-                object(
-                    &["path"],
-                    json!({
-                        "path": {"type": "string", "format": "path", "minLength": 1},
-                        "glob": {"type": "string", "minLength": 1, "maxLength": 1_000},
-                        "max": {"type": "integer", "minimum": 1, "maximum": LIST_FILES_MAX},
-                        "hidden": {"type": "boolean"},
-                    }),
-                ),
-                object(
-                    &["files", "count", "bytes"],
-                    json!({
-                        "files": {"type": "array", "items": {"type": "string"}},
-                        "count": {"type": "integer", "minimum": 0},
-                        "bytes": {"type": "integer", "minimum": 0},
-                    }),
-                ),
+/// Lists the regular files beneath a folder of the workspace, sorted by the bytes of their paths. Leaves out
+/// what `.gitignore` files say, hidden files unless asked for, links, and the store of git. More files than
+/// `max` are a failure: a list that silently stops would be taken for the whole.
+pub(super) fn tool() -> Arc<dyn Tool> {
+    let description = "List the files beneath a folder, sorted. Respects .gitignore; the glob is matched \
+                       against paths from the folder on (`**/*.rs` for all depths).";
+    Arc::new(Blocking::<Params> {
+        spec: spec(
+            "fs.list",
+            description,
+            object(
+                &["path"],
+                json!({
+                    "path": {"type": "string", "format": "path", "minLength": 1},
+                    "glob": {"type": "string", "minLength": 1, "maxLength": 1_000},
+                    "max": {"type": "integer", "minimum": 1, "maximum": LIST_FILES_MAX},
+                    "hidden": {"type": "boolean"},
+                }),
             ),
-        }
-    }
+            object(
+                &["files", "count", "bytes"],
+                json!({
+                    "files": {"type": "array", "items": {"type": "string"}},
+                    "count": {"type": "integer", "minimum": 0},
+                    "bytes": {"type": "integer", "minimum": 0},
+                }),
+            ),
+        ),
+        class: |_| READ,
+        work: list,
+    })
 }
 
-impl Tool for FsList {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn class(&self, _params: &Map<String, Value>) -> CallClass {
-        READ
-    }
-
-    fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
-        Box::pin(async move {
-            let params = params(permit)?;
-            off_runtime(move |stop| list(&params, &context, stop)).await
-        })
-    }
-}
-
-fn list(params: &Params, context: &CallContext, stop: &Stop) -> Result<Value, Failure> {
+fn list(params: &Params, context: &CallContext, stop: &Stop) -> ToolResult {
     let workspace = Workspace::open(&context.workspace)?;
     let wanted = Wanted {
         hidden: params.hidden,

@@ -1,27 +1,20 @@
 //! `fs.read`: the text of a file.
 
-use ostler_kernel::event::Failure;
-use ostler_kernel::gate::{CallClass, Permit};
-use ostler_kernel::id::Digest;
-use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use std::sync::Arc;
 
-use super::blocking::off_runtime;
-use super::declare::{READ, object, params, spec, structural};
+use ostler_kernel::id::Digest;
+use ostler_kernel::port::{CallContext, Tool, ToolResult};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::blocking::{Blocking, Stop};
+use super::declare::{READ, object, spec, structural};
 use super::workspace::Workspace;
 
 /// Bytes read unless `max_bytes` says otherwise.
 pub const READ_BYTES_DEFAULT: u64 = 1 << 20;
 /// The most that `max_bytes` can say.
 pub const READ_BYTES_MAX: u64 = 16 << 20;
-
-/// Reads a whole file of UTF-8 text. A longer file and one that is not UTF-8 are failures: half a text or a
-/// mended one would be taken for the file. The digest is BLAKE3 of the bytes, as `b3sum` gives it.
-#[derive(Debug)]
-pub(super) struct FsRead {
-    spec: ToolSpec,
-}
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,55 +23,40 @@ struct Params {
     max_bytes: Option<u64>,
 }
 
-impl FsRead {
-    pub(super) fn new() -> FsRead {
-        FsRead {
-            spec: spec(
-                "fs.read",
-                "Read a file of UTF-8 text. Longer files than max_bytes are a failure.",
-                object(
-                    &["path"],
-                    json!({
-                        "path": {"type": "string", "format": "path", "minLength": 1},
-                        "max_bytes": {"type": "integer", "minimum": 1, "maximum": READ_BYTES_MAX},
-                    }),
-                ),
-                object(
-                    &["path", "text", "bytes", "digest"],
-                    json!({
-                        "path": {"type": "string"},
-                        "text": {"type": "string"},
-                        "bytes": {"type": "integer", "minimum": 0},
-                        "digest": {"type": "string"},
-                    }),
-                ),
+/// Reads a whole file of UTF-8 text. A longer file and one that is not UTF-8 are failures: half a text or a
+/// mended one would be taken for the file. The digest is BLAKE3 of the bytes, as `b3sum` gives it.
+pub(super) fn tool() -> Arc<dyn Tool> {
+    Arc::new(Blocking::<Params> {
+        spec: spec(
+            "fs.read",
+            "Read a file of UTF-8 text. Longer files than max_bytes are a failure.",
+            object(
+                &["path"],
+                json!({
+                    "path": {"type": "string", "format": "path", "minLength": 1},
+                    "max_bytes": {"type": "integer", "minimum": 1, "maximum": READ_BYTES_MAX},
+                }),
             ),
-        }
-    }
+            object(
+                &["path", "text", "bytes", "digest"],
+                json!({
+                    "path": {"type": "string"},
+                    "text": {"type": "string"},
+                    "bytes": {"type": "integer", "minimum": 0},
+                    "digest": {"type": "string"},
+                }),
+            ),
+        ),
+        class: |_| READ,
+        work: read,
+    })
 }
 
-impl Tool for FsRead {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn class(&self, _params: &Map<String, Value>) -> CallClass {
-        READ
-    }
-
-    fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
-        Box::pin(async move {
-            let params = params(permit)?;
-            off_runtime(move |_| read(&params, &context)).await
-        })
-    }
-}
-
-fn read(params: &Params, context: &CallContext) -> Result<Value, Failure> {
+fn read(params: &Params, context: &CallContext, stop: &Stop) -> ToolResult {
     let workspace = Workspace::open(&context.workspace)?;
     let path = workspace.relative(&params.path)?;
     let limit = params.max_bytes.unwrap_or(READ_BYTES_DEFAULT);
-    let bytes = workspace.read(&path, limit, &format!("raise max_bytes (at most {READ_BYTES_MAX})"))?;
+    let bytes = workspace.read(&path, limit, &format!("raise max_bytes (at most {READ_BYTES_MAX})"), stop)?;
     let digest = Digest(*blake3::hash(&bytes).as_bytes());
     let length = bytes.len();
     let text = String::from_utf8(bytes).map_err(|error| {

@@ -1,14 +1,15 @@
 //! `json.query`: picks values out of a value.
 
+use std::sync::Arc;
+
 use ostler_kernel::event::Failure;
-use ostler_kernel::gate::{CallClass, Permit};
-use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use ostler_kernel::port::Tool;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use serde_json_path::JsonPath;
 
-use super::blocking::off_runtime;
-use super::declare::{PURE, exhausted, object, params, spec, structural};
+use super::blocking::Blocking;
+use super::declare::{PURE, exhausted, object, spec, structural};
 
 /// Bytes of a query.
 pub const QUERY_BYTES_MAX: usize = 1_000;
@@ -23,13 +24,6 @@ const REGEX_STEPS_WORST: u64 = 1_000_000;
 /// Bytes of the values given back together, about.
 pub const QUERY_RESULT_BYTES_MAX: usize = 16 << 20;
 
-/// Evaluates a JSONPath query (RFC 9535); the result is the list of the values it selects, in order. A query
-/// cannot be stopped half-way, so one whose work might not be bounded is refused before it runs.
-#[derive(Debug)]
-pub(super) struct JsonQuery {
-    spec: ToolSpec,
-}
-
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Params {
@@ -37,40 +31,25 @@ struct Params {
     query: String,
 }
 
-impl JsonQuery {
-    pub(super) fn new() -> JsonQuery {
-        JsonQuery {
-            spec: spec(
-                "json.query",
-                "Select values by a JSONPath query (RFC 9535). The result is the list of what it selects.",
-                object(
-                    &["value", "query"],
-                    json!({
-                        "value": {},
-                        "query": {"type": "string", "minLength": 1, "maxLength": QUERY_BYTES_MAX},
-                    }),
-                ),
-                object(&["result"], json!({"result": {"type": "array"}})),
+/// Evaluates a JSONPath query (RFC 9535); the result is the list of the values it selects, in order. A query
+/// cannot be stopped half-way, so one whose work might not be bounded is refused before it runs.
+pub(super) fn tool() -> Arc<dyn Tool> {
+    Arc::new(Blocking::<Params> {
+        spec: spec(
+            "json.query",
+            "Select values by a JSONPath query (RFC 9535). The result is the list of what it selects.",
+            object(
+                &["value", "query"],
+                json!({
+                    "value": {},
+                    "query": {"type": "string", "minLength": 1, "maxLength": QUERY_BYTES_MAX},
+                }),
             ),
-        }
-    }
-}
-
-impl Tool for JsonQuery {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn class(&self, _params: &Map<String, Value>) -> CallClass {
-        PURE
-    }
-
-    fn call(&self, permit: Permit, _context: CallContext) -> BoxFuture<'_, ToolResult> {
-        Box::pin(async move {
-            let params = params(permit)?;
-            off_runtime(move |_| query(&params)).await
-        })
-    }
+            object(&["result"], json!({"result": {"type": "array"}})),
+        ),
+        class: |_| PURE,
+        work: |params, _, _| query(params),
+    })
 }
 
 fn query(params: &Params) -> Result<Value, Failure> {

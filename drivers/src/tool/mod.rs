@@ -1,14 +1,18 @@
 //! The built-in tools, each behind `ostler_kernel::port::Tool`.
 
+mod beside;
 mod blocking;
 mod config;
 mod declare;
+mod family;
 mod fs_list;
 mod fs_read;
 mod fs_write;
+mod git;
 mod http_request;
 mod json_query;
 mod process;
+mod sandbox;
 mod shell_run;
 mod text;
 mod text_render;
@@ -23,6 +27,7 @@ use std::sync::Arc;
 
 use ostler_kernel::port::Tool;
 
+pub use beside::BESIDE_MAX;
 pub use config::{HostConfig, HostPort, HttpConfig, NotAHostPort, ShellConfig, ToolConfig};
 pub use fs_list::{LIST_FILES_DEFAULT, LIST_FILES_MAX};
 pub use fs_read::{READ_BYTES_DEFAULT, READ_BYTES_MAX};
@@ -30,30 +35,31 @@ pub use fs_write::WRITE_BYTES_MAX;
 pub use http_request::{HTTP_BODY_BYTES_MAX, HTTP_CONNECT_MS, HTTP_HEADERS_MAX, HTTP_REQUEST_BYTES_MAX};
 pub use json_query::{QUERY_BYTES_MAX, QUERY_NESTING_MAX, QUERY_RESULT_BYTES_MAX, QUERY_STEPS_MAX};
 pub use process::{OUTPUT_HEAD_BYTES, OUTPUT_TAIL_BYTES};
+pub use sandbox::{Sandbox, sandbox};
 pub use shell_run::{SHELL_ARGV_MAX, SHELL_FAILURE_BYTES, SHELL_STDIN_BYTES_MAX};
 pub use text::{FILES_MAX, TEXT_FILE_BYTES_MAX};
 pub use text_search::{
-    SEARCH_LINE_BYTES, SEARCH_MATCHES_DEFAULT, SEARCH_MATCHES_MAX, SEARCH_REGEX_BYTES_MAX,
-    SEARCH_TEXT_BYTES_MAX,
+    SEARCH_LINE_BYTES, SEARCH_LINE_BYTES_MAX, SEARCH_MATCHES_DEFAULT, SEARCH_MATCHES_MAX,
+    SEARCH_REGEX_BYTES_MAX, SEARCH_TEXT_BYTES_MAX,
 };
 pub use time_sleep::SLEEP_MS_MAX;
-pub use walk::{GITIGNORE_BYTES_MAX, WALK_DEPTH_MAX, WALK_ENTRIES_MAX};
+pub use walk::{GITIGNORE_BYTES_MAX, GITIGNORE_LINES_MAX, WALK_DEPTH_MAX, WALK_ENTRIES_MAX};
 
 /// The built-in tools as `config` wants them, sorted by name. `shell.run` is left out where it is not enabled.
 pub fn builtin(config: &ToolConfig) -> Vec<Arc<dyn Tool>> {
     let mut tools: Vec<Arc<dyn Tool>> = vec![
-        Arc::new(fs_list::FsList::new()),
-        Arc::new(fs_read::FsRead::new()),
-        Arc::new(fs_write::FsWrite::new()),
+        fs_list::tool(),
+        fs_read::tool(),
+        fs_write::tool(),
         Arc::new(http_request::HttpRequest::new(&config.http)),
-        Arc::new(json_query::JsonQuery::new()),
+        json_query::tool(),
     ];
     if config.shell.enabled {
         tools.push(Arc::new(shell_run::ShellRun::new(&config.shell)));
     }
-    tools.push(Arc::new(text_render::TextRender::new()));
-    tools.push(Arc::new(text_search::TextSearch::new()));
-    tools.push(Arc::new(text_stats::TextStats::new()));
+    tools.push(text_render::tool());
+    tools.push(text_search::tool());
+    tools.push(text_stats::tool());
     tools.push(Arc::new(time_sleep::TimeSleep::new()));
     tools
 }

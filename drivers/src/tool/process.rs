@@ -1,4 +1,4 @@
-//! A program in a process group of its own, which ends with it.
+//! A program in a process group of its own, which ends with it, as does whatever came of it.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -19,6 +19,8 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::oneshot;
 
 use super::declare::{crash, structural, transient};
+use super::family::{Family, MARK};
+use super::sandbox::Bounds;
 
 /// Bytes kept of the beginning of an output.
 pub const OUTPUT_HEAD_BYTES: usize = 768 << 10;
@@ -54,7 +56,19 @@ pub(super) struct Finished {
     pub stderr: String,
 }
 
-/// A running program and all it started, as far as it stayed in its process group. Dropping it kills them.
+/// A program to start.
+pub(super) struct Program<'a> {
+    pub argv: &'a [String],
+    pub folder: &'a Folder,
+    /// Added to the little that all get.
+    pub environment: &'a [(String, String)],
+    /// Whether it is fed.
+    pub stdin: bool,
+    /// What the kernel is to keep it from; nothing, if there are none.
+    pub bounds: Option<&'a Bounds>,
+}
+
+/// A running program and all that came of it. Dropping it kills them.
 #[derive(Debug)]
 pub(super) struct Group {
     leader: KillOnDrop,
@@ -65,37 +79,39 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Starts `argv` in `folder`, `environment` added to the little that all get. Blocks for as long as starting takes.
-    pub(super) fn start(
-        argv: &[String],
-        folder: &Folder,
-        environment: &[(&str, &str)],
-        stdin: bool,
-    ) -> Result<Group, Failure> {
+    /// Starts it. Blocks for as long as starting takes.
+    pub(super) fn start(program: Program<'_>) -> Result<Group, Failure> {
+        let Program { argv, folder, environment, stdin, bounds } = program;
         let Some((program, arguments)) = argv.split_first() else {
             return Err(structural("argv is empty: it begins with the program"));
         };
         let mut command = Command::new(program);
         command.args(arguments).env_clear().env("PATH", search_path(std::env::var_os("PATH")));
         command.envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-        command.envs(environment.iter().copied());
+        let family = Family::new();
+        command.envs(environment.iter().map(|(name, value)| (name, value))).env(MARK, family.mark());
         command.current_dir(folder.place()).process_group(0);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.stdin(if stdin { Stdio::piped() } else { Stdio::null() });
-        let mut child = command.spawn().map_err(|error| not_started(program, &error))?;
+        let started = match bounds {
+            Some(bounds) => bounds.spawn(&mut command),
+            None => command.spawn(),
+        };
+        let mut child = started.map_err(|error| not_started(program, &error))?;
         let piped = "its output was asked for as a pipe";
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (stdout, stderr) = (stdout.expect(piped), stderr.expect(piped));
         let pid = Pid::from_child(&child);
-        let leader = KillOnDrop(Arc::new(Mutex::new(Leader { child, pid, reaped: false })));
+        let leader =
+            KillOnDrop(Arc::new(Mutex::new(Leader { child, pid, family: family.clone(), reaped: false })));
         let (send, ended) = oneshot::channel();
         let awaited = leader.0.clone();
         std::thread::Builder::new()
             .name(format!("wait-{}", pid.as_raw_nonzero()))
-            .spawn(move || send.send(end(&awaited, pid)))
+            .spawn(move || send.send(end(&awaited, pid, &family)))
             .map_err(|error| {
-                locked(&leader.0).kill_group();
-                let _ = end(&leader.0, pid);
+                let family = locked(&leader.0).kill();
+                let _ = end(&leader.0, pid, &family);
                 transient(format!("cannot watch over {program}: {error}"))
             })?;
         Ok(Group { leader, ended, stdin, stdout, stderr })
@@ -150,6 +166,7 @@ impl Folder {
 struct Leader {
     child: Child,
     pid: Pid,
+    family: Family,
     reaped: bool,
 }
 
@@ -158,11 +175,20 @@ struct KillOnDrop(Arc<Mutex<Leader>>);
 
 impl Drop for KillOnDrop {
     fn drop(&mut self) {
-        locked(&self.0).kill_group();
+        locked(&self.0).kill();
     }
 }
 
 impl Leader {
+    /// Kills it and all that came of it, before anybody is orphaned by that.
+    fn kill(&self) -> Family {
+        if !self.reaped {
+            self.family.kill(self.pid);
+            self.kill_group();
+        }
+        self.family.clone()
+    }
+
     fn kill_group(&self) {
         if !self.reaped {
             // Fails only if every member is gone or has become somebody else's: then there is nothing to do.
@@ -175,14 +201,17 @@ fn locked(leader: &Mutex<Leader>) -> MutexGuard<'_, Leader> {
     leader.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for the end of the program, kills what it left in its group, then reaps it.
-fn end(leader: &Mutex<Leader>, pid: Pid) -> io::Result<ExitStatus> {
+/// Waits for the end of the program, kills what it left in its group, reaps it, and kills what it left elsewhere.
+fn end(leader: &Mutex<Leader>, pid: Pid, family: &Family) -> io::Result<ExitStatus> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     while matches!(waitid(WaitId::Pid(pid), options), Err(Errno::INTR)) {}
     let mut leader = locked(leader);
     leader.kill_group();
     leader.reaped = true;
-    leader.child.wait()
+    let status = leader.child.wait();
+    drop(leader);
+    family.end();
+    status
 }
 
 fn not_started(program: &str, error: &io::Error) -> Failure {

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::Arc;
 
+use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{ArgvClass, ArgvTable, CallClass, OBSERVING_ENVIRONMENT, Permit};
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
@@ -11,8 +13,10 @@ use serde_json::{Map, Value, json};
 
 use super::blocking::off_runtime;
 use super::config::ShellConfig;
-use super::declare::{WORST, crash, object, params, spec, structural};
-use super::process::{Finished, Folder, Group};
+use super::declare::{WORST, crash, exhausted, object, params, spec, structural};
+use super::git;
+use super::process::{Finished, Folder, Group, OUTPUT_HEAD_BYTES, Program};
+use super::sandbox::Bounds;
 use super::workspace::Workspace;
 
 /// Arguments of a program, its name included.
@@ -23,12 +27,15 @@ pub const SHELL_STDIN_BYTES_MAX: usize = 16 << 20;
 pub const SHELL_FAILURE_BYTES: usize = 2 << 10;
 
 /// Runs a program in a process group of its own, in a folder of the workspace, with a handful of environment
-/// variables and nothing else of ours. When the program ends, or when the call is given up, whatever is left
-/// in its group is killed. A status that `allow_status` (default: 0) does not name is a failure.
+/// variables and nothing else of ours. When the program ends, or when the call is given up, whatever came of it
+/// is killed. Where the kernel knows how, it may write only in the workspace, in the folder for temporary files,
+/// and where the operator says; one that only looks may write nowhere. A status that `allow_status` (default: 0) does not name is a failure.
 #[derive(Debug)]
 pub(super) struct ShellRun {
     spec: ToolSpec,
     allow: ArgvTable,
+    sandbox: bool,
+    write: Vec<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -44,6 +51,8 @@ impl ShellRun {
     pub(super) fn new(config: &ShellConfig) -> ShellRun {
         ShellRun {
             allow: config.allow.clone(),
+            sandbox: config.sandbox,
+            write: config.write.clone(),
             spec: spec(
                 "shell.run",
                 "Run a program with arguments (no shell: no pipes, globs or variables) and give its output.",
@@ -96,25 +105,69 @@ impl Tool for ShellRun {
         Box::pin(async move {
             // By the table, not by the permit: a plan may have raised the impact.
             let observes = self.class(permit.params()).impact == 0;
-            run(params(permit)?, observes, context).await
+            let bounds = || {
+                if observes { Bounds::looking() } else { Bounds::acting(&context.workspace, &self.write) }
+            };
+            let bounds = self.sandbox.then(bounds);
+            run(params(permit)?, bounds, observes, context).await
         })
     }
 }
 
-async fn run(params: Params, observes: bool, context: CallContext) -> ToolResult {
+async fn run(params: Params, bounds: Option<Bounds>, observes: bool, context: CallContext) -> ToolResult {
     let Params { argv, cwd, stdin, allow_status } = params;
     let shown = argv.first().cloned().unwrap_or_default();
-    // What only looks is kept from starting what a repository's own settings name.
-    let environment: &[_] = if observes { &OBSERVING_ENVIRONMENT } else { &[] };
-    let started = off_runtime(move |_| {
+    let place = off_runtime(move |_| {
         let workspace = Workspace::open(&context.workspace)?;
-        let path = cwd.map_or(Ok(PathBuf::from(".")), |cwd| workspace.relative(&cwd))?;
-        let folder = Folder { dir: workspace.folder(&path)?, path: context.workspace.join(&path) };
-        Group::start(&argv, &folder, environment, stdin.is_some()).map(|group| (group, stdin))
+        let path = cwd.map_or_else(|| Ok(PathBuf::from(".")), |cwd| workspace.relative(&cwd))?;
+        Ok(Folder { dir: workspace.folder(&path)?, path: context.workspace.join(&path) })
     });
-    let (group, stdin) = started.await?;
-    let Finished { status, stdout, stderr } = group.finish(stdin).await?;
+    let mut call = Call { argv, place: Arc::new(place.await?), environment: Vec::new(), bounds };
+    if observes {
+        // What only looks is kept from starting what a repository's own settings name.
+        let listed = if git::is_git(&call.argv) { call.git_settings().await? } else { String::new() };
+        call.environment = git::overriding(&OBSERVING_ENVIRONMENT, &listed);
+        if git::is_git(&call.argv) {
+            call.argv = git::only_looking(call.argv);
+        }
+    }
+    let Finished { status, stdout, stderr } = call.finish(stdin).await?;
     judge(&shown, status, allow_status.as_deref().unwrap_or(&[0]), &stdout, &stderr)
+}
+
+/// A program and where and how it is started.
+#[derive(Clone)]
+struct Call {
+    argv: Vec<String>,
+    place: Arc<Folder>,
+    environment: Vec<(String, String)>,
+    bounds: Option<Bounds>,
+}
+
+impl Call {
+    /// Starts it and waits for its end.
+    async fn finish(self, stdin: Option<String>) -> Result<Finished, Failure> {
+        let is_fed = stdin.is_some();
+        let started = off_runtime(move |_| {
+            let Call { argv, place, environment, bounds } = &self;
+            let bounds = bounds.as_ref();
+            Group::start(Program { argv, folder: place, environment, stdin: is_fed, bounds })
+        });
+        started.await?.finish(stdin).await
+    }
+
+    /// The names of the settings of git in the same place.
+    async fn git_settings(&self) -> Result<String, Failure> {
+        let argv = git::LIST_SETTINGS.map(str::to_owned).to_vec();
+        let environment = git::overriding(&OBSERVING_ENVIRONMENT, "");
+        let Finished { status, stdout, stderr } =
+            Call { argv, environment, ..self.clone() }.finish(None).await?;
+        judge("git config", status, &[0], "", &stderr)?;
+        if stdout.len() > OUTPUT_HEAD_BYTES {
+            return Err(exhausted(format!("the settings of git have more than {OUTPUT_HEAD_BYTES} bytes")));
+        }
+        Ok(stdout)
+    }
 }
 
 fn judge(program: &str, status: ExitStatus, allowed: &[i32], stdout: &str, stderr: &str) -> ToolResult {

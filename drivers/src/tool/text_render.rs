@@ -1,19 +1,14 @@
 //! `text.render`: fills a template in.
 
-use ostler_kernel::gate::{CallClass, Permit};
-use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use std::sync::Arc;
+
+use ostler_kernel::port::{CallContext, Tool, ToolResult};
 use ostler_kernel::template;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::blocking::off_runtime;
-use super::declare::{PURE, object, params, spec, structural};
-
-/// Renders a template over `values`, as reports and prompts are rendered.
-#[derive(Debug)]
-pub(super) struct TextRender {
-    spec: ToolSpec,
-}
+use super::blocking::{Blocking, Stop};
+use super::declare::{PURE, object, spec, structural};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -22,42 +17,29 @@ struct Params {
     values: Map<String, Value>,
 }
 
-impl TextRender {
-    pub(super) fn new() -> TextRender {
-        TextRender {
-            spec: spec(
-                "text.render",
-                "Render a template (minijinja) over values.",
-                object(
-                    &["template", "values"],
-                    json!({
-                        "template": {"type": "string"},
-                        "values": {"type": "object", "additionalProperties": true},
-                    }),
-                ),
-                object(&["text"], json!({"text": {"type": "string"}})),
+/// Renders a template over `values`, as reports and prompts are rendered.
+pub(super) fn tool() -> Arc<dyn Tool> {
+    Arc::new(Blocking::<Params> {
+        spec: spec(
+            "text.render",
+            "Render a template (minijinja) over values.",
+            object(
+                &["template", "values"],
+                json!({
+                    "template": {"type": "string"},
+                    "values": {"type": "object", "additionalProperties": true},
+                }),
             ),
-        }
-    }
+            object(&["text"], json!({"text": {"type": "string"}})),
+        ),
+        class: |_| PURE,
+        work: render,
+    })
 }
 
-impl Tool for TextRender {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn class(&self, _params: &Map<String, Value>) -> CallClass {
-        PURE
-    }
-
-    fn call(&self, permit: Permit, _context: CallContext) -> BoxFuture<'_, ToolResult> {
-        Box::pin(async move {
-            let params: Params = params(permit)?;
-            let text = off_runtime(move |_| {
-                template::render(&params.template, &params.values)
-                    .map_err(|error| structural(format!("template: {error}")))
-            });
-            Ok(json!({"text": text.await?}))
-        })
-    }
+/// Its work is bounded by the fuel of the template, so it need not be stopped.
+fn render(params: &Params, _: &CallContext, _: &Stop) -> ToolResult {
+    let text = template::render(&params.template, &params.values)
+        .map_err(|error| structural(format!("template: {error}")))?;
+    Ok(json!({"text": text}))
 }

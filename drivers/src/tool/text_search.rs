@@ -1,16 +1,16 @@
 //! `text.search`: the lines that match.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ostler_kernel::event::Failure;
-use ostler_kernel::gate::{CallClass, Permit};
-use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use ostler_kernel::port::{CallContext, Tool, ToolResult};
 use regex::Regex;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::blocking::{Stop, off_runtime};
-use super::declare::{READ, exhausted, object, params, spec, structural};
+use super::blocking::{Blocking, Stop};
+use super::declare::{READ, exhausted, object, spec, structural};
 use super::text::{self, FILES_MAX};
 use super::walk::{Wanted, walk};
 use super::workspace::Workspace;
@@ -21,18 +21,12 @@ pub const SEARCH_MATCHES_DEFAULT: usize = 1_000;
 pub const SEARCH_MATCHES_MAX: usize = 100_000;
 /// Bytes of one line that are given back; the rest of a longer one is left out and shown as `…`.
 pub const SEARCH_LINE_BYTES: usize = 1 << 10;
+/// Bytes of a line that is searched.
+pub const SEARCH_LINE_BYTES_MAX: usize = 8 << 20;
 /// Bytes of all lines together.
 pub const SEARCH_TEXT_BYTES_MAX: usize = 8 << 20;
 /// Bytes of a compiled pattern.
 pub const SEARCH_REGEX_BYTES_MAX: usize = 1 << 20;
-
-/// Searches the lines of text files by a regular expression (the syntax of the `regex` crate: linear time, no
-/// look-around). Searches `files`, or what `fs.list` would find beneath `path`, or in the whole workspace. Binary files and
-/// those that are not UTF-8 are passed over. More matches than `max` are a failure.
-#[derive(Debug)]
-pub(super) struct TextSearch {
-    spec: ToolSpec,
-}
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -43,60 +37,46 @@ struct Params {
     max: Option<usize>,
 }
 
-impl TextSearch {
-    pub(super) fn new() -> TextSearch {
-        let path = json!({"type": "string", "format": "path", "minLength": 1});
-        let line = object(
-            &["path", "line", "text"],
-            json!({
-                "path": {"type": "string"},
-                "line": {"type": "integer", "minimum": 1},
-                "text": {"type": "string"},
-            }),
-        );
-        TextSearch {
-            spec: spec(
-                "text.search",
-                "Find the lines that match a regular expression, in the given files or beneath a folder.",
-                object(
-                    &["pattern"],
-                    json!({
-                        "pattern": {"type": "string", "maxLength": 4_096},
-                        "files": {"type": "array", "items": path, "maxItems": FILES_MAX},
-                        "path": path,
-                        "max": {"type": "integer", "minimum": 1, "maximum": SEARCH_MATCHES_MAX},
-                    }),
-                ),
-                object(
-                    &["matches", "count"],
-                    json!({
-                        "matches": {"type": "array", "items": line},
-                        "count": {"type": "integer", "minimum": 0},
-                    }),
-                ),
+/// Searches the lines of text files by a regular expression (the syntax of the `regex` crate: linear time, no
+/// look-around). Searches `files`, or what `fs.list` would find beneath `path`, or in the whole workspace. Binary files and
+/// those that are not UTF-8 are passed over. More matches than `max` are a failure.
+pub(super) fn tool() -> Arc<dyn Tool> {
+    let path = json!({"type": "string", "format": "path", "minLength": 1});
+    let line = object(
+        &["path", "line", "text"],
+        json!({
+            "path": {"type": "string"},
+            "line": {"type": "integer", "minimum": 1},
+            "text": {"type": "string"},
+        }),
+    );
+    Arc::new(Blocking::<Params> {
+        spec: spec(
+            "text.search",
+            "Find the lines that match a regular expression, in the given files or beneath a folder.",
+            object(
+                &["pattern"],
+                json!({
+                    "pattern": {"type": "string", "maxLength": 4_096},
+                    "files": {"type": "array", "items": path, "maxItems": FILES_MAX},
+                    "path": path,
+                    "max": {"type": "integer", "minimum": 1, "maximum": SEARCH_MATCHES_MAX},
+                }),
             ),
-        }
-    }
+            object(
+                &["matches", "count"],
+                json!({
+                    "matches": {"type": "array", "items": line},
+                    "count": {"type": "integer", "minimum": 0},
+                }),
+            ),
+        ),
+        class: |_| READ,
+        work: search,
+    })
 }
 
-impl Tool for TextSearch {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn class(&self, _params: &Map<String, Value>) -> CallClass {
-        READ
-    }
-
-    fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
-        Box::pin(async move {
-            let params = params(permit)?;
-            off_runtime(move |stop| search(&params, &context, stop)).await
-        })
-    }
-}
-
-fn search(params: &Params, context: &CallContext, stop: &Stop) -> Result<Value, Failure> {
+fn search(params: &Params, context: &CallContext, stop: &Stop) -> ToolResult {
     let pattern = regex::RegexBuilder::new(&params.pattern)
         .size_limit(SEARCH_REGEX_BYTES_MAX)
         .build()
@@ -105,7 +85,7 @@ fn search(params: &Params, context: &CallContext, stop: &Stop) -> Result<Value, 
     let mut matches = Matches { max: params.max.unwrap_or(SEARCH_MATCHES_DEFAULT), ..Matches::default() };
     for path in files(params, &workspace, stop)? {
         stop.check()?;
-        if let Some(text) = text::read(&workspace, &path)? {
+        if let Some(text) = text::read(&workspace, &path, stop)? {
             matches.add(&pattern, &path, &text, stop)?;
         }
     }
@@ -115,7 +95,10 @@ fn search(params: &Params, context: &CallContext, stop: &Stop) -> Result<Value, 
 fn files(params: &Params, workspace: &Workspace, stop: &Stop) -> Result<Vec<PathBuf>, Failure> {
     let path = match (&params.files, &params.path) {
         (Some(_), Some(_)) => return Err(structural("give either files or path, not both")),
-        (Some(files), None) => return files.iter().map(|file| workspace.relative(file)).collect(),
+        (Some(files), None) => {
+            let relative = |file: &String| stop.check().and_then(|()| workspace.relative(file));
+            return files.iter().map(relative).collect();
+        }
         (None, path) => workspace.relative(path.as_deref().unwrap_or("."))?,
     };
     let metadata = workspace.dir().metadata(&path).map_err(|error| workspace.refused(&path, error))?;
@@ -136,8 +119,14 @@ struct Matches {
 impl Matches {
     fn add(&mut self, pattern: &Regex, path: &Path, text: &str, stop: &Stop) -> Result<(), Failure> {
         for (at, line) in text.lines().enumerate() {
-            if at % 4_096 == 0 {
-                stop.check()?;
+            stop.check()?;
+            // Looking at a line is one piece of work, which cannot be stopped.
+            if line.len() > SEARCH_LINE_BYTES_MAX {
+                return Err(exhausted(format!(
+                    "line {} of {} has more than {SEARCH_LINE_BYTES_MAX} bytes: leave the file out",
+                    at + 1,
+                    path.display()
+                )));
             }
             if !pattern.is_match(line) {
                 continue;

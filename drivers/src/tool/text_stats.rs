@@ -1,22 +1,16 @@
 //! `text.stats`: lines, words and bytes.
 
+use std::sync::Arc;
+
 use ostler_kernel::event::Failure;
-use ostler_kernel::gate::{CallClass, Permit};
-use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use ostler_kernel::port::{CallContext, Tool, ToolResult};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
-use super::blocking::{Stop, off_runtime};
-use super::declare::{READ, object, params, spec};
+use super::blocking::{Blocking, Stop};
+use super::declare::{READ, object, spec};
 use super::text::{self, FILES_MAX};
-use super::workspace::Workspace;
-
-/// Counts the lines (a last one without a line feed included), words and bytes of text files. Binary files and
-/// those that are not UTF-8 are passed over and not counted among `files`.
-#[derive(Debug)]
-pub(super) struct TextStats {
-    spec: ToolSpec,
-}
+use super::workspace::{PIECE_BYTES, Workspace};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,52 +18,75 @@ struct Params {
     files: Vec<String>,
 }
 
-impl TextStats {
-    pub(super) fn new() -> TextStats {
-        let path = json!({"type": "string", "format": "path", "minLength": 1});
-        let number = json!({"type": "integer", "minimum": 0});
-        TextStats {
-            spec: spec(
-                "text.stats",
-                "Count the files, lines, words and bytes of text files; binary files are passed over.",
-                object(&["files"], json!({"files": {"type": "array", "items": path, "maxItems": FILES_MAX}})),
-                object(
-                    &["files", "lines", "words", "bytes"],
-                    json!({"files": number, "lines": number, "words": number, "bytes": number}),
-                ),
+/// Counts the lines (a last one without a line feed included), words and bytes of text files. Binary files and
+/// those that are not UTF-8 are passed over and not counted among `files`.
+pub(super) fn tool() -> Arc<dyn Tool> {
+    let path = json!({"type": "string", "format": "path", "minLength": 1});
+    let number = json!({"type": "integer", "minimum": 0});
+    Arc::new(Blocking::<Params> {
+        spec: spec(
+            "text.stats",
+            "Count the files, lines, words and bytes of text files; binary files are passed over.",
+            object(&["files"], json!({"files": {"type": "array", "items": path, "maxItems": FILES_MAX}})),
+            object(
+                &["files", "lines", "words", "bytes"],
+                json!({"files": number, "lines": number, "words": number, "bytes": number}),
             ),
-        }
-    }
+        ),
+        class: |_| READ,
+        work: stats,
+    })
 }
 
-impl Tool for TextStats {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn class(&self, _params: &Map<String, Value>) -> CallClass {
-        READ
-    }
-
-    fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
-        Box::pin(async move {
-            let params = params(permit)?;
-            off_runtime(move |stop| stats(&params, &context, stop)).await
-        })
-    }
-}
-
-fn stats(params: &Params, context: &CallContext, stop: &Stop) -> Result<Value, Failure> {
+fn stats(params: &Params, context: &CallContext, stop: &Stop) -> ToolResult {
     let workspace = Workspace::open(&context.workspace)?;
-    let (mut files, mut lines, mut words, mut bytes) = (0_u64, 0_u64, 0_u64, 0_u64);
+    let (mut files, mut all) = (0_u64, Counts::default());
     for file in &params.files {
         stop.check()?;
-        if let Some(text) = text::read(&workspace, &workspace.relative(file)?)? {
+        if let Some(text) = text::read(&workspace, &workspace.relative(file)?, stop)? {
             files += 1;
-            lines += text.lines().count() as u64;
-            words += text.split_whitespace().count() as u64;
-            bytes += text.len() as u64;
+            all.add(&text, stop)?;
         }
     }
-    Ok(json!({"files": files, "lines": lines, "words": words, "bytes": bytes}))
+    Ok(json!({"files": files, "lines": all.lines, "words": all.words, "bytes": all.bytes}))
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    lines: u64,
+    words: u64,
+    bytes: u64,
+}
+
+impl Counts {
+    fn add(&mut self, text: &str, stop: &Stop) -> Result<(), Failure> {
+        self.bytes += text.len() as u64;
+        self.lines += u64::from(!text.is_empty() && !text.ends_with('\n'));
+        let mut in_word = false;
+        for (at, c) in text.chars().enumerate() {
+            if at % PIECE_BYTES == 0 {
+                stop.check()?;
+            }
+            self.lines += u64::from(c == '\n');
+            let space = c.is_whitespace();
+            self.words += u64::from(!space && !in_word);
+            in_word = !space;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_those_of_lines_and_words() {
+        for text in ["", "a", "a\n", "\n\n", " a  b\tc\r\nd", "é\u{3000}ü\n x", "\u{85}a"] {
+            let mut counts = Counts::default();
+            counts.add(text, &Stop::default()).unwrap();
+            let words = text.split_whitespace().count() as u64;
+            assert_eq!((counts.lines, counts.words), (text.lines().count() as u64, words), "{text:?}");
+        }
+    }
 }

@@ -21,6 +21,8 @@ pub const WALK_ENTRIES_MAX: usize = 1_000_000;
 pub const WALK_DEPTH_MAX: usize = 256;
 /// Bytes of one `.gitignore`.
 pub const GITIGNORE_BYTES_MAX: u64 = 1 << 20;
+/// Lines of one `.gitignore`.
+pub const GITIGNORE_LINES_MAX: usize = 10_000;
 
 /// What to look for.
 pub(super) struct Wanted {
@@ -51,13 +53,13 @@ pub(super) fn walk(
     let mut found = Vec::new();
     let mut seen = 0;
     let start = if folder == Path::new(".") { PathBuf::new() } else { folder.to_owned() };
-    let mut open = vec![(start.clone(), Rules::above(workspace, &start)?)];
+    let mut open = vec![(start.clone(), Rules::above(workspace, &start, stop)?)];
     while let Some((folder, above)) = open.pop() {
-        stop.check()?;
-        let rules = Rules::of(workspace, &folder, above)?;
+        let rules = Rules::of(workspace, &folder, above, stop)?;
         let shown = if folder.as_os_str().is_empty() { Path::new(".") } else { &folder };
         let entries = workspace.folder(shown)?.entries().map_err(|error| workspace.refused(shown, error))?;
         for entry in entries {
+            stop.check()?;
             let entry = entry.map_err(|error| workspace.refused(shown, error))?;
             seen += 1;
             if seen > WALK_ENTRIES_MAX {
@@ -141,26 +143,32 @@ struct Level {
 
 impl Rules {
     /// The rules of the folders above `folder`.
-    fn above(workspace: &Workspace, folder: &Path) -> Result<Rules, Failure> {
+    fn above(workspace: &Workspace, folder: &Path, stop: &Stop) -> Result<Rules, Failure> {
         let mut rules = Rules(None);
         let above: Vec<&Path> = folder.ancestors().skip(1).collect();
         for folder in above.into_iter().rev() {
-            rules = Rules::of(workspace, folder, rules)?;
+            rules = Rules::of(workspace, folder, rules, stop)?;
         }
         Ok(rules)
     }
 
     /// `above` and what the `.gitignore` of `folder` adds. One that cannot be opened within the workspace
     /// (a link that leads out, say) adds nothing.
-    fn of(workspace: &Workspace, folder: &Path, above: Rules) -> Result<Rules, Failure> {
+    fn of(workspace: &Workspace, folder: &Path, above: Rules, stop: &Stop) -> Result<Rules, Failure> {
+        stop.check()?;
         let path = folder.join(".gitignore");
         if workspace.file(&path).is_err() {
             return Ok(above);
         }
         let advice = "that is too large for a .gitignore";
-        let bytes = workspace.read(&path, GITIGNORE_BYTES_MAX, advice)?;
+        let bytes = workspace.read(&path, GITIGNORE_BYTES_MAX, advice, stop)?;
         let mut builder = GitignoreBuilder::new(".");
-        for line in String::from_utf8_lossy(&bytes).lines() {
+        for (at, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
+            stop.check()?;
+            // Compiling them all is one piece of work, which cannot be stopped.
+            if at == GITIGNORE_LINES_MAX {
+                return Err(exhausted(format!("{} has more than {at} lines: {advice}", path.display())));
+            }
             // A line that is no pattern is none for git either.
             let _ = builder.add_line(None, line);
         }

@@ -11,6 +11,7 @@ use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
 use ostler_kernel::event::Failure;
 use rustix::fs::OFlags;
 
+use super::blocking::Stop;
 use super::declare::{exhausted, structural, transient};
 
 /// The workspace of a call, opened.
@@ -121,14 +122,26 @@ impl Workspace {
     }
 
     /// The bytes of a regular file that has at most `limit` of them; `advice` says what to do if it has more.
-    pub(super) fn read(&self, path: &Path, limit: u64, advice: &str) -> Result<Vec<u8>, Failure> {
+    pub(super) fn read(
+        &self,
+        path: &Path,
+        limit: u64,
+        advice: &str,
+        stop: &Stop,
+    ) -> Result<Vec<u8>, Failure> {
         let mut bytes = Vec::new();
-        let mut file = self.file(path)?.take(limit.saturating_add(1));
-        file.read_to_end(&mut bytes).map_err(|error| self.refused(path, error))?;
-        if bytes.len() as u64 > limit {
-            return Err(exhausted(format!("{} has more than {limit} bytes: {advice}", path.display())));
+        let mut file = self.file(path)?;
+        loop {
+            stop.check()?;
+            let mut piece = (&mut file).take(PIECE_BYTES as u64);
+            let read = piece.read_to_end(&mut bytes).map_err(|error| self.refused(path, error))?;
+            if bytes.len() as u64 > limit {
+                return Err(exhausted(format!("{} has more than {limit} bytes: {advice}", path.display())));
+            }
+            if read == 0 {
+                return Ok(bytes);
+            }
         }
-        Ok(bytes)
     }
 
     /// Opens a folder.
@@ -159,6 +172,9 @@ impl Workspace {
         structural(format!("{path} leads out of the workspace {root}: only paths beneath it can be used"))
     }
 }
+
+/// Bytes that are read or written between two looks at whether anybody still waits.
+pub(super) const PIECE_BYTES: usize = 256 << 10;
 
 /// What every data folder of Ostler holds.
 const DATA_FOLDER_HAS: [&str; 3] = ["format", "lock", "journal"];
@@ -198,7 +214,9 @@ mod tests {
 
         let workspace = Workspace::open(&Arc::from(root.path())).unwrap();
         let path = path.replace("ROOT", root.path().to_str().unwrap());
-        let read = workspace.relative(&path).and_then(|path| workspace.read(&path, 6, "ask for less"));
+        let read = workspace
+            .relative(&path)
+            .and_then(|path| workspace.read(&path, 6, "ask for less", &Stop::default()));
         let shown = match read {
             Ok(bytes) => String::from_utf8(bytes).unwrap(),
             Err(failure) => format!("{}: {}", failure.category, failure.message),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::world::World;
 use expect_test::{Expect, expect};
-use ostler_drivers::tool::{OUTPUT_HEAD_BYTES, OUTPUT_TAIL_BYTES};
+use ostler_drivers::tool::{OUTPUT_HEAD_BYTES, OUTPUT_TAIL_BYTES, Sandbox, sandbox};
 use ostler_kernel::gate::OBSERVING_ENVIRONMENT;
 use serde_json::{Value, json};
 
@@ -104,8 +104,20 @@ async fn a_program_that_cannot_start_is_named() {
 async fn a_program_sees_nothing_of_our_environment_that_may_be_secret() {
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some(), "there is something to hide");
     let value = World::new().call("shell.run", json!({"argv": ["env"]})).await.unwrap();
-    let allowed =
-        ["PATH", "HOME", "LANG", "LANGUAGE", "LOGNAME", "TMPDIR", "TZ", "USER", "PWD", "SHLVL", "_"];
+    let allowed = [
+        "PATH",
+        "HOME",
+        "LANG",
+        "LANGUAGE",
+        "LOGNAME",
+        "TMPDIR",
+        "TZ",
+        "USER",
+        "PWD",
+        "SHLVL",
+        "_",
+        "OSTLER_CALL",
+    ];
     for line in value["stdout"].as_str().unwrap().lines() {
         let (name, _) = line.split_once('=').unwrap();
         assert!(allowed.contains(&name) || name.starts_with("LC_"), "{line}");
@@ -151,9 +163,201 @@ async fn who_leaves_the_group_does_not_hold_the_call_up() {
     let away = "setsid sh -c 'echo $$ > away.new && mv away.new away && exec sleep 1000' &";
     let value =
         world.call("shell.run", script(&format!("{away} until test -s away; do :; done; echo done"))).await;
-    let pid = rustix::process::Pid::from_raw(pid_in(&world, "away").unwrap()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     assert_eq!(value.unwrap()["stdout"], "done\n");
+    let away = pid_in(&world, "away").unwrap();
+    until(|| (!is_alive(away)).then_some(())).await;
+}
+
+/// Gives a call up once its program has written `away`, and gives the process that it names there.
+async fn given_up(world: &World, text: &str) -> i32 {
+    let call = tokio::time::timeout(Duration::from_secs(3_600), world.call("shell.run", script(text)));
+    tokio::select! {
+        pid = until(|| pid_in(world, "away")) => pid,
+        result = call => panic!("it ended: {result:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn giving_a_call_up_kills_who_left_the_group_too() {
+    let announce = "'echo $$ > away.new && mv away.new away && exec sleep 1000'";
+    for (name, text) in [
+        ("a session of its own", format!("setsid sh -c {announce} & wait")),
+        ("without the mark", format!("env -i PATH=\"$PATH\" setsid sh -c {announce} & wait")),
+        ("an orphan", format!("(setsid sh -c {announce} &) & wait; sleep 1000")),
+    ] {
+        let away = given_up(&World::new(), &text).await;
+        assert!(
+            tokio::time::timeout(Duration::from_secs(60), until(|| (!is_alive(away)).then_some(())))
+                .await
+                .is_ok(),
+            "{name}"
+        );
+    }
+}
+
+/// A folder that is neither the workspace nor for temporary files.
+fn elsewhere() -> tempfile::TempDir {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    assert!(!folder.path().starts_with(std::env::temp_dir()), "{}", folder.path().display());
+    folder
+}
+
+fn is_confined() -> bool {
+    let full = sandbox() == Sandbox::Full;
+    if !full {
+        eprintln!("skipped: the kernel of this machine does not confine programs");
+    }
+    full
+}
+
+#[tokio::test]
+async fn a_program_writes_in_the_workspace_and_for_a_while_and_nowhere_else() {
+    if !is_confined() {
+        return;
+    }
+    let outside = elsewhere();
+    let place = outside.path().to_str().unwrap();
+    std::fs::write(outside.path().join("old"), "old").unwrap();
+    let attempts = format!(
+        "cd {place}; echo x > new || echo no; echo x >> old || echo no; rm old || echo no; mkdir d || echo no; \
+         mv old $OLDPWD/ || echo no; setsid sh -c 'echo x > new' || echo no; cat old"
+    );
+    let refused = World::new().call("shell.run", script(&attempts)).await.unwrap();
+    assert_eq!(refused["stdout"], "no\nno\nno\nno\nno\nno\nold");
+    assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 1);
+
+    let inside = "mkdir a && echo x > a/b && mv a/b c && t=$(mktemp) && mv $t d && echo > /dev/null && cat c";
+    assert_eq!(World::new().call("shell.run", script(inside)).await.unwrap()["stdout"], "x\n");
+
+    let write = script(&format!("echo x > {place}/new"));
+    World::with(&format!("[shell]\nwrite = [{place:?}]")).call("shell.run", write.clone()).await.unwrap();
+    std::fs::remove_file(outside.path().join("new")).unwrap();
+    World::with("[shell]\nsandbox = false").call("shell.run", write).await.unwrap();
+    assert!(outside.path().join("new").exists());
+}
+
+#[tokio::test]
+async fn what_only_looks_writes_nowhere() {
+    if !is_confined() {
+        return;
+    }
+    let world = World::with("[shell]\nallow = [{argv = [\"sh\", \"*\"], impact = 0, effect = \"read\"}]");
+    let shown = world.shown("shell.run", script("echo x > new")).await;
+    assert!(shown.starts_with("structural: sh ended with status 2"), "{shown}");
+    assert!(!world.root().join("new").exists());
+}
+
+/// Runs git in the workspace, with nobody's settings.
+fn git(world: &World, arguments: &[&str]) {
+    let mut command = std::process::Command::new("git");
+    command.current_dir(world.root()).args(arguments);
+    for (name, value) in [
+        ("GIT_CONFIG_GLOBAL", "/dev/null"),
+        ("GIT_CONFIG_SYSTEM", "/dev/null"),
+        ("GIT_AUTHOR_NAME", "a"),
+        ("GIT_AUTHOR_EMAIL", "a@example.com"),
+        ("GIT_COMMITTER_NAME", "a"),
+        ("GIT_COMMITTER_EMAIL", "a@example.com"),
+    ] {
+        command.env(name, value);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A repository, with a submodule, whose own settings name a program wherever git takes one.
+fn hostile() -> World {
+    let world = World::with("[shell]\nsandbox = false");
+    let trap = world.root().join("trap");
+    let (trapped, trap) = (world.root().join("trapped"), trap.to_str().unwrap().to_owned());
+    for repository in ["sub", "."] {
+        git(&world, &["init", "-q", "-b", "main", repository]);
+    }
+    world.put("sub/b.txt", "b\n");
+    git(&world, &["-C", "sub", "add", "b.txt"]);
+    git(&world, &["-C", "sub", "commit", "-q", "-m", "sub"]);
+    world.put(".gitattributes", "*.txt diff=own filter=own merge=own\n");
+    for text in ["one\n", "two\n"] {
+        world.put("a.txt", text);
+        git(&world, &["add", "."]);
+        git(&world, &["commit", "-q", "-m", text]);
+    }
+    world.put("a.txt", "six\n");
+    world.put("sub/b.txt", "c\n");
+    world.put("trap", format!("#!/bin/sh\necho \"$0 $*\" >> {}\n", trapped.display()));
+    std::fs::set_permissions(world.root().join("trap"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    for repository in [".", "sub"] {
+        for key in [
+            "core.fsmonitor",
+            "core.pager",
+            "core.sshCommand",
+            "core.editor",
+            "diff.external",
+            "diff.own.command",
+            "diff.own.textconv",
+            "filter.own.clean",
+            "filter.own.smudge",
+            "filter.own.process",
+            "gpg.program",
+            "gpg.ssh.program",
+            "merge.own.driver",
+            "pager.log",
+            "pager.diff",
+            "alias.log",
+            "alias.status",
+            "credential.helper",
+            "sequence.editor",
+        ] {
+            git(&world, &["-C", repository, "config", key, &trap]);
+        }
+        for (key, value) in [
+            ("log.showSignature", "true"),
+            ("log.diffMerges", "remerge"),
+            ("filter.own.required", "true"),
+            ("status.submoduleSummary", "true"),
+            ("diff.submodule", "diff"),
+            ("diff.ignoreSubmodules", "none"),
+        ] {
+            git(&world, &["-C", repository, "config", key, value]);
+        }
+    }
+    world
+}
+
+#[tokio::test]
+async fn a_hostile_repository_starts_no_program_when_git_only_looks() {
+    let world = hostile();
+    for line in [
+        "git log -p",
+        "git log --stat -3",
+        "git show",
+        "git show HEAD:a.txt",
+        "git diff",
+        "git diff --stat",
+        "git diff --cached",
+        "git status",
+        "git status --porcelain",
+        "git blame a.txt",
+        "git ls-files",
+        "git shortlog -sne HEAD",
+        "git rev-parse HEAD",
+        "git branch --show-current",
+    ] {
+        let argv: Vec<&str> = line.split(' ').collect();
+        let tool = world.tool("shell.run");
+        let params = json!({"argv": argv});
+        assert_eq!(tool.class(params.as_object().unwrap()).impact, 0, "{line}");
+        let shown = world.shown("shell.run", params).await;
+        assert!(shown.starts_with("{"), "{line}: {shown}");
+        let trapped = std::fs::read_to_string(world.root().join("trapped")).unwrap_or_default();
+        assert_eq!(trapped, "", "{line}");
+    }
+    let diff = world.call("shell.run", json!({"argv": ["git", "diff"]})).await.unwrap();
+    assert!(diff["stdout"].as_str().unwrap().contains("-two\n+six\n"), "{diff}");
+    // The trap is one.
+    let acting = world.shown("shell.run", script("git status; git diff")).await;
+    assert!(world.root().join("trapped").exists(), "{acting}");
 }
 
 #[tokio::test]

@@ -26,15 +26,19 @@ pub(crate) enum RowChange {
 /// long: a plan is parsed for its id.
 pub(crate) fn change(event: &Event, at_ms: Ticks) -> Option<RowChange> {
     match event {
-        Event::RunOpened(opened) => Some(RowChange::Begin(RunRow {
-            run: opened.run,
-            client: opened.client.clone(),
-            agent: opened.agent.clone(),
-            plan: opened.plan.value()["id"].as_str().unwrap_or_default().to_owned(),
-            opened_ms: at_ms,
-            closed_ms: None,
-            standing: RunStanding::Open,
-        })),
+        Event::RunOpened(opened) => {
+            let plan = opened.plan.value();
+            Some(RowChange::Begin(RunRow {
+                run: opened.run,
+                client: opened.client.clone(),
+                agent: opened.agent.clone(),
+                plan: plan["id"].as_str().unwrap_or_default().to_owned(),
+                nodes: plan["nodes"].as_array().map_or(0, |nodes| nodes.len() as u32),
+                opened_ms: at_ms,
+                closed_ms: None,
+                standing: RunStanding::Open,
+            }))
+        }
         Event::RunRecovered { .. } => Some(RowChange::Stand(RunStanding::Open, None)),
         Event::Parked { reason } => Some(RowChange::Stand(RunStanding::Parked(reason.clone()), Some(at_ms))),
         Event::RunClosed { outcome } => Some(RowChange::Stand(RunStanding::Closed(*outcome), Some(at_ms))),

@@ -1,0 +1,79 @@
+//! What a run waits for by the clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ostler_kernel::event::TimerKind;
+use ostler_kernel::id::NodeId;
+use tokio::time::Instant;
+
+/// The deadlines of a run: one for each node at most, because wherever a node stands it waits for one at most. So
+/// there are no more than its plan may have nodes.
+#[derive(Debug, Default)]
+pub(super) struct Deadlines {
+    order: BTreeSet<(Instant, NodeId)>,
+    of_node: BTreeMap<NodeId, Deadline>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Deadline {
+    pub(super) at: Instant,
+    pub(super) kind: TimerKind,
+    /// Of the request or the attempt that it is for.
+    pub(super) number: u32,
+}
+
+impl Deadlines {
+    /// Sets the deadline of a node, in place of the one it had.
+    pub(super) fn set(&mut self, node: &NodeId, deadline: Deadline) {
+        self.clear(node);
+        self.order.insert((deadline.at, node.clone()));
+        self.of_node.insert(node.clone(), deadline);
+    }
+
+    /// The node waits no longer.
+    pub(super) fn clear(&mut self, node: &NodeId) {
+        if let Some(deadline) = self.of_node.remove(node) {
+            self.order.remove(&(deadline.at, node.clone()));
+        }
+    }
+
+    /// When the first is due.
+    pub(super) fn first(&self) -> Option<Instant> {
+        self.order.first().map(|(at, _)| *at)
+    }
+
+    /// Takes the first out, if it is due.
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<(NodeId, Deadline)> {
+        self.order.first().filter(|(at, _)| *at <= now)?;
+        let (_, node) = self.order.pop_first()?;
+        self.of_node.remove_entry(&node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_node_has_one_deadline_however_often_it_is_set() {
+        let (start, mut deadlines) = (Instant::now(), Deadlines::default());
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let (a, b) = (NodeId::from("a"), NodeId::from("b"));
+        for number in 0..1_000 {
+            let at = after(2_000 - u64::from(number));
+            deadlines.set(&a, Deadline { at, kind: TimerKind::Human, number });
+        }
+        deadlines.set(&b, Deadline { at: after(5), kind: TimerKind::Sleep, number: 1 });
+        assert_eq!((deadlines.order.len(), deadlines.of_node.len()), (2, 2));
+
+        assert_eq!(deadlines.first(), Some(after(5)));
+        assert_eq!(deadlines.pop_due(after(4)), None);
+        deadlines.clear(&b);
+        assert_eq!(deadlines.pop_due(after(1_000)), None);
+        let last = Deadline { at: after(1_001), kind: TimerKind::Human, number: 999 };
+        assert_eq!(deadlines.pop_due(after(1_001)), Some((a, last)));
+        assert_eq!((deadlines.order.len(), deadlines.of_node.len()), (0, 0));
+    }
+}

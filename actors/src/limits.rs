@@ -1,0 +1,44 @@
+//! How much a system holds at once.
+
+/// Agents with a name of their own, at most.
+pub const AGENTS_MAX: usize = 1_000_000;
+
+/// Agents that are live at once, at most; the others wait as rows.
+pub const LIVE_AGENTS_MAX: u32 = 20_000;
+
+/// Requests that wait for an agent to take their run up, at most; more are refused.
+pub const WAITING_MAX: usize = 10_000;
+
+/// Compiled contracts kept at once; beyond that they are compiled for each attempt.
+pub const CONTRACTS_KEPT_MAX: usize = 1_024;
+
+/// The largest result of an attempt, in bytes of its canonical JSON.
+pub const RESULT_BYTES_MAX: usize = 64 * 1_024 * 1_024;
+
+/// How much a system holds at once, at most: each field is the constant of the same name, unless somebody chose
+/// less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// See [`AGENTS_MAX`].
+    pub agents: usize,
+    /// See [`LIVE_AGENTS_MAX`].
+    pub live_agents: u32,
+    /// See [`WAITING_MAX`].
+    pub waiting: usize,
+    /// See [`CONTRACTS_KEPT_MAX`].
+    pub contracts_kept: usize,
+    /// See [`RESULT_BYTES_MAX`].
+    pub result_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            agents: AGENTS_MAX,
+            live_agents: LIVE_AGENTS_MAX,
+            waiting: WAITING_MAX,
+            contracts_kept: CONTRACTS_KEPT_MAX,
+            result_bytes: RESULT_BYTES_MAX,
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Runs that nobody drives: setting one aside, cancelling one.
+
+use ostler_kernel::event::Event;
+use ostler_kernel::port::{JournalError, Position, RunRow, Seq, StreamBatch, StreamId};
+use ostler_kernel::run::{Context, Folded, NoPlanner};
+
+use crate::error::RunError;
+use crate::services::Services;
+use crate::stream;
+
+/// Sets a run aside: it is not driven any more until somebody asks for it by name.
+pub(crate) fn park(services: &Services, row: &RunRow, reason: String) -> Result<(), JournalError> {
+    let last = stream::last(&*services.journal, StreamId::run(&row.client, row.run))?;
+    append(services, row, last, vec![Event::Parked { reason }])?;
+    Ok(())
+}
+
+/// Cancels a run of which no attempt is under way in this process, and closes it. Gives where that is recorded;
+/// `None` if there is nothing left to cancel and it only waits to be closed.
+pub(crate) fn cancel(services: &Services, row: &RunRow) -> Result<Option<Position>, RunError> {
+    let Folded { mut run, last, closed, .. } = stream::fold(&*services.journal, row)?;
+    if closed.is_some() {
+        return Err(RunError::Over);
+    }
+    let settings = services.settings();
+    let mut cx = Context { now: services.clock.now(), settings: &settings, planner: &mut NoPlanner };
+    match run.cancel_at_rest(&mut cx) {
+        Some(events) => Ok(Some(append(services, row, last, events)?)),
+        None => Ok(None),
+    }
+}
+
+fn append(
+    services: &Services,
+    row: &RunRow,
+    expected: Seq,
+    events: Vec<Event>,
+) -> Result<Position, JournalError> {
+    let (stream, at_ms) = (StreamId::run(&row.client, row.run), services.clock.now());
+    services.journal.append(vec![StreamBatch { stream, expected, at_ms, events }])
+}

@@ -1,0 +1,131 @@
+//! How attempts and runs end when their process does, and what a person may say of those in doubt.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Hold, left_by, states, submit, system};
+use ostler_actors::{ResolveHow, RunError, Settled};
+use ostler_kernel::event::Event;
+use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
+use ostler_kernel::run::{RECOVERIES_MAX, RunOutcome};
+use ostler_store::MemoryJournal;
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_waits_for_what_acts_and_leaves_the_rest_to_the_next_process() {
+    let act = Hold::new("act", Effect::External, Idempotency::None);
+    let look = Hold::new("look", Effect::Read, Idempotency::Natural);
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), vec![act.clone(), look.clone()]).await;
+    let nodes = json!([{"id": "act", "tool": "act"}, {"id": "look", "tool": "look", "retries": 0}]);
+    let run = submit(&first, json!({"id": "p", "nodes": nodes})).await;
+    act.started().await;
+    look.started().await;
+
+    let ending = tokio::spawn({
+        let first = first.clone();
+        async move { first.shutdown().await }
+    });
+    look.stopped().await;
+    assert!(!ending.is_finished(), "it waits for what acts");
+    act.go(1);
+    ending.await.unwrap();
+    assert_eq!(states(&first, run).await, "act executed, look running");
+
+    look.go(1);
+    let second = system(journal, vec![act, look]).await;
+    assert_eq!(second.resume_all().await.unwrap(), [run]);
+    assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    second.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_stopped_ends_in_its_true_state_here_and_in_the_next_process() {
+    for (idem, reason) in [(Idempotency::Keyed, "crash"), (Idempotency::None, "in_doubt")] {
+        let act = Hold::new("act", Effect::External, idem);
+        let journal = Arc::new(MemoryJournal::default());
+        let first = system(journal.clone(), vec![act.clone()]).await;
+        let run = submit(&first, json!({"id": "p", "nodes": [{"id": "n", "tool": "act"}]})).await;
+        act.started().await;
+        first.cancel(run).await.unwrap();
+        let left = left_by(&journal);
+
+        act.go(1);
+        assert_eq!(first.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+        assert_eq!(states(&first, run).await, "n executed");
+        first.shutdown().await;
+
+        let second = system(left, vec![act]).await;
+        assert_eq!(second.resume_all().await.unwrap(), [run]);
+        assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+        assert_eq!(states(&second, run).await, "n failed");
+        let culprits = second.view(run, None).await.unwrap().report.culprits;
+        assert_eq!(culprits[0].reason, reason);
+        second.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_a_person_gives_is_judged_like_any_other() {
+    let fire = Hold::new("fire", Effect::External, Idempotency::None);
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), vec![fire.clone()]).await;
+    let schema = json!({"type": "object", "required": ["sent"], "properties": {"sent": {"type": "integer"}}});
+    let nodes =
+        json!([{"id": "n", "tool": "fire", "contract": [{"method": "schema", "p": 1, "spec": schema}]}]);
+    let run = submit(&first, json!({"id": "p", "nodes": nodes})).await;
+    fire.started().await;
+    let left = left_by(&journal);
+    fire.go(1);
+    first.shutdown().await;
+
+    let second = system(left, vec![fire]).await;
+    second.resume_all().await.unwrap();
+    assert_eq!(second.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    for broken in [json!({}), json!({"sent": "two"}), json!(null)] {
+        let refused = second.resolve(run, "n".into(), ResolveHow::Done(broken)).await;
+        assert!(matches!(refused, Err(RunError::Result(_))), "{refused:?}");
+        assert_eq!(states(&second, run).await, "n waiting_human");
+    }
+    second.resolve(run, "n".into(), ResolveHow::Done(json!({"sent": 2}))).await.unwrap();
+    assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(common::value(&second, run, "n").await, json!({"sent": 2}));
+    second.shutdown().await;
+}
+
+/// A run whose process has died for the `recoveries`th time: how it is taken up.
+async fn check_recovered(recoveries: u32, expected: Settled) {
+    let look = Hold::new("look", Effect::Read, Idempotency::Natural);
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), vec![look.clone()]).await;
+    let run = submit(&first, json!({"id": "p", "nodes": [{"id": "n", "tool": "look"}]})).await;
+    look.started().await;
+    let left = left_by(&journal);
+    first.shutdown().await;
+
+    let stream = StreamId::run(&left.run(run).unwrap().unwrap().client, run);
+    let expected_seq = left.read(stream, Seq(0), usize::MAX).unwrap().last().unwrap().seq;
+    let events = vec![Event::RunRecovered { count: recoveries }];
+    left.append(vec![StreamBatch { stream, expected: expected_seq, at_ms: 0, events }]).unwrap();
+
+    look.go(1);
+    let second = system(left, vec![look]).await;
+    second.resume_all().await.unwrap();
+    assert_eq!(second.outcome(run).await.unwrap(), expected);
+    if let Settled::Parked(reason) = expected {
+        assert_eq!(second.resume_all().await.unwrap(), [], "it is left alone");
+        assert_eq!(second.view(run, None).await.unwrap().parked, Some(reason));
+        second.resume(run).await.unwrap();
+        assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    }
+    second.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_ended_its_process_too_often_is_set_aside_until_asked_for() {
+    check_recovered(RECOVERIES_MAX - 1, Settled::Closed(RunOutcome::Succeeded)).await;
+    let reason = format!("it ended {RECOVERIES_MAX} processes in a row without getting on");
+    check_recovered(RECOVERIES_MAX, Settled::Parked(reason)).await;
+}

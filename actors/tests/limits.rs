@@ -1,0 +1,99 @@
+//! What a system refuses at each of its limits, and that it takes as much.
+
+mod common;
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use common::{Hold, plan, submit, within};
+use ostler_actors::{
+    AgentProfile, Limits, RegisterError, ResolveHow, RunError, Settled, SpawnError, Submission,
+};
+use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::run::RunOutcome;
+use ostler_store::MemoryJournal;
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn there_are_no_more_agents_than_the_limit_also_after_a_restart() {
+    let journal = Arc::new(MemoryJournal::default());
+    let limits = Limits { agents: 2, ..Limits::default() };
+    let system = within(journal.clone(), Vec::new(), limits).await;
+    for name in ["a", "b", "a"] {
+        system.spawn(AgentProfile::new(name)).await.unwrap();
+    }
+    let full = |refused: &SpawnError| matches!(refused, SpawnError::Register(RegisterError::TooMany(2)));
+    assert!(system.spawn(AgentProfile::new("c")).await.is_err_and(|refused| full(&refused)));
+    // Agents without a name of their own do not count.
+    let run = submit(
+        &system,
+        json!({"id": "p", "nodes": [{"id": "s", "tool": "time.sleep", "params": {"ms": 0}}]}),
+    );
+    assert_eq!(system.outcome(run.await).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    system.shutdown().await;
+
+    let system = within(journal, Vec::new(), limits).await;
+    assert!(system.spawn(AgentProfile::new("c")).await.is_err_and(|refused| full(&refused)));
+    system.spawn(AgentProfile::new("b")).await.unwrap();
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_more_agents_are_live_than_the_limit_and_the_others_have_their_turn() {
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let limits = Limits { live_agents: 1, ..Limits::default() };
+    let system = within(Arc::new(MemoryJournal::default()), vec![hold.clone()], limits).await;
+    let mut runs = Vec::new();
+    for _ in 0..3 {
+        runs.push(submit(&system, json!({"id": "p", "nodes": [{"id": "n", "tool": "hold"}]})).await);
+    }
+    for _ in &runs {
+        hold.started().await;
+        let live = system.agents().await.into_iter().filter(|row| row.state == "live").count();
+        assert_eq!(live, 1);
+        hold.go(1);
+    }
+    for run in runs {
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    }
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_more_requests_wait_than_the_limit() {
+    let limits = Limits { waiting: 1, ..Limits::default() };
+    let system = within(Arc::new(MemoryJournal::default()), Vec::new(), limits).await;
+    let agent = system.spawn(AgentProfile::new("a")).await.unwrap();
+    let nodes = json!([{"id": "s", "tool": "time.sleep", "params": {"ms": 3_600_000}}]);
+    let source = plan(&system, json!({"id": "p", "nodes": nodes}));
+    let first = agent.submit(Submission::plan(source.clone())).await.unwrap();
+    let second = agent.submit(Submission::plan(source)).await.unwrap();
+
+    let mut waits = pin!(system.resolve(second, "s".into(), ResolveHow::Redo));
+    assert!(futures::poll!(waits.as_mut()).is_pending());
+    let refused = system.resolve(second, "s".into(), ResolveHow::Redo).await;
+    assert!(matches!(refused, Err(RunError::Crowded(1))), "{refused:?}");
+
+    system.cancel(first).await.unwrap();
+    assert!(matches!(waits.await, Err(RunError::NotInDoubt { .. })), "its turn came");
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_is_kept_up_to_the_limit_and_refused_beyond() {
+    let result_bytes = r#"{"text":"12345"}"#.len();
+    let limits = Limits { result_bytes, ..Limits::default() };
+    let system = within(Arc::new(MemoryJournal::default()), Vec::new(), limits).await;
+    for (text, expected) in [("12345", RunOutcome::Succeeded), ("123456", RunOutcome::Failed)] {
+        let params = json!({"template": text, "values": {}});
+        let nodes = json!([{"id": "n", "tool": "text.render", "params": params, "retries": 0}]);
+        let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(expected), "{text}");
+        if expected == RunOutcome::Failed {
+            let report = system.view(run, None).await.unwrap().report;
+            let told = format!("the result has {} bytes, at most {result_bytes} are kept", result_bytes + 1);
+            assert_eq!(report.culprits[0].message, Some(told));
+        }
+    }
+    system.shutdown().await;
+}

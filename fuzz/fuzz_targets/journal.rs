@@ -1,0 +1,14 @@
+//! Segments of any bytes.
+#![no_main]
+
+use ostler_kernel::id::ClientId;
+use ostler_kernel::port::StreamId;
+use ostler_store::journal::segments::Options;
+
+#[path = "../entry/journal.rs"]
+mod entry;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let client = StreamId::client(&ClientId::from("acme"));
+    entry::journal(bytes, Options::default(), &[client]);
+});

@@ -1,0 +1,352 @@
+//! What is written down before an attempt starts, and what becomes of it when its process dies.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ostler_kernel::event::{AttemptIntent, AttemptResult, Event, Failure, Outcome, Output, RunOpened};
+use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::plan::{Effect, Idempotency, Plan, PlanDraft, Settings, ToolDefaults, Tools};
+use ostler_kernel::port::{JSON, Position, Recorded, Seq};
+use ostler_kernel::run::{
+    Category, Context, Fold, FoldError, Given, Input, InputError, Intended, NoPlanner, NodeState, Operation,
+    RECOVERIES_MAX, Run, RunOutcome, TakenUp,
+};
+use ostler_kernel::{json, lineage};
+use serde_json::{Map, Value, json};
+
+struct Known;
+
+impl Tools for Known {
+    fn defaults(&self, tool: &str, _: &Map<String, Value>) -> Option<ToolDefaults> {
+        let (effect, impact, idem) = match tool {
+            "look" => (Effect::Read, 0, Idempotency::Natural),
+            "write" => (Effect::Write, 1, Idempotency::Natural),
+            "post" => (Effect::External, 1, Idempotency::Keyed),
+            "fire" => (Effect::External, 1, Idempotency::None),
+            _ => return None,
+        };
+        Some(ToolDefaults { effect, impact, idem, result_schema: Some(json!({"type": "object"})) })
+    }
+
+    fn names(&self) -> Vec<String> {
+        ["fire", "look", "post", "write"].map(str::to_owned).to_vec()
+    }
+}
+
+fn with<T>(run: &mut Run, act: impl FnOnce(&mut Run, &mut Context<'_>) -> T) -> T {
+    let settings = Settings::real(4, &Known);
+    act(run, &mut Context { now: 7, settings: &settings, planner: &mut NoPlanner })
+}
+
+fn plan(nodes: Value) -> Plan {
+    let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
+    draft.validate(&Settings::real(4, &Known)).unwrap_or_else(|faults| panic!("{faults:#?}"))
+}
+
+/// A run whose entries are ready.
+fn open(nodes: Value) -> Run {
+    let mut run = Run::new(Arc::new(plan(nodes)), 1, 0);
+    with(&mut run, |run, cx| run.decide(cx, Input::Settle));
+    run
+}
+
+fn opened(run: u128) -> RunOpened {
+    RunOpened {
+        run: RunId(uuid::Uuid::from_u128(run)),
+        client: "c".into(),
+        agent: "a".into(),
+        plan: json::canonical(&serde_json::to_value(plan(json!([{"id": "n", "tool": "look"}]))).unwrap())
+            .unwrap(),
+        intent: 2,
+        scope: "default".into(),
+        workspace: "/".into(),
+        policy_epoch: 3,
+        seed: 1,
+    }
+}
+
+fn output(value: &Value) -> Output {
+    let inline = json::canonical(value).unwrap();
+    let content = inline.as_str().as_bytes();
+    let (artifact, bytes) = (lineage::artifact(JSON, content), content.len() as u64);
+    Output { artifact, bytes, inline: Some(inline), directive: None }
+}
+
+fn ends(run: &mut Run, node: &str, outcome: Outcome) {
+    let attempt = run.instance(&node.into()).unwrap().attempts;
+    let result = AttemptResult::unpaid(node.into(), attempt, outcome);
+    with(run, |run, cx| run.decide(cx, Input::Result(Box::new(result))));
+}
+
+fn start(run: &mut Run, node: &str) {
+    let events = with(run, |run, cx| run.start(cx, &node.into(), None));
+    assert!(!events.is_empty(), "{node} is not ready");
+}
+
+/// Starts a node on results that it is given, as run number `of`.
+fn intend(run: &mut Run, of: u128, node: &str, results: &[(&str, Value)]) -> AttemptIntent {
+    start(run, node);
+    let results = results.iter().map(|(id, value)| (NodeId::from(*id), Arc::new(value.clone()))).collect();
+    let (_, refs) = run.given(run.node(&node.into()).unwrap(), &results).unwrap();
+    let opened = opened(of);
+    let intended = Intended { opened: &opened, refs: &refs, tool_version: Some("1"), accounts: None };
+    match run.intend(7, &node.into(), intended) {
+        Some(Event::AttemptIntent(intent)) => *intent,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Starts a node and lets it end with `value`.
+fn execute(run: &mut Run, of: u128, node: &str, value: &Value) -> AttemptIntent {
+    let intent = intend(run, of, node, &[]);
+    ends(run, node, Outcome::Ok(output(value)));
+    intent
+}
+
+fn state(run: &Run, node: &str) -> String {
+    let instance = run.instance(&node.into()).unwrap();
+    format!("{} {}", instance.state(), instance.reason.as_ref().map(ToString::to_string).unwrap_or_default())
+}
+
+#[test]
+fn work_is_known_by_what_runs_on_what_and_by_nothing_else() {
+    let nodes = json!([
+        {"id": "a", "tool": "look", "params": {"of": 1}},
+        {"id": "b", "tool": "look", "params": {"of": 1}, "timeout": 5},
+        {"id": "c", "tool": "look", "params": {"of": 2}},
+        {"id": "d", "tool": "write", "params": {"of": 1}},
+    ]);
+    let mut run = open(nodes);
+    let known: BTreeMap<&str, _> =
+        ["a", "b", "c", "d"].into_iter().map(|node| (node, intend(&mut run, 1, node, &[]).reuse)).collect();
+    assert_eq!(known["a"], known["b"], "neither its name nor its limits count");
+    assert_ne!(known["a"], known["c"]);
+    assert_ne!(known["a"], known["d"]);
+}
+
+/// The identity of `look` after an effect of `tool`, in runs 1 and 2.
+fn after(tool: &str) -> [ostler_kernel::id::Digest; 2] {
+    [1, 2].map(|of| {
+        let nodes = json!([{"id": "e", "tool": tool}, {"id": "look", "tool": "look", "deps": ["e"]}]);
+        let mut run = open(nodes);
+        execute(&mut run, of, "e", &json!({}));
+        intend(&mut run, of, "look", &[]).reuse
+    })
+}
+
+#[test]
+fn work_that_comes_after_an_effect_is_other_work() {
+    let [look, look_again] = after("look");
+    let [write, write_again] = after("write");
+    let [fire, fire_again] = after("fire");
+    assert_eq!(look, look_again);
+    assert_eq!(write, write_again, "a natural effect is the same whenever it is done");
+    assert_ne!(fire, fire_again, "each of the others is a new one");
+    assert!(look != write && write != fire);
+}
+
+#[test]
+fn an_intent_says_where_values_came_from_and_knows_its_attempt() {
+    let mut run = open(json!([
+        {"id": "src", "tool": "look"},
+        {"id": "use", "tool": "post", "params": {"to": "x"}, "retries": 1,
+         "param_refs": {"body": {"from": "src", "path": "text"}}},
+    ]));
+    assert_eq!(execute(&mut run, 1, "src", &json!({"text": "t"})).provenance, ["plan"]);
+    let results = [("src", json!({"text": "t"}))];
+    let first = intend(&mut run, 1, "use", &results);
+    assert_eq!(first.provenance, ["plan", "tool:look"]);
+    assert_eq!((first.attempt, first.phase, first.intent, first.policy_epoch), (1, 0, 2, 3));
+
+    let failure = Failure { category: Category::Transient, message: String::new() };
+    ends(&mut run, "use", Outcome::Failed(failure));
+    with(&mut run, |run, cx| run.decide(cx, Input::RetryDue("use".into())));
+    let second = intend(&mut run, 1, "use", &results);
+    assert_eq!(second.attempt, 2);
+    assert_eq!((second.idempotency_key, second.reuse), (first.idempotency_key, first.reuse));
+    let mut again = run.clone();
+    let other = [("src", json!({"text": "u"}))];
+    let (_, refs) = again
+        .given(
+            again.node(&"use".into()).unwrap(),
+            &BTreeMap::from(other.map(|(id, value)| (NodeId::from(id), Arc::new(value)))),
+        )
+        .unwrap();
+    let opened = opened(1);
+    let intended = Intended { opened: &opened, refs: &refs, tool_version: Some("1"), accounts: None };
+    let Some(Event::AttemptIntent(changed)) = again.intend(7, &"use".into(), intended) else { panic!() };
+    assert_ne!(changed.reuse, first.reuse, "what it is given counts");
+}
+
+#[test]
+fn an_aggregator_is_given_what_became_of_every_dependency() {
+    let mut run = open(json!([
+        {"id": "good", "tool": "look"}, {"id": "bad", "tool": "look", "retries": 0}, {"id": "rest", "tool": "look"},
+        {"id": "report", "kind": "aggregator", "params": {"template": "t"}, "deps": [
+            {"n": "good", "on": "terminal"}, {"n": "bad", "on": "terminal"}, {"n": "rest", "on": "terminal"}]},
+        {"id": "mute", "kind": "aggregator", "deps": [{"n": "good", "on": "terminal"}]},
+    ]));
+    execute(&mut run, 1, "good", &json!({"x": 1}));
+    start(&mut run, "bad");
+    ends(&mut run, "bad", Outcome::Failed(Failure { category: Category::Structural, message: "no".into() }));
+    let report = run.node(&"report".into()).unwrap();
+    assert_eq!(run.sources(report).into_iter().collect::<Vec<_>>(), ["good".into()]);
+    let results = BTreeMap::from([("good".into(), Arc::new(json!({"x": 1})))]);
+    let (given, refs) = run.given(report, &results).unwrap();
+    let Given::Fates { template, values } = given else { panic!("{given:?}") };
+    assert_eq!(template, "t");
+    assert_eq!(
+        Value::Object(values),
+        json!({"good": {"state": "executed", "result": {"x": 1}}, "bad": {"state": "failed"},
+               "rest": {"state": "ready"}})
+    );
+    assert_eq!(refs.len(), 3);
+    let error = run.given(run.node(&"mute".into()).unwrap(), &results).unwrap_err();
+    assert_eq!((error.category(), error), (Category::Structural, InputError::NoTemplate("mute".into())));
+}
+
+/// What becomes of a running node of `tool` that was lost with its process, after `stopped` or not.
+fn check_lost(tool: &str, stopped: bool, expected: &str, is_again: bool) {
+    let mut run = open(json!([{"id": "n", "tool": tool}, {"id": "m", "tool": "look"}]));
+    intend(&mut run, 1, "n", &[]);
+    if stopped {
+        with(&mut run, |run, cx| run.decide(cx, Input::Operator(Operation::CancelPlan)));
+    }
+    let taken = with(&mut run, |run, cx| run.take_up(cx, &["n".into()], false, false));
+    let TakenUp::GoesOn { events, again } = taken else { panic!("{taken:?}") };
+    assert_eq!(events[0], Event::RunRecovered { count: 1 });
+    assert_eq!(state(&run, "n"), expected, "{tool}, stopped: {stopped}");
+    assert_eq!(
+        again,
+        if is_again { vec![NodeId::from("n")] } else { Vec::new() },
+        "{tool}, stopped: {stopped}"
+    );
+}
+
+#[test]
+fn a_lost_attempt_is_done_again_if_that_is_harmless_or_was_not_stopped_meanwhile() {
+    check_lost("look", false, "running attempt:1", true);
+    check_lost("write", false, "running attempt:1", true);
+    check_lost("post", false, "running attempt:1", true);
+    check_lost("fire", false, "waiting_human in_doubt", false);
+    check_lost("write", true, "failed crash", false);
+    check_lost("post", true, "failed crash", false);
+    check_lost("fire", true, "failed in_doubt", false);
+}
+
+#[test]
+fn a_run_that_ends_process_after_process_is_set_aside() {
+    let lost = ["n".into()];
+    let recovered = |count| {
+        let mut run = open(json!([{"id": "n", "tool": "look"}]));
+        start(&mut run, "n");
+        run.apply(&Event::RunRecovered { count }, 7).unwrap();
+        run
+    };
+    let goes_on = |taken: &TakenUp| matches!(taken, TakenUp::GoesOn { .. });
+    let mut run = recovered(RECOVERIES_MAX - 1);
+    assert!(goes_on(&with(&mut run, |run, cx| run.take_up(cx, &lost, false, false))), "the last try");
+    let reason = format!("it ended {RECOVERIES_MAX} processes in a row without getting on");
+    let taken = with(&mut run, |run, cx| run.take_up(cx, &lost, false, false));
+    assert_eq!(taken, TakenUp::SetAside(reason));
+    assert!(goes_on(&with(&mut run, |run, cx| run.take_up(cx, &[], false, false))), "nothing was lost");
+
+    let taken = with(&mut run, |run, cx| run.take_up(cx, &lost, true, true));
+    let TakenUp::GoesOn { events, .. } = taken else { panic!("somebody asked for it") };
+    let counts: Vec<u32> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::RunRecovered { count } => Some(*count),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(counts, [0, RECOVERIES_MAX + 1]);
+
+    let mut run = recovered(RECOVERIES_MAX);
+    ends(&mut run, "n", Outcome::Failed(Failure { category: Category::Transient, message: String::new() }));
+    with(&mut run, |run, cx| run.decide(cx, Input::RetryDue("n".into())));
+    start(&mut run, "n");
+    let taken = with(&mut run, |run, cx| run.take_up(cx, &lost, false, false));
+    assert!(goes_on(&taken), "an attempt that ended is progress");
+}
+
+#[test]
+fn a_run_at_rest_is_cancelled_to_its_end_whatever_its_nodes_did() {
+    let mut run = open(json!([
+        {"id": "ready", "tool": "look"}, {"id": "look", "tool": "look"}, {"id": "write", "tool": "write"},
+        {"id": "fire", "tool": "fire"}, {"id": "done", "tool": "look"},
+        {"id": "later", "tool": "look", "deps": ["ready"]},
+    ]));
+    ["look", "write", "fire"].iter().for_each(|node| start(&mut run, node));
+    execute(&mut run, 1, "done", &json!({}));
+    assert!(!run.waits_for_person());
+    let events = with(&mut run, |run, cx| run.cancel_at_rest(cx)).unwrap();
+    assert_eq!(events.last(), Some(&Event::RunClosed { outcome: RunOutcome::Cancelled }));
+    let states = ["ready", "look", "write", "fire", "done", "later"].map(|node| state(&run, node));
+    assert_eq!(
+        states,
+        [
+            "cancelled plan_cancelled",
+            "cancelled plan_cancelled",
+            "failed crash",
+            "failed in_doubt",
+            "executed ok",
+            "cancelled plan_cancelled"
+        ]
+    );
+}
+
+#[test]
+fn a_run_at_rest_that_only_waits_for_its_contract_is_left_to_be_judged() {
+    let contract = json!([{"method": "schema", "p": 1, "spec": {"type": "object"}}]);
+    let source = json!({"id": "p", "contract": contract, "nodes": [{"id": "n", "tool": "look"}]});
+    let draft: PlanDraft = serde_json::from_value(source).unwrap();
+    let plan = draft.validate(&Settings::real(4, &Known)).unwrap();
+    let mut run = Run::new(Arc::new(plan), 1, 0);
+    with(&mut run, |run, cx| run.decide(cx, Input::Settle));
+    execute(&mut run, 1, "n", &json!({}));
+    assert_eq!(with(&mut run, |run, cx| run.cancel_at_rest(cx)), None);
+}
+
+#[test]
+fn a_run_waits_for_a_person_when_nothing_else_goes_on() {
+    let mut run = open(json!([{"id": "n", "tool": "fire"}, {"id": "m", "tool": "look"}]));
+    start(&mut run, "n");
+    start(&mut run, "m");
+    with(&mut run, |run, cx| run.decide(cx, Input::Lost("n".into())));
+    assert_eq!(run.instance(&"n".into()).unwrap().state(), NodeState::WaitingHuman);
+    assert!(!run.waits_for_person(), "m goes on");
+    ends(&mut run, "m", Outcome::Ok(output(&json!({}))));
+    assert!(run.waits_for_person());
+}
+
+fn recorded(seq: u64, event: Event) -> Recorded {
+    Recorded { seq: Seq(seq), position: Position(10 * seq), at_ms: seq as i64, event }
+}
+
+#[test]
+fn a_run_is_folded_from_its_records() {
+    let opened = opened(1);
+    let of = opened.run;
+    let mut fold = Fold::of(of);
+    assert!(fold.so_far().is_none());
+    assert_eq!(Fold::of(of).end().unwrap_err(), FoldError::Unopened(of));
+    let parked = || Event::Parked { reason: "why".into() };
+    assert_eq!(Fold::of(of).record(&recorded(1, parked())), Err(FoldError::Unopened(of)));
+
+    fold.record(&recorded(1, Event::RunOpened(opened))).unwrap();
+    fold.record(&recorded(2, parked())).unwrap();
+    assert_eq!(fold.so_far().unwrap().parked.as_deref(), Some("why"));
+    fold.record(&recorded(3, Event::RunRecovered { count: 0 })).unwrap();
+    assert_eq!(fold.so_far().unwrap().parked, None);
+    let mut broken = fold.clone();
+    let unknown = Event::Draining { node: "nobody".into() };
+    assert_eq!(
+        broken.record(&recorded(4, unknown)).unwrap_err().to_string(),
+        format!("run {of}, record 4: record names node nobody, which version 1 of the plan does not have")
+    );
+    fold.record(&recorded(4, Event::RunClosed { outcome: RunOutcome::Failed })).unwrap();
+    let folded = fold.end().unwrap();
+    assert_eq!((folded.closed, folded.opened_at), (Some(RunOutcome::Failed), 1));
+    assert_eq!((folded.last, folded.position), (Seq(4), Position(40)));
+}

@@ -1,0 +1,188 @@
+//! Data folders that are not as they should be, and more than one process at them.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::is_well;
+use super::world::World;
+
+const SHORT: &str = "id: short\nnodes:\n  - {id: a, tool: fs.list, params: {path: .}}\n";
+const RUN: &str = "run short.yaml --workspace work";
+
+fn world() -> World {
+    let world = World::new();
+    world.file("short.yaml", SHORT);
+    world
+}
+
+#[test]
+fn processes_that_want_one_data_folder_share_it() {
+    let world = world();
+    let all: Vec<_> = (0..4).map(|_| world.start(RUN)).collect();
+    for run in all {
+        run.end().exits(0).says("succeeded  short");
+    }
+    assert_eq!(world.ostler("ps --json").exits(0).lines().len(), 4);
+    is_well(&world);
+}
+
+#[test]
+fn a_holder_that_is_suspended_is_named_and_nothing_is_lost() {
+    let world = world();
+    world.file("long.yaml", "id: long\nnodes:\n  - {id: nap, tool: time.sleep, params: {ms: 600000}}\n");
+    let mut holder = world.start("run long.yaml --workspace work");
+    holder.until("opened: long");
+    holder.signal("STOP");
+    world.ostler(RUN).exits(4).complains("is held by process").complains("nothing is lost");
+    holder.signal("CONT");
+    world.ostler(RUN).exits(0);
+    world.ostler("cancel @last").exits(2);
+    holder.signal("TERM");
+    holder.end().exits(143);
+    is_well(&world);
+}
+
+#[test]
+fn a_newer_format_and_a_foreign_folder_are_refused_and_kept() {
+    let world = world();
+    world.ostler(RUN).exits(0);
+    let format = world.data().join("format");
+    let ours = fs::read_to_string(&format).unwrap();
+    for (text, says) in [
+        (
+            "ostler-store 99\n",
+            "has format 99, this program knows up to 1: a newer one wrote it; use that one",
+        ),
+        ("something else\n", "is not a data folder: its format file says \"something else\\n\""),
+        ("", "is not a data folder"),
+    ] {
+        fs::write(&format, text).unwrap();
+        for line in [RUN, "ps", "show @last", "resume"] {
+            world.ostler(line).exits(4).complains(says);
+        }
+        world.ostler("doctor").exits(4).says(says.trim_end_matches("; use that one"));
+        assert_eq!(fs::read_to_string(&format).unwrap(), text);
+    }
+    fs::write(&format, ours).unwrap();
+    is_well(&world);
+    assert_eq!(world.ostler("ps --json").exits(0).lines().len(), 1);
+}
+
+/// Changes the mode of a folder and of all beneath it.
+fn chmod(path: &Path, folder: u32, file: u32) {
+    let metadata = fs::symlink_metadata(path).unwrap();
+    if metadata.is_dir() {
+        fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+        fs::read_dir(path).unwrap().for_each(|entry| chmod(&entry.unwrap().path(), folder, file));
+        fs::set_permissions(path, Permissions::from_mode(folder)).unwrap();
+    } else if metadata.is_file() {
+        fs::set_permissions(path, Permissions::from_mode(file)).unwrap();
+    }
+}
+
+/// The command as a user who may not write anywhere; `None` where that cannot be had, with the reason printed.
+fn as_nobody(world: &World, line: &str) -> Option<Command> {
+    let own = world.command(line);
+    let probe = Command::new("setpriv")
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        .arg(own.get_program())
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    if !probe.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: this user may write anywhere, and cannot become one that may not");
+        return None;
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(own.get_program());
+    command.args(own.get_args()).current_dir(world.path()).stdin(Stdio::null());
+    for (name, value) in own.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    Some(command)
+}
+
+#[test]
+fn a_data_folder_that_may_only_be_read_is_named_and_left_alone() {
+    let world = world();
+    world.ostler(RUN).exits(0);
+    chmod(world.path(), 0o555, 0o444);
+    for line in [RUN, "ps", "resume"] {
+        let Some(mut command) = as_nobody(&world, line) else {
+            chmod(world.path(), 0o755, 0o644);
+            return;
+        };
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{line}: {said}");
+        assert!(said.contains("data may only be read"), "{line}: {said}");
+    }
+    chmod(world.path(), 0o755, 0o644);
+    is_well(&world);
+}
+
+/// A small file system of its own, for as long as this lives.
+struct SmallDisk<'a>(&'a Path);
+
+impl SmallDisk<'_> {
+    fn mount(place: &Path, size: &str) -> bool {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(place);
+        mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    }
+
+    fn resize(&self, size: &str) {
+        let mut mount = Command::new("mount");
+        mount.args(["-o", &format!("remount,size={size}")]).arg(self.0);
+        assert!(mount.status().unwrap().success());
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_stops_the_run_and_loses_nothing() {
+    let world = World::new();
+    let data = world.data();
+    fs::create_dir(&data).unwrap();
+    if !SmallDisk::mount(&data, "2m") {
+        eprintln!("skipped: this user may write anywhere, but mount nothing");
+        return;
+    }
+    let disk = SmallDisk(&data);
+    // Each result is a file of its own in the data folder; together they are more than there is room for.
+    let mut plan = "id: full\nnodes:\n".to_owned();
+    for at in 0..40 {
+        let after = if at == 0 { String::new() } else { format!(", deps: [n{}]", at - 1) };
+        plan += &format!(
+            "  - {{id: n{at}, tool: shell.run, params: {{argv: [sh, -c, 'yes {at} | head -c 700000; echo {at} >> log']}}{after}, retries: 0}}\n"
+        );
+    }
+    world.file("full.yaml", &plan);
+    let ended = world.ostler("run full.yaml --workspace work --intent 2");
+    assert!(matches!(ended.code, Some(1 | 4 | 5)), "{ended:?}");
+    let said = format!("{}{}", ended.out, ended.err).to_lowercase();
+    assert!(said.contains("no space left") || said.contains("disk is full"), "{said}");
+    let done = world.work("log").lines().count();
+    assert!(done > 0);
+    disk.resize("64m");
+    world.ostler("doctor").exits(0).says("every digest is right");
+    world.ostler("resume").says("");
+    is_well(&world);
+    let log = world.work("log");
+    let steps: Vec<&str> = log.lines().collect();
+    let mut once = steps.clone();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(steps.len(), once.len(), "nothing was done twice: {steps:?}");
+}

@@ -1,0 +1,147 @@
+//! Signals, closed pipes, a clock that is wrong, records that are not there, files that are missing.
+
+use std::process::Command;
+
+use super::is_well;
+use super::world::{Ended, World};
+
+const SHORT: &str = "id: short\nnodes:\n  - {id: a, tool: fs.list, params: {path: .}}\n  - {id: b, tool: fs.list, params: {path: .}, deps: [a]}\n";
+const RUN: &str = "run short.yaml --workspace work";
+
+fn world() -> World {
+    let world = World::new();
+    world.file("short.yaml", SHORT);
+    world
+}
+
+#[test]
+fn interrupts_and_terminations_keep_the_store_in_order() {
+    let acts = "id: acts\nnodes:\n  - {id: act, tool: shell.run, params: {argv: [sh, -c, 'echo x >> log; exec sleep 5']}, timeout: 20s}\n";
+    for (signals, code) in [(&["TERM"][..], 143), (&["INT", "INT"], 130), (&["TERM", "INT"], 130)] {
+        let world = world();
+        world.file("acts.yaml", acts);
+        let mut run = world.start("run acts.yaml --workspace work --intent 2 --json");
+        run.until("attempt_intent");
+        while world.work("log").is_empty() {
+            std::thread::yield_now();
+        }
+        run.signal(signals[0]);
+        if signals.len() > 1 {
+            // The second counts once the first was heard.
+            while !run.has_ended() {
+                run.signal(signals[1]);
+                std::thread::yield_now();
+            }
+        }
+        let ended = run.end();
+        assert!([Some(code), Some(130)].contains(&ended.code), "{signals:?}: {ended:?}");
+        assert!(ended.err.contains("stopping"), "{signals:?}: {ended:?}");
+        is_well(&world);
+        assert_eq!(world.work("log"), "x\n");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let world = world();
+    world.ostler(RUN).exits(0);
+    let program = env!("CARGO_BIN_EXE_ostler");
+    for (line, code) in [
+        ("events @last", 0),
+        ("events @last --json", 0),
+        ("show @last", 0),
+        ("show @last --json", 0),
+        ("ps", 0),
+        (RUN, 0),
+        ("run short.yaml --workspace work --json", 0),
+    ] {
+        let mut shell = Command::new("bash");
+        shell.arg("-c").arg(format!("\"$0\" {line} | head -n 1 >/dev/null; exit ${{PIPESTATUS[0]}}"));
+        shell.arg(program).current_dir(world.path()).env("OSTLER_DATA", world.data());
+        let output = shell.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{line}: {said}");
+        assert!(!said.contains("panicked") && !said.contains("error"), "{line}: {said}");
+    }
+    let lines = world.ostler("ps --json").exits(0).lines();
+    assert!(lines.len() == 3 && lines.iter().all(|line| line["outcome"] == "succeeded"), "{lines:?}");
+    is_well(&world);
+}
+
+#[test]
+fn a_record_that_is_not_there_is_said_to_be_missing() {
+    let world = world();
+    world.ostler(RUN).exits(0);
+    let summary = &world.ostler("show @last --json").exits(0).lines()[0];
+    let last = summary["seq"].as_u64().unwrap();
+    let only = format!("has only {last} records: there is no record ");
+    world.ostler(&format!("show @last --at {last}")).exits(0);
+    world.ostler(&format!("events @last --from {last}")).exits(0).says("run_closed");
+    for beyond in [last + 1, 9_999, u64::MAX] {
+        for line in ["show @last --at", "show @last --json --at", "show @last --format dot --at"] {
+            world.ostler(&format!("{line} {beyond}")).exits(2).complains(&format!("{only}{beyond}"));
+        }
+        for line in ["events @last --from", "events @last --follow --json --from"] {
+            world.ostler(&format!("{line} {beyond}")).exits(2).complains(&format!("{only}{beyond}"));
+        }
+    }
+    world.ostler("show @last --at 0").exits(2);
+    world.ostler("events @last --from 0").exits(2);
+}
+
+#[test]
+fn ps_counts_the_nodes_of_runs_that_are_over() {
+    let world = world();
+    world.ostler(RUN).exits(0);
+    world.ostler("ps").exits(0).says("2/2");
+    std::fs::remove_file(world.data().join("index.redb")).unwrap();
+    let line = &world.ostler("ps --json").exits(0).lines()[0];
+    assert_eq!((line["nodes"].as_u64(), line["nodes_over"].as_u64()), (Some(2), Some(2)));
+}
+
+#[test]
+fn a_plan_file_that_cannot_be_read_is_named() {
+    let world = world();
+    std::fs::create_dir(world.path().join("folder.yaml")).unwrap();
+    std::fs::write(world.path().join("latin.yaml"), b"id: caf\xe9\n").unwrap();
+    for (file, says) in [
+        ("missing.yaml", "missing.yaml"),
+        ("folder.yaml", "folder.yaml"),
+        ("latin.yaml", "byte 7 is not UTF-8"),
+        ("short.txt", "ends in .yaml, .yml, .json or .toml"),
+    ] {
+        for command in ["run", "check"] {
+            world.ostler(&format!("{command} {file}")).exits(2).complains(says);
+        }
+    }
+    assert!(!world.data().exists(), "nothing was made for nothing");
+}
+
+#[test]
+fn a_clock_before_1970_is_no_reason_to_stop() {
+    let world = world();
+    let found = Command::new("faketime").arg("--version").output();
+    if !found.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: there is no faketime to set the clock with");
+        return;
+    }
+    let faked = |line: &str| {
+        let mut command = Command::new("faketime");
+        let own = world.command(line);
+        command.args(["-f", "@1960-05-05 12:00:00"]).arg(own.get_program()).args(own.get_args());
+        command.current_dir(world.path()).env("OSTLER_DATA", world.data()).env("TZ", "UTC");
+        command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        let output = command.output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    };
+    faked(RUN).exits(0).says("succeeded  short");
+    faked("ps").exits(0).says("succeeded");
+    faked("events @last").exits(0).says("run_closed");
+    faked("doctor").exits(0);
+    // Set right again, everything is still there.
+    world.ostler(RUN).exits(0);
+    assert_eq!(world.ostler("ps --json").exits(0).lines().len(), 2);
+    world.ostler("show @last").exits(0).says("succeeded");
+    is_well(&world);
+}

@@ -1,0 +1,163 @@
+//! Tools that are asked for what they must not do, or that do what they should not.
+
+use std::os::unix::fs::symlink;
+
+use super::is_well;
+use super::world::World;
+
+/// A plan of one node.
+fn plan(node: &str) -> String {
+    format!("id: one\nnodes:\n  - {{id: a, {node}}}\n")
+}
+
+/// Runs a plan of one node, and gives what it said.
+#[track_caller]
+fn check(world: &World, node: &str, code: i32, says: &str) {
+    world.file("one.yaml", &plan(node));
+    let ended = world.ostler("run one.yaml --workspace work --intent 2").exits(code);
+    ended.says(says);
+    is_well(world);
+}
+
+#[test]
+fn no_path_leads_out_of_the_workspace() {
+    let world = World::new();
+    world.file("secret", "secret");
+    symlink(world.path(), world.path().join("work/link")).unwrap();
+    let absolute = world.path().join("secret");
+    for path in ["../secret", "x/../../secret", absolute.to_str().unwrap(), "link/secret", "/"] {
+        let outside = "leads out of the workspace";
+        check(&world, &format!("tool: fs.read, params: {{path: {path:?}}}"), 1, outside);
+        let write = format!("tool: fs.write, params: {{path: {path:?}, text: x, mode: replace}}");
+        check(&world, &write, 1, outside);
+    }
+    check(&world, "tool: fs.list, params: {path: ..}", 1, "leads out of the workspace");
+    check(&world, "tool: text.stats, params: {files: [../secret]}", 1, "leads out of the workspace");
+    check(&world, "tool: shell.run, params: {argv: [ls], cwd: ..}", 1, "leads out of the workspace");
+    assert_eq!(std::fs::read_to_string(absolute).unwrap(), "secret");
+}
+
+#[test]
+fn a_folder_that_becomes_a_link_out_during_the_run_is_not_followed() {
+    let world = World::new();
+    world.file("secret", "secret").file(
+        "swap.yaml",
+        "id: swap
+nodes:
+  - {id: before, tool: fs.write, params: {path: inner/secret, text: mine, mode: create}}
+  - {id: swap, tool: shell.run, params: {argv: [sh, -c, 'rm -r inner && ln -s .. inner']}, deps: [before]}
+  - {id: read, tool: fs.read, params: {path: inner/secret}, deps: [swap]}
+  - {id: write, tool: fs.write, params: {path: inner/secret, text: x, mode: replace}, deps: [swap]}
+",
+    );
+    let ended = world.ostler("run swap.yaml --workspace work --intent 2").exits(1);
+    ended.says("read    failed").says("write   failed").says("leads out of the workspace");
+    assert_eq!(std::fs::read_to_string(world.path().join("secret")).unwrap(), "secret");
+    is_well(&world);
+}
+
+#[test]
+fn a_result_that_breaks_its_contract_fails_and_is_not_passed_on() {
+    let world = World::new();
+    world.file(
+        "contract.yaml",
+        "id: contract
+nodes:
+  - id: list
+    tool: fs.list
+    params: {path: .}
+    contract: [{method: code, spec: {check: non_empty, path: files}}]
+  - {id: stats, tool: text.stats, param_refs: {files: {from: list, path: files}}}
+",
+    );
+    let ended = world.ostler("run contract.yaml --workspace work").exits(1);
+    ended.says("list   failed").says("files").says("stats");
+    world.ostler("artifact @last/list").exits(2).complains("no result");
+    is_well(&world);
+}
+
+fn is_alive(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+#[test]
+fn a_tool_that_hangs_is_ended_with_all_that_it_started() {
+    let world = World::new();
+    let script = "echo $$ >> pids; sleep 1000 & echo $! >> pids; \
+                  setsid sh -c 'echo $$ >> pids; exec sleep 1000' & (sleep 1000 & echo $! >> pids); wait";
+    let node =
+        format!("tool: shell.run, params: {{argv: [sh, -c, {script:?}]}}, timeout: 1500ms, retries: 0");
+    check(&world, &node, 1, "not done within 1500 ms");
+    let pids = world.work("pids");
+    assert_eq!(pids.lines().count(), 4, "{pids}");
+    // A process that was killed takes a moment to go.
+    let begun = std::time::Instant::now();
+    while pids.lines().any(is_alive) {
+        assert!(begun.elapsed().as_secs() < 30, "they live on: {pids}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_flood_of_output_is_bounded() {
+    let world = World::new();
+    check(&world, "tool: shell.run, params: {argv: [sh, -c, 'yes | head -c 50000000']}", 0, "succeeded");
+    let output = world.ostler("artifact @last/a").exits(0).out;
+    assert!(output.contains("bytes left out") && output.len() < 3 << 20, "{} bytes", output.len());
+    let size: u64 = walk(&world.data().join("artifacts"));
+    assert!(size < 3 << 20, "{size} bytes in the store");
+}
+
+fn walk(folder: &std::path::Path) -> u64 {
+    std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| {
+            let metadata = entry.metadata().unwrap();
+            if metadata.is_dir() { walk(&entry.path()) } else { metadata.len() }
+        })
+        .sum()
+}
+
+#[test]
+fn what_is_not_utf_8_is_refused_or_passed_over() {
+    let world = World::new();
+    std::fs::write(world.path().join("work/latin.txt"), b"caf\xe9 TODO\n").unwrap();
+    std::fs::write(world.path().join("work/binary"), b"\0TODO\n").unwrap();
+    std::fs::write(world.path().join("work/plain.txt"), "TODO\n").unwrap();
+    check(&world, "tool: fs.read, params: {path: latin.txt}", 1, "latin.txt is not UTF-8 text: byte 3 of 10");
+    check(&world, "tool: text.search, params: {pattern: TODO}", 0, "succeeded");
+    world.ostler("artifact @last/a --path count").exits(0).says("1");
+    check(&world, "tool: text.stats, params: {files: [latin.txt, binary, plain.txt]}", 0, "succeeded");
+    world.ostler("artifact @last/a --path files").exits(0).says("1");
+}
+
+#[test]
+fn a_name_that_is_not_utf_8_is_named() {
+    use std::os::unix::ffi::OsStrExt;
+    let world = World::new();
+    std::fs::write(world.path().join("work").join(std::ffi::OsStr::from_bytes(b"caf\xe9")), "").unwrap();
+    check(&world, "tool: fs.list, params: {path: .}", 1, "is not UTF-8: rename the file");
+}
+
+#[test]
+fn a_workspace_that_vanishes_fails_the_node_and_keeps_the_run() {
+    let world = World::new();
+    world.file(
+        "vanish.yaml",
+        "id: vanish
+nodes:
+  - {id: first, tool: fs.list, params: {path: .}}
+  - {id: wait, tool: time.sleep, params: {ms: 400}, deps: [first]}
+  - {id: list, tool: fs.list, params: {path: .}, deps: [wait]}
+  - {id: shell, tool: shell.run, params: {argv: [pwd]}, deps: [wait]}
+",
+    );
+    let mut run = world.start("run vanish.yaml --workspace work");
+    run.until("first  executed");
+    std::fs::remove_dir(world.path().join("work")).unwrap();
+    run.end().exits(1).says("cannot open the workspace").says("shell  failed");
+    is_well(&world);
+    world.ostler("run vanish.yaml --workspace work").exits(2).complains("work: No such file or directory");
+}
