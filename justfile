@@ -22,3 +22,11 @@ torture kills="500":
 # The conformance suite, through the command.
 conformance:
     cargo run --release -- simulate graph kernel/tests/data/graph_cases.jsonl --check
+
+# The figures of docs/performance.md; with names, some of them: makespan, overhead, validation, start, memory, disk.
+figures *groups:
+    cargo bench --bench figures -- {{groups}}
+
+# Instructions of the decisions of a run, held against the baseline; `--renew` writes that anew.
+instructions *renew:
+    cargo bench --bench instructions -- {{renew}}

@@ -52,11 +52,6 @@ impl EventCursor {
         self.next().await
     }
 
-    /// Waits until there is a record after this place, durable or not.
-    pub(crate) async fn changed(&self) {
-        self.journal.changed(self.stream, self.after).await;
-    }
-
     async fn fill(&mut self) -> Result<(), JournalError> {
         let found = self.journal.read(self.stream, self.after, READ_AT_ONCE)?;
         match found.last() {

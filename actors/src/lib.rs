@@ -16,7 +16,7 @@
 //! | `agent` | drives a run: `load` takes it up, `launch` starts attempts |
 //! | `stream`, `rest` | reads what is recorded; changes runs that nobody drives |
 //! | `effects`, `attempt` | what runs outside the actors |
-//! | `services`, `links`, `limits`, `clock`, `toolbox` | what they share |
+//! | `services`, `links`, `limits`, `clock`, `toolbox`, `plans` | what they share |
 #![forbid(unsafe_code)]
 
 mod agent;
@@ -31,6 +31,7 @@ mod error;
 mod limits;
 mod links;
 mod outcome;
+mod plans;
 mod registry;
 mod resolve;
 mod rest;

@@ -32,7 +32,7 @@ impl System {
                 return Err(RunError::Halted(why));
             }
             while let Some(record) = cursor.next_known().await {
-                fold.record(&record?)?;
+                fold.record_with(&record?, &|plan| self.services.plans.read(plan))?;
             }
             let so_far = fold.so_far();
             if let Some(outcome) = so_far.and_then(|folded| folded.closed) {
@@ -51,10 +51,8 @@ impl System {
             if so_far.is_some_and(|folded| waits(&folded.run)) {
                 return Ok(Settled::WaitsForPerson);
             }
-            tokio::select! {
-                _ = stirs.changed() => {}
-                () = cursor.changed() => {}
-            }
+            // A run stirs when it ends and when it comes to wait for a person: nobody is woken by each of its steps.
+            let _ = stirs.changed().await;
         }
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn park(services: &Services, row: &RunRow, reason: String) -> Result<
 /// Cancels a run of which no attempt is under way in this process, and closes it. Gives where that is recorded;
 /// `None` if there is nothing left to cancel and it only waits to be closed.
 pub(crate) fn cancel(services: &Services, row: &RunRow) -> Result<Option<Position>, RunError> {
-    let Folded { mut run, last, closed, .. } = stream::fold(&*services.journal, row)?;
+    let Folded { mut run, last, closed, .. } = stream::fold(services, row)?;
     if closed.is_some() {
         return Err(RunError::Over);
     }

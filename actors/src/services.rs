@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::effects::Effects;
 use crate::limits::Limits;
 use crate::links::Links;
+use crate::plans::Plans;
 use crate::toolbox::Toolbox;
 
 /// What every actor of a system shares.
@@ -25,6 +26,7 @@ pub(crate) struct Services {
     pub(crate) gate: GatePolicy,
     pub(crate) clock: Clock,
     pub(crate) effects: Effects,
+    pub(crate) plans: Plans,
     pub(crate) links: Links,
     pub(crate) limits: Limits,
     /// Slots of a run whose plan does not say.
@@ -33,6 +35,8 @@ pub(crate) struct Services {
     /// outlives the restart of any actor.
     driven: Mutex<BTreeMap<RunId, bool>>,
     contracts: Mutex<BTreeMap<String, Arc<Contract>>>,
+    /// The one that was wanted last: nodes that call the same tool have the same contract.
+    contract_before: Mutex<Option<(Vec<Rule>, Arc<Contract>)>>,
     /// Nothing starts any more.
     stopping: AtomicBool,
     /// Counts whatever may change how a run stands, for those who wait for it.
@@ -57,11 +61,13 @@ impl Services {
             gate,
             clock: Clock::new(),
             effects: Effects::default(),
+            plans: Plans::default(),
             links: Links::default(),
             limits,
             run_slots,
             driven: Mutex::default(),
             contracts: Mutex::default(),
+            contract_before: Mutex::default(),
             stopping: AtomicBool::new(false),
             stirs: watch::Sender::new(0),
             halted: watch::Sender::new(None),
@@ -130,6 +136,17 @@ impl Services {
 
     /// The compiled form of a contract.
     pub(crate) fn contract(&self, rules: &[Rule]) -> Result<Arc<Contract>, ContractError> {
+        if let Some((before, contract)) = &*lock(&self.contract_before)
+            && before == rules
+        {
+            return Ok(Arc::clone(contract));
+        }
+        let contract = self.kept_contract(rules)?;
+        *lock(&self.contract_before) = Some((rules.to_vec(), Arc::clone(&contract)));
+        Ok(contract)
+    }
+
+    fn kept_contract(&self, rules: &[Rule]) -> Result<Arc<Contract>, ContractError> {
         let key = serde_json::to_string(rules).expect("rules hold names, numbers and JSON");
         if let Some(contract) = lock(&self.contracts).get(&key) {
             return Ok(Arc::clone(contract));

@@ -4,6 +4,7 @@ use ostler_kernel::port::{Journal, JournalError, Recorded, RunRow, Seq, StreamId
 use ostler_kernel::run::{Fold, Folded};
 
 use crate::error::RunError;
+use crate::services::Services;
 
 /// Records read from a stream at once.
 pub(crate) const READ_AT_ONCE: usize = 1_024;
@@ -39,10 +40,11 @@ pub(crate) fn last(journal: &dyn Journal, stream: StreamId) -> Result<Seq, Journ
 }
 
 /// Folds the records of a run, each of which is checked to follow from those before it.
-pub(crate) fn fold(journal: &dyn Journal, row: &RunRow) -> Result<Folded, RunError> {
+pub(crate) fn fold(services: &Services, row: &RunRow) -> Result<Folded, RunError> {
     let mut fold = Fold::of(row.run);
-    each(journal, StreamId::run(&row.client, row.run), None, |record| -> Result<(), RunError> {
-        Ok(fold.record(record)?)
+    let stream = StreamId::run(&row.client, row.run);
+    each(&*services.journal, stream, None, |record| -> Result<(), RunError> {
+        Ok(fold.record_with(record, &|plan| services.plans.read(plan))?)
     })?;
     Ok(fold.end()?)
 }

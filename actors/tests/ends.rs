@@ -1,11 +1,13 @@
 //! How attempts and runs end when their process does, and what a person may say of those in doubt.
+#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
 
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use common::{Hold, left_by, states, submit, system};
-use ostler_actors::{ResolveHow, RunError, Settled};
+use common::{Hold, left_by, plan, states, submit, system};
+use ostler_actors::{ResolveHow, RunError, Settled, Submission};
 use ostler_kernel::event::Event;
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
@@ -128,4 +130,24 @@ async fn a_run_that_ended_its_process_too_often_is_set_aside_until_asked_for() {
     check_recovered(RECOVERIES_MAX - 1, Settled::Closed(RunOutcome::Succeeded)).await;
     let reason = format!("it ended {RECOVERIES_MAX} processes in a row without getting on");
     check_recovered(RECOVERIES_MAX, Settled::Parked(reason)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_test_of_the_plans_contract_that_does_not_end_fails_the_contract() {
+    let shell = Hold::new("shell.run", Effect::Read, Idempotency::Natural);
+    let system = system(Arc::new(MemoryJournal::default()), vec![shell.clone()]).await;
+    let source = json!({
+        "id": "p",
+        "contract": [{"method": "test", "p": 1, "spec": {"argv": ["never", "ends"]}}],
+        "nodes": [{"id": "s", "tool": "time.sleep", "params": {"ms": 5}}],
+    });
+    let begun = tokio::time::Instant::now();
+    let run =
+        system.submit(Submission { intent: 2, ..Submission::plan(plan(&system, source)) }).await.unwrap();
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    let ran = async { (shell.started().await, shell.stopped().await) };
+    tokio::time::timeout(Duration::from_secs(1), ran).await.expect("the test was run, and stopped");
+    assert!(begun.elapsed() >= Duration::from_secs(120), "{:?}", begun.elapsed());
+    assert_eq!(states(&system, run).await, "s executed");
+    system.shutdown().await;
 }

@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 async fn submit_sleep(system: &System, agent: &AgentHandle, ms: u64) -> RunId {
     let source = json!({"id": "p", "nodes": [{"id": "s", "tool": "time.sleep", "params": {"ms": ms}}]});
-    agent.submit(Submission::plan(plan(system, source))).await.unwrap()
+    agent.submit(Submission::plan(plan(system, source))).await.expect("the plan is taken")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,5 @@
 //! What is written down before an attempt starts, and what becomes of it when its process dies.
+#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

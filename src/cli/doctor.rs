@@ -187,21 +187,24 @@ fn programs(config: &Config, report: &mut Report) {
         report.note("shell.run", "is switched off", "to switch it on: enabled = true in [tools.shell]");
         return;
     }
-    match (config.tools.shell.sandbox, sandbox()) {
-        (false, _) => report.tell(Verdict::Note, "sandbox", "switched off ([tools.shell] sandbox)"),
+    let what = match (config.tools.shell.sandbox, sandbox()) {
         (true, Sandbox::Full) => {
             let what = "Landlock: programs write in the workspace and for a while, those of impact 0 nowhere";
-            report.tell(Verdict::Good, "sandbox", what);
+            report.good("sandbox", what);
+            None
         }
-        (true, Sandbox::Partial) => {
-            let what =
-                "in part: this kernel knows an old Landlock, which confines programs less than it should";
-            report.tell(Verdict::Note, "sandbox", what);
-        }
-        (true, Sandbox::None) => {
-            let what = "none: this kernel has no Landlock, so programs write wherever this user may";
-            report.tell(Verdict::Note, "sandbox", what);
-        }
+        (false, _) => Some(("switched off", "leave [tools.shell] sandbox out to switch it on")),
+        (true, Sandbox::Partial) => Some((
+            "in part: the Landlock of this kernel is old, and confines programs less than it should",
+            "use Linux 6.12 or later",
+        )),
+        (true, Sandbox::None) => Some((
+            "none: this kernel has no Landlock, so programs write wherever this user may",
+            "use Linux 6.12 or later, with landlock among its security modules",
+        )),
+    };
+    if let Some((what, mend)) = what {
+        report.note("sandbox", what, mend);
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     for program in PROGRAMS {

@@ -17,7 +17,7 @@ pub mod journal;
 mod lock;
 
 pub use artifact::{FolderArtifacts, MemoryArtifacts};
-pub use codec::{CodecError, RECORD_BYTES_MAX};
+pub use codec::{CodecError, RECORD_BYTES_MAX, decode, encode};
 pub use data_folder::{FORMAT, OpenError, Opened, Store};
 pub use journal::MemoryJournal;
 pub use journal::segments::{Damage, SegmentJournal, Torn};

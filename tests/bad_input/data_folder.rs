@@ -176,7 +176,7 @@ fn a_full_disk_stops_the_run_and_loses_nothing() {
     let done = world.work("log").lines().count();
     assert!(done > 0);
     disk.resize("64m");
-    world.ostler("doctor").exits(0).says("every digest is right");
+    world.ostler("doctor").exits(0).says("nothing is broken");
     world.ostler("resume").says("");
     is_well(&world);
     let log = world.work("log");

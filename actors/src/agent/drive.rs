@@ -8,6 +8,7 @@ use futures::FutureExt;
 
 use ostler_kernel::event::{Accounts, AttemptResult, Event, HumanRequestKind, Output, RunOpened, TimerKind};
 use ostler_kernel::id::{NodeId, RunId, Ticks};
+use ostler_kernel::json::Json;
 use ostler_kernel::plan::Approval;
 use ostler_kernel::port::{Position, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::{Context, Input, NoPlanner, NodeState, Quiet, Run, Standing};
@@ -29,6 +30,7 @@ pub(super) struct Drive {
     pub(super) arguments: AgentArguments,
     pub(super) services: Arc<Services>,
     pub(super) me: ActorRef<AgentMessage>,
+    /// How it was opened; without the text of its plan, which `run` has read.
     pub(super) opened: RunOpened,
     pub(super) run: Run,
     pub(super) stream: StreamId,
@@ -68,7 +70,7 @@ impl Drive {
             services: Arc::clone(&arguments.services),
             me: me.clone(),
             stream: StreamId::run(&opened.client, opened.run),
-            opened,
+            opened: RunOpened { plan: Json::null(), ..opened },
             run,
             seq,
             pending: Vec::new(),
@@ -305,6 +307,8 @@ impl Drive {
         self.set_alarm();
         if over {
             self.close();
+        } else if position.is_some() && self.run.waits_for_person() {
+            self.services.stir();
         }
         Ok(over)
     }
@@ -317,14 +321,15 @@ impl Drive {
         while let Some(id) = self.asking.pop_first() {
             self.ask_person(&id).await?;
         }
+        let plan = Arc::clone(self.run.plan());
         while self.queued.len() < self.run.free_slots() {
             let Some((_, id)) = self.fresh.pop_first() else { break };
             if self.ask_person(&id).await? {
                 continue;
             }
-            let Some(node) = self.run.node(&id).cloned() else { continue };
-            if self.services.toolbox.is_timer(&node) {
-                self.launch_timer(&node).await?;
+            let Some(node) = plan.node(&id) else { continue };
+            if self.services.toolbox.is_timer(node) {
+                self.launch_timer(node).await?;
             } else {
                 jobs.push(Job { run: self.opened.run, rank: self.rank(&id), node: id.clone() });
                 self.queued.insert(id);

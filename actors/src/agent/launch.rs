@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ostler_kernel::event::{Accounts, AttemptResult, Event, GateDecision, HumanRequestKind};
 use ostler_kernel::gate::{Denial, Permit};
 use ostler_kernel::id::NodeId;
-use ostler_kernel::plan::{Approval, Node};
+use ostler_kernel::plan::{Approval, Node, Plan};
 use ostler_kernel::port::{Position, Tool};
 use ostler_kernel::run::{Category, Given, Input, Intended, NodeState, Refs};
 use ostler_scheduler::JobHandle;
@@ -20,7 +20,9 @@ use crate::scheduler::{Granted, SchedulerMessage};
 
 /// An attempt that starts as soon as its intent is appended (durable, if it acts on the world).
 pub(super) struct Launch {
-    node: Node,
+    /// The plan it is part of, by reference: nodes hold schemas and parameters.
+    plan: Arc<Plan>,
+    id: NodeId,
     attempt: u32,
     job: JobHandle,
     acts: bool,
@@ -88,17 +90,18 @@ impl Drive {
         job: JobHandle,
         accounts: Accounts,
     ) -> Result<(), ActorProcessingErr> {
-        let node = self.run.node(id).expect("a node that was started exists").clone();
+        let plan = Arc::clone(self.run.plan());
+        let node = plan.node(id).expect("a node that was started exists");
         let attempt = self.run.instance(id).map_or(0, |instance| instance.attempts);
-        let prepared = self.prepare(&node).await?.and_then(|prepared| {
-            if self.is_approved(&node, &prepared.work) { Ok(prepared) } else { Err(Refusal::unapproved()) }
+        let prepared = self.prepare(node).await?.and_then(|prepared| {
+            if self.is_approved(node, &prepared.work) { Ok(prepared) } else { Err(Refusal::unapproved()) }
         });
         match prepared {
             Ok(prepared) => {
                 let Prepared { work, refs } = prepared;
                 let acts = node.effect.acts() || work.acts();
-                self.intend(&node, &refs, Some(accounts));
-                self.launches.push(Launch { node, attempt, job, acts, work });
+                self.intend(node, &refs, Some(accounts));
+                self.launches.push(Launch { plan, id: id.clone(), attempt, job, acts, work });
             }
             Err(refusal) => {
                 self.give_back(job);
@@ -202,8 +205,8 @@ impl Drive {
 
     /// Starts what was appended. What acts on the world waits until its intent is durable.
     pub(super) fn launch(&mut self, position: Option<Position>) {
-        for Launch { node, attempt, job, acts, work } in std::mem::take(&mut self.launches) {
-            let key = self.key(&node.id, attempt);
+        for Launch { plan, id, attempt, job, acts, work } in std::mem::take(&mut self.launches) {
+            let key = self.key(&id, attempt);
             let (services, caller) = (Arc::clone(&self.services), self.caller());
             let body = async move {
                 if let (true, Some(position)) = (acts, position)
@@ -212,7 +215,8 @@ impl Drive {
                     services.halt(&error.to_string());
                     return failed(Category::Transient, format!("not started: {error}"));
                 }
-                attempt::perform(&services, &caller, &node, work).await
+                let node = plan.node(&id).expect("it was found before");
+                attempt::perform(&services, &caller, node, work).await
             };
             Effects::spawn(&self.services, key, job, self.me.clone(), acts, body);
         }

@@ -61,10 +61,10 @@ pub(crate) struct Hold {
 
 impl Hold {
     pub(crate) fn new(name: &str, effect: Effect, idem: Idempotency) -> Arc<Hold> {
-        let any = json!({"type": "object"});
+        let params = json!({"type": "object", "properties": {"argv": {"type": "array"}}});
         let (name, version, description) = (name.to_owned(), "1".to_owned(), "holds".to_owned());
         Arc::new(Hold {
-            spec: ToolSpec { name, version, description, params: any.clone(), result: any },
+            spec: ToolSpec { name, version, description, params, result: json!({"type": "object"}) },
             class: CallClass { impact: u8::from(effect.acts()), effect, idem },
             started: Semaphore::new(0),
             go: Semaphore::new(0),

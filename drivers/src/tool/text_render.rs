@@ -2,13 +2,27 @@
 
 use std::sync::Arc;
 
-use ostler_kernel::port::{CallContext, Tool, ToolResult};
-use ostler_kernel::template;
+use ostler_kernel::event::Failure;
+use ostler_kernel::gate::{CallClass, Permit};
+use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use ostler_kernel::{json, template};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::blocking::{Blocking, Stop};
-use super::declare::{PURE, object, spec, structural};
+use super::blocking::off_runtime;
+use super::declare::{PURE, object, params, spec, structural};
+
+/// Bytes of a template that is rendered where it stands, if it only names values: that takes less time than a change
+/// of threads.
+const AT_ONCE_BYTES_MAX: usize = 4 * 1_024;
+
+/// Bytes of its values, as JSON, roughly.
+const AT_ONCE_VALUES_BYTES_MAX: usize = 64 * 1_024;
+
+#[derive(Debug)]
+struct TextRender {
+    spec: ToolSpec,
+}
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,7 +33,7 @@ struct Params {
 
 /// Renders a template over `values`, as reports and prompts are rendered.
 pub(super) fn tool() -> Arc<dyn Tool> {
-    Arc::new(Blocking::<Params> {
+    Arc::new(TextRender {
         spec: spec(
             "text.render",
             "Render a template (minijinja) over values.",
@@ -32,14 +46,39 @@ pub(super) fn tool() -> Arc<dyn Tool> {
             ),
             object(&["text"], json!({"text": {"type": "string"}})),
         ),
-        class: |_| PURE,
-        work: render,
     })
 }
 
-/// Its work is bounded by the fuel of the template, so it need not be stopped.
-fn render(params: &Params, _: &CallContext, _: &Stop) -> ToolResult {
-    let text = template::render(&params.template, &params.values)
-        .map_err(|error| structural(format!("template: {error}")))?;
-    Ok(json!({"text": text}))
+impl Tool for TextRender {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn class(&self, _params: &Map<String, Value>) -> CallClass {
+        PURE
+    }
+
+    fn call(&self, permit: Permit, _context: CallContext) -> BoxFuture<'_, ToolResult> {
+        Box::pin(async move {
+            let params: Params = params(permit)?;
+            let text =
+                if params.is_quick() { render(&params) } else { off_runtime(move |_| render(&params)).await };
+            Ok(json!({"text": text?}))
+        })
+    }
+}
+
+impl Params {
+    /// Whether rendering takes microseconds, whatever the template says.
+    fn is_quick(&self) -> bool {
+        self.template.len() <= AT_ONCE_BYTES_MAX
+            && !self.template.contains("{%") // no loops
+            && !self.template.contains(['|', '(', '*']) // no filters, no calls, nothing repeated
+            && json::measure(&self.values).is_ok_and(|bytes| bytes <= AT_ONCE_VALUES_BYTES_MAX)
+    }
+}
+
+fn render(params: &Params) -> Result<String, Failure> {
+    template::render(&params.template, &params.values)
+        .map_err(|error| structural(format!("template: {error}")))
 }

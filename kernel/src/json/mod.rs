@@ -39,6 +39,11 @@ impl Json {
         &self.0
     }
 
+    /// The text `null`.
+    pub fn null() -> Json {
+        Json("null".into())
+    }
+
     /// The value it stands for.
     pub fn value(&self) -> Value {
         parse_value(&self.0).expect("canonical text is accepted again")

@@ -33,6 +33,18 @@ pub struct Plan {
     pub strict: bool,
 }
 
+impl Plan {
+    /// The node of this id.
+    pub fn node(&self, id: &NodeId) -> Option<&Node> {
+        self.position(id).map(|at| &self.nodes[at])
+    }
+
+    /// Its place among the nodes.
+    pub fn position(&self, id: &NodeId) -> Option<usize> {
+        self.nodes.binary_search_by(|probe| probe.id.cmp(id)).ok()
+    }
+}
+
 /// One node, as it stands after normalisation. Its serde form has the field names of plan files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,55 +54,60 @@ pub struct Node {
     /// What executes it.
     pub kind: Kind,
     /// Name of the tool, for tool nodes.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub tool: Option<String>,
     /// Name of the model, for model nodes.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub model: Option<String>,
     /// What it waits for, in the author's order (which matters for ordered joins).
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub deps: Vec<Dep>,
     /// `None` for an entry.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub join: Option<Join>,
     /// How an any_of starts its candidates.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub dispatch: Dispatch,
     /// Literal parameters.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub params: Map<String, Value>,
     /// Parameters taken from results.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub param_refs: BTreeMap<String, ParamRef>,
     /// Nodes it declares to read.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub reads: Vec<NodeId>,
     /// All must pass before it is executed.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub contract: Vec<Rule>,
     /// What it does to the world.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub effect: Effect,
     /// 0 observe, 1 operate, 2 control: a floor under what the gate sees.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub impact: u8,
     /// What a lost result permits.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub idem: Idempotency,
     /// Per attempt.
     pub timeout: Ticks,
     /// Retries within one patch.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub retries: i64,
     /// Patches in all.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub patches: i64,
     /// Whether a person is asked.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub approval: Approval,
     /// After which silence cancels.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub human_timeout: Option<Ticks>,
+}
+
+/// What a reader fills in need not be written: the plan stands in the first record of every run of it.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Node {
@@ -144,7 +161,7 @@ pub struct Dep {
     /// The source.
     pub n: NodeId,
     /// What it must have become.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub on: On,
 }
 
@@ -205,10 +222,10 @@ pub struct Rule {
     /// How it is judged.
     pub method: Method,
     /// P(correct | accepted), in (0, 1]; `None` is unknown (1 for `schema`).
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub p: Option<f64>,
     /// What is asked for; its form depends on the method.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub spec: Option<Value>,
 }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use super::{Run, RunOutcome};
 use crate::event::{Event, RunOpened};
 use crate::id::{RunId, Ticks};
+use crate::json::Json;
+use crate::plan::Plan;
 use crate::port::{Position, Recorded, Seq};
 
 /// A run, folded from its records up to some place.
@@ -44,6 +46,9 @@ pub enum FoldError {
     },
 }
 
+/// Gives the plan that a text spells.
+pub type ReadPlan<'a> = dyn Fn(&Json) -> Result<Arc<Plan>, serde_json::Error> + 'a;
+
 /// Takes in the records of a run, one after the other.
 #[derive(Debug, Clone)]
 pub struct Fold {
@@ -59,16 +64,21 @@ impl Fold {
 
     /// Takes in the next record. After an error the fold is of no use any more.
     pub fn record(&mut self, record: &Recorded) -> Result<(), FoldError> {
+        self.record_with(record, &|plan| serde_json::from_str(plan.as_str()).map(Arc::new))
+    }
+
+    /// The same, with a reader of plans that may have read this one before.
+    pub fn record_with(&mut self, record: &Recorded, read: &ReadPlan<'_>) -> Result<(), FoldError> {
         let (run, seq) = (self.of, record.seq.0);
         let illegal = |what: String| FoldError::Illegal { run, seq, what };
         let Some(folded) = &mut self.folded else {
             let Event::RunOpened(opened) = &record.event else { return Err(FoldError::Unopened(run)) };
-            let plan = serde_json::from_str(opened.plan.as_str())
-                .map_err(|error| illegal(format!("the plan cannot be read: {error}")))?;
+            let plan =
+                read(&opened.plan).map_err(|error| illegal(format!("the plan cannot be read: {error}")))?;
             self.folded = Some(Folded {
                 opened: opened.clone(),
                 opened_at: record.at_ms,
-                run: Run::new(Arc::new(plan), opened.seed, record.at_ms),
+                run: Run::new(plan, opened.seed, record.at_ms),
                 closed: None,
                 parked: None,
                 last: record.seq,

@@ -43,7 +43,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub use apply::IllegalStep;
-pub use fold::{Fold, FoldError, Folded};
+pub use fold::{Fold, FoldError, Folded, ReadPlan};
 pub use human::AnswerError;
 pub use inputs::{Given, InputError, Refs, resolve};
 pub use intent::Intended;

@@ -3,12 +3,11 @@
 use std::fmt::{self, Write as _};
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::LazyLock;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, ValueKind};
-use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value as Engine};
+use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value as Engine};
 use serde_json::{Map, Value};
 
 use super::bounds;
@@ -74,7 +73,7 @@ pub fn check_template(template: &str) -> Result<(), RenderError> {
         return Err(limit("the template (bytes)", TEMPLATE_BYTES_MAX as u64));
     }
     bounds::check(template).map_err(|(line, what)| RenderError::Template { line, what })?;
-    let environment = environment();
+    let environment: Environment<'_> = ENVIRONMENT.clone();
     environment.template_from_str(template).map(drop).map_err(|error| explain(template, &error))
 }
 
@@ -97,8 +96,11 @@ pub fn render(template: &str, values: &Map<String, Value>) -> Result<String, Ren
     if measure(values).is_ok_and(|bytes| bytes > RENDER_VALUES_BYTES_MAX) {
         return Err(limit("the values (bytes)", RENDER_VALUES_BYTES_MAX as u64));
     }
+    if !template.contains('{') {
+        return Ok(template.to_owned()); // no tag, so nothing to do
+    }
     bounds::check(template).map_err(|(line, what)| RenderError::Template { line, what })?;
-    let environment = environment();
+    let environment: Environment<'_> = ENVIRONMENT.clone();
     let compiled = environment.template_from_str(template).map_err(|error| explain(template, &error))?;
     let mut text = Bounded { bytes: Vec::new(), full: false };
     match compiled.render_captured_to(Engine::from(Serde(values)), &mut text) {
@@ -129,7 +131,8 @@ impl io::Write for Bounded {
     }
 }
 
-fn environment() -> Environment<'static> {
+/// What every rendering shares: made once, and cloning it copies references.
+static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_fuel(Some(RENDER_FUEL));
@@ -142,19 +145,25 @@ fn environment() -> Environment<'static> {
         environment.remove_global(function);
     }
     environment.set_formatter(|out, _, value| write_text(value, out));
-    let built = Arc::new(AtomicUsize::new(0));
-    let (by_replace, by_tojson) = (Arc::clone(&built), Arc::clone(&built));
-    environment.add_filter("join", move |items: Engine, joiner: Option<String>| {
-        join(&items, &joiner.unwrap_or_default(), &built)
+    environment.add_filter("join", |state: &mut State<'_, '_>, items: Engine, joiner: Option<String>| {
+        join(&items, &joiner.unwrap_or_default(), built(state))
     });
-    environment.add_filter("replace", move |text: String, from: String, to: String| {
-        replace(&text, &from, &to, &by_replace)
+    environment.add_filter("replace", |state: &mut State<'_, '_>, text: String, from: String, to: String| {
+        replace(&text, &from, &to, built(state))
     });
-    environment.add_filter("tojson", move |value: Engine| {
-        let mut text = Budgeted { text: String::new(), built: &by_tojson };
+    environment.add_filter("tojson", |state: &mut State<'_, '_>, value: Engine| {
+        let mut text = Budgeted { text: String::new(), built: built(state) };
         write_json(&value, MAX_DEPTH, &mut text).map(|()| text.text)
     });
     environment
+});
+
+/// Bytes that the filters of one rendering have built.
+#[derive(Default)]
+struct Built(usize);
+
+fn built<'a>(state: &'a mut State<'_, '_>) -> &'a mut Built {
+    state.get_or_insert_extension_with(Built::default)
 }
 
 fn syntax() -> SyntaxConfig {
@@ -168,7 +177,7 @@ fn refused(error: impl std::fmt::Display) -> Error {
 /// Text that a filter builds, out of the budget of the rendering.
 struct Budgeted<'a> {
     text: String,
-    built: &'a AtomicUsize,
+    built: &'a mut Built,
 }
 
 impl fmt::Write for Budgeted<'_> {
@@ -180,16 +189,16 @@ impl fmt::Write for Budgeted<'_> {
 }
 
 /// Books bytes that a filter is about to build.
-fn book(bytes: usize, built: &AtomicUsize) -> Result<(), Error> {
-    let before = built.fetch_add(bytes, Ordering::Relaxed);
-    if before.saturating_add(bytes) <= RENDER_BYTES_MAX { Ok(()) } else { Err(over_budget(fmt::Error)) }
+fn book(bytes: usize, built: &mut Built) -> Result<(), Error> {
+    built.0 = built.0.saturating_add(bytes);
+    if built.0 <= RENDER_BYTES_MAX { Ok(()) } else { Err(over_budget(fmt::Error)) }
 }
 
 fn over_budget(_: fmt::Error) -> Error {
     refused(format_args!("a result is limited to {RENDER_BYTES_MAX} bytes"))
 }
 
-fn join(items: &Engine, joiner: &str, built: &AtomicUsize) -> Result<String, Error> {
+fn join(items: &Engine, joiner: &str, built: &mut Built) -> Result<String, Error> {
     let mut joined = Budgeted { text: String::new(), built };
     for (index, item) in items.try_iter()?.enumerate() {
         if index > 0 {
@@ -200,7 +209,7 @@ fn join(items: &Engine, joiner: &str, built: &AtomicUsize) -> Result<String, Err
     Ok(joined.text)
 }
 
-fn replace(text: &str, from: &str, to: &str, built: &AtomicUsize) -> Result<String, Error> {
+fn replace(text: &str, from: &str, to: &str, built: &mut Built) -> Result<String, Error> {
     let grown = text.matches(from).count().saturating_mul(to.len());
     book(text.len().saturating_add(grown), built)?;
     Ok(text.replace(from, to))

@@ -3,7 +3,8 @@
 //! A record is a format version, the kind of the event, and the event as `bincode`'s legacy format writes it
 //! (fixed-width little-endian integers) with its four-byte variant number left out, since that is the kind.
 //! Fixed-width integers are mostly zeros, so runs of zeros are written as a zero and their count: an attempt's
-//! records shrink by more than half, and the text in them stays as it is.
+//! records shrink by more than half, and the text in them stays as it is. Large records, the plans of runs above all,
+//! are packed instead (LZ4, format 2).
 
 #[cfg(test)]
 mod golden;
@@ -17,8 +18,20 @@ use serde::de::DeserializeOwned;
 /// Largest record, in bytes, as encoded and as unpacked.
 pub const RECORD_BYTES_MAX: usize = 7 * 1024 * 1024 - 4096;
 
-/// The format that this code writes. Older ones are read.
-const FORMAT: u8 = 1;
+/// The format of records whose zeros are counted.
+const SQUEEZED: u8 = 1;
+
+/// The format of packed records: the length as unpacked (four bytes, little-endian), and an LZ4 block.
+const PACKED: u8 = 2;
+
+/// The newest format that this code knows.
+const FORMAT: u8 = PACKED;
+
+/// Bytes from which a record is packed. A result that stands in its record is smaller, and often much like noise.
+const PACKED_FROM_BYTES: usize = 5 * 1024;
+
+/// The most bytes that one byte of an LZ4 block can stand for.
+const PACKED_RATIO_MAX: usize = 255;
 
 /// Bytes of the variant number that the library writes before an event.
 const VARIANT_BYTES: usize = 4;
@@ -52,13 +65,22 @@ fn format() -> Configuration<LittleEndian, Fixint, Limit<RECORD_BYTES_MAX>> {
 /// # Errors
 ///
 /// [`CodecError::TooLarge`], with `out` as it was.
-pub(crate) fn encode(event: &Event, out: &mut Vec<u8>) -> Result<(), CodecError> {
+pub fn encode(event: &Event, out: &mut Vec<u8>) -> Result<(), CodecError> {
     let bytes = to_bytes(event)?;
     let kind = bytes[0];
     debug_assert_eq!(bytes[1..VARIANT_BYTES], [0; VARIANT_BYTES - 1], "fewer than 256 kinds");
-    out.push(FORMAT);
-    out.push(kind);
-    squeeze(&bytes[VARIANT_BYTES..], out);
+    let body = &bytes[VARIANT_BYTES..];
+    if body.len() >= PACKED_FROM_BYTES {
+        let packed = lz4_flex::block::compress(body);
+        if packed.len() < body.len() {
+            out.extend_from_slice(&[PACKED, kind]);
+            out.extend_from_slice(&u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes());
+            out.extend_from_slice(&packed);
+            return Ok(());
+        }
+    }
+    out.extend_from_slice(&[SQUEEZED, kind]);
+    squeeze(body, out);
     Ok(())
 }
 
@@ -67,10 +89,13 @@ pub(crate) fn encode(event: &Event, out: &mut Vec<u8>) -> Result<(), CodecError>
 /// # Errors
 ///
 /// The record is of a newer format, or not what [`encode`] writes.
-pub(crate) fn decode(record: &[u8]) -> Result<Event, CodecError> {
-    let (kind, body) = split(record)?;
+pub fn decode(record: &[u8]) -> Result<Event, CodecError> {
+    let (format, kind, body) = split(record)?;
     let mut bytes = vec![kind, 0, 0, 0];
-    unsqueeze(body, &mut bytes)?;
+    match format {
+        PACKED => unpack(body, &mut bytes)?,
+        _ => unsqueeze(body, &mut bytes)?,
+    }
     from_bytes(&bytes)
 }
 
@@ -78,12 +103,12 @@ pub(crate) fn decode(record: &[u8]) -> Result<Event, CodecError> {
 pub(crate) fn touches_row(record: &[u8]) -> Result<bool, CodecError> {
     /// Places of `RunOpened`, `RunRecovered`, `Parked` and `RunClosed` among the variants.
     const KINDS: [u8; 4] = [0, 1, 16, 20];
-    Ok(KINDS.contains(&split(record)?.0))
+    Ok(KINDS.contains(&split(record)?.1))
 }
 
-fn split(record: &[u8]) -> Result<(u8, &[u8]), CodecError> {
+fn split(record: &[u8]) -> Result<(u8, u8, &[u8]), CodecError> {
     match record {
-        [FORMAT, kind, body @ ..] => Ok((*kind, body)),
+        [format @ (SQUEEZED | PACKED), kind, body @ ..] => Ok((*format, *kind, body)),
         [format, _, ..] if *format > FORMAT => Err(CodecError::NewerFormat { found: *format }),
         _ => Err(CodecError::Malformed("no format and kind".into())),
     }
@@ -148,6 +173,30 @@ fn unsqueeze(mut bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
     Ok(())
 }
 
+/// Appends what was packed, up to the limit. A length that the block cannot come to is believed by nobody.
+fn unpack(body: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
+    let (len, block) =
+        body.split_at_checked(4).ok_or_else(|| malformed("a packed record without a length"))?;
+    let len = u32::from_le_bytes([len[0], len[1], len[2], len[3]]) as usize;
+    if len > RECORD_BYTES_MAX {
+        return Err(CodecError::TooLarge { bytes: len });
+    }
+    if len > block.len().saturating_mul(PACKED_RATIO_MAX) {
+        return Err(malformed("a packed record that says it is longer than it can be"));
+    }
+    let start = out.len();
+    out.resize(start + len, 0);
+    match lz4_flex::block::decompress_into(block, &mut out[start..]) {
+        Ok(unpacked) if unpacked == len => Ok(()),
+        Ok(_) => Err(malformed("a packed record that is shorter than it says")),
+        Err(error) => Err(CodecError::Malformed(format!("a packed record: {error}"))),
+    }
+}
+
+fn malformed(what: &str) -> CodecError {
+    CodecError::Malformed(what.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,10 +233,10 @@ mod tests {
 
     #[test]
     fn a_length_that_lies_allocates_nothing() {
-        let mut record = vec![FORMAT, 16];
+        let mut record = vec![SQUEEZED, 16];
         record.extend_from_slice(&u64::MAX.to_le_bytes());
         assert!(matches!(decode(&record), Err(CodecError::Malformed(_))));
-        let mut zeros = vec![FORMAT, 16];
+        let mut zeros = vec![SQUEEZED, 16];
         (0..RECORD_BYTES_MAX / 255 + 1).for_each(|_| zeros.extend_from_slice(&[0, 255]));
         assert!(matches!(decode(&zeros), Err(CodecError::TooLarge { .. })));
     }
@@ -195,6 +244,24 @@ mod tests {
     #[test]
     fn a_later_format_is_named_not_guessed_at() {
         assert_eq!(decode(&[FORMAT + 1, 0]), Err(CodecError::NewerFormat { found: FORMAT + 1 }));
+    }
+
+    #[test]
+    fn a_large_record_is_packed_and_comes_back() {
+        let event = Event::Parked { reason: "a plan is much like itself; ".repeat(1_000) };
+        let mut record = Vec::new();
+        encode(&event, &mut record).unwrap();
+        assert_eq!(record[0], PACKED);
+        assert!(record.len() < 1_000, "{} bytes", record.len());
+        assert_eq!(decode(&record), Ok(event));
+        for len in [0, u32::MAX, RECORD_BYTES_MAX as u32, 28_007, 28_009] {
+            let mut lying = record.clone();
+            lying[2..6].copy_from_slice(&len.to_le_bytes());
+            assert!(decode(&lying).is_err(), "{len}");
+        }
+        for end in 0..record.len() {
+            assert!(decode(&record[..end]).is_err(), "cut at {end}");
+        }
     }
 
     proptest! {

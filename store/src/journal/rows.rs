@@ -5,6 +5,8 @@ use std::cmp::Reverse;
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{RunId, Ticks};
 use ostler_kernel::port::{RunRow, RunStanding, StreamId, StreamKind};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 /// The run whose stream this is.
 pub(crate) fn run_of(stream: &StreamId) -> Option<RunId> {
@@ -22,18 +24,27 @@ pub(crate) enum RowChange {
     Stand(RunStanding, Option<Ticks>),
 }
 
+/// What of a plan stands in the table.
+#[derive(Default, Deserialize)]
+struct Skimmed {
+    #[serde(default)]
+    id: String,
+    #[serde(default)]
+    nodes: Vec<IgnoredAny>,
+}
+
 /// What `event` does to the line of its run, if anything. Apart from [`RowChange::apply`] because it may take
-/// long: a plan is parsed for its id.
+/// long: a plan is skimmed for its id and its size.
 pub(crate) fn change(event: &Event, at_ms: Ticks) -> Option<RowChange> {
     match event {
         Event::RunOpened(opened) => {
-            let plan = opened.plan.value();
+            let plan: Skimmed = serde_json::from_str(opened.plan.as_str()).unwrap_or_default();
             Some(RowChange::Begin(RunRow {
                 run: opened.run,
                 client: opened.client.clone(),
                 agent: opened.agent.clone(),
-                plan: plan["id"].as_str().unwrap_or_default().to_owned(),
-                nodes: plan["nodes"].as_array().map_or(0, |nodes| nodes.len() as u32),
+                plan: plan.id,
+                nodes: plan.nodes.len() as u32,
                 opened_ms: at_ms,
                 closed_ms: None,
                 standing: RunStanding::Open,

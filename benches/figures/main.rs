@@ -1,0 +1,66 @@
+//! The figures of `docs/performance.md`, measured on this machine.
+//!
+//! ```text
+//! cargo bench --bench figures                     # all of them
+//! cargo bench --bench figures -- makespan memory  # some: makespan, overhead, validation, start, memory, disk
+//! ```
+//!
+//! What is compared is measured in turns within one run, in many short samples, and what counts is the median of the
+//! ratios: a machine that is busy with something else then slows both sides.
+#![allow(missing_docs, reason = "a program")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program that measures, prints, and stops at the first error"
+)]
+
+mod bare;
+mod disk;
+mod makespan;
+mod memory;
+mod overhead;
+mod plans;
+mod start;
+mod table;
+mod validation;
+
+use table::Row;
+
+/// A group of figures: its name, and what measures it.
+const GROUPS: [(&str, fn() -> Vec<Row>); 6] = [
+    ("makespan", makespan::rows),
+    ("overhead", overhead::rows),
+    ("validation", validation::rows),
+    ("start", start::rows),
+    ("memory", memory::rows),
+    ("disk", disk::rows),
+];
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    if let [child, data] = &arguments[..]
+        && child == memory::CHILD
+    {
+        return memory::child(data.as_ref());
+    }
+    if let Some(unknown) = arguments.iter().find(|wanted| GROUPS.iter().all(|(name, _)| name != wanted)) {
+        let known: Vec<&str> = GROUPS.iter().map(|(name, _)| *name).collect();
+        eprintln!("no group {unknown:?}: there is {}", known.join(", "));
+        std::process::exit(2);
+    }
+    let wanted = |name: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == name);
+    table::head();
+    let mut missed = Vec::new();
+    for (_, rows) in GROUPS.iter().filter(|(name, _)| wanted(name)) {
+        for row in rows() {
+            println!("{row}");
+            if row.misses() {
+                missed.push(row.figure);
+            }
+        }
+    }
+    if !missed.is_empty() {
+        println!("\nmissed: {}", missed.join("; "));
+    }
+}

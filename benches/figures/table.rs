@@ -1,0 +1,82 @@
+//! The table of figures, and the numbers that stand in it.
+
+use std::fmt;
+
+/// One figure.
+pub(crate) struct Row {
+    /// What is measured.
+    pub(crate) figure: String,
+    /// The most it may be; `None` where it is only told.
+    pub(crate) must: Option<f64>,
+    /// What it was.
+    pub(crate) measured: f64,
+    /// Of both; empty for a ratio.
+    pub(crate) unit: &'static str,
+    /// What it is made of.
+    pub(crate) note: String,
+}
+
+impl Row {
+    /// A ratio, and what it is made of.
+    pub(crate) fn ratio(figure: impl Into<String>, must: impl Into<Option<f64>>, measured: f64) -> Row {
+        Row { figure: figure.into(), must: must.into(), measured, unit: "", note: String::new() }
+    }
+
+    /// The same with a unit.
+    pub(crate) fn unit(self, unit: &'static str) -> Row {
+        Row { unit, ..self }
+    }
+
+    /// The same with a note.
+    pub(crate) fn note(self, note: impl Into<String>) -> Row {
+        Row { note: note.into(), ..self }
+    }
+
+    pub(crate) fn misses(&self) -> bool {
+        self.must.is_some_and(|must| self.measured > must)
+    }
+}
+
+/// Prints the head of the table.
+pub(crate) fn head() {
+    println!("| {:<62} | {:>8} | {:>10} | made of |", "figure", "must", "measured");
+    println!("|:{:-<62}-|-{:->8}:|-{:->10}:|:--------|", "", "", "");
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let must = self.must.map_or_else(String::new, |must| with_unit(must, self.unit));
+        let measured = with_unit(self.measured, self.unit);
+        write!(f, "| {:<62} | {must:>8} | {measured:>10} | {} |", self.figure, self.note)
+    }
+}
+
+/// Three digits are enough, but for ratios near one.
+fn with_unit(number: f64, unit: &str) -> String {
+    let digits = if number.abs() < 2.0 {
+        3
+    } else if number.abs() < 100.0 {
+        2
+    } else {
+        0
+    };
+    let text = format!("{number:.digits$}");
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    if unit.is_empty() { text.to_owned() } else { format!("{text} {unit}") }
+}
+
+/// The middle one.
+pub(crate) fn median(numbers: impl IntoIterator<Item = f64>) -> f64 {
+    let mut numbers: Vec<f64> = numbers.into_iter().collect();
+    numbers.sort_unstable_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
+}
+
+/// The middle of the ratios of pairs, and of either side of them.
+pub(crate) fn ratios(pairs: &[(f64, f64)]) -> [f64; 3] {
+    [
+        median(pairs.iter().map(|(ours, theirs)| ours / theirs)),
+        median(pairs.iter().map(|pair| pair.0)),
+        median(pairs.iter().map(|pair| pair.1)),
+    ]
+}
