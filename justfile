@@ -23,6 +23,10 @@ torture kills="500":
 conformance:
     cargo run --release -- simulate graph kernel/tests/data/graph_cases.jsonl --check
 
+# Rewrites what the pages of the guide print to what is printed now; look at the difference before you commit it.
+guide:
+    UPDATE_EXPECT=1 cargo test --test guide
+
 # The figures of docs/performance.md; with names, some of them: makespan, overhead, validation, start, memory, disk.
 figures *groups:
     cargo bench --bench figures -- {{groups}}

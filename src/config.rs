@@ -25,17 +25,19 @@ use std::path::{Path, PathBuf};
 use ostler_actors::ClientConfig;
 use ostler_drivers::tool::ToolConfig;
 use ostler_kernel::gate::{CallLimits, GatePolicy, Scope};
+use ostler_kernel::plan::Pointer;
 use ostler_kernel::port::Tool;
 use serde::Deserialize;
 use std::sync::Arc;
 
-use crate::plan_file::meant;
+use crate::finding::{Finding, Source};
+use crate::plan_file::{Format, ReadError, Shaped, meant, read_text};
 
 /// Name of the file in a data folder or a workspace.
 pub const CONFIG_NAME: &str = "ostler.toml";
 
 /// Bytes of a configuration file.
-pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
+pub const CONFIG_BYTES_MAX: usize = 1 << 20;
 
 /// The scope of a caller who names none: all tools, unless the configuration says otherwise.
 pub use ostler_kernel::gate::SCOPE_DEFAULT;
@@ -59,7 +61,7 @@ pub const CLIENT_WEIGHT: u32 = 100;
 
 /// A configuration.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "the tables [store], [tools], [scopes] and [clients]")]
 pub struct Config {
     /// `[store]`.
     pub store: StoreConfig,
@@ -73,7 +75,7 @@ pub struct Config {
 
 /// `[store]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "the table [store]")]
 pub struct StoreConfig {
     /// Where everything is kept; absent: what `--data` says.
     pub url: Option<StoreUrl>,
@@ -103,7 +105,7 @@ impl TryFrom<String> for StoreUrl {
 
 /// `[scopes.NAME]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "the table of a scope")]
 pub struct ScopeConfig {
     /// The tools one may call who acts in it.
     pub tools: Vec<String>,
@@ -113,7 +115,7 @@ pub struct ScopeConfig {
 
 /// `[clients.NAME]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "the table of a client")]
 pub struct ClientEntry {
     /// Its entitlement among the clients of its tier, 1 to 1,000,000.
     pub weight: u32,
@@ -141,22 +143,30 @@ pub enum Tier {
 /// Why a configuration is none.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file system said no.
-    #[error("cannot read the configuration {}: {error}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What it said.
-        error: std::io::Error,
-    },
+    /// There is no text to be had.
+    #[error("the configuration: {0}")]
+    Read(#[from] ReadError),
     /// It says something that is not known, or not as it should.
-    #[error("{place}: {what}")]
+    #[error("{}", told(.source_text, .findings))]
     Content {
-        /// File, line and column.
-        place: String,
-        /// What is wrong.
-        what: String,
+        /// The text.
+        source_text: Box<Source>,
+        /// All that is wrong with it.
+        findings: Vec<Finding>,
     },
+}
+
+/// Findings in lines: place, what, and what would mend it.
+fn told(source: &Source, findings: &[Finding]) -> String {
+    let line = |finding: &Finding| {
+        let place = match finding.place {
+            Some(place) => format!("{}:{}:{}", source.name(), place.line, place.column),
+            None => source.name().to_owned(),
+        };
+        let mend = if finding.mend.is_empty() { String::new() } else { format!(": {}", finding.mend) };
+        format!("{place}: {}{mend}", finding.detail)
+    };
+    findings.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 impl Config {
@@ -164,22 +174,31 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong, with its place; for an unknown key, the known one that was meant.
+    /// Everything that is wrong, with its place; for an unknown key, the known one that was meant.
     pub fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
-        let config: Config = toml::from_str(text).map_err(|error| {
-            let place = match error.span() {
-                Some(span) => {
-                    let before = &text[..span.start.min(text.len())];
-                    let line = before.matches('\n').count() + 1;
-                    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-                    format!("{name}:{line}:{column}")
+        let source = Box::new(Source::new(name, text.strip_prefix('\u{feff}').unwrap_or(text)));
+        let mut shaped = Shaped::<Config>::read(Format::Toml, &source, "config");
+        match shaped.value.take() {
+            Some(config) if shaped.findings.is_empty() => {
+                let findings: Vec<Finding> = config
+                    .check()
+                    .into_iter()
+                    .map(|(pointer, detail, mend)| Finding {
+                        code: "config".to_owned(),
+                        node: None,
+                        detail,
+                        mend,
+                        place: shaped.at(pointer.as_str()).map(|at| source.place(at)),
+                    })
+                    .collect();
+                if findings.is_empty() {
+                    Ok(config)
+                } else {
+                    Err(ConfigError::Content { source_text: source, findings })
                 }
-                None => name.to_owned(),
-            };
-            ConfigError::Content { place, what: with_meaning(error.message()) }
-        })?;
-        config.check(name)?;
-        Ok(config)
+            }
+            _ => Err(ConfigError::Content { source_text: source, findings: shaped.findings }),
+        }
     }
 
     /// Reads a file.
@@ -188,16 +207,7 @@ impl Config {
     ///
     /// It cannot be read, or see [`Config::parse`].
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
-        use std::io::Read;
-        let io = |error| ConfigError::Io { path: path.to_owned(), error };
-        let mut text = String::new();
-        let file = std::fs::File::open(path).map_err(io)?;
-        file.take(CONFIG_BYTES_MAX + 1).read_to_string(&mut text).map_err(io)?;
-        if text.len() as u64 > CONFIG_BYTES_MAX {
-            let what = format!("it has more than {CONFIG_BYTES_MAX} bytes");
-            return Err(ConfigError::Content { place: path.display().to_string(), what });
-        }
-        Config::parse(&path.display().to_string(), &text)
+        Config::parse(&path.display().to_string(), &read_text(path, CONFIG_BYTES_MAX)?)
     }
 
     /// The file that counts: the one that is named, else the data folder's, else the workspace's; `None` if there
@@ -212,27 +222,39 @@ impl Config {
         }
     }
 
-    fn check(&self, name: &str) -> Result<(), ConfigError> {
-        let refuse = |what: String| Err(ConfigError::Content { place: name.to_owned(), what });
+    /// What has the right shape and cannot be gone by: where, what, and what would mend it.
+    fn check(&self) -> Vec<(Pointer, String, String)> {
+        let mut wrong = Vec::new();
         for (client, entry) in &self.clients {
             if !(1..=ostler_scheduler::WEIGHT_MAX).contains(&entry.weight) {
-                let most = ostler_scheduler::WEIGHT_MAX;
-                return refuse(format!("clients.{client}.weight is {}, expected 1 to {most}", entry.weight));
+                wrong.push((
+                    Pointer::root().key("clients").key(client).key("weight"),
+                    format!("the weight of client {client} is {}", entry.weight),
+                    format!("give it 1 to {}", ostler_scheduler::WEIGHT_MAX),
+                ));
             }
         }
         for (scope, entry) in &self.scopes {
             for (tool, cap) in &entry.caps {
+                let place = Pointer::root().key("scopes").key(scope).key("caps").key(tool);
                 if *cap > 2 {
-                    return refuse(format!("scopes.{scope}.caps of {tool} is {cap}, expected 0, 1 or 2"));
+                    let detail = format!("the cap of {tool} in scope {scope} is {cap}");
+                    wrong.push((place.clone(), detail, "a cap is 0, 1 or 2".to_owned()));
                 }
                 if !entry.tools.contains(tool) {
-                    let mend = meant(tool, entry.tools.iter().map(String::as_str));
-                    let mend = mend.map(|meant| format!(": did you mean {meant:?}?")).unwrap_or_default();
-                    return refuse(format!("scopes.{scope}.caps names {tool}, which its tools do not{mend}"));
+                    let mend = match meant(tool, entry.tools.iter().map(String::as_str)) {
+                        Some(meant) => format!("did you mean {meant:?}?"),
+                        None => "name the tool in `tools` too, or leave its cap out".to_owned(),
+                    };
+                    wrong.push((
+                        place,
+                        format!("scope {scope} caps {tool}, which is not among its tools"),
+                        mend,
+                    ));
                 }
             }
         }
-        Ok(())
+        wrong
     }
 
     /// What the gate is to go by when these are the tools.
@@ -264,20 +286,6 @@ impl Config {
     }
 }
 
-/// The message of the parser, and what was meant where it names an unknown key.
-fn with_meaning(message: &str) -> String {
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    let (Some(found), known) = (quoted.next(), quoted.collect::<Vec<_>>()) else { return message.to_owned() };
-    if !message.starts_with("unknown ") || known.is_empty() {
-        return message.to_owned();
-    }
-    let kind = message.split(' ').nth(1).map_or("key", |kind| if kind == "field" { "key" } else { "word" });
-    match meant(found, known.iter().copied()) {
-        Some(meant) => format!("unknown {kind} {found:?}: did you mean {meant:?}?"),
-        None => format!("unknown {kind} {found:?}: known here are {}", known.join(", ")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
@@ -302,11 +310,11 @@ mod tests {
         );
         refused(
             "[clients.acme]\ntier = 'contract'\n",
-            expect![[r#"ostler.toml:2:8: unknown word "contract": did you mean "contracted"?"#]],
+            expect![[r#"ostler.toml:2:8: there is no "contract" here: did you mean "contracted"?"#]],
         );
         refused(
             "[clients.acme]\nfoo = 1\n",
-            expect![[r#"ostler.toml:2:1: unknown key "foo": known here are weight, tier"#]],
+            expect![[r#"ostler.toml:2:1: unknown key "foo": use one of weight, tier"#]],
         );
     }
 
@@ -318,17 +326,17 @@ mod tests {
         );
         refused(
             "[clients.acme]\nweight = 0\n",
-            expect!["ostler.toml: clients.acme.weight is 0, expected 1 to 1000000"],
+            expect!["ostler.toml:2:10: the weight of client acme is 0: give it 1 to 1000000"],
         );
         refused(
             "[scopes.r]\ntools = ['fs.read']\ncaps = {'fs.raed' = 1}\n",
             expect![[
-                r#"ostler.toml: scopes.r.caps names fs.raed, which its tools do not: did you mean "fs.read"?"#
+                r#"ostler.toml:3:21: scope r caps fs.raed, which is not among its tools: did you mean "fs.read"?"#
             ]],
         );
         refused(
             "[scopes.r]\ntools = ['fs.read']\ncaps = {'fs.read' = 3}\n",
-            expect!["ostler.toml: scopes.r.caps of fs.read is 3, expected 0, 1 or 2"],
+            expect!["ostler.toml:3:21: the cap of fs.read in scope r is 3: a cap is 0, 1 or 2"],
         );
         refused("a = \n", expect!["ostler.toml:1:5: string values must be quoted, expected literal string"]);
     }

@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod finding;
 mod os;
 pub mod plan_file;
 
@@ -49,4 +50,7 @@ pub use ostler_kernel as kernel;
 mod pages {
     #[doc = include_str!("../README.md")]
     struct Readme;
+
+    #[doc = include_str!("../docs/guide/embedding.md")]
+    struct Embedding;
 }

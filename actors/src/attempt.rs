@@ -97,7 +97,7 @@ async fn judge(services: &Services, caller: &Caller, rules: &[Rule], value: &Val
     }
     if let Some((rule, method)) = judgement.outside.first() {
         return Err(structural(
-            format!("contract rule {rule}: nothing here judges by {method:?}").to_lowercase(),
+            format!("contract[{rule}]: nothing here judges by {method:?}").to_lowercase(),
         ));
     }
     for test in judgement.tests {
@@ -119,7 +119,7 @@ async fn run_test(services: &Services, caller: &Caller, test: &Test) -> Result<(
     let ran = tool.call(permit, context).await;
     ran.map(drop).map_err(|failure| {
         let rule = test.rule;
-        invalid(format!("rule {rule} (test): {}: {}", test.argv.join(" "), failure.message))
+        invalid(format!("contract[{rule}]: the test {} failed: {}", test.argv.join(" "), failure.message))
     })
 }
 

@@ -1,12 +1,12 @@
 //! The tools of a system, and the one way to them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ostler_kernel::contract::SchemaError;
 use ostler_kernel::gate::{self, Call, Denial, GatePolicy, GatedTool, Permit, Verdict};
 use ostler_kernel::id::Digest;
-use ostler_kernel::plan::{Node, ToolDefaults, Tools};
+use ostler_kernel::plan::{BadParam, Node, ToolDefaults, Tools};
 use ostler_kernel::port::Tool;
 use serde_json::{Map, Value};
 
@@ -100,6 +100,10 @@ impl Tools for Toolbox {
         let class = tool.class(literal);
         let result_schema = Some(tool.spec().result.clone()).filter(|schema| !schema.is_null());
         Some(ToolDefaults { effect: class.effect, impact: class.impact, idem: class.idem, result_schema })
+    }
+
+    fn judge(&self, tool: &str, literal: &Map<String, Value>, referred: &BTreeSet<&str>) -> Vec<BadParam> {
+        self.tools.get(tool).map(|tool| tool.judge(literal, referred)).unwrap_or_default()
     }
 
     fn names(&self) -> Vec<String> {

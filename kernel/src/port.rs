@@ -252,6 +252,17 @@ pub struct CallContext {
     pub timeout_ms: u64,
 }
 
+/// A parameter that a tool cannot work with, though its schema allows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrongParam {
+    /// Its name.
+    pub name: String,
+    /// What is wrong with its value, as a sentence without a full stop.
+    pub what: String,
+    /// What would mend it, as a sentence without a full stop.
+    pub mend: String,
+}
+
 /// A device: something that acts on the world.
 pub trait Tool: Send + Sync + 'static {
     /// What it says of itself.
@@ -260,6 +271,13 @@ pub trait Tool: Send + Sync + 'static {
     /// What a call with these parameters would do. Pure. Parameters that are not known yet are absent: the
     /// answer must then be the worst they could make of it.
     fn class(&self, params: &Map<String, Value>) -> CallClass;
+
+    /// What is wrong with parameters before any call, as far as its schema cannot say it: a pattern that does not
+    /// compile, a template that is none. Pure, and bounded in time. Parameters that are to come are absent; those
+    /// that are there may break the schema. Values are not repeated in what is said. Unless overridden: nothing.
+    fn check(&self, _params: &Map<String, Value>) -> Vec<WrongParam> {
+        Vec::new()
+    }
 
     /// Whether its calls are nothing but waiting. Such a call is a durable timer and holds no slot;
     /// [`Tool::call`] is never reached.

@@ -61,8 +61,9 @@ fn delta(mut delta: Value) -> Change {
 fn merged(plan: &Plan, change: &Change) -> Result<Merged, String> {
     let told = merge(plan, change, &standing, false, &simulation());
     told.map_err(|faults| {
-        let pairs: Vec<String> =
+        let mut pairs: Vec<String> =
             faults.iter().map(|fault| format!("{} {}", fault.code, fault.node)).collect();
+        pairs.dedup();
         pairs.join(", ")
     })
 }

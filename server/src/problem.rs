@@ -32,6 +32,7 @@ impl Problem {
         let lines = faults.iter().map(|fault| FaultLine {
             code: fault.code.to_string(),
             node: fault.node.clone(),
+            pointer: fault.pointer.clone(),
             detail: fault.detail.clone(),
             mend: fault.mend.clone(),
         });

@@ -2,13 +2,14 @@
 
 use futures::FutureExt;
 use ostler_actors::{ApprovalId, RunView, Settled, System, held_up};
+use ostler_kernel::contract::{precision, reliability};
 use ostler_kernel::event::HumanRequestKind;
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::{RunRow, RunStanding};
 use ostler_kernel::run::{Run, Standing as NodeStanding};
 
 use crate::problem::Problem;
-use crate::wire::{Culprit, RunLine, Standing, Summary, Waiting};
+use crate::wire::{Culprit, ReliabilityBounds, RunLine, Standing, Summary, Waiting};
 
 /// How a run stands right now; a look, no wait.
 pub(crate) fn standing(system: &System, run: RunId) -> Result<(Standing, Option<String>), Problem> {
@@ -68,6 +69,7 @@ pub(crate) fn of(run: RunId, view: &RunView, standing: Standing, reason: Option<
         reused: 0, // nothing is reused across runs yet
         cost: report.cost,
         culprits: culprits.collect(),
+        reliability: reliability_of(&view.run),
         outputs: outputs.collect(),
         waiting,
         client: view.opened.client.to_string(),
@@ -76,6 +78,14 @@ pub(crate) fn of(run: RunId, view: &RunView, standing: Standing, reason: Option<
         opened_ms: view.opened_ms,
         seq: view.last.0,
     }
+}
+
+/// Over the nodes that were executed; nothing is said of a run that accepted nothing.
+fn reliability_of(run: &Run) -> Option<ReliabilityBounds> {
+    let executed = run.instances().filter(|(_, instance)| instance.standing == NodeStanding::Executed);
+    let precisions: Vec<Option<f64>> = executed.map(|(node, _)| precision(&node.contract)).collect();
+    let bounds = if precisions.is_empty() { None } else { reliability(precisions) }?;
+    Some(ReliabilityBounds { independent: bounds.independent, always: bounds.always })
 }
 
 fn waiting(id: RunId, run: &Run) -> Vec<Waiting> {

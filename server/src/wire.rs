@@ -191,6 +191,9 @@ pub struct Summary {
     pub cost: u64,
     /// What each loss comes down to.
     pub culprits: Vec<Culprit>,
+    /// How likely all that was accepted is correct; `null` where a contract says nothing of its precision.
+    #[serde(default)]
+    pub reliability: Option<ReliabilityBounds>,
     /// Digest of the artifact of each output that is executed.
     pub outputs: BTreeMap<String, String>,
     /// Nodes that wait for a person.
@@ -205,6 +208,15 @@ pub struct Summary {
     pub opened_ms: i64,
     /// The record it is told up to.
     pub seq: u64,
+}
+
+/// What the precision of the contracts of executed nodes says of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ReliabilityBounds {
+    /// Valid if the nodes err independently.
+    pub independent: f64,
+    /// Valid always.
+    pub always: f64,
 }
 
 /// What the loss of nodes comes down to.
@@ -470,6 +482,9 @@ pub struct FaultLine {
     pub code: String,
     /// The node, or `*`.
     pub node: String,
+    /// Where it stands in the plan, as a JSON pointer; empty: the plan as a whole.
+    #[serde(default)]
+    pub pointer: String,
     /// What is wrong.
     pub detail: String,
     /// What would mend it.

@@ -5,16 +5,18 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ostler::config::{Config, run_slots_default};
-use ostler::plan_file::{Finding, PlanFile};
+use ostler::finding::{Finding, Source};
+use ostler::plan_file::PlanFile;
 use ostler_actors::Toolbox;
 use ostler_drivers::tool::builtin;
-use ostler_kernel::plan::{Facts, Plan, Settings};
+use ostler_kernel::contract::Reliability;
+use ostler_kernel::plan::{Facts, Method, Plan, Settings};
 use serde_json::json;
 
 use super::Globals;
 use super::exit::{Failure, code};
 use super::session;
-use super::term::{Out, Paint, say, stderr_has_colour};
+use super::term::{Out, Paint, say, stderr_look};
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
@@ -50,26 +52,27 @@ pub(crate) fn judge(file: &PlanFile, config: &Config) -> Result<(Plan, Vec<Findi
     file.validate(&Settings::real(run_slots_default(), &toolbox))
 }
 
-/// Tells what is wrong with a plan: to a machine on stdout, to a person on stderr.
-pub(crate) fn tell(file: &PlanFile, findings: &[Finding], json: bool, out: &mut Out) -> Failure {
+/// Tells what is wrong with a file: to a machine on stdout, to a person on stderr.
+pub(crate) fn tell(source: &Source, findings: &[Finding], json: bool, out: &mut Out) -> Failure {
     for finding in findings {
         if json {
-            out.json(&line(file, finding));
+            out.json(&line(source, finding));
         } else {
-            say(file.show(finding, stderr_has_colour()));
+            say(source.show(finding, stderr_look()));
         }
     }
     let count = findings.len();
     let faults = if count == 1 { "fault" } else { "faults" };
-    Failure::invalid(format!("{} has {count} {faults}", file.name()))
+    Failure::invalid(format!("{} has {count} {faults}", source.name()))
 }
 
-fn line(file: &PlanFile, finding: &Finding) -> serde_json::Value {
+fn line(source: &Source, finding: &Finding) -> serde_json::Value {
     json!({
         "type": if finding.is_advice() { "advice" } else { "fault" },
         "code": finding.code, "node": finding.node, "detail": finding.detail, "mend": finding.mend,
-        "file": file.name(), "line": finding.place.map(|place| place.line),
+        "file": source.name(), "line": finding.place.map(|place| place.line),
         "column": finding.place.map(|place| place.column),
+        "source": finding.place.map(|place| source.line(place)), "url": finding.url(),
     })
 }
 
@@ -79,11 +82,11 @@ pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {
     let file = read(&args.plan, args.params)?;
     let (plan, advice) = match judge(&file, &config) {
         Ok(judged) => judged,
-        Err(findings) => return Err(tell(&file, &findings, globals.json, &mut out)),
+        Err(findings) => return Err(tell(file.source(), &findings, globals.json, &mut out)),
     };
     let facts = Facts::of(&plan);
     if globals.json {
-        advice.iter().for_each(|finding| out.json(&line(&file, finding)));
+        advice.iter().for_each(|finding| out.json(&line(file.source(), finding)));
         let mut told = serde_json::to_value(&facts).expect("facts are names and numbers");
         told["type"] = json!("plan");
         told["id"] = json!(plan.id);
@@ -91,8 +94,8 @@ pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {
         out.json(&told);
         return Ok(code::SUCCEEDED);
     }
-    let colour = out.has_colour();
-    advice.iter().for_each(|finding| out.line(file.show(finding, colour)));
+    let look = out.look();
+    advice.iter().for_each(|finding| out.line(file.show(finding, look)));
     let title = plan.title.as_deref().map(|title| format!(": {title}")).unwrap_or_default();
     out.line(format!("{} {}{title}", out.paint(Paint::Good, "valid"), out.paint(Paint::Bold, &plan.id)));
     let names = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
@@ -112,7 +115,27 @@ pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {
     }
     let outputs: Vec<&str> = plan.outputs.iter().map(|id| id.as_str()).collect();
     out.line(format!("  outputs        {}", shortened(&outputs)));
+    out.line(format!("  reliability    {}", reliability(&facts)));
     Ok(code::SUCCEEDED)
+}
+
+/// What the contracts let anybody say of the result.
+fn reliability(facts: &Facts) -> String {
+    let word = |method: &Method| serde_json::to_value(method).ok()?.as_str().map(str::to_owned);
+    let methods =
+        facts.methods.iter().filter_map(|(method, nodes)| Some(format!("{} {nodes}", word(method)?)));
+    let methods = methods.collect::<Vec<_>>().join(", ");
+    match facts.reliability {
+        Some(Reliability { independent, always }) => {
+            format!(
+                "at least {always:.3}; {independent:.3} if nodes err independently (nodes by method: {methods})"
+            )
+        }
+        None => {
+            let unknown: Vec<&str> = facts.unknown_precision.iter().map(|id| id.as_str()).collect();
+            format!("no bound: a rule without p judges {} (nodes by method: {methods})", shortened(&unknown))
+        }
+    }
 }
 
 /// Names of a list that are shown.

@@ -48,7 +48,7 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
     let (config, _) = session::settings(globals, &workspace)?;
     let file = check::read(&args.plan, args.params)?;
     if let Err(findings) = check::judge(&file, &config) {
-        return Err(check::tell(&file, &findings, globals.json, &mut out));
+        return Err(check::tell(file.source(), &findings, globals.json, &mut out));
     }
     let request = SubmitRequest {
         plan: file.draft().expect("a valid plan was read as a whole").clone(),
@@ -73,9 +73,11 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
                     // The process that holds the data folder knows other tools than this one.
                     let found = problem.faults.iter();
                     let findings: Vec<_> = found
-                        .map(|fault| file.found(&fault.code, &fault.node, &fault.detail, &fault.mend))
+                        .map(|fault| {
+                            file.found(&fault.code, &fault.node, &fault.pointer, &fault.detail, &fault.mend)
+                        })
                         .collect();
-                    check::tell(&file, &findings, globals.json, &mut out)
+                    check::tell(file.source(), &findings, globals.json, &mut out)
                 }
                 Refused::Gone(what) => Failure::internal(format!(
                     "{what}; whether the run was opened is unknown: `ostler ps` tells, `ostler resume` goes on"

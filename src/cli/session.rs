@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use ostler::config::{Config, StoreUrl};
+use ostler::config::{Config, ConfigError, StoreUrl};
 use ostler::{Ostler, StartError};
 use ostler_server::wire::{RunList, Standing, Summary};
 use ostler_server::{ControlSocket, router, socket_path};
@@ -13,8 +13,8 @@ use ostler_store::OpenError;
 
 use super::client::{Client, Refused, part};
 use super::exit::Failure;
-use super::term::say;
-use super::{Globals, signals::Signals};
+use super::term::{Out, say};
+use super::{Globals, check, signals::Signals};
 
 /// How long a holder that does not answer is waited for: it may be starting, or ending.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -62,7 +62,7 @@ pub(crate) fn settings(globals: &Globals, workspace: &Path) -> Result<(Config, O
     let named = globals.data.clone();
     let data = named.clone().unwrap_or_else(|| PathBuf::from(ostler::DATA_FOLDER));
     let config = match Config::find(globals.config.as_deref(), &data, workspace) {
-        Some(path) => Config::read(&path).map_err(|error| Failure::invalid(error.to_string()))?,
+        Some(path) => Config::read(&path).map_err(|error| refused(error, globals))?,
         None => Config::default(),
     };
     let data = match (named, &config.store.url) {
@@ -71,6 +71,16 @@ pub(crate) fn settings(globals: &Globals, workspace: &Path) -> Result<(Config, O
         _ => Some(data),
     };
     Ok((config, data))
+}
+
+/// Tells what is wrong with a configuration.
+fn refused(error: ConfigError, globals: &Globals) -> Failure {
+    match error {
+        ConfigError::Content { source_text, findings } => {
+            check::tell(&source_text, &findings, globals.json, &mut Out::new())
+        }
+        ConfigError::Read(_) => Failure::invalid(error.to_string()),
+    }
 }
 
 impl Session {

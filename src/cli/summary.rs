@@ -109,6 +109,12 @@ pub(crate) fn figures(summary: &Summary, out: &mut Out) {
         span(summary.critical_path_ms),
         summary.parallelism
     ));
+    if let Some(bounds) = summary.reliability {
+        out.line(format!(
+            "  reliability    at least {:.3}; {:.3} if nodes err independently",
+            bounds.always, bounds.independent
+        ));
+    }
 }
 
 /// The first culprit of every loss.

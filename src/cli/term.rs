@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write, stderr, stdout};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use ostler::finding::Look;
 
 /// Width of a terminal that does not say.
 const WIDTH: usize = 80;
@@ -34,11 +35,6 @@ impl Out {
     /// Whether a person may be looking at a screen that can be redrawn.
     pub(crate) fn is_screen(&self) -> bool {
         self.terminal && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
-    }
-
-    /// Whether colours are wanted.
-    pub(crate) fn has_colour(&self) -> bool {
-        self.colour
     }
 
     /// Whether anybody still reads.
@@ -79,6 +75,11 @@ impl Out {
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }
 
+    /// How findings are shown here.
+    pub(crate) fn look(&self) -> Look {
+        Look { colour: self.colour, width: self.terminal.then(|| readable(self.size().0)) }
+    }
+
     /// Columns and rows of the screen.
     pub(crate) fn size(&self) -> (usize, usize) {
         match rustix::termios::tcgetwinsize(stdout()) {
@@ -93,9 +94,18 @@ pub(crate) fn say(text: impl AsRef<str>) {
     let _ = writeln!(stderr(), "{}", text.as_ref());
 }
 
-/// Whether colours on stderr are wanted.
-pub(crate) fn stderr_has_colour() -> bool {
-    stderr().is_terminal() && colours()
+/// How findings are shown on stderr: in a pipe without colours, and each text in one line.
+pub(crate) fn stderr_look() -> Look {
+    if !stderr().is_terminal() {
+        return Look::default();
+    }
+    let columns = rustix::termios::tcgetwinsize(stderr()).map_or(0, |size| usize::from(size.ws_col));
+    Look { colour: colours(), width: Some(readable(if columns > 0 { columns } else { WIDTH })) }
+}
+
+/// Columns that text is wrapped at on a screen of this width.
+fn readable(columns: usize) -> usize {
+    columns.clamp(40, 120)
 }
 
 fn colours() -> bool {

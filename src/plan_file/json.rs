@@ -6,7 +6,7 @@ use super::tree::{Entry, Leaf, NotData, Tree};
 
 /// Reads a JSON text.
 pub(super) fn read(text: &str) -> Result<Leaf, NotData> {
-    parse_value(text).map_err(|error| NotData { at: place(&error), what: error.to_string() })?;
+    parse_value(text).map_err(|error| NotData { at: place(&error), what: what(&error) })?;
     let mut walk = Walk { text, at: 0 };
     Ok(walk.leaf())
 }
@@ -19,6 +19,15 @@ fn place(error: &JsonError) -> Option<usize> {
         | JsonError::LoneSurrogate { at }
         | JsonError::BigInteger { at }
         | JsonError::TooDeep { at } => Some(at),
+    }
+}
+
+/// What is wrong. Where it is, is told apart.
+fn what(error: &JsonError) -> String {
+    let told = error.to_string();
+    match place(error) {
+        Some(at) => told.replace(&format!(" at byte {at}"), "").replace(", again", ""),
+        None => told,
     }
 }
 

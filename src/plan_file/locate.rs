@@ -1,4 +1,6 @@
-//! Where in a file a fault is: the node it names, the field its rule is about, and in there the word it tells of.
+//! Where in a file a part of the plan stands.
+
+use ostler_kernel::plan::pointer_steps;
 
 use super::tree::{Leaf, Part, Tree};
 
@@ -23,79 +25,53 @@ fn holds(leaf: &Leaf, part: Part) -> bool {
         }
 }
 
-/// The byte that a fault points at.
-pub(super) fn fault(root: &Leaf, code: &str, name: &str, detail: &str) -> Option<usize> {
-    let nodes = root.get("nodes").map(|nodes| nodes.leaf.items()).unwrap_or_default();
-    let named = |node: &&Leaf| node.get("id").and_then(|id| id.leaf.text()) == Some(name);
-    let node = if code == "V01" { nodes.iter().rfind(named) } else { nodes.iter().find(named) };
-    let Some(node) = node else {
-        let elsewhere = root.get("outputs").and_then(|outputs| said(&outputs.leaf, name));
-        return elsewhere.or_else(|| plan_place(root, code));
-    };
-    for field in fields(code) {
-        if let Some(entry) = node.get(field) {
-            // The whole of a short field is the place; in a longer one, the word that the fault tells of.
-            return Some(match &entry.leaf.tree {
-                Tree::List(_) | Tree::Map(_) => told_of(&entry.leaf, detail).unwrap_or(entry.key_at),
-                _ => entry.leaf.at,
-            });
+/// The byte to point at for a JSON pointer. A short value is pointed at itself, a longer one at its key, and so is
+/// any with `key`. What is not there is pointed at by what stands for it, or by what it should stand in.
+pub(super) fn pointed(root: &Leaf, pointer: &str, key: bool) -> usize {
+    let mut leaf = root;
+    let mut key_at = None;
+    for step in pointer_steps(pointer) {
+        let next = match &leaf.tree {
+            Tree::Map(_) => leaf.get(&step).map(|entry| (Some(entry.key_at), &entry.leaf)),
+            Tree::List(items) => {
+                step.parse::<usize>().ok().and_then(|at| items.get(at)).map(|item| (None, item))
+            }
+            _ => None,
+        };
+        match next {
+            Some(next) => (key_at, leaf) = next,
+            None => {
+                let stands_for = instead(&step).iter().find_map(|other| leaf.get(other));
+                return match (stands_for, key_at) {
+                    (Some(entry), _) => entry.leaf.at,
+                    (None, Some(key_at)) => key_at,
+                    (None, None) => name_of(leaf),
+                };
+            }
         }
     }
-    node.get("id").map(|id| id.leaf.at)
-}
-
-/// Where faults of the plan as a whole point.
-fn plan_place(root: &Leaf, code: &str) -> Option<usize> {
-    let field = match code {
-        "V13" => "nodes",
-        "W05" | "V08" | "V09" => "contract",
-        _ => "id",
-    };
-    root.get(field).map(|entry| entry.key_at)
-}
-
-/// The fields of a node that a rule is about, the first that is there counts.
-fn fields(code: &str) -> &'static [&'static str] {
-    match code {
-        "V02" | "V03" => &["deps", "param_refs"],
-        "V04" | "V18" | "W01" | "W03" => &["deps", "param_refs"],
-        "V06" | "V07" => &["deps", "join"],
-        "V08" => &["contract", "tool", "kind", "model"],
-        "V09" | "W05" => &["contract"],
-        "V10" => &["reads"],
-        "V11" | "V17" => &["param_refs"],
-        "V12" | "V15" => &["effect", "impact", "tool", "kind"],
-        "V14" => &["human_timeout", "timeout", "retries", "patches", "approval"],
-        "V16" => &["impact", "contract", "tool"],
-        "V19" => &["kind"],
-        "V20" => &["tool", "kind"],
-        "V21" => &["kind", "model", "tool"],
-        "V22" => &["params"],
-        _ => &["id"],
+    match (&leaf.tree, key_at) {
+        (Tree::List(_) | Tree::Map(_), Some(key_at)) => key_at,
+        (_, Some(key_at)) if key => key_at,
+        (Tree::Map(_), None) => name_of(leaf),
+        _ => leaf.at,
     }
 }
 
-/// The first key or text below `leaf` that `detail` has as a word.
-fn told_of(leaf: &Leaf, detail: &str) -> Option<usize> {
-    let is_told = |text: &str| {
-        !text.is_empty()
-            && detail.match_indices(text).any(|(at, _)| {
-                let inside = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
-                !detail[..at].ends_with(inside) && !detail[at + text.len()..].starts_with(inside)
-            })
-    };
-    match &leaf.tree {
-        Tree::Text(text) => is_told(text).then_some(leaf.at),
-        Tree::List(items) => items.iter().find_map(|item| told_of(item, detail)),
-        Tree::Map(entries) => entries.iter().find_map(|entry| {
-            let below = told_of(&entry.leaf, detail);
-            below.or_else(|| is_told(&entry.key).then_some(entry.key_at))
-        }),
-        _ => None,
-    }
+/// Where a map is called by its name.
+fn name_of(leaf: &Leaf) -> usize {
+    ["id", "n"].iter().find_map(|key| leaf.get(key)).map_or(leaf.at, |entry| entry.leaf.at)
 }
 
-/// Where a list holds this text.
-fn said(leaf: &Leaf, text: &str) -> Option<usize> {
-    leaf.items().iter().find(|item| item.text() == Some(text)).map(|item| item.at)
+/// The keys of a node that say what a missing one would.
+fn instead(key: &str) -> &'static [&'static str] {
+    match key {
+        "effect" => &["impact", "tool", "kind"],
+        "impact" => &["effect", "tool", "kind"],
+        "contract" => &["tool", "model", "kind"],
+        "kind" => &["model", "tool"],
+        "tool" => &["kind"],
+        "params" => &["tool", "kind", "model"],
+        _ => &[],
+    }
 }

@@ -14,25 +14,27 @@
 //! let findings = file.validate(&settings).unwrap_err();
 //! let unknown = findings.iter().find(|finding| finding.code == "V20").unwrap();
 //! assert_eq!(unknown.place.as_ref().map(|place| (place.line, place.column)), Some((4, 11)));
-//! assert!(file.show(unknown, false).contains("did you mean \"time.sleep\"?"));
+//! assert!(file.show(unknown, Default::default()).contains("did you mean \"time.sleep\"?"));
 //! ```
 
 mod json;
 mod locate;
 mod params;
+mod read;
 mod shape;
-mod show;
 mod toml;
 mod tree;
 mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use ostler_kernel::plan::{Fault, Plan, PlanDraft, Settings, advise, nearest};
-use serde::{Deserialize, Serialize};
+use ostler_kernel::plan::{Fault, Plan, PlanDraft, Settings, advise, nearest, normalise, validate};
+use serde::de::DeserializeOwned;
 
+pub use crate::finding::{Finding, Look, Place, Source};
+pub use read::ReadError;
+pub(crate) use read::read_text;
 pub use tree::PLAN_FILE_DEPTH_MAX;
 pub use yaml::{YAML_REPEATED_MAX, YAML_VALUES_MAX};
 
@@ -65,79 +67,21 @@ impl Format {
             _ => None,
         }
     }
-}
 
-/// Something wrong with a plan file, or something that could be better.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    /// `V..` for a broken rule, `W..` for advice; `syntax`, `shape` or `parameter` for what comes before rules.
-    pub code: String,
-    /// The node it is about, if it is about one.
-    pub node: Option<String>,
-    /// What was found, as a sentence without a full stop.
-    pub detail: String,
-    /// What would mend it; may be empty.
-    pub mend: String,
-    /// Where, if that is one place.
-    pub place: Option<Place>,
-}
-
-/// A place in a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Place {
-    /// 1 for the first.
-    pub line: usize,
-    /// In characters, 1 for the first.
-    pub column: usize,
-    /// In bytes from the start of the text.
-    pub offset: usize,
-}
-
-impl Finding {
-    /// Whether it is advice, which refuses nothing.
-    pub fn is_advice(&self) -> bool {
-        self.code.starts_with('W')
+    fn read(self, text: &str) -> Result<Leaf, NotData> {
+        let root = match self {
+            Format::Yaml => yaml::read(text),
+            Format::Json => json::read(text),
+            Format::Toml => toml::read(text),
+        };
+        root.and_then(not_too_deep)
     }
-}
-
-/// Why a plan file could not be read at all.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// The file system said no.
-    #[error("cannot read {}: {error}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What it said.
-        error: std::io::Error,
-    },
-    /// Its name says no format.
-    #[error("{}: a plan file ends in .yaml, .yml, .json or .toml", path.display())]
-    Format {
-        /// The file.
-        path: PathBuf,
-    },
-    /// More than [`PLAN_FILE_BYTES_MAX`].
-    #[error("{} has more than {PLAN_FILE_BYTES_MAX} bytes, the most of a plan file", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-    },
-    /// It is not UTF-8.
-    #[error("{} is no text: byte {at} is not UTF-8", path.display())]
-    NotText {
-        /// The file.
-        path: PathBuf,
-        /// The first bad byte.
-        at: usize,
-    },
 }
 
 /// A plan file as far as it could be read, with what is wrong with it so far.
 #[derive(Debug, Clone)]
 pub struct PlanFile {
-    name: String,
-    text: String,
+    source: Source,
     root: Option<Leaf>,
     draft: Option<PlanDraft>,
     findings: Vec<Finding>,
@@ -154,18 +98,8 @@ impl PlanFile {
     ///
     /// The file cannot be had as text of a known format. What is wrong *in* it is told by [`PlanFile::validate`].
     pub fn read(path: &Path, params: &BTreeMap<String, String>) -> Result<PlanFile, ReadError> {
-        let io = |error| ReadError::Io { path: path.to_owned(), error };
         let format = Format::of(path).ok_or_else(|| ReadError::Format { path: path.to_owned() })?;
-        let file = std::fs::File::open(path).map_err(io)?;
-        let mut bytes = Vec::new();
-        file.take(PLAN_FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(io)?;
-        if bytes.len() > PLAN_FILE_BYTES_MAX {
-            return Err(ReadError::TooLarge { path: path.to_owned() });
-        }
-        let text = String::from_utf8(bytes).map_err(|error| ReadError::NotText {
-            path: path.to_owned(),
-            at: error.utf8_error().valid_up_to(),
-        })?;
+        let text = read_text(path, PLAN_FILE_BYTES_MAX)?;
         Ok(PlanFile::parse(&path.display().to_string(), format, &text, params))
     }
 
@@ -173,20 +107,14 @@ impl PlanFile {
     pub fn parse(name: &str, format: Format, text: &str, params: &BTreeMap<String, String>) -> PlanFile {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut file = PlanFile {
-            name: name.to_owned(),
-            text: text.to_owned(),
+            source: Source::new(name, text),
             root: None,
             draft: None,
             findings: Vec::new(),
             hurt: BTreeSet::new(),
             lost: false,
         };
-        let read = match format {
-            Format::Yaml => yaml::read(text),
-            Format::Json => json::read(text),
-            Format::Toml => toml::read(text),
-        };
-        match read.and_then(not_too_deep) {
+        match format.read(text) {
             Ok(root) => file.take(root, params),
             Err(NotData { at, what }) => file.find("syntax", None, what, String::new(), at),
         }
@@ -195,7 +123,7 @@ impl PlanFile {
 
     fn take(&mut self, mut root: Leaf, params: &BTreeMap<String, String>) {
         let (mut bad, mut used) = (Vec::new(), BTreeSet::new());
-        params::fill(&mut root, &self.text, params, &mut bad, &mut used);
+        params::fill(&mut root, self.source.text(), params, &mut bad, &mut used);
         for bad in bad {
             self.lost = true;
             self.find("parameter", None, bad.what, bad.mend, Some(bad.at));
@@ -204,31 +132,29 @@ impl PlanFile {
             let mend = format!("write ${{{name}}} where its value should stand, or leave it out");
             self.find("parameter", None, format!("nothing takes the parameter {name:?}"), mend, None);
         }
-        self.root = Some(root.clone());
-        while self.draft.is_none() {
-            match PlanDraft::deserialize(&root) {
-                Ok(draft) => self.draft = Some(draft),
-                Err(wrong) => {
-                    let part = wrong.part.unwrap_or(tree::Part::Value(root.at));
-                    match (part, wrong.meant, locate::node_at(&root, part)) {
-                        // An unknown key tells nothing that its place lacks, and a slip can be read as meant.
-                        (tree::Part::Key(_), ..) | (_, Some(_), _) => {}
-                        (_, None, Some((name, false))) => {
-                            self.hurt.insert(name);
-                        }
-                        _ => self.lost = true,
-                    }
-                    self.find("shape", None, wrong.what, wrong.mend, Some(part.at()));
-                    if self.findings.len() >= SHAPE_FAULTS_MAX || !root.mend(part, wrong.meant) {
-                        break;
-                    }
+        let (mut wrongs, told) = (Vec::new(), self.findings.len());
+        self.draft = shape::read(&mut root, &mut |root, wrong, part| {
+            match (part, wrong.meant, locate::node_at(root, part)) {
+                // An unknown key tells nothing that its place lacks, and a slip can be read as meant.
+                (tree::Part::Key(_), ..) | (_, Some(_), _) => {}
+                (_, None, Some((name, false))) => {
+                    self.hurt.insert(name);
                 }
+                _ => self.lost = true,
             }
+            if !wrong.follows {
+                wrongs.push((wrong.clone(), part));
+            }
+            told + wrongs.len() < SHAPE_FAULTS_MAX
+        });
+        for (wrong, part) in wrongs {
+            self.find("shape", None, wrong.what, wrong.mend, Some(part.at()));
         }
+        self.root = Some(root);
     }
 
     fn find(&mut self, code: &str, node: Option<String>, detail: String, mend: String, at: Option<usize>) {
-        let place = at.map(|at| show::place(&self.text, at));
+        let place = at.map(|at| self.source.place(at));
         self.findings.push(Finding { code: code.to_owned(), node, detail, mend, place });
     }
 
@@ -239,15 +165,21 @@ impl PlanFile {
 
     /// Judges the plan: the valid plan with advice, or everything that is wrong with it.
     pub fn validate(&self, settings: &Settings<'_>) -> Result<(Plan, Vec<Finding>), Vec<Finding>> {
-        let judged = match &self.draft {
-            Some(draft) if self.findings.is_empty() || !self.lost => draft.clone().validate(settings),
+        let unchecked = match &self.draft {
+            Some(draft) if self.findings.is_empty() || !self.lost => normalise(draft.clone(), settings),
             _ => return Err(self.findings.clone()),
         };
-        match judged {
+        let origin = unchecked.origin().clone();
+        match validate(unchecked, settings) {
             Ok(plan) if self.findings.is_empty() => {
-                let advice = advise(&plan).into_iter().map(|advice| {
-                    let (code, node) = (advice.code.as_str(), advice.node);
-                    self.located(code, node, advice.detail, advice.mend)
+                let advice = advise(&plan, &origin).into_iter().map(|advice| {
+                    self.found(
+                        advice.code.as_str(),
+                        &advice.node,
+                        &advice.pointer,
+                        &advice.detail,
+                        &advice.mend,
+                    )
                 });
                 let advice = advice.collect();
                 Ok((plan, advice))
@@ -263,32 +195,73 @@ impl PlanFile {
             self.findings.is_empty() || (fault.node != Fault::PLAN && !self.hurt.contains(&fault.node))
         };
         let located = |fault: &Fault| {
-            self.located(fault.code.as_str(), fault.node.clone(), fault.detail.clone(), fault.mend.clone())
+            self.found(fault.code.as_str(), &fault.node, &fault.pointer, &fault.detail, &fault.mend)
         };
         faults.iter().filter(sound).map(located).collect()
     }
 
-    /// A fault that somebody else found in the plan of this file, with its place. `node` is the node it names, or
-    /// `*`.
-    pub fn found(&self, code: &str, node: &str, detail: &str, mend: &str) -> Finding {
-        self.located(code, node.to_owned(), detail.to_owned(), mend.to_owned())
+    /// A fault that was found in the plan of this file, with its place. `node` is the node it names, or `*`;
+    /// `pointer` leads to its place in the plan as written.
+    pub fn found(&self, code: &str, node: &str, pointer: &str, detail: &str, mend: &str) -> Finding {
+        // The name itself is at fault, not what it stands for.
+        let key = matches!(code, "V22" | "V23");
+        let place = self.root.as_ref().map(|root| self.source.place(locate::pointed(root, pointer, key)));
+        let node = (node != Fault::PLAN).then(|| node.to_owned());
+        Finding { code: code.to_owned(), node, detail: detail.to_owned(), mend: mend.to_owned(), place }
     }
 
-    fn located(&self, code: &str, node: String, detail: String, mend: String) -> Finding {
-        let at = self.root.as_ref().and_then(|root| locate::fault(root, code, &node, &detail));
-        let place = at.map(|at| show::place(&self.text, at));
-        let node = (node != Fault::PLAN).then_some(node);
-        Finding { code: code.to_owned(), node, detail, mend, place }
-    }
-
-    /// Prints a finding: what, where, the line with a caret, and what would mend it.
-    pub fn show(&self, finding: &Finding, colour: bool) -> String {
-        show::finding(&self.name, &self.text, finding, colour)
+    /// Prints a finding: what, where, the line with a mark, and what would mend it.
+    pub fn show(&self, finding: &Finding, look: Look) -> String {
+        self.source.show(finding, look)
     }
 
     /// What the file is called.
     pub fn name(&self) -> &str {
-        &self.name
+        self.source.name()
+    }
+
+    /// The file as text with places.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+}
+
+/// A text of a format as a type, as far as it could be read, with what is wrong with it under `code`.
+pub(crate) struct Shaped<T> {
+    pub(crate) value: Option<T>,
+    pub(crate) findings: Vec<Finding>,
+    root: Option<Leaf>,
+}
+
+impl<T: DeserializeOwned> Shaped<T> {
+    pub(crate) fn read(format: Format, source: &Source, code: &str) -> Shaped<T> {
+        let found = |code: &str, detail: &str, mend: &str, at: Option<usize>| Finding {
+            code: code.to_owned(),
+            node: None,
+            detail: detail.to_owned(),
+            mend: mend.to_owned(),
+            place: at.map(|at| source.place(at)),
+        };
+        match format.read(source.text()) {
+            Ok(mut root) => {
+                let mut findings = Vec::new();
+                let value = shape::read(&mut root, &mut |_, wrong, part| {
+                    if !wrong.follows {
+                        findings.push(found(code, &wrong.what, &wrong.mend, Some(part.at())));
+                    }
+                    findings.len() < SHAPE_FAULTS_MAX
+                });
+                Shaped { value, findings, root: Some(root) }
+            }
+            Err(NotData { at, what }) => {
+                Shaped { value: None, findings: vec![found("syntax", &what, "", at)], root: None }
+            }
+        }
+    }
+
+    /// The byte that a JSON pointer leads to.
+    pub(crate) fn at(&self, pointer: &str) -> Option<usize> {
+        self.root.as_ref().map(|root| locate::pointed(root, pointer, false))
     }
 }
 

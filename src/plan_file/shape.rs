@@ -1,11 +1,12 @@
 //! Data with places as the types it should be: every error knows the part of the text it is about.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 
 use serde::de::value::{BorrowedStrDeserializer, StrDeserializer};
 use serde::de::{
-    self, DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, MapAccess, SeqAccess,
-    Unexpected, VariantAccess, Visitor,
+    self, DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, MapAccess,
+    SeqAccess, Unexpected, VariantAccess, Visitor,
 };
 use serde::forward_to_deserialize_any;
 
@@ -21,11 +22,22 @@ pub(super) struct WrongShape {
     pub mend: String,
     /// What was meant by an unknown word.
     pub meant: Option<&'static str>,
+    /// The key that is not there, if that is what is wrong.
+    pub missing: Option<&'static str>,
+    /// Whether it only follows from a part that was left out for another fault, and need not be told.
+    pub follows: bool,
 }
 
 impl WrongShape {
     fn new(what: impl Into<String>, mend: impl Into<String>) -> WrongShape {
-        WrongShape { part: None, what: what.into(), mend: mend.into(), meant: None }
+        WrongShape {
+            part: None,
+            what: what.into(),
+            mend: mend.into(),
+            meant: None,
+            missing: None,
+            follows: false,
+        }
     }
 
     fn unknown(what: String, found: &str, known: &'static [&'static str]) -> WrongShape {
@@ -36,6 +48,22 @@ impl WrongShape {
             None => format!("use one of {}", known.join(", ")),
         };
         WrongShape { meant, ..WrongShape::new(what, mend) }
+    }
+
+    fn expected(found: Unexpected<'_>, expected: &dyn Expected) -> WrongShape {
+        let wanted = wanted(&expected.to_string());
+        let mend = match (&found, wanted.as_str()) {
+            (Unexpected::Str(text), "a list") if text.len() <= WORD_BYTES_MAX => {
+                format!("write it as a list: [{text}]")
+            }
+            (Unexpected::Str(text), _) if text.parse::<f64>().is_ok() => "leave the quotes out".to_owned(),
+            (
+                Unexpected::Signed(_) | Unexpected::Unsigned(_) | Unexpected::Float(_) | Unexpected::Bool(_),
+                "a text",
+            ) => "write it in quotes".to_owned(),
+            _ => String::new(),
+        };
+        WrongShape::new(format!("expected {wanted}, found {}", told(found)), mend)
     }
 
     fn within(mut self, part: Part) -> WrongShape {
@@ -58,11 +86,11 @@ impl de::Error for WrongShape {
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        WrongShape::new(format!("expected {expected}, found {}", told(found)), "")
+        WrongShape::expected(found, expected)
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        WrongShape::new(format!("expected {expected}, found {}", told(found)), "")
+        WrongShape::expected(found, expected)
     }
 
     fn unknown_variant(found: &str, known: &'static [&'static str]) -> Self {
@@ -74,11 +102,54 @@ impl de::Error for WrongShape {
     }
 
     fn missing_field(name: &'static str) -> Self {
-        WrongShape::new(format!("the key {name:?} is missing"), format!("add {name}: …"))
+        let told = WrongShape::new(format!("the key {name:?} is missing"), format!("add {name}: …"));
+        WrongShape { missing: Some(name), ..told }
     }
 
     fn duplicate_field(name: &'static str) -> Self {
         WrongShape::new(format!("the key {name:?} stands twice"), "give it once")
+    }
+}
+
+/// Bytes of a word that a hint repeats.
+const WORD_BYTES_MAX: usize = 60;
+
+/// What was expected, in the words of plan files.
+fn wanted(expected: &str) -> String {
+    match expected {
+        "i8" | "i16" | "i32" | "i64" => "a whole number".to_owned(),
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of 0 or more".to_owned(),
+        "f32" | "f64" => "a number".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "a string" | "string" | "a borrowed string" => "a text".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        other if other.starts_with("struct ") => "a map".to_owned(),
+        other if other.starts_with("enum ") => "a word".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+/// Reads data as a type. Each part that does not fit is told to `found`, then mended or left out, until all is
+/// read, or `found` has enough.
+pub(super) fn read<T: DeserializeOwned>(
+    root: &mut Leaf,
+    found: &mut dyn FnMut(&Leaf, &WrongShape, Part) -> bool,
+) -> Option<T> {
+    let mut left_out: BTreeSet<String> = BTreeSet::new();
+    loop {
+        match T::deserialize(&*root) {
+            Ok(value) => return Some(value),
+            Err(mut wrong) => {
+                let part = wrong.part.unwrap_or(Part::Value(root.at));
+                wrong.follows = wrong.missing.is_some_and(|key| left_out.contains(key));
+                if let (Part::Value(_), None) = (part, wrong.meant) {
+                    left_out.extend(root.key_of(part).map(str::to_owned));
+                }
+                if !found(root, &wrong, part) || !root.mend(part, wrong.meant) {
+                    return None;
+                }
+            }
+        }
     }
 }
 
@@ -120,6 +191,21 @@ impl<'de> Deserializer<'de> for &'de Leaf {
         visited.map_err(|error| error.within(Part::Value(self.at)))
     }
 
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, WrongShape> {
+        match self.tree {
+            Tree::List(_) => {
+                let wrong: WrongShape = de::Error::invalid_type(Unexpected::Seq, &visitor);
+                Err(wrong.within(Part::Value(self.at)))
+            }
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, WrongShape> {
         match self.tree {
             Tree::Null => visitor.visit_none(),
@@ -138,7 +224,7 @@ impl<'de> Deserializer<'de> for &'de Leaf {
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _name: &'static str,
-        _variants: &'static [&'static str],
+        variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, WrongShape> {
         let visited = match &self.tree {
@@ -147,14 +233,18 @@ impl<'de> Deserializer<'de> for &'de Leaf {
                 visitor.visit_enum(text)
             }
             Tree::Map(entries) if entries.len() == 1 => visitor.visit_enum(Variant(&entries[0])),
-            _ => return self.deserialize_any(visitor),
+            _ => {
+                let words = variants.join(", ");
+                let what = format!("expected one of {words}, found {}", self.told());
+                return Err(WrongShape::new(what, "write the word").within(Part::Value(self.at)));
+            }
         };
         visited.map_err(|error| error.within(Part::Value(self.at)))
     }
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq
-        tuple tuple_struct map struct identifier ignored_any
+        tuple tuple_struct map identifier ignored_any
     }
 }
 

@@ -24,10 +24,11 @@ fn check(format: Format, text: &str, expected: Expect) {
     let tools = tools();
     let told = match file.validate(&Settings::simulation(Default::default(), Some(&tools))) {
         Ok((plan, advice)) => {
-            let advice: Vec<String> = advice.iter().map(|finding| file.show(finding, false)).collect();
+            let advice: Vec<String> =
+                advice.iter().map(|finding| file.show(finding, Look::default())).collect();
             format!("valid: {}\n{}", plan.nodes.len(), advice.concat())
         }
-        Err(findings) => findings.iter().map(|finding| file.show(finding, false)).collect(),
+        Err(findings) => findings.iter().map(|finding| file.show(finding, Look::default())).collect(),
     };
     expected.assert_eq(&told);
 }
@@ -42,26 +43,45 @@ fn faults_point_at_what_they_are_about() {
             "id: p\nnodes:\n  - id: list\n    tool: fs.lst\n    {RULE}\n  - id: find\n    tool: text.search\n    deps: [list, lisst]\n    timeout: 0\n    {RULE}\noutputs: [find, report]\n"
         ),
         expect![[r#"
-            error V03 find: depends on lisst, which the plan does not define
-              --> p.yaml:8:18
-              |
-            8 |     deps: [list, lisst]
-              |                  ^^^^^ did you mean "list"?
-            error V03 report: is an output the plan does not define
-               --> p.yaml:11:17
-               |
-            11 | outputs: [find, report]
-               |                 ^^^^^^ add that node, or take it out of the outputs
-            error V14 find: its timeout is 0
-              --> p.yaml:9:14
-              |
-            9 |     timeout: 0
-              |              ^ give an attempt more time than none
-            error V20 list: there is no tool fs.lst
-              --> p.yaml:4:11
-              |
-            4 |     tool: fs.lst
-              |           ^^^^^^ did you mean "fs.list"?
+            V03 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V03.md)
+
+              × find: depends on lisst, which the plan does not define
+               ╭─[p.yaml:8:18]
+             7 │     tool: text.search
+             8 │     deps: [list, lisst]
+               ·                  ─────
+             9 │     timeout: 0
+               ╰────
+              help: did you mean "list"?
+            V03 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V03.md)
+
+              × report: is an output the plan does not define
+                ╭─[p.yaml:11:17]
+             10 │     contract: [{method: code}]
+             11 │ outputs: [find, report]
+                ·                 ──────
+                ╰────
+              help: add that node, or take it out of the outputs
+            V14 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V14.md)
+
+              × find: its timeout is 0
+                ╭─[p.yaml:9:14]
+              8 │     deps: [list, lisst]
+              9 │     timeout: 0
+                ·              ─
+             10 │     contract: [{method: code}]
+                ╰────
+              help: give an attempt more time than none
+            V20 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V20.md)
+
+              × list: there is no tool fs.lst
+               ╭─[p.yaml:4:11]
+             3 │   - id: list
+             4 │     tool: fs.lst
+               ·           ──────
+             5 │     contract: [{method: code}]
+               ╰────
+              help: did you mean "fs.list"?
         "#]],
     );
 }
@@ -72,47 +92,80 @@ fn wrong_shapes_are_all_told_and_sound_nodes_are_judged() {
         Format::Yaml,
         "id: p\nnodes:\n  - id: a\n    toool: fs.list\n    retries: many\n  - id: b\n    tool: nothing\n    contract: [{method: cod}]\n  - id: c\n    tool: nothing\n    contract: [{method: code}]\n  - tool: fs.list\n",
         expect![[r#"
-            error shape: unknown key "toool"
-              --> p.yaml:4:5
-              |
-            4 |     toool: fs.list
-              |     ^^^^^ did you mean "tool"?
-            error shape: expected i64, found the text "many"
-              --> p.yaml:5:14
-              |
-            5 |     retries: many
-              |              ^^^^
-            error shape: there is no "cod" here
-              --> p.yaml:8:25
-              |
-            8 |     contract: [{method: cod}]
-              |                         ^^^ did you mean "code"?
-            error shape: the key "id" is missing
-               --> p.yaml:12:5
-               |
-            12 |   - tool: fs.list
-               |     ^^^^ add id: …
+            shape (https://github.com/ostler-os/ostler/blob/main/docs/errors/shape.md)
+
+              × unknown key "toool"
+               ╭─[p.yaml:4:5]
+             3 │   - id: a
+             4 │     toool: fs.list
+               ·     ─────
+             5 │     retries: many
+               ╰────
+              help: did you mean "tool"?
+            shape (https://github.com/ostler-os/ostler/blob/main/docs/errors/shape.md)
+
+              × expected a whole number, found the text "many"
+               ╭─[p.yaml:5:14]
+             4 │     toool: fs.list
+             5 │     retries: many
+               ·              ────
+             6 │   - id: b
+               ╰────
+            shape (https://github.com/ostler-os/ostler/blob/main/docs/errors/shape.md)
+
+              × there is no "cod" here
+               ╭─[p.yaml:8:25]
+             7 │     tool: nothing
+             8 │     contract: [{method: cod}]
+               ·                         ───
+             9 │   - id: c
+               ╰────
+              help: did you mean "code"?
+            shape (https://github.com/ostler-os/ostler/blob/main/docs/errors/shape.md)
+
+              × the key "id" is missing
+                ╭─[p.yaml:12:5]
+             11 │     contract: [{method: code}]
+             12 │   - tool: fs.list
+                ·     ────
+                ╰────
+              help: add id: …
         "#]],
     );
     check(
         Format::Yaml,
         "id: p\nnodes:\n  - id: a\n    toool: fs.list\n  - id: c\n    tool: nothing\n    contract: [{method: code}]\n",
         expect![[r#"
-            error shape: unknown key "toool"
-              --> p.yaml:4:5
-              |
-            4 |     toool: fs.list
-              |     ^^^^^ did you mean "tool"?
-            error V08 a: nothing says when its result is good
-              --> p.yaml:3:9
-              |
-            3 |   - id: a
-              |         ^ give it a contract, such as [{method: schema, spec: {type: object}}]
-            error V20 c: there is no tool nothing
-              --> p.yaml:6:11
-              |
-            6 |     tool: nothing
-              |           ^^^^^^^ use a tool that is there
+            shape (https://github.com/ostler-os/ostler/blob/main/docs/errors/shape.md)
+
+              × unknown key "toool"
+               ╭─[p.yaml:4:5]
+             3 │   - id: a
+             4 │     toool: fs.list
+               ·     ─────
+             5 │   - id: c
+               ╰────
+              help: did you mean "tool"?
+            V08 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V08.md)
+
+              × a: nothing says when its result is good
+               ╭─[p.yaml:4:12]
+             3 │   - id: a
+             4 │     toool: fs.list
+               ·            ───────
+             5 │   - id: c
+               ╰────
+              help: give it a contract, such as [{method: schema, spec: {type: object}}]
+            V20 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V20.md)
+
+              × c: there is no tool nothing
+               ╭─[p.yaml:6:11]
+             5 │   - id: c
+             6 │     tool: nothing
+               ·           ───────
+             7 │     contract: [{method: code}]
+               ╰────
+              help: use a tool that is there: fs.list, shell.run, text.search, time.sleep
         "#]],
     );
 }
@@ -123,33 +176,45 @@ fn json_and_toml_have_places_too() {
         Format::Json,
         "{\"id\": \"p\",\n \"nodes\": [{\"id\": \"a\", \"tool\": \"fs.lst\",\n  \"contract\": [{\"method\": \"code\"}]}]}",
         expect![[r#"
-        error V20 a: there is no tool fs.lst
-          --> p.json:2:32
-          |
-        2 |  "nodes": [{"id": "a", "tool": "fs.lst",
-          |                                ^^^^^^^^ did you mean "fs.list"?
-    "#]],
+            V20 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V20.md)
+
+              × a: there is no tool fs.lst
+               ╭─[p.json:2:32]
+             1 │ {"id": "p",
+             2 │  "nodes": [{"id": "a", "tool": "fs.lst",
+               ·                                ────────
+             3 │   "contract": [{"method": "code"}]}]}
+               ╰────
+              help: did you mean "fs.list"?
+        "#]],
     );
     check(
         Format::Json,
         "{\"id\": \"p\",}",
         expect![[r#"
-        error syntax: not JSON at byte 11: expected a key in double quotes
-          --> p.json:1:12
-          |
-        1 | {"id": "p",}
-          |            ^
-    "#]],
+            syntax (https://github.com/ostler-os/ostler/blob/main/docs/errors/syntax.md)
+
+              × not JSON: expected a key in double quotes
+               ╭─[p.json:1:12]
+             1 │ {"id": "p",}
+               ·            ─
+               ╰────
+        "#]],
     );
     check(
         Format::Toml,
         "id = \"p\"\n[[nodes]]\nid = \"a\"\ntool = \"fs.lst\"\ncontract = [{method = \"code\"}]\n",
         expect![[r#"
-            error V20 a: there is no tool fs.lst
-              --> p.toml:4:8
-              |
-            4 | tool = "fs.lst"
-              |        ^^^^^^^^ did you mean "fs.list"?
+            V20 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V20.md)
+
+              × a: there is no tool fs.lst
+               ╭─[p.toml:4:8]
+             3 │ id = "a"
+             4 │ tool = "fs.lst"
+               ·        ────────
+             5 │ contract = [{method = "code"}]
+               ╰────
+              help: did you mean "fs.list"?
         "#]],
     );
 }
@@ -179,11 +244,15 @@ fn schema_rules_without_a_schema_are_advised_against() {
         "id: p\nnodes:\n  - {id: a, tool: fs.list, contract: [{method: schema}]}\n",
         expect![[r#"
             valid: 1
-            advice W05 a: rule 1 of the contract asks for a schema and gives none: all passes
-              --> p.yaml:3:48
-              |
-            3 |   - {id: a, tool: fs.list, contract: [{method: schema}]}
-              |                                                ^^^^^^ give it a `spec`, such as {type: object, required: [text]}
+            W05 (https://github.com/ostler-os/ostler/blob/main/docs/errors/W05.md)
+
+              ⚠ a: contract[0] asks for a schema and gives none: all passes
+               ╭─[p.yaml:3:39]
+             2 │ nodes:
+             3 │   - {id: a, tool: fs.list, contract: [{method: schema}]}
+               ·                                       ─
+               ╰────
+              help: give it a `spec`, such as {type: object, required: [text]}
         "#]],
     );
 }
@@ -208,22 +277,31 @@ fn missing_and_idle_parameters_are_named() {
         .validate(&Settings::simulation(Default::default(), None))
         .unwrap_err()
         .iter()
-        .map(|finding| file.show(finding, false))
+        .map(|finding| file.show(finding, Look::default()))
         .collect();
     expect![[r#"
-        error parameter: the parameter "name" is not given
-          --> p.yaml:1:5
-          |
-        1 | id: ${name}
-          |     ^^^^^^ --param gives "nam": did you mean that?
-        error parameter: "${}" is no parameter
-          --> p.yaml:3:43
-          |
-        3 |   - {id: a, tool: fs.list, params: {path: "${}"}}
-          |                                           ^^^^^ write ${name}, or $${ for the text itself
-        error parameter: nothing takes the parameter "nam"
-          --> p.yaml
-          = write ${nam} where its value should stand, or leave it out
+        parameter (https://github.com/ostler-os/ostler/blob/main/docs/errors/parameter.md)
+
+          × the parameter "name" is not given
+           ╭─[p.yaml:1:5]
+         1 │ id: ${name}
+           ·     ──────
+         2 │ nodes:
+           ╰────
+          help: --param gives "nam": did you mean that?
+        parameter (https://github.com/ostler-os/ostler/blob/main/docs/errors/parameter.md)
+
+          × "${}" is no parameter
+           ╭─[p.yaml:3:43]
+         2 │ nodes:
+         3 │   - {id: a, tool: fs.list, params: {path: "${}"}}
+           ·                                           ─────
+           ╰────
+          help: write ${name}, or $${ for the text itself
+        parameter (https://github.com/ostler-os/ostler/blob/main/docs/errors/parameter.md)
+
+          × nothing takes the parameter "nam"
+          help: write ${nam} where its value should stand, or leave it out
     "#]]
     .assert_eq(&told);
 }
@@ -244,7 +322,7 @@ fn a_line_that_is_too_long_shows_the_part_that_matters() {
     let text = text.replace("\"x\": 1", "\"title\": [1").replace("1, \"nodes\"", "1], \"nodes\"");
     let file = PlanFile::parse("p.json", Format::Json, &text, &BTreeMap::new());
     for finding in &file.findings {
-        let shown = file.show(finding, false);
+        let shown = file.show(finding, Look::default());
         assert!(shown.lines().all(|line| line.chars().count() < LINE), "{shown}");
     }
     assert_eq!(file.findings.len(), 2, "{:?}", file.findings);

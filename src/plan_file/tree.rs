@@ -71,6 +71,30 @@ impl Leaf {
         }
     }
 
+    /// The key that a part stands under, wherever that is.
+    pub(super) fn key_of(&self, part: Part) -> Option<&str> {
+        match &self.tree {
+            Tree::List(items) => items.iter().find_map(|item| item.key_of(part)),
+            Tree::Map(entries) => entries.iter().find_map(|entry| {
+                let is_it = part == Part::Value(entry.leaf.at);
+                if is_it { Some(entry.key.as_str()) } else { entry.leaf.key_of(part) }
+            }),
+            _ => None,
+        }
+    }
+
+    /// What it is, in the words of plan files.
+    pub(super) fn told(&self) -> &'static str {
+        match self.tree {
+            Tree::Null => "nothing",
+            Tree::Bool(_) => "true or false",
+            Tree::Number(_) => "a number",
+            Tree::Text(_) => "a text",
+            Tree::List(_) => "a list",
+            Tree::Map(_) => "a map",
+        }
+    }
+
     /// The items, if this is a list.
     pub(super) fn items(&self) -> &[Leaf] {
         match &self.tree {

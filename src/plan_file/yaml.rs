@@ -40,7 +40,9 @@ pub(super) fn read(text: &str) -> Result<Leaf, NotData> {
 fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or("not YAML");
     // The place is told apart from it.
-    line.split(" at line ").next().unwrap_or(line).trim_end_matches('.').to_owned()
+    let line = line.split(" at line ").next().unwrap_or(line).trim_end_matches('.');
+    let twice = line.strip_prefix("duplicate mapping key: ").and_then(|rest| rest.split(", set ").next());
+    twice.map_or_else(|| line.to_owned(), |key| format!("the key {key:?} stands twice"))
 }
 
 /// Where lines begin, to turn places given as line and column into bytes.

@@ -38,7 +38,7 @@ fn after_a_kill_finished_steps_are_not_repeated() {
     world.ostler("show @last").exits(0).says("nobody drives it: ostler resume ");
     world.ostler("resume").exits(0).says("succeeded  steps");
     assert_eq!(world.work("log"), "first\nlast\n");
-    world.ostler("doctor").exits(0).says("runs           1; each of").says("nothing is broken");
+    world.ostler("doctor").exits(0).says("runs           1 with ").says("nothing is broken");
 }
 
 #[test]

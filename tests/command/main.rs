@@ -3,6 +3,7 @@
 
 mod api;
 mod approvals;
+mod bad_plans;
 mod kill;
 mod plans;
 mod second_terminal;

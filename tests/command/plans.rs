@@ -63,29 +63,48 @@ fn check_shows_every_fault_with_its_place() {
     world.file("bad.yaml", "id: bad\nnodes:\n  - id: a\n    tool: fs.lst\n    deps: [b]\n    retires: 2\n");
     let ended = world.ostler("check bad.yaml").exits(2);
     expect![[r#"
-        error shape: unknown key "retires"
-          --> bad.yaml:6:5
-          |
-        6 |     retires: 2
-          |     ^^^^^^^ did you mean "retries"?
+        shape (https://github.com/ostler-os/ostler/blob/main/docs/errors/shape.md)
 
-        error V03 a: depends on b, which the plan does not define
-          --> bad.yaml:5:12
-          |
-        5 |     deps: [b]
-          |            ^ did you mean "a"?
+          × unknown key "retires"
+           ╭─[bad.yaml:6:5]
+         5 │     deps: [b]
+         6 │     retires: 2
+           ·     ───────
+           ╰────
+          help: did you mean "retries"?
 
-        error V08 a: nothing says when its result is good
-          --> bad.yaml:4:11
-          |
-        4 |     tool: fs.lst
-          |           ^^^^^^ give it a contract, such as [{method: schema, spec: {type: object}}]
+        V03 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V03.md)
 
-        error V20 a: there is no tool fs.lst
-          --> bad.yaml:4:11
-          |
-        4 |     tool: fs.lst
-          |           ^^^^^^ did you mean "fs.list"?
+          × a: depends on b, which the plan does not define
+           ╭─[bad.yaml:5:12]
+         4 │     tool: fs.lst
+         5 │     deps: [b]
+           ·            ─
+         6 │     retires: 2
+           ╰────
+          help: did you mean "a"?
+
+        V08 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V08.md)
+
+          × a: nothing says when its result is good
+           ╭─[bad.yaml:4:11]
+         3 │   - id: a
+         4 │     tool: fs.lst
+           ·           ──────
+         5 │     deps: [b]
+           ╰────
+          help: give it a contract, such as [{method: schema, spec: {type: object}}]
+
+        V20 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V20.md)
+
+          × a: there is no tool fs.lst
+           ╭─[bad.yaml:4:11]
+         3 │   - id: a
+         4 │     tool: fs.lst
+           ·           ──────
+         5 │     deps: [b]
+           ╰────
+          help: did you mean "fs.list"?
 
         error: bad.yaml has 4 faults
     "#]]
@@ -98,11 +117,16 @@ fn check_shows_every_fault_with_its_place() {
 fn check_of_a_valid_plan_shows_its_facts() {
     let world = world();
     expect![[r#"
-        advice W02: its 3 nodes are one chain: no two ever run at the same time
-          --> report.yaml:2:1
-          |
-        2 | id: report
-          | ^^ let nodes depend on nothing but what they use, or make the chain one node
+        W02 (https://github.com/ostler-os/ostler/blob/main/docs/errors/W02.md)
+
+          ⚠ its 3 nodes are one chain: no two ever run at the same time
+           ╭─[report.yaml:2:5]
+         1 │
+         2 │ id: report
+           ·     ──────
+         3 │ nodes:
+           ╰────
+          help: let nodes depend on nothing but what they use, or make the chain one node
 
         valid report
           nodes          3 with 2 edges
@@ -111,6 +135,7 @@ fn check_of_a_valid_plan_shows_its_facts() {
           impact         0 (observes)
           tools          fs.list, text.search
           outputs        report
+          reliability    at least 1.000; 1.000 if nodes err independently (nodes by method: schema 3)
     "#]]
     .assert_eq(&world.ostler("check report.yaml").exits(0).out);
     let lines = world.ostler("check report.yaml --json").exits(0).lines();
@@ -266,10 +291,10 @@ fn help_shows_the_commands_that_work_each_with_an_example() {
     ] {
         assert!(help.contains(&format!("\n  {command} ")), "{command}: {help}");
         if command != "simulate" {
-            world.ostler(&format!("{command} --help")).exits(0).says("  ostler ");
+            world.ostler(&format!("{command} --help")).exits(0).says("Example").says("\n  ostler ");
         }
     }
-    world.ostler("simulate graph --help").exits(0).says("Example:\n  ostler simulate graph ");
+    world.ostler("simulate graph --help").exits(0).says("\n  ostler simulate graph ");
 }
 
 #[test]
@@ -287,7 +312,7 @@ fn an_unknown_key_of_the_configuration_names_the_known_one() {
     let world = world();
     world.file("o.toml", "[tools.shel]\nenabled = false\n");
     let ended = world.ostler("check report.yaml --config o.toml").exits(2);
-    ended.complains("o.toml:1:8: unknown key \"shel\": did you mean \"shell\"?");
+    ended.complains("o.toml:1:8").complains("unknown key \"shel\"").complains("did you mean \"shell\"?");
 }
 
 #[test]

@@ -11,4 +11,5 @@ mod command_line;
 mod compare;
 mod page;
 mod pages;
+mod reference;
 mod shell;

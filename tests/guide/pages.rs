@@ -138,8 +138,13 @@ macro_rules! pages {
 
 pages! {
     the_index: "docs/guide/README.md",
+    contracts: "docs/guide/contracts.md",
+    embedding: "docs/guide/embedding.md",
     first_plan: "docs/guide/first-plan.md",
     install: "docs/guide/install.md",
+    operating: "docs/guide/operating.md",
+    plan_reference: "docs/guide/plan-reference.md",
+    recovery: "docs/guide/recovery.md",
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
-use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec, WrongParam};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -18,6 +18,8 @@ pub(super) struct Blocking<P> {
     pub spec: ToolSpec,
     /// What a call with these parameters would do.
     pub class: fn(&Map<String, Value>) -> CallClass,
+    /// What its schema cannot tell of literal parameters that are wrong.
+    pub check: fn(&Map<String, Value>) -> Vec<WrongParam>,
     /// Does it. Asks the [`Stop`] every few milliseconds.
     pub work: fn(&P, &CallContext, &Stop) -> ToolResult,
 }
@@ -29,6 +31,10 @@ impl<P: DeserializeOwned + Send + 'static> Tool for Blocking<P> {
 
     fn class(&self, params: &Map<String, Value>) -> CallClass {
         (self.class)(params)
+    }
+
+    fn check(&self, params: &Map<String, Value>) -> Vec<WrongParam> {
+        (self.check)(params)
     }
 
     fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {

@@ -3,7 +3,7 @@
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::plan::{Effect, Idempotency};
-use ostler_kernel::port::ToolSpec;
+use ostler_kernel::port::{ToolSpec, WrongParam};
 use ostler_kernel::run::Category;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -36,6 +36,19 @@ pub(super) fn params<T: DeserializeOwned>(permit: Permit) -> Result<T, Failure> 
 /// Parameters that were judged by the schema; a value that fits the schema and not the type is structural.
 pub(super) fn parse<T: DeserializeOwned>(params: Map<String, Value>) -> Result<T, Failure> {
     serde_json::from_value(Value::Object(params)).map_err(|error| structural(format!("parameters: {error}")))
+}
+
+/// What [`Tool::check`](ostler_kernel::port::Tool::check) says of one parameter: `judge` gets its text, if it is there
+/// and a text, and gives what is wrong with it.
+pub(super) fn check_text(
+    params: &Map<String, Value>,
+    name: &str,
+    mend: &str,
+    judge: impl FnOnce(&str) -> Result<(), String>,
+) -> Vec<WrongParam> {
+    let text = params.get(name).and_then(Value::as_str);
+    let wrong = text.and_then(|text| judge(text).err());
+    wrong.map(|what| WrongParam { name: name.to_owned(), what, mend: mend.to_owned() }).into_iter().collect()
 }
 
 /// Trying again cannot help; other parameters may.

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use ostler_kernel::port::{CallContext, Tool, ToolResult};
+use ostler_kernel::port::{CallContext, Tool, ToolResult, WrongParam};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::blocking::{Blocking, Stop};
-use super::declare::{READ, object, spec};
+use super::declare::{READ, check_text, object, spec};
 use super::walk::{Wanted, glob, walk};
 use super::workspace::Workspace;
 
@@ -55,7 +55,16 @@ pub(super) fn tool() -> Arc<dyn Tool> {
             ),
         ),
         class: |_| READ,
+        check,
         work: list,
+    })
+}
+
+fn check(params: &Map<String, Value>) -> Vec<WrongParam> {
+    let mend = "write a glob, such as **/*.rs: * stays within a folder, ** crosses them";
+    check_text(params, "glob", mend, |text| match glob(text) {
+        Ok(_) => Ok(()),
+        Err(failure) => Err(failure.message),
     })
 }
 

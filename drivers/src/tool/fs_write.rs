@@ -67,6 +67,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
             ),
         ),
         class,
+        check: |_| Vec::new(),
         work: write,
     })
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use ostler_kernel::event::Failure;
-use ostler_kernel::port::Tool;
+use ostler_kernel::port::{Tool, WrongParam};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use serde_json_path::JsonPath;
 
 use super::blocking::Blocking;
-use super::declare::{PURE, exhausted, object, spec, structural};
+use super::declare::{PURE, check_text, exhausted, object, spec, structural};
 
 /// Bytes of a query.
 pub const QUERY_BYTES_MAX: usize = 1_000;
@@ -48,23 +48,22 @@ pub(super) fn tool() -> Arc<dyn Tool> {
             object(&["result"], json!({"result": {"type": "array"}})),
         ),
         class: |_| PURE,
+        check,
         work: |params, _, _| query(params),
+    })
+}
+
+fn check(params: &Map<String, Value>) -> Vec<WrongParam> {
+    let mend = "write a JSONPath query (RFC 9535), such as $.items[*].name";
+    check_text(params, "query", mend, |text| match compile(text) {
+        Ok(_) => Ok(()),
+        Err(failure) => Err(failure.message),
     })
 }
 
 fn query(params: &Params) -> Result<Value, Failure> {
     let Params { value, query } = params;
-    if query.len() > QUERY_BYTES_MAX {
-        return Err(exhausted(format!("the query has more than {QUERY_BYTES_MAX} bytes")));
-    }
-    let shape = Shape::of(query);
-    if shape.nesting > QUERY_NESTING_MAX {
-        return Err(structural(format!(
-            "the query nests brackets {} deep, {QUERY_NESTING_MAX} at most",
-            shape.nesting
-        )));
-    }
-    let path = JsonPath::parse(query).map_err(|error| structural(format!("no JSONPath query: {error}")))?;
+    let (path, shape) = compile(query)?;
     if shape.steps(&Extent::of(value)) > QUERY_STEPS_MAX {
         return Err(exhausted(format!(
             "the query may look at more than {QUERY_STEPS_MAX} values: use fewer `..`, unions and filters, \
@@ -80,6 +79,24 @@ fn query(params: &Params) -> Result<Value, Failure> {
         }
     }
     Ok(json!({"result": selected}))
+}
+
+/// The query, and what multiplies its work.
+fn compile(query: &str) -> Result<(JsonPath, Shape), Failure> {
+    if query.len() > QUERY_BYTES_MAX {
+        return Err(exhausted(format!("the query has more than {QUERY_BYTES_MAX} bytes")));
+    }
+    let shape = Shape::of(query);
+    if shape.nesting > QUERY_NESTING_MAX {
+        return Err(structural(format!(
+            "the query nests brackets {} deep, {QUERY_NESTING_MAX} at most",
+            shape.nesting
+        )));
+    }
+    match JsonPath::parse(query) {
+        Ok(path) => Ok((path, shape)),
+        Err(error) => Err(structural(format!("no JSONPath query: {error}"))),
+    }
 }
 
 /// What in the text of a query multiplies its work. Counted from the text, where quoted names are passed over.

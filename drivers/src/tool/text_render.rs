@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
-use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec, WrongParam};
 use ostler_kernel::{json, template};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::blocking::off_runtime;
-use super::declare::{PURE, object, params, spec, structural};
+use super::declare::{PURE, check_text, object, params, spec, structural};
 
 /// Bytes of a template that is rendered where it stands, if it only names values: that takes less time than a change
 /// of threads.
@@ -56,6 +56,13 @@ impl Tool for TextRender {
 
     fn class(&self, _params: &Map<String, Value>) -> CallClass {
         PURE
+    }
+
+    fn check(&self, params: &Map<String, Value>) -> Vec<WrongParam> {
+        let mend = "write {{ value }} and {% if … %}, as minijinja has them";
+        check_text(params, "template", mend, |text| {
+            template::check_template(text).map_err(|error| error.to_string())
+        })
     }
 
     fn call(&self, permit: Permit, _context: CallContext) -> BoxFuture<'_, ToolResult> {

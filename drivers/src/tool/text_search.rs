@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ostler_kernel::contract::regex_fault;
 use ostler_kernel::event::Failure;
-use ostler_kernel::port::{CallContext, Tool, ToolResult};
+use ostler_kernel::port::{CallContext, Tool, ToolResult, WrongParam};
 use regex::Regex;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::blocking::{Blocking, Stop};
-use super::declare::{READ, exhausted, object, spec, structural};
+use super::declare::{READ, check_text, exhausted, object, spec, structural};
 use super::text::{self, FILES_MAX};
 use super::walk::{Wanted, walk};
 use super::workspace::Workspace;
@@ -72,15 +73,24 @@ pub(super) fn tool() -> Arc<dyn Tool> {
             ),
         ),
         class: |_| READ,
+        check,
         work: search,
     })
 }
 
+fn check(params: &Map<String, Value>) -> Vec<WrongParam> {
+    let mend = "write a regular expression of the `regex` crate: no look-around, no back-references";
+    check_text(params, "pattern", mend, |text| compile(text).map(drop))
+}
+
+fn compile(pattern: &str) -> Result<Regex, String> {
+    let built = regex::RegexBuilder::new(pattern).size_limit(SEARCH_REGEX_BYTES_MAX).build();
+    built.map_err(|error| format!("no regular expression: {}", regex_fault(&error)))
+}
+
 fn search(params: &Params, context: &CallContext, stop: &Stop) -> ToolResult {
-    let pattern = regex::RegexBuilder::new(&params.pattern)
-        .size_limit(SEARCH_REGEX_BYTES_MAX)
-        .build()
-        .map_err(|error| structural(format!("pattern {:?}: {error}", params.pattern)))?;
+    let pattern = compile(&params.pattern)
+        .map_err(|what| structural(format!("pattern {:?}: {what}", params.pattern)))?;
     let workspace = Workspace::open(&context.workspace)?;
     let mut matches = Matches { max: params.max.unwrap_or(SEARCH_MATCHES_DEFAULT), ..Matches::default() };
     for path in files(params, &workspace, stop)? {

@@ -109,7 +109,7 @@ pub(super) fn glob(pattern: &str) -> Result<GlobMatcher, Failure> {
         .literal_separator(true)
         .build()
         .map(|glob| glob.compile_matcher())
-        .map_err(|error| structural(format!("glob {pattern:?}: {}", error.kind())))
+        .map_err(|error| structural(format!("no glob: {}", error.kind())))
 }
 
 fn beneath<'a>(path: &'a Path, start: &Path) -> &'a Path {

@@ -124,7 +124,7 @@ async fn a_list_that_cannot_be_whole_is_a_failure() {
         &world,
         "fs.list",
         json!({"path": ".", "glob": "[z"}),
-        expect![[r#"structural: glob "[z": unclosed character class; missing ']'"#]],
+        expect![[r#"structural: no glob: unclosed character class; missing ']'"#]],
     )
     .await;
     std::fs::write(world.root().join(std::ffi::OsStr::from_bytes(b"bad\xff.rs")), "").unwrap();

@@ -1,11 +1,12 @@
 //! Code checks: small questions about one place of an output.
 
 use regex::{Regex, RegexBuilder};
-use serde::Deserialize;
 use serde_json::Value;
 
+use super::spec::{PAIRS_MAX, WrongSpec, kind_of, known_keys, regex_fault};
 use super::{excerpt, schema::PATTERN_BYTES_MAX};
 use crate::json::{Json, canonical};
+use crate::plan::nearest;
 use crate::template::project;
 
 /// Longest pattern, in bytes.
@@ -31,55 +32,37 @@ enum Question {
     Status(Vec<i64>),
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object of `check`, `path` and `value`")]
-struct Spec {
-    check: String,
-    #[serde(default)]
-    path: Option<String>,
-    #[serde(default, deserialize_with = "present")]
-    value: Option<Value>,
-}
-
-/// A value that is null is there.
-fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(deserializer).map(Some)
-}
+/// The checks there are.
+const CHECKS: [&str; 6] = ["non_empty", "max_bytes", "min_items", "matches", "equals", "status"];
 
 impl CodeCheck {
-    pub(super) fn compile(spec: &Value) -> Result<CodeCheck, String> {
-        let Spec { check, path, value } =
-            Spec::deserialize(spec).map_err(|error| format!("code: {}", excerpt(error)))?;
-        let number = || value.as_ref().and_then(Value::as_u64).ok_or("a whole number, 0 or more");
-        let question = match check.as_str() {
-            "non_empty" if value.is_some() => return Err("non_empty: takes no `value`".into()),
-            "non_empty" => Ok(Question::NonEmpty),
-            "max_bytes" => number().map(Question::MaxBytes),
-            "min_items" => number().map(Question::MinItems),
-            "matches" => match value.as_ref().and_then(Value::as_str) {
-                Some(pattern) => {
-                    return Ok(CodeCheck { path: path.unwrap_or_default(), question: matches(pattern)? });
-                }
-                None => Err("a pattern as text"),
-            },
-            "equals" => match &value {
-                Some(value) => {
-                    let value = canonical(value).map_err(|error| format!("equals: {error}"))?;
-                    Ok(Question::Equals(value))
-                }
-                None => Err("a value to compare with"),
-            },
-            "status" => statuses(value.as_ref()).map(Question::Status).ok_or("an integer or a list of them"),
-            other => {
-                return Err(format!(
-                    "code: `check` is one of non_empty, max_bytes, min_items, matches, equals, status, found {:?}",
-                    excerpt(other)
+    pub(super) fn compile(spec: &Value) -> Result<CodeCheck, WrongSpec> {
+        let Value::Object(spec) = spec else {
+            return Err(WrongSpec::new("", format!("a code rule is a map, not {}", kind_of(spec)), SHAPE));
+        };
+        known_keys(spec, &["check", "path", "value"])?;
+        let check = match spec.get("check") {
+            Some(Value::String(check)) => check.as_str(),
+            Some(other) => {
+                let what = format!("`check` is the name of a check, not {}", kind_of(other));
+                return Err(WrongSpec::new("/check", what, one_of_the_checks()));
+            }
+            None => return Err(WrongSpec::new("", "it names no `check`", one_of_the_checks())),
+        };
+        let default_path = if check == "status" { STATUS_PATH } else { "" };
+        let path = match spec.get("path") {
+            None | Some(Value::Null) => default_path.to_owned(),
+            Some(Value::String(path)) => path.clone(),
+            Some(other) => {
+                let what = format!("`path` is a text, not {}", kind_of(other));
+                return Err(WrongSpec::new(
+                    "/path",
+                    what,
+                    "say where it looks, such as path: matches.0.line",
                 ));
             }
         };
-        let question = question.map_err(|wanted| format!("{check}: `value` must be {wanted}"))?;
-        let default_path = if check == "status" { STATUS_PATH } else { "" };
-        Ok(CodeCheck { path: path.unwrap_or_else(|| default_path.to_owned()), question })
+        Ok(CodeCheck { path, question: question(check, spec.get("value"))? })
     }
 
     /// Holds, or gives what was expected and what was found.
@@ -115,19 +98,62 @@ impl CodeCheck {
     }
 }
 
-fn matches(pattern: &str) -> Result<Question, String> {
+const SHAPE: &str = "give it a `check`, and where that looks for something, a `path` and a `value`";
+
+fn one_of_the_checks() -> String {
+    format!("name one of {}", CHECKS.join(", "))
+}
+
+fn question(check: &str, value: Option<&Value>) -> Result<Question, WrongSpec> {
+    let must = |wanted: &str| {
+        let what = match value {
+            Some(value) => format!("`value` of {check} must be {wanted}, found {}", kind_of(value)),
+            None => format!("{check} needs a `value`: {wanted}"),
+        };
+        WrongSpec::new(if value.is_some() { "/value" } else { "" }, what, format!("give it {wanted}"))
+    };
+    let number = || value.and_then(Value::as_u64).ok_or_else(|| must("a whole number of 0 or more"));
+    match check {
+        "non_empty" if value.is_some() => {
+            Err(WrongSpec::new("/value", "non_empty takes no `value`", "leave `value` out"))
+        }
+        "non_empty" => Ok(Question::NonEmpty),
+        "max_bytes" => number().map(Question::MaxBytes),
+        "min_items" => number().map(Question::MinItems),
+        "matches" => matches(value.and_then(Value::as_str).ok_or_else(|| must("a pattern as text"))?),
+        "equals" => {
+            let value = value.ok_or_else(|| must("what to compare with"))?;
+            canonical(value)
+                .map(Question::Equals)
+                .map_err(|error| WrongSpec::new("/value", error.to_string(), "compare with another value"))
+        }
+        "status" => statuses(value)
+            .map(Question::Status)
+            .ok_or_else(|| must("a whole number, or a list of one or more")),
+        other => {
+            let meant = nearest(other, CHECKS, &mut PAIRS_MAX.clone());
+            let mend = meant.map_or_else(one_of_the_checks, |meant| format!("did you mean {meant:?}?"));
+            Err(WrongSpec::new("/check", format!("there is no check {:?}", excerpt(other)), mend))
+        }
+    }
+}
+
+fn matches(pattern: &str) -> Result<Question, WrongSpec> {
+    let wrong = |what: String| {
+        WrongSpec::new("/value", what, "write a regular expression of the `regex` crate: no look-around")
+    };
     if pattern.len() > PATTERN_TEXT_BYTES_MAX {
-        return Err(format!(
-            "matches: a pattern of {} bytes, at most {PATTERN_TEXT_BYTES_MAX}",
-            pattern.len()
-        ));
+        let bytes = pattern.len();
+        return Err(wrong(format!(
+            "the pattern has {bytes} bytes, at most {PATTERN_TEXT_BYTES_MAX} are allowed"
+        )));
     }
     RegexBuilder::new(pattern)
         .size_limit(PATTERN_BYTES_MAX)
         .dfa_size_limit(PATTERN_BYTES_MAX)
         .build()
         .map(|regex| Question::Matches(Box::new(regex)))
-        .map_err(|error| format!("matches: {}", excerpt(error)))
+        .map_err(|error| wrong(format!("the pattern is no regular expression: {}", regex_fault(&error))))
 }
 
 fn statuses(value: Option<&Value>) -> Option<Vec<i64>> {

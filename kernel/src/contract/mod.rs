@@ -7,11 +7,11 @@
 mod code;
 mod reliability;
 mod schema;
+mod spec;
 
 use std::fmt::{self, Write};
 
 use jsonschema::Validator;
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::plan::{Method, Rule};
@@ -20,6 +20,7 @@ use code::CodeCheck;
 pub use reliability::{Reliability, precision, reliability};
 pub(crate) use schema::compile as compile_schema;
 pub use schema::{SCHEMA_BYTES_MAX, SchemaError};
+pub use spec::{WrongSpec, kind_of, regex_fault};
 
 /// Longest text about what was found or expected, in bytes.
 const EXCERPT_BYTES_MAX: usize = 300;
@@ -57,7 +58,7 @@ enum Compiled {
 
 /// A rule that cannot be judged by, because its `spec` is malformed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("contract rule {rule}: {what}")]
+#[error("contract[{rule}]: {what}")]
 pub struct ContractError {
     /// Place of the rule in its contract, from 0.
     pub rule: usize,
@@ -100,7 +101,7 @@ pub struct Broken {
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Broken { rule, expected, found, .. } = self;
-        write!(f, "contract rule {rule}: expected {expected}, found {found}")
+        write!(f, "contract[{rule}]: expected {expected}, found {found}")
     }
 }
 
@@ -120,10 +121,9 @@ impl Contract {
     ///
     /// The first rule whose `spec` is malformed.
     pub fn compile(rules: &[Rule]) -> Result<Contract, ContractError> {
-        let compiled = rules
-            .iter()
-            .enumerate()
-            .map(|(index, rule)| compile_rule(rule).map_err(|what| ContractError { rule: index, what }));
+        let compiled = rules.iter().enumerate().map(|(rule, made)| {
+            compile_rule(made).map_err(|WrongSpec { what, .. }| ContractError { rule, what })
+        });
         Ok(Contract { rules: compiled.collect::<Result<_, _>>()? })
     }
 
@@ -161,38 +161,66 @@ pub fn judge(rules: &[Rule], output: &Value) -> Result<Judgement, ContractError>
 /// # Errors
 ///
 /// What is wrong with it.
-pub fn check_spec(rule: &Rule) -> Result<(), String> {
+pub fn check_spec(rule: &Rule) -> Result<(), WrongSpec> {
     compile_rule(rule).map(drop)
 }
 
-fn compile_rule(rule: &Rule) -> Result<Compiled, String> {
+fn compile_rule(rule: &Rule) -> Result<Compiled, WrongSpec> {
     let spec = rule.spec.as_ref().filter(|spec| !spec.is_null());
     match (rule.method, spec) {
         (Method::Schema, None) => Ok(Compiled::Anything),
         (Method::Schema, Some(schema)) => {
-            let validator = compile_schema(schema).map_err(|error| error.to_string())?;
+            let validator = compile_schema(schema).map_err(|error| {
+                let place = if let SchemaError::Invalid { place, .. } = &error { place.as_str() } else { "" };
+                WrongSpec::new(place, error.to_string(), "give it a JSON Schema, such as {type: object}")
+            })?;
             Ok(Compiled::Schema(Box::new(validator)))
         }
-        (Method::Code, None) => Err("a code rule needs a spec with a `check`".into()),
+        (Method::Code, None) => {
+            let mend = "give it a `spec`, such as {check: non_empty, path: matches}";
+            Err(WrongSpec::new("", "a code rule without a `spec` asks for nothing", mend))
+        }
         (Method::Code, Some(spec)) => CodeCheck::compile(spec).map(Compiled::Code),
-        (Method::Test, None) => Err("a test rule needs a spec with an `argv`".into()),
+        (Method::Test, None) => {
+            Err(WrongSpec::new("", "a test rule without a `spec` runs nothing", TEST_SHAPE))
+        }
         (Method::Test, Some(spec)) => compile_test(spec).map(Compiled::Test),
         (Method::Model | Method::Human, _) => Ok(Compiled::Outside(rule.method)),
     }
 }
 
-fn compile_test(spec: &Value) -> Result<Vec<String>, String> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields, expecting = "an object of `argv`")]
-    struct Spec {
-        argv: Vec<String>,
+const TEST_SHAPE: &str = "give it the program and its arguments: spec: {argv: [make, check]}";
+
+fn compile_test(spec: &Value) -> Result<Vec<String>, WrongSpec> {
+    let wrong = |pointer: &str, what: String| Err(WrongSpec::new(pointer, what, TEST_SHAPE));
+    let Value::Object(spec) = spec else {
+        return wrong("", format!("a test rule is a map, not {}", kind_of(spec)));
+    };
+    spec::known_keys(spec, &["argv"])?;
+    let Some(Value::Array(listed)) = spec.get("argv") else {
+        return wrong(
+            if spec.contains_key("argv") { "/argv" } else { "" },
+            "`argv` must be a list of texts".into(),
+        );
+    };
+    let mut argv = Vec::with_capacity(listed.len().min(TEST_ARGUMENTS_MAX));
+    for (at, argument) in listed.iter().enumerate() {
+        match argument {
+            Value::String(text) => argv.push(text.clone()),
+            other => {
+                return wrong(&format!("/argv/{at}"), format!("`argv` holds {}, not a text", kind_of(other)));
+            }
+        }
     }
-    let Spec { argv } = Spec::deserialize(spec).map_err(|error| format!("test: {}", excerpt(error)))?;
     if argv.first().is_none_or(String::is_empty) {
-        return Err("test: `argv` must name a program".into());
+        return wrong("/argv", "`argv` must begin with the name of a program".into());
     }
     if argv.len() > TEST_ARGUMENTS_MAX {
-        return Err(format!("test: `argv` has {} elements, at most {TEST_ARGUMENTS_MAX}", argv.len()));
+        let count = argv.len();
+        return wrong(
+            "/argv",
+            format!("`argv` has {count} elements, at most {TEST_ARGUMENTS_MAX} are allowed"),
+        );
     }
     Ok(argv)
 }
@@ -260,7 +288,7 @@ mod tests {
             schema.clone(),
             &json!({"n": "one"}),
             expect![[
-                r#"contract rule 0: expected an output valid under its schema (value is not of type "integer"), found "one" at /n"#
+                r#"contract[0]: expected an output valid under its schema (value is not of type "integer"), found "one" at /n"#
             ]],
         );
         check(
@@ -268,7 +296,7 @@ mod tests {
             schema,
             &json!({}),
             expect![[
-                r#"contract rule 0: expected an output valid under its schema ("n" is a required property), found {}"#
+                r#"contract[0]: expected an output valid under its schema ("n" is a required property), found {}"#
             ]],
         );
         check(
@@ -276,7 +304,7 @@ mod tests {
             json!({"type": 7}),
             &json!({}),
             expect![[
-                r#"error: contract rule 0: schema at "/type": 7 is not valid under any of the schemas listed in the 'anyOf' keyword"#
+                r#"error: contract[0]: schema at "/type": 7 is not valid under any of the schemas listed in the 'anyOf' keyword"#
             ]],
         );
         check(Method::Schema, Value::Null, &json!({}), expect!["holds"]);
@@ -297,55 +325,55 @@ mod tests {
         check(json!({"check": "non_empty", "path": "list"}), expect!["holds"]);
         check(
             json!({"check": "non_empty", "path": "empty"}),
-            expect!["contract rule 0: expected something that is not empty at empty, found []"],
+            expect!["contract[0]: expected something that is not empty at empty, found []"],
         );
         check(
             json!({"check": "non_empty", "path": "none"}),
-            expect!["contract rule 0: expected something that is not empty at none, found null"],
+            expect!["contract[0]: expected something that is not empty at none, found null"],
         );
         check(
             json!({"check": "non_empty", "path": "nowhere.else"}),
-            expect!["contract rule 0: expected something at nowhere.else, found nothing"],
+            expect!["contract[0]: expected something at nowhere.else, found nothing"],
         );
         check(json!({"check": "non_empty"}), expect!["holds"]);
         check(json!({"check": "max_bytes", "path": "text", "value": 6}), expect!["holds"]);
         check(
             json!({"check": "max_bytes", "path": "text", "value": 5}),
-            expect![[r#"contract rule 0: expected at most 5 bytes at text, found "héllo""#]],
+            expect![[r#"contract[0]: expected at most 5 bytes at text, found "héllo""#]],
         );
         check(
             json!({"check": "max_bytes", "path": "list", "value": 4}),
-            expect!["contract rule 0: expected at most 4 bytes at list, found [1,2]"],
+            expect!["contract[0]: expected at most 4 bytes at list, found [1,2]"],
         );
         check(json!({"check": "min_items", "path": "list", "value": 2}), expect!["holds"]);
         check(
             json!({"check": "min_items", "path": "list", "value": 3}),
-            expect!["contract rule 0: expected a list of at least 3 items at list, found [1,2]"],
+            expect!["contract[0]: expected a list of at least 3 items at list, found [1,2]"],
         );
         check(
             json!({"check": "min_items", "path": "text", "value": 3}),
-            expect![[r#"contract rule 0: expected a list of at least 3 items at text, found "héllo""#]],
+            expect![[r#"contract[0]: expected a list of at least 3 items at text, found "héllo""#]],
         );
         check(json!({"check": "matches", "path": "text", "value": "^h.llo$"}), expect!["holds"]);
         check(json!({"check": "matches", "path": "list", "value": "^\\[1,2\\]$"}), expect!["holds"]);
         check(
             json!({"check": "matches", "path": "text", "value": "^x"}),
-            expect![[r#"contract rule 0: expected a match of /^x/ at text, found "héllo""#]],
+            expect![[r#"contract[0]: expected a match of /^x/ at text, found "héllo""#]],
         );
         check(json!({"check": "equals", "path": "deep", "value": {"a": [5e-1]}}), expect!["holds"]);
         check(json!({"check": "equals", "path": "status", "value": 3.0}), expect!["holds"]);
         check(
             json!({"check": "equals", "path": "status", "value": "3"}),
-            expect![[r#"contract rule 0: expected "3" at status, found 3"#]],
+            expect![[r#"contract[0]: expected "3" at status, found 3"#]],
         );
         check(json!({"check": "status", "value": [0, 3]}), expect!["holds"]);
         check(
             json!({"check": "status", "value": 0}),
-            expect!["contract rule 0: expected status [0] at status, found 3"],
+            expect!["contract[0]: expected status [0] at status, found 3"],
         );
         check(
             json!({"check": "status", "path": "text", "value": 0}),
-            expect![[r#"contract rule 0: expected status [0] at text, found "héllo""#]],
+            expect![[r#"contract[0]: expected status [0] at text, found "héllo""#]],
         );
     }
 
@@ -353,99 +381,133 @@ mod tests {
     fn a_malformed_spec_is_refused_before_anything_runs() {
         let check = |method, spec: Value, expected: Expect| {
             let fault = check_spec(&rule(method, spec)).expect_err("malformed");
-            expected.assert_eq(&fault);
+            expected.assert_eq(&format!("{:?} {}; {}", fault.pointer, fault.what, fault.mend));
         };
-        check(Method::Code, Value::Null, expect!["a code rule needs a spec with a `check`"]);
+        check(
+            Method::Code,
+            Value::Null,
+            expect![[
+                r#""" a code rule without a `spec` asks for nothing; give it a `spec`, such as {check: non_empty, path: matches}"#
+            ]],
+        );
         check(
             Method::Code,
             json!("non_empty"),
             expect![[
-                r#"code: invalid type: string "non_empty", expected an object of `check`, `path` and `value`"#
+                r#""" a code rule is a map, not a text; give it a `check`, and where that looks for something, a `path` and a `value`"#
             ]],
         );
         check(
             Method::Code,
             json!({"check": "nonsense"}),
             expect![[
-                r#"code: `check` is one of non_empty, max_bytes, min_items, matches, equals, status, found "nonsense""#
+                r#""/check" there is no check "nonsense"; name one of non_empty, max_bytes, min_items, matches, equals, status"#
             ]],
         );
         check(
             Method::Code,
             json!({"check": "non_empty", "value": 1}),
-            expect!["non_empty: takes no `value`"],
+            expect![[r#""/value" non_empty takes no `value`; leave `value` out"#]],
         );
         check(
             Method::Code,
             json!({"check": "non_empty", "pth": "a"}),
-            expect!["code: unknown field `pth`, expected one of `check`, `path`, `value`"],
+            expect![[r#""/pth" unknown key "pth"; did you mean "path"?"#]],
         );
         check(
             Method::Code,
             json!({"check": "max_bytes"}),
-            expect!["max_bytes: `value` must be a whole number, 0 or more"],
+            expect![[
+                r#""" max_bytes needs a `value`: a whole number of 0 or more; give it a whole number of 0 or more"#
+            ]],
         );
         check(
             Method::Code,
             json!({"check": "max_bytes", "value": -1}),
-            expect!["max_bytes: `value` must be a whole number, 0 or more"],
+            expect![[
+                r#""/value" `value` of max_bytes must be a whole number of 0 or more, found a negative number; give it a whole number of 0 or more"#
+            ]],
         );
         check(
             Method::Code,
             json!({"check": "min_items", "value": 1.5}),
-            expect!["min_items: `value` must be a whole number, 0 or more"],
+            expect![[
+                r#""/value" `value` of min_items must be a whole number of 0 or more, found a number with a fraction; give it a whole number of 0 or more"#
+            ]],
         );
         check(
             Method::Code,
             json!({"check": "matches", "value": "("}),
-            expect![[r#"
-            matches: regex parse error:
-                (
-                ^
-            error: unclosed group"#]],
+            expect![[
+                r#""/value" the pattern is no regular expression: unclosed group; write a regular expression of the `regex` crate: no look-around"#
+            ]],
         );
         check(
             Method::Code,
             json!({"check": "matches", "value": "(a{1000}){1000}"}),
-            expect!["matches: Compiled regex exceeds size limit of 1048576 bytes."],
+            expect![[
+                r#""/value" the pattern is no regular expression: it becomes larger than 1048576 bytes; write a regular expression of the `regex` crate: no look-around"#
+            ]],
         );
         check(
             Method::Code,
             json!({"check": "matches", "value": "a".repeat(5000)}),
-            expect!["matches: a pattern of 5000 bytes, at most 4096"],
+            expect![[
+                r#""/value" the pattern has 5000 bytes, at most 4096 are allowed; write a regular expression of the `regex` crate: no look-around"#
+            ]],
         );
         check(
             Method::Code,
             json!({"check": "equals"}),
-            expect!["equals: `value` must be a value to compare with"],
+            expect![[r#""" equals needs a `value`: what to compare with; give it what to compare with"#]],
         );
         check(
             Method::Code,
             json!({"check": "status", "value": []}),
-            expect!["status: `value` must be an integer or a list of them"],
+            expect![[
+                r#""/value" `value` of status must be a whole number, or a list of one or more, found a list; give it a whole number, or a list of one or more"#
+            ]],
         );
         check(
             Method::Code,
             json!({"check": "status", "value": ["0"]}),
-            expect!["status: `value` must be an integer or a list of them"],
+            expect![[
+                r#""/value" `value` of status must be a whole number, or a list of one or more, found a list; give it a whole number, or a list of one or more"#
+            ]],
         );
-        check(Method::Test, json!({"argv": []}), expect!["test: `argv` must name a program"]);
+        check(
+            Method::Test,
+            json!({"argv": []}),
+            expect![[
+                r#""/argv" `argv` must begin with the name of a program; give it the program and its arguments: spec: {argv: [make, check]}"#
+            ]],
+        );
         check(
             Method::Test,
             json!({"argv": "cargo test"}),
-            expect![[r#"test: invalid type: string "cargo test", expected a sequence"#]],
+            expect![[
+                r#""/argv" `argv` must be a list of texts; give it the program and its arguments: spec: {argv: [make, check]}"#
+            ]],
         );
         check(
             Method::Test,
             json!({"argv": ["cargo"], "cwd": "/"}),
-            expect!["test: unknown field `cwd`, expected `argv`"],
+            expect![[r#""/cwd" unknown key "cwd"; leave it out; known here are argv"#]],
         );
         check(
             Method::Test,
             json!({"argv": vec!["x"; TEST_ARGUMENTS_MAX + 1]}),
-            expect!["test: `argv` has 257 elements, at most 256"],
+            expect![[
+                r#""/argv" `argv` has 257 elements, at most 256 are allowed; give it the program and its arguments: spec: {argv: [make, check]}"#
+            ]],
         );
-        check(Method::Test, Value::Null, expect!["a test rule needs a spec with an `argv`"]);
+        check(
+            Method::Test,
+            Value::Null,
+            expect![[
+                r#""" a test rule without a `spec` runs nothing; give it the program and its arguments: spec: {argv: [make, check]}"#
+            ]],
+        );
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! What contracts let a run say about its result.
 
+use serde::Serialize;
+
 use crate::plan::{Method, Rule};
 
 /// How likely everything that was accepted is correct, as far as the precision of the contracts tells.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Reliability {
     /// Product of the precisions: valid if the nodes fail independently.
     pub independent: f64,

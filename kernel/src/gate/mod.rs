@@ -6,6 +6,7 @@ mod argv_programs;
 mod call;
 mod decide;
 mod egress;
+mod params;
 mod path;
 mod permit;
 mod policy;

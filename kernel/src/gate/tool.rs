@@ -61,6 +61,11 @@ impl GatedTool {
         &self.tool
     }
 
+    /// Its parameter schema, compiled.
+    pub(super) fn validator(&self) -> &Validator {
+        &self.validator
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.tool.spec().name

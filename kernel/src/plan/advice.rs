@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 use super::fault::Fault;
+use super::pointer::{Origin, Pointer};
 use super::{Graph, Join, Kind, Method, Node, On, Plan, Rule};
 use crate::id::NodeId;
 
@@ -16,6 +17,8 @@ pub struct Advice {
     pub code: AdviceCode,
     /// The node it is about, or `*` for the plan.
     pub node: String,
+    /// Where it stands in the plan as written, as a JSON pointer (RFC 6901); empty: the plan as a whole.
+    pub pointer: String,
     /// What was seen, as a sentence without a full stop.
     pub detail: String,
     /// What would be better, as a sentence without a full stop.
@@ -38,6 +41,10 @@ pub enum AdviceCode {
 }
 
 impl AdviceCode {
+    /// Every code, in order.
+    pub const ALL: [AdviceCode; 5] =
+        [AdviceCode::W01, AdviceCode::W02, AdviceCode::W03, AdviceCode::W04, AdviceCode::W05];
+
     /// The code as it is written everywhere, such as `W01`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -65,16 +72,16 @@ impl Serialize for AdviceCode {
 /// A chain shorter than this is no news.
 const CHAIN_NODES_MIN: usize = 3;
 
-/// Advice for a valid plan, sorted by code and name.
-pub fn advise(plan: &Plan) -> Vec<Advice> {
+/// Advice for a valid plan, sorted by code and name. `origin` tells where its parts were written.
+pub fn advise(plan: &Plan, origin: &Origin) -> Vec<Advice> {
     let mut advice = Vec::new();
     let graph = Graph::new(&plan.nodes);
     let idle = idle_edges(plan, &graph);
-    for (node, idle) in plan.nodes.iter().zip(&idle) {
-        edges(plan, node, idle, &mut advice);
-        rules(node.id.as_str(), &node.contract, &mut advice);
+    for (at, (node, idle)) in plan.nodes.iter().zip(&idle).enumerate() {
+        edges(plan, at, idle, &graph.sources[at], origin, &mut advice);
+        rules(node.id.as_str(), &node.contract, &origin.node(at).key("contract"), &mut advice);
     }
-    rules(Fault::PLAN, &plan.contract, &mut advice);
+    rules(Fault::PLAN, &plan.contract, &origin.whole().key("contract"), &mut advice);
     shape(plan, &graph, &idle, &mut advice);
     advice.sort_by(|a, b| (a.code, &a.node).cmp(&(b.code, &b.node)));
     advice
@@ -103,7 +110,15 @@ fn idle_edges(plan: &Plan, graph: &Graph) -> Vec<BTreeSet<usize>> {
     plan.nodes.iter().zip(&graph.sources).map(idle).collect()
 }
 
-fn edges(plan: &Plan, node: &Node, idle: &BTreeSet<usize>, advice: &mut Vec<Advice>) {
+fn edges(
+    plan: &Plan,
+    at: usize,
+    idle: &BTreeSet<usize>,
+    sources: &[(usize, On)],
+    origin: &Origin,
+    advice: &mut Vec<Advice>,
+) {
+    let node = &plan.nodes[at];
     let names: Vec<&str> = idle.iter().map(|&at| plan.nodes[at].id.as_str()).collect();
     let (code, detail) = match names.as_slice() {
         [] => return,
@@ -117,7 +132,10 @@ fn edges(plan: &Plan, node: &Node, idle: &BTreeSet<usize>, advice: &mut Vec<Advi
         }
     };
     let mend = "leave the dependency out, or say what it takes: in param_refs, or in reads".to_owned();
-    advice.push(Advice { code, node: node.id.to_string(), detail, mend });
+    let first = idle.first().and_then(|first| sources.iter().position(|(source, _)| source == first));
+    let place = first.map_or_else(|| origin.node(at), |edge| origin.edge(node, at, edge));
+    let (node, pointer) = (node.id.to_string(), place.as_str().to_owned());
+    advice.push(Advice { code, node, pointer, detail, mend });
 }
 
 /// Whether more of the plan could run at the same time.
@@ -129,6 +147,7 @@ fn shape(plan: &Plan, graph: &Graph, idle: &[BTreeSet<usize>], advice: &mut Vec<
         advice.push(Advice {
             code: AdviceCode::W02,
             node: Fault::PLAN.to_owned(),
+            pointer: String::new(),
             detail: format!("its {count} nodes are one chain: no two ever run at the same time"),
             mend: "let nodes depend on nothing but what they use, or make the chain one node".to_owned(),
         });
@@ -140,6 +159,7 @@ fn shape(plan: &Plan, graph: &Graph, idle: &[BTreeSet<usize>], advice: &mut Vec<
         advice.push(Advice {
             code: AdviceCode::W04,
             node: Fault::PLAN.to_owned(),
+            pointer: String::new(),
             detail: format!(
                 "its longest path has {depth} nodes, {lean_depth} without edges that nobody uses"
             ),
@@ -156,16 +176,14 @@ fn without(node: &Node, sources: &[(usize, On)], idle: &BTreeSet<usize>) -> Node
     node
 }
 
-fn rules(name: &str, contract: &[Rule], advice: &mut Vec<Advice>) {
+fn rules(name: &str, contract: &[Rule], place: &Pointer, advice: &mut Vec<Advice>) {
     for (at, rule) in contract.iter().enumerate() {
         if rule.method == Method::Schema && rule.spec.is_none() {
             advice.push(Advice {
                 code: AdviceCode::W05,
                 node: name.to_owned(),
-                detail: format!(
-                    "rule {} of the contract asks for a schema and gives none: all passes",
-                    at + 1
-                ),
+                pointer: place.item(at).as_str().to_owned(),
+                detail: format!("contract[{at}] asks for a schema and gives none: all passes"),
                 mend: "give it a `spec`, such as {type: object, required: [text]}".to_owned(),
             });
         }
@@ -187,8 +205,10 @@ mod tests {
         }
         let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
         let plan = draft.validate(&Settings::simulation(PolicyDraft::default(), None)).unwrap();
-        let told: Vec<String> =
-            advise(&plan).iter().map(|a| format!("{} {}: {}", a.code, a.node, a.detail)).collect();
+        let told: Vec<String> = advise(&plan, &Origin::default())
+            .iter()
+            .map(|a| format!("{} {}: {}", a.code, a.node, a.detail))
+            .collect();
         assert_eq!(told, expected);
     }
 
@@ -245,7 +265,7 @@ mod tests {
     #[test]
     fn a_schema_rule_without_a_schema_is_named() {
         check(
-            &["W05 a: rule 2 of the contract asks for a schema and gives none: all passes"],
+            &["W05 a: contract[1] asks for a schema and gives none: all passes"],
             json!([{"id": "a", "contract": [{"method": "code"}, {"method": "schema"}]}]),
         );
     }

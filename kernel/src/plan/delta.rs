@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::draft::{DepDraft, NodeDraft, NodeFields};
 use super::fault::{Fault, FaultCode, in_order};
 use super::normalise::{connect, rules};
+use super::pointer::Pointer;
 use super::{Join, Node, Plan, Settings, validate};
 use crate::id::NodeId;
 
@@ -250,7 +251,8 @@ impl Draft<'_> {
         self.replace(&delta.replace);
         let cancel = self.cancel(delta);
         for node in &delta.add {
-            let node = node.clone().normalise(self.old.strict, self.settings, &mut self.faults);
+            let nowhere = Pointer::default();
+            let node = node.clone().normalise(self.old.strict, self.settings, &nowhere, &mut self.faults);
             self.new.nodes.push(node);
         }
         self.new.nodes.sort_by(|a, b| a.id.cmp(&b.id)); // stable: what is added comes after what it repeats
@@ -291,8 +293,8 @@ impl Draft<'_> {
         put(&mut node.approval, &fields.approval);
         put(&mut node.human_timeout, &fields.human_timeout.map(|span| span.map(|span| span.ticks(bare))));
         if let Some(contract) = &fields.contract {
-            node.contract =
-                rules(&id, contract.clone().unwrap_or_default(), self.settings.complete, &mut self.faults);
+            let (drafts, nowhere) = (contract.clone().unwrap_or_default(), Pointer::default());
+            node.contract = rules(&id, drafts, self.settings.complete, &nowhere, &mut self.faults);
         }
         if self.settings.complete {
             self.hold_to_tool(at, fields);

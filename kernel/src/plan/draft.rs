@@ -14,7 +14,7 @@ use crate::id::NodeId;
 
 /// A plan as written. Unknown fields are refused.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a plan: a map with an `id` and a list of `nodes`")]
 pub struct PlanDraft {
     /// The author's name for it.
     pub id: String,
@@ -42,7 +42,7 @@ pub struct PlanDraft {
 
 /// A node as written; see [`Node`](super::Node) for what the fields mean.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a node: a map with an `id` and a `tool`")]
 #[allow(missing_docs)] // the fields are those of Node
 pub struct NodeDraft {
     pub id: NodeId,
@@ -114,7 +114,7 @@ impl NodeDraft {
 /// Fields of a node that a change sets. Absent fields stay; `null` takes a tool, a model, a contract or a
 /// human timeout away.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a map of fields of a node")]
 #[allow(missing_docs)] // the fields are those of Node
 pub struct NodeFields {
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
@@ -170,7 +170,7 @@ impl NodeFields {
 
 /// A contract rule as written. Without a method it is a fault (V09), not a wrong shape.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a rule: a map with a `method` and a `spec`")]
 #[allow(missing_docs)] // the fields are those of Rule
 pub struct RuleDraft {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -183,7 +183,7 @@ pub struct RuleDraft {
 
 /// Limits and choices as written; absent ones take the defaults.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a map of limits")]
 #[allow(missing_docs)] // the fields are those of Policy
 pub struct PolicyDraft {
     #[serde(skip_serializing_if = "Option::is_none")]

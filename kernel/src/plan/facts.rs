@@ -1,14 +1,15 @@
 //! What can be said of a valid plan before it runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{Graph, Plan};
+use super::{Graph, Method, Node, Plan};
+use crate::contract::{Reliability, precision, reliability};
 use crate::id::NodeId;
 
 /// The size and reach of a plan.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Facts {
     /// Nodes.
     pub nodes: usize,
@@ -27,6 +28,12 @@ pub struct Facts {
     pub tools: BTreeSet<String>,
     /// The models it names, ascending.
     pub models: BTreeSet<String>,
+    /// How likely everything that its contracts accept is correct; `None` if one of them says nothing of it.
+    pub reliability: Option<Reliability>,
+    /// The methods that its contracts judge by, and how many nodes each, ascending.
+    pub methods: BTreeMap<Method, usize>,
+    /// The nodes whose contract says nothing of its precision, ascending: why there is no bound.
+    pub unknown_precision: Vec<NodeId>,
 }
 
 impl Facts {
@@ -47,8 +54,27 @@ impl Facts {
             impact_max: plan.nodes.iter().map(|node| node.impact).max().unwrap_or(0),
             tools: plan.nodes.iter().filter_map(|node| node.tool.clone()).collect(),
             models: plan.nodes.iter().filter_map(|node| node.model.clone()).collect(),
+            reliability: reliability(plan.nodes.iter().map(|node| precision(&node.contract))),
+            methods: methods(&plan.nodes),
+            unknown_precision: plan
+                .nodes
+                .iter()
+                .filter(|node| precision(&node.contract).is_none())
+                .map(|node| node.id.clone())
+                .collect(),
         }
     }
+}
+
+fn methods(nodes: &[Node]) -> BTreeMap<Method, usize> {
+    let mut methods = BTreeMap::new();
+    for node in nodes {
+        let of_node: BTreeSet<Method> = node.contract.iter().map(|rule| rule.method).collect();
+        for method in of_node {
+            *methods.entry(method).or_default() += 1;
+        }
+    }
+    methods
 }
 
 fn critical_path(plan: &Plan, graph: &Graph) -> Vec<NodeId> {
@@ -85,7 +111,7 @@ mod tests {
         ]}))
         .unwrap();
         let plan = draft.validate(&Settings::simulation(PolicyDraft::default(), None)).unwrap();
-        expect![[r#"{"nodes":5,"edges":5,"depth":3,"width":2,"critical_path":["list","a","put"],"impact_max":1,"tools":["fs.list","fs.read","fs.write"],"models":["small"]}"#]]
+        expect![[r#"{"nodes":5,"edges":5,"depth":3,"width":2,"critical_path":["list","a","put"],"impact_max":1,"tools":["fs.list","fs.read","fs.write"],"models":["small"],"reliability":null,"methods":{"code":5},"unknown_precision":["a","b","c","list","put"]}"#]]
             .assert_eq(&serde_json::to_string(&Facts::of(&plan)).unwrap());
     }
 }

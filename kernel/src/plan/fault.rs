@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+use super::pointer::Pointer;
+
 /// One fault of a plan or of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Fault {
@@ -11,6 +13,9 @@ pub struct Fault {
     pub code: FaultCode,
     /// The node that breaks it, the name that is missing, or [`Fault::PLAN`].
     pub node: String,
+    /// Where it stands in the plan as written, as a JSON pointer (RFC 6901): `/nodes/3/deps/0`. Empty: the plan as
+    /// a whole, or a change of a running one. What is missing is pointed at where it should stand.
+    pub pointer: String,
     /// What is wrong, as a sentence without a full stop.
     pub detail: String,
     /// What would mend it, as a sentence without a full stop.
@@ -21,14 +26,25 @@ impl Fault {
     /// The name under which faults of the plan as a whole are reported.
     pub const PLAN: &'static str = "*";
 
-    /// A fault of `node` (or of the plan as a whole).
+    /// A fault of `node` (or of the plan as a whole), of which nobody says where it stands.
     pub fn new(
         code: FaultCode,
         node: impl fmt::Display,
         detail: impl Into<String>,
         mend: impl Into<String>,
     ) -> Fault {
-        Fault { code, node: node.to_string(), detail: detail.into(), mend: mend.into() }
+        Fault {
+            code,
+            node: node.to_string(),
+            pointer: String::new(),
+            detail: detail.into(),
+            mend: mend.into(),
+        }
+    }
+
+    /// The same fault, standing there.
+    pub fn at(self, place: &Pointer) -> Fault {
+        Fault { pointer: place.as_str().to_owned(), ..self }
     }
 }
 
@@ -38,34 +54,28 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Details of one (code, node) that are told in full; of more, only how many there are.
-const DETAILS_MAX: usize = 4;
+/// Faults of one code and name that are told; of more, only how many there are.
+pub const SAME_FAULTS_MAX: usize = 8;
 
-/// Sorts faults by code and name, and tells those of the same code and name as one.
+/// Sorts faults by code and name, those of the same in the order of the plan, and tells each once.
 pub(super) fn in_order(mut faults: Vec<Fault>) -> Vec<Fault> {
     faults.sort_by(|a, b| (a.code, &a.node).cmp(&(b.code, &b.node)));
     let mut told: Vec<Fault> = Vec::with_capacity(faults.len());
-    let mut details: Vec<String> = Vec::new();
-    let mut more = 0usize;
+    let (mut same, mut more) = (0usize, 0usize);
     for fault in faults {
-        match told.last_mut() {
-            Some(last) if (last.code, &last.node) == (fault.code, &fault.node) => {
-                if details.contains(&fault.detail) {
-                    continue;
-                }
-                if details.len() < DETAILS_MAX {
-                    last.detail = format!("{}; {}", last.detail, fault.detail);
-                    details.push(fault.detail);
-                } else {
-                    more += 1;
-                }
-            }
-            _ => {
-                tell_more(&mut told, more);
-                more = 0;
-                details = vec![fault.detail.clone()];
-                told.push(fault);
-            }
+        let alike = told.last().is_some_and(|last| (last.code, &last.node) == (fault.code, &fault.node));
+        if !alike {
+            tell_more(&mut told, more);
+            (same, more) = (0, 0);
+        }
+        if told[told.len() - same..].contains(&fault) {
+            continue;
+        }
+        if same < SAME_FAULTS_MAX {
+            told.push(fault);
+            same += 1;
+        } else {
+            more += 1;
         }
     }
     tell_more(&mut told, more);
@@ -74,7 +84,7 @@ pub(super) fn in_order(mut faults: Vec<Fault>) -> Vec<Fault> {
 
 fn tell_more(told: &mut [Fault], more: usize) {
     if let (Some(last), true) = (told.last_mut(), more > 0) {
-        last.detail = format!("{}; and {more} more", last.detail);
+        last.detail = format!("{} (and {more} more such faults of {})", last.detail, last.node);
     }
 }
 
@@ -159,6 +169,10 @@ codes! {
     V21,
     /// A parameter given both literally and by reference.
     V22,
+    /// A parameter that its tool does not take, or one that it needs and does not get.
+    V23,
+    /// A parameter whose value its tool cannot work with.
+    V24,
 }
 
 impl fmt::Display for FaultCode {
@@ -187,21 +201,20 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_one_code_and_node_are_told_as_one() {
+    fn faults_of_one_code_and_node_stand_each_for_themselves_up_to_a_limit() {
         let fault = |code, node: &str, detail: String| Fault::new(code, node, detail, "mend it");
         let mut faults: Vec<Fault> =
-            (0..DETAILS_MAX + 2).map(|at| fault(FaultCode::V03, "b", format!("lacks {at}"))).collect();
+            (0..SAME_FAULTS_MAX + 2).map(|at| fault(FaultCode::V03, "b", format!("lacks {at}"))).collect();
         faults.push(fault(FaultCode::V03, "b", "lacks 0".into()));
         faults.push(fault(FaultCode::V03, "a", "lacks x".into()));
         faults.push(fault(FaultCode::D01, "z", "has started".into()));
         let told: Vec<String> = in_order(faults).iter().map(|f| f.to_string()).collect();
+        assert_eq!(told.len(), 2 + SAME_FAULTS_MAX);
         assert_eq!(
-            told,
-            [
-                "D01 z: has started; mend it",
-                "V03 a: lacks x; mend it",
-                "V03 b: lacks 0; lacks 1; lacks 2; lacks 3; and 2 more; mend it",
-            ]
+            (told[0].as_str(), told[1].as_str(), told[2].as_str()),
+            ("D01 z: has started; mend it", "V03 a: lacks x; mend it", "V03 b: lacks 0; mend it")
         );
+        let last = "V03 b: lacks 7 (and 2 more such faults of b); mend it";
+        assert_eq!(told.last().map(String::as_str), Some(last));
     }
 }

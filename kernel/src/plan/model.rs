@@ -141,6 +141,19 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Every kind.
+    pub const ALL: [Kind; 9] = [
+        Kind::Tool,
+        Kind::Model,
+        Kind::Reflection,
+        Kind::Observer,
+        Kind::MicroPlanner,
+        Kind::Interjection,
+        Kind::Aggregator,
+        Kind::HumanApproval,
+        Kind::SubAgent,
+    ];
+
     /// See [`Node::is_control`].
     pub fn is_control(self) -> bool {
         match self {
@@ -156,7 +169,7 @@ impl Kind {
 
 /// An edge, seen from its consumer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "the id of a node, or {n: id, on: success | terminal}")]
 pub struct Dep {
     /// The source.
     pub n: NodeId,
@@ -199,7 +212,7 @@ pub enum Dispatch {
 
 /// A parameter taken from another node's result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a reference: {from: NODE, path: PATH}")]
 pub struct ParamRef {
     /// A node id, or `$winner` in an any_of node.
     pub from: NodeId,

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::draft::{NodeDraft, PlanDraft, PolicyDraft, RuleDraft};
 use super::fault::{Fault, FaultCode};
+use super::pointer::{Origin, Pointer};
 use super::table::Table;
 use super::{Dep, Join, Kind, Method, Node, On, ParamRef, Plan, Policy, Rule, Settings};
 use crate::contract::check_spec;
@@ -15,6 +16,8 @@ use crate::id::NodeId;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unchecked {
     pub(super) plan: Plan,
+    /// Where its nodes stood in the plan as written.
+    pub(super) origin: Origin,
     /// Faults of what a [`Plan`] cannot even hold, such as a rule without a method.
     pub(super) faults: Vec<Fault>,
 }
@@ -24,6 +27,11 @@ impl Unchecked {
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
+
+    /// Where the nodes of the plan stood in the plan as written.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
 }
 
 /// Fills in every default: fields left out take what [`Settings`] say, kinds are inferred, references add
@@ -31,18 +39,21 @@ impl Unchecked {
 pub fn normalise(draft: PlanDraft, settings: &Settings<'_>) -> Unchecked {
     let mut faults = Vec::new();
     let strict = draft.strict.unwrap_or(false);
-    let mut nodes: Vec<Node> =
-        draft.nodes.into_iter().map(|node| node.normalise(strict, settings, &mut faults)).collect();
-    nodes.sort_by(|a, b| a.id.cmp(&b.id)); // stable: of one id used twice, the later stays the later
+    let root = Pointer::root();
+    let written = draft.nodes.into_iter().enumerate().map(|(at, node)| {
+        let deps = node.deps.as_ref().map_or(0, Vec::len);
+        (node.normalise(strict, settings, &root.key("nodes").item(at), &mut faults), (at, deps))
+    });
+    let mut written: Vec<(Node, (usize, usize))> = written.collect();
+    written.sort_by(|a, b| a.0.id.cmp(&b.0.id)); // stable: of one id used twice, the later stays the later
+    let (nodes, places): (Vec<Node>, Vec<(usize, usize)>) = written.into_iter().unzip();
+    let place = root.key("contract");
     if draft.contract.as_ref().is_some_and(Vec::is_empty) {
-        faults.push(Fault::new(
-            FaultCode::V08,
-            Fault::PLAN,
-            "the contract of the plan is empty",
-            "give it a rule, or leave it out",
-        ));
+        let (detail, mend) = ("the contract of the plan is empty", "give it a rule, or leave it out");
+        faults.push(Fault::new(FaultCode::V08, Fault::PLAN, detail, mend).at(&place));
     }
-    let contract = rules(Fault::PLAN, draft.contract.unwrap_or_default(), settings.complete, &mut faults);
+    let contract =
+        rules(Fault::PLAN, draft.contract.unwrap_or_default(), settings.complete, &place, &mut faults);
     let mut policy = settings.policy.clone();
     draft.policy.unwrap_or_default().overlay(&mut policy, settings);
     settings.overrides.overlay(&mut policy, settings);
@@ -57,7 +68,7 @@ pub fn normalise(draft: PlanDraft, settings: &Settings<'_>) -> Unchecked {
         contract,
         strict,
     };
-    Unchecked { plan, faults }
+    Unchecked { plan, origin: Origin::new(places), faults }
 }
 
 impl PlanDraft {
@@ -68,8 +79,14 @@ impl PlanDraft {
 }
 
 impl NodeDraft {
-    /// Fills in the defaults of one node; what a [`Node`] cannot hold goes to `faults`.
-    pub(super) fn normalise(self, strict: bool, settings: &Settings<'_>, faults: &mut Vec<Fault>) -> Node {
+    /// Fills in the defaults of one node, which stands at `place`; what a [`Node`] cannot hold goes to `faults`.
+    pub(super) fn normalise(
+        self,
+        strict: bool,
+        settings: &Settings<'_>,
+        place: &Pointer,
+        faults: &mut Vec<Fault>,
+    ) -> Node {
         let mut draft = self;
         // What a tool says of its own result needs no check, and is the same for many nodes.
         let authored = draft.contract.is_some() || draft.tool.is_none();
@@ -94,6 +111,7 @@ impl NodeDraft {
                 &draft.id,
                 draft.contract.unwrap_or_default(),
                 settings.complete && authored,
+                &place.key("contract"),
                 faults,
             ),
             effect: draft.effect.unwrap_or_default(),
@@ -177,27 +195,29 @@ pub(super) fn connect(node: &mut Node, strict: bool) {
     }
 }
 
-/// The rules of `node`. One without a method cannot be held: it is a fault, and counts as one of another
-/// method than `model`. With `with_specs`, so is one that nothing can be judged by; as every rule passes here
-/// once, when it is written, nobody has to look at it again.
+/// The rules of `node`, which stand at `place`. One without a method cannot be held: it is a fault, and counts as
+/// one of another method than `model`. With `with_specs`, so is one that nothing can be judged by; as every rule
+/// passes here once, when it is written, nobody has to look at it again.
 pub(super) fn rules(
     node: impl std::fmt::Display + Copy,
     drafts: Vec<RuleDraft>,
     with_specs: bool,
+    place: &Pointer,
     faults: &mut Vec<Fault>,
 ) -> Vec<Rule> {
-    let mut fault = |at: usize, what: String, mend: &str| {
-        let detail = format!("rule {} of the contract {what}", at + 1);
-        faults.push(Fault::new(FaultCode::V09, node, detail, mend));
-    };
     let mut rules = Vec::with_capacity(drafts.len());
     for (at, draft) in drafts.into_iter().enumerate() {
+        let place = place.item(at);
         let named = draft.method.is_some();
         let rule = Rule { method: draft.method.unwrap_or(Method::Human), p: draft.p, spec: draft.spec };
         if !named {
-            fault(at, "names no method".into(), "name one of schema, code, test, model, human");
+            let detail = format!("contract[{at}] names no method");
+            let mend = "name one of schema, code, test, model, human";
+            faults.push(Fault::new(FaultCode::V09, node, detail, mend).at(&place));
         } else if with_specs && let Err(wrong) = check_spec(&rule) {
-            fault(at, format!("cannot be judged by: {wrong}"), "give it a spec that fits its method");
+            let detail = format!("contract[{at}] cannot be judged by: {}", wrong.what);
+            let place = if rule.spec.is_some() { place.key("spec").join(&wrong.pointer) } else { place };
+            faults.push(Fault::new(FaultCode::V09, node, detail, wrong.mend).at(&place));
         }
         rules.push(rule);
     }

@@ -74,6 +74,46 @@ pub trait Tools: Send + Sync {
 
     /// The names of all of them, to find the one that was meant.
     fn names(&self) -> Vec<String>;
+
+    /// What is wrong with the parameters of `tool` before any call, when `literal` are known and those named in
+    /// `referred` are yet to come. What depends on values that are to come is not judged. Unless overridden:
+    /// nothing is known to be wrong.
+    fn judge(&self, _tool: &str, _literal: &Map<String, Value>, _referred: &BTreeSet<&str>) -> Vec<BadParam> {
+        Vec::new()
+    }
+}
+
+/// A parameter that a tool cannot take. Pointers are JSON pointers into the literal parameters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BadParam {
+    /// There is no parameter of that name.
+    Unknown {
+        /// Where it stands.
+        pointer: String,
+        /// What it is called.
+        name: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+    /// It is needed, and neither given nor referred to.
+    Missing {
+        /// The map that it should stand in.
+        pointer: String,
+        /// What it is called.
+        name: String,
+        /// What it says; may be empty.
+        says: String,
+    },
+    /// Its value cannot be worked with.
+    Wrong {
+        /// Where it stands.
+        pointer: String,
+        /// What is wrong, as a sentence without a full stop. The value itself is not repeated: it may have come from
+        /// a parameter of the plan that nobody else is to see.
+        what: String,
+        /// What would mend it, as a sentence without a full stop.
+        mend: String,
+    },
 }
 
 /// What a node takes from its tool where its author says nothing.

@@ -1,43 +1,60 @@
 //! What keeps a run finite: V13 (but for depth) and V14; and V15, that effect and impact agree.
 
 use super::super::fault::{Fault, FaultCode};
-use super::super::{Approval, Effect, Kind, Node, Plan};
+use super::super::pointer::Pointer;
+use super::super::{Approval, Effect, Kind, Node, Settings};
+use super::Subject;
 
-pub(super) fn judge(plan: &Plan, faults: &mut Vec<Fault>) {
-    size(plan, faults);
-    for node in &plan.nodes {
-        attempts(node, plan.policy.max_attempts, faults);
-        waiting(node, faults);
-        effect(node, faults);
+/// Edges of either kind that a plan may have in a real run.
+pub const PLAN_EDGES_MAX: usize = 100_000;
+
+pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, faults: &mut Vec<Fault>) {
+    size(subject, settings, faults);
+    for (at, node) in subject.plan.nodes.iter().enumerate() {
+        let place = || subject.place(at);
+        attempts(node, subject.plan.policy.max_attempts, &place, faults);
+        waiting(node, &place, faults);
+        effect(node, &place, faults);
     }
 }
 
-fn size(plan: &Plan, faults: &mut Vec<Fault>) {
+fn size(subject: &Subject<'_>, settings: &Settings<'_>, faults: &mut Vec<Fault>) {
+    let plan = subject.plan;
+    let mut fault = |detail: String, mend: &str| {
+        let place = subject.origin.whole().key("nodes");
+        faults.push(Fault::new(FaultCode::V13, Fault::PLAN, detail, mend).at(&place));
+    };
     let (count, most) = (plan.nodes.len(), plan.policy.max_nodes);
     if count == 0 {
-        faults.push(Fault::new(FaultCode::V13, Fault::PLAN, "has no nodes", "give it at least one"));
+        fault("has no nodes".into(), "give it at least one");
     }
     if count > most as usize {
         let detail = format!("has {count} nodes, policy.max_nodes is {most}");
-        faults.push(Fault::new(FaultCode::V13, Fault::PLAN, detail, "split it, or raise policy.max_nodes"));
+        fault(detail, "split it, or raise policy.max_nodes");
+    }
+    let edges: usize = plan.nodes.iter().map(|node| node.deps.len()).sum();
+    if settings.complete && edges > PLAN_EDGES_MAX {
+        let detail = format!("has {edges} edges, {PLAN_EDGES_MAX} are the most");
+        fault(detail, "split it, or let a node between gather what many nodes need of many");
     }
 }
 
-fn attempts(node: &Node, most: i64, faults: &mut Vec<Fault>) {
-    let mut fault = |detail: String, mend: &str| {
-        faults.push(Fault::new(FaultCode::V14, &node.id, detail, mend));
+fn attempts(node: &Node, most: i64, place: &dyn Fn() -> Pointer, faults: &mut Vec<Fault>) {
+    let mut fault = |field: &str, detail: String, mend: &str| {
+        faults.push(Fault::new(FaultCode::V14, &node.id, detail, mend).at(&place().key(field)));
     };
     if node.timeout <= 0 {
-        fault(format!("its timeout is {}", node.timeout), "give an attempt more time than none");
+        fault("timeout", format!("its timeout is {}", node.timeout), "give an attempt more time than none");
     }
     for (name, count) in [("retries", node.retries), ("patches", node.patches)] {
         if count < 0 {
-            fault(format!("{name} is {count}"), "say 0 or more");
+            fault(name, format!("{name} is {count}"), "say 0 or more");
         }
     }
     let all = (i128::from(node.retries) + 1) * (i128::from(node.patches) + 1);
     if node.retries >= 0 && node.patches >= 0 && all > i128::from(most) {
         fault(
+            if node.retries > 0 { "retries" } else { "patches" },
             format!("(retries + 1) x (patches + 1) is {all}, policy.max_attempts is {most}"),
             "allow fewer retries or patches",
         );
@@ -45,7 +62,7 @@ fn attempts(node: &Node, most: i64, faults: &mut Vec<Fault>) {
 }
 
 /// Silence of a person must end.
-fn waiting(node: &Node, faults: &mut Vec<Fault>) {
+fn waiting(node: &Node, place: &dyn Fn() -> Pointer, faults: &mut Vec<Fault>) {
     let asks = node.approval != Approval::None || node.kind == Kind::HumanApproval;
     if asks && node.human_timeout.is_none_or(|span| span <= 0) {
         let detail = match node.human_timeout {
@@ -53,11 +70,16 @@ fn waiting(node: &Node, faults: &mut Vec<Fault>) {
             Some(span) => format!("asks a person, and its human_timeout is {span}"),
         };
         let mend = "say after which time silence cancels it, such as human_timeout: 1h";
-        faults.push(Fault::new(FaultCode::V14, &node.id, detail, mend));
+        let field = match (node.human_timeout, node.approval) {
+            (Some(_), _) => "human_timeout",
+            (None, Approval::None) => "kind",
+            (None, Approval::Before | Approval::After) => "approval",
+        };
+        faults.push(Fault::new(FaultCode::V14, &node.id, detail, mend).at(&place().key(field)));
     }
 }
 
-fn effect(node: &Node, faults: &mut Vec<Fault>) {
+fn effect(node: &Node, place: &dyn Fn() -> Pointer, faults: &mut Vec<Fault>) {
     let (acts, name) = match node.effect {
         Effect::None => (false, "none"),
         Effect::Read => (false, "read"),
@@ -67,6 +89,6 @@ fn effect(node: &Node, faults: &mut Vec<Fault>) {
     if acts != (node.impact > 0) {
         let detail = format!("its effect is {name}, its impact {}", node.impact);
         let mend = "write and external go with impact 1 or 2, none and read with impact 0";
-        faults.push(Fault::new(FaultCode::V15, &node.id, detail, mend));
+        faults.push(Fault::new(FaultCode::V15, &node.id, detail, mend).at(&place().key("effect")));
     }
 }

@@ -1,44 +1,39 @@
 //! What a node must prove: V08, V09, V16.
 
 use super::super::fault::{Fault, FaultCode};
-use super::super::{Approval, Method, Plan, Rule};
+use super::super::pointer::Pointer;
+use super::super::{Approval, Method, Rule};
+use super::Subject;
 
-pub(super) fn judge(plan: &Plan, faults: &mut Vec<Fault>) {
-    probabilities(Fault::PLAN, &plan.contract, faults);
-    for node in &plan.nodes {
+pub(super) fn judge(subject: &Subject<'_>, faults: &mut Vec<Fault>) {
+    let plan = subject.plan;
+    probabilities(Fault::PLAN, &plan.contract, &subject.origin.whole().key("contract"), faults);
+    for (at, node) in plan.nodes.iter().enumerate() {
+        let place = subject.place(at).key("contract");
         if node.contract.is_empty() {
-            faults.push(Fault::new(
-                FaultCode::V08,
-                &node.id,
-                "nothing says when its result is good",
-                "give it a contract, such as [{method: schema, spec: {type: object}}]",
-            ));
+            let detail = "nothing says when its result is good";
+            let mend = "give it a contract, such as [{method: schema, spec: {type: object}}]";
+            faults.push(Fault::new(FaultCode::V08, &node.id, detail, mend).at(&place));
         }
-        probabilities(&node.id, &node.contract, faults);
+        probabilities(&node.id, &node.contract, &place, faults);
         let model_only =
             !node.contract.is_empty() && node.contract.iter().all(|rule| rule.method == Method::Model);
         if node.impact == 2 && model_only && node.approval != Approval::Before {
-            faults.push(Fault::new(
-                FaultCode::V16,
-                &node.id,
-                "has impact 2, and only a model judges its result",
-                "let a person permit it first (approval: before), or add a rule of another method",
-            ));
+            let detail = "has impact 2, and only a model judges its result";
+            let mend = "let a person permit it first (approval: before), or add a rule of another method";
+            faults.push(Fault::new(FaultCode::V16, &node.id, detail, mend).at(&place));
         }
     }
 }
 
-fn probabilities(name: impl std::fmt::Display, rules: &[Rule], faults: &mut Vec<Fault>) {
+fn probabilities(name: impl std::fmt::Display, rules: &[Rule], place: &Pointer, faults: &mut Vec<Fault>) {
     for (at, rule) in rules.iter().enumerate() {
         let Some(p) = rule.p else { continue };
         if !(p > 0.0 && p <= 1.0) {
-            let detail = format!("rule {} of the contract has p = {p}", at + 1);
-            faults.push(Fault::new(
-                FaultCode::V09,
-                &name,
-                detail,
-                "p is the chance that an accepted result is correct: above 0, at most 1; leave it out if unknown",
-            ));
+            let detail = format!("contract[{at}] has p = {p}");
+            let mend = "p is the chance that an accepted result is correct: above 0, at most 1; leave it out \
+                        if unknown";
+            faults.push(Fault::new(FaultCode::V09, &name, detail, mend).at(&place.item(at).key("p")));
         }
     }
 }

@@ -1,8 +1,9 @@
 //! That a plan can be put in an order: V04, and the depth part of V13.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::super::fault::{Fault, FaultCode};
+use super::super::pointer::Pointer;
 use super::super::{Dispatch, Join};
 use super::Subject;
 use crate::id::NodeId;
@@ -22,15 +23,17 @@ pub(super) fn judge(subject: &Subject<'_>, faults: &mut Vec<Fault>) -> Option<Ve
             continue;
         }
         cyclic = true;
-        let shown = graph.show_cycle(component);
+        let mut through = Through::new(&graph, component);
         for &at in component.iter().filter(|&&at| at < subject.table.len()) {
             let mend = if graph.has_order_edge {
                 "take out a dependency, or list candidates of ordered joins in one and the same order"
             } else {
                 "take out one of these dependencies"
             };
-            let detail = format!("waits for itself: {shown}");
-            faults.push(Fault::new(FaultCode::V04, &subject.plan.nodes[at].id, detail, mend));
+            let cycle = through.cycle(at);
+            let detail = format!("waits for itself: {}", graph.show(&cycle));
+            let place = graph.edge_place(at, &cycle);
+            faults.push(Fault::new(FaultCode::V04, &subject.plan.nodes[at].id, detail, mend).at(&place));
         }
     }
     let order = || components.iter().rev().map(|component| component[0]);
@@ -51,7 +54,8 @@ pub(super) fn depth(subject: &Subject<'_>, order: &[usize], faults: &mut Vec<Fau
     {
         let last = &subject.plan.nodes[at].id;
         let detail = format!("the path to {last} has {deepest} nodes, policy.max_depth is {most}");
-        faults.push(Fault::new(FaultCode::V13, Fault::PLAN, detail, "shorten it, or raise policy.max_depth"));
+        let fault = Fault::new(FaultCode::V13, Fault::PLAN, detail, "shorten it, or raise policy.max_depth");
+        faults.push(fault.at(&subject.place(at).key("id")));
     }
 }
 
@@ -100,27 +104,109 @@ impl<'a> Precedence<'a> {
         if at < count { &self.subject.plan.nodes[at].id } else { self.nameless[at - count] }
     }
 
-    /// One cycle among nodes that all reach each other, as `a -> b -> a`.
-    fn show_cycle(&self, component: &[usize]) -> String {
-        let mut members = component.to_vec();
-        members.sort_unstable();
-        let mut seen: BTreeMap<usize, usize> = BTreeMap::new();
-        let mut walk = Vec::new();
-        let mut at = members[0];
-        while !seen.contains_key(&at) {
-            seen.insert(at, walk.len());
-            walk.push(at);
-            let next = self.after[at].iter().find(|next| members.binary_search(next).is_ok());
-            at = *next.expect("a node that reaches itself has a successor that does");
-        }
-        let cycle = &walk[seen[&at]..];
-        let mut shown: Vec<&str> = cycle.iter().take(SHOWN_MAX).map(|&at| self.name(at).as_str()).collect();
-        if cycle.len() > SHOWN_MAX {
+    /// A cycle as `a -> b -> a`: each waits for the one before.
+    fn show(&self, cycle: &Cycle) -> String {
+        let mut shown: Vec<&str> = cycle.shown.iter().map(|&at| self.name(at).as_str()).collect();
+        if cycle.length > SHOWN_MAX {
             shown.push("…");
         }
-        shown.push(self.name(at).as_str());
+        shown.push(shown[0]);
         shown.join(" -> ")
     }
+
+    /// Where the first node of a cycle says that it waits for the last: a dependency, or the order of a join that
+    /// stands elsewhere.
+    fn edge_place(&self, at: usize, cycle: &Cycle) -> Pointer {
+        let node = &self.subject.plan.nodes[at];
+        let edge = node.deps.iter().position(|dep| dep.n == *self.name(cycle.last));
+        edge.map_or_else(|| self.subject.place(at).key("id"), |edge| self.subject.edge_place(at, edge))
+    }
+}
+
+/// Edges that may be walked to show each node of a component a cycle of its own; then they share one.
+const STEPS_MAX: usize = 200_000;
+
+/// A cycle as far as it is told of.
+struct Cycle {
+    /// Its first nodes, at most [`SHOWN_MAX`].
+    shown: Vec<usize>,
+    length: usize,
+    last: usize,
+}
+
+impl Cycle {
+    fn of(walk: &[usize], from: usize) -> Cycle {
+        let around = || walk[from..].iter().chain(&walk[..from]).copied();
+        let last = if from == 0 { walk.len() - 1 } else { from - 1 };
+        Cycle { shown: around().take(SHOWN_MAX).collect(), length: walk.len(), last: walk[last] }
+    }
+}
+
+/// Cycles through the nodes of a component, in which all reach each other.
+struct Through<'a> {
+    graph: &'a Precedence<'a>,
+    members: Vec<usize>,
+    steps_left: usize,
+    /// One cycle, and the places of its nodes in it.
+    shared: Option<(Vec<usize>, BTreeMap<usize, usize>)>,
+}
+
+impl<'a> Through<'a> {
+    fn new(graph: &'a Precedence<'a>, component: &[usize]) -> Through<'a> {
+        let mut members = component.to_vec();
+        members.sort_unstable();
+        Through { graph, members, steps_left: STEPS_MAX, shared: None }
+    }
+
+    /// A shortest cycle that begins with `at`, or, in a large component, one of its cycles.
+    fn cycle(&mut self, at: usize) -> Cycle {
+        if let Some(walk) = self.shortest(at) {
+            return Cycle::of(&walk, 0);
+        }
+        let (walk, places) = self.shared.get_or_insert_with(|| {
+            let walk = any_cycle(self.graph, &self.members);
+            let places = walk.iter().enumerate().map(|(place, &at)| (at, place)).collect();
+            (walk, places)
+        });
+        Cycle::of(walk, places.get(&at).copied().unwrap_or(0))
+    }
+
+    fn shortest(&mut self, from: usize) -> Option<Vec<usize>> {
+        let mut before: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut open = VecDeque::from([from]);
+        while let Some(at) = open.pop_front() {
+            for &next in &self.graph.after[at] {
+                self.steps_left = self.steps_left.checked_sub(1)?;
+                if next == from {
+                    let mut cycle = vec![at];
+                    while let Some(&earlier) = before.get(&cycle[cycle.len() - 1]) {
+                        cycle.push(earlier);
+                    }
+                    cycle.reverse();
+                    return Some(cycle);
+                }
+                if self.members.binary_search(&next).is_ok() && !before.contains_key(&next) {
+                    before.insert(next, at);
+                    open.push_back(next);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Any cycle among nodes that all reach each other.
+fn any_cycle(graph: &Precedence<'_>, members: &[usize]) -> Vec<usize> {
+    let mut seen: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut walk = Vec::new();
+    let mut at = members[0];
+    while !seen.contains_key(&at) {
+        seen.insert(at, walk.len());
+        walk.push(at);
+        let next = graph.after[at].iter().find(|next| members.binary_search(next).is_ok());
+        at = *next.expect("a node that reaches itself has a successor that does");
+    }
+    walk.split_off(seen[&at])
 }
 
 /// The strongly connected components, each after all that it leads to (Tarjan's algorithm, on a stack of its

@@ -10,32 +10,35 @@ pub(super) fn judge(subject: &Subject<'_>, hints: &Hints, faults: &mut Vec<Fault
     let plan = subject.plan;
     for (at, node) in plan.nodes.iter().enumerate() {
         id(subject, at, faults);
-        for (dep, source) in node.deps.iter().zip(&subject.table.sources[at]) {
+        for (edge, (dep, source)) in node.deps.iter().zip(&subject.table.sources[at]).enumerate() {
+            let place = || subject.edge_place(at, edge);
             let Some(source) = *source else {
-                faults.push(Fault::new(
-                    FaultCode::V03,
-                    &node.id,
-                    format!("depends on {}, which the plan does not define", dep.n),
-                    hints.mend(dep.n.as_str(), names(plan), "add that node, or depend on another"),
-                ));
+                if !subject.origin.is_written(at, edge) {
+                    continue; // the reference itself is told of
+                }
+                let detail = format!("depends on {}, which the plan does not define", dep.n);
+                let mend = hints.mend(dep.n.as_str(), names(plan), "add that node, or depend on another");
+                faults.push(Fault::new(FaultCode::V03, &node.id, detail, mend).at(&place()));
                 continue;
             };
             if dep.n == node.id {
                 let mend = "leave that dependency or reference out";
-                faults.push(Fault::new(FaultCode::V02, &node.id, "depends on itself", mend));
+                faults.push(Fault::new(FaultCode::V02, &node.id, "depends on itself", mend).at(&place()));
             }
             if plan.nodes[source].kind == Kind::Aggregator {
                 let detail = format!("is an aggregator, and {} depends on it", node.id);
                 let mend = "an aggregator ends a run: let its consumer depend on what it aggregates";
-                faults.push(Fault::new(FaultCode::V19, &dep.n, detail, mend));
+                faults.push(Fault::new(FaultCode::V19, &dep.n, detail, mend).at(&place()));
             }
         }
     }
-    for output in &plan.outputs {
+    for (at, output) in plan.outputs.iter().enumerate() {
         if subject.table.find(output).is_none() {
             let mend =
                 hints.mend(output.as_str(), names(plan), "add that node, or take it out of the outputs");
-            faults.push(Fault::new(FaultCode::V03, output, "is an output the plan does not define", mend));
+            let place = subject.origin.whole().key("outputs").item(at);
+            let detail = "is an output the plan does not define";
+            faults.push(Fault::new(FaultCode::V03, output, detail, mend).at(&place));
         }
     }
 }
@@ -46,10 +49,13 @@ pub(super) fn names(plan: &Plan) -> impl Iterator<Item = &str> {
 
 fn id(subject: &Subject<'_>, at: usize, faults: &mut Vec<Fault>) {
     let id = &subject.plan.nodes[at].id;
+    let place = || subject.place(at).key("id");
     if !is_name(id.as_str()) {
-        faults.push(Fault::new(FaultCode::V01, id, "is no id", format!("use {NAME_RULE}")));
+        let mend = format!("use {NAME_RULE}");
+        faults.push(Fault::new(FaultCode::V01, id, "is no id", mend).at(&place()));
     }
-    if !subject.table.counts(at) {
-        faults.push(Fault::new(FaultCode::V01, id, "is used twice", "give each node an id of its own"));
+    if at > 0 && subject.plan.nodes[at - 1].id == *id {
+        let mend = "give each node an id of its own";
+        faults.push(Fault::new(FaultCode::V01, id, "is used twice", mend).at(&place()));
     }
 }

@@ -2,29 +2,47 @@
 
 use super::super::fault::{Fault, FaultCode};
 use super::super::nearest::Hints;
-use super::super::{Kind, Plan, Settings};
+use super::super::{Kind, Settings};
+use super::Subject;
 
-pub(super) fn judge(plan: &Plan, settings: &Settings<'_>, hints: &Hints, faults: &mut Vec<Fault>) {
+pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hints, faults: &mut Vec<Fault>) {
     let names = settings.tools.map(|tools| tools.names()).unwrap_or_default();
-    for node in &plan.nodes {
+    for (at, node) in subject.plan.nodes.iter().enumerate() {
+        let place = |key: &str| subject.place(at).key(key);
         if !(settings.executes)(node.kind) {
             let detail = format!("nothing here executes nodes of kind {}", word(node.kind));
-            faults.push(Fault::new(FaultCode::V21, &node.id, detail, "use another kind"));
+            let kinds: Vec<&str> =
+                Kind::ALL.iter().filter(|&&kind| (settings.executes)(kind)).map(|&kind| word(kind)).collect();
+            let mend = format!("use one of the kinds that are executed: {}", kinds.join(", "));
+            faults.push(Fault::new(FaultCode::V21, &node.id, detail, mend).at(&place("kind")));
         }
         let Some(tools) = settings.tools else { continue };
         match &node.tool {
             Some(tool) if tools.defaults(tool, &node.params).is_some() => {}
             Some(tool) => {
-                let mend = hints.mend(tool, names.iter().map(String::as_str), "use a tool that is there");
+                let otherwise = format!("use a tool that is there: {}", some(&names));
+                let mend = hints.mend(tool, names.iter().map(String::as_str), &otherwise);
                 let detail = format!("there is no tool {tool}");
-                faults.push(Fault::new(FaultCode::V20, &node.id, detail, mend));
+                faults.push(Fault::new(FaultCode::V20, &node.id, detail, mend).at(&place("tool")));
             }
             None if node.kind == Kind::Tool => {
                 let mend = "say `tool: NAME`, or another `kind`";
-                faults.push(Fault::new(FaultCode::V20, &node.id, "is a tool node without a tool", mend));
+                let fault = Fault::new(FaultCode::V20, &node.id, "is a tool node without a tool", mend);
+                faults.push(fault.at(&place("tool")));
             }
             None => {}
         }
+    }
+}
+
+/// Tools that are named where none is near the one that is not there.
+const TOOLS_NAMED_MAX: usize = 20;
+
+fn some(names: &[String]) -> String {
+    match names.len() {
+        0 => "there is none here".to_owned(),
+        ..=TOOLS_NAMED_MAX => names.join(", "),
+        _ => format!("{}, …", names[..TOOLS_NAMED_MAX].join(", ")),
     }
 }
 

@@ -6,6 +6,8 @@ mod cycles;
 mod edges;
 mod executors;
 mod joins;
+mod params;
+mod paths;
 #[cfg(test)]
 mod properties;
 mod reach;
@@ -14,33 +16,40 @@ mod speculation;
 #[cfg(test)]
 mod tests;
 
+pub use bounds::PLAN_EDGES_MAX;
+
 use super::fault::{Fault, in_order};
 use super::nearest::Hints;
+use super::pointer::{Origin, Pointer};
 use super::table::Table;
 use super::{On, Plan, Settings, Unchecked};
 
 /// Gives the plan, its nodes in ascending order of their ids, or every fault, sorted by code and name.
 pub fn validate(unchecked: Unchecked, settings: &Settings<'_>) -> Result<Plan, Vec<Fault>> {
-    let Unchecked { plan, mut faults } = unchecked;
-    judge(&plan, settings, true, &mut faults);
+    let Unchecked { plan, origin, mut faults } = unchecked;
+    judge(&plan, &origin, settings, true, &mut faults);
     if faults.is_empty() { Ok(plan) } else { Err(in_order(faults)) }
 }
 
 /// The faults of a running plan that was changed. V05 does not apply: what a change adds may be there for
 /// the next change alone.
 pub(super) fn changed(plan: &Plan, settings: &Settings<'_>, faults: &mut Vec<Fault>) {
-    judge(plan, settings, false, faults);
+    judge(plan, &Origin::default(), settings, false, faults);
 }
 
-fn judge(plan: &Plan, settings: &Settings<'_>, fresh: bool, faults: &mut Vec<Fault>) {
-    let subject = Subject::new(plan);
+fn judge(plan: &Plan, origin: &Origin, settings: &Settings<'_>, fresh: bool, faults: &mut Vec<Fault>) {
+    let subject = Subject::new(plan, origin);
     let hints = Hints::new();
     edges::judge(&subject, &hints, faults);
-    joins::judge(plan, faults);
+    joins::judge(&subject, faults);
     references::judge(&subject, settings, &hints, faults);
-    contracts::judge(plan, faults);
-    bounds::judge(plan, faults);
-    executors::judge(plan, settings, &hints, faults);
+    contracts::judge(&subject, faults);
+    bounds::judge(&subject, settings, faults);
+    executors::judge(&subject, settings, &hints, faults);
+    if settings.complete {
+        params::judge(&subject, settings, &hints, faults);
+        paths::judge(&subject, settings, &hints, faults);
+    }
     match cycles::judge(&subject, faults) {
         // Where there is a cycle, nothing can be said of paths.
         None => {}
@@ -58,6 +67,8 @@ fn judge(plan: &Plan, settings: &Settings<'_>, fresh: bool, faults: &mut Vec<Fau
 /// edges; an edge that leads nowhere, or from a node to itself, is none.
 struct Subject<'a> {
     plan: &'a Plan,
+    /// Where its nodes were written.
+    origin: &'a Origin,
     table: Table<'a>,
     /// Per node: its sources, in the author's order.
     sources: Vec<Vec<(usize, On)>>,
@@ -68,7 +79,7 @@ struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    fn new(plan: &'a Plan) -> Subject<'a> {
+    fn new(plan: &'a Plan, origin: &'a Origin) -> Subject<'a> {
         let table = Table::new(&plan.nodes);
         let mut sources = vec![Vec::new(); plan.nodes.len()];
         let mut consumers = vec![Vec::new(); plan.nodes.len()];
@@ -89,6 +100,16 @@ impl<'a> Subject<'a> {
                 is_output[at] = true;
             }
         }
-        Subject { plan, table, sources, consumers, is_output }
+        Subject { plan, origin, table, sources, consumers, is_output }
+    }
+
+    /// Where the description at `at` was written.
+    fn place(&self, at: usize) -> Pointer {
+        self.origin.node(at)
+    }
+
+    /// Where the dependency of a description was written.
+    fn edge_place(&self, at: usize, edge: usize) -> Pointer {
+        self.origin.edge(&self.plan.nodes[at], at, edge)
     }
 }

@@ -10,7 +10,7 @@ use super::edges::names;
 use crate::id::NodeId;
 
 pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hints, faults: &mut Vec<Fault>) {
-    for node in &subject.plan.nodes {
+    for (at, node) in subject.plan.nodes.iter().enumerate() {
         if node.param_refs.is_empty() && node.reads.is_empty() {
             continue;
         }
@@ -20,19 +20,27 @@ pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hint
         }
         for (name, reference) in &node.param_refs {
             let success = succeeds.get(&reference.from) == Some(&true);
-            source(subject, node, name, reference, success, hints, faults);
-            path(node, name, reference, faults);
+            let place = || subject.place(at).key("param_refs").key(name);
+            if let Some(fault) = source(subject, node, name, reference, success, hints) {
+                faults.push(fault.at(&place().key("from")));
+            }
+            if let Some(fault) = path(node, name, reference) {
+                faults.push(fault.at(&place().key("path")));
+            }
             if settings.complete && node.params.contains_key(name) {
                 let detail = format!("parameter {name} is given both in params and in param_refs");
-                faults.push(Fault::new(FaultCode::V22, &node.id, detail, "give it once"));
+                let place = subject.place(at).key("params").key(name);
+                faults.push(Fault::new(FaultCode::V22, &node.id, detail, "give it once").at(&place));
             }
         }
         let referred: BTreeSet<&NodeId> = node.param_refs.values().map(|reference| &reference.from).collect();
-        for read in &node.reads {
+        for (item, read) in node.reads.iter().enumerate() {
             if !succeeds.contains_key(read) && !referred.contains(read) {
                 let detail = format!("reads {read}, which is neither a dependency nor referred to");
-                let mend = "depend on it, or take it out of `reads`";
-                faults.push(Fault::new(FaultCode::V10, &node.id, detail, mend));
+                let known = node.deps.iter().map(|dep| dep.n.as_str());
+                let mend = hints.mend(read.as_str(), known, "depend on it, or take it out of `reads`");
+                let place = subject.place(at).key("reads").item(item);
+                faults.push(Fault::new(FaultCode::V10, &node.id, detail, mend).at(&place));
             }
         }
     }
@@ -46,45 +54,40 @@ fn source(
     reference: &ParamRef,
     success: bool,
     hints: &Hints,
-    faults: &mut Vec<Fault>,
-) {
+) -> Option<Fault> {
     let from = &reference.from;
     let any_of = node.join == Some(Join::AnyOf);
     let (detail, mend) = if from.as_str() == ParamRef::WINNER {
         if any_of {
-            return;
+            return None;
         }
         ("there is no winner where nothing joins any_of", "name the node to take it from")
     } else if subject.table.find(from).is_none() {
-        faults.push(Fault::new(
-            FaultCode::V03,
-            &node.id,
-            format!("parameter {name} refers to {from}, which the plan does not define"),
-            hints.mend(from.as_str(), names(subject.plan), "add that node, or refer to another"),
-        ));
-        return;
+        let detail = format!("parameter {name} refers to {from}, which the plan does not define");
+        let mend = hints.mend(from.as_str(), names(subject.plan), "add that node, or refer to another");
+        return Some(Fault::new(FaultCode::V03, &node.id, detail, mend));
     } else if any_of {
         ("one candidate of an any_of may never run", "take it from $winner")
     } else if !success {
         ("there is no success edge from it", "depend on its success; a terminal edge carries no data")
     } else {
-        return;
+        return None;
     };
     let detail = format!("parameter {name} refers to {from}: {detail}");
-    faults.push(Fault::new(FaultCode::V11, &node.id, detail, mend));
+    Some(Fault::new(FaultCode::V11, &node.id, detail, mend))
 }
 
-fn path(node: &Node, name: &str, reference: &ParamRef, faults: &mut Vec<Fault>) {
+fn path(node: &Node, name: &str, reference: &ParamRef) -> Option<Fault> {
     let detail = match &reference.path {
         None => format!("parameter {name} says no path"),
         Some(path) if !is_path(path) => format!("parameter {name} has the path {path:?}"),
-        Some(_) => return,
+        Some(_) => return None,
     };
     let mend = "say where in the result it stands, as keys and indices with dots: matches.0.line";
-    faults.push(Fault::new(FaultCode::V17, &node.id, detail, mend));
+    Some(Fault::new(FaultCode::V17, &node.id, detail, mend))
 }
 
-fn is_path(text: &str) -> bool {
+pub(super) fn is_path(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     text.split('.').all(|part| !part.is_empty() && part.bytes().all(plain))
 }

@@ -63,5 +63,5 @@ fn speculative(subject: &Subject<'_>, at: usize, candidate: usize) -> Fault {
         format!("has impact {} and is done for {raced} alone, which races other candidates", node.impact)
     };
     let mend = "use `dispatch: ordered`, which tries one candidate at a time, or make it an output";
-    Fault::new(FaultCode::V12, &node.id, detail, mend)
+    Fault::new(FaultCode::V12, &node.id, detail, mend).at(&subject.place(at).key("impact"))
 }

@@ -33,7 +33,9 @@ pub(super) fn told(result: Result<Plan, Vec<Fault>>) -> String {
         assert!(!fault.detail.is_empty() && !fault.mend.is_empty(), "{fault:?}");
         assert!(!fault.detail.ends_with('.') && !fault.mend.ends_with('.'), "{fault:?}");
     }
-    let pairs: Vec<String> = faults.iter().map(|fault| format!("{} {}", fault.code, fault.node)).collect();
+    let mut pairs: Vec<String> =
+        faults.iter().map(|fault| format!("{} {}", fault.code, fault.node)).collect();
+    pairs.dedup();
     pairs.join(", ")
 }
 
@@ -273,7 +275,7 @@ fn a_real_run_completes_a_plan_from_its_tools() {
         {"id": "say", "model": "m", "params": {"schema": {"type": "string"}}},
         {"id": "say2", "kind": "model", "params": {"model": "m", "schema": true}},
         {"id": "ask", "kind": "human_approval", "human_timeout": 60},
-        {"id": "sum", "kind": "aggregator", "deps": ["see"]},
+        {"id": "sum", "kind": "aggregator", "deps": ["see"], "params": {"template": "x"}},
     ]}));
     let plan = plan.validate(&settings).unwrap();
     let node = |id: &str| plan.nodes.iter().find(|node| node.id.as_str() == id).unwrap();
@@ -294,11 +296,9 @@ fn a_real_run_completes_a_plan_from_its_tools() {
 }
 
 #[test]
-fn only_tools_and_aggregators_have_an_executor() {
+fn only_tools_aggregators_and_questions_have_an_executor() {
     let settings = Settings::real(4, &TwoTools);
-    for kind in
-        ["model", "reflection", "observer", "micro_planner", "interjection", "human_approval", "sub_agent"]
-    {
+    for kind in ["model", "reflection", "observer", "micro_planner", "interjection", "sub_agent"] {
         let node = json!({"id": "a", "kind": kind, "model": "m", "human_timeout": 1, "contract": [{"method": "schema"}]});
         let plan = json!({"id": "p", "nodes": [{"id": "s", "tool": "look"}, node]});
         assert!(told(draft(&plan).validate(&settings)).contains("V21 a"), "{kind}");

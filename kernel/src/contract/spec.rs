@@ -1,0 +1,72 @@
+//! What is wrong with the `spec` of a rule, told so that its author can mend it.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::excerpt;
+use crate::plan::nearest;
+
+/// Pairs of letters compared to find out which word was meant.
+pub(super) const PAIRS_MAX: usize = 100_000;
+
+/// What is wrong with the `spec` of a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrongSpec {
+    /// Where in the spec, as a JSON pointer; empty: the whole.
+    pub pointer: String,
+    /// What is wrong, as a sentence without a full stop.
+    pub what: String,
+    /// What would mend it, as a sentence without a full stop.
+    pub mend: String,
+}
+
+impl WrongSpec {
+    pub(super) fn new(pointer: &str, what: impl Into<String>, mend: impl Into<String>) -> WrongSpec {
+        WrongSpec { pointer: pointer.to_owned(), what: what.into(), mend: mend.into() }
+    }
+}
+
+impl fmt::Display for WrongSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+/// Refuses a key that is not known.
+pub(super) fn known_keys(spec: &Map<String, Value>, known: &[&str]) -> Result<(), WrongSpec> {
+    let Some(unknown) = spec.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
+    let mend = match nearest(unknown, known.iter().copied(), &mut PAIRS_MAX.clone()) {
+        Some(meant) => format!("did you mean {meant:?}?"),
+        None => format!("leave it out; known here are {}", known.join(", ")),
+    };
+    let pointer = format!("/{}", unknown.replace('~', "~0").replace('/', "~1"));
+    Err(WrongSpec { pointer, what: format!("unknown key {:?}", excerpt(unknown)), mend })
+}
+
+/// What a value is, in the words of plan files: `a text`, `a list`.
+pub fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(true) => "true",
+        Value::Bool(false) => "false",
+        Value::Number(number) if number.as_f64().is_some_and(|number| number < 0.0) => "a negative number",
+        Value::Number(number) if number.is_f64() => "a number with a fraction",
+        Value::Number(_) => "a whole number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a map",
+    }
+}
+
+/// What is wrong with a regular expression, in one line: the parser's drawing of it is left out.
+pub fn regex_fault(error: &regex::Error) -> String {
+    match error {
+        regex::Error::CompiledTooBig(bytes) => format!("it becomes larger than {bytes} bytes"),
+        other => {
+            let told = other.to_string();
+            let last = told.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it cannot be read");
+            excerpt(last.trim().trim_start_matches("error: "))
+        }
+    }
+}

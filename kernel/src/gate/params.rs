@@ -1,0 +1,194 @@
+//! What is wrong with the parameters of a call before it is made: some are known, others are still to come.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+use jsonschema::{JsonType, ValidationError};
+use serde_json::{Map, Value};
+
+use super::tool::GatedTool;
+use crate::contract::{excerpt, kind_of};
+use crate::plan::{BadParam, nearest};
+use crate::port::WrongParam;
+
+/// Faults of one call that are looked for.
+const BAD_PARAMS_MAX: usize = 64;
+
+/// Pairs of letters compared to find out which word was meant.
+const PAIRS_MAX: usize = 100_000;
+
+impl GatedTool {
+    /// What is wrong with parameters of which `literal` are known and those named in `referred` are to come: what
+    /// the schema says of those that are known, and what the tool itself does. Values are not repeated.
+    pub fn judge(&self, literal: &Map<String, Value>, referred: &BTreeSet<&str>) -> Vec<BadParam> {
+        let schema = self.tool().spec().params.clone();
+        let mut params = literal.clone();
+        self.fill_defaults(&mut params);
+        params.retain(|name, _| literal.contains_key(name) || !referred.contains(name.as_str()));
+        let mut bad = self.unknown_references(&schema, referred);
+        let whole = Value::Object(params);
+        for error in self.validator().iter_errors(&whole).take(BAD_PARAMS_MAX) {
+            if counts(&error, referred) {
+                bad.extend(told(&error, &schema));
+            }
+        }
+        let refused: BTreeSet<String> = bad.iter().map(|bad| top(pointer_of(bad)).to_owned()).collect();
+        let checked = catch_unwind(AssertUnwindSafe(|| self.tool().check(literal))).unwrap_or_default();
+        let by_tool = checked.into_iter().filter(|wrong| !refused.contains(&wrong.name));
+        bad.extend(by_tool.map(|WrongParam { name, what, mend }| BadParam::Wrong {
+            pointer: format!("/{}", escaped(&name)),
+            what,
+            mend,
+        }));
+        bad
+    }
+
+    /// References to parameters that the schema does not have.
+    fn unknown_references(&self, schema: &Value, referred: &BTreeSet<&str>) -> Vec<BadParam> {
+        let none = Map::new();
+        let known = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
+        let open = schema.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false))
+            || ["allOf", "anyOf", "oneOf", "$ref", "patternProperties"]
+                .iter()
+                .any(|&word| schema.get(word).is_some());
+        let unknown = referred.iter().filter(|&&name| !open && !known.contains_key(name));
+        unknown
+            .map(|&name| BadParam::Unknown {
+                pointer: format!("/{}", escaped(name)),
+                name: name.to_owned(),
+                known: known.keys().cloned().collect(),
+            })
+            .collect()
+    }
+}
+
+/// Whether an error stands though other parameters are still to come: it is about one that is known, or about names.
+fn counts(error: &ValidationError<'_>, referred: &BTreeSet<&str>) -> bool {
+    if referred.is_empty() {
+        return true;
+    }
+    match error.kind() {
+        ValidationErrorKind::Required { property } if error.instance_path().as_str().is_empty() => {
+            error.schema_path().as_str() == "/required"
+                && property.as_str().is_none_or(|name| !referred.contains(name))
+        }
+        ValidationErrorKind::AdditionalProperties { .. } => true,
+        _ => error.schema_path().as_str().starts_with("/properties/"),
+    }
+}
+
+fn told(error: &ValidationError<'_>, schema: &Value) -> Vec<BadParam> {
+    let pointer = error.instance_path().as_str().to_owned();
+    match error.kind() {
+        ValidationErrorKind::AdditionalProperties { unexpected }
+        | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
+            let known = named_beside(error, schema);
+            let told = unexpected.iter().map(|name| BadParam::Unknown {
+                pointer: format!("{pointer}/{}", escaped(name)),
+                name: name.clone(),
+                known: known.clone(),
+            });
+            told.collect()
+        }
+        ValidationErrorKind::Required { property } => {
+            let name = property.as_str().unwrap_or_default().to_owned();
+            let path = error.schema_path().as_str().trim_end_matches("/required");
+            let says = schema.pointer(&format!("{path}/properties/{}", escaped(&name)));
+            let says = says.and_then(|inner| inner.get("description")).and_then(Value::as_str);
+            vec![BadParam::Missing { pointer, name, says: says.unwrap_or_default().to_owned() }]
+        }
+        kind => {
+            let (what, mend) = value_fault(kind, error);
+            vec![BadParam::Wrong { pointer, what, mend }]
+        }
+    }
+}
+
+/// The properties that the schema names where it refuses one.
+fn named_beside(error: &ValidationError<'_>, schema: &Value) -> Vec<String> {
+    let path = error.schema_path().as_str();
+    let place = path.rsplit_once('/').map_or("", |(place, _)| place);
+    let named = schema.pointer(&format!("{place}/properties")).and_then(Value::as_object);
+    named.map(|named| named.keys().cloned().collect()).unwrap_or_default()
+}
+
+fn value_fault(kind: &ValidationErrorKind, error: &ValidationError<'_>) -> (String, String) {
+    let found = kind_of(error.instance());
+    let must = |what: String| (format!("must be {what}, found {found}"), format!("give it {what}"));
+    let be = |what: String| (format!("must be {what}"), format!("give it {what}"));
+    let size = |what: String| (format!("must have {what}"), format!("give it {what}"));
+    match kind {
+        ValidationErrorKind::Type { kind: TypeKind::Single(wanted) } => must(word(*wanted).to_owned()),
+        ValidationErrorKind::Type { kind: TypeKind::Multiple(wanted) } => {
+            let words: Vec<&str> = wanted.iter().map(word).collect();
+            must(words.join(" or "))
+        }
+        ValidationErrorKind::Enum { options } => {
+            let options: Vec<String> = options.as_array().into_iter().flatten().map(plain).collect();
+            let mend = error
+                .instance()
+                .as_str()
+                .and_then(|found| nearest(found, options.iter().map(String::as_str), &mut PAIRS_MAX.clone()));
+            let listed = excerpt(options.join(", "));
+            let otherwise = format!("use one of {listed}");
+            let mend = mend.map_or(otherwise, |meant| format!("did you mean {meant:?}?"));
+            (format!("must be one of {listed}"), mend)
+        }
+        ValidationErrorKind::Constant { expected_value } => must(excerpt(plain(expected_value))),
+        ValidationErrorKind::Minimum { limit } => be(format!("{limit} or more")),
+        ValidationErrorKind::Maximum { limit } => be(format!("{limit} or less")),
+        ValidationErrorKind::ExclusiveMinimum { limit } => be(format!("more than {limit}")),
+        ValidationErrorKind::ExclusiveMaximum { limit } => be(format!("less than {limit}")),
+        ValidationErrorKind::MinLength { limit: 1 } => {
+            ("must not be empty".to_owned(), "write something".to_owned())
+        }
+        ValidationErrorKind::MinLength { limit } => size(format!("{limit} characters or more")),
+        ValidationErrorKind::MaxLength { limit } => size(format!("{limit} characters or fewer")),
+        ValidationErrorKind::MinItems { limit: 1 } => {
+            ("must not be empty".to_owned(), "give it an item".to_owned())
+        }
+        ValidationErrorKind::MinItems { limit } => size(format!("{limit} items or more")),
+        ValidationErrorKind::MaxItems { limit } => size(format!("{limit} items or fewer")),
+        ValidationErrorKind::Pattern { pattern } => {
+            (format!("must match /{}/", excerpt(pattern)), "give it a value that does".to_owned())
+        }
+        ValidationErrorKind::AnyOf { .. } | ValidationErrorKind::OneOfNotValid { .. } => {
+            ("fits none of the forms that it may have".to_owned(), "see what the tool takes".to_owned())
+        }
+        _ => (excerpt(error.masked()), "see what the tool takes".to_owned()),
+    }
+}
+
+fn word(wanted: JsonType) -> &'static str {
+    match wanted {
+        JsonType::Array => "a list",
+        JsonType::Boolean => "true or false",
+        JsonType::Integer => "a whole number",
+        JsonType::Null => "null",
+        JsonType::Number => "a number",
+        JsonType::Object => "a map",
+        JsonType::String => "a text",
+    }
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+fn pointer_of(bad: &BadParam) -> &str {
+    match bad {
+        BadParam::Unknown { pointer, .. }
+        | BadParam::Missing { pointer, .. }
+        | BadParam::Wrong { pointer, .. } => pointer,
+    }
+}
+
+/// The first step of a pointer.
+fn top(pointer: &str) -> &str {
+    pointer.split('/').nth(1).unwrap_or_default()
+}

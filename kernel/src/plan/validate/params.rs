@@ -1,0 +1,121 @@
+//! What a node gives its tool, before any call: V23 of names, V24 of values. Parameters that come by reference are
+//! judged by their names alone.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::super::fault::{Fault, FaultCode};
+use super::super::nearest::Hints;
+use super::super::pointer::Pointer;
+use super::super::settings::BadParam;
+use super::super::{Kind, Node, Settings};
+use super::Subject;
+use crate::contract::kind_of;
+use crate::template::check_template;
+
+/// What an aggregator takes.
+const OF_AGGREGATORS: [&str; 2] = ["template", "schema"];
+
+pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hints, faults: &mut Vec<Fault>) {
+    for (at, node) in subject.plan.nodes.iter().enumerate() {
+        let bad = match (node.kind, &node.tool, settings.tools) {
+            (Kind::Tool, Some(tool), Some(tools)) => {
+                let referred: BTreeSet<&str> = node.param_refs.keys().map(String::as_str).collect();
+                tools.judge(tool, &node.params, &referred)
+            }
+            (Kind::Aggregator, ..) => aggregator(node),
+            (Kind::Model, ..) => template(node, "prompt"),
+            _ => continue,
+        };
+        faults.extend(bad.into_iter().map(|bad| told(node, bad, &subject.place(at).key("params"), hints)));
+    }
+}
+
+fn aggregator(node: &Node) -> Vec<BadParam> {
+    let known = || OF_AGGREGATORS.map(str::to_owned).to_vec();
+    let names = node.params.keys().chain(node.param_refs.keys());
+    let unknown = names.filter(|name| !OF_AGGREGATORS.contains(&name.as_str()));
+    let mut bad: Vec<BadParam> = unknown
+        .map(|name| BadParam::Unknown {
+            pointer: Pointer::root().key(name).as_str().to_owned(),
+            name: name.clone(),
+            known: known(),
+        })
+        .collect();
+    if !node.params.contains_key("template") {
+        let says = "a template over what it depends on, such as \"{{ NODE.result.count }}\"";
+        bad.push(BadParam::Missing { pointer: String::new(), name: "template".into(), says: says.into() });
+    }
+    bad.extend(template(node, "template"));
+    bad
+}
+
+/// A parameter that must be a template, if it is there.
+fn template(node: &Node, name: &str) -> Vec<BadParam> {
+    let wrong = |what: String, mend: &str| {
+        vec![BadParam::Wrong { pointer: format!("/{name}"), what, mend: mend.to_owned() }]
+    };
+    match node.params.get(name) {
+        None => Vec::new(),
+        Some(Value::String(text)) => match check_template(text) {
+            Ok(()) => Vec::new(),
+            Err(error) => wrong(error.to_string(), "write {{ value }} and {% if … %}, as minijinja has them"),
+        },
+        Some(other) => {
+            wrong(format!("must be a text, found {}", kind_of(other)), "write the template as a text")
+        }
+    }
+}
+
+fn told(node: &Node, bad: BadParam, params: &Pointer, hints: &Hints) -> Fault {
+    let whose = match (&node.tool, node.kind) {
+        (Some(tool), Kind::Tool) => tool.as_str(),
+        (_, Kind::Aggregator) => "an aggregator",
+        _ => "a model",
+    };
+    let within = |pointer: &str| {
+        let inner = pointer.trim_start_matches('/').replace('/', ".").replace("~1", "/").replace("~0", "~");
+        if inner.is_empty() { "params".to_owned() } else { format!("params.{inner}") }
+    };
+    match bad {
+        BadParam::Unknown { pointer, name, known } => {
+            let outer = pointer.rsplit_once('/').map_or("", |(outer, _)| outer);
+            let taken = if known.is_empty() { "nothing".to_owned() } else { known.join(", ") };
+            let (detail, otherwise) = if outer.is_empty() {
+                (format!("{whose} takes no parameter {name}"), format!("leave it out: {whose} takes {taken}"))
+            } else {
+                let place = within(outer);
+                (format!("{place} of {whose} has no {name}"), format!("leave it out: it has {taken}"))
+            };
+            let mend = hints.mend(&name, known.iter().map(String::as_str), &otherwise);
+            // A parameter that comes by reference is written among the references.
+            let top = Pointer::root().key(&name);
+            let place = match (node.params.contains_key(&name), top.as_str() == pointer) {
+                (false, true) if node.param_refs.contains_key(&name) => referred(params, &name),
+                _ => params.join(&pointer),
+            };
+            Fault::new(FaultCode::V23, &node.id, detail, mend).at(&place)
+        }
+        BadParam::Missing { pointer, name, says } => {
+            let what = if pointer.is_empty() { whose.to_owned() } else { within(&pointer) };
+            let detail = format!("{what} needs the parameter {name}, and does not get it");
+            let says = if says.is_empty() { String::new() } else { format!(": {says}") };
+            let mend = if pointer.is_empty() && node.kind == Kind::Tool {
+                format!("add `{name}` to params, or to param_refs{says}")
+            } else {
+                format!("add `{name}`{says}")
+            };
+            Fault::new(FaultCode::V23, &node.id, detail, mend).at(&params.join(&pointer))
+        }
+        BadParam::Wrong { pointer, what, mend } => {
+            let detail = format!("{} of {whose}: {what}", within(&pointer));
+            Fault::new(FaultCode::V24, &node.id, detail, mend).at(&params.join(&pointer))
+        }
+    }
+}
+
+/// Where a reference stands, given where the literal parameters do.
+fn referred(params: &Pointer, name: &str) -> Pointer {
+    params.sibling("param_refs").key(name)
+}

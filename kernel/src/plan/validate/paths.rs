@@ -1,0 +1,146 @@
+//! Whether a reference can find anything: the other half of V17. A result passes its node's contract before anybody
+//! reads it, so what a schema of the contract rules out is never there.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::super::fault::{Fault, FaultCode};
+use super::super::nearest::Hints;
+use super::super::{Method, Node, ParamRef, Settings};
+use super::Subject;
+use super::references::is_path;
+
+pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hints, faults: &mut Vec<Fault>) {
+    let mut results: BTreeMap<&str, Option<Value>> = BTreeMap::new();
+    for (at, node) in subject.plan.nodes.iter().enumerate() {
+        for (name, reference) in &node.param_refs {
+            let ParamRef { from, path: Some(path), .. } = reference else { continue };
+            let Some(source) = subject.table.find(from).filter(|_| is_path(path)) else { continue };
+            let source = &subject.plan.nodes[source];
+            let of_tool = source.tool.as_deref().and_then(|tool| {
+                let known = || settings.tools?.defaults(tool, &Map::new())?.result_schema;
+                results.entry(tool).or_insert_with(known).as_ref()
+            });
+            let schemas = contract_schemas(source).chain(of_tool);
+            let Some(dead_end) = schemas.filter_map(|schema| dead_end(schema, path)).next() else { continue };
+            let detail = format!("parameter {name} refers to {path} of {from}: {}", dead_end.what);
+            let otherwise = match dead_end.known.as_slice() {
+                [] => "take the whole of it".to_owned(),
+                known => format!("there are {}", known.join(", ")),
+            };
+            let mend = hints.mend(&dead_end.segment, dead_end.known, &otherwise);
+            let place = subject.place(at).key("param_refs").key(name).key("path");
+            faults.push(Fault::new(FaultCode::V17, &node.id, detail, mend).at(&place));
+        }
+    }
+}
+
+fn contract_schemas(node: &Node) -> impl Iterator<Item = &Value> {
+    node.contract.iter().filter(|rule| rule.method == Method::Schema).filter_map(|rule| rule.spec.as_ref())
+}
+
+/// Where a path leads to nothing.
+struct DeadEnd<'a> {
+    segment: String,
+    what: String,
+    known: Vec<&'a str>,
+}
+
+/// Words that say something of the parts of a value besides `properties` and `items`: nothing is known there.
+const COMPOSED: [&str; 10] = [
+    "$ref",
+    "$dynamicRef",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "patternProperties",
+    "dependentSchemas",
+    "unevaluatedProperties",
+];
+
+/// The first segment of a path that values under the schema never have.
+fn dead_end<'a>(schema: &'a Value, path: &str) -> Option<DeadEnd<'a>> {
+    let mut schema = schema;
+    let mut walked: Vec<&str> = Vec::new();
+    for segment in path.split('.') {
+        let members = schema.as_object()?;
+        if COMPOSED.iter().any(|&word| members.contains_key(word)) {
+            return None;
+        }
+        let whole = if walked.is_empty() { "the result".to_owned() } else { walked.join(".") };
+        match members.get("type").and_then(Value::as_str)? {
+            "object" => {
+                let named = members.get("properties").and_then(Value::as_object);
+                let closed = members.get("additionalProperties") == Some(&Value::Bool(false));
+                match (named.and_then(|named| named.get(segment)), closed) {
+                    (Some(inner), _) => schema = inner,
+                    (None, true) => {
+                        return Some(DeadEnd {
+                            segment: segment.to_owned(),
+                            what: format!("{whole} has no {segment}"),
+                            known: named
+                                .into_iter()
+                                .flat_map(|named| named.keys())
+                                .map(String::as_str)
+                                .collect(),
+                        });
+                    }
+                    (None, false) => return None,
+                }
+            }
+            "array" if segment.bytes().all(|byte| byte.is_ascii_digit()) => {
+                if members.contains_key("prefixItems") {
+                    return None;
+                }
+                schema = members.get("items")?;
+            }
+            "array" => {
+                let what = format!("{whole} is a list, and {segment} is no index");
+                return Some(DeadEnd { segment: segment.to_owned(), what, known: Vec::new() });
+            }
+            scalar => {
+                let word = match scalar {
+                    "string" => "a text",
+                    "integer" | "number" => "a number",
+                    "boolean" => "true or false",
+                    _ => "null",
+                };
+                let what = format!("{whole} is {word}, which has no {segment}");
+                return Some(DeadEnd { segment: segment.to_owned(), what, known: Vec::new() });
+            }
+        }
+        walked.push(segment);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_path_ends_where_the_schema_has_nothing() {
+        let schema = json!({"type": "object", "additionalProperties": false, "properties": {
+            "files": {"type": "array", "items": {"type": "string"}}, "count": {"type": "integer"},
+            "free": {"type": "object"}, "any": {}, "some": {"anyOf": [{"type": "object"}]}}});
+        for (path, what) in [
+            ("files", None),
+            ("files.0", None),
+            ("files.0.x", Some("files.0 is a text, which has no x")),
+            ("files.x", Some("files is a list, and x is no index")),
+            ("fils", Some("the result has no fils")),
+            ("count.0", Some("count is a number, which has no 0")),
+            ("free.x.y", None),
+            ("any.x", None),
+            ("some.x", None),
+        ] {
+            assert_eq!(dead_end(&schema, path).map(|end| end.what).as_deref(), what, "{path}");
+        }
+        assert!(dead_end(&json!(true), "x").is_none());
+    }
+}

@@ -1,0 +1,321 @@
+//! What is wrong with a file, or could be better: told with the line, a mark under the place, and what would mend
+//! it.
+
+use std::fmt;
+
+use miette::{
+    Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents,
+    Severity, SourceCode, SourceSpan, SpanContents, ThemeCharacters, ThemeStyles,
+};
+use serde::Serialize;
+
+/// Where the page of each code stands: `V04.md`, `W01.md`, `syntax.md`.
+pub const ERROR_PAGES: &str = "https://github.com/ostler-os/ostler/blob/main/docs/errors/";
+
+/// Characters of a line that are shown; of a longer one, those around the place.
+pub const LINE_CHARS_MAX: usize = 100;
+
+/// Columns that what is told is wrapped at where nobody says how wide the screen is.
+const WIDTH: usize = 100;
+
+/// Something wrong with a file, or something that could be better.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// `V..` for a broken rule, `W..` for advice; `syntax`, `shape` or `parameter` for what comes before rules,
+    /// `config` for a configuration that cannot be gone by.
+    pub code: String,
+    /// The node it is about, if it is about one.
+    pub node: Option<String>,
+    /// What was found, as a sentence without a full stop.
+    pub detail: String,
+    /// What would mend it; may be empty.
+    pub mend: String,
+    /// Where, if that is one place.
+    pub place: Option<Place>,
+}
+
+/// A place in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// 1 for the first.
+    pub line: usize,
+    /// In characters, 1 for the first.
+    pub column: usize,
+    /// In bytes from the start of the text.
+    pub offset: usize,
+}
+
+impl Finding {
+    /// Whether it is advice, which refuses nothing.
+    pub fn is_advice(&self) -> bool {
+        self.code.starts_with('W')
+    }
+
+    /// The page that tells more.
+    pub fn url(&self) -> String {
+        format!("{ERROR_PAGES}{}.md", self.code)
+    }
+}
+
+/// How findings are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Look {
+    /// Whether in colours.
+    pub colour: bool,
+    /// Columns to wrap at; `None`: what is told stays in one line.
+    pub width: Option<usize>,
+}
+
+/// A text that things are found in.
+#[derive(Debug, Clone)]
+pub struct Source {
+    name: String,
+    text: String,
+    /// The byte each line begins at.
+    lines: Vec<usize>,
+}
+
+impl Source {
+    /// A text that is called `name`.
+    pub fn new(name: &str, text: &str) -> Source {
+        let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        Source { name: name.to_owned(), text: text.to_owned(), lines }
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The place of a byte.
+    pub fn place(&self, offset: usize) -> Place {
+        let mut offset = offset.min(self.text.len());
+        while !self.text.is_char_boundary(offset) {
+            offset -= 1;
+        }
+        let line = self.lines.partition_point(|&start| start <= offset);
+        let start = self.lines[line - 1];
+        Place { line, column: self.text[start..offset].chars().count() + 1, offset }
+    }
+
+    /// The line of a place as it may be shown: cut to what is near the place, and harmless.
+    pub fn line(&self, place: Place) -> String {
+        Excerpt::of(self, place, 0).text
+    }
+
+    /// Prints a finding: what, where, the line with a mark, and what would mend it.
+    pub fn show(&self, finding: &Finding, look: Look) -> String {
+        let excerpt = finding.place.map(|place| Excerpt::of(self, place, 1));
+        let styles = if look.colour { ThemeStyles::ansi() } else { ThemeStyles::none() };
+        let theme = GraphicalTheme { characters: ThemeCharacters::unicode(), styles };
+        let handler = GraphicalReportHandler::new_themed(theme)
+            .with_links(false)
+            .with_context_lines(1)
+            .with_wrap_lines(look.width.is_some())
+            .with_width(look.width.unwrap_or(WIDTH))
+            .with_break_words(false)
+            .without_syntax_highlighting();
+        let mut told = String::new();
+        let report = Report { finding, excerpt };
+        handler.render_report(&mut told, &report).expect("writing to a string succeeds");
+        // Lines that end in blanks are of no use to anybody.
+        told.lines().flat_map(|line| [line.trim_end(), "\n"]).collect()
+    }
+}
+
+/// A finding as a diagnostic.
+struct Report<'a> {
+    finding: &'a Finding,
+    excerpt: Option<Excerpt>,
+}
+
+impl fmt::Debug for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.finding.fmt(f)
+    }
+}
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let told = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+        let detail: String = self.finding.detail.chars().map(told).collect();
+        match &self.finding.node {
+            Some(node) => write!(f, "{}: {detail}", node.chars().map(told).collect::<String>()),
+            None => f.write_str(&detail),
+        }
+    }
+}
+
+impl std::error::Error for Report<'_> {}
+
+impl Diagnostic for Report<'_> {
+    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        Some(Box::new(&self.finding.code))
+    }
+
+    fn severity(&self) -> Option<Severity> {
+        Some(if self.finding.is_advice() { Severity::Warning } else { Severity::Error })
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        let mend = &self.finding.mend;
+        (!mend.is_empty()).then(|| Box::new(mend) as Box<dyn fmt::Display + 'a>)
+    }
+
+    fn url<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        Some(Box::new(self.finding.url()))
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.excerpt.as_ref().map(|excerpt| excerpt as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let excerpt = self.excerpt.as_ref()?;
+        Some(Box::new(std::iter::once(LabeledSpan::new_primary_with_span(None, excerpt.mark))))
+    }
+}
+
+/// A few lines around a place, each cut to what may be shown. A file may be one line of megabytes.
+struct Excerpt {
+    name: String,
+    text: String,
+    /// Line of the text it begins with, from 0.
+    first: usize,
+    lines: usize,
+    /// What is marked, within `text`.
+    mark: SourceSpan,
+    /// Line and column of what is marked, from 0, in the whole text.
+    at: (usize, usize),
+}
+
+impl Excerpt {
+    fn of(source: &Source, place: Place, around: usize) -> Excerpt {
+        let at = place.line - 1;
+        let (first, last) = (at.saturating_sub(around), (at + around).min(source.lines.len() - 1));
+        let mut text = String::new();
+        let mut mark = SourceSpan::from(0..0);
+        for line in first..=last {
+            let whole = source.text[source.lines[line]..].lines().next().unwrap_or_default();
+            if line == last && last > at && whole.trim().is_empty() {
+                break; // an empty line after the place says nothing
+            }
+            if line > first {
+                text.push('\n');
+            }
+            if line == at {
+                let start = text.len();
+                let (shown, lead) = cut(whole, place.column - 1);
+                let length = length(shown[lead..].trim_end_matches('…'));
+                text.push_str(&shown);
+                mark = SourceSpan::from((start + lead, length));
+            } else {
+                text.push_str(&cut(whole, 0).0);
+            }
+        }
+        let lines = text.matches('\n').count() + 1;
+        Excerpt { name: source.name.clone(), text, first, lines, mark, at: (at, place.column - 1) }
+    }
+}
+
+/// What is shown of a line, and the byte of it that the character at `column` has there.
+fn cut(line: &str, column: usize) -> (String, usize) {
+    let count = line.chars().take(LINE_CHARS_MAX + 1).count();
+    let from = if count <= LINE_CHARS_MAX { 0 } else { column.saturating_sub(LINE_CHARS_MAX / 2) };
+    let mut shown = String::new();
+    if from > 0 {
+        shown.push('…');
+    }
+    let mut lead = None;
+    let visible = |c: char| if c.is_control() && c != '\t' { '\u{fffd}' } else { c };
+    for (at, c) in line.chars().enumerate().skip(from).take(LINE_CHARS_MAX) {
+        if at == column {
+            lead = Some(shown.len());
+        }
+        shown.push(visible(c));
+    }
+    if line.chars().nth(from + LINE_CHARS_MAX).is_some() {
+        shown.push('…');
+    }
+    let lead = lead.unwrap_or(shown.len());
+    (shown, lead)
+}
+
+/// Bytes of the word at the start of `rest`: a text in quotes, or up to what ends a word.
+fn length(rest: &str) -> usize {
+    let end = match rest.chars().next() {
+        Some(quote @ ('"' | '\'')) => rest[1..].find(quote).map_or(rest.len(), |at| at + 2),
+        Some('{' | '[') => 1,
+        Some(_) => rest.find(|c: char| c.is_whitespace() || ",:]}#=".contains(c)).unwrap_or(rest.len()),
+        None => 0,
+    };
+    end.max(rest.chars().next().map_or(0, char::len_utf8))
+}
+
+impl SourceCode for Excerpt {
+    fn read_span<'a>(
+        &'a self,
+        span: &SourceSpan,
+        context_lines_before: usize,
+        context_lines_after: usize,
+    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
+        let name = self.name.clone();
+        let contents = if context_lines_before + context_lines_after == 0 {
+            let (line, column) = self.at;
+            let data = self.text.as_bytes().get(span.offset()..).unwrap_or_default();
+            MietteSpanContents::new_named(name, data, *span, line, column, 1)
+        } else {
+            let whole = SourceSpan::from((0, self.text.len()));
+            MietteSpanContents::new_named(name, self.text.as_bytes(), whole, self.first, 0, self.lines)
+        };
+        Ok(Box::new(contents))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_line_and_a_column_in_characters() {
+        let source = Source::new("x", "ä: b\nc\n\nd");
+        for (offset, line, column) in
+            [(0, 1, 1), (1, 1, 1), (4, 1, 4), (6, 2, 1), (8, 3, 1), (9, 4, 1), (99, 4, 2)]
+        {
+            let place = source.place(offset);
+            assert_eq!((place.line, place.column), (line, column), "{offset}");
+        }
+    }
+
+    #[test]
+    fn of_a_long_line_the_part_that_matters_is_shown() {
+        let long = format!("{}é[x{}", "a".repeat(1_000), "b".repeat(1_000));
+        let (shown, lead) = cut(&long, 1_000);
+        assert!(shown.starts_with('…') && shown.ends_with('…'));
+        assert!(shown[lead..].starts_with('é') && shown.chars().count() == LINE_CHARS_MAX + 2);
+        assert_eq!(cut("short", 2), ("short".to_owned(), 2));
+        assert_eq!(cut("", 0), (String::new(), 0));
+        assert_eq!(cut("a\u{1b}[31m", 0).0, "a\u{fffd}[31m");
+    }
+
+    #[test]
+    fn every_place_of_every_text_can_be_shown() {
+        for text in ["", "\n", "\n\n\n", "a", "é\u{200d}\t\u{7}x: [", "\"open", "{\r\n}\r\n"] {
+            let source = Source::new("x", text);
+            for offset in 0..=text.len() {
+                for look in [Look::default(), Look { colour: true, width: Some(20) }] {
+                    let place = Some(source.place(offset));
+                    let (code, detail, mend) = ("V01".to_owned(), "is\nno id".to_owned(), String::new());
+                    let finding = Finding { code, node: None, detail, mend, place };
+                    let shown = source.show(&finding, look);
+                    assert!(shown.contains("V01"), "{text:?} {offset}: {shown}");
+                }
+            }
+        }
+    }
+}

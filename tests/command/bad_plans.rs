@@ -1,0 +1,102 @@
+//! Plans that are none, or far too much: a clear error, exit code 2, and never a wait.
+
+use std::os::unix::fs::symlink;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::world::{Ended, World};
+
+/// Longer than any of these takes, even on a busy machine; far shorter than a hang.
+const SOON: Duration = Duration::from_secs(60);
+
+/// Runs a command that must refuse its input soon, without a panic.
+#[track_caller]
+fn refused(world: &World, line: &str) -> Ended {
+    let begun = Instant::now();
+    let ended = world.ostler(line).exits(2);
+    assert!(begun.elapsed() < SOON, "{line} took {:?}", begun.elapsed());
+    assert!(!ended.err.contains("panicked"), "{}", ended.err);
+    assert!(!world.data().exists(), "what is refused leaves nothing");
+    ended
+}
+
+#[test]
+fn what_is_no_regular_file_is_refused_at_once() {
+    let world = World::new();
+    let path = |name: &str| world.path().join(name);
+    assert!(Command::new("mkfifo").arg(path("pipe.yaml")).status().unwrap().success());
+    std::fs::create_dir(path("folder.yaml")).unwrap();
+    symlink("/dev/zero", path("zero.json")).unwrap();
+    symlink("nowhere", path("lost.toml")).unwrap();
+    symlink("loop.yaml", path("loop.yaml")).unwrap();
+    for command in ["check", "run"] {
+        refused(&world, &format!("{command} pipe.yaml")).complains("pipe.yaml is a pipe, expected a file");
+        refused(&world, &format!("{command} folder.yaml"))
+            .complains("folder.yaml is a folder, expected a file");
+        refused(&world, &format!("{command} zero.json")).complains("zero.json is a device, expected a file");
+        refused(&world, &format!("{command} lost.toml")).complains("cannot read lost.toml");
+        refused(&world, &format!("{command} loop.yaml")).complains("cannot read loop.yaml");
+    }
+    world.file("good.yaml", "id: p\nnodes: [{id: a, tool: time.sleep, params: {ms: 1}}]\n");
+    refused(&world, "check good.yaml --config pipe.yaml").complains("is a pipe");
+    refused(&world, "check good.yaml --config zero.json").complains("is a device");
+}
+
+#[test]
+fn what_is_no_text_or_too_much_of_it_is_refused() {
+    let world = World::new();
+    std::fs::write(world.path().join("latin.yaml"), b"id: p\ntitle: caf\xe9\n").unwrap();
+    refused(&world, "check latin.yaml").complains("byte 16 is not UTF-8");
+    world.file("big.yaml", &"#".repeat(ostler::plan_file::PLAN_FILE_BYTES_MAX + 1));
+    refused(&world, "check big.yaml").complains("has more than 5242880 bytes");
+    world.file("nul.yaml", "id: \"\0\"\nnodes: []\n");
+    refused(&world, "check nul.yaml");
+    for name in ["empty.yaml", "empty.json", "empty.toml"] {
+        refused(
+            &world,
+            &format!("check {}", {
+                world.file(name, "");
+                name
+            }),
+        );
+    }
+}
+
+#[test]
+fn bombs_and_towers_are_refused() {
+    let world = World::new();
+    let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for level in 1..12 {
+        let inner = vec![format!("*a{}", level - 1); 10].join(", ");
+        bomb += &format!("a{level}: &a{level} [{inner}]\n");
+    }
+    world.file("bomb.yaml", &bomb);
+    refused(&world, "check bomb.yaml").complains("syntax");
+    let tower = |open: &str, close: &str| format!("{}{}", open.repeat(1_000), close.repeat(1_000));
+    world.file("tower.json", &tower("[", "]"));
+    world.file("tower.yaml", &tower("[", "]"));
+    world.file("tower.toml", &format!("id = {}", tower("[", "]")));
+    for name in ["tower.json", "tower.yaml", "tower.toml"] {
+        refused(&world, &format!("check {name}")).complains("syntax");
+    }
+    world.file("deep.json", &format!("{{\"id\": \"p\", \"nodes\": {}}}", tower("{\"a\":[", "]}")));
+    refused(&world, "check deep.json").complains("deep");
+}
+
+#[test]
+fn plans_beyond_their_limits_are_told_so() {
+    let world = World::new();
+    let node = |at: usize| format!("  - {{id: n{at}, tool: time.sleep, params: {{ms: 1}}}}\n");
+    let nodes: String = (0..10_001).map(node).collect();
+    world.file("many.yaml", &format!("id: p\nnodes:\n{nodes}"));
+    refused(&world, "check many.yaml").complains("has 10001 nodes, policy.max_nodes is 10000");
+    // 317 nodes that each depend on 317 others: 100,489 edges.
+    let sources: Vec<String> = (0..317).map(|at| format!("n{at}")).collect();
+    let sources = sources.join(", ");
+    let wide: String = (0..317)
+        .map(|at| format!("  - {{id: m{at}, tool: time.sleep, params: {{ms: 1}}, deps: [{sources}]}}\n"))
+        .collect();
+    let nodes: String = (0..317).map(node).collect();
+    world.file("dense.yaml", &format!("id: p\nnodes:\n{nodes}{wide}"));
+    refused(&world, "check dense.yaml").complains("has 100489 edges, 100000 are the most");
+}

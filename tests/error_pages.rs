@@ -1,0 +1,129 @@
+//! `docs/errors`: each code has a page, the example of each page has that code and nothing else, and the mended example
+//! has it no more.
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed, and says where")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use ostler::config::{Config, ConfigError};
+use ostler::plan_file::{Finding, Format, PlanFile};
+use ostler_actors::Toolbox;
+use ostler_drivers::tool::{ToolConfig, builtin};
+use ostler_kernel::plan::{AdviceCode, Change, Delta, FaultCode, NodeStanding, Plan, Settings, merge};
+
+/// What comes before the rules of plans, and what is refused before it is looked at.
+const OTHERS: [&str; 5] = ["syntax", "shape", "parameter", "config", "D00"];
+
+fn codes() -> BTreeSet<String> {
+    let faults = FaultCode::ALL.iter().map(|code| code.as_str());
+    let advice = AdviceCode::ALL.iter().map(|code| code.as_str());
+    faults.chain(advice).chain(OTHERS).map(str::to_owned).collect()
+}
+
+fn page(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/errors").join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The fenced blocks of a page, with their languages.
+fn blocks(page: &str) -> Vec<(String, String)> {
+    let mut blocks = Vec::new();
+    for fenced in page.split("\n```").skip(1).step_by(2) {
+        let (language, text) = fenced.split_once('\n').unwrap();
+        blocks.push((language.to_owned(), format!("{text}\n")));
+    }
+    blocks
+}
+
+fn validated(text: &str) -> Result<(Plan, Vec<Finding>), Vec<Finding>> {
+    let toolbox = Toolbox::new(builtin(&ToolConfig::default())).unwrap();
+    let file = PlanFile::parse("example.yaml", Format::Yaml, text, &BTreeMap::new());
+    file.validate(&Settings::real(4, &toolbox))
+}
+
+/// The codes of a plan as text; of a valid one, those of its advice.
+fn found(text: &str) -> (bool, BTreeSet<String>) {
+    let (valid, findings) = match validated(text) {
+        Ok((_, advice)) => (true, advice),
+        Err(findings) => (false, findings),
+    };
+    (valid, findings.into_iter().map(|finding| finding.code).collect())
+}
+
+/// The codes of a change of a plan of which the node `begun` runs and the others wait.
+fn found_in_change(plan: &Plan, change: &str, closed: bool) -> BTreeSet<String> {
+    let Ok(delta) = serde_json::from_str::<Delta>(change) else { return BTreeSet::from(["D00".to_owned()]) };
+    let toolbox = Toolbox::new(builtin(&ToolConfig::default())).unwrap();
+    let standing = |id: &ostler_kernel::id::NodeId| match id.as_str() {
+        "begun" => NodeStanding::Started,
+        _ => NodeStanding::Movable,
+    };
+    let merged = merge(plan, &Change::Delta(delta), &standing, closed, &Settings::real(4, &toolbox));
+    merged.err().unwrap_or_default().iter().map(|fault| fault.code.to_string()).collect()
+}
+
+#[test]
+fn every_code_has_a_page_and_every_page_a_code() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/errors");
+    let names =
+        std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let pages: BTreeSet<String> = names
+        .filter(|name| name != "README.md")
+        .map(|name| name.trim_end_matches(".md").to_owned())
+        .collect();
+    assert_eq!(pages, codes());
+    let list = page("README.md");
+    for code in codes() {
+        let title = page(&format!("{code}.md")).lines().next().unwrap().to_owned();
+        let title = title.strip_prefix(&format!("# {code}: ")).unwrap_or_else(|| panic!("{code}: {title}"));
+        assert!(
+            list.contains(&format!("| [{code}]({code}.md) | {title} |")),
+            "the list lacks {code}: {title}"
+        );
+    }
+}
+
+#[test]
+fn the_example_of_each_page_has_its_code_and_the_mended_one_has_not() {
+    for code in codes().into_iter().filter(|code| !code.starts_with('D') && code != "config") {
+        let page = page(&format!("{code}.md"));
+        let [(_, broken), (_, mended)] =
+            blocks(&page).try_into().unwrap_or_else(|_| panic!("{code}: two blocks"));
+        let (valid, codes) = found(&broken);
+        assert_eq!(valid, code.starts_with('W'), "{code}: {codes:?}");
+        if valid {
+            assert!(codes.contains(&code), "{code}: {codes:?}");
+        } else {
+            assert_eq!(codes, BTreeSet::from([code.clone()]), "{code}");
+        }
+        let (valid, codes) = found(&mended);
+        assert!(valid && !codes.contains(&code), "{code}, mended: {codes:?}");
+    }
+}
+
+#[test]
+fn the_example_of_each_change_has_its_code_and_the_mended_one_none() {
+    for code in codes().into_iter().filter(|code| code.starts_with('D')) {
+        let page = page(&format!("{code}.md"));
+        let [(_, plan), (_, broken), (_, mended)] =
+            blocks(&page).try_into().unwrap_or_else(|_| panic!("{code}: three blocks"));
+        let (plan, _) = validated(&plan).unwrap_or_else(|findings| panic!("{code}: {findings:?}"));
+        assert_eq!(found_in_change(&plan, &broken, code == "D05"), BTreeSet::from([code.clone()]), "{code}");
+        let mut later = plan.clone();
+        later.policy.max_versions = 1_000; // a run with versions left
+        assert_eq!(found_in_change(&later, &mended, false), BTreeSet::new(), "{code}, mended");
+    }
+}
+
+#[test]
+fn the_example_of_a_configuration_is_refused_and_the_mended_one_is_not() {
+    let page = page("config.md");
+    let [(_, broken), (_, mended)] = blocks(&page).try_into().unwrap();
+    match Config::parse("ostler.toml", &broken) {
+        Err(ConfigError::Content { findings, .. }) => {
+            assert!(!findings.is_empty() && findings.iter().all(|finding| finding.code == "config"));
+        }
+        other => panic!("{other:?}"),
+    }
+    Config::parse("ostler.toml", &mended).unwrap();
+}
