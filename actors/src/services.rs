@@ -35,8 +35,6 @@ pub(crate) struct Services {
     /// outlives the restart of any actor.
     driven: Mutex<BTreeMap<RunId, bool>>,
     contracts: Mutex<BTreeMap<String, Arc<Contract>>>,
-    /// The one that was wanted last: nodes that call the same tool have the same contract.
-    contract_before: Mutex<Option<(Vec<Rule>, Arc<Contract>)>>,
     /// Nothing starts any more.
     stopping: AtomicBool,
     /// Counts whatever may change how a run stands, for those who wait for it.
@@ -67,7 +65,6 @@ impl Services {
             run_slots,
             driven: Mutex::default(),
             contracts: Mutex::default(),
-            contract_before: Mutex::default(),
             stopping: AtomicBool::new(false),
             stirs: watch::Sender::new(0),
             halted: watch::Sender::new(None),
@@ -136,17 +133,6 @@ impl Services {
 
     /// The compiled form of a contract.
     pub(crate) fn contract(&self, rules: &[Rule]) -> Result<Arc<Contract>, ContractError> {
-        if let Some((before, contract)) = &*lock(&self.contract_before)
-            && before == rules
-        {
-            return Ok(Arc::clone(contract));
-        }
-        let contract = self.kept_contract(rules)?;
-        *lock(&self.contract_before) = Some((rules.to_vec(), Arc::clone(&contract)));
-        Ok(contract)
-    }
-
-    fn kept_contract(&self, rules: &[Rule]) -> Result<Arc<Contract>, ContractError> {
         let key = serde_json::to_string(rules).expect("rules hold names, numbers and JSON");
         if let Some(contract) = lock(&self.contracts).get(&key) {
             return Ok(Arc::clone(contract));

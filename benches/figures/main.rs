@@ -28,7 +28,9 @@ mod validation;
 use table::Row;
 
 /// A group of figures: its name, and what measures it.
-const GROUPS: [(&str, fn() -> Vec<Row>); 6] = [
+type Group = (&'static str, fn() -> Vec<Row>);
+
+const GROUPS: [Group; 6] = [
     ("makespan", makespan::rows),
     ("overhead", overhead::rows),
     ("validation", validation::rows),

@@ -9,13 +9,14 @@ use ostler_server::wire::{
 use serde_json::{Value, json};
 
 use super::Globals;
+use super::cells::{fit, harmless};
 use super::client::{Client, Refused, part};
 use super::exit::{Failure, code};
 use super::session::{Session, Want, settings};
 use super::signals::Signals;
 use super::steer;
-use super::summary::{silence, text_of};
-use super::term::{Out, Paint, harmless, say, short};
+use super::summary::{answers, silence, text_of};
+use super::term::{Out, Paint, say};
 
 /// Hex digits of a digest that are shown.
 const DIGEST_SHOWN: usize = 16;
@@ -93,9 +94,9 @@ fn tell(question: &ApprovalView, out: &mut Out) {
         out.line(out.paint(Paint::Care, &head));
     }
     lines.for_each(|line| out.line(line));
-    let (run, node) = (&question.run, &question.node);
-    out.line(format!("    ostler approve {run} {node}"));
-    out.line(format!("    ostler reject {run} {node} --note WHY"));
+    for answer in answers(&question.run, &question.node, &question.ask) {
+        out.line(format!("    {answer}"));
+    }
 }
 
 /// A question as people read it; the first line says what is asked.
@@ -124,7 +125,7 @@ pub(crate) fn lines(question: &ApprovalView) -> Vec<String> {
         (None, None) => {}
     }
     if let Some(refusal) = &question.refusal {
-        lines.push(format!("    it would come to nothing: {}", short(refusal, COLUMNS_MAX)));
+        lines.push(format!("    it would come to nothing: {}", fit(refusal, COLUMNS_MAX)));
     }
     if question.outdated {
         lines.push(
@@ -144,13 +145,13 @@ fn field(name: &str, value: &Value, lines: &mut Vec<String>) {
         Some(text) => {
             lines.push(format!("    {name}:"));
             let shown = text.lines().take(TEXT_LINES_MAX);
-            lines.extend(shown.map(|line| format!("    │ {}", short(line, COLUMNS_MAX))));
+            lines.extend(shown.map(|line| format!("    │ {}", fit(line, COLUMNS_MAX))));
             let more = text.lines().count().saturating_sub(TEXT_LINES_MAX);
             if more > 0 {
                 lines.push(format!("    │ … {more} more lines, ostler approvals --json shows them"));
             }
         }
-        None => lines.push(format!("    {name}: {}", short(&value.to_string(), COLUMNS_MAX))),
+        None => lines.push(format!("    {name}: {}", fit(&value.to_string(), COLUMNS_MAX))),
     }
 }
 

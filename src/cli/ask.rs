@@ -12,7 +12,8 @@ use tokio::sync::mpsc;
 use super::approve::{approver, lines};
 use super::client::{Client, Refused, part};
 use super::live::View;
-use super::term::{Out, say};
+use super::live::screen::Aside;
+use super::term::say;
 
 /// Asks a person, one question at a time.
 pub(crate) struct Asker {
@@ -89,7 +90,6 @@ impl Asker {
         &mut self,
         client: &Client,
         view: &mut (dyn View + Send),
-        out: &mut Out,
     ) -> Result<(), Refused> {
         while self.shown.is_none()
             && let Some(node) = self.open.front().cloned()
@@ -102,7 +102,7 @@ impl Asker {
                     self.open.pop_front();
                 }
                 Some(question) => {
-                    view.pause(out);
+                    view.pause();
                     for line in lines(&question) {
                         say(line);
                     }
@@ -118,7 +118,7 @@ impl Asker {
     /// Asks for an answer.
     pub(crate) fn prompt(&self) {
         if let Some(question) = &self.shown {
-            let mut to = stderr();
+            let mut to = Aside;
             let _ =
                 write!(to, "  {}: y or n, and a note if you like (^C leaves it waiting) > ", question.node);
             let _ = to.flush();

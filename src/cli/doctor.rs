@@ -115,7 +115,7 @@ pub(crate) async fn doctor(globals: &Globals, _args: DoctorArgs) -> Result<u8, F
         probe(&data, &mut report);
         store(globals, &data, &mut report).await?;
     } else {
-        report.good("data folder", format!("{place} is not there yet: the first run makes it"));
+        report.good("data folder", format!("no data folder at {place} yet: the first run makes it"));
         probe(&data, &mut report);
     }
     Ok(report.end())
@@ -189,11 +189,14 @@ fn programs(config: &Config, report: &mut Report) {
     }
     let what = match (config.tools.shell.sandbox, sandbox()) {
         (true, Sandbox::Full) => {
-            let what = "Landlock: programs write in the workspace and for a while, those of impact 0 nowhere";
+            let what = "programs write in the workspace and for a while, those of impact 0 nowhere";
             report.good("sandbox", what);
             None
         }
-        (false, _) => Some(("switched off", "leave [tools.shell] sandbox out to switch it on")),
+        (false, _) => Some((
+            "is switched off: programs write wherever this user may",
+            "leave [tools.shell] sandbox out to switch it on",
+        )),
         (true, Sandbox::Partial) => Some((
             "in part: the Landlock of this kernel is old, and confines programs less than it should",
             "use Linux 6.12 or later",
@@ -370,10 +373,13 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
         report.bad("more", format!("{} more of these", troubles.len() - TROUBLES_TOLD_MAX), RESTORE);
     }
     if !troubles.iter().any(|(name, _)| *name == "steps") {
-        report.good("runs", format!("{count}; each of their {steps} records follows from those before it"));
+        report.good(
+            "runs",
+            format!("{count} with {steps} records, each of which follows from those before it"),
+        );
     }
     if !troubles.iter().any(|(name, _)| *name == "artifacts") {
-        report.good("results", format!("{artifacts}, {}: each is what was written", bytes(size)));
+        report.good("results", format!("{artifacts} of {}: every digest is right", bytes(size)));
     }
     if open > 0 {
         let what = if open == 1 { "1 run is open".to_owned() } else { format!("{open} runs are open") };

@@ -79,7 +79,7 @@ pub(crate) async fn one(
     let (mut view, after): (Box<dyn View + Send>, u64) = match (json, out.is_screen()) {
         (true, _) => (Box::new(Lines), after),
         // A tree shows how things stand, whatever led there.
-        (false, true) => (Box::new(Live::new(out)), 0),
+        (false, true) => (Box::new(Live::new()), 0),
         (false, false) => (Box::new(Plain::default()), after),
     };
     let mut asker = if json { None } else { Asker::new(&run) };
@@ -202,7 +202,7 @@ pub(crate) async fn follow(
     loop {
         let mut asking = false;
         if let Some(asker) = &mut asker {
-            asker.show(client, view, out).await?;
+            asker.show(client, view).await?;
             if had_open && !asker.has_open() {
                 return Ok(());
             }

@@ -10,13 +10,14 @@ use serde_json::{Value, json};
 
 use super::Globals;
 use super::approve::waited_for;
+use super::cells::fit;
 use super::client::{part, whole};
 use super::exit::{Failure, code};
 use super::follow::{Lines, follow, lost, to_rest};
 use super::live::{View, painted};
 use super::session::{Session, Want, settings};
 use super::summary::silence;
-use super::term::{Out, clock, now_ms, say, short, span};
+use super::term::{Out, clock, now_ms, say, span};
 
 /// Runs that `ps` lists for a person.
 const RUNS_SHOWN_MAX: usize = 40;
@@ -117,8 +118,8 @@ fn run_line(line: &RunLine, width: usize, out: &Out) -> String {
         (Some(over), Some(all)) => format!("{over}/{all}"),
         _ => String::new(),
     };
-    let plan = short(&line.plan, width);
-    let client = short(&line.client, 10);
+    let plan = fit(&line.plan, width);
+    let client = fit(&line.client, 10);
     let ago = span((now_ms() - line.opened_ms).max(0));
     let took =
         line.closed_ms.map(|closed| format!(", took {}", span(closed - line.opened_ms))).unwrap_or_default();
@@ -157,7 +158,7 @@ async fn agents(session: &Session, globals: &Globals, out: &mut Out) -> Result<(
         out.line(format!(
             "{:<36}  {:<12}  {:>7}  {}  {}",
             line.agent,
-            short(&line.client, 12),
+            fit(&line.client, 12),
             line.weight,
             painted(out, &line.state, 11),
             line.runs_open
@@ -208,7 +209,7 @@ impl View for Table {
             line.seq,
             clock(line.at_ms),
             line.kind,
-            short(&detail, 200)
+            fit(&detail, 200)
         );
         out.line(text.trim_end());
     }

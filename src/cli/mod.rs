@@ -5,6 +5,7 @@
 
 mod approve;
 mod ask;
+mod cells;
 mod check;
 mod client;
 mod completions;
@@ -30,6 +31,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use exit::Failure;
+use live::screen::Aside;
 use ostler_server::wire::Decision;
 use term::say;
 
@@ -201,7 +203,7 @@ pub(crate) fn main() -> ExitCode {
     let cli = parsed.unwrap_or_else(|error| error.exit());
     let filter = tracing_subscriber::EnvFilter::try_from_env("OSTLER_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Aside).init();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

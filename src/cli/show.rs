@@ -8,11 +8,9 @@ use ostler_server::wire::{GraphView, Summary};
 use super::client::part;
 use super::exit::{Failure, code};
 use super::session::{Session, Want};
+use super::summary::{self, Sheet};
 use super::term::Out;
-use super::{Format, Globals, summary};
-
-/// Nodes of which each has a line.
-const NODES_MAX: usize = 10_000;
+use super::{Format, Globals};
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
@@ -49,11 +47,15 @@ async fn tell(session: &Session, globals: &Globals, args: ShowArgs, out: &mut Ou
         Format::Mermaid => out.raw(mermaid(&graph).as_bytes()),
         Format::Text | Format::Json => {
             let told: Summary = session.client.get(&format!("{path}{at}")).await?;
-            summary::head(&told, out);
-            summary::nodes(&graph, NODES_MAX, out);
-            summary::figures(&told, out);
-            summary::culprits(&told, out);
-            summary::waiting(&told, out);
+            let sheet = Sheet::of(out);
+            let lines = [
+                summary::head(&sheet, &told),
+                summary::nodes(&sheet, &graph),
+                summary::figures(&sheet, &told),
+                summary::culprits(&sheet, &told, usize::MAX),
+                summary::waiting(&sheet, &told, usize::MAX),
+            ];
+            out.line(lines.concat().join("\n"));
         }
     }
     Ok(())

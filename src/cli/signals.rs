@@ -1,13 +1,12 @@
-//! ^C and termination: the first asks, the second ends.
+//! ^C and termination: the first asks, the second ends. ^Z: the screen is given back for as long as it lasts.
 
-use std::io::Write;
+use std::sync::Once;
 
+use rustix::process::{Signal as Raw, getpid, getsid, kill_process};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::exit::Failure;
-
-/// Shows the cursor again.
-pub(crate) const SHOW_CURSOR: &str = "\u{1b}[?25h";
+use super::live::screen;
 
 /// What interrupts.
 pub(crate) struct Signals {
@@ -40,13 +39,47 @@ impl Signals {
                     _ = again.interrupt.recv() => 130,
                     _ = again.terminate.recv() => 143,
                 };
-                let mut out = std::io::stdout();
-                if std::io::IsTerminal::is_terminal(&out) {
-                    let _ = write!(out, "{SHOW_CURSOR}");
-                }
+                screen::close_if_free();
                 std::process::exit(code);
             }
         });
         code
+    }
+}
+
+/// From here on, the screen is given back before the process stops for ^Z or ends for ^\, and taken again when
+/// it goes on. Call it inside the runtime; the second call does nothing.
+pub(crate) fn mind_stops() {
+    static MINDED: Once = Once::new();
+    let listen = |raw: Raw| signal(SignalKind::from_raw(raw.as_raw()));
+    MINDED.call_once(|| {
+        // Where these cannot be listened for, they do what they always do.
+        if let (Ok(stop), Ok(go_on), Ok(quit)) = (listen(Raw::TSTP), listen(Raw::CONT), listen(Raw::QUIT)) {
+            tokio::spawn(mind(stop, go_on, quit));
+        }
+    });
+}
+
+async fn mind(mut stop: Signal, mut go_on: Signal, mut quit: Signal) {
+    loop {
+        tokio::select! {
+            _ = stop.recv() => {
+                // Nobody could let a session's first process go on.
+                if getsid(None).is_ok_and(|session| session == getpid()) {
+                    continue;
+                }
+                screen::close();
+                if kill_process(getpid(), Raw::STOP).is_ok() {
+                    go_on.recv().await;
+                }
+                screen::open();
+            }
+            // It was stopped without being asked, and a shell has had the screen since.
+            _ = go_on.recv() => screen::forget(),
+            _ = quit.recv() => {
+                screen::close_if_free();
+                std::process::exit(131);
+            }
+        }
     }
 }

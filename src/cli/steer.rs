@@ -230,7 +230,8 @@ pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Fa
     if globals.json {
         out.json(&after);
     } else {
-        super::summary::head(&after, &mut out);
+        let head = super::summary::head(&super::summary::Sheet::of(&out), &after);
+        out.line(head.join("\n"));
     }
     session.close(&mut signals).await?;
     // Cancelling is what was wanted.

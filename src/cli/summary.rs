@@ -1,18 +1,37 @@
 //! What came of a run, on one screen.
 
-use ostler_server::wire::{GraphView, Standing, Summary};
+use std::collections::BTreeMap;
+
+use ostler_server::wire::{Culprit, GraphNode, GraphView, Standing, Summary};
 use serde_json::Value;
 
 use super::approve::waited_for;
+use super::cells::{fit, fit_name, padded, visible, width};
 use super::client::{Client, part, whole};
 use super::live::painted;
-use super::term::{Out, Paint, bytes, date, harmless, now_ms, paint_of, short, span};
+use super::term::{Out, Paint, bytes, date, now_ms, paint_of, span};
 
-/// Nodes of which each has a line.
-const NODES_MAX: usize = 20;
+/// Columns for who is no terminal.
+const COLUMNS_ELSE: usize = 160;
 
-/// Culprits that are told.
+/// Rows of a summary: at least those of the smallest usual terminal, less one for what is typed next.
+const ROWS_MIN: usize = 23;
+const ROWS_MAX: usize = 40;
+
+/// Columns of a node's name in a table.
+const NAME_MAX: usize = 28;
+
+/// Columns of a plan's name that are always there.
+const PLAN_MIN: usize = 12;
+
+/// Culprits that are told where not all of them are.
 const CULPRITS_MAX: usize = 8;
+
+/// Rounds that are told.
+const ROUNDS_MAX: usize = 20;
+
+/// Outputs that are looked at.
+const OUTPUTS_MAX: usize = 8;
 
 /// Bytes of an output that is shown.
 const OUTPUT_BYTES_MAX: u64 = 4_000;
@@ -20,120 +39,47 @@ const OUTPUT_BYTES_MAX: u64 = 4_000;
 /// Lines of an output that are shown.
 const OUTPUT_LINES_MAX: usize = 24;
 
-/// Tells what came of a run.
-pub(crate) async fn tell(client: &Client, summary: &Summary, nodes_told: bool, out: &mut Out) {
-    let graph = client.get::<GraphView>(&format!("/v1/runs/{}/graph", part(&summary.run))).await.ok();
-    head(summary, out);
-    if let (false, Some(graph)) = (nodes_told, &graph) {
-        nodes(graph, NODES_MAX, out);
-    }
-    figures(summary, out);
-    culprits(summary, out);
-    waiting(summary, out);
-    if let Some(graph) = &graph {
-        outputs(client, summary, graph, out).await;
-    }
+/// How much there is to write on, and whether in colours.
+pub(crate) struct Sheet<'a> {
+    out: &'a Out,
+    columns: usize,
+    rows: usize,
 }
 
-/// The first line: how it stands.
-pub(crate) fn head(summary: &Summary, out: &mut Out) {
-    let word = match (&summary.outcome, summary.standing) {
-        (Some(outcome), _) => outcome.as_str(),
-        (None, standing) => standing.as_str(),
-    };
-    let state = out.paint(paint_of(word), word);
-    let version = if summary.version > 1 { format!(", version {}", summary.version) } else { String::new() };
-    let plan = out.paint(Paint::Bold, &summary.plan);
-    out.line(format!(
-        "{state}  {plan}{version}  {}  {}, {}",
-        summary.run,
-        date(summary.opened_ms),
-        span(summary.makespan_ms)
-    ));
-    if let Some(reason) = &summary.reason {
-        out.line(format!("  set aside: {reason}"));
-        out.line(format!("  ostler resume {} takes it up again", summary.run));
-    }
-}
-
-/// A line for each node; of many, for those that matter most.
-pub(crate) fn nodes(graph: &GraphView, most: usize, out: &mut Out) {
-    let width = graph.nodes.iter().map(|node| node.id.chars().count()).max().unwrap_or(0).min(28);
-    let mut shown: Vec<_> = graph.nodes.iter().collect();
-    if shown.len() > most {
-        let rank = |state: &str| match state {
-            "failed" | "waiting_human" => 0,
-            "cancelled" | "running" | "failed_retryable" => 1,
-            "blocked" | "ready" => 2,
-            "executed" => 3,
-            _ => 4,
-        };
-        shown.sort_by_key(|node| rank(&node.state));
-        shown.truncate(most - 1);
-    }
-    let hidden = graph.nodes.len() - shown.len();
-    for node in shown {
-        let took = node.busy_ms.map(span).unwrap_or_default();
-        let detail = match (node.state.as_str(), &node.failure, &node.reason) {
-            ("executed", ..) if node.attempts > 1 => format!("attempt {}", node.attempts),
-            ("executed" | "pending" | "ready" | "running", ..) => String::new(),
-            ("failed" | "waiting_human" | "failed_retryable", Some(failure), _) => short(failure, 80),
-            (_, _, reason) => reason.clone().unwrap_or_default(),
-        };
-        let state = painted(out, &node.state, 9);
-        out.line(format!("  {:<width$}  {state} {took:>9}  {detail}", node.id).trim_end());
-    }
-    if hidden > 0 {
-        out.line(format!("  … and {hidden} more"));
-    }
-}
-
-/// How it went, in numbers.
-pub(crate) fn figures(summary: &Summary, out: &mut Out) {
-    let mut states: Vec<(&str, usize)> = Vec::new();
-    for state in summary.nodes.values() {
-        match states.iter_mut().find(|(name, _)| name == state) {
-            Some((_, count)) => *count += 1,
-            None => states.push((state, 1)),
+impl<'a> Sheet<'a> {
+    /// The terminal, or what stands for it in a pipe.
+    pub(crate) fn of(out: &'a Out) -> Sheet<'a> {
+        if out.is_terminal() {
+            let (columns, rows) = out.size();
+            Sheet { out, columns: columns.max(PLAN_MIN), rows: (rows.max(1) - 1).clamp(ROWS_MIN, ROWS_MAX) }
+        } else {
+            Sheet { out, columns: COLUMNS_ELSE, rows: ROWS_MAX }
         }
     }
-    let states: Vec<String> = states.iter().map(|(state, count)| format!("{count} {state}")).collect();
-    out.line(format!("  nodes          {}", states.join(", ")));
-    let rounds: Vec<String> = summary.rounds.iter().take(20).map(ToString::to_string).collect();
-    let more =
-        if summary.rounds.len() > 20 { format!(", … ({})", summary.rounds.len()) } else { String::new() };
-    out.line(format!("  rounds         {}{more}  ({} attempts)", rounds.join(", "), summary.dispatches));
-    out.line(format!(
-        "  makespan       {}  critical path {}  parallelism {:.2}",
-        span(summary.makespan_ms),
-        span(summary.critical_path_ms),
-        summary.parallelism
-    ));
-    if let Some(bounds) = summary.reliability {
-        out.line(format!(
-            "  reliability    at least {:.3}; {:.3} if nodes err independently",
-            bounds.always, bounds.independent
-        ));
+
+    /// Rows that a line takes: a command is not cut, and may need two.
+    fn rows_of(&self, line: &str) -> usize {
+        visible(line).div_ceil(self.columns).max(1)
+    }
+
+    /// The name of a run in a command, so that the command fits where it can.
+    fn run<'r>(&self, run: &'r str, rest: usize) -> &'r str {
+        if rest + width(run) <= self.columns { run } else { ending(run) }
     }
 }
 
-/// The first culprit of every loss.
-pub(crate) fn culprits(summary: &Summary, out: &mut Out) {
-    for culprit in summary.culprits.iter().take(CULPRITS_MAX) {
-        let what = culprit.message.as_deref().unwrap_or(&culprit.reason);
-        let lost: Vec<&str> = culprit.lost.iter().map(String::as_str).take(6).collect();
-        let more = culprit.lost.len() - lost.len();
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let lost = if lost.is_empty() {
-            String::new()
-        } else {
-            format!("  (lost with it: {}{more})", lost.join(", "))
-        };
-        let state = out.paint(Paint::Bad, &culprit.state);
-        out.line(format!("  {state} {}: {}{lost}", culprit.node, short(what, 200)));
-    }
-    if summary.culprits.len() > CULPRITS_MAX {
-        out.line(format!("  … and {} more", summary.culprits.len() - CULPRITS_MAX));
+/// Ids begin with the time: their ends tell runs apart in fewer characters.
+pub(crate) fn ending(run: &str) -> &str {
+    run.rsplit('-').next().unwrap_or(run)
+}
+
+/// The commands that answer what a node waits for; the first is the one that is meant most often.
+pub(crate) fn answers(run: &str, node: &str, ask: &str) -> Vec<String> {
+    let run = ending(run);
+    if ask == "in_doubt" {
+        vec![format!("ostler resolve {run} {node} --done FILE|--redo|--fail")]
+    } else {
+        vec![format!("ostler approve {run} {node}"), format!("ostler reject {run} {node} --note WHY")]
     }
 }
 
@@ -145,64 +91,277 @@ pub(crate) fn silence(deadline_ms: i64) -> String {
     }
 }
 
-/// What a person has to do.
-pub(crate) fn waiting(summary: &Summary, out: &mut Out) {
-    for waiting in summary.waiting.iter().take(CULPRITS_MAX) {
-        let (run, node) = (&summary.run, &waiting.node);
-        if waiting.ask == "in_doubt" {
-            let doubt = out.paint(Paint::Care, "in doubt");
-            out.line(format!(
-                "  {doubt} {node}: it was started, and what became of it is not known. Settle it:"
-            ));
-            out.line(format!(
-                "    ostler resolve {run} {node} --done RESULT.json   it was done; this is its result"
-            ));
-            out.line(format!("    ostler resolve {run} {node} --redo               do it again"));
-            out.line(format!("    ostler resolve {run} {node} --fail               it counts as failed"));
+/// Tells what came of a run.
+pub(crate) async fn tell(client: &Client, summary: &Summary, nodes_told: bool, out: &mut Out) {
+    let graph = client.get::<GraphView>(&format!("/v1/runs/{}/graph", part(&summary.run))).await.ok();
+    let outputs = match &graph {
+        Some(graph) => outputs(client, summary, graph).await,
+        None => Vec::new(),
+    };
+    let sheet = Sheet::of(out);
+    let lines = page(&sheet, summary, graph.as_ref().filter(|_| !nodes_told), &outputs);
+    out.line(lines.join("\n"));
+}
+
+/// An output, as far as it is shown.
+struct Output {
+    node: String,
+    bytes: u64,
+    /// It is nothing but text.
+    is_text: bool,
+    lines: Vec<String>,
+}
+
+/// All of it, in no more rows than there are.
+fn page(sheet: &Sheet<'_>, summary: &Summary, graph: Option<&GraphView>, outputs: &[Output]) -> Vec<String> {
+    let head = head(sheet, summary);
+    let figures = figures(sheet, summary);
+    let mut left = sheet.rows.saturating_sub(head.len() + figures.len());
+    let take = |lines: Vec<String>, left: &mut usize| {
+        *left = left.saturating_sub(lines.iter().map(|line| sheet.rows_of(line)).sum());
+        lines
+    };
+    let waiting = take(waiting(sheet, summary, left / 2), &mut left);
+    let culprits = take(culprits(sheet, summary, CULPRITS_MAX.min(left / 2)), &mut left);
+    let (mut told, rest) = outputs_told(sheet, summary, outputs, left / 2);
+    left = left.saturating_sub(rest);
+    let nodes = match graph {
+        Some(graph) if graph.nodes.len() <= left => nodes(sheet, graph),
+        Some(graph) => {
+            let text =
+                format!("  {} nodes: ostler show {} lists them", graph.nodes.len(), ending(&summary.run));
+            vec![fit(&text, sheet.columns)]
+        }
+        None => Vec::new(),
+    };
+    left = left.saturating_sub(nodes.len());
+    let outputs = told.iter_mut().flat_map(|(line, output)| {
+        let content = output.map_or_else(Vec::new, |output| content(sheet, output, left));
+        left -= content.len();
+        std::iter::once(std::mem::take(line)).chain(content)
+    });
+    let outputs: Vec<String> = outputs.collect();
+    [head, nodes, figures, culprits, waiting, outputs].concat()
+}
+
+/// The first line: how it stands.
+pub(crate) fn head(sheet: &Sheet<'_>, summary: &Summary) -> Vec<String> {
+    let word = match (&summary.outcome, summary.standing) {
+        (Some(outcome), _) => outcome.as_str(),
+        (None, standing) => standing.as_str(),
+    };
+    let version = if summary.version > 1 { format!(", version {}", summary.version) } else { String::new() };
+    let took = span(summary.makespan_ms);
+    let rest = width(word) + width(&version) + width(&summary.run) + width(&took) + 6;
+    let plan = fit_name(&summary.plan, sheet.columns.saturating_sub(rest).max(PLAN_MIN));
+    let mut when = format!("{}, ", date(summary.opened_ms));
+    if rest + width(&plan) + width(&when) > sheet.columns {
+        when = String::new();
+    }
+    let (state, plan) = (sheet.out.paint(paint_of(word), word), sheet.out.paint(Paint::Bold, &plan));
+    let mut lines = vec![format!("{state}  {plan}{version}  {}  {when}{took}", summary.run)];
+    if let Some(reason) = &summary.reason {
+        lines.push(fit(&format!("  set aside: {reason}"), sheet.columns));
+        lines.push(format!("  ostler resume {} takes it up again", summary.run));
+    }
+    lines
+}
+
+/// A line for each node.
+pub(crate) fn nodes(sheet: &Sheet<'_>, graph: &GraphView) -> Vec<String> {
+    let names = graph.nodes.iter().map(|node| width(&node.id)).max().unwrap_or(0).min(NAME_MAX);
+    graph.nodes.iter().map(|node| node_told(sheet, node, names)).collect()
+}
+
+fn node_told(sheet: &Sheet<'_>, node: &GraphNode, names: usize) -> String {
+    let took = node.busy_ms.map(span).unwrap_or_default();
+    let detail = match (node.state.as_str(), &node.failure, &node.reason) {
+        ("executed", ..) if node.attempts > 1 => format!("attempt {}", node.attempts),
+        ("executed" | "pending" | "ready" | "running", ..) => String::new(),
+        ("failed" | "waiting_human" | "failed_retryable", Some(failure), _) => failure.clone(),
+        (_, _, reason) => reason.clone().unwrap_or_default(),
+    };
+    let state = painted(sheet.out, &node.state, 9);
+    let name = padded(&node.id, names);
+    let before = 2 + width(&name) + 2 + width(&node.state).max(9) + 1 + width(&took).max(9) + 2;
+    let detail = fit(&detail, sheet.columns.saturating_sub(before));
+    format!("  {name}  {state} {took:>9}  {detail}").trim_end().to_owned()
+}
+
+/// How it went, in numbers.
+pub(crate) fn figures(sheet: &Sheet<'_>, summary: &Summary) -> Vec<String> {
+    let mut states: Vec<(&str, usize)> = Vec::new();
+    for state in summary.nodes.values() {
+        match states.iter_mut().find(|(name, _)| name == state) {
+            Some((_, count)) => *count += 1,
+            None => states.push((state, 1)),
+        }
+    }
+    let states: Vec<String> = states.iter().map(|(state, count)| format!("{count} {state}")).collect();
+    let rounds: Vec<String> = summary.rounds.iter().take(ROUNDS_MAX).map(ToString::to_string).collect();
+    let many = summary.rounds.len();
+    let more = if many > ROUNDS_MAX { format!(", … ({many})") } else { String::new() };
+    let attempts = format!("  ({} attempts)", summary.dispatches);
+    let rounds = format!("  rounds         {}{more}", rounds.join(", "));
+    let mut lines = vec![
+        fit(&format!("  nodes          {}", states.join(", ")), sheet.columns),
+        fit(&rounds, sheet.columns.saturating_sub(width(&attempts))) + &attempts,
+        format!(
+            "  makespan       {}  critical path {}  parallelism {:.2}",
+            span(summary.makespan_ms),
+            span(summary.critical_path_ms),
+            summary.parallelism
+        ),
+    ];
+    if let Some(bounds) = summary.reliability {
+        lines.push(format!(
+            "  reliability    at least {:.3}; {:.3} if nodes err independently",
+            bounds.always, bounds.independent
+        ));
+    }
+    if summary.cost > 0 {
+        lines.push(format!("  cost           {} credits", summary.cost));
+    }
+    lines
+}
+
+/// The first culprit of every loss, in no more than `most` lines, of which there is one at least.
+pub(crate) fn culprits(sheet: &Sheet<'_>, summary: &Summary, most: usize) -> Vec<String> {
+    let many = summary.culprits.len();
+    let told = if many <= most { many } else { most.saturating_sub(1) };
+    let mut lines: Vec<String> =
+        summary.culprits[..told].iter().map(|culprit| culprit_told(sheet, culprit)).collect();
+    if told < many {
+        let text = format!("  … and {} more: ostler show {}", many - told, ending(&summary.run));
+        lines.push(fit(&text, sheet.columns));
+    }
+    lines
+}
+
+fn culprit_told(sheet: &Sheet<'_>, culprit: &Culprit) -> String {
+    let what = culprit.message.as_deref().unwrap_or(&culprit.reason);
+    let mut lost = match culprit.lost.as_slice() {
+        [] => String::new(),
+        lost => format!("  (lost with it: {})", lost.join(", ")),
+    };
+    if width(&lost) > sheet.columns / 2 {
+        lost = format!("  ({} lost with it)", culprit.lost.len());
+    }
+    let state = sheet.out.paint(Paint::Bad, &culprit.state);
+    let node = fit_name(&culprit.node, sheet.columns / 2);
+    let before = 2 + width(&culprit.state) + 1 + width(&node) + 2 + width(&lost);
+    format!("  {state} {node}: {}{lost}", fit(what, sheet.columns.saturating_sub(before)))
+}
+
+/// What a person has to do, in no more than `most` rows, of which there are some at least.
+pub(crate) fn waiting(sheet: &Sheet<'_>, summary: &Summary, most: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut rows = 0;
+    for (at, waiting) in summary.waiting.iter().enumerate() {
+        let answers = answers(&summary.run, &waiting.node, &waiting.ask);
+        let answers: Vec<String> = answers.iter().map(|answer| format!("    {answer}")).collect();
+        let needed = 1 + answers.iter().map(|answer| sheet.rows_of(answer)).sum::<usize>();
+        if at > 0 && rows + needed + 1 > most {
+            let text =
+                format!("  … and {} more: ostler show {}", summary.waiting.len() - at, ending(&summary.run));
+            lines.push(fit(&text, sheet.columns));
+            break;
+        }
+        rows += needed;
+        let node = fit_name(&waiting.node, sheet.columns / 2);
+        lines.push(if waiting.ask == "in_doubt" {
+            let rest = format!(" {node}: it was started; what became of it is not known");
+            let doubt = sheet.out.paint(Paint::Care, "in doubt");
+            format!("  {doubt}{}", fit(&rest, sheet.columns.saturating_sub(10)))
         } else {
             let what = match waiting.ask.as_str() {
-                "before" => "leave to start",
-                "after" => "leave to publish its result",
-                _ => "an answer",
+                "before" => "may it start?",
+                "after" => "may its result be published?",
+                _ => "it asks",
             };
             let silence = waiting.deadline_ms.map(silence).unwrap_or_default();
-            let waited_for = waited_for(&waiting.holds_up);
-            let state = out.paint(Paint::Care, "waits");
-            out.line(format!("  {state} {node}: a person is asked for {what}{silence}{waited_for}"));
-            out.line("    ostler approvals   shows it");
-            out.line(format!("    ostler approve {run} {node}"));
-            out.line(format!("    ostler reject {run} {node} --note WHY"));
-        }
+            let rest =
+                format!(" {node}: {what} (ostler approvals){silence}{}", waited_for(&waiting.holds_up));
+            let waits = sheet.out.paint(Paint::Care, "waits");
+            format!("  {waits}{}", fit(&rest, sheet.columns.saturating_sub(7)))
+        });
+        lines.extend(answers);
     }
     if summary.standing == Standing::Open {
-        out.line(format!("  nobody drives it: ostler resume {}", summary.run));
+        lines.push(format!("  nobody drives it: ostler resume {}", summary.run));
     }
+    lines
 }
 
-async fn outputs(client: &Client, summary: &Summary, graph: &GraphView, out: &mut Out) {
-    for node in graph.nodes.iter().filter(|node| summary.outputs.contains_key(&node.id)) {
-        let (run, size) = (&summary.run, node.bytes.unwrap_or(0));
-        let content = if size <= OUTPUT_BYTES_MAX { content(client, run, &node.id).await } else { None };
-        let text = content.as_ref().and_then(text_of);
-        let path = if text.is_some() { " --path text" } else { "" };
-        out.line(format!(
-            "  output         {}  {}  ostler artifact {run}/{}{path}",
-            node.id,
-            bytes(size),
-            node.id
-        ));
-        match (text, &content) {
-            (Some(text), _) => show(text, out),
-            (None, Some(value)) => show(&value.to_string(), out),
-            (None, None) => {}
+/// The outputs that are told, in no more than `most` lines, and the rows that takes.
+fn outputs_told<'o>(
+    sheet: &Sheet<'_>,
+    summary: &Summary,
+    outputs: &'o [Output],
+    most: usize,
+) -> (Vec<(String, Option<&'o Output>)>, usize) {
+    let all = summary.outputs.len();
+    let mut told: Vec<(String, Option<&Output>)> = Vec::new();
+    let mut rows = 0;
+    for output in outputs {
+        let line = output_line(sheet, &summary.run, output);
+        let needed = sheet.rows_of(&line);
+        let is_last = told.len() + 1 == all;
+        if !told.is_empty() && rows + needed + usize::from(!is_last) > most {
+            break;
         }
-        if out.is_gone() {
-            return;
-        }
+        rows += needed;
+        told.push((line, Some(output)));
     }
+    if told.len() < all {
+        let text = format!("  … and {} more outputs: ostler show {}", all - told.len(), ending(&summary.run));
+        told.push((fit(&text, sheet.columns), None));
+        rows += 1;
+    }
+    (told, rows)
 }
 
-async fn content(client: &Client, run: &str, node: &str) -> Option<Value> {
+fn output_line(sheet: &Sheet<'_>, run: &str, output: &Output) -> String {
+    let (node, size) = (&output.node, bytes(output.bytes));
+    let path = if output.is_text { " --path text" } else { "" };
+    let before = format!("  output         {node}  {size}  ostler artifact ");
+    let after = format!("/{node}{path}");
+    format!("{before}{}{after}", sheet.run(run, width(&before) + width(&after)))
+}
+
+/// The beginning of an output, in no more than `most` lines.
+fn content(sheet: &Sheet<'_>, output: &Output, most: usize) -> Vec<String> {
+    let many = output.lines.len();
+    let most = most.min(OUTPUT_LINES_MAX);
+    let told = if many <= most { many } else { most.saturating_sub(1) };
+    let mut lines: Vec<String> =
+        output.lines[..told].iter().map(|line| fit(&format!("  │ {line}"), sheet.columns)).collect();
+    if told < many && most > 0 {
+        lines.push(format!("  │ … {} more lines", many - told));
+    }
+    lines
+}
+
+/// The first outputs.
+async fn outputs(client: &Client, summary: &Summary, graph: &GraphView) -> Vec<Output> {
+    let mut outputs = Vec::new();
+    let sizes: BTreeMap<&str, Option<u64>> =
+        graph.nodes.iter().map(|node| (node.id.as_str(), node.bytes)).collect();
+    for node in summary.outputs.keys().take(OUTPUTS_MAX) {
+        let bytes = sizes.get(node.as_str()).copied().flatten().unwrap_or(0);
+        let value = if bytes <= OUTPUT_BYTES_MAX { value(client, &summary.run, node).await } else { None };
+        let text = value.as_ref().and_then(text_of);
+        let lines = match (text, &value) {
+            (Some(text), _) => text.lines().map(str::to_owned).collect(),
+            (None, Some(value)) => vec![value.to_string()],
+            (None, None) => Vec::new(),
+        };
+        outputs.push(Output { node: node.clone(), bytes, is_text: text.is_some(), lines });
+    }
+    outputs
+}
+
+async fn value(client: &Client, run: &str, node: &str) -> Option<Value> {
     let path = format!("/v1/runs/{}/nodes/{}/artifact", part(run), part(node));
     let response = client.ask(hyper::Method::GET, &path, "*/*", None).await.ok()?;
     serde_json::from_slice(&whole(response.into_body()).await.ok()?).ok()
@@ -217,13 +376,5 @@ pub(crate) fn text_of(value: &Value) -> Option<&str> {
     }
 }
 
-fn show(text: &str, out: &mut Out) {
-    for line in text.lines().take(OUTPUT_LINES_MAX) {
-        let line: String = line.chars().map(harmless).collect();
-        out.line(format!("  │ {}", short(&line, 160)));
-    }
-    let more = text.lines().count().saturating_sub(OUTPUT_LINES_MAX);
-    if more > 0 {
-        out.line(format!("  │ … {more} more lines"));
-    }
-}
+#[cfg(test)]
+mod tests;

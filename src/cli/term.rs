@@ -6,8 +6,11 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ostler::finding::Look;
 
-/// Width of a terminal that does not say.
+use super::live::screen::Aside;
+
+/// Columns and rows of a terminal that does not say.
 const WIDTH: usize = 80;
+const HEIGHT: usize = 24;
 
 /// Standard output. Once nobody reads it any more, nothing is written; that is no error.
 pub(crate) struct Out {
@@ -24,17 +27,28 @@ pub(crate) enum Paint {
     Care,
     Dim,
     Bold,
+    Plain,
 }
 
 impl Out {
     pub(crate) fn new() -> Out {
         let terminal = stdout().is_terminal();
-        Out { gone: false, terminal, colour: terminal && colours() }
+        Out { gone: false, terminal, colour: wants_colour(terminal, &|name| std::env::var(name).ok()) }
     }
 
     /// Whether a person may be looking at a screen that can be redrawn.
     pub(crate) fn is_screen(&self) -> bool {
         self.terminal && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
+    }
+
+    /// Whether it is a terminal.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// Whether colours are wanted.
+    pub(crate) fn has_colour(&self) -> bool {
+        self.colour
     }
 
     /// Whether anybody still reads.
@@ -62,17 +76,7 @@ impl Out {
 
     /// A word in a colour, where there are any.
     pub(crate) fn paint(&self, paint: Paint, text: &str) -> String {
-        if !self.colour {
-            return text.to_owned();
-        }
-        let code = match paint {
-            Paint::Good => "32",
-            Paint::Bad => "31",
-            Paint::Care => "33",
-            Paint::Dim => "2",
-            Paint::Bold => "1",
-        };
-        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        painted_if(self.colour, paint, text)
     }
 
     /// How findings are shown here.
@@ -82,16 +86,34 @@ impl Out {
 
     /// Columns and rows of the screen.
     pub(crate) fn size(&self) -> (usize, usize) {
-        match rustix::termios::tcgetwinsize(stdout()) {
-            Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
-            _ => (WIDTH, 24),
-        }
+        size_of_stdout()
     }
+}
+
+/// Columns and rows of the terminal at stdout.
+pub(crate) fn size_of_stdout() -> (usize, usize) {
+    match rustix::termios::tcgetwinsize(stdout()) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
+        _ => (WIDTH, HEIGHT),
+    }
+}
+
+/// A word in a colour, if there are any.
+pub(crate) fn painted_if(colour: bool, paint: Paint, text: &str) -> String {
+    let code = match paint {
+        Paint::Good => "32",
+        Paint::Bad => "31",
+        Paint::Care => "33",
+        Paint::Dim => "2",
+        Paint::Bold => "1",
+        Paint::Plain => return text.to_owned(),
+    };
+    if colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
 }
 
 /// Says something on stderr; that nobody reads it is no error.
 pub(crate) fn say(text: impl AsRef<str>) {
-    let _ = writeln!(stderr(), "{}", text.as_ref());
+    let _ = Aside.write_all(format!("{}\n", text.as_ref()).as_bytes());
 }
 
 /// How findings are shown on stderr: in a pipe without colours, and each text in one line.
@@ -100,7 +122,10 @@ pub(crate) fn stderr_look() -> Look {
         return Look::default();
     }
     let columns = rustix::termios::tcgetwinsize(stderr()).map_or(0, |size| usize::from(size.ws_col));
-    Look { colour: colours(), width: Some(readable(if columns > 0 { columns } else { WIDTH })) }
+    Look {
+        colour: wants_colour(true, &|name| std::env::var(name).ok()),
+        width: Some(readable(if columns > 0 { columns } else { WIDTH })),
+    }
 }
 
 /// Columns that text is wrapped at on a screen of this width.
@@ -108,8 +133,18 @@ fn readable(columns: usize) -> usize {
     columns.clamp(40, 120)
 }
 
-fn colours() -> bool {
-    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+/// Whether colours are wanted: `NO_COLOR` (<https://no-color.org>) forbids them, then `CLICOLOR_FORCE`
+/// (<https://bixense.com/clicolors>) asks for them wherever the text goes, else a terminal gets them that is not
+/// `dumb`, unless `CLICOLOR` is 0.
+fn wants_colour(terminal: bool, variable: &dyn Fn(&str) -> Option<String>) -> bool {
+    let says = |name| variable(name).filter(|value| !value.is_empty());
+    if says("NO_COLOR").is_some() {
+        false
+    } else if says("CLICOLOR_FORCE").is_some_and(|value| value != "0") {
+        true
+    } else {
+        terminal && says("TERM").as_deref() != Some("dumb") && says("CLICOLOR").as_deref() != Some("0")
+    }
 }
 
 /// How a state is painted.
@@ -159,23 +194,6 @@ fn moment(at_ms: i64, format: &str) -> String {
     }
 }
 
-/// At most so many characters of the first line of a text; what a terminal would obey is taken out.
-pub(crate) fn short(text: &str, most: usize) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    let more = text.lines().nth(1).is_some();
-    let mut cut: String = line.chars().map(harmless).take(most).collect();
-    if more || line.chars().count() > most {
-        while cut.chars().count() + 1 > most && cut.pop().is_some() {}
-        cut.push('…');
-    }
-    cut
-}
-
-/// A character that is safe to print.
-pub(crate) fn harmless(c: char) -> char {
-    if c.is_control() && c != '\t' { '\u{fffd}' } else { c }
-}
-
 /// Now, in milliseconds since the Unix epoch.
 pub(crate) fn now_ms() -> i64 {
     Timestamp::now().as_millisecond()
@@ -196,15 +214,26 @@ mod tests {
     }
 
     #[test]
-    fn a_shortened_text_is_one_harmless_line() {
-        for (text, most, expected) in [
-            ("abc", 5, "abc"),
-            ("abcdef", 5, "abcd…"),
-            ("a\nb", 5, "a…"),
-            ("a\u{1b}[31m", 10, "a\u{fffd}[31m"),
-            ("", 5, ""),
+    fn the_environment_says_whether_there_are_colours() {
+        for (terminal, variables, expected) in [
+            (true, &[][..], true),
+            (false, &[], false),
+            (true, &[("NO_COLOR", "1")], false),
+            (true, &[("NO_COLOR", "0")], false),
+            (true, &[("NO_COLOR", "")], true),
+            (true, &[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")], false),
+            (false, &[("CLICOLOR_FORCE", "1")], true),
+            (false, &[("CLICOLOR_FORCE", "0")], false),
+            (true, &[("CLICOLOR", "0")], false),
+            (true, &[("CLICOLOR", "1")], true),
+            (true, &[("TERM", "dumb")], false),
+            (true, &[("TERM", "dumb"), ("CLICOLOR_FORCE", "1")], true),
+            (true, &[("TERM", "xterm")], true),
         ] {
-            assert_eq!(short(text, most), expected, "{text:?}");
+            let variable = |name: &str| {
+                variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            };
+            assert_eq!(wants_colour(terminal, &variable), expected, "{terminal} {variables:?}");
         }
     }
 }

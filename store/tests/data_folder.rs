@@ -301,12 +301,24 @@ fn a_journal_of_large_segments_opens_with_small_ones() {
     assert_eq!(open(folder.path()).0.journal.verify().unwrap(), []);
 }
 
+/// Text that packing makes no smaller.
+fn noise(bytes: usize) -> String {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        char::from(b'!' + (state % 90) as u8)
+    };
+    (0..bytes).map(|_| next()).collect()
+}
+
 #[test]
 fn an_append_at_the_limit_is_taken_and_one_over_it_is_refused() {
     use ostler_store::journal::segments::FRAME_BYTES_MAX;
     let folder = tempfile::tempdir().unwrap();
     let (store, _) = Store::open(folder.path()).unwrap();
-    let of = |bytes| vec![Event::Parked { reason: "x".repeat(bytes) }];
+    let of = |bytes| vec![Event::Parked { reason: noise(bytes) }];
     let two = |bytes: usize| {
         let half = bytes / 2;
         store.journal.append(vec![batch(stream(1), 0, of(half)), batch(stream(2), 0, of(bytes - half))])

@@ -155,7 +155,7 @@ fn a_full_disk_stops_the_run_and_loses_nothing() {
     let world = World::new();
     let data = world.data();
     fs::create_dir(&data).unwrap();
-    if !SmallDisk::mount(&data, "2m") {
+    if !SmallDisk::mount(&data, "12m") {
         eprintln!("skipped: this user may write anywhere, but mount nothing");
         return;
     }

@@ -26,14 +26,14 @@ fn no_path_leads_out_of_the_workspace() {
     symlink(world.path(), world.path().join("work/link")).unwrap();
     let absolute = world.path().join("secret");
     for path in ["../secret", "x/../../secret", absolute.to_str().unwrap(), "link/secret", "/"] {
-        let outside = "leads out of the workspace";
+        let outside = "out of the workspace";
         check(&world, &format!("tool: fs.read, params: {{path: {path:?}}}"), 1, outside);
         let write = format!("tool: fs.write, params: {{path: {path:?}, text: x, mode: replace}}");
         check(&world, &write, 1, outside);
     }
-    check(&world, "tool: fs.list, params: {path: ..}", 1, "leads out of the workspace");
-    check(&world, "tool: text.stats, params: {files: [../secret]}", 1, "leads out of the workspace");
-    check(&world, "tool: shell.run, params: {argv: [ls], cwd: ..}", 1, "leads out of the workspace");
+    check(&world, "tool: fs.list, params: {path: ..}", 1, "out of the workspace");
+    check(&world, "tool: text.stats, params: {files: [../secret]}", 1, "out of the workspace");
+    check(&world, "tool: shell.run, params: {argv: [ls], cwd: ..}", 1, "out of the workspace");
     assert_eq!(std::fs::read_to_string(absolute).unwrap(), "secret");
 }
 
@@ -88,7 +88,8 @@ fn a_tool_that_hangs_is_ended_with_all_that_it_started() {
                   setsid sh -c 'echo $$ >> pids; exec sleep 1000' & (sleep 1000 & echo $! >> pids); wait";
     let node =
         format!("tool: shell.run, params: {{argv: [sh, -c, {script:?}]}}, timeout: 1500ms, retries: 0");
-    check(&world, &node, 1, "not done within 1500 ms");
+    // Whether the world saw what it did is for a person to say.
+    check(&world, &node, 3, "in doubt a");
     let pids = world.work("pids");
     assert_eq!(pids.lines().count(), 4, "{pids}");
     // A process that was killed takes a moment to go.

@@ -74,7 +74,7 @@ fn summary(world: &World) -> Value {
 fn what_is_shown_is_what_runs_and_everything_else_goes_on_meanwhile() {
     let world = world();
     let run = waiting(&world, "write");
-    let run = run.says("beside  executed").says("waits put: a person is asked for leave to start");
+    let run = run.says("beside  executed").says("waits put: may it start?");
     run.says("after waits for it").says("ostler approve ");
     assert_eq!(world.work("out.txt"), "", "nothing is done before the yes");
     let asked = question(&world);
@@ -108,7 +108,7 @@ fn a_no_before_the_action_cancels_it_and_costs_what_depends_on_it() {
 #[test]
 fn a_question_of_the_plan_is_answered_like_any_other() {
     let world = world();
-    waiting(&world, "question").says("is asked for an answer");
+    waiting(&world, "question").says("waits ok: it asks");
     assert_eq!(question(&world)["params"]["question"], "Is it out?");
     world.ostler("approve @last ok").exits(0).says("succeeded  question");
 }
@@ -116,7 +116,7 @@ fn a_question_of_the_plan_is_answered_like_any_other() {
 #[test]
 fn a_result_is_published_with_leave_only() {
     let world = world();
-    waiting(&world, "publish").says("leave to publish its result");
+    waiting(&world, "publish").says("may its result be published?");
     world.ostler("artifact @last/draft").exits(2).complains("has no result");
     let asked = question(&world);
     assert_eq!((&asked["ask"], &asked["result"]), (&json!("after"), &json!({"text": "a draft"})));

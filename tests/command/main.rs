@@ -7,4 +7,5 @@ mod bad_plans;
 mod kill;
 mod plans;
 mod second_terminal;
+mod terminal;
 mod world;

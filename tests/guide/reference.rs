@@ -89,7 +89,8 @@ fn every_word_has_its_row() {
     let mut kinds = words::<Kind>();
     let rows = rows(&Page::read(REFERENCE), "words of a kind");
     let mut told = names(&rows);
-    (kinds.sort(), told.sort());
+    kinds.sort();
+    told.sort();
     assert_eq!(told, kinds);
     let tools = std::collections::BTreeSet::<String>::new();
     let executes = Settings::real(1, &tools).executes;
@@ -154,7 +155,7 @@ fn every_check_has_its_row() {
         spec: Some(json!({"check": check})),
     };
     let refused = contract::check_spec(&rule("?")).unwrap_err();
-    let list = refused.split("one of ").nth(1).unwrap().split(", found").next().unwrap();
+    let list = refused.mend.split("one of ").nth(1).unwrap();
     let known: Vec<String> = list.split(", ").map(str::to_owned).collect();
     check(CONTRACTS, "checks", &known);
 }
@@ -309,7 +310,7 @@ fn limits() -> String {
         ("values within values in a plan file", plan_file::PLAN_FILE_DEPTH_MAX as u64, ""),
         ("values in a YAML file", plan_file::YAML_VALUES_MAX as u64, ""),
         ("values that aliases of a YAML file repeat", plan_file::YAML_REPEATED_MAX as u64, ""),
-        ("the configuration", config::CONFIG_BYTES_MAX, "bytes"),
+        ("the configuration", config::CONFIG_BYTES_MAX as u64, "bytes"),
         ("a template", template::TEMPLATE_BYTES_MAX as u64, "bytes"),
         ("what a template is filled with", template::RENDER_VALUES_BYTES_MAX as u64, "bytes"),
         ("a text that a template gives", template::RENDER_BYTES_MAX as u64, "bytes"),

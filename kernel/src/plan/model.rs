@@ -78,21 +78,21 @@ pub struct Node {
     #[serde(default, skip_serializing_if = "is_default")]
     pub reads: Vec<NodeId>,
     /// All must pass before it is executed.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default)]
     pub contract: Vec<Rule>,
     /// What it does to the world.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default)]
     pub effect: Effect,
     /// 0 observe, 1 operate, 2 control: a floor under what the gate sees.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default)]
     pub impact: u8,
     /// What a lost result permits.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default)]
     pub idem: Idempotency,
     /// Per attempt.
     pub timeout: Ticks,
     /// Retries within one patch.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default)]
     pub retries: i64,
     /// Patches in all.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -105,7 +105,8 @@ pub struct Node {
     pub human_timeout: Option<Ticks>,
 }
 
-/// What a reader fills in need not be written: the plan stands in the first record of every run of it.
+/// What a reader fills in need not be written: the plan stands in the first record of every run of it. What is
+/// completed from the tool where nothing is said is always written.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

@@ -41,7 +41,7 @@ const TOOLS_NAMED_MAX: usize = 20;
 fn some(names: &[String]) -> String {
     match names.len() {
         0 => "there is none here".to_owned(),
-        ..=TOOLS_NAMED_MAX => names.join(", "),
+        1..=TOOLS_NAMED_MAX => names.join(", "),
         _ => format!("{}, …", names[..TOOLS_NAMED_MAX].join(", ")),
     }
 }

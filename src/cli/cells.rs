@@ -1,0 +1,165 @@
+//! Text in the cells of a terminal: how wide it is, and how it is cut to fit.
+//!
+//! Widths err to the wide side: a terminal that draws a sequence narrower leaves a gap, none ends up with a
+//! line that is longer than it was thought to be.
+
+use unicode_width::UnicodeWidthChar;
+
+/// Marks without a width of their own that may follow one another; more are dropped.
+const MARKS_MAX: usize = 4;
+
+/// The sign of something cut out.
+const CUT: &str = "…";
+
+/// A character that is safe to print in a line: nothing a terminal obeys, nothing that turns the direction of
+/// what follows.
+pub(crate) fn harmless(c: char) -> char {
+    match c {
+        '\t' => ' ',
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    }
+}
+
+/// Cells that a character takes.
+fn cells(c: char) -> usize {
+    match c {
+        // It asks for the picture of a character that is else one cell wide.
+        '\u{fe0f}' => 1,
+        c => c.width().unwrap_or(0),
+    }
+}
+
+/// Cells that a text without control characters takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.chars().map(cells).sum()
+}
+
+/// Cells that a line takes that holds colours.
+pub(crate) fn visible(line: &str) -> usize {
+    let mut parts = line.split("\u{1b}[");
+    let first = parts.next().map_or(0, width);
+    first + parts.map(|part| part.split_once('m').map_or(0, |(_, rest)| width(rest))).sum::<usize>()
+}
+
+/// The first line of a text, harmless, and whether there was more than it.
+fn first_line(text: &str) -> (String, bool) {
+    let mut lines = text.lines();
+    let line = lines.next().unwrap_or_default();
+    let mut marks = 0;
+    let kept = line.chars().map(harmless).filter(|&c| {
+        marks = if cells(c) == 0 { marks + 1 } else { 0 };
+        marks <= MARKS_MAX
+    });
+    (kept.collect(), lines.next().is_some())
+}
+
+/// The longest beginning of a text that takes no more than so many cells.
+fn beginning(text: &str, columns: usize) -> &str {
+    let mut taken = 0;
+    let over = text.char_indices().find(|&(_, c)| {
+        taken += cells(c);
+        taken > columns
+    });
+    over.map_or(text, |(at, _)| &text[..at])
+}
+
+/// The first line of a text, harmless, in at most so many cells; `…` stands for what is missing.
+pub(crate) fn fit(text: &str, columns: usize) -> String {
+    let (line, more) = first_line(text);
+    if width(&line) + usize::from(more) <= columns {
+        return if more { line + CUT } else { line };
+    }
+    match columns.checked_sub(1) {
+        None => String::new(),
+        Some(columns) => format!("{}{CUT}", beginning(&line, columns)),
+    }
+}
+
+/// Like [`fit`], but keeps both ends of a name: names that are made in series differ at their ends.
+pub(crate) fn fit_name(name: &str, columns: usize) -> String {
+    let (line, _) = first_line(name);
+    if width(&line) <= columns {
+        return line;
+    }
+    if columns < 8 {
+        return fit(&line, columns);
+    }
+    let tail = (columns - 1) / 2;
+    let mut taken = 0;
+    let from = line.char_indices().rev().take_while(|&(_, c)| {
+        taken += cells(c);
+        taken <= tail
+    });
+    let from = from.last().map_or(line.len(), |(at, _)| at);
+    format!("{}{CUT}{}", beginning(&line, columns - 1 - tail), &line[from..])
+}
+
+/// A text that takes so many cells at least, with spaces after it.
+pub(crate) fn padded(text: &str, columns: usize) -> String {
+    format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_fits_is_one_harmless_line() {
+        for (text, columns, expected) in [
+            ("abc", 5, "abc"),
+            ("abcdef", 5, "abcd…"),
+            ("abcdef", 1, "…"),
+            ("abcdef", 0, ""),
+            ("a\nb", 5, "a…"),
+            ("a\u{1b}[31m", 10, "a\u{fffd}[31m"),
+            ("a\tb", 5, "a b"),
+            ("a\u{202e}b", 5, "a\u{fffd}b"),
+            ("", 5, ""),
+            ("日本語", 6, "日本語"),
+            ("日本語", 5, "日本…"),
+            ("日本語", 4, "日…"),
+            ("🦀🦀", 3, "🦀…"),
+            ("❤\u{fe0f}x", 2, "❤…"),
+            ("e\u{301}e\u{301}", 2, "e\u{301}e\u{301}"),
+        ] {
+            assert_eq!(fit(text, columns), expected, "{text:?} in {columns}");
+        }
+        let heap = format!("z{}y", "\u{336}".repeat(1_000));
+        assert_eq!(fit(&heap, 2).chars().count(), 2 + MARKS_MAX);
+    }
+
+    #[test]
+    fn colours_take_no_cells() {
+        for (line, expected) in
+            [("", 0), ("ab", 2), ("\u{1b}[32m✔\u{1b}[0m 日", 4), ("a\u{1b}[1mb\u{1b}[0m", 2)]
+        {
+            assert_eq!(visible(line), expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_name_keeps_both_ends() {
+        for (name, columns, expected) in [
+            ("short", 8, "short"),
+            ("render-chapter-0017", 12, "render…-0017"),
+            ("render-chapter-0017", 9, "rend…0017"),
+            ("render-chapter-0017", 5, "rend…"),
+            ("日本語日本語日本語", 9, "日本…本語"),
+        ] {
+            assert_eq!(fit_name(name, columns), expected, "{name:?} in {columns}");
+            assert!(width(expected) <= columns);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_is_wider_than_what_it_has_to_fit(text: String, columns in 0usize..50) {
+            for cut in [fit(&text, columns), fit_name(&text, columns)] {
+                assert!(width(&cut) <= columns, "{cut:?}");
+                assert!(!cut.chars().any(char::is_control), "{cut:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! What is known of a run from its records so far. Knows no terminal and no clock.
+
+use std::collections::{BTreeMap, HashMap};
+
+use ostler_server::wire::EventLine;
+use serde_json::Value;
+
+/// Where a node stands, as far as it makes a difference to who watches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum State {
+    /// What it needs is not there yet.
+    #[default]
+    Pending,
+    /// It may start.
+    Ready,
+    /// A dependency is lost, while a new plan may help.
+    Blocked,
+    /// An operator holds it.
+    Held,
+    /// An attempt is under way.
+    Running,
+    /// It was stopped while it acts on the world: it goes on to its true end.
+    Draining,
+    /// A person is asked.
+    Waiting,
+    /// It failed, and is tried again or patched.
+    Retrying,
+    /// It is done.
+    Executed,
+    /// It is lost.
+    Failed,
+    /// It was stopped, or what it needs is lost.
+    Cancelled,
+    /// It is not needed.
+    Skipped,
+}
+
+impl State {
+    /// The states, in the order in which they are counted out.
+    pub(crate) const ALL: [State; 12] = [
+        State::Executed,
+        State::Failed,
+        State::Waiting,
+        State::Running,
+        State::Retrying,
+        State::Draining,
+        State::Held,
+        State::Cancelled,
+        State::Skipped,
+        State::Blocked,
+        State::Ready,
+        State::Pending,
+    ];
+
+    /// The state that a transition leads to; a word that is not known counts as pending.
+    fn after(to: &str, reason: &str) -> State {
+        match to {
+            "ready" => State::Ready,
+            "blocked" if reason == "hold" => State::Held,
+            "blocked" => State::Blocked,
+            "running" => State::Running,
+            "waiting_human" => State::Waiting,
+            "failed_retryable" => State::Retrying,
+            "executed" => State::Executed,
+            "failed" => State::Failed,
+            "cancelled" => State::Cancelled,
+            "skipped" => State::Skipped,
+            _ => State::Pending,
+        }
+    }
+
+    /// Whether nothing can follow.
+    pub(crate) fn is_over(self) -> bool {
+        matches!(self, State::Executed | State::Failed | State::Cancelled | State::Skipped)
+    }
+
+    /// Whether something goes on, or went wrong, or somebody is needed.
+    pub(crate) fn matters(self) -> bool {
+        match self {
+            State::Running | State::Draining | State::Waiting | State::Retrying => true,
+            State::Failed | State::Held => true,
+            State::Pending | State::Ready | State::Blocked => false,
+            State::Executed | State::Cancelled | State::Skipped => false,
+        }
+    }
+
+    /// The word for people.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            State::Pending => "pending",
+            State::Ready => "ready",
+            State::Blocked => "blocked",
+            State::Held => "held",
+            State::Running => "running",
+            State::Draining => "draining",
+            State::Waiting => "waiting",
+            State::Retrying => "retrying",
+            State::Executed => "executed",
+            State::Failed => "failed",
+            State::Cancelled => "cancelled",
+            State::Skipped => "skipped",
+        }
+    }
+}
+
+/// What is known of a node.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    /// Longest path to it.
+    pub(crate) level: usize,
+    pub(crate) state: State,
+    /// When it came there.
+    pub(crate) since_ms: i64,
+    /// When the attempt under way began.
+    pub(crate) started_ms: Option<i64>,
+    /// How long the last attempt took.
+    pub(crate) took_ms: Option<i64>,
+    /// When it goes on by itself: the end of a sleep, of a back-off, of the patience with a person.
+    pub(crate) until_ms: Option<i64>,
+    pub(crate) attempt: u64,
+    /// What the last failed attempt met.
+    pub(crate) failure: Option<String>,
+    pub(crate) reason: String,
+    /// What a person is asked: `before`, `after`, `node`, `in_doubt`.
+    pub(crate) ask: String,
+    sources: Vec<usize>,
+}
+
+/// The nodes of a run, and how far it is.
+#[derive(Debug, Default)]
+pub(crate) struct Board {
+    pub(crate) run: String,
+    pub(crate) plan: String,
+    pub(crate) version: u64,
+    pub(crate) opened_ms: Option<i64>,
+    /// Credits spent.
+    pub(crate) cost: u64,
+    /// The planner is asked for a new version.
+    pub(crate) replanning: bool,
+    pub(crate) parked: bool,
+    nodes: Vec<Node>,
+    places: HashMap<String, usize>,
+    stale: bool,
+}
+
+pub(crate) fn text<'a>(body: &'a Value, key: &str) -> &'a str {
+    body[key].as_str().unwrap_or_default()
+}
+
+impl Board {
+    /// The nodes, in the order in which they became known. Their levels are right after [`Board::settle`].
+    pub(crate) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The node of this name.
+    #[cfg(test)]
+    pub(crate) fn node(&self, name: &str) -> Option<&Node> {
+        self.places.get(name).map(|&place| &self.nodes[place])
+    }
+
+    /// How many nodes stand where.
+    pub(crate) fn counts(&self) -> BTreeMap<State, usize> {
+        let mut counts = BTreeMap::new();
+        for node in &self.nodes {
+            *counts.entry(node.state).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Takes a record in; gives the place of the node that moved.
+    pub(crate) fn record(&mut self, line: &EventLine) -> Option<&Node> {
+        let body = &line.body;
+        match line.kind.as_str() {
+            "run_opened" => {
+                line.run.clone_into(&mut self.run);
+                text(&body["plan"], "id").clone_into(&mut self.plan);
+                (self.opened_ms, self.version) = (Some(line.at_ms), 1);
+                self.take_in(&body["plan"]["nodes"], line.at_ms);
+            }
+            "plan_version" => {
+                self.version = body["version"].as_u64().unwrap_or(self.version);
+                self.replanning = false;
+                self.take_in(&body["revision"]["nodes"], line.at_ms);
+            }
+            "plan_refused" => self.replanning = false,
+            "replan_asked" => self.replanning = true,
+            "parked" => self.parked = true,
+            "run_recovered" => self.parked = false,
+            "attempt_result" | "late_result" => {
+                self.cost = self.cost.saturating_add(body["cost"].as_u64().unwrap_or(0));
+                if line.kind == "attempt_result" {
+                    let node = self.place(text(body, "node"), line.at_ms);
+                    node.failure = body["outcome"]["failed"]["message"].as_str().map(str::to_owned);
+                }
+            }
+            "draining" => self.place(text(body, "node"), line.at_ms).state = State::Draining,
+            "human_request" => {
+                let node = self.place(text(body, "node"), line.at_ms);
+                text(body, "kind").clone_into(&mut node.ask);
+                node.until_ms = body["deadline_ms"].as_i64();
+            }
+            "timer_set" => self.place(text(body, "node"), line.at_ms).until_ms = body["at_ms"].as_i64(),
+            "timer_fired" | "human_answer" => self.place(text(body, "node"), line.at_ms).until_ms = None,
+            "node_transition" => return Some(self.transition(body, line.at_ms)),
+            _ => {}
+        }
+        None
+    }
+
+    fn transition(&mut self, body: &Value, at_ms: i64) -> &Node {
+        let node = self.place(text(body, "node"), at_ms);
+        text(body, "reason").clone_into(&mut node.reason);
+        node.state = State::after(text(body, "to"), &node.reason);
+        node.since_ms = at_ms;
+        node.attempt = body["attempt"].as_u64().unwrap_or(0);
+        if node.state == State::Running {
+            (node.started_ms, node.took_ms) = (Some(at_ms), None);
+        } else if let Some(started) = node.started_ms.take() {
+            node.took_ms = Some(at_ms - started);
+        }
+        // What was set before the move may be for it: a back-off, the patience with a person.
+        if !matches!(node.state, State::Running | State::Waiting | State::Retrying) {
+            node.until_ms = None;
+        }
+        node
+    }
+
+    /// The node of this name, which exists from here on.
+    fn place(&mut self, name: &str, at_ms: i64) -> &mut Node {
+        let place = match self.places.get(name) {
+            Some(&place) => place,
+            None => {
+                self.nodes.push(Node { name: name.to_owned(), since_ms: at_ms, ..Node::default() });
+                self.places.insert(name.to_owned(), self.nodes.len() - 1);
+                self.stale = true;
+                self.nodes.len() - 1
+            }
+        };
+        &mut self.nodes[place]
+    }
+
+    /// Nodes of a plan, or those that are new or changed in its next version.
+    fn take_in(&mut self, nodes: &Value, at_ms: i64) {
+        let nodes = nodes.as_array().map(Vec::as_slice).unwrap_or_default();
+        for node in nodes {
+            self.place(text(node, "id"), at_ms);
+        }
+        for node in nodes {
+            let deps = node["deps"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let sources = deps.iter().filter_map(|dep| self.places.get(text(dep, "n")).copied()).collect();
+            let place = self.places[text(node, "id")];
+            self.nodes[place].sources = sources;
+        }
+        self.stale = true;
+    }
+
+    /// Sets the levels right after the plan has changed. Time: nodes and edges.
+    pub(crate) fn settle(&mut self) {
+        if !std::mem::take(&mut self.stale) {
+            return;
+        }
+        let mut consumers = vec![Vec::new(); self.nodes.len()];
+        let mut open: Vec<usize> = vec![0; self.nodes.len()];
+        for (at, node) in self.nodes.iter().enumerate() {
+            open[at] = node.sources.len();
+            node.sources.iter().for_each(|&source| consumers[source].push(at));
+        }
+        self.nodes.iter_mut().for_each(|node| node.level = 0);
+        let mut next: Vec<usize> = (0..open.len()).filter(|&at| open[at] == 0).collect();
+        while let Some(at) = next.pop() {
+            let below = self.nodes[at].level + 1;
+            for &consumer in &consumers[at] {
+                self.nodes[consumer].level = self.nodes[consumer].level.max(below);
+                open[consumer] -= 1;
+                if open[consumer] == 0 {
+                    next.push(consumer);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A record of the run `0198f3c2-…-1a2b3c4d5e6f`, at this time.
+    pub(crate) fn line(at_ms: i64, kind: &str, body: Value) -> EventLine {
+        let run = "0198f3c2-0000-7000-8000-1a2b3c4d5e6f".to_owned();
+        EventLine { kind_of_line: "event".to_owned(), seq: 1, at_ms, run, kind: kind.to_owned(), body }
+    }
+
+    /// A board of a plan: each node with what it depends on.
+    pub(crate) fn board(plan: &[(&str, &[&str])]) -> Board {
+        let mut board = Board::default();
+        let body = json!({"plan": {"id": "p", "nodes": nodes(plan)}});
+        board.record(&line(0, "run_opened", body));
+        board
+    }
+
+    fn nodes(plan: &[(&str, &[&str])]) -> Vec<Value> {
+        let deps = |deps: &[&str]| deps.iter().map(|dep| json!({"n": dep})).collect::<Vec<_>>();
+        plan.iter().map(|(id, sources)| json!({"id": id, "deps": deps(sources)})).collect()
+    }
+
+    pub(crate) fn move_to(board: &mut Board, at_ms: i64, node: &str, to: &str, reason: &str) {
+        let attempt = u64::from(to != "ready");
+        let body = json!({"node": node, "to": to, "reason": reason, "attempt": attempt});
+        board.record(&line(at_ms, "node_transition", body));
+    }
+
+    fn check_levels(board: &mut Board, expected: &[(&str, usize)]) {
+        board.settle();
+        let levels: Vec<(&str, usize)> =
+            board.nodes().iter().map(|node| (node.name.as_str(), node.level)).collect();
+        assert_eq!(levels, expected);
+    }
+
+    #[test]
+    fn levels_are_the_longest_paths() {
+        let mut board = board(&[("c", &["b", "a"]), ("b", &["a"]), ("a", &[]), ("d", &[])]);
+        check_levels(&mut board, &[("c", 2), ("b", 1), ("a", 0), ("d", 0)]);
+    }
+
+    #[test]
+    fn a_new_version_puts_its_nodes_and_those_after_them_right() {
+        let mut board = board(&[("a", &[]), ("b", &["a"]), ("c", &["b"])]);
+        check_levels(&mut board, &[("a", 0), ("b", 1), ("c", 2)]);
+        let revision = json!({"nodes": nodes(&[("b", &["x"]), ("x", &["y"]), ("y", &["a"])])});
+        board.record(&line(5, "plan_version", json!({"version": 2, "revision": revision})));
+        check_levels(&mut board, &[("a", 0), ("b", 3), ("c", 4), ("x", 2), ("y", 1)]);
+        assert_eq!(board.version, 2);
+    }
+
+    #[test]
+    fn a_chain_of_ten_thousand_nodes_settles_at_once() {
+        let names: Vec<String> = (0..10_000).map(|at| format!("n{at}")).collect();
+        let deps: Vec<Vec<&str>> =
+            (0..10_000).map(|at| (at > 0).then(|| names[at - 1].as_str()).into_iter().collect()).collect();
+        let plan: Vec<(&str, &[&str])> =
+            names.iter().zip(&deps).map(|(name, deps)| (name.as_str(), deps.as_slice())).collect();
+        let mut board = board(&plan);
+        board.settle();
+        assert_eq!(board.nodes()[9_999].level, 9_999);
+    }
+
+    #[test]
+    fn a_node_knows_its_attempt_its_time_and_its_failure() {
+        let mut board = board(&[("a", &[])]);
+        move_to(&mut board, 20, "a", "running", "attempt:1");
+        let outcome = json!({"failed": {"message": "no such file"}});
+        let body = json!({"node": "a", "outcome": outcome, "cost": 3});
+        board.record(&line(50, "attempt_result", body));
+        move_to(&mut board, 50, "a", "failed_retryable", "transient");
+        board.record(&line(50, "timer_set", json!({"node": "a", "kind": "backoff", "at_ms": 250})));
+        let node = board.node("a").unwrap();
+        assert_eq!((node.state, node.took_ms, node.until_ms), (State::Retrying, Some(30), Some(250)));
+        assert_eq!((node.failure.as_deref(), board.cost), (Some("no such file"), 3));
+        move_to(&mut board, 250, "a", "pending", "retry");
+        assert_eq!(board.node("a").unwrap().until_ms, None);
+    }
+
+    #[test]
+    fn what_is_stopped_while_it_acts_drains() {
+        let mut board = board(&[("a", &[])]);
+        move_to(&mut board, 20, "a", "running", "attempt:1");
+        board.record(&line(30, "draining", json!({"node": "a"})));
+        assert_eq!(board.node("a").unwrap().state, State::Draining);
+        move_to(&mut board, 40, "a", "executed", "ok");
+        assert_eq!(board.node("a").unwrap().state, State::Executed);
+    }
+
+    #[test]
+    fn a_record_that_nobody_knows_changes_nothing() {
+        let mut board = board(&[("a", &[])]);
+        for kind in ["gate_decision", "something_new", "plan_version", "timer_set"] {
+            board.record(&line(1, kind, json!({"node": "a"})));
+        }
+        assert_eq!((board.nodes().len(), board.node("a").unwrap().state), (1, State::Pending));
+    }
+}

@@ -1,0 +1,126 @@
+//! A run as it goes: plain lines for a pipe, a tree that is drawn again and again for a screen.
+//!
+//! `board` is what is known of the run, `draw` and `fold` make lines of it, `screen` brings them to a terminal.
+
+mod board;
+mod draw;
+mod fold;
+mod plain;
+pub(crate) mod screen;
+
+#[cfg(test)]
+mod pictures;
+
+use std::sync::Once;
+use std::time::Duration;
+
+use ostler_server::wire::EventLine;
+
+use super::term::{Out, now_ms};
+use board::Board;
+pub(crate) use plain::{Plain, painted};
+
+/// How often the tree is drawn.
+pub(crate) const REDRAW: Duration = Duration::from_millis(100);
+
+/// Drawings that are left out at first: what is over by then needs no tree.
+const BEATS_BEFORE: usize = 2;
+
+/// What shows the records of a run.
+pub(crate) trait View {
+    /// A record came.
+    fn record(&mut self, line: &EventLine, out: &mut Out);
+
+    /// Whether time changes what is shown.
+    fn moves(&self) -> bool {
+        false
+    }
+
+    /// Time has passed.
+    fn tick(&mut self, _out: &mut Out) {}
+
+    /// Makes room on the screen for something else, until the next tick.
+    fn pause(&mut self) {}
+
+    /// Nothing more comes.
+    fn end(&mut self, _out: &mut Out) {}
+
+    /// Whether what became of the nodes stands on the screen for good.
+    fn has_told_nodes(&self) -> bool;
+}
+
+/// A tree that is drawn anew, in place.
+pub(crate) struct Live {
+    board: Board,
+    beat: usize,
+    over: bool,
+    /// Something else stands on the screen.
+    paused: bool,
+}
+
+impl Live {
+    pub(crate) fn new() -> Live {
+        static HOOKED: Once = Once::new();
+        HOOKED.call_once(screen::clear_on_panic);
+        screen::open();
+        super::signals::mind_stops();
+        Live { board: Board::default(), beat: 0, over: false, paused: false }
+    }
+}
+
+impl View for Live {
+    fn record(&mut self, line: &EventLine, _out: &mut Out) {
+        self.board.record(line);
+    }
+
+    fn moves(&self) -> bool {
+        !self.over
+    }
+
+    fn pause(&mut self) {
+        screen::close();
+        self.paused = true;
+    }
+
+    fn tick(&mut self, out: &mut Out) {
+        if std::mem::take(&mut self.paused) {
+            screen::open();
+        }
+        self.beat += 1;
+        if self.beat <= BEATS_BEFORE || self.board.nodes().is_empty() {
+            return;
+        }
+        self.board.settle();
+        let size = out.size();
+        let rows_wanted = draw::rows_wanted(&self.board, size.0);
+        // In place, the last row is that of the cursor.
+        let rows = size.1.saturating_sub(usize::from(!screen::is_large(rows_wanted, size)));
+        let look = draw::Look {
+            columns: size.0,
+            rows: rows.max(1),
+            colour: out.has_colour(),
+            now_ms: now_ms(),
+            beat: self.beat,
+        };
+        screen::show(draw::tree(&self.board, &look), rows_wanted, size);
+    }
+
+    fn end(&mut self, _out: &mut Out) {
+        if !self.over {
+            self.over = true;
+            screen::close();
+        }
+    }
+
+    fn has_told_nodes(&self) -> bool {
+        false
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        if !self.over {
+            screen::close();
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The tree on a real terminal, as tmux has it: drawn, made larger and smaller, and gone at the end.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::world::World;
+
+/// How long something may take to come to the screen.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often the screen is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A terminal with a shell in it, which stands in a world.
+struct Terminal {
+    socket: PathBuf,
+    world: World,
+}
+
+impl Terminal {
+    /// `None`, and why, where there is no tmux.
+    fn open(columns: usize, rows: usize) -> Option<Terminal> {
+        if Command::new("tmux").arg("-V").stdout(Stdio::null()).status().is_err() {
+            eprintln!("skipped: there is no tmux to be the terminal");
+            return None;
+        }
+        let world = World::new();
+        let terminal = Terminal { socket: world.path().join("tmux"), world };
+        let (columns, rows) = (columns.to_string(), rows.to_string());
+        let path = terminal.world.path().to_str().unwrap().to_owned();
+        let data = format!("OSTLER_DATA={path}/data");
+        let ostler = format!("OSTLER={}", env!("CARGO_BIN_EXE_ostler"));
+        let session = ["new-session", "-d", "-x", &columns, "-y", &rows, "-c", &path];
+        let environment = ["-e", &data, "-e", &ostler, "-e", "TZ=UTC", "-e", "ENV=", "sh -i"];
+        terminal.tmux(&[&session[..], &environment[..]].concat());
+        terminal.until("a prompt", |screen| !screen.trim().is_empty());
+        Some(terminal)
+    }
+
+    fn tmux(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new("tmux");
+        command.arg("-u").arg("-S").arg(&self.socket).args(["-f", "/dev/null"]).args(arguments);
+        for name in ["TMUX", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "OSTLER_LOG", "OSTLER_CONFIG"] {
+            command.env_remove(name);
+        }
+        let output = command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Types a line.
+    fn keys(&self, line: &str) {
+        self.tmux(&["send-keys", "-l", line]);
+        self.tmux(&["send-keys", "Enter"]);
+    }
+
+    /// Presses a key, such as `C-c`.
+    fn press(&self, key: &str) {
+        self.tmux(&["send-keys", key]);
+    }
+
+    fn resize(&self, columns: usize, rows: usize) {
+        let (columns, rows) = (columns.to_string(), rows.to_string());
+        self.tmux(&["resize-window", "-x", &columns, "-y", &rows]);
+    }
+
+    fn screen(&self) -> String {
+        self.tmux(&["capture-pane", "-p"])
+    }
+
+    /// The screen, and all that was scrolled away.
+    fn everything(&self) -> String {
+        self.tmux(&["capture-pane", "-p", "-S", "-"])
+    }
+
+    /// Whether the cursor is shown, and whether it is the other screen.
+    fn modes(&self) -> String {
+        self.tmux(&["display-message", "-p", "#{cursor_flag} #{alternate_on} #{wrap_flag}"]).trim().to_owned()
+    }
+
+    /// Waits until the screen is like this, and gives it.
+    #[track_caller]
+    fn until(&self, what: &str, holds: impl Fn(&str) -> bool) -> String {
+        let begun = Instant::now();
+        loop {
+            let screen = self.screen();
+            if holds(&screen) {
+                return screen;
+            }
+            assert!(begun.elapsed() < PATIENCE, "no {what} on the screen:\n{}", self.everything());
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    #[track_caller]
+    fn until_says(&self, text: &str) -> String {
+        self.until(text, |screen| screen.contains(text))
+    }
+
+    /// Panics unless the terminal is as it was before the run, without a trace of the tree.
+    #[track_caller]
+    fn is_whole(&self) {
+        assert_eq!(self.modes(), "1 0 1", "the cursor is shown, on the first screen, where lines wrap");
+        let everything = self.everything();
+        for sign in ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "░", "█", "\u{b7} "] {
+            assert!(!everything.contains(sign), "{sign} was left behind:\n{everything}");
+        }
+    }
+
+    /// Lets the plans that wait go on.
+    fn go(&self) {
+        std::fs::write(self.world.path().join("work/go"), "").unwrap();
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = Command::new("tmux").arg("-S").arg(&self.socket).arg("kill-server").output();
+    }
+}
+
+const RUN: &str =
+    "sh -c 'echo $$ > pid; exec $OSTLER run plan.yaml --workspace work --intent 2'; echo code $?";
+
+/// A node that is done when the world says so.
+fn waiting(id: &str) -> String {
+    let wait = "until [ -e go ]; do sleep 0.02; done";
+    format!("  - {{id: {id}, tool: shell.run, params: {{argv: [sh, -c, '{wait}']}}, timeout: 50s}}\n")
+}
+
+/// Four nodes, of which one waits.
+fn small() -> String {
+    format!(
+        "id: small\nnodes:\n  - {{id: list, tool: fs.list, params: {{path: .}}}}\n{}{}{}",
+        waiting("slow").replace("}, timeout", "}, deps: [list], timeout"),
+        "  - {id: then, tool: fs.list, params: {path: .}, deps: [slow]}\n",
+        "  - {id: last, tool: fs.list, params: {path: .}, deps: [then]}\n"
+    )
+}
+
+/// A hundred nodes: one that waits, and chains that begin with it.
+fn large() -> String {
+    let mut plan = format!("id: large\nnodes:\n{}", waiting("slow"));
+    for at in 0..33 {
+        for wave in 1..=3 {
+            let dep = if wave == 1 { "slow".to_owned() } else { format!("w{}-{at}", wave - 1) };
+            plan += &format!("  - {{id: w{wave}-{at}, tool: fs.list, params: {{path: .}}, deps: [{dep}]}}\n");
+        }
+    }
+    plan
+}
+
+fn with(plan: &str, columns: usize, rows: usize) -> Option<Terminal> {
+    let terminal = Terminal::open(columns, rows)?;
+    terminal.world.file("plan.yaml", plan);
+    Some(terminal)
+}
+
+#[test]
+fn a_small_tree_is_drawn_in_place_and_leaves_a_summary() {
+    let Some(terminal) = with(&small(), 80, 24) else { return };
+    terminal.keys(RUN);
+    let screen = terminal.until_says("slow");
+    assert!(
+        screen.contains("✔ list") && screen.contains("1/4 nodes") && screen.contains("echo code"),
+        "{screen}"
+    );
+    assert_eq!(terminal.modes(), "1 0 1");
+    terminal.go();
+    let screen = terminal.until_says("code 0");
+    assert!(screen.contains("succeeded  small") && screen.contains("4 executed"), "{screen}");
+    terminal.is_whole();
+}
+
+#[test]
+fn a_small_tree_in_a_window_that_changes_leaves_nothing_behind() {
+    let Some(terminal) = with(&small(), 80, 24) else { return };
+    terminal.keys(RUN);
+    terminal.until_says("1/4 nodes");
+    for (columns, rows) in [(30, 24), (100, 20), (24, 22), (60, 24), (30, 24), (80, 24)] {
+        terminal.resize(columns, rows);
+        let shown = if columns < 60 { "1/4  " } else { "1/4 nodes" };
+        let screen = terminal.until("one tree", |screen| {
+            screen.contains(shown)
+                && ["✔ list", "· then", "· last"].iter().all(|line| screen.matches(line).count() == 1)
+        });
+        assert_eq!(screen.matches("small").count(), 1, "{screen}");
+    }
+    terminal.go();
+    terminal.until_says("code 0");
+    terminal.is_whole();
+}
+
+#[test]
+fn a_large_tree_fits_a_window_of_any_size_and_leaves_nothing_behind() {
+    let Some(terminal) = with(&large(), 80, 24) else { return };
+    terminal.keys(RUN);
+    let screen = terminal.until_says("0/100 nodes");
+    assert!(screen.contains("wave 1") && screen.contains("wave 4") && screen.contains("slow"), "{screen}");
+    assert_eq!(terminal.modes(), "0 1 1");
+    for (columns, rows) in [(20, 5), (200, 60), (40, 24), (30, 8), (80, 5), (80, 24)] {
+        terminal.resize(columns, rows);
+        let last = if columns < 60 { "0/100  " } else { "0/100 nodes" };
+        terminal.until("one tree", |screen| {
+            screen.matches(last).count() == 1 && screen.matches("slow").count() == 1
+        });
+    }
+    terminal.go();
+    let screen = terminal.until_says("code 0");
+    assert!(screen.contains("succeeded  large") && screen.contains("100 executed"), "{screen}");
+    terminal.is_whole();
+}
+
+#[test]
+fn whatever_ends_it_leaves_a_whole_terminal() {
+    for plan in [small(), large()] {
+        for (signals, code) in
+            [(&["C-c"][..], 130), (&["C-c", "C-c"], 130), (&["TERM"], 143), (&["C-\\"], 131)]
+        {
+            let Some(terminal) = with(&plan, 80, 24) else { return };
+            terminal.keys(RUN);
+            terminal.until_says(" nodes ");
+            for signal in signals {
+                match *signal {
+                    "TERM" => {
+                        let pid = std::fs::read_to_string(terminal.world.path().join("pid")).unwrap();
+                        let status = Command::new("kill").args(["-s", "TERM", pid.trim()]).status().unwrap();
+                        assert!(status.success());
+                    }
+                    key => terminal.press(key),
+                }
+            }
+            if code != 131 && signals.len() == 1 {
+                terminal.until_says("stopping");
+                terminal.go();
+            }
+            terminal.until_says(&format!("code {code}"));
+            terminal.is_whole();
+        }
+    }
+}
+
+#[test]
+fn a_stop_gives_the_screen_back_until_it_goes_on() {
+    for plan in [small(), large()] {
+        let Some(terminal) = with(&plan, 80, 24) else { return };
+        // The shell goes on to the next command of a line when one is stopped.
+        terminal.keys("$OSTLER run plan.yaml --workspace work --intent 2");
+        terminal.until_says(" nodes ");
+        terminal.press("C-z");
+        terminal.until_says("Stopped");
+        terminal.is_whole();
+        terminal.keys("echo meanwhile");
+        terminal.keys("fg");
+        terminal.until("tree", |screen| screen.contains("slow") && screen.contains(" nodes "));
+        terminal.go();
+        terminal.until_says("succeeded  ");
+        terminal.is_whole();
+        assert!(terminal.everything().contains("meanwhile"));
+    }
+}
+
+#[test]
+fn colours_are_for_who_wants_them() {
+    for (before, coloured, drawn) in [
+        ("", true, true),
+        ("NO_COLOR=1 ", false, true),
+        ("CLICOLOR=0 ", false, true),
+        ("TERM=dumb ", false, false),
+    ] {
+        let Some(terminal) = with(&small(), 80, 24) else { return };
+        terminal.keys(&format!("{before}{RUN}"));
+        terminal.until_says("list");
+        if drawn {
+            terminal.until_says("1/4 nodes");
+        } else {
+            terminal.until_says("list  executed");
+        }
+        let screen = terminal.tmux(&["capture-pane", "-p", "-e"]);
+        assert_eq!(screen.contains("\u{1b}["), coloured, "{before}{screen:?}");
+        terminal.go();
+        terminal.until_says("code 0");
+        terminal.is_whole();
+    }
+}
