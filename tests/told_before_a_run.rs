@@ -38,67 +38,193 @@ fn check(nodes: &str, expected: Expect) {
 
 #[test]
 fn names_are_those_of_the_tool() {
-    check("  - {id: a, tool: fs.read, params: {pth: x, max_byte: 3}}", expect![""]);
-    check("  - {id: a, tool: fs.read}", expect![""]);
-    check("  - {id: a, tool: text.stats, param_refs: {fles: {from: list, path: files}}}", expect![""]);
+    check(
+        "  - {id: a, tool: fs.read, params: {pth: x, max_byte: 3}}",
+        expect![[r#"
+        V23 a 4:45 "max_byte": fs.read takes no parameter max_byte; did you mean "max_bytes"?
+        V23 a 4:37 "pth: x, ": fs.read takes no parameter pth; did you mean "path"?
+        V23 a 4:28 "params: ": fs.read needs the parameter path, and does not get it; add `path` to params, or to param_refs
+    "#]],
+    );
+    check(
+        "  - {id: a, tool: fs.read}",
+        expect![[r#"
+        V23 a 4:19 "fs.read}": fs.read needs the parameter path, and does not get it; add `path` to params, or to param_refs
+    "#]],
+    );
+    check(
+        "  - {id: a, tool: text.stats, param_refs: {fles: {from: list, path: files}}}",
+        expect![[r#"
+        V23 a 4:44 "fles: {f": text.stats takes no parameter fles; did you mean "files"?
+        V23 a 4:19 "text.sta": text.stats needs the parameter files, and does not get it; add `files` to params, or to param_refs
+    "#]],
+    );
     check(
         "  - {id: a, tool: text.stats, params: {}, param_refs: {files: {from: list, path: files}}}",
         expect![""],
     );
-    check("  - {id: a, kind: aggregator, deps: [list], params: {templat: x}}", expect![""]);
+    check(
+        "  - {id: a, kind: aggregator, deps: [list], params: {templat: x}}",
+        expect![[r#"
+        V23 a 4:54 "templat:": an aggregator takes no parameter templat; did you mean "template"?
+        V23 a 4:45 "params: ": an aggregator needs the parameter template, and does not get it; add `template`: a template over what it depends on, such as "{{ NODE.result.count }}"
+    "#]],
+    );
 }
 
 #[test]
 fn values_fit_the_schema_and_are_not_repeated() {
-    check("  - {id: a, tool: time.sleep, params: {ms: soon}}", expect![""]);
-    check("  - {id: a, tool: time.sleep, params: {ms: -1}}", expect![""]);
-    check("  - {id: a, tool: fs.write, params: {path: x, text: [1], mode: creat}}", expect![""]);
-    check("  - {id: a, tool: shell.run, params: {argv: [git, 7]}}", expect![""]);
-    check("  - {id: a, tool: shell.run, params: {argv: []}}", expect![""]);
-    check("  - {id: a, tool: http.request, params: {method: FETCH, url: 'http://x'}}", expect![""]);
+    check(
+        "  - {id: a, tool: time.sleep, params: {ms: soon}}",
+        expect![[r#"
+        V24 a 4:44 "soon}}\n": params.ms of time.sleep: must be a whole number, found a text; give it a whole number
+    "#]],
+    );
+    check(
+        "  - {id: a, tool: time.sleep, params: {ms: -1}}",
+        expect![[r#"
+        V24 a 4:44 "-1}}\n": params.ms of time.sleep: must be 0 or more; give it 0 or more
+    "#]],
+    );
+    check(
+        "  - {id: a, tool: fs.write, params: {path: x, text: [1], mode: creat}}",
+        expect![[r#"
+        V24 a 4:64 "creat}}\n": params.mode of fs.write: must be one of create, replace, append; did you mean "create"?
+        V24 a 4:47 "text: [1": params.text of fs.write: must be a text, found a list; give it a text
+    "#]],
+    );
+    check(
+        "  - {id: a, tool: shell.run, params: {argv: [git, 7]}}",
+        expect![[r#"
+        V24 a 4:51 "7]}}\n": params.argv.1 of shell.run: must be a text, found a whole number; give it a text
+    "#]],
+    );
+    check(
+        "  - {id: a, tool: shell.run, params: {argv: []}}",
+        expect![[r#"
+        V24 a 4:39 "argv: []": params.argv of shell.run: must not be empty; give it an item
+    "#]],
+    );
+    check(
+        "  - {id: a, tool: http.request, params: {method: FETCH, url: 'http://x'}}",
+        expect![[r#"
+        V24 a 4:50 "FETCH, u": params.method of http.request: must be one of GET, HEAD, PUT, DELETE, POST, PATCH; did you mean "PATCH"?
+    "#]],
+    );
 }
 
 #[test]
 fn texts_can_be_read_as_what_they_should_be() {
-    check("  - {id: a, tool: text.search, params: {pattern: 'a(', path: .}}", expect![""]);
-    check("  - {id: a, tool: text.search, params: {pattern: '(?=a)b'}}", expect![""]);
-    check("  - {id: a, tool: text.search, params: {pattern: 'a{9}{9}{9}{9}{9}{9}{9}'}}", expect![""]);
-    check("  - {id: a, tool: fs.list, params: {path: ., glob: '[z'}}", expect![""]);
-    check("  - {id: a, tool: json.query, params: {value: {}, query: '$.a['}}", expect![""]);
-    check("  - {id: a, tool: text.render, params: {template: '{{ a', values: {}}}", expect![""]);
-    check("  - {id: a, kind: aggregator, deps: [list], params: {template: '{% if x %}'}}", expect![""]);
+    check(
+        "  - {id: a, tool: text.search, params: {pattern: 'a(', path: .}}",
+        expect![[r#"
+        V24 a 4:50 "'a(', pa": params.pattern of text.search: no regular expression: unclosed group; write a regular expression of the `regex` crate: no look-around, no back-references
+    "#]],
+    );
+    check(
+        "  - {id: a, tool: text.search, params: {pattern: '(?=a)b'}}",
+        expect![[r#"
+        V24 a 4:50 "'(?=a)b'": params.pattern of text.search: no regular expression: look-around, including look-ahead and look-behind, is not supported; write a regular expression of the `regex` crate: no look-around, no back-references
+    "#]],
+    );
+    check(
+        "  - {id: a, tool: text.search, params: {pattern: 'a{9}{9}{9}{9}{9}{9}{9}'}}",
+        expect![[r#"
+        V24 a 4:50 "'a{9}{9}": params.pattern of text.search: no regular expression: it becomes larger than 1048576 bytes; write a regular expression of the `regex` crate: no look-around, no back-references
+    "#]],
+    );
+    check(
+        "  - {id: a, tool: fs.list, params: {path: ., glob: '[z'}}",
+        expect![[r#"
+        V24 a 4:52 "'[z'}}\n": params.glob of fs.list: no glob: unclosed character class; missing ']'; write a glob, such as **/*.rs: * stays within a folder, ** crosses them
+    "#]],
+    );
+    check(
+        "  - {id: a, tool: json.query, params: {value: {}, query: '$.a['}}",
+        expect![[r#"
+        V24 a 4:58 "'$.a['}}": params.query of json.query: no JSONPath query: at position 3, parser error; write a JSONPath query (RFC 9535), such as $.items[*].name
+    "#]],
+    );
+    check(
+        "  - {id: a, tool: text.render, params: {template: '{{ a', values: {}}}",
+        expect![[r#"
+        V24 a 4:51 "'{{ a', ": params.template of text.render: template, line 1: syntax error: unexpected end of input, expected end of variable block at `a`; write {{ value }} and {% if … %}, as minijinja has them
+    "#]],
+    );
+    check(
+        "  - {id: a, kind: aggregator, deps: [list], params: {template: '{% if x %}'}}",
+        expect![[r#"
+        V24 a 4:64 "'{% if x": params.template of an aggregator: template, line 1: syntax error: unexpected end of input, expected end of block at `%}`; write {{ value }} and {% if … %}, as minijinja has them
+    "#]],
+    );
     check(
         "  - {id: a, tool: fs.read, params: {path: x}, contract: [{method: schema}, {method: code, spec: {check: matches, path: text, value: '('}}]}",
-        expect![""],
+        expect![[r#"
+            V09 a 4:133 "'('}}]}\n": contract[1] cannot be judged by: the pattern is no regular expression: unclosed group; write a regular expression of the `regex` crate: no look-around
+        "#]],
     );
     check(
         "  - {id: a, tool: fs.read, params: {path: x}, contract: [{method: code, spec: {check: non_emty}}]}",
-        expect![""],
+        expect![[r#"
+            V09 a 4:87 "non_emty": contract[0] cannot be judged by: there is no check "non_emty"; did you mean "non_empty"?
+        "#]],
     );
     check(
         "  - {id: a, tool: fs.read, params: {path: x}, contract: [{method: test, spec: {argv: make}}]}",
-        expect![""],
+        expect![[r#"
+            V09 a 4:86 "make}}]}": contract[0] cannot be judged by: `argv` must be a list of texts; give it the program and its arguments: spec: {argv: [make, check]}
+        "#]],
     );
     check(
         "  - {id: a, tool: fs.read, params: {path: x}, contract: [{method: schema, spec: {type: objekt}}]}",
-        expect![""],
+        expect![[r#"
+            V09 a 4:88 "objekt}}": contract[0] cannot be judged by: schema at "/type": "objekt" is not valid under any of the schemas listed in the 'anyOf' keyword; give it a JSON Schema, such as {type: object}
+        "#]],
     );
 }
 
 #[test]
 fn references_are_judged_by_what_the_source_can_have() {
-    check("  - {id: a, tool: fs.read, param_refs: {path: {from: list, path: files.x}}}", expect![""]);
-    check("  - {id: a, tool: fs.read, param_refs: {path: {from: list, path: fles}}}", expect![""]);
+    check(
+        "  - {id: a, tool: fs.read, param_refs: {path: {from: list, path: files.x}}}",
+        expect![[r#"
+        V17 a 4:66 "files.x}": parameter path refers to files.x of list: files is a list, and x is no index; take the whole of it
+    "#]],
+    );
+    check(
+        "  - {id: a, tool: fs.read, param_refs: {path: {from: list, path: fles}}}",
+        expect![[r#"
+        V17 a 4:66 "fles}}}\n": parameter path refers to fles of list: the result has no fles; did you mean "files"?
+    "#]],
+    );
     check("  - {id: a, tool: fs.read, param_refs: {path: {from: list, path: files.0}}}", expect![""]);
 }
 
 #[test]
 fn each_fault_of_a_node_stands_at_its_own_place() {
-    check("  - {id: a, tool: time.sleep, params: {ms: 1}, deps: [lst, nowhere, list, lits]}", expect![""]);
-    check("  - {id: list, tool: time.sleep, params: {ms: 1}, timeout: 0, retries: -1}", expect![""]);
+    check(
+        "  - {id: a, tool: time.sleep, params: {ms: 1}, deps: [lst, nowhere, list, lits]}",
+        expect![[r#"
+        V03 a 4:55 "lst, now": depends on lst, which the plan does not define; did you mean "list"?
+        V03 a 4:60 "nowhere,": depends on nowhere, which the plan does not define; add that node, or depend on another
+        V03 a 4:75 "lits]}\n": depends on lits, which the plan does not define; did you mean "list"?
+    "#]],
+    );
+    check(
+        "  - {id: list, tool: time.sleep, params: {ms: 1}, timeout: 0, retries: -1}",
+        expect![[r#"
+        V01 list 4:10 "list, to": is used twice; give each node an id of its own
+        V14 list 4:60 "0, retri": its timeout is 0; give an attempt more time than none
+        V14 list 4:72 "-1}\n": retries is -1; say 0 or more
+    "#]],
+    );
     check(
         "  - {id: a, tool: time.sleep, params: {ms: 1}, deps: [b]}\n  - {id: b, tool: time.sleep, params: {ms: 1}, deps: [list, c]}\n  - {id: c, tool: time.sleep, params: {ms: 1}, deps: [a]}",
-        expect![""],
+        expect![[r#"
+            V04 a 4:55 "b]}\n  - ": waits for itself: a -> c -> b -> a; take out one of these dependencies
+            V04 b 5:61 "c]}\n  - ": waits for itself: b -> a -> c -> b; take out one of these dependencies
+            V04 c 6:55 "a]}\n": waits for itself: c -> b -> a -> c; take out one of these dependencies
+        "#]],
     );
 }
 
@@ -108,7 +234,23 @@ fn json_and_toml_have_the_same_places() {
   {"id": "a", "tool": "time.sleep", "params": {"ms": "x", "mss": 1}, "deps": ["b", "c"]},
   {"id": "a", "tool": "time.slep", "params": {"ms": 1}, "contract": [{"method": "code"}]}
 ]}"#;
-    expect![""].assert_eq(&told(Format::Json, json));
+    expect![[r#"
+        V01 a 3:10 "\"a\", \"to": is used twice; give each node an id of its own
+        V03 a 2:79 "\"b\", \"c\"": depends on b, which the plan does not define; did you mean "a"?
+        V03 a 2:84 "\"c\"]},\n ": depends on c, which the plan does not define; did you mean "a"?
+        V09 a 3:70 "{\"method": contract[0] cannot be judged by: a code rule without a `spec` asks for nothing; give it a `spec`, such as {check: non_empty, path: matches}
+        V20 a 3:23 "\"time.sl": there is no tool time.slep; did you mean "time.sleep"?
+        V23 a 2:59 "\"mss\": 1": time.sleep takes no parameter mss; did you mean "ms"?
+        V24 a 2:54 "\"x\", \"ms": params.ms of time.sleep: must be a whole number, found a text; give it a whole number
+    "#]].assert_eq(&told(Format::Json, json));
     let toml = "id = \"p\"\n[[nodes]]\nid = \"a\"\ntool = \"time.sleep\"\ndeps = [\"b\", \"c\"]\n[nodes.params]\nms = \"x\"\nmss = 1\n[[nodes]]\nid = \"a\"\ntool = \"time.slep\"\nparams.ms = 1\ncontract = [{method = \"code\"}]\n";
-    expect![""].assert_eq(&told(Format::Toml, toml));
+    expect![[r#"
+        V01 a 10:6 "\"a\"\ntool": is used twice; give each node an id of its own
+        V03 a 5:9 "\"b\", \"c\"": depends on b, which the plan does not define; did you mean "a"?
+        V03 a 5:14 "\"c\"]\n[no": depends on c, which the plan does not define; did you mean "a"?
+        V09 a 13:13 "{method ": contract[0] cannot be judged by: a code rule without a `spec` asks for nothing; give it a `spec`, such as {check: non_empty, path: matches}
+        V20 a 11:8 "\"time.sl": there is no tool time.slep; did you mean "time.sleep"?
+        V23 a 8:1 "mss = 1\n": time.sleep takes no parameter mss; did you mean "ms"?
+        V24 a 7:6 "\"x\"\nmss ": params.ms of time.sleep: must be a whole number, found a text; give it a whole number
+    "#]].assert_eq(&told(Format::Toml, toml));
 }

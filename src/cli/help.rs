@@ -38,8 +38,11 @@ they fit one run only), or by @last, the newest run. `ostler ps` lists all runs.
 A node is named as the plan names it. A result is named RUN/NODE, such as @last/report.
 ";
 
-/// What can be asked for beside commands, and what is said.
-const TOPICS: [(&str, fn() -> String); 3] = [
+/// Something that can be asked for beside commands, and what is said.
+type Topic = (&'static str, fn() -> String);
+
+/// All topics.
+const TOPICS: [Topic; 3] = [
     ("exit-codes", || listing(&EXIT_CODES)),
     ("environment", || listing(&ENVIRONMENT)),
     ("runs", || RUNS.to_owned()),

@@ -213,7 +213,9 @@ pub(crate) fn figures(sheet: &Sheet<'_>, summary: &Summary) -> Vec<String> {
             summary.parallelism
         ),
     ];
-    if let Some(bounds) = summary.reliability {
+    // Of a run that lost what it was for, there is no result to rely on.
+    if let (Some(bounds), Some("succeeded" | "concluded")) = (summary.reliability, summary.outcome.as_deref())
+    {
         lines.push(format!(
             "  reliability    at least {:.3}; {:.3} if nodes err independently",
             bounds.always, bounds.independent

@@ -18,14 +18,14 @@ const SEED: u64 = 7;
 /// Changed segments.
 const ROUNDS: usize = 1_500;
 
-/// The bytes of a segment with records of two streams, and how many there are.
+/// The bytes of a segment with records of two streams, one of them packed, and how many there are.
 fn segment() -> (Vec<u8>, usize) {
     let disk = FaultyDisk::new();
     let open = on(&disk);
     let mut records = 0;
     for at in 0..12 {
         let first = if at == 0 { opened(1) } else { numbered(at) };
-        let other = if at == 0 { opened(2) } else { result(40) };
+        let other = if at == 0 { opened(2) } else { result(if at == 6 { 6_000 } else { 40 }) };
         let batches = vec![batch(stream(1), at, vec![first]), batch(stream(2), at, vec![other])];
         wait(&open, open.append(batches).unwrap()).unwrap();
         records += 2;

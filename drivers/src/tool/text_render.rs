@@ -61,7 +61,7 @@ impl Tool for TextRender {
     fn check(&self, params: &Map<String, Value>) -> Vec<WrongParam> {
         let mend = "write {{ value }} and {% if … %}, as minijinja has them";
         check_text(params, "template", mend, |text| {
-            template::check_template(text).map_err(|error| error.to_string())
+            template::check_template(text).map_err(|error| error.to_string().replacen("template, ", "", 1))
         })
     }
 
@@ -86,6 +86,5 @@ impl Params {
 }
 
 fn render(params: &Params) -> Result<String, Failure> {
-    template::render(&params.template, &params.values)
-        .map_err(|error| structural(format!("template: {error}")))
+    template::render(&params.template, &params.values).map_err(|error| structural(error.to_string()))
 }

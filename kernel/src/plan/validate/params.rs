@@ -60,7 +60,10 @@ fn template(node: &Node, name: &str) -> Vec<BadParam> {
         None => Vec::new(),
         Some(Value::String(text)) => match check_template(text) {
             Ok(()) => Vec::new(),
-            Err(error) => wrong(error.to_string(), "write {{ value }} and {% if … %}, as minijinja has them"),
+            Err(error) => wrong(
+                error.to_string().replacen("template, ", "", 1),
+                "write {{ value }} and {% if … %}, as minijinja has them",
+            ),
         },
         Some(other) => {
             wrong(format!("must be a text, found {}", kind_of(other)), "write the template as a text")
