@@ -52,6 +52,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         attempts: 12_345,
         reused: 0,
         cost: 77,
+        reliability: None,
         culprits: failed.collect(),
         outputs: outputs.map(|(node, _)| (node.clone(), "b3:00".to_owned())).collect(),
         waiting,
@@ -204,21 +205,20 @@ fn twelve_nodes_that_wait_for_a_person() {
     check(
         &[("waiting_human", 12), ("pending", 5)],
         &expect![[r#"
-        failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
-          17 nodes: ostler show 1a2b3c4d5e6f lists them
-          nodes          5 pending, 12 waiting_human
-          rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
-          makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
-          cost           77 credits
-          in doubt waiting_human-0000: it was started; what became of it is not known
-            ostler resolve 1a2b3c4d5e6f waiting_human-0000 --done FILE|--redo|--fail
-          in doubt waiting_human-0001: it was started; what became of it is not known
-            ostler resolve 1a2b3c4d5e6f waiting_human-0001 --done FILE|--redo|--fail
-          in doubt waiting_human-0002: it was started; what became of it is not known
-            ostler resolve 1a2b3c4d5e6f waiting_human-0002 --done FILE|--redo|--fail
-          in doubt waiting_human-0003: it was started; what became of it is not known
-            ostler resolve 1a2b3c4d5e6f waiting_human-0003 --done FILE|--redo|--fail
-          … and 8 more: ostler show 1a2b3c4d5e6f"#]],
+            failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
+              17 nodes: ostler show 1a2b3c4d5e6f lists them
+              nodes          5 pending, 12 waiting_human
+              rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
+              makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
+              cost           77 credits
+              in doubt waiting_human-0000: it was started; what became of it is not known
+                ostler resolve 1a2b3c4d5e6f waiting_human-0000 --done FILE|--redo|--fail
+              waits waiting_human-0001: may it start? (ostler approvals); its time is over:…
+                ostler approve 1a2b3c4d5e6f waiting_human-0001
+                ostler reject 1a2b3c4d5e6f waiting_human-0001 --note WHY
+              in doubt waiting_human-0002: it was started; what became of it is not known
+                ostler resolve 1a2b3c4d5e6f waiting_human-0002 --done FILE|--redo|--fail
+              … and 9 more: ostler show 1a2b3c4d5e6f"#]],
     );
 }
 
