@@ -210,7 +210,6 @@ fn twelve_nodes_that_wait_for_a_person() {
               nodes          5 pending, 12 waiting_human
               rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
               makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
-              cost           77 credits
               in doubt waiting_human-0000: it was started; what became of it is not known
                 ostler resolve 1a2b3c4d5e6f waiting_human-0000 --done FILE|--redo|--fail
               waits waiting_human-0001: may it start? (ostler approvals); its time is over:…
