@@ -148,14 +148,14 @@ fn texts_can_be_read_as_what_they_should_be() {
     check(
         "  - {id: a, tool: text.render, params: {template: '{{ a', values: {}}}",
         expect![[r#"
-        V24 a 4:51 "'{{ a', ": params.template of text.render: template, line 1: syntax error: unexpected end of input, expected end of variable block at `a`; write {{ value }} and {% if … %}, as minijinja has them
-    "#]],
+            V24 a 4:51 "'{{ a', ": params.template of text.render: line 1: syntax error: unexpected end of input, expected end of variable block at `a`; write {{ value }} and {% if … %}, as minijinja has them
+        "#]],
     );
     check(
         "  - {id: a, kind: aggregator, deps: [list], params: {template: '{% if x %}'}}",
         expect![[r#"
-        V24 a 4:64 "'{% if x": params.template of an aggregator: template, line 1: syntax error: unexpected end of input, expected end of block at `%}`; write {{ value }} and {% if … %}, as minijinja has them
-    "#]],
+            V24 a 4:64 "'{% if x": params.template of an aggregator: line 1: syntax error: unexpected end of input, expected end of block at `%}`; write {{ value }} and {% if … %}, as minijinja has them
+        "#]],
     );
     check(
         "  - {id: a, tool: fs.read, params: {path: x}, contract: [{method: schema}, {method: code, spec: {check: matches, path: text, value: '('}}]}",
