@@ -72,9 +72,9 @@ pub(crate) fn ending(run: &str) -> &str {
     run.rsplit('-').next().unwrap_or(run)
 }
 
-/// The command that answers what a node waits for, where there is one.
+/// The command that answers what a node of the run of this name waits for, where there is one.
 pub(crate) fn answer(run: &str, node: &str, ask: &str) -> Option<String> {
-    (ask == "in_doubt").then(|| format!("ostler resolve {} {node} --done FILE|--redo|--fail", ending(run)))
+    (ask == "in_doubt").then(|| format!("ostler resolve {run} {node} --done FILE|--redo|--fail"))
 }
 
 /// Tells what came of a run.
@@ -244,7 +244,10 @@ pub(crate) fn waiting(sheet: &Sheet<'_>, summary: &Summary, most: usize) -> Vec<
     let mut lines = Vec::new();
     let mut rows = 0;
     for (at, waiting) in summary.waiting.iter().enumerate() {
-        let answer = answer(&summary.run, &waiting.node, &waiting.ask).map(|answer| format!("    {answer}"));
+        let answer = [summary.run.as_str(), ending(&summary.run)]
+            .map(|run| answer(run, &waiting.node, &waiting.ask).map(|answer| format!("    {answer}")));
+        let [whole, short] = answer;
+        let answer = whole.filter(|answer| sheet.rows_of(answer) == 1).or(short);
         let needed = 1 + answer.as_ref().map_or(0, |answer| sheet.rows_of(answer));
         if at > 0 && rows + needed + 1 > most {
             let text =

@@ -149,7 +149,7 @@ pub(crate) fn tree(board: &Board, look: &Look) -> Vec<String> {
 fn answers(board: &Board, columns: usize) -> Vec<String> {
     let fits = |command: &String| width(ARROW) + width(command) <= columns;
     let waiting = board.nodes().iter().filter(|node| node.state == State::Waiting);
-    let all = waiting.filter_map(|node| answer(&board.run, &node.name, &node.ask)).take(ANSWERS_MAX);
+    let all = waiting.filter_map(|node| answer(ending(&board.run), &node.name, &node.ask)).take(ANSWERS_MAX);
     let all: Vec<String> = all.collect();
     if all.iter().all(fits) {
         return all;

@@ -32,7 +32,6 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         plan: "a-plan-with-a-name-that-takes-some-room".to_owned(),
         version: 2,
         standing: Standing::Closed,
-        reliability: None,
         outcome: Some("failed".to_owned()),
         reason: None,
         dispatches: 12_345,
