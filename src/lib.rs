@@ -40,7 +40,8 @@ pub mod plan_file;
 
 pub use os::{Agent, DATA_FOLDER, DRAIN, Faults, Ostler, OstlerBuilder, Outcome, Run, StartError};
 pub use ostler_actors::{
-    AgentProfile, EventCursor, ResolveHow, RunError, SpawnError, Submission, SubmitError,
+    AgentProfile, Answer, Approval, ApprovalId, EventCursor, ResolveHow, RunError, SpawnError, Submission,
+    SubmitError,
 };
 pub use ostler_kernel as kernel;
 

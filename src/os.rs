@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ostler_actors::{
-    AgentHandle, AgentProfile, EventCursor, ResolveHow, RunError, Settled, SpawnError, Submission,
-    SubmitError, System, SystemConfig,
+    AgentHandle, AgentProfile, Answer, Approval, EventCursor, ResolveHow, RunError, Settled, SpawnError,
+    Submission, SubmitError, System, SystemConfig,
 };
 use ostler_drivers::tool::builtin;
 use ostler_kernel::gate::GatePolicy;
-use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::id::{Digest, NodeId, RunId};
 use ostler_kernel::plan::{Fault, Plan, PlanDraft};
 use ostler_kernel::port::{Artifact, ArtifactStore, Journal, Seq, Tool};
 use ostler_kernel::run::RunOutcome;
@@ -237,6 +237,27 @@ impl Ostler {
         Run { id, system: self.system.clone() }
     }
 
+    /// The questions that wait for a person, in all open runs.
+    ///
+    /// # Errors
+    ///
+    /// See [`RunError`].
+    pub async fn approvals(&self) -> Result<Vec<Approval>, RunError> {
+        self.system.approvals(None).await
+    }
+
+    /// Answers a question as it was shown; the run goes on. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::Answer`]: it was answered already, shows something else by now, or is over; nothing has changed
+    /// then.
+    pub async fn answer(&self, approval: &Approval, answer: Answer) -> Result<(), RunError> {
+        // A question that shows nothing cannot be answered: no digest is that of nothing.
+        let shown = approval.digest.unwrap_or(Digest([0; 32]));
+        self.system.answer(&approval.id, shown, answer).await
+    }
+
     /// What everything here goes through, for what this facade leaves out.
     pub fn system(&self) -> &System {
         &self.system
@@ -367,6 +388,33 @@ impl Run {
     /// It is over, or see [`RunError`].
     pub async fn cancel(&self) -> Result<(), RunError> {
         self.system.cancel(self.id).await
+    }
+
+    /// The questions of this run that wait for a person; [`Ostler::answer`] answers one.
+    ///
+    /// # Errors
+    ///
+    /// See [`RunError`].
+    pub async fn approvals(&self) -> Result<Vec<Approval>, RunError> {
+        self.system.approvals(Some(self.id)).await
+    }
+
+    /// Stops one node; what depends on it is lost with it. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// There is no such node, it is over, or see [`RunError`].
+    pub async fn cancel_node(&self, node: &str) -> Result<(), RunError> {
+        self.system.cancel_node(self.id, NodeId::from(node)).await
+    }
+
+    /// Does without one node. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Run::cancel_node`].
+    pub async fn skip_node(&self, node: &str) -> Result<(), RunError> {
+        self.system.skip_node(self.id, NodeId::from(node)).await
     }
 
     /// Settles an attempt whose result was lost; the run goes on. Durable when it returns.

@@ -191,3 +191,23 @@ fn the_bug_is_fixed_by_the_fix_that_works() {
     assert!(took >= 6.0 * 50.0, "six rounds of 50 ms took {took} ms");
     println!("six rounds took {took} ms, one after the other they would take {serial}");
 }
+
+#[test]
+fn a_release_waits_for_two_people_and_writes_what_was_shown() {
+    let (data, workspace) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let plan = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/plans/release.yaml");
+    let step = |arguments: &[&str], code: i32| {
+        let ended = ostler(data.path()).args(arguments).output().unwrap();
+        assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {}", text(&ended));
+        text(&ended)
+    };
+    let announced = || std::fs::read_to_string(workspace.path().join("RELEASED.txt"));
+    step(&["run", plan.to_str().unwrap(), "--workspace", workspace.path().to_str().unwrap()], 3);
+    assert!(announced().is_err(), "nothing is written without leave");
+    let shown = step(&["approvals"], 0);
+    step(&["approve", "@last", "announce"], 3);
+    let text = announced().unwrap();
+    assert!(shown.contains(text.trim()), "{shown}");
+    step(&["approve", "@last", "sign_off", "--note", "all good"], 0);
+    assert!(step(&["artifact", "@last/report", "--path", "text"], 0).contains("Signed off: executed"));
+}

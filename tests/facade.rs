@@ -5,7 +5,8 @@ use std::process::Command;
 
 use ostler::kernel::plan::{Plan, PlanDraft};
 use ostler::kernel::port::Seq;
-use ostler::{AgentProfile, Ostler, Outcome, StartError, Submission};
+use ostler::kernel::run::AnswerError;
+use ostler::{AgentProfile, Answer, Approval, Ostler, Outcome, RunError, StartError, Submission};
 use serde_json::json;
 
 fn plan(os: &Ostler, ms: u64) -> Plan {
@@ -74,5 +75,31 @@ async fn a_folder_has_one_holder() {
     let os = Ostler::builder().data_dir(folder.path()).start().await.unwrap();
     let second = Ostler::builder().data_dir(folder.path()).start().await;
     assert!(matches!(second, Err(StartError::Store(ostler_store::OpenError::Held { .. }))));
+    os.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_shows_questions_and_answers_them_once() {
+    let os = Ostler::builder().memory().start().await.unwrap();
+    let nodes = json!([
+        {"id": "ok", "kind": "human_approval", "params": {"question": "?"}, "human_timeout": "1h"},
+        {"id": "draft", "tool": "text.render", "params": {"template": "a", "values": {}},
+         "approval": "after", "human_timeout": "1h"},
+    ]);
+    let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
+    let run = os.submit(Submission::plan(os.plan(draft).unwrap())).await.unwrap();
+    assert_eq!(run.outcome().await.unwrap(), Outcome::WaitsForPerson);
+    let asked = os.approvals().await.unwrap();
+    let nodes: Vec<&str> = asked.iter().map(|asked| asked.id.node.as_str()).collect();
+    assert_eq!(nodes, ["draft", "ok"]);
+    let other = Approval { digest: asked[1].digest, ..asked[0].clone() };
+    let refused = os.answer(&other, Answer::approve()).await.unwrap_err();
+    assert!(matches!(refused, RunError::Answer(AnswerError::OtherDigest { .. })), "{refused}");
+    os.answer(&asked[0], Answer::approve().by("ann")).await.unwrap();
+    let second = os.answer(&asked[0], Answer::reject()).await.unwrap_err();
+    assert!(matches!(&second, RunError::Answer(AnswerError::Answered { by, .. }) if by == "ann"), "{second}");
+    os.answer(&asked[1], Answer::approve().note("yes")).await.unwrap();
+    assert!(run.outcome().await.unwrap().is_success());
+    assert_eq!(os.approvals().await.unwrap(), []);
     os.shutdown().await;
 }

@@ -1,16 +1,17 @@
 //! What an attempt does, from its permit to an output that passed its contract. Runs outside the actors.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_kernel::contract::{Broken, Test};
-use ostler_kernel::event::{Failure, Outcome, Output};
+use ostler_kernel::event::{Failure, Outcome, Output, RunOpened};
 use ostler_kernel::gate::Permit;
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::plan::{Node, Rule};
 use ostler_kernel::port::{Artifact, ArtifactError, CallContext, JSON, Tool};
-use ostler_kernel::run::Category;
+use ostler_kernel::run::{Category, Run};
 use ostler_kernel::{json, lineage, template};
 use serde_json::{Map, Value, json};
 
@@ -26,6 +27,14 @@ pub(crate) struct Caller {
     pub(crate) intent: u8,
     pub(crate) scope: String,
     pub(crate) workspace: Arc<Path>,
+}
+
+impl Caller {
+    /// On behalf of whoever opened a run.
+    pub(crate) fn of(opened: &RunOpened) -> Caller {
+        let workspace = Path::new(&opened.workspace).into();
+        Caller { intent: opened.intent, scope: opened.scope.clone(), workspace }
+    }
 }
 
 /// What an attempt does.
@@ -136,6 +145,23 @@ pub(crate) async fn keep(services: &Services, value: &Value) -> Result<Output, F
         message: format!("the result could not be stored: {error}"),
     })?;
     Ok(Output { artifact, bytes: bytes as u64, inline: None, directive: None })
+}
+
+/// What each executed node published whose result an attempt of `node` needs; `null` where that is nothing.
+pub(crate) async fn results(
+    services: &Services,
+    run: &Run,
+    node: &Node,
+) -> Result<BTreeMap<NodeId, Arc<Value>>, ArtifactError> {
+    let mut results = BTreeMap::new();
+    for source in run.sources(node) {
+        let result = match run.instance(&source).and_then(|instance| instance.output.as_ref()) {
+            None => Value::Null,
+            Some(output) => load(services, output).await?,
+        };
+        results.insert(source, Arc::new(result));
+    }
+    Ok(results)
 }
 
 /// Gives a stored value back.

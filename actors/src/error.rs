@@ -2,7 +2,7 @@
 
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::{ArtifactError, JournalError};
-use ostler_kernel::run::{FoldError, NodeState};
+use ostler_kernel::run::{AnswerError, FoldError, NodeState, OperationError};
 
 /// Why nothing could be done about a run.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -32,6 +32,20 @@ pub enum RunError {
         /// Where it stands.
         state: NodeState,
     },
+    /// An answer that is not for what is asked.
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
+    /// An answer that cannot be written down.
+    #[error("{0}")]
+    Said(String),
+    /// The node is over already.
+    #[error("node {node} is {state} already: it cannot be stopped any more")]
+    NodeOver {
+        /// Which node.
+        node: NodeId,
+        /// How it ended.
+        state: NodeState,
+    },
     /// A result that cannot be kept.
     #[error("the result cannot be kept: {0}")]
     Result(String),
@@ -53,4 +67,14 @@ pub enum RunError {
     /// Nothing goes on any more.
     #[error("the system has halted: {0}")]
     Halted(String),
+}
+
+impl From<OperationError> for RunError {
+    fn from(error: OperationError) -> RunError {
+        match error {
+            OperationError::Over => RunError::Over,
+            OperationError::UnknownNode(node) => RunError::UnknownNode(node),
+            OperationError::NodeOver { node, state } => RunError::NodeOver { node, state },
+        }
+    }
 }

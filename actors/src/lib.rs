@@ -8,7 +8,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `system` | the handle |
-//! | `spawn`, `submission`, `steer`, `resolve` | what it takes: agents, runs, changes of runs, settling of doubts |
+//! | `spawn`, `submission`, `steer`, `approval`, `resolve` | what it takes: agents, runs, changes of runs, people's answers, settling of doubts |
 //! | `view`, `outcome`, `cursor` | what it gives: a run now, in the end, and as it goes on |
 //! | `tree` | who supervises whom |
 //! | `registry` | agents and their slots |
@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod approval;
 mod attempt;
 mod clock;
 #[cfg(test)]
@@ -45,6 +46,7 @@ mod toolbox;
 mod tree;
 mod view;
 
+pub use approval::{Answer, Approval, ApprovalId, ApprovalIdError, BY_BYTES_MAX, NOTE_BYTES_MAX, held_up};
 pub use attempt::INLINE_BYTES_MAX;
 pub use cursor::EventCursor;
 pub use error::RunError;

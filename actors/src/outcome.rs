@@ -2,7 +2,7 @@
 
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::{RunStanding, Seq};
-use ostler_kernel::run::{Fold, RunOutcome};
+use ostler_kernel::run::{Fold, Run, RunOutcome};
 
 use crate::error::RunError;
 use crate::system::System;
@@ -45,7 +45,10 @@ impl System {
                     RunStanding::Open => Ok(Settled::Idle),
                 };
             }
-            if so_far.is_some_and(|folded| folded.run.waits_for_person()) {
+            // Silence that is due is about to move something.
+            let now = self.services.clock.now();
+            let waits = |run: &Run| run.waits_for_person() && !run.silence_is_due(now);
+            if so_far.is_some_and(|folded| waits(&folded.run)) {
                 return Ok(Settled::WaitsForPerson);
             }
             // A run stirs when it ends and when it comes to wait for a person: nobody is woken by each of its steps.

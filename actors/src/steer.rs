@@ -1,6 +1,6 @@
 //! Changing runs: taking them up, and cancelling them.
 
-use ostler_kernel::id::RunId;
+use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::RunStanding;
 use ostler_kernel::run::Operation;
 
@@ -44,6 +44,31 @@ impl System {
             Some(position) => Ok(self.services.journal.durable(position).await?),
             None => self.tell(run, Request::Operate(Operation::CancelPlan)).await,
         }
+    }
+
+    /// Cancels one node: what depends on it is lost with it. If it acts on the world right now it goes on to its end,
+    /// and that is what counts. The run goes on. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// The node is unknown, or over already; nothing has changed then.
+    pub async fn cancel_node(&self, run: RunId, node: NodeId) -> Result<(), RunError> {
+        self.operate(run, Operation::Cancel(node)).await
+    }
+
+    /// Skips one node, as not needed; otherwise as [`System::cancel_node`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`System::cancel_node`].
+    pub async fn skip_node(&self, run: RunId, node: NodeId) -> Result<(), RunError> {
+        self.operate(run, Operation::Skip(node)).await
+    }
+
+    async fn operate(&self, run: RunId, operation: Operation) -> Result<(), RunError> {
+        // What is refused does not set a run going that rests.
+        self.view(run, None).await?.run.check_operation(&operation)?;
+        self.tell(run, Request::Operate(operation)).await
     }
 
     /// Sends to the actor that drives a run, which is brought up first if need be.

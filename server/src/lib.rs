@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `wire` | what is said, for both sides |
 //! | `routes` | which path asks what of the system |
+//! | `approvals` | questions to people, and their answers |
 //! | `names` | from `@last` or a part of an id to a run |
 //! | `events` | records as they are told, once, or as they come |
 //! | `summary`, `graph` | a run as people and machines want it |
@@ -14,6 +15,7 @@
 //! | `socket` | the local socket |
 #![forbid(unsafe_code)]
 
+mod approvals;
 mod events;
 mod graph;
 mod keys;
@@ -24,6 +26,7 @@ mod socket;
 mod summary;
 pub mod wire;
 
+pub use approvals::{APPROVALS_LISTED_MAX, RESULT_LISTED_BYTES_MAX};
 pub use keys::IDEMPOTENCY_KEYS_MAX;
 pub use names::RUN_PART_CHARS_MIN;
 pub use problem::Problem;

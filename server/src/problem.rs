@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use ostler_actors::{RunError, SubmitError};
 use ostler_kernel::plan::Fault;
 use ostler_kernel::port::{ArtifactError, JournalError};
+use ostler_kernel::run::AnswerError;
 
 use crate::wire::{FaultLine, ProblemDetails};
 
@@ -78,6 +79,17 @@ impl From<RunError> for Problem {
             RunError::UnknownNode(_) => (StatusCode::NOT_FOUND, "node_unknown"),
             RunError::Over => (StatusCode::CONFLICT, "run_over"),
             RunError::NotInDoubt { .. } => (StatusCode::CONFLICT, "not_in_doubt"),
+            RunError::NodeOver { .. } => (StatusCode::CONFLICT, "node_over"),
+            RunError::Said(_) => (StatusCode::UNPROCESSABLE_ENTITY, "answer_unwritable"),
+            RunError::Answer(error) => match error {
+                AnswerError::UnknownNode(_) => (StatusCode::NOT_FOUND, "node_unknown"),
+                AnswerError::NotAsked { .. } => (StatusCode::CONFLICT, "not_asked"),
+                AnswerError::Answered { .. } => (StatusCode::CONFLICT, "already_answered"),
+                AnswerError::AskedAnew { .. } => (StatusCode::CONFLICT, "asked_anew"),
+                AnswerError::OtherDigest { .. } => (StatusCode::CONFLICT, "other_digest"),
+                AnswerError::InDoubt(_) => (StatusCode::CONFLICT, "in_doubt"),
+                AnswerError::TooLate { .. } => (StatusCode::CONFLICT, "too_late"),
+            },
             RunError::NoResult { .. } => (StatusCode::NOT_FOUND, "no_result"),
             RunError::Result(_) => (StatusCode::UNPROCESSABLE_ENTITY, "result_refused"),
             RunError::Fold(_) => (StatusCode::INTERNAL_SERVER_ERROR, "journal_illegal"),

@@ -26,7 +26,7 @@ use crate::wire::{
     AgentLine, AgentList, GraphView, Health, How, ResolveRequest, RunList, RunNamed, Standing, SubmitRequest,
     Summary,
 };
-use crate::{graph, names, summary};
+use crate::{approvals, graph, names, summary};
 
 /// Bytes of a request's body.
 pub const BODY_BYTES_MAX: usize = 5 << 20;
@@ -38,8 +38,8 @@ pub const BODY_DEPTH_MAX: usize = 64;
 pub const RUNS_LISTED_MAX: usize = 1_000;
 
 #[derive(Clone)]
-struct Api {
-    system: System,
+pub(crate) struct Api {
+    pub(crate) system: System,
     keys: Arc<Mutex<Keys>>,
 }
 
@@ -55,6 +55,10 @@ pub fn router(system: System) -> Router {
         .route("/v1/runs/{run}/resolve", post(resolve))
         .route("/v1/runs/{run}/resume", post(resume))
         .route("/v1/runs/{run}/nodes/{node}/artifact", get(artifact))
+        .route("/v1/runs/{run}/nodes/{node}/cancel", post(cancel_node))
+        .route("/v1/runs/{run}/nodes/{node}/skip", post(skip_node))
+        .route("/v1/approvals", get(approvals::list))
+        .route("/v1/approvals/{id}", get(approvals::one).post(approvals::answer))
         .route("/v1/agents", get(agents))
         .route("/healthz", get(health))
         .fallback(nothing_here)
@@ -72,7 +76,7 @@ async fn not_this_way() -> Problem {
 }
 
 /// The parameters of a query, refused as a problem.
-struct Asked<T>(T);
+pub(crate) struct Asked<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     type Rejection = Problem;
@@ -84,7 +88,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
 }
 
 /// The body of a request, as strict JSON of the wanted form.
-fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Problem> {
+pub(crate) fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Problem> {
     let text = std::str::from_utf8(bytes).map_err(|error| Problem::bad("body", error.to_string()))?;
     let value = json::parse_value(text).map_err(|error| Problem::bad("body", error.to_string()))?;
     if depth(&value) > BODY_DEPTH_MAX {
@@ -101,9 +105,9 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-type BodyBytes = Result<Bytes, axum::extract::rejection::BytesRejection>;
+pub(crate) type BodyBytes = Result<Bytes, axum::extract::rejection::BytesRejection>;
 
-fn whole(bytes: BodyBytes) -> Result<Bytes, Problem> {
+pub(crate) fn whole(bytes: BodyBytes) -> Result<Bytes, Problem> {
     bytes.map_err(|error| match error.status() {
         StatusCode::PAYLOAD_TOO_LARGE => Problem::new(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -269,6 +273,24 @@ async fn run_events(
 async fn cancel(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<RunNamed>, Problem> {
     let run = names::run(&api.system, &name)?;
     api.system.cancel(run).await?;
+    Ok(Json(RunNamed { run: run.to_string() }))
+}
+
+async fn cancel_node(
+    State(api): State<Api>,
+    Path((name, node)): Path<(String, String)>,
+) -> Result<Json<RunNamed>, Problem> {
+    let run = names::run(&api.system, &name)?;
+    api.system.cancel_node(run, node.as_str().into()).await?;
+    Ok(Json(RunNamed { run: run.to_string() }))
+}
+
+async fn skip_node(
+    State(api): State<Api>,
+    Path((name, node)): Path<(String, String)>,
+) -> Result<Json<RunNamed>, Problem> {
+    let run = names::run(&api.system, &name)?;
+    api.system.skip_node(run, node.as_str().into()).await?;
     Ok(Json(RunNamed { run: run.to_string() }))
 }
 

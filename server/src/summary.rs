@@ -1,7 +1,7 @@
 //! What a run amounts to, as it is told.
 
 use futures::FutureExt;
-use ostler_actors::{RunView, Settled, System};
+use ostler_actors::{ApprovalId, RunView, Settled, System, held_up};
 use ostler_kernel::contract::{precision, reliability};
 use ostler_kernel::event::HumanRequestKind;
 use ostler_kernel::id::RunId;
@@ -39,7 +39,7 @@ pub(crate) fn of(run: RunId, view: &RunView, standing: Standing, reason: Option<
         message: culprit.message.clone(),
         lost: culprit.lost.iter().map(ToString::to_string).collect(),
     });
-    let waiting = waiting(&view.run);
+    let waiting = waiting(run, &view.run);
     let standing = match (view.closed, standing, waiting.is_empty()) {
         (Some(_), ..) => Standing::Closed,
         // What nobody drives waits for a person all the same.
@@ -88,20 +88,31 @@ fn reliability_of(run: &Run) -> Option<ReliabilityBounds> {
     Some(ReliabilityBounds { independent: bounds.independent, always: bounds.always })
 }
 
-fn waiting(run: &Run) -> Vec<Waiting> {
-    let asked = run.instances().filter_map(|(node, instance)| match instance.standing {
-        NodeStanding::WaitingHuman { ask, .. } => {
-            let ask = match ask {
-                HumanRequestKind::Before => "before",
-                HumanRequestKind::After => "after",
-                HumanRequestKind::Node => "node",
-                HumanRequestKind::InDoubt => "in_doubt",
-            };
-            Some(Waiting { node: node.id.to_string(), ask: ask.to_owned() })
-        }
-        _ => None,
+fn waiting(id: RunId, run: &Run) -> Vec<Waiting> {
+    let asked = run.instances().filter_map(|(node, instance)| {
+        let NodeStanding::WaitingHuman { ask, deadline } = instance.standing else { return None };
+        let id = ApprovalId { run: id, node: node.id.clone(), request: instance.requests };
+        let answerable = ask != HumanRequestKind::InDoubt;
+        Some(Waiting {
+            node: node.id.to_string(),
+            ask: ask_word(ask).to_owned(),
+            id: answerable.then(|| id.to_string()),
+            digest: instance.shown.filter(|_| answerable).map(|shown| shown.to_string()),
+            deadline_ms: deadline,
+            holds_up: held_up(run, &node.id).iter().map(ToString::to_string).collect(),
+        })
     });
     asked.collect()
+}
+
+/// The word for what is asked.
+pub(crate) fn ask_word(ask: HumanRequestKind) -> &'static str {
+    match ask {
+        HumanRequestKind::Before => "before",
+        HumanRequestKind::After => "after",
+        HumanRequestKind::Node => "node",
+        HumanRequestKind::InDoubt => "in_doubt",
+    }
 }
 
 /// A line of the table of runs.
@@ -118,6 +129,7 @@ pub(crate) async fn row(system: &System, row: &RunRow) -> Result<RunLine, Proble
         closed_ms: row.closed_ms,
         nodes_over: None,
         nodes: None,
+        waiting: Vec::new(),
     };
     match &row.standing {
         RunStanding::Closed(outcome) => {
@@ -130,6 +142,7 @@ pub(crate) async fn row(system: &System, row: &RunRow) -> Result<RunLine, Proble
             let (standing, reason) = standing(system, row.run)?;
             let summary = of(row.run, &view, standing, reason);
             (line.standing, line.reason, line.outcome) = (summary.standing, summary.reason, summary.outcome);
+            line.waiting = summary.waiting;
             line.nodes = Some(summary.nodes.len());
             let over = view.run.instances().filter(|(_, instance)| !instance.is_live()).count();
             line.nodes_over = Some(over);

@@ -112,6 +112,9 @@ pub struct RunLine {
     /// Nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<usize>,
+    /// Nodes that wait for a person.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<Waiting>,
 }
 
 /// How a run stands.
@@ -239,6 +242,102 @@ pub struct Waiting {
     pub node: String,
     /// What is asked: `before`, `after`, `node`, `in_doubt`.
     pub ask: String,
+    /// Names the question, for `POST /v1/approvals/{id}`; absent in doubt, which is resolved instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Digest of what the question shows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// When silence cancels the node, in milliseconds since the Unix epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<i64>,
+    /// Nodes that cannot start before; the first hundred.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holds_up: Vec<String>,
+}
+
+/// The answer to `GET /v1/approvals`: a page of the questions that wait for a person.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ApprovalList {
+    /// The questions: oldest run first.
+    pub approvals: Vec<ApprovalView>,
+    /// What `after` gives the next page; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// A question that waits for a person, and everything it shows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ApprovalView {
+    /// Names the question.
+    pub id: String,
+    /// The run, as a UUID.
+    pub run: String,
+    /// Id of its plan.
+    pub plan: String,
+    /// Who pays.
+    pub client: String,
+    /// The node that asks.
+    pub node: String,
+    /// What is asked: `before` the action, `after` it (may its result be published?), or `node`: the node is a
+    /// question itself.
+    pub ask: String,
+    /// What executes the node.
+    pub kind: String,
+    /// Its tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// What it does to the world.
+    pub effect: String,
+    /// 0 observe, 1 operate, 2 control.
+    pub impact: u8,
+    /// The parameters it is given, resolved.
+    pub params: Value,
+    /// The result that is to be published; absent where it is larger than was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    /// Bytes of that result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_bytes: Option<u64>,
+    /// Why it would come to nothing if it were approved, as things stand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<String>,
+    /// Digest of what is shown: an answer names it.
+    pub digest: Option<String>,
+    /// Whether tools or the policy have changed since: it is asked anew when the run goes on.
+    pub outdated: bool,
+    /// When it was asked, in milliseconds since the Unix epoch.
+    pub asked_ms: i64,
+    /// When silence cancels the node.
+    pub deadline_ms: Option<i64>,
+    /// Nodes that cannot start before; the first hundred.
+    pub holds_up: Vec<String>,
+}
+
+/// The body of `POST /v1/approvals/{id}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AnswerRequest {
+    /// Yes or no.
+    pub decision: Decision,
+    /// Digest of what was looked at.
+    pub digest: String,
+    /// In words, up to 4 KiB.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
+    /// Who answers; `operator`, if nobody says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+/// What a person says to a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// Yes.
+    Approve,
+    /// No.
+    Reject,
 }
 
 /// The answer to `GET /v1/runs/{id}/graph`.

@@ -267,6 +267,64 @@ async fn bodies_have_a_size_and_a_depth() {
     assert!(problem["detail"].as_str().unwrap().contains("deep"), "{problem}");
 }
 
+#[tokio::test]
+async fn questions_are_listed_and_answered_once_for_what_they_show() {
+    let api = api().await;
+    let plan = json!({"id": "p", "nodes": [
+        {"id": "draft", "tool": "text.render", "params": {"template": "a", "values": {}},
+         "approval": "after", "human_timeout": "1h"},
+        {"id": "ok", "kind": "human_approval", "params": {"question": "?"}, "human_timeout": "1h"},
+        {"id": "nap", "tool": "time.sleep", "params": {"ms": 50_000}},
+    ]});
+    let run = value(send(&api, post("/v1/runs", &json!({"plan": plan, "workspace": "/"}))).await).await;
+    let run = run["run"].as_str().unwrap();
+    let listed = loop {
+        let listed = value(send(&api, get(&format!("/v1/approvals?run={run}&limit=1"))).await).await;
+        if listed["next"].is_string() {
+            break listed;
+        }
+        tokio::task::yield_now().await;
+    };
+    let draft = &listed["approvals"][0];
+    assert_eq!((&draft["node"], &draft["result"]), (&json!("draft"), &json!({"text": "a"})));
+    let after = listed["next"].as_str().unwrap();
+    let rest = value(send(&api, get(&format!("/v1/approvals?after={after}"))).await).await;
+    assert_eq!((&rest["approvals"][0]["node"], &rest["next"]), (&json!("ok"), &Value::Null));
+    let ok = &rest["approvals"][0];
+    let path = |question: &Value| format!("/v1/approvals/{}", question["id"].as_str().unwrap());
+    let says = |decision: &str, digest: &Value| json!({"decision": decision, "digest": digest, "note": "n"});
+    let unknown = "0198f3c2-0000-7000-8000-000000000001:ok:1";
+    let later = path(ok).replace(":ok:1", ":ok:2");
+    let nap = path(ok).replace(":ok:1", ":nap:1");
+    for (at, body, expected) in [
+        (path(draft), says("approve", &ok["digest"]), (409, "other_digest")),
+        (path(draft), says("approve", &json!("b3:12")), (400, "digest")),
+        (path(draft), says("maybe", &draft["digest"]), (400, "body")),
+        (path(draft), json!({"decision": "approve"}), (400, "body")),
+        (later, says("approve", &ok["digest"]), (409, "not_asked")),
+        (nap, says("approve", &ok["digest"]), (409, "not_asked")),
+        (format!("/v1/approvals/{unknown}"), says("approve", &ok["digest"]), (404, "run_unknown")),
+        ("/v1/approvals/x".to_owned(), says("approve", &ok["digest"]), (400, "approval_name")),
+    ] {
+        refused(&api, post(&at, &body), expected).await;
+    }
+    let long = json!({"decision": "approve", "digest": ok["digest"], "note": "x".repeat(4_097)});
+    refused(&api, post(&path(ok), &long), (422, "answer_unwritable")).await;
+    assert_eq!(send(&api, post(&path(draft), &says("approve", &draft["digest"]))).await.status(), 200);
+    refused(&api, post(&path(draft), &says("reject", &draft["digest"])), (409, "already_answered")).await;
+    refused(&api, get(&path(draft)), (404, "approval_unknown")).await;
+    assert_eq!(value(send(&api, get(&path(ok))).await).await["digest"], ok["digest"]);
+    let stop = |node: &str, how: &str| post(&format!("/v1/runs/{run}/nodes/{node}/{how}"), &Value::Null);
+    refused(&api, stop("draft", "skip"), (409, "node_over")).await;
+    refused(&api, stop("nobody", "cancel"), (404, "node_unknown")).await;
+    assert_eq!(send(&api, stop("nap", "cancel")).await.status(), 200);
+    assert_eq!(send(&api, stop("ok", "skip")).await.status(), 200);
+    let told = records(&api, run).await;
+    assert_eq!(told.last().unwrap()["body"], json!({"outcome": "failed"}));
+    refused(&api, post(&path(ok), &says("approve", &ok["digest"])), (409, "not_asked")).await;
+    refused(&api, stop("ok", "skip"), (409, "run_over")).await;
+}
+
 /// A run that is over.
 fn closed(run: RunId) -> StreamBatch {
     let (client, agent) = ("local".into(), "a".into());

@@ -4,6 +4,7 @@ use futures::StreamExt;
 use hyper::Method;
 use ostler_server::wire::{EventLine, Standing, Summary};
 
+use super::ask::Asker;
 use super::client::{Client, Refused, part};
 use super::exit::{Failure, code};
 use super::live::{Live, Plain, View};
@@ -81,8 +82,12 @@ pub(crate) async fn one(
         (false, true) => (Box::new(Live::new()), 0),
         (false, false) => (Box::new(Plain::default()), after),
     };
+    let mut asker = if json { None } else { Asker::new(&run) };
+    if let Some(asker) = asker.as_mut().filter(|_| after > 0) {
+        asker.take_up(&session.summary(&run).await?);
+    }
     let followed = tokio::select! {
-        followed = to_rest(session, &run, after, "settled", &mut *view, out) => Some(followed),
+        followed = to_rest_asking(session, &run, after, &mut *view, asker.as_mut(), out) => Some(followed),
         code = signals.next() => {
             view.end(out);
             return Ok(Ended::Interrupted(code));
@@ -104,23 +109,48 @@ pub(crate) async fn one(
 /// How often the way is looked for again when the process that holds the data folder goes away.
 const RENEWALS_MAX: usize = 3;
 
-/// Gives every record after `after` to the view, until nothing goes on in the run (`settled`) or it is over
-/// (`closed`). The process that drives it may end right after the run does, with a request under way.
-pub(crate) async fn to_rest(
+/// Gives every record after `after` to the view, until nothing goes on in the run; asks the person at the terminal,
+/// if there is one, whatever the run asks.
+async fn to_rest_asking(
     session: &mut Session,
     run: &str,
     mut after: u64,
+    view: &mut (dyn View + Send),
+    mut asker: Option<&mut Asker>,
+    out: &mut Out,
+) -> Result<(), Refused> {
+    loop {
+        // While somebody is asked, nothing else may go on, and yet it is not at rest.
+        let asks = asker.as_ref().is_some_and(|asker| asker.has_open());
+        let until = if asks { "closed" } else { "settled" };
+        to_rest(session, run, &mut after, until, view, asker.as_deref_mut(), out).await?;
+        if !asks && asker.as_ref().is_none_or(|asker| !asker.has_open()) {
+            return Ok(());
+        }
+    }
+}
+
+/// Gives every record after `after` to the view, until nothing goes on in the run (`settled`) or it is over
+/// (`closed`), or nobody is asked any more by an asker who had something to ask.
+/// The process that drives it may end right after the run does, with a request under way.
+pub(crate) async fn to_rest(
+    session: &mut Session,
+    run: &str,
+    after: &mut u64,
     until: &str,
     view: &mut (dyn View + Send),
+    mut asker: Option<&mut Asker>,
     out: &mut Out,
 ) -> Result<(), Refused> {
     let path = format!("/v1/runs/{}", part(run));
     for _ in 0..RENEWALS_MAX {
-        let followed = follow(&session.client, &path, &mut after, until, view, out).await;
+        let followed = follow(&session.client, &path, after, until, view, asker.as_deref_mut(), out).await;
         let Err(refused) = followed else { return Ok(()) };
         let (Refused::Gone(what) | Refused::NotThere(what)) = refused else { return Err(refused) };
         let gone = || Refused::Gone(what.clone());
-        session.renew(Want::Look).await.map_err(|_| gone())?;
+        // Who asks lets the run go on with the answer.
+        let want = if asker.is_some() { Want::Drive } else { Want::Look };
+        session.renew(want).await.map_err(|_| gone())?;
         if !session.client.is_remote() {
             let summary: Summary = session.client.get(&path).await?;
             if matches!(summary.standing, Standing::Open | Standing::Running) {
@@ -128,7 +158,7 @@ pub(crate) async fn to_rest(
             }
         }
     }
-    follow(&session.client, &path, &mut after, until, view, out).await
+    follow(&session.client, &path, after, until, view, asker, out).await
 }
 
 /// What is said when the other process is gone.
@@ -158,8 +188,10 @@ pub(crate) async fn follow(
     after: &mut u64,
     until: &str,
     view: &mut (dyn View + Send),
+    mut asker: Option<&mut Asker>,
     out: &mut Out,
 ) -> Result<(), Refused> {
+    let had_open = asker.as_ref().is_some_and(|asker| asker.has_open());
     let path = format!("{path}/events?after={after}&until={until}");
     let response = client.ask(Method::GET, &path, "application/x-ndjson", None).await?;
     let mut bytes = response.into_body().into_data_stream();
@@ -168,10 +200,24 @@ pub(crate) async fn follow(
     let gone =
         |what: String| Refused::Gone(format!("the process that holds the data folder went away: {what}"));
     loop {
+        let mut asking = false;
+        if let Some(asker) = &mut asker {
+            asker.show(client, view).await?;
+            if had_open && !asker.has_open() {
+                return Ok(());
+            }
+            asking = asker.is_asking();
+        }
         let chunk = tokio::select! {
             chunk = bytes.next() => chunk,
-            _ = ticks.tick(), if view.moves() => {
+            _ = ticks.tick(), if view.moves() && !asking => {
                 view.tick(out);
+                continue;
+            }
+            line = typed(&mut asker), if asking => {
+                if let Some(asker) = &mut asker {
+                    asker.take(line, client).await?;
+                }
                 continue;
             }
         };
@@ -182,6 +228,9 @@ pub(crate) async fn follow(
             let line = &rest[from..from + end];
             let line: EventLine = serde_json::from_slice(line).map_err(|error| gone(error.to_string()))?;
             view.record(&line, out);
+            if let Some(asker) = &mut asker {
+                asker.record(&line);
+            }
             *after = line.seq;
             from += end + 1;
         }
@@ -191,6 +240,13 @@ pub(crate) async fn follow(
         }
     }
     Ok(())
+}
+
+async fn typed(asker: &mut Option<&mut Asker>) -> Option<String> {
+    match asker {
+        Some(asker) => asker.line().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Records for machines.

@@ -5,20 +5,25 @@ use std::path::Path;
 use clap::Args;
 use hyper::Method;
 use hyper::header::{CONTENT_TYPE, ETAG};
-use ostler_server::wire::{AgentList, EventLine, RunLine, RunList, Standing, Summary};
+use ostler_server::wire::{AgentList, EventLine, RunLine, RunList, Standing, Summary, Waiting};
 use serde_json::{Value, json};
 
 use super::Globals;
+use super::approve::waited_for;
 use super::cells::fit;
 use super::client::{part, whole};
 use super::exit::{Failure, code};
 use super::follow::{Lines, follow, lost, to_rest};
 use super::live::{View, painted};
 use super::session::{Session, Want, settings};
+use super::summary::silence;
 use super::term::{Out, clock, now_ms, say, span};
 
 /// Runs that `ps` lists for a person.
 const RUNS_SHOWN_MAX: usize = 40;
+
+/// Questions that `ps` shows of one run.
+const WAITING_SHOWN_MAX: usize = 3;
 
 #[derive(Debug, Args)]
 pub(crate) struct PsArgs {
@@ -95,6 +100,10 @@ async fn runs(session: &Session, globals: &Globals, out: &mut Out) -> Result<(),
         ));
         for line in &list.runs {
             out.line(run_line(line, width, out));
+            line.waiting
+                .iter()
+                .take(WAITING_SHOWN_MAX)
+                .for_each(|waiting| out.line(waiting_line(&line.run, waiting)));
         }
         if next.is_some() {
             out.line("… older ones: ostler ps --json");
@@ -119,6 +128,19 @@ fn run_line(line: &RunLine, width: usize, out: &Out) -> String {
         line.run,
         painted(out, state, 9)
     )
+}
+
+/// Who waits for whom, and how to answer.
+fn waiting_line(run: &str, waiting: &Waiting) -> String {
+    let node = &waiting.node;
+    let waited_for = waited_for(&waiting.holds_up);
+    if waiting.id.is_none() {
+        return format!(
+            "  {node} is in doubt{waited_for}: ostler resolve {run} {node} --done FILE | --redo | --fail"
+        );
+    }
+    let silence = waiting.deadline_ms.map(silence).unwrap_or_default();
+    format!("  {node} waits for a person{silence}{waited_for}: ostler approve | reject {run} {node}")
 }
 
 async fn agents(session: &Session, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
@@ -224,9 +246,9 @@ async fn tell_events(
     let mut view: Box<dyn View + Send> = if globals.json { Box::new(Lines) } else { Box::new(Table) };
     let mut after = args.from - 1;
     let followed = if follows {
-        to_rest(session, &summary.run, after, "closed", &mut *view, out).await
+        to_rest(session, &summary.run, &mut after, "closed", &mut *view, None, out).await
     } else {
-        follow(&session.client, &path, &mut after, "now", &mut *view, out).await
+        follow(&session.client, &path, &mut after, "now", &mut *view, None, out).await
     };
     followed.map_err(|refused| lost(refused, &summary.run))?;
     if args.follow && !follows && summary.standing != Standing::Closed {

@@ -3,6 +3,8 @@
 //! Every command that concerns runs speaks the /v1 API, whoever holds the data folder: `session` finds the way,
 //! `client` asks, `follow` watches a run and `summary` tells what came of it.
 
+mod approve;
+mod ask;
 mod cells;
 mod check;
 mod client;
@@ -30,6 +32,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use exit::Failure;
 use live::screen::Aside;
+use ostler_server::wire::Decision;
 use term::say;
 
 /// Run plans: graphs of work that are gated, journaled, and survive a kill
@@ -120,11 +123,33 @@ enum Command {
         after_help = "Examples:\n  ostler artifact @last/report\n  ostler artifact @last/report --path text > report.md"
     )]
     Artifact(look::ArtifactArgs),
-    /// Stop a run for good
+    /// List what waits for a person's approval, in all runs
+    ///
+    /// Each question with all that it shows, how long it stays open, and the commands that answer it.
+    #[command(after_help = "Examples:\n  ostler approvals\n  ostler approvals --json")]
+    Approvals,
+    /// Say yes to what a node asks, and let the run go on
+    ///
+    /// The yes is for what is shown, and for nothing else: what runs then is exactly that, or it is asked anew.
+    #[command(
+        after_help = "Examples:\n  ostler approve @last publish\n  ostler approve @last publish --note 'looks good' --digest b3:0123456789abcdef"
+    )]
+    Approve(approve::AnswerArgs),
+    /// Say no to what a node asks, and let the run go on
+    ///
+    /// Before an action that cancels the node. A result that is refused may be made again, if the plan allows for patches.
+    #[command(after_help = "Example:\n  ostler reject @last publish --note 'too early'")]
+    Reject(approve::AnswerArgs),
+    /// Stop a run for good, or one node of it
     ///
     /// Steps that act on the world are let end; the rest is stopped at once. A cancelled run cannot be resumed.
-    #[command(after_help = "Example:\n  ostler cancel @last")]
+    #[command(after_help = "Examples:\n  ostler cancel @last\n  ostler cancel @last notify")]
     Cancel(steer::CancelArgs),
+    /// Do without a node of a run
+    ///
+    /// It counts as not needed. What depends on its success is lost with it, as if it had been cancelled.
+    #[command(after_help = "Example:\n  ostler skip @last notify")]
+    Skip(steer::SkipArgs),
     /// Settle an attempt whose result was lost, and go on
     ///
     /// A step was started, the process died, and nobody can know whether it took effect. Look at the world, then say what is so.
@@ -210,6 +235,10 @@ async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Show(args) => show::show(&globals, args).await,
         Command::Events(args) => look::events(&globals, args).await,
         Command::Artifact(args) => look::artifact(&globals, args).await,
+        Command::Approvals => approve::approvals(&globals).await,
+        Command::Approve(args) => approve::answer(&globals, args, Decision::Approve).await,
+        Command::Reject(args) => approve::answer(&globals, args, Decision::Reject).await,
+        Command::Skip(args) => steer::skip(&globals, args).await,
         Command::Cancel(args) => steer::cancel(&globals, args).await,
         Command::Resolve(args) => steer::resolve(&globals, args).await,
         Command::Simulate(args) => simulate::simulate(&globals, args),

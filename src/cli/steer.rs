@@ -1,4 +1,4 @@
-//! `resume`, `cancel`, `resolve`: changing how a run goes on.
+//! `resume`, `cancel`, `skip`, `resolve`: changing how a run goes on.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,16 @@ pub(crate) struct ResumeArgs {
 pub(crate) struct CancelArgs {
     /// The run: its id, a part of it, or @last
     run: String,
+    /// Only this node; what depends on it is lost with it
+    node: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SkipArgs {
+    /// The run: its id, a part of it, or @last
+    run: String,
+    /// The node to do without
+    node: String,
 }
 
 #[derive(Debug, Args)]
@@ -55,7 +65,7 @@ struct HowArgs {
 }
 
 /// The way to the data folder, which must be there.
-async fn open(globals: &Globals) -> Result<Session, Failure> {
+pub(crate) async fn open(globals: &Globals) -> Result<Session, Failure> {
     let (_, data) = super::session::settings(globals, Path::new("."))?;
     if let Some(data) = data.filter(|data| !data.join("journal").is_dir()) {
         let at = data.display();
@@ -67,7 +77,7 @@ async fn open(globals: &Globals) -> Result<Session, Failure> {
 }
 
 /// Ends with what went wrong, after letting go of the data folder.
-async fn fail<T>(session: Session, failure: impl Into<Failure>) -> Result<T, Failure> {
+pub(crate) async fn fail<T>(session: Session, failure: impl Into<Failure>) -> Result<T, Failure> {
     session.stop().await;
     Err(failure.into())
 }
@@ -147,7 +157,53 @@ async fn resume_all(
     Ok(worst)
 }
 
+pub(crate) async fn skip(globals: &Globals, args: SkipArgs) -> Result<u8, Failure> {
+    stop_node(globals, &args.run, &args.node, "skip", "skipped").await
+}
+
+async fn stop_node(globals: &Globals, run: &str, node: &str, how: &str, done: &str) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let mut signals = Signals::listen()?;
+    let mut session = open(globals).await?;
+    let before = match session.summary(run).await {
+        Ok(before) => before,
+        Err(failure) => return fail(session, failure).await,
+    };
+    let what = format!("nodes/{}/{how}", part(node));
+    if let Err(refused) = post(&session.client, &before.run, &what).await {
+        return fail(session, refused).await;
+    }
+    go_on(session, &mut signals, globals, before, node, done, &mut out).await
+}
+
+/// After something was done to a node: watches the run if it goes on in this process, else says where it does.
+pub(crate) async fn go_on(
+    session: Session,
+    signals: &mut Signals,
+    globals: &Globals,
+    before: Summary,
+    node: &str,
+    done: &str,
+    out: &mut Out,
+) -> Result<u8, Failure> {
+    if !session.client.is_remote() {
+        let what = Watch { run: before.run, after: before.seq, json: globals.json };
+        return watch(session, signals, what, out).await;
+    }
+    let run = &before.run;
+    if globals.json {
+        out.json(&serde_json::json!({"type": "done", "run": run, "node": node, "done": done}));
+    } else {
+        out.line(format!("{done} {node}; the run goes on in the process that holds the data folder"));
+    }
+    session.stop().await;
+    Ok(code::SUCCEEDED)
+}
+
 pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Failure> {
+    if let Some(node) = &args.node {
+        return stop_node(globals, &args.run, node, "cancel", "cancelled").await;
+    }
     let mut out = Out::new();
     let mut signals = Signals::listen()?;
     let mut session = open(globals).await?;
@@ -156,9 +212,9 @@ pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Fa
         Err(refused) => return fail(session, refused).await,
     };
     // What acts on the world goes on to its end.
-    let mut nothing = Nothing;
+    let (mut nothing, mut after) = (Nothing, 0);
     let ended = tokio::select! {
-        ended = to_rest(&mut session, &run, 0, "settled", &mut nothing, &mut out) => Some(ended),
+        ended = to_rest(&mut session, &run, &mut after, "settled", &mut nothing, None, &mut out) => Some(ended),
         code = signals.next() => {
             interrupted(session, &run).await;
             return Ok(code);

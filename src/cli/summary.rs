@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use ostler_server::wire::{Culprit, GraphNode, GraphView, Standing, Summary};
 use serde_json::Value;
 
+use super::approve::waited_for;
 use super::cells::{fit, fit_name, padded, visible, width};
 use super::client::{Client, part, whole};
 use super::live::painted;
-use super::term::{Out, Paint, bytes, date, paint_of, span};
+use super::term::{Out, Paint, bytes, date, now_ms, paint_of, span};
 
 /// Columns for who is no terminal.
 const COLUMNS_ELSE: usize = 160;
@@ -72,9 +73,22 @@ pub(crate) fn ending(run: &str) -> &str {
     run.rsplit('-').next().unwrap_or(run)
 }
 
-/// The command that answers what a node of the run of this name waits for, where there is one.
-pub(crate) fn answer(run: &str, node: &str, ask: &str) -> Option<String> {
-    (ask == "in_doubt").then(|| format!("ostler resolve {run} {node} --done FILE|--redo|--fail"))
+/// The commands that answer what a node waits for; the first is the one that is meant most often.
+pub(crate) fn answers(run: &str, node: &str, ask: &str) -> Vec<String> {
+    let run = ending(run);
+    if ask == "in_doubt" {
+        vec![format!("ostler resolve {run} {node} --done FILE|--redo|--fail")]
+    } else {
+        vec![format!("ostler approve {run} {node}"), format!("ostler reject {run} {node} --note WHY")]
+    }
+}
+
+/// How long a question stays open.
+pub(crate) fn silence(deadline_ms: i64) -> String {
+    match deadline_ms - now_ms() {
+        left @ 1.. => format!("; silence cancels it in {}", span(left)),
+        _ => "; its time is over: it is cancelled when the run goes on".to_owned(),
+    }
 }
 
 /// Tells what came of a run.
@@ -244,11 +258,9 @@ pub(crate) fn waiting(sheet: &Sheet<'_>, summary: &Summary, most: usize) -> Vec<
     let mut lines = Vec::new();
     let mut rows = 0;
     for (at, waiting) in summary.waiting.iter().enumerate() {
-        let answer = [summary.run.as_str(), ending(&summary.run)]
-            .map(|run| answer(run, &waiting.node, &waiting.ask).map(|answer| format!("    {answer}")));
-        let [whole, short] = answer;
-        let answer = whole.filter(|answer| sheet.rows_of(answer) == 1).or(short);
-        let needed = 1 + answer.as_ref().map_or(0, |answer| sheet.rows_of(answer));
+        let answers = answers(&summary.run, &waiting.node, &waiting.ask);
+        let answers: Vec<String> = answers.iter().map(|answer| format!("    {answer}")).collect();
+        let needed = 1 + answers.iter().map(|answer| sheet.rows_of(answer)).sum::<usize>();
         if at > 0 && rows + needed + 1 > most {
             let text =
                 format!("  … and {} more: ostler show {}", summary.waiting.len() - at, ending(&summary.run));
@@ -262,9 +274,18 @@ pub(crate) fn waiting(sheet: &Sheet<'_>, summary: &Summary, most: usize) -> Vec<
             let doubt = sheet.out.paint(Paint::Care, "in doubt");
             format!("  {doubt}{}", fit(&rest, sheet.columns.saturating_sub(10)))
         } else {
-            fit(&format!("  {node} waits for a person ({})", waiting.ask), sheet.columns)
+            let what = match waiting.ask.as_str() {
+                "before" => "may it start?",
+                "after" => "may its result be published?",
+                _ => "it asks",
+            };
+            let silence = waiting.deadline_ms.map(silence).unwrap_or_default();
+            let rest =
+                format!(" {node}: {what} (ostler approvals){silence}{}", waited_for(&waiting.holds_up));
+            let waits = sheet.out.paint(Paint::Care, "waits");
+            format!("  {waits}{}", fit(&rest, sheet.columns.saturating_sub(7)))
         });
-        lines.extend(answer);
+        lines.extend(answers);
     }
     if summary.standing == Standing::Open {
         lines.push(format!("  nobody drives it: ostler resume {}", summary.run));
@@ -347,7 +368,7 @@ async fn value(client: &Client, run: &str, node: &str) -> Option<Value> {
 }
 
 /// The text of a result that is nothing but text.
-fn text_of(value: &Value) -> Option<&str> {
+pub(crate) fn text_of(value: &Value) -> Option<&str> {
     match value {
         Value::String(text) => Some(text),
         Value::Object(members) if members.len() == 1 => members.get("text")?.as_str(),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
 
 mod api;
+mod approvals;
 mod bad_plans;
 mod kill;
 mod plans;

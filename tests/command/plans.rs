@@ -273,7 +273,20 @@ fn help_shows_the_commands_that_work_each_with_an_example() {
     let world = world();
     let help = world.ostler("--help").exits(0).out;
     for command in [
-        "run", "check", "resume", "ps", "show", "events", "artifact", "cancel", "resolve", "simulate",
+        "run",
+        "check",
+        "resume",
+        "ps",
+        "show",
+        "events",
+        "artifact",
+        "approvals",
+        "approve",
+        "reject",
+        "skip",
+        "cancel",
+        "resolve",
+        "simulate",
         "doctor",
     ] {
         assert!(help.contains(&format!("\n  {command} ")), "{command}: {help}");

@@ -81,7 +81,7 @@ impl World {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
         command.current_dir(self.path()).args(line.split_whitespace());
         command.env_remove("OSTLER_DATA").env_remove("OSTLER_CONFIG").env_remove("OSTLER_LOG");
-        command.env("OSTLER_DATA", self.data()).env("TZ", "UTC").stdin(Stdio::null());
+        command.env("OSTLER_DATA", self.data()).env("TZ", "UTC").env("USER", "ann").stdin(Stdio::null());
         command
     }
 

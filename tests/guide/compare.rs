@@ -8,6 +8,7 @@ use regex::Regex;
 static VARIES: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
     let table = [
         (r"\b[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b", "ID"),
+        (r"\b[0-9a-f]{12}\b", "ID"),
         (r"\b[0-9a-f]{64}\b", "DIGEST"),
         (r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\b", "DATE"),
         (r"\b\d\d:\d\d:\d\d\b", "TIME"),
@@ -25,6 +26,9 @@ static VARIES: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
 });
 
 static FIGURES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\d[\d.]*").unwrap());
+
+/// A line that is there only if what it tells is not nothing, which depends on how long things took.
+const COST: &str = "  cost ";
 
 /// Stands on a line of its own for any number of lines.
 const ANY: &str = "…";
@@ -58,6 +62,9 @@ fn items(lines: &[String], figures_vary: bool, is_said: bool) -> Vec<Item> {
                 Some(Item::Timed { open, .. }) => *open = true,
                 _ => items.push(Item::Any),
             }
+            continue;
+        }
+        if line.starts_with(COST) {
             continue;
         }
         let line = plain(line, figures_vary);
@@ -133,6 +140,7 @@ mod tests {
             ("a\n…\nd", "a\nb\nc\nd", true),
             ("a\n…\nd", "a\nb\nc", false),
             ("…", "", true),
+            ("a\n  cost 3 credits", "a", true),
             ("3 nodes", "4 nodes", false),
         ] {
             assert_eq!(same(&lines(said), &lines(printed), false), expected, "{said:?} {printed:?}");

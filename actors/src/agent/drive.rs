@@ -6,17 +6,18 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 
-use ostler_kernel::event::{Accounts, AttemptResult, Event, Output, RunOpened, TimerKind};
+use ostler_kernel::event::{Accounts, AttemptResult, Event, HumanRequestKind, Output, RunOpened, TimerKind};
 use ostler_kernel::id::{NodeId, RunId, Ticks};
 use ostler_kernel::json::Json;
-use ostler_kernel::plan::Kind;
+use ostler_kernel::plan::Approval;
 use ostler_kernel::port::{Position, Seq, StreamBatch, StreamId};
-use ostler_kernel::run::{Context, Input, NoPlanner, NodeState, Quiet, Run};
+use ostler_kernel::run::{Context, Input, NoPlanner, NodeState, Quiet, Run, Standing};
 use ractor::{ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::time::{Duration, Instant};
 
 use super::deadlines::{Deadline, Deadlines};
 use super::{AgentArguments, AgentMessage, Request};
+use crate::approval;
 use crate::attempt;
 use crate::effects::AttemptKey;
 use crate::error::RunError;
@@ -43,6 +44,8 @@ pub(super) struct Drive {
     taken: Vec<AttemptKey>,
     /// To be answered once what was decided is durable.
     answers: Vec<RpcReplyPort<Result<(), RunError>>>,
+    /// Ready nodes that have a question to ask first.
+    asking: BTreeSet<NodeId>,
     /// Ready nodes that are not queued yet: (level, id).
     fresh: BTreeSet<(u32, NodeId)>,
     /// Nodes in the run queue.
@@ -74,6 +77,7 @@ impl Drive {
             launches: Vec::new(),
             taken: Vec::new(),
             answers: Vec::new(),
+            asking: BTreeSet::new(),
             fresh: BTreeSet::new(),
             queued: BTreeSet::new(),
             deadlines: Deadlines::default(),
@@ -133,9 +137,13 @@ impl Drive {
         AttemptKey { run: self.opened.run, node: node.clone(), attempt }
     }
 
-    /// A ready node wants a slot.
+    /// A ready node wants a slot, or has a question to ask before.
     pub(super) fn offer(&mut self, node: &NodeId) {
-        self.fresh.insert(self.order(node));
+        if self.run.question(node).is_some() {
+            self.asking.insert(node.clone());
+        } else {
+            self.fresh.insert(self.order(node));
+        }
     }
 
     /// Place in the order of dispatch.
@@ -147,6 +155,7 @@ impl Drive {
     /// The node is no longer ready. Its job, if it has one, is given back when it is granted.
     fn unqueue(&mut self, node: &NodeId) {
         self.queued.remove(node);
+        self.asking.remove(node);
         self.fresh.remove(&self.order(node));
     }
 
@@ -218,9 +227,15 @@ impl Drive {
 
     /// Does what somebody asks for; the answer comes once that is durable.
     pub(super) fn ask(&mut self, run: RunId, request: Request, reply: RpcReplyPort<Result<(), RunError>>) {
+        // What time has decided already counts first.
+        self.due();
         let input = match request {
             _ if run != self.opened.run => Err(RunError::Over),
-            Request::Operate(operation) => Ok(Input::Operator(operation)),
+            Request::Operate(operation) => match self.run.check_operation(&operation) {
+                Ok(()) => Ok(Input::Operator(operation)),
+                Err(error) => Err(error.into()),
+            },
+            Request::Answer(request) => request.into_input(&self.run, self.services.clock.now()),
             Request::Resolve(request) => request.into_input(&self.run),
         };
         match input {
@@ -232,6 +247,37 @@ impl Drive {
                 let _ = reply.send(Err(error));
             }
         }
+    }
+
+    /// Asks a person what a ready node wants to know; asks anew where an approval was given for something else.
+    async fn ask_person(&mut self, id: &NodeId) -> Result<bool, ActorProcessingErr> {
+        let Some(node) = self.run.node(id) else { return Ok(false) };
+        let question = self.run.question(id);
+        if question.is_none() && node.approval != Approval::Before {
+            return Ok(false);
+        }
+        let ask = question.unwrap_or(HumanRequestKind::Before);
+        let shown = approval::shown(&self.services, &self.opened, &self.run, node, ask).await?.digest();
+        let events = self.within(|run, cx| run.ask(cx, id, Some(shown)));
+        let asked = !events.is_empty();
+        self.note(events);
+        Ok(asked)
+    }
+
+    /// Asks anew what would show something else by now: tools and the policy may have changed since it was asked.
+    pub(super) async fn ask_anew(&mut self) -> Result<(), ActorProcessingErr> {
+        let waiting = self.run.instances().filter_map(|(node, instance)| match instance.standing {
+            Standing::WaitingHuman { ask, .. } => Some((node.clone(), ask)),
+            _ => None,
+        });
+        for (node, ask) in waiting.collect::<Vec<_>>() {
+            if matches!(ask, HumanRequestKind::Before | HumanRequestKind::Node) {
+                let shown = approval::shown(&self.services, &self.opened, &self.run, &node, ask).await?;
+                let events = self.within(|run, cx| run.ask_anew(cx, &node.id, Some(shown.digest())));
+                self.note(events);
+            }
+        }
+        Ok(())
     }
 
     /// Does what follows from the last input, until only waiting is left: asks for approvals and slots, starts what
@@ -271,19 +317,18 @@ impl Drive {
     /// no slot.
     async fn enqueue(&mut self) -> Result<(), ActorProcessingErr> {
         let mut jobs = Vec::new();
+        // Who asks needs no slot for it.
+        while let Some(id) = self.asking.pop_first() {
+            self.ask_person(&id).await?;
+        }
         let plan = Arc::clone(self.run.plan());
         while self.queued.len() < self.run.free_slots() {
             let Some((_, id)) = self.fresh.pop_first() else { break };
-            let events = self.within(|run, cx| run.ask_approval(cx, &id));
-            if !events.is_empty() {
-                self.note(events);
+            if self.ask_person(&id).await? {
                 continue;
             }
             let Some(node) = plan.node(&id) else { continue };
-            if node.kind == Kind::HumanApproval {
-                let events = self.within(|run, cx| run.start(cx, &id, None));
-                self.note(events);
-            } else if self.services.toolbox.is_timer(node) {
+            if self.services.toolbox.is_timer(node) {
                 self.launch_timer(node).await?;
             } else {
                 jobs.push(Job { run: self.opened.run, rank: self.rank(&id), node: id.clone() });

@@ -1,19 +1,19 @@
 //! From a granted slot to a started attempt: inputs, gate, intent, effect.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ostler_kernel::event::{Accounts, AttemptResult, Event, GateDecision};
+use ostler_kernel::event::{Accounts, AttemptResult, Event, GateDecision, HumanRequestKind};
 use ostler_kernel::gate::{Denial, Permit};
 use ostler_kernel::id::NodeId;
-use ostler_kernel::plan::{Node, Plan};
-use ostler_kernel::port::{ArtifactError, Position, Tool};
+use ostler_kernel::plan::{Approval, Node, Plan};
+use ostler_kernel::port::{Position, Tool};
 use ostler_kernel::run::{Category, Given, Input, Intended, NodeState, Refs};
 use ostler_scheduler::JobHandle;
 use ractor::ActorProcessingErr;
 use serde_json::{Map, Value};
 
 use super::drive::Drive;
+use crate::approval;
 use crate::attempt::{self, Caller, Work};
 use crate::effects::{Effects, failed};
 use crate::scheduler::{Granted, SchedulerMessage};
@@ -35,6 +35,13 @@ enum Refusal {
     Failed(Category, String),
     /// The gate said no. What the plan gets to see is the same sentence for every reason.
     Denied(Denial),
+}
+
+impl Refusal {
+    fn unapproved() -> Refusal {
+        let what = "what was approved is not what would be done now: tools or the policy have changed";
+        Refusal::Failed(Category::Transient, what.to_owned())
+    }
 }
 
 impl Drive {
@@ -86,7 +93,10 @@ impl Drive {
         let plan = Arc::clone(self.run.plan());
         let node = plan.node(id).expect("a node that was started exists");
         let attempt = self.run.instance(id).map_or(0, |instance| instance.attempts);
-        match self.prepare(node).await? {
+        let prepared = self.prepare(node).await?.and_then(|prepared| {
+            if self.is_approved(node, &prepared.work) { Ok(prepared) } else { Err(Refusal::unapproved()) }
+        });
+        match prepared {
             Ok(prepared) => {
                 let Prepared { work, refs } = prepared;
                 let acts = node.effect.acts() || work.acts();
@@ -125,6 +135,17 @@ impl Drive {
         Ok(())
     }
 
+    /// Whether a person who was asked beforehand said yes to exactly this work. It is asked for again before an
+    /// attempt starts; only one that its process did not live to end can come here with something else.
+    fn is_approved(&self, node: &Node, work: &Work) -> bool {
+        let Work::Tool { permit, .. } = work else { return true };
+        let approved = self.run.instance(&node.id).and_then(|instance| instance.shown);
+        node.approval != Approval::Before || {
+            let shown = approval::by_permit(&self.services, node, HumanRequestKind::Before, permit);
+            approved == Some(shown.digest())
+        }
+    }
+
     fn refuse(&mut self, id: &NodeId, attempt: u32, refusal: Refusal) {
         let (category, message) = match refusal {
             Refusal::Failed(category, message) => (category, message),
@@ -145,11 +166,7 @@ impl Drive {
 
     /// What the attempt is given, and leave to make it.
     async fn prepare(&self, node: &Node) -> Result<Result<Prepared, Refusal>, ActorProcessingErr> {
-        let mut results = BTreeMap::new();
-        for source in self.run.sources(node) {
-            let result = self.result(&source).await?;
-            results.insert(source, result);
-        }
+        let results = attempt::results(&self.services, &self.run, node).await?;
         let (given, refs) = match self.run.given(node, &results) {
             Ok(given) => given,
             Err(error) => return Ok(Err(Refusal::Failed(error.category(), error.to_string()))),
@@ -164,14 +181,6 @@ impl Drive {
         })
     }
 
-    /// What an executed node published; `null` if that is nothing.
-    async fn result(&self, node: &NodeId) -> Result<Arc<Value>, ArtifactError> {
-        match self.run.instance(node).and_then(|instance| instance.output.as_ref()) {
-            None => Ok(Arc::new(Value::Null)),
-            Some(output) => Ok(Arc::new(attempt::load(&self.services, output).await?)),
-        }
-    }
-
     fn gate(&self, node: &Node, params: Map<String, Value>) -> Result<(Arc<dyn Tool>, Permit), Refusal> {
         let name = node.tool.as_deref().unwrap_or_default();
         let toolbox = &self.services.toolbox;
@@ -182,11 +191,7 @@ impl Drive {
     }
 
     pub(super) fn caller(&self) -> Caller {
-        Caller {
-            intent: self.opened.intent,
-            scope: self.opened.scope.clone(),
-            workspace: std::path::Path::new(&self.opened.workspace).into(),
-        }
+        Caller::of(&self.opened)
     }
 
     /// Records what is about to happen.

@@ -14,6 +14,7 @@ use ostler_kernel::port::RunRow;
 use ostler_kernel::run::Operation;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
+use crate::approval::AnswerRequest;
 use crate::effects::AttemptKey;
 use crate::error::RunError;
 use crate::registry::RegistryMessage;
@@ -42,6 +43,8 @@ pub(crate) enum AgentMessage {
 pub(crate) enum Request {
     /// The operator wants something.
     Operate(Operation),
+    /// A person answers a question.
+    Answer(AnswerRequest),
     /// A person settles an attempt in doubt.
     Resolve(ResolveRequest),
 }
@@ -118,7 +121,10 @@ impl AgentState {
         let hello = SchedulerMessage::Hello { agent: agent.clone(), reply_to: self.me.clone(), running };
         services.links.tell_scheduler(hello);
         match Drive::load(&self.arguments, &self.me, row)? {
-            Some(drive) => self.drive = Some(drive),
+            Some(mut drive) => {
+                drive.ask_anew().await?;
+                self.drive = Some(drive);
+            }
             None => return Ok(()),
         }
         self.advance().await

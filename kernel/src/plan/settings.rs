@@ -60,7 +60,7 @@ impl<'a> Settings<'a> {
                 Idempotency::None => 0,
             },
             tools: Some(tools),
-            executes: |kind| matches!(kind, Kind::Tool | Kind::Aggregator),
+            executes: |kind| matches!(kind, Kind::Tool | Kind::Aggregator | Kind::HumanApproval),
             complete: true,
             jitter: true,
         }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::Run;
-use super::standing::{Identity, Instance, Standing};
+use super::standing::{Answered, Identity, Instance, Standing};
 use crate::event::{
-    ChangeCause, Event, Failure, NodeTransition, OperatorAct, Outcome, PlanRefusal, TimerKind,
+    ChangeCause, Event, Failure, HumanRequestKind, NodeTransition, OperatorAct, Outcome, PlanRefusal,
+    TimerKind,
 };
 use crate::id::{NodeId, Ticks};
 use crate::plan::{self, Dispatch, Graph, Join, Kind, Revision};
@@ -90,14 +91,22 @@ impl Run {
                 let index = self.find(&request.node)?;
                 let instance = &mut self.instances[index];
                 instance.requests += 1;
+                if request.kind != HumanRequestKind::InDoubt {
+                    instance.shown = request.shown;
+                }
                 if let Standing::WaitingHuman { deadline, .. } = &mut instance.standing {
                     *deadline = request.deadline;
                 }
             }
-            Event::HumanAnswer(answer) if !answer.approve => {
+            Event::HumanAnswer(answer) => {
                 let index = self.find(&answer.node)?;
-                let message = answer.note.clone();
-                self.instances[index].failure = Some(Failure { category: Category::HumanRejection, message });
+                let instance = &mut self.instances[index];
+                let (request, approve, by) = (instance.requests, answer.approve, answer.by.clone());
+                instance.answered = Some(Answered { request, approve, by, at });
+                if !approve {
+                    let message = answer.note.clone();
+                    instance.failure = Some(Failure { category: Category::HumanRejection, message });
+                }
             }
             Event::TimerSet(timer) => self.apply_timer(&timer.node, timer.kind, timer.at)?,
             Event::Draining { node } => {
@@ -124,7 +133,6 @@ impl Run {
             Event::Operator(OperatorAct::Cancel(_) | OperatorAct::Skip(_))
             | Event::RunOpened(_)
             | Event::LateResult(_)
-            | Event::HumanAnswer(_)
             | Event::TimerFired { .. }
             | Event::RecoveryExhausted { .. }
             | Event::Diagnosis { .. }
@@ -162,6 +170,7 @@ impl Run {
                 instance.output = None;
                 instance.failure = None;
             }
+            (NodeState::WaitingHuman, Reason::ApproveBefore) => instance.approved = false,
             (NodeState::Ready, Reason::Approved) => instance.approved = true,
             (NodeState::Pending, Reason::Retry) => instance.retries += 1,
             (NodeState::Pending, Reason::Patched) => {

@@ -26,7 +26,8 @@ impl Turn<'_, '_, '_> {
             Some(category) => self.failed(at, category),
             None if draining => self.drained(at),
             None if self.run.plan.nodes[at].approval == Approval::After => {
-                self.ask(at, Reason::ApproveAfter, HumanRequestKind::After);
+                let shown = self.run.instances[at].output.as_ref().map(|output| output.artifact);
+                self.ask(at, Reason::ApproveAfter, HumanRequestKind::After, shown);
             }
             None => self.executed(at),
         }
@@ -70,7 +71,7 @@ impl Turn<'_, '_, '_> {
 
     fn in_doubt(&mut self, at: usize, draining: bool) {
         match self.run.plan.policy.in_doubt {
-            InDoubt::Ask if !draining => self.ask(at, Reason::InDoubt, HumanRequestKind::InDoubt),
+            InDoubt::Ask if !draining => self.ask(at, Reason::InDoubt, HumanRequestKind::InDoubt, None),
             InDoubt::Ask | InDoubt::Fail => self.fail(at, Reason::InDoubt),
         }
     }

@@ -4,19 +4,57 @@ use super::Run;
 use super::standing::Standing;
 use super::turn::{Context, Turn};
 use crate::event::{Event, HumanRequest, HumanRequestKind, Timer, TimerKind};
-use crate::id::{NodeId, Ticks};
+use crate::id::{Digest, NodeId, Ticks};
 use crate::plan::{Approval, Kind};
 use crate::run::{NodeState, Reason};
 
 impl Run {
-    /// Asks for the approval that a ready node wants before it starts; nothing if it wants none.
-    pub fn ask_approval(&mut self, cx: &mut Context<'_>, node: &NodeId) -> Vec<Event> {
+    /// What a person is asked before a node goes on: leave to start, or what a human_approval node is for. `None` if
+    /// nobody is asked, or somebody said yes already.
+    pub fn question(&self, node: &NodeId) -> Option<HumanRequestKind> {
+        let at = self.position(node)?;
+        if self.needs_approval(at) {
+            Some(HumanRequestKind::Before)
+        } else if self.plan.nodes[at].kind == Kind::HumanApproval {
+            Some(HumanRequestKind::Node)
+        } else {
+            None
+        }
+    }
+
+    /// Asks what [`Run::question`] says of a ready node, and shows what has this digest. An approval that was given
+    /// for something else is void, and asked for anew.
+    pub fn ask(&mut self, cx: &mut Context<'_>, node: &NodeId, shown: Option<Digest>) -> Vec<Event> {
+        let question = self.question(node);
+        let mut turn = Turn { run: self, cx, events: Vec::new() };
+        let Some(at) = turn.run.position(node) else { return Vec::new() };
+        let instance = &turn.run.instances[at];
+        if instance.standing != Standing::Ready {
+            return Vec::new();
+        }
+        let approved_otherwise =
+            turn.run.plan.nodes[at].approval == Approval::Before && instance.shown != shown;
+        match question {
+            Some(HumanRequestKind::Node) => turn.start(at, shown),
+            Some(_) => turn.ask(at, Reason::ApproveBefore, HumanRequestKind::Before, shown),
+            None if approved_otherwise => {
+                turn.ask(at, Reason::ApproveBefore, HumanRequestKind::Before, shown);
+            }
+            None => {}
+        }
+        turn.events
+    }
+
+    /// Asks anew, with a deadline of its own, what a node asks already, if it shows something else by now. The
+    /// question before it is closed.
+    pub fn ask_anew(&mut self, cx: &mut Context<'_>, node: &NodeId, shown: Option<Digest>) -> Vec<Event> {
         let mut turn = Turn { run: self, cx, events: Vec::new() };
         if let Some(at) = turn.run.position(node)
-            && turn.run.instances[at].standing == Standing::Ready
-            && turn.run.needs_approval(at)
+            && let Standing::WaitingHuman { ask, .. } = turn.run.instances[at].standing
+            && matches!(ask, HumanRequestKind::Before | HumanRequestKind::Node)
+            && turn.run.instances[at].shown != shown
         {
-            turn.ask(at, Reason::ApproveBefore, HumanRequestKind::Before);
+            turn.request(at, ask, shown);
         }
         turn.events
     }
@@ -37,7 +75,7 @@ impl Run {
             && turn.run.instances[at].standing == Standing::Ready
             && !turn.run.needs_approval(at)
         {
-            turn.start(at);
+            turn.start(at, None);
             if let Some(due) = sleep_until {
                 turn.emit(Event::TimerSet(Timer { node: node.clone(), kind: TimerKind::Sleep, at: due }));
             }
@@ -51,9 +89,9 @@ impl Run {
         let mut turn = Turn { run: self, cx, events: Vec::new() };
         for (_, at) in turn.run.ready.clone() {
             if turn.run.needs_approval(at) {
-                turn.ask(at, Reason::ApproveBefore, HumanRequestKind::Before);
+                turn.ask(at, Reason::ApproveBefore, HumanRequestKind::Before, None);
             } else if turn.run.free_slots() > 0 {
-                turn.start(at);
+                turn.start(at, None);
             }
         }
         turn.events
@@ -65,21 +103,24 @@ impl Run {
 }
 
 impl Turn<'_, '_, '_> {
-    fn start(&mut self, at: usize) {
+    fn start(&mut self, at: usize, shown: Option<Digest>) {
         let attempt = self.run.instances[at].attempts + 1;
         self.transit(at, NodeState::Running, Reason::Attempt(attempt));
         if self.run.plan.nodes[at].kind == Kind::HumanApproval {
-            self.ask(at, Reason::HumanNode, HumanRequestKind::Node);
+            self.ask(at, Reason::HumanNode, HumanRequestKind::Node, shown);
         }
     }
 
-    /// Asks a person; silence ends the request after the node's human timeout (an attempt in doubt waits for
-    /// ever).
-    pub(super) fn ask(&mut self, at: usize, reason: Reason, kind: HumanRequestKind) {
+    /// Asks a person, and shows what has this digest.
+    pub(super) fn ask(&mut self, at: usize, reason: Reason, kind: HumanRequestKind, shown: Option<Digest>) {
         self.transit(at, NodeState::WaitingHuman, reason);
+        self.request(at, kind, shown);
+    }
+
+    /// Silence ends the question after the node's human timeout (an attempt in doubt waits for ever).
+    fn request(&mut self, at: usize, kind: HumanRequestKind, shown: Option<Digest>) {
         let wait = self.run.plan.nodes[at].human_timeout.filter(|_| kind != HumanRequestKind::InDoubt);
         let deadline = wait.map(|wait| self.cx.now.saturating_add(wait));
-        let shown = self.run.instances[at].output.as_ref().map(|output| output.artifact);
         self.emit(Event::HumanRequest(HumanRequest { node: self.id(at), kind, deadline, shown }));
     }
 }

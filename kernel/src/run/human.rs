@@ -1,10 +1,125 @@
 //! What people answer, and their silence.
 
+use super::Run;
 use super::standing::Standing;
 use super::turn::Turn;
 use crate::event::{Event, HumanAnswer, HumanRequestKind};
-use crate::id::NodeId;
+use crate::id::{Digest, NodeId, Ticks};
 use crate::run::{Category, NodeState, Reason};
+
+/// Why an answer is not taken. Nothing has changed then.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AnswerError {
+    /// The run has no such node.
+    #[error("no node {0} in this run")]
+    UnknownNode(NodeId),
+    /// The node asks nobody: not yet, or not any more.
+    #[error("node {node} is {state}{}: it does not ask that", because(.reason))]
+    NotAsked {
+        /// Which node.
+        node: NodeId,
+        /// Where it stands.
+        state: NodeState,
+        /// Why it stands there.
+        reason: Option<Reason>,
+    },
+    /// Somebody has answered this question.
+    #[error("node {node} was {} by {by} already", if *.approve { "approved" } else { "rejected" })]
+    Answered {
+        /// Which node.
+        node: NodeId,
+        /// What they said.
+        approve: bool,
+        /// Who.
+        by: String,
+    },
+    /// It was asked anew, because what was shown has changed.
+    #[error("question {request} of node {node} is closed: it was asked anew, as question {latest}")]
+    AskedAnew {
+        /// Which node.
+        node: NodeId,
+        /// The question that the answer is for.
+        request: u32,
+        /// The one that is open.
+        latest: u32,
+    },
+    /// The answer is for something that is not what the question shows.
+    #[error(
+        "node {node} shows {}, and the answer is for {named}: look at it again",
+        .shown.map_or_else(|| "nothing".to_owned(), |shown| shown.to_string())
+    )]
+    OtherDigest {
+        /// Which node.
+        node: NodeId,
+        /// What is shown.
+        shown: Option<Digest>,
+        /// What the answer is for.
+        named: Digest,
+    },
+    /// The result of an attempt was lost: yes or no does not settle that.
+    #[error("node {0} is in doubt: it is resolved, not approved")]
+    InDoubt(NodeId),
+    /// Silence has ended the question.
+    #[error("the time to answer node {node} is over: silence has cancelled it")]
+    TooLate {
+        /// Which node.
+        node: NodeId,
+        /// When it was over, in milliseconds since the Unix epoch.
+        deadline: Ticks,
+    },
+}
+
+fn because(reason: &Option<Reason>) -> String {
+    reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default()
+}
+
+impl Run {
+    /// Whether silence ends a question now, or has ended one that is still to be closed.
+    pub fn silence_is_due(&self, now: Ticks) -> bool {
+        self.instances.iter().any(|instance| {
+            matches!(instance.standing, Standing::WaitingHuman { deadline: Some(deadline), .. } if deadline <= now)
+        })
+    }
+
+    /// Whether an answer to question number `request` of a node, given for what has the digest `named`, can be
+    /// taken at `now`.
+    ///
+    /// # Errors
+    ///
+    /// See [`AnswerError`].
+    pub fn check_answer(
+        &self,
+        node: &NodeId,
+        request: u32,
+        named: Digest,
+        now: Ticks,
+    ) -> Result<(), AnswerError> {
+        let instance = self.instance(node).ok_or_else(|| AnswerError::UnknownNode(node.clone()))?;
+        let node = node.clone();
+        if let Some(answered) = instance.answered.as_ref().filter(|answered| answered.request == request) {
+            let (approve, by) = (answered.approve, answered.by.clone());
+            return Err(AnswerError::Answered { node, approve, by });
+        }
+        let (ask, deadline) = match instance.standing {
+            Standing::WaitingHuman { ask, deadline } if request <= instance.requests => (ask, deadline),
+            _ => {
+                let (state, reason) = (instance.state(), instance.reason.clone());
+                return Err(AnswerError::NotAsked { node, state, reason });
+            }
+        };
+        if ask == HumanRequestKind::InDoubt {
+            Err(AnswerError::InDoubt(node))
+        } else if instance.requests != request {
+            Err(AnswerError::AskedAnew { node, request, latest: instance.requests })
+        } else if instance.shown != Some(named) {
+            Err(AnswerError::OtherDigest { node, shown: instance.shown, named })
+        } else if let Some(deadline) = deadline.filter(|&deadline| deadline < now) {
+            Err(AnswerError::TooLate { node, deadline })
+        } else {
+            Ok(())
+        }
+    }
+}
 
 impl Turn<'_, '_, '_> {
     /// The request a node waits for, if it is this one.

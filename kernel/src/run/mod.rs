@@ -15,6 +15,7 @@
 //! | `recovery` | retry, patch, replan: which level, when |
 //! | `take_up` | what follows when the process that drove it has died |
 //! | `inputs`, `intent` | what an attempt is given, and what is written down before it starts |
+//! | `shown` | what a person is shown before they answer |
 //! | `fold`, `report` | a run as its records tell it; what it amounts to |
 
 mod apply;
@@ -32,6 +33,7 @@ mod quiesce;
 mod recovery;
 mod report;
 mod settle;
+mod shown;
 mod standing;
 mod state;
 mod take_up;
@@ -42,12 +44,15 @@ use std::sync::Arc;
 
 pub use apply::IllegalStep;
 pub use fold::{Fold, FoldError, Folded, ReadPlan};
+pub use human::AnswerError;
 pub use inputs::{Given, InputError, Refs, resolve};
 pub use intent::Intended;
+pub use operator::OperationError;
 pub use quiesce::Quiet;
 pub use recovery::{Diagnosis, backoff, diagnose};
 pub use report::{Culprit, Report, Timeline};
-pub use standing::{Identity, Instance, Standing};
+pub use shown::Shown;
+pub use standing::{Answered, Identity, Instance, Standing};
 pub use state::{Category, NodeState, Reason, RunOutcome};
 pub use take_up::{RECOVERIES_MAX, TakenUp};
 pub use turn::{Answer, Context, Input, NoPlanner, Operation, Patch, Planner, Resolution};

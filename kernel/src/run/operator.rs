@@ -1,14 +1,56 @@
 //! What an operator asks for, and stopping in general.
 
+use super::Run;
 use super::turn::{Operation, Turn};
 use crate::event::{ChangeCause, Event, OperatorAct};
 use crate::id::NodeId;
 use crate::plan::{Change, Kind};
 use crate::run::{NodeState, Reason};
 
+/// Why an operator's wish comes to nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OperationError {
+    /// Nothing is left to do in the run.
+    #[error("the run is over")]
+    Over,
+    /// It has no such node.
+    #[error("no node {0} in this run")]
+    UnknownNode(NodeId),
+    /// The node has come to its end already.
+    #[error("node {node} is {state} already: it cannot be stopped any more")]
+    NodeOver {
+        /// Which node.
+        node: NodeId,
+        /// How it ended.
+        state: NodeState,
+    },
+}
+
+impl Run {
+    /// Whether what the operator wishes can still be done (conformance rule 8).
+    ///
+    /// # Errors
+    ///
+    /// Why not: deciding it all the same gives no records.
+    pub fn check_operation(&self, operation: &Operation) -> Result<(), OperationError> {
+        if self.counts.live == 0 && !self.replan_pending {
+            return Err(OperationError::Over);
+        }
+        match operation {
+            Operation::Cancel(node) | Operation::Skip(node) => {
+                let instance =
+                    self.instance(node).ok_or_else(|| OperationError::UnknownNode(node.clone()))?;
+                let (node, state) = (node.clone(), instance.state());
+                if instance.is_live() { Ok(()) } else { Err(OperationError::NodeOver { node, state }) }
+            }
+            Operation::CancelPlan | Operation::Delta(_) | Operation::Interject(_) => Ok(()),
+        }
+    }
+}
+
 impl Turn<'_, '_, '_> {
     pub(super) fn operator(&mut self, operation: Operation) {
-        if self.run.counts.live == 0 && !self.run.replan_pending {
+        if self.run.check_operation(&operation).is_err() {
             return;
         }
         match operation {
@@ -28,9 +70,7 @@ impl Turn<'_, '_, '_> {
     }
 
     fn stop_one(&mut self, node: &NodeId, to: NodeState, act: OperatorAct) {
-        if let Some(at) = self.run.position(node)
-            && self.run.instances[at].is_live()
-        {
+        if let Some(at) = self.run.position(node) {
             self.emit(Event::Operator(act));
             self.stop(at, to, &Reason::Operator);
         }

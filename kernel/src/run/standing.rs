@@ -100,6 +100,19 @@ impl Standing {
     }
 }
 
+/// What a person said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answered {
+    /// To which of the node's questions.
+    pub request: u32,
+    /// Yes or no.
+    pub approve: bool,
+    /// Who.
+    pub by: String,
+    /// When.
+    pub at: Ticks,
+}
+
 /// What the work of an attempt is known by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
@@ -128,6 +141,10 @@ pub struct Instance {
     pub requests: u32,
     /// Whether a person said yes beforehand.
     pub approved: bool,
+    /// What the last question showed; an attempt in doubt shows nothing, and leaves it as it is.
+    pub shown: Option<Digest>,
+    /// What was last said to a question.
+    pub answered: Option<Answered>,
     /// What the last attempt did, as it was written down before it started.
     pub identity: Option<Identity>,
     /// What the last attempt gave; published only if the node is executed.
@@ -151,6 +168,8 @@ impl Instance {
             phase: 0,
             requests: 0,
             approved: false,
+            shown: None,
+            answered: None,
             identity: None,
             output: None,
             failure: None,

@@ -3,7 +3,7 @@
 use super::board::{Board, Node, State};
 use super::fold;
 use crate::cli::cells::{fit, fit_name, padded, width};
-use crate::cli::summary::{answer, ending};
+use crate::cli::summary::{self, ending};
 use crate::cli::term::{Paint, painted_if, span};
 
 /// Columns of a node's name.
@@ -149,7 +149,9 @@ pub(crate) fn tree(board: &Board, look: &Look) -> Vec<String> {
 fn answers(board: &Board, columns: usize) -> Vec<String> {
     let fits = |command: &String| width(ARROW) + width(command) <= columns;
     let waiting = board.nodes().iter().filter(|node| node.state == State::Waiting);
-    let all = waiting.filter_map(|node| answer(ending(&board.run), &node.name, &node.ask)).take(ANSWERS_MAX);
+    let all = waiting
+        .filter_map(|node| summary::answers(&board.run, &node.name, &node.ask).into_iter().next())
+        .take(ANSWERS_MAX);
     let all: Vec<String> = all.collect();
     if all.iter().all(fits) {
         return all;

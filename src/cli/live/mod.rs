@@ -39,6 +39,9 @@ pub(crate) trait View {
     /// Time has passed.
     fn tick(&mut self, _out: &mut Out) {}
 
+    /// Makes room on the screen for something else, until the next tick.
+    fn pause(&mut self) {}
+
     /// Nothing more comes.
     fn end(&mut self, _out: &mut Out) {}
 
@@ -51,6 +54,8 @@ pub(crate) struct Live {
     board: Board,
     beat: usize,
     over: bool,
+    /// Something else stands on the screen.
+    paused: bool,
 }
 
 impl Live {
@@ -59,7 +64,7 @@ impl Live {
         HOOKED.call_once(screen::clear_on_panic);
         screen::open();
         super::signals::mind_stops();
-        Live { board: Board::default(), beat: 0, over: false }
+        Live { board: Board::default(), beat: 0, over: false, paused: false }
     }
 }
 
@@ -72,7 +77,15 @@ impl View for Live {
         !self.over
     }
 
+    fn pause(&mut self) {
+        screen::close();
+        self.paused = true;
+    }
+
     fn tick(&mut self, out: &mut Out) {
+        if std::mem::take(&mut self.paused) {
+            screen::open();
+        }
         self.beat += 1;
         if self.beat <= BEATS_BEFORE || self.board.nodes().is_empty() {
             return;

@@ -23,8 +23,15 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         lost: (0..20).map(|at| format!("{node}-{at}")).collect(),
     });
     let waiting = nodes.iter().filter(|(_, state)| *state == "waiting_human");
-    let waiting =
-        waiting.map(|(node, _)| Waiting { node: node.clone(), ask: "in_doubt".to_owned() }).collect();
+    let waiting = waiting.enumerate().map(|(at, (node, _))| Waiting {
+        node: node.clone(),
+        ask: if at % 2 == 0 { "in_doubt" } else { "before" }.to_owned(),
+        id: None,
+        digest: None,
+        deadline_ms: (at % 2 == 1).then_some(1),
+        holds_up: vec!["pending-0000".to_owned()],
+    });
+    let waiting = waiting.collect();
     let outputs = nodes.iter().filter(|(_, state)| *state == "executed");
     Summary {
         kind: "summary".to_owned(),
@@ -203,15 +210,15 @@ fn twelve_nodes_that_wait_for_a_person() {
               nodes          5 pending, 12 waiting_human
               rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
               makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
+              cost           77 credits
               in doubt waiting_human-0000: it was started; what became of it is not known
                 ostler resolve 1a2b3c4d5e6f waiting_human-0000 --done FILE|--redo|--fail
-              in doubt waiting_human-0001: it was started; what became of it is not known
-                ostler resolve 1a2b3c4d5e6f waiting_human-0001 --done FILE|--redo|--fail
+              waits waiting_human-0001: may it start? (ostler approvals); its time is over:…
+                ostler approve 1a2b3c4d5e6f waiting_human-0001
+                ostler reject 1a2b3c4d5e6f waiting_human-0001 --note WHY
               in doubt waiting_human-0002: it was started; what became of it is not known
                 ostler resolve 1a2b3c4d5e6f waiting_human-0002 --done FILE|--redo|--fail
-              in doubt waiting_human-0003: it was started; what became of it is not known
-                ostler resolve 1a2b3c4d5e6f waiting_human-0003 --done FILE|--redo|--fail
-              … and 8 more: ostler show 1a2b3c4d5e6f"#]],
+              … and 9 more: ostler show 1a2b3c4d5e6f"#]],
     );
 }
 

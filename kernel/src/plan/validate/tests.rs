@@ -296,11 +296,9 @@ fn a_real_run_completes_a_plan_from_its_tools() {
 }
 
 #[test]
-fn only_tools_and_aggregators_have_an_executor() {
+fn only_tools_aggregators_and_questions_have_an_executor() {
     let settings = Settings::real(4, &TwoTools);
-    for kind in
-        ["model", "reflection", "observer", "micro_planner", "interjection", "human_approval", "sub_agent"]
-    {
+    for kind in ["model", "reflection", "observer", "micro_planner", "interjection", "sub_agent"] {
         let node = json!({"id": "a", "kind": kind, "model": "m", "human_timeout": 1, "contract": [{"method": "schema"}]});
         let plan = json!({"id": "p", "nodes": [{"id": "s", "tool": "look"}, node]});
         assert!(told(draft(&plan).validate(&settings)).contains("V21 a"), "{kind}");

@@ -1,0 +1,320 @@
+//! Questions to people: what they show, which are open, and what comes back.
+
+use std::fmt;
+use std::str::FromStr;
+
+use ostler_kernel::event::{HumanRequestKind, Output, RunOpened};
+use ostler_kernel::gate::Permit;
+use ostler_kernel::id::{ClientId, Digest, NodeId, RunId, Ticks};
+use ostler_kernel::plan::Node;
+use ostler_kernel::port::ArtifactError;
+use ostler_kernel::run::{Given, Input, Run, Shown, Standing};
+
+use crate::agent::Request;
+use crate::attempt::{self, Caller};
+use crate::error::RunError;
+use crate::services::Services;
+use crate::system::System;
+use crate::view::RunView;
+
+/// Bytes of the name of who answers.
+pub const BY_BYTES_MAX: usize = 64;
+
+/// Bytes of what they say besides yes or no.
+pub const NOTE_BYTES_MAX: usize = 4 * 1_024;
+
+/// Nodes that an [`Approval`] names as waiting for it.
+const HELD_UP_MAX: usize = 100;
+
+/// Names one question of one node of one run, as `RUN:NODE:NUMBER`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ApprovalId {
+    /// The run.
+    pub run: RunId,
+    /// The node.
+    pub node: NodeId,
+    /// The how-manieth question of that node it is, from 1.
+    pub request: u32,
+}
+
+impl fmt::Display for ApprovalId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.run, self.node, self.request)
+    }
+}
+
+/// A text that names no question.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} names no question: expected RUN:NODE:NUMBER")]
+pub struct ApprovalIdError(String);
+
+impl FromStr for ApprovalId {
+    type Err = ApprovalIdError;
+
+    fn from_str(text: &str) -> Result<ApprovalId, ApprovalIdError> {
+        let mut parts = text.split(':');
+        let id = (|| {
+            let run = parts.next()?.parse().ok()?;
+            let node = NodeId::from(parts.next()?);
+            let request = parts.next()?.parse().ok()?;
+            parts.next().is_none().then_some(ApprovalId { run, node, request })
+        })();
+        id.ok_or_else(|| ApprovalIdError(text.chars().take(120).collect()))
+    }
+}
+
+/// A question that waits for a person.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Approval {
+    /// Which one.
+    pub id: ApprovalId,
+    /// Id of the run's plan.
+    pub plan: String,
+    /// Who pays for the run.
+    pub client: ClientId,
+    /// What an answer is bound to: the digest of what the question showed when it was asked.
+    pub digest: Option<Digest>,
+    /// What it shows: before an action, the action; of a result, what it came of.
+    pub shown: Shown,
+    /// The result that is to be published, if that is asked.
+    pub result: Option<Output>,
+    /// Whether it would show something else by now, because tools or the policy have changed: it is asked anew when
+    /// the run goes on.
+    pub is_outdated: bool,
+    /// When it was asked, in milliseconds since the Unix epoch.
+    pub asked: Ticks,
+    /// When silence cancels the node.
+    pub deadline: Option<Ticks>,
+    /// Nodes that cannot start before it is answered; the first hundred.
+    pub holds_up: Vec<NodeId>,
+}
+
+/// What a person says to a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    pub(crate) approve: bool,
+    pub(crate) by: String,
+    pub(crate) note: String,
+}
+
+impl Answer {
+    /// Yes, by `operator`.
+    pub fn approve() -> Answer {
+        Answer { approve: true, by: "operator".to_owned(), note: String::new() }
+    }
+
+    /// No, by `operator`. Before an action that cancels the node; a refused result may be tried again.
+    pub fn reject() -> Answer {
+        Answer { approve: false, ..Answer::approve() }
+    }
+
+    /// Who says so: up to [`BY_BYTES_MAX`] bytes.
+    pub fn by(self, by: impl Into<String>) -> Answer {
+        Answer { by: by.into(), ..self }
+    }
+
+    /// In their words: up to [`NOTE_BYTES_MAX`] bytes.
+    pub fn note(self, note: impl Into<String>) -> Answer {
+        Answer { note: note.into(), ..self }
+    }
+
+    /// Refuses what would not fit into a record.
+    pub(crate) fn check(&self) -> Result<(), RunError> {
+        let Answer { by, note, .. } = self;
+        if by.is_empty() || by.len() > BY_BYTES_MAX || by.chars().any(char::is_control) {
+            let what =
+                format!("who answers is named in 1 to {BY_BYTES_MAX} bytes without control characters");
+            return Err(RunError::Said(what));
+        }
+        if note.len() > NOTE_BYTES_MAX {
+            let bytes = note.len();
+            return Err(RunError::Said(format!(
+                "a note of {bytes} bytes: at most {NOTE_BYTES_MAX} are kept"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// An answer on its way to the actor that drives the run.
+pub(crate) struct AnswerRequest {
+    pub(crate) node: NodeId,
+    pub(crate) request: u32,
+    pub(crate) shown: Digest,
+    pub(crate) answer: Answer,
+}
+
+impl AnswerRequest {
+    /// What it means for the run; refused if it is not for what the node asks now.
+    pub(crate) fn into_input(self, run: &Run, now: Ticks) -> Result<Input, RunError> {
+        let AnswerRequest { node, request, shown, answer: Answer { approve, by, note } } = self;
+        run.check_answer(&node, request, shown, now)?;
+        Ok(Input::Human { node, request, approve, by, note })
+    }
+}
+
+/// What a node shows before it goes on: with its references resolved, and by the word of the gate.
+pub(crate) async fn shown(
+    services: &Services,
+    opened: &RunOpened,
+    run: &Run,
+    node: &Node,
+    ask: HumanRequestKind,
+) -> Result<Shown, ArtifactError> {
+    let mut shown = Shown {
+        ask,
+        kind: node.kind,
+        tool: node.tool.clone(),
+        tool_version: version(services, node),
+        effect: node.effect,
+        impact: node.impact,
+        params: node.params.clone(),
+        refusal: None,
+    };
+    let results = attempt::results(services, run, node).await?;
+    let params = match run.given(node, &results) {
+        Ok((Given::Params(params), _)) => params,
+        // An aggregator is given what became of others; its template says what it makes of that.
+        Ok((Given::Fates { .. }, _)) => return Ok(shown),
+        Err(error) => return Ok(Shown { refusal: Some(error.to_string()), ..shown }),
+    };
+    shown.params = params.clone();
+    let Some(tool) = &node.tool else { return Ok(shown) };
+    let caller = Caller::of(opened);
+    let key = Digest([0; 32]); // for a permit that nobody uses
+    Ok(match services.toolbox.gate(&services.gate, &caller, tool, params, node.impact, key) {
+        Ok((_, permit)) => by_permit(services, node, ask, &permit),
+        Err(denial) => Shown { refusal: Some(format!("{}: {}", denial.code, denial.operator)), ..shown },
+    })
+}
+
+/// What exactly a permit lets a node do, as it is shown.
+pub(crate) fn by_permit(services: &Services, node: &Node, ask: HumanRequestKind, permit: &Permit) -> Shown {
+    Shown {
+        ask,
+        kind: node.kind,
+        tool: Some(permit.tool().to_owned()),
+        tool_version: version(services, node),
+        effect: permit.class().effect,
+        impact: permit.class().impact,
+        params: permit.params().clone(),
+        refusal: None,
+    }
+}
+
+fn version(services: &Services, node: &Node) -> Option<String> {
+    node.tool.as_deref().and_then(|tool| services.toolbox.version(tool)).map(str::to_owned)
+}
+
+/// The questions that are open in a run.
+pub(crate) async fn open(services: &Services, view: &RunView) -> Result<Vec<Approval>, ArtifactError> {
+    let mut found = Vec::new();
+    for (node, instance) in view.run.instances() {
+        let Standing::WaitingHuman { ask, deadline } = instance.standing else { continue };
+        if ask == HumanRequestKind::InDoubt {
+            continue; // that is settled by resolving it
+        }
+        let shown = shown(services, &view.opened, &view.run, node, ask).await?;
+        let result = instance.output.clone().filter(|_| ask == HumanRequestKind::After);
+        let is_outdated = result.is_none() && instance.shown != Some(shown.digest());
+        found.push(Approval {
+            id: ApprovalId { run: view.opened.run, node: node.id.clone(), request: instance.requests },
+            plan: view.run.plan().id.clone(),
+            client: view.opened.client.clone(),
+            digest: instance.shown,
+            shown,
+            result,
+            is_outdated,
+            asked: instance.since,
+            deadline,
+            holds_up: held_up(&view.run, &node.id),
+        });
+    }
+    Ok(found)
+}
+
+/// The nodes that wait for this one, directly or not, in the order of their ids.
+pub fn held_up(run: &Run, node: &NodeId) -> Vec<NodeId> {
+    let (nodes, graph) = (&run.plan().nodes, run.graph());
+    let live: Vec<bool> = run.instances().map(|(_, instance)| instance.is_live()).collect();
+    let Ok(start) = nodes.binary_search_by(|probe| probe.id.cmp(node)) else { return Vec::new() };
+    let (mut seen, mut open) = (vec![false; nodes.len()], vec![start]);
+    while let Some(at) = open.pop() {
+        for &(consumer, _) in &graph.consumers[at] {
+            if live[consumer] && !std::mem::replace(&mut seen[consumer], true) {
+                open.push(consumer);
+            }
+        }
+    }
+    let held = (0..nodes.len()).filter(|&at| seen[at] && at != start).map(|at| nodes[at].id.clone());
+    held.take(HELD_UP_MAX).collect()
+}
+
+impl System {
+    /// The questions that wait for a person, of one run or of all that are open: oldest run first, in the order of
+    /// the nodes.
+    pub async fn approvals(&self, run: Option<RunId>) -> Result<Vec<Approval>, RunError> {
+        let mut rows = match run {
+            Some(run) => vec![self.row(run)?],
+            None => self.runs(true)?,
+        };
+        rows.sort_by_key(|row| row.run);
+        let mut found = Vec::new();
+        for row in rows {
+            let view = self.view(row.run, None).await?;
+            found.extend(open(&self.services, &view).await?);
+        }
+        Ok(found)
+    }
+
+    /// Answers a question, for what has the digest `shown`; the run goes on. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// The question is not open, or shows something else ([`ostler_kernel::run::AnswerError`]); nothing has changed then.
+    pub async fn answer(&self, id: &ApprovalId, shown: Digest, answer: Answer) -> Result<(), RunError> {
+        answer.check()?;
+        let ApprovalId { run, node, request } = id.clone();
+        // What is refused does not set a run going that rests.
+        let now = self.services.clock.now();
+        self.view(run, None).await?.run.check_answer(&node, request, shown, now)?;
+        let request = AnswerRequest { node, request, shown, answer };
+        self.tell(run, Request::Answer(request)).await
+    }
+
+    /// The value of a result, wherever it is kept.
+    pub async fn value(&self, output: &Output) -> Result<serde_json::Value, RunError> {
+        Ok(attempt::load(&self.services, output).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_named_by_run_node_and_number() {
+        let name = "0190b5b8-7a5e-7c3f-8000-0123456789ab:a.b-c_1:12";
+        let id: ApprovalId = name.parse().unwrap();
+        assert_eq!((id.node.as_str(), id.request, id.to_string().as_str()), ("a.b-c_1", 12, name));
+        for wrong in ["", "x", "0190b5b8-7a5e-7c3f-8000-0123456789ab:a", &format!("{name}:1"), &name[1..]] {
+            assert!(wrong.parse::<ApprovalId>().is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_has_limits() {
+        for (by, note, taken) in [
+            ("ann", 0, true),
+            ("ann", NOTE_BYTES_MAX, true),
+            ("ann", NOTE_BYTES_MAX + 1, false),
+            ("", 0, false),
+            ("a\nb", 0, false),
+            (&"x".repeat(BY_BYTES_MAX), 0, true),
+            (&"x".repeat(BY_BYTES_MAX + 1), 0, false),
+        ] {
+            let answer = Answer::approve().by(by).note("x".repeat(note));
+            assert_eq!(answer.check().is_ok(), taken, "{by:?}, {note}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What people may answer, and what an approval is good for.
+#![allow(clippy::unwrap_used)] // a test that panics has failed, and says where
+
+use std::sync::Arc;
+
+use ostler_kernel::event::{Event, HumanRequestKind};
+use ostler_kernel::id::{Digest, NodeId};
+use ostler_kernel::plan::{PlanDraft, PolicyDraft, Settings};
+use ostler_kernel::run::{AnswerError, Context, Input, NoPlanner, NodeState, Operation, OperationError, Run};
+use serde_json::json;
+
+const SHOWN: Digest = Digest([1; 32]);
+const OTHER: Digest = Digest([2; 32]);
+
+/// A run of a node that wants leave for 10 ticks, a question, and a node that asks nobody; and a clock.
+struct Stage {
+    run: Run,
+    now: i64,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let contract = json!([{"method": "schema"}]);
+        let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": [
+            {"id": "act", "approval": "before", "human_timeout": 10, "contract": contract},
+            {"id": "ask", "kind": "human_approval", "human_timeout": 10, "contract": contract},
+            {"id": "free", "contract": contract},
+        ]}))
+        .unwrap();
+        let plan = draft.validate(&Settings::simulation(PolicyDraft::default(), None)).unwrap();
+        let mut stage = Stage { run: Run::new(Arc::new(plan), 0, 0), now: 0 };
+        stage.within(|run, cx| run.decide(cx, Input::Settle));
+        stage
+    }
+
+    fn within(&mut self, act: impl FnOnce(&mut Run, &mut Context<'_>) -> Vec<Event>) -> Vec<Event> {
+        let settings = Settings::simulation(PolicyDraft::default(), None);
+        let mut cx = Context { now: self.now, settings: &settings, planner: &mut NoPlanner };
+        act(&mut self.run, &mut cx)
+    }
+
+    fn ask(&mut self, node: &str, shown: Digest) -> Vec<Event> {
+        self.within(|run, cx| run.ask(cx, &node.into(), Some(shown)))
+    }
+
+    fn answer(&mut self, node: &str, request: u32, approve: bool) {
+        let node = NodeId::from(node);
+        let (by, note) = ("ann".to_owned(), String::new());
+        self.within(|run, cx| run.decide(cx, Input::Human { node, request, approve, by, note }));
+    }
+
+    fn check(&self, node: &str, request: u32, named: Digest) -> Result<(), AnswerError> {
+        self.run.check_answer(&node.into(), request, named, self.now)
+    }
+
+    fn state(&self, node: &str) -> NodeState {
+        self.run.instance(&node.into()).unwrap().state()
+    }
+}
+
+#[test]
+fn an_answer_is_taken_for_the_open_question_and_what_it_shows_alone() {
+    let mut stage = Stage::new();
+    stage.ask("act", SHOWN);
+    let node = || NodeId::from("act");
+    let other = AnswerError::OtherDigest { node: node(), shown: Some(SHOWN), named: OTHER };
+    assert_eq!(stage.check("act", 1, OTHER), Err(other));
+    assert_eq!(stage.check("nobody", 1, SHOWN), Err(AnswerError::UnknownNode("nobody".into())));
+    assert!(matches!(stage.check("free", 1, SHOWN), Err(AnswerError::NotAsked { .. })));
+    assert!(matches!(stage.check("act", 2, SHOWN), Err(AnswerError::NotAsked { .. })));
+    assert_eq!(stage.check("act", 1, SHOWN), Ok(()));
+    stage.now = 10;
+    assert_eq!(stage.check("act", 1, SHOWN), Ok(()), "an answer on the very tick counts");
+    assert!(stage.run.silence_is_due(10) && !stage.run.silence_is_due(9));
+    stage.now = 11;
+    assert_eq!(stage.check("act", 1, SHOWN), Err(AnswerError::TooLate { node: node(), deadline: 10 }));
+    stage.now = 5;
+    stage.answer("act", 1, true);
+    assert_eq!(stage.state("act"), NodeState::Ready);
+    let answered = AnswerError::Answered { node: node(), approve: true, by: "ann".to_owned() };
+    assert_eq!(stage.check("act", 1, SHOWN), Err(answered));
+}
+
+#[test]
+fn an_approval_is_good_for_what_was_shown_and_asked_for_anew_otherwise() {
+    let mut stage = Stage::new();
+    assert_eq!(stage.run.question(&"act".into()), Some(HumanRequestKind::Before));
+    stage.ask("act", SHOWN);
+    stage.answer("act", 1, true);
+    assert_eq!(stage.run.question(&"act".into()), None);
+    assert_eq!(stage.ask("act", SHOWN), [], "what was approved is not asked again");
+    assert!(!stage.ask("act", OTHER).is_empty());
+    assert_eq!(stage.state("act"), NodeState::WaitingHuman);
+    assert_eq!(stage.run.question(&"act".into()), Some(HumanRequestKind::Before), "the earlier yes is void");
+    assert_eq!(stage.check("act", 2, OTHER), Ok(()));
+}
+
+#[test]
+fn a_question_that_shows_something_else_is_asked_anew_with_a_deadline_of_its_own() {
+    let mut stage = Stage::new();
+    stage.ask("ask", SHOWN);
+    stage.now = 4;
+    assert_eq!(stage.within(|run, cx| run.ask_anew(cx, &"ask".into(), Some(SHOWN))), []);
+    let events = stage.within(|run, cx| run.ask_anew(cx, &"ask".into(), Some(OTHER)));
+    let [Event::HumanRequest(request)] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!((request.deadline, request.shown), (Some(14), Some(OTHER)));
+    let anew = AnswerError::AskedAnew { node: "ask".into(), request: 1, latest: 2 };
+    assert_eq!(stage.check("ask", 1, SHOWN), Err(anew));
+    stage.within(|run, cx| run.decide(cx, Input::Silence { node: "ask".into(), request: 1 }));
+    assert_eq!(stage.state("ask"), NodeState::WaitingHuman, "the first question is closed");
+    stage.within(|run, cx| run.decide(cx, Input::Silence { node: "ask".into(), request: 2 }));
+    assert_eq!(stage.state("ask"), NodeState::Cancelled);
+}
+
+#[test]
+fn only_what_lives_can_be_stopped() {
+    let mut stage = Stage::new();
+    let cancel = |node: &str| Operation::Cancel(node.into());
+    assert_eq!(stage.run.check_operation(&cancel("ask")), Ok(()));
+    let unknown = OperationError::UnknownNode("nobody".into());
+    assert_eq!(stage.run.check_operation(&cancel("nobody")), Err(unknown));
+    for node in ["ask", "act", "free"] {
+        stage.within(|run, cx| run.decide(cx, Input::Operator(Operation::Skip(node.into()))));
+        let over = OperationError::NodeOver { node: node.into(), state: NodeState::Skipped };
+        let expected = if node == "free" { OperationError::Over } else { over };
+        assert_eq!(stage.run.check_operation(&cancel(node)), Err(expected));
+    }
+}

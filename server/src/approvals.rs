@@ -1,0 +1,138 @@
+//! Questions to people, and their answers.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use ostler_actors::{Answer, Approval, ApprovalId, System};
+use ostler_kernel::id::{Digest, RunId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::names;
+use crate::problem::Problem;
+use crate::routes::{Api, Asked, BodyBytes, body, whole};
+use crate::summary::ask_word;
+use crate::wire::{AnswerRequest, ApprovalList, ApprovalView, Decision, RunNamed};
+
+/// Questions on one page.
+pub const APPROVALS_LISTED_MAX: usize = 100;
+
+/// Bytes of a result that the list of questions shows; a question that is asked for by its id shows all of it.
+pub const RESULT_LISTED_BYTES_MAX: u64 = 16 << 10;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ApprovalsAsked {
+    /// Only those of this run.
+    run: Option<String>,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+/// `GET /v1/approvals`
+pub(crate) async fn list(
+    State(api): State<Api>,
+    Asked(asked): Asked<ApprovalsAsked>,
+) -> Result<Json<ApprovalList>, Problem> {
+    let limit = asked.limit.unwrap_or(APPROVALS_LISTED_MAX).clamp(1, APPROVALS_LISTED_MAX);
+    let run = asked.run.map(|name| names::run(&api.system, &name)).transpose()?;
+    let after: Option<ApprovalId> = asked
+        .after
+        .map(|cursor| cursor.parse().map_err(|_| Problem::bad("cursor", "`after` is no cursor of this list")))
+        .transpose()?;
+    let mut found = api.system.approvals(run).await?;
+    found.retain(|approval| after.as_ref().is_none_or(|after| approval.id > *after));
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let next = found.last().filter(|_| more).map(|approval| approval.id.to_string());
+    let mut approvals = Vec::with_capacity(found.len());
+    for approval in found {
+        approvals.push(view(&api.system, approval, RESULT_LISTED_BYTES_MAX).await?);
+    }
+    Ok(Json(ApprovalList { approvals, next }))
+}
+
+/// `GET /v1/approvals/{id}`
+pub(crate) async fn one(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<Json<ApprovalView>, Problem> {
+    let id = id(&name)?;
+    let found = api.system.approvals(Some(id.run)).await?;
+    let found = found.into_iter().find(|approval| approval.id == id).ok_or_else(|| {
+        let what = format!("question {} of node {} is not open", id.request, id.node);
+        Problem::new(StatusCode::NOT_FOUND, "approval_unknown", what)
+    })?;
+    Ok(Json(view(&api.system, found, u64::MAX).await?))
+}
+
+/// `POST /v1/approvals/{id}`
+pub(crate) async fn answer(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    bytes: BodyBytes,
+) -> Result<Json<RunNamed>, Problem> {
+    let id = id(&name)?;
+    let AnswerRequest { decision, digest, note, by } = body(&whole(bytes)?)?;
+    let digest: Digest = digest.parse().map_err(|_| {
+        Problem::bad("digest", "`digest` is not b3: and 64 hex digits: give the one that is shown")
+    })?;
+    let answer = match decision {
+        Decision::Approve => Answer::approve(),
+        Decision::Reject => Answer::reject(),
+    };
+    let answer = answer.note(note);
+    let answer = match by {
+        Some(by) => answer.by(by),
+        None => answer,
+    };
+    api.system.answer(&id, digest, answer).await?;
+    Ok(Json(RunNamed { run: id.run.to_string() }))
+}
+
+fn id(name: &str) -> Result<ApprovalId, Problem> {
+    name.parse().map_err(|_| {
+        let what =
+            format!("{name:?} names no question: expected RUN:NODE:NUMBER, as GET /v1/approvals lists it");
+        Problem::bad("approval_name", what)
+    })
+}
+
+async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> Result<ApprovalView, Problem> {
+    let Approval { id, plan, client, digest, shown, result, is_outdated, asked, deadline, holds_up } =
+        approval;
+    let ApprovalId { run, node, .. } = &id;
+    let (run, node): (&RunId, _) = (run, node.to_string());
+    let result_bytes = result.as_ref().map(|result| result.bytes);
+    let value: Option<Value> = match result.filter(|result| result.bytes <= result_bytes_max) {
+        Some(result) => Some(system.value(&result).await?),
+        None => None,
+    };
+    Ok(ApprovalView {
+        run: run.to_string(),
+        plan,
+        client: client.to_string(),
+        node,
+        ask: ask_word(shown.ask).to_owned(),
+        kind: word(&shown.kind),
+        tool: shown.tool,
+        effect: word(&shown.effect),
+        impact: shown.impact,
+        params: Value::Object(shown.params),
+        result: value,
+        result_bytes,
+        refusal: shown.refusal,
+        digest: digest.map(|digest| digest.to_string()),
+        outdated: is_outdated,
+        asked_ms: asked,
+        deadline_ms: deadline,
+        holds_up: holds_up.iter().map(ToString::to_string).collect(),
+        id: id.to_string(),
+    })
+}
+
+/// The word of plan files for a variant.
+fn word(variant: &impl Serialize) -> String {
+    let value = serde_json::to_value(variant).ok();
+    value.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()
+}

@@ -1,0 +1,288 @@
+//! `approvals`, `approve`, `reject`: what waits for a person, and their answer.
+
+use std::path::Path;
+
+use clap::Args;
+use ostler_server::wire::{
+    AnswerRequest, ApprovalList, ApprovalView, Decision, RunNamed, Standing, Summary, Waiting,
+};
+use serde_json::{Value, json};
+
+use super::Globals;
+use super::cells::{fit, harmless};
+use super::client::{Client, Refused, part};
+use super::exit::{Failure, code};
+use super::session::{Session, Want, settings};
+use super::signals::Signals;
+use super::steer;
+use super::summary::{answers, silence, text_of};
+use super::term::{Out, Paint, say};
+
+/// Hex digits of a digest that are shown.
+const DIGEST_SHOWN: usize = 16;
+
+/// Hex digits of a digest that `--digest` takes at least.
+const DIGEST_GIVEN_MIN: usize = 8;
+
+/// Lines of a text that is shown.
+const TEXT_LINES_MAX: usize = 20;
+
+/// Columns of a line that is shown.
+const COLUMNS_MAX: usize = 160;
+
+#[derive(Debug, Args)]
+pub(crate) struct AnswerArgs {
+    /// The run: its id, a part of it, or @last
+    run: String,
+    /// The node that asks
+    node: String,
+    /// Say why, for the record; a refused result may be tried again with it
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    note: String,
+    /// Only if this is what is asked: a digest as `ostler approvals` shows it
+    #[arg(long, value_name = "DIGEST")]
+    digest: Option<String>,
+}
+
+pub(crate) async fn approvals(globals: &Globals) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let (_, data) = settings(globals, Path::new("."))?;
+    if data.is_none_or(|data| !data.join("journal").is_dir()) {
+        if !globals.json {
+            say("there is no run yet, so nothing waits for a person");
+        }
+        return Ok(code::SUCCEEDED);
+    }
+    let session = Session::open(globals, Path::new("."), Want::Look).await?;
+    let told = list(&session.client, globals, &mut out).await;
+    session.stop().await;
+    told.map(|()| code::SUCCEEDED)
+}
+
+async fn list(client: &Client, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+    let (mut next, mut told): (Option<String>, usize) = (None, 0);
+    loop {
+        let after = next.map(|cursor| format!("?after={}", part(&cursor))).unwrap_or_default();
+        let page: ApprovalList = client.get(&format!("/v1/approvals{after}")).await?;
+        for question in &page.approvals {
+            told += 1;
+            if globals.json {
+                // Machines get all of it, however large.
+                let whole: ApprovalView =
+                    client.get(&format!("/v1/approvals/{}", part(&question.id))).await?;
+                let mut line = serde_json::to_value(&whole).expect("a question is names, numbers and JSON");
+                line["type"] = json!("approval");
+                out.json(&line);
+            } else {
+                tell(question, out);
+            }
+        }
+        next = page.next;
+        if next.is_none() || out.is_gone() {
+            break;
+        }
+    }
+    if told == 0 && !globals.json {
+        say("nothing waits for an approval");
+    }
+    Ok(())
+}
+
+fn tell(question: &ApprovalView, out: &mut Out) {
+    let mut lines = lines(question).into_iter();
+    if let Some(head) = lines.next() {
+        out.line(out.paint(Paint::Care, &head));
+    }
+    lines.for_each(|line| out.line(line));
+    for answer in answers(&question.run, &question.node, &question.ask) {
+        out.line(format!("    {answer}"));
+    }
+}
+
+/// A question as people read it; the first line says what is asked.
+pub(crate) fn lines(question: &ApprovalView) -> Vec<String> {
+    let asked = match question.ask.as_str() {
+        "before" => "may this be done?",
+        "after" => "may this result be published?",
+        _ => "asks",
+    };
+    let what = match &question.tool {
+        Some(tool) => format!("{tool}, impact {}", question.impact),
+        None => question.kind.clone(),
+    };
+    let mut lines = vec![format!("{}  {}/{}  {asked}  {what}", question.run, question.plan, question.node)];
+    for (name, value) in question.params.as_object().into_iter().flatten() {
+        field(name, value, &mut lines);
+    }
+    match (&question.result, question.result_bytes) {
+        (Some(result), _) => match text_of(result) {
+            Some(text) => field("result", &json!(text), &mut lines),
+            None => field("result", result, &mut lines),
+        },
+        (None, Some(bytes)) => {
+            lines.push(format!("    result: {bytes} bytes, ostler approvals --json shows them"));
+        }
+        (None, None) => {}
+    }
+    if let Some(refusal) = &question.refusal {
+        lines.push(format!("    it would come to nothing: {}", fit(refusal, COLUMNS_MAX)));
+    }
+    if question.outdated {
+        lines.push(
+            "    tools or the policy have changed since: it is asked anew when the run goes on".to_owned(),
+        );
+    }
+    let digest = question.digest.as_deref().map(short_digest).unwrap_or_default();
+    let silence = question.deadline_ms.map(silence).unwrap_or_default();
+    lines.push(format!("    digest {digest}{silence}{}", waited_for(&question.holds_up)));
+    lines
+}
+
+/// A parameter or a result: texts as they are read, anything else as JSON.
+fn field(name: &str, value: &Value, lines: &mut Vec<String>) {
+    let name: String = name.chars().map(harmless).collect();
+    match value.as_str().filter(|text| text.contains('\n')) {
+        Some(text) => {
+            lines.push(format!("    {name}:"));
+            let shown = text.lines().take(TEXT_LINES_MAX);
+            lines.extend(shown.map(|line| format!("    │ {}", fit(line, COLUMNS_MAX))));
+            let more = text.lines().count().saturating_sub(TEXT_LINES_MAX);
+            if more > 0 {
+                lines.push(format!("    │ … {more} more lines, ostler approvals --json shows them"));
+            }
+        }
+        None => lines.push(format!("    {name}: {}", fit(&value.to_string(), COLUMNS_MAX))),
+    }
+}
+
+/// Who cannot go on before.
+pub(crate) fn waited_for(nodes: &[String]) -> String {
+    const NAMED: usize = 4;
+    match nodes.len() {
+        0 => String::new(),
+        count if count > NAMED => {
+            format!("; {} and {} more wait for it", nodes[..NAMED].join(", "), count - NAMED)
+        }
+        1 => format!("; {} waits for it", nodes[0]),
+        _ => format!("; {} wait for it", nodes.join(", ")),
+    }
+}
+
+/// The beginning of a digest, enough to tell it from others.
+fn short_digest(digest: &str) -> String {
+    let hex = digest.strip_prefix("b3:").unwrap_or(digest);
+    format!("b3:{}", &hex[..hex.len().min(DIGEST_SHOWN)])
+}
+
+/// Who answers: the name of the user, as the shell has it.
+pub(crate) fn approver() -> Option<String> {
+    let name = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).ok()?;
+    let fits = (1..=64).contains(&name.len()) && !name.chars().any(char::is_control);
+    fits.then_some(name)
+}
+
+pub(crate) async fn answer(globals: &Globals, args: AnswerArgs, decision: Decision) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let mut signals = Signals::listen()?;
+    let mut session = steer::open(globals).await?;
+    let sent = send(&mut session, &args, decision).await;
+    let before = match sent {
+        Ok(before) => before,
+        Err(failure) => return steer::fail(session, failure).await,
+    };
+    let done = match decision {
+        Decision::Approve => "approved",
+        Decision::Reject => "rejected",
+    };
+    steer::go_on(session, &mut signals, globals, before, &args.node, done, &mut out).await
+}
+
+/// Sends the answer to whoever holds the data folder; gives the run as it stood before.
+async fn send(session: &mut Session, args: &AnswerArgs, decision: Decision) -> Result<Summary, Failure> {
+    let before = session.summary(&args.run).await?;
+    let question = asked(&before, &args.node)?;
+    let digest = question.digest.clone().unwrap_or_default();
+    if let Some(given) = &args.digest {
+        check_digest(given, &digest, &before.run, &args.node)?;
+    }
+    let path = format!("/v1/approvals/{}", part(question.id.as_deref().unwrap_or_default()));
+    let request = AnswerRequest { decision, digest, note: args.note.clone(), by: approver() };
+    match session.client.post::<RunNamed>(&path, &request).await {
+        Ok(_) => Ok(before),
+        Err(Refused::Gone(_) | Refused::NotThere(_)) => {
+            // The process that held the data folder ended; whether it took the answer is known by now.
+            session.renew(Want::Drive).await?;
+            match session.client.post::<RunNamed>(&path, &request).await {
+                Err(Refused::Problem(problem)) if problem.code == "already_answered" => Ok(before),
+                sent => sent.map(|_| before).map_err(Failure::from),
+            }
+        }
+        Err(refused) => Err(refused.into()),
+    }
+}
+
+/// What the node asks, or why it asks nothing that is answered by yes or no.
+fn asked<'a>(run: &'a Summary, node: &str) -> Result<&'a Waiting, Failure> {
+    let id = &run.run;
+    match run.waiting.iter().find(|waiting| waiting.node == node) {
+        Some(question) if question.id.is_some() => Ok(question),
+        Some(_) => Err(Failure::invalid(format!(
+            "node {node} is in doubt: `ostler resolve {id} {node} --done FILE | --redo | --fail` settles that"
+        ))),
+        None => Err(Failure::invalid(match run.nodes.get(node) {
+            None => format!("no node {node} in run {id}"),
+            Some(state) if run.standing == Standing::Closed => {
+                format!("the run {id} is over, and node {node} is {state}: nobody is asked any more")
+            }
+            Some(state) => {
+                format!("node {node} is {state}: it asks nobody; `ostler approvals` lists who does")
+            }
+        })),
+    }
+}
+
+/// Refuses a digest that is not that of what is shown.
+fn check_digest(given: &str, shown: &str, run: &str, node: &str) -> Result<(), Failure> {
+    let hex = given.strip_prefix("b3:").unwrap_or(given).to_ascii_lowercase();
+    if hex.len() < DIGEST_GIVEN_MIN || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(Failure::invalid(format!(
+            "{given:?} is no digest: give {DIGEST_GIVEN_MIN} or more of its hex digits, as `ostler approvals` shows them"
+        )));
+    }
+    if shown.strip_prefix("b3:").unwrap_or(shown).starts_with(&hex) {
+        return Ok(());
+    }
+    Err(Failure::invalid(format!(
+        "node {node} of run {run} shows {}, and the answer is for {given}: look at it again",
+        short_digest(shown)
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_is_taken_by_its_beginning() {
+        let shown = format!("b3:0123456789abcdef{}", "0".repeat(48));
+        for (given, taken) in [
+            ("01234567", true),
+            ("b3:0123456789ABCDEF", true),
+            (shown.as_str(), true),
+            ("0123456", false),
+            ("b3:", false),
+            ("11234567", false),
+            ("0123456z", false),
+        ] {
+            assert_eq!(check_digest(given, &shown, "r", "n").is_ok(), taken, "{given}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_shown_line_by_line_and_no_terminal_obeys_it() {
+        let mut lines = Vec::new();
+        field("text", &json!("a\n\u{1b}[2J\n"), &mut lines);
+        field("n", &json!({"x": 1}), &mut lines);
+        assert_eq!(lines, ["    text:", "    │ a", "    │ \u{fffd}[2J", "    n: {\"x\":1}"]);
+    }
+}

@@ -1,0 +1,219 @@
+//! Asking the person at the terminal, while the run goes on.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
+
+use ostler_server::wire::{
+    AnswerRequest, ApprovalList, ApprovalView, Decision, EventLine, RunNamed, Summary,
+};
+use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
+use tokio::sync::mpsc;
+
+use super::approve::{approver, lines};
+use super::client::{Client, Refused, part};
+use super::live::View;
+use super::live::screen::Aside;
+use super::term::say;
+
+/// Asks a person, one question at a time.
+pub(crate) struct Asker {
+    run: String,
+    /// Nodes that ask, in the order they began to.
+    open: VecDeque<String>,
+    /// The question on the screen.
+    shown: Option<ApprovalView>,
+    /// What is typed, line by line, once somebody was asked.
+    typed: Option<mpsc::UnboundedReceiver<String>>,
+}
+
+/// What somebody typed.
+#[derive(Debug, PartialEq, Eq)]
+enum Typed {
+    Answer(Decision, String),
+    Nonsense,
+}
+
+impl Asker {
+    /// Somebody to ask about this run, if there is a person at this terminal.
+    pub(crate) fn new(run: &str) -> Option<Asker> {
+        let person = stdin().is_terminal() && stderr().is_terminal() && is_foreground();
+        let (run, open) = (run.to_owned(), VecDeque::new());
+        person.then_some(Asker { run, open, shown: None, typed: None })
+    }
+
+    /// Takes up what the run asks already.
+    pub(crate) fn take_up(&mut self, summary: &Summary) {
+        let asked = summary.waiting.iter().filter(|waiting| waiting.id.is_some());
+        self.open = asked.map(|waiting| waiting.node.clone()).collect();
+    }
+
+    /// Whether there is something to ask.
+    pub(crate) fn has_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Whether a question stands on the screen.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.shown.is_some()
+    }
+
+    /// A record came: a node asks, or asks no more.
+    pub(crate) fn record(&mut self, line: &EventLine) {
+        let text = |key: &str| line.body[key].as_str().unwrap_or_default();
+        let node = text("node").to_owned();
+        let is_shown = self.shown.as_ref().is_some_and(|shown| shown.node == node);
+        match line.kind.as_str() {
+            "human_request" if text("kind") != "in_doubt" => {
+                if !self.open.contains(&node) {
+                    self.open.push_back(node);
+                } else if is_shown
+                    && self.shown.as_ref().and_then(|shown| shown.digest.as_deref()) != Some(text("shown"))
+                {
+                    self.shown = None; // it is asked anew
+                    say("\n  it shows something else by now:");
+                }
+            }
+            "node_transition" if text("from") == "waiting_human" => {
+                self.open.retain(|open| *open != node);
+                if is_shown {
+                    self.shown = None;
+                    say(format!("\n  {node} asks no more: {} ({})", text("to"), text("reason")));
+                }
+            }
+            "run_closed" => self.open.clear(),
+            _ => {}
+        }
+    }
+
+    /// Puts the next question on the screen, if none stands there.
+    pub(crate) async fn show(
+        &mut self,
+        client: &Client,
+        view: &mut (dyn View + Send),
+    ) -> Result<(), Refused> {
+        while self.shown.is_none()
+            && let Some(node) = self.open.front().cloned()
+        {
+            let path = format!("/v1/approvals?run={}", part(&self.run));
+            let list: ApprovalList = client.get(&path).await?;
+            match list.approvals.into_iter().find(|question| question.node == node) {
+                // It was answered by now, or asks again in a moment.
+                None => {
+                    self.open.pop_front();
+                }
+                Some(question) => {
+                    view.pause();
+                    for line in lines(&question) {
+                        say(line);
+                    }
+                    self.shown = Some(question);
+                    self.listen();
+                    self.prompt();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for an answer.
+    pub(crate) fn prompt(&self) {
+        if let Some(question) = &self.shown {
+            let mut to = Aside;
+            let _ =
+                write!(to, "  {}: y or n, and a note if you like (^C leaves it waiting) > ", question.node);
+            let _ = to.flush();
+        }
+    }
+
+    /// From here on what is typed counts; what was typed before was for something else.
+    fn listen(&mut self) {
+        let _ = tcflush(stdin(), QueueSelector::IFlush);
+        if let Some(typed) = &mut self.typed {
+            while typed.try_recv().is_ok() {}
+            return;
+        }
+        let (sender, typed) = mpsc::unbounded_channel();
+        // Reading a terminal cannot be given up; a thread of its own ends with the process.
+        std::thread::spawn(move || {
+            for line in stdin().lock().lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        self.typed = Some(typed);
+    }
+
+    /// Waits for a line; `None` if nothing more will be typed. Dropping the future loses nothing.
+    pub(crate) async fn line(&mut self) -> Option<String> {
+        match &mut self.typed {
+            Some(typed) => typed.recv().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes a line that was typed as the answer to the question on the screen.
+    pub(crate) async fn take(&mut self, line: Option<String>, client: &Client) -> Result<(), Refused> {
+        let Some(line) = line else {
+            say("\n  left waiting");
+            self.open.clear();
+            self.shown = None;
+            return Ok(());
+        };
+        let Typed::Answer(decision, note) = read(&line) else {
+            self.prompt();
+            return Ok(());
+        };
+        let Some(question) = self.shown.take() else { return Ok(()) };
+        let digest = question.digest.clone().unwrap_or_default();
+        let request = AnswerRequest { decision, digest, note, by: approver() };
+        let path = format!("/v1/approvals/{}", part(&question.id));
+        match client.post::<RunNamed>(&path, &request).await {
+            Ok(_) => self.open.retain(|open| *open != question.node),
+            // It was withdrawn or asked anew in this moment: the records tell, or it is shown again.
+            Err(Refused::Problem(problem)) => say(format!("  not taken: {}", problem.detail)),
+            Err(gone) => {
+                self.shown = Some(question);
+                return Err(gone);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A process in the background that reads from its terminal would be stopped.
+fn is_foreground() -> bool {
+    tcgetpgrp(stdin()).is_ok_and(|group| group == rustix::process::getpgrp())
+}
+
+fn read(line: &str) -> Typed {
+    let line = line.trim();
+    let (word, note) = line.split_once(|c: char| c.is_whitespace() || c == ',').unwrap_or((line, ""));
+    let decision = match word.to_lowercase().as_str() {
+        "y" | "yes" | "approve" => Decision::Approve,
+        "n" | "no" | "reject" => Decision::Reject,
+        _ => return Typed::Nonsense,
+    };
+    Typed::Answer(decision, note.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clear_yes_or_no_is_an_answer() {
+        let answer = |decision, note: &str| Typed::Answer(decision, note.to_owned());
+        for (line, expected) in [
+            ("y", answer(Decision::Approve, "")),
+            (" Yes, looks good ", answer(Decision::Approve, "looks good")),
+            ("n too early", answer(Decision::Reject, "too early")),
+            ("no", answer(Decision::Reject, "")),
+            ("", Typed::Nonsense),
+            ("yep", Typed::Nonsense),
+            ("maybe y", Typed::Nonsense),
+        ] {
+            assert_eq!(read(line), expected, "{line:?}");
+        }
+    }
+}

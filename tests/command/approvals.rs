@@ -1,0 +1,301 @@
+//! People in the loop: what is asked, who may answer what, and what silence does.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use super::world::{Ended, World};
+
+/// Writes a file with leave, after an entry that needs none and beside one that goes on.
+const WRITE: &str = r#"
+id: write
+nodes:
+  - {id: text, tool: text.render, params: {template: "hello", values: {}}}
+  - id: put
+    tool: fs.write
+    params: {path: out.txt, mode: create}
+    param_refs: {text: {from: text, path: text}}
+    approval: before
+    human_timeout: 1h
+  - {id: after, tool: text.render, params: {template: "done", values: {}}, deps: [put]}
+  - {id: beside, tool: text.render, params: {template: "beside", values: {}}}
+"#;
+
+const QUESTION: &str = r#"
+id: question
+nodes:
+  - {id: ok, kind: human_approval, params: {question: "Is it out?"}, human_timeout: 1h}
+  - {id: after, tool: text.render, params: {template: "done", values: {}}, deps: [ok]}
+"#;
+
+const PUBLISH: &str = r#"
+id: publish
+nodes:
+  - {id: draft, tool: text.render, params: {template: "a draft", values: {}}, approval: after, human_timeout: 1h}
+"#;
+
+const SOON: &str = r#"
+id: soon
+nodes:
+  - {id: ok, kind: human_approval, params: {question: "Now?"}, human_timeout: 500ms}
+  - {id: after, tool: text.render, params: {template: "done", values: {}}, deps: [ok]}
+"#;
+
+const LONG: &str = "id: long\nnodes:\n  - {id: nap, tool: time.sleep, params: {ms: 60000}, timeout: 90s}\n";
+
+fn world() -> World {
+    let world = World::new();
+    for (name, plan) in
+        [("write", WRITE), ("question", QUESTION), ("publish", PUBLISH), ("soon", SOON), ("long", LONG)]
+    {
+        world.file(&format!("{name}.yaml"), plan);
+    }
+    world
+}
+
+/// Runs a plan up to its first question.
+fn waiting(world: &World, plan: &str) -> Ended {
+    world.ostler(&format!("run {plan}.yaml --workspace work")).exits(3)
+}
+
+/// The only open question.
+fn question(world: &World) -> Value {
+    let mut lines = world.ostler("approvals --json").exits(0).lines();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    lines.remove(0)
+}
+
+fn summary(world: &World) -> Value {
+    serde_json::from_str(&world.ostler("show @last --json").exits(0).out).unwrap()
+}
+
+#[test]
+fn what_is_shown_is_what_runs_and_everything_else_goes_on_meanwhile() {
+    let world = world();
+    let run = waiting(&world, "write");
+    let run = run.says("beside  executed").says("waits put: may it start?");
+    run.says("after waits for it").says("ostler approve ");
+    assert_eq!(world.work("out.txt"), "", "nothing is done before the yes");
+    let asked = question(&world);
+    assert_eq!(asked["params"], json!({"path": "out.txt", "mode": "create", "text": "hello"}));
+    assert_eq!(
+        (&asked["ask"], &asked["tool"], &asked["impact"], &asked["effect"], &asked["holds_up"]),
+        (&json!("before"), &json!("fs.write"), &json!(1), &json!("write"), &json!(["after"]))
+    );
+    world.ostler("approvals").exits(0).says("fs.write, impact 1").says("ostler reject ");
+    world.ostler("ps").exits(0).says("waiting").says("put waits for a person; silence cancels it in ");
+    world.ostler("show @last").exits(0).says("waits put");
+    world.ostler("approve @last put --note fine").exits(0).says("succeeded  write");
+    assert_eq!(world.work("out.txt"), "hello");
+    let answers = world.ostler("events @last --json").exits(0).lines();
+    let answer = answers.iter().find(|line| line["kind"] == "human_answer").unwrap();
+    assert_eq!((&answer["body"]["approve"], &answer["body"]["note"]), (&json!(true), &json!("fine")));
+    assert_eq!(answer["body"]["by"], "ann");
+    world.ostler("approvals").exits(0).complains("nothing waits");
+    world.ostler("doctor").exits(0);
+}
+
+#[test]
+fn a_no_before_the_action_cancels_it_and_costs_what_depends_on_it() {
+    let world = world();
+    waiting(&world, "write");
+    world.ostler("reject @last put --note no").exits(1).says("cancelled put: ");
+    assert_eq!(world.work("out.txt"), "");
+    assert_eq!(summary(&world)["nodes"]["after"], "cancelled");
+}
+
+#[test]
+fn a_question_of_the_plan_is_answered_like_any_other() {
+    let world = world();
+    waiting(&world, "question").says("waits ok: it asks");
+    assert_eq!(question(&world)["params"]["question"], "Is it out?");
+    world.ostler("approve @last ok").exits(0).says("succeeded  question");
+}
+
+#[test]
+fn a_result_is_published_with_leave_only() {
+    let world = world();
+    waiting(&world, "publish").says("may its result be published?");
+    world.ostler("artifact @last/draft").exits(2).complains("has no result");
+    let asked = question(&world);
+    assert_eq!((&asked["ask"], &asked["result"]), (&json!("after"), &json!({"text": "a draft"})));
+    world.ostler("approve @last draft").exits(0);
+    assert_eq!(world.ostler("artifact @last/draft --path text").exits(0).out, "a draft");
+    waiting(&world, "publish");
+    world.ostler("reject @last draft").exits(1).says("failed draft: ");
+}
+
+#[test]
+fn a_wrong_answer_is_refused_and_changes_nothing() {
+    let world = world();
+    waiting(&world, "write");
+    let (asked, before) = (question(&world), summary(&world));
+    for (line, told) in [
+        ("approve @last put --digest 0000000000", "look at it again"),
+        ("approve @last put --digest b3:12", "is no digest"),
+        ("approve @last nothing", "no node nothing"),
+        ("approve @last text", "node text is executed: it asks nobody"),
+        ("approve @last after", "node after is pending: it asks nobody"),
+        ("approve ffffffff put", "no run has an id"),
+        ("reject @last beside --note x", "it asks nobody"),
+        ("skip @last nothing", "no node nothing"),
+        ("skip @last text", "node text is executed already"),
+        ("cancel @last beside", "node beside is executed already"),
+        ("resolve @last put --redo", "not in doubt"),
+    ] {
+        world.ostler(line).exits(2).complains(told);
+    }
+    let long = format!("approve @last put --note {}", "x".repeat(4_097));
+    world.ostler(&long).exits(2).complains("at most 4096 are kept");
+    assert_eq!(question(&world), asked);
+    assert_eq!(summary(&world)["seq"], before["seq"], "what is refused is not written down");
+    let digest = asked["digest"].as_str().unwrap();
+    world.ostler(&format!("approve @last put --digest {}", &digest[..11])).exits(0);
+    world.ostler("approve @last put").exits(2).complains("is over");
+}
+
+#[test]
+fn an_operator_does_without_a_node_that_asks() {
+    let world = world();
+    waiting(&world, "question");
+    world.ostler("skip @last ok").exits(1);
+    assert_eq!(summary(&world)["nodes"], json!({"ok": "skipped", "after": "cancelled"}));
+    waiting(&world, "question");
+    world.ostler("cancel @last ok").exits(1);
+    assert_eq!(summary(&world)["nodes"], json!({"ok": "cancelled", "after": "cancelled"}));
+}
+
+#[test]
+fn silence_cancels_at_the_deadline_even_if_nobody_was_there() {
+    let world = world();
+    let mut run = world.start("run soon.yaml --workspace work --json");
+    run.until("human_request");
+    run.signal("KILL");
+    run.end();
+    let asked = question(&world);
+    let deadline = asked["deadline_ms"].as_i64().unwrap();
+    let now = || {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        i64::try_from(since.as_millis()).unwrap()
+    };
+    while now() <= deadline {
+        std::thread::yield_now(); // the deadline is a time of day, with nobody there to tell
+    }
+    world.ostler("approve @last ok").exits(2).complains("the time to answer node ok is over");
+    world.ostler("ps").exits(0).says("its time is over");
+    world.ostler("resume @last").exits(1).says("cancelled ok: human_timeout");
+    let nodes = summary(&world)["nodes"].clone();
+    assert_eq!(nodes, json!({"ok": "cancelled", "after": "cancelled"}));
+    world.ostler("approve @last ok").exits(2).complains("is over");
+}
+
+#[test]
+fn a_deadline_survives_a_restart_unchanged() {
+    let world = world();
+    waiting(&world, "question");
+    let asked = question(&world);
+    world.ostler("resume @last").exits(3);
+    assert_eq!(question(&world), asked);
+}
+
+#[test]
+fn another_terminal_answers_through_the_process_that_holds_the_folder() {
+    let world = world();
+    let mut holder = world.start("run long.yaml --workspace work");
+    holder.until("opened: long");
+    let mut run = world.start("run write.yaml --workspace work");
+    let opened = run.until("opened: write");
+    let id = opened.split_whitespace().nth(2).unwrap();
+    run.until("waits for a person");
+    world.ostler(&format!("approve {id} put")).exits(0).says("goes on in the process that holds");
+    let ended = run.end();
+    assert!(matches!(ended.code, Some(0 | 3)), "{ended:?}"); // it may have gone to rest before the answer came
+    let mut events = world.start(&format!("events {id} --follow"));
+    events.until("run_closed");
+    events.end().exits(0);
+    assert_eq!(world.work("out.txt"), "hello");
+    world.ostler("cancel @last").complains("over").exits(2);
+    holder.signal("INT");
+    holder.end().exits(130);
+}
+
+#[test]
+fn changed_tools_void_an_approval_that_was_not_used() {
+    let world = world();
+    waiting(&world, "write");
+    let asked = question(&world);
+    // Leave is asked for a write; by now the policy has no such tool.
+    world.file("o.toml", "[scopes.default]\ntools = [\"text.render\"]\n");
+    let shown = world.ostler("approvals --json --config o.toml").exits(0).lines().remove(0);
+    assert_eq!(shown["outdated"], true, "{shown}");
+    assert!(shown["refusal"].as_str().unwrap().contains("OUT_OF_SCOPE"), "{shown}");
+    world.ostler("approve @last put --config o.toml").exits(2).complains("asked anew");
+    assert_eq!(world.work("out.txt"), "");
+    // It was asked anew for what it would come to; asked once more, it is for the write again.
+    world.ostler("resume @last").exits(3);
+    let again = question(&world);
+    assert_eq!(again["digest"], asked["digest"]);
+    assert_ne!(again["id"], asked["id"]);
+    world.ostler("approve @last put").exits(0);
+    assert_eq!(world.work("out.txt"), "hello");
+}
+
+/// Runs a command at a pseudo-terminal, and types.
+fn at_terminal(world: &World, line: &str, typed: &[(&str, &str)]) -> Option<(i32, String)> {
+    if Command::new("script").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+        return None;
+    }
+    let inner = world.command(line);
+    let words = std::iter::once(inner.get_program()).chain(inner.get_args());
+    let words: Vec<String> = words.map(|word| word.to_str().unwrap().to_owned()).collect();
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--return", "--flush", "--command", &words.join(" "), "/dev/null"]);
+    script.current_dir(world.path()).env("OSTLER_DATA", world.data()).env("TERM", "xterm").env("USER", "ann");
+    let mut child =
+        script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let (mut said, mut from) = (String::new(), 0);
+    let mut read = |said: &mut String| {
+        let mut bytes = [0; 4_096];
+        let count = std::io::Read::read(&mut screen, &mut bytes).unwrap_or(0);
+        said.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        count > 0
+    };
+    for (after, text) in typed {
+        while !said[from..].contains(after) {
+            assert!(read(&mut said), "it never said {after:?}:\n{said}");
+        }
+        from = said.len();
+        keys.write_all(text.as_bytes()).unwrap();
+        keys.flush().unwrap();
+    }
+    while read(&mut said) {}
+    let code = child.wait().unwrap().code().unwrap();
+    Some((code, said))
+}
+
+#[test]
+fn a_person_at_the_terminal_is_asked_in_place() {
+    let world = world();
+    let run = "run write.yaml --workspace work";
+    let Some((code, said)) =
+        at_terminal(&world, run, &[("leaves it waiting", "maybe\n"), ("leaves", "y fine\n")])
+    else {
+        eprintln!("skipped: no `script` of util-linux, which makes a terminal");
+        return;
+    };
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("may this be done?") && said.contains("text: \"hello\""), "{said}");
+    assert_eq!(world.work("out.txt"), "hello");
+    let answers = world.ostler("events @last --json").exits(0).lines();
+    let answer = answers.iter().find(|line| line["kind"] == "human_answer").unwrap();
+    assert_eq!((&answer["body"]["by"], &answer["body"]["note"]), (&json!("ann"), &json!("fine")));
+    // ^C leaves it waiting.
+    let (code, said) =
+        at_terminal(&world, "run question.yaml --workspace work", &[("leaves", "\u{3}")]).unwrap();
+    assert_eq!(code, 130, "{said}");
+    assert_eq!(question(&world)["node"], "ok");
+    let (code, said) = at_terminal(&world, "resume @last", &[("leaves", "n\n")]).unwrap();
+    assert_eq!(code, 1, "{said}");
+}
