@@ -106,6 +106,7 @@ async fn check_recovered(recoveries: u32, expected: Settled) {
     look.started().await;
     let left = left_by(&journal);
     first.shutdown().await;
+    look.stopped().await;
 
     let stream = StreamId::run(&left.run(run).unwrap().unwrap().client, run);
     let expected_seq = left.read(stream, Seq(0), usize::MAX).unwrap().last().unwrap().seq;

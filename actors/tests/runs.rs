@@ -42,8 +42,9 @@ async fn references_reach_into_results_and_missing_ones_fail() {
             render("a", &[]),
             {"id": "b", "tool": "text.render", "params": {"template": "{{ x }}!"},
              "param_refs": {"values": {"from": "a", "path": "text", "template": "{}"}}},
+            {"id": "q", "tool": "json.query", "params": {"value": [{}], "query": "$[0]"}},
             {"id": "c", "tool": "text.render", "params": {"template": "x"},
-             "param_refs": {"values": {"from": "a", "path": "nowhere"}}},
+             "param_refs": {"values": {"from": "q", "path": "result.0.nowhere"}}},
         ]}),
     )
     .await;

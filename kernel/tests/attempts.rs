@@ -185,7 +185,8 @@ fn an_aggregator_is_given_what_became_of_every_dependency() {
         {"id": "good", "tool": "look"}, {"id": "bad", "tool": "look", "retries": 0}, {"id": "rest", "tool": "look"},
         {"id": "report", "kind": "aggregator", "params": {"template": "t"}, "deps": [
             {"n": "good", "on": "terminal"}, {"n": "bad", "on": "terminal"}, {"n": "rest", "on": "terminal"}]},
-        {"id": "mute", "kind": "aggregator", "deps": [{"n": "good", "on": "terminal"}]},
+        {"id": "told", "kind": "aggregator", "param_refs": {"template": {"from": "good", "path": "x", "template": "{}!"}}},
+        {"id": "mute", "kind": "aggregator", "param_refs": {"template": {"from": "good", "path": "x"}}},
     ]));
     execute(&mut run, 1, "good", &json!({"x": 1}));
     start(&mut run, "bad");
@@ -202,6 +203,9 @@ fn an_aggregator_is_given_what_became_of_every_dependency() {
                "rest": {"state": "ready"}})
     );
     assert_eq!(refs.len(), 3);
+    let (given, refs) = run.given(run.node(&"told".into()).unwrap(), &results).unwrap();
+    assert!(matches!(given, Given::Fates { template, .. } if template == "1!"));
+    assert_eq!(refs.keys().collect::<Vec<_>>(), ["good", "template"]);
     let error = run.given(run.node(&"mute".into()).unwrap(), &results).unwrap_err();
     assert_eq!((error.category(), error), (Category::Structural, InputError::NoTemplate("mute".into())));
 }

@@ -99,15 +99,16 @@ impl Run {
     ) -> Result<(Given, Refs), InputError> {
         let null = Arc::new(Value::Null);
         let result = |from: &NodeId| Arc::clone(results.get(from).unwrap_or(&null));
+        let mut params = resolve(self, node, &result)?;
+        let mut refs = digests(params.iter().filter(|(name, _)| node.param_refs.contains_key(*name)))?;
         if node.kind == Kind::Aggregator {
-            let template = node.params.get("template").and_then(Value::as_str);
-            let template = template.ok_or_else(|| InputError::NoTemplate(node.id.clone()))?.to_owned();
+            let Some(Value::String(template)) = params.remove("template") else {
+                return Err(InputError::NoTemplate(node.id.clone()));
+            };
             let values = self.fates(node, &result);
-            let refs = digests(&values)?;
+            refs.extend(digests(&values)?);
             return Ok((Given::Fates { template, values }, refs));
         }
-        let params = resolve(self, node, &result)?;
-        let refs = digests(params.iter().filter(|(name, _)| node.param_refs.contains_key(*name)))?;
         Ok((Given::Params(params), refs))
     }
 

@@ -154,13 +154,13 @@ impl Timeline {
     /// Every lost node, grouped under the one where it began.
     fn culprits(&self, run: &Run) -> Vec<Culprit> {
         let mut found: BTreeMap<NodeId, Culprit> = BTreeMap::new();
-        let mut lost: Vec<(NodeId, NodeId)> = Vec::new();
+        let mut lost: BTreeMap<NodeId, NodeId> = BTreeMap::new();
         for (node, instance) in run.instances() {
             let state = instance.state();
             let Some(reason) = &instance.reason else { continue };
             match (state, reason) {
                 (NodeState::Cancelled | NodeState::Blocked, Reason::Upstream(culprit)) => {
-                    lost.push((culprit.clone(), node.id.clone()));
+                    lost.insert(node.id.clone(), culprit.clone());
                 }
                 (NodeState::Failed | NodeState::Cancelled, _) => {
                     let message = instance.failure.as_ref().map(|failure| match self.denials.get(&node.id) {
@@ -175,8 +175,9 @@ impl Timeline {
                 _ => {}
             }
         }
-        for (culprit, node) in &lost {
-            if let Some(culprit) = found.get_mut(root_of(culprit, &lost)) {
+        let mut roots = BTreeMap::new();
+        for node in lost.keys() {
+            if let Some(culprit) = found.get_mut(root_of(node, &lost, &mut roots)) {
                 culprit.lost.push(node.clone());
             }
         }
@@ -196,14 +197,36 @@ impl Timeline {
     }
 }
 
-/// Follows "lost because of" to its beginning.
-fn root_of<'a>(node: &'a NodeId, lost: &'a [(NodeId, NodeId)]) -> &'a NodeId {
-    let mut node = node;
-    for _ in 0..lost.len() {
-        match lost.iter().find(|(_, lost)| lost == node) {
-            Some((culprit, _)) => node = culprit,
-            None => break,
+/// Follows "lost because of" to its beginning; `roots` are the beginnings found so far, so that no step of a long chain is
+/// taken twice.
+fn root_of<'a>(
+    node: &'a NodeId,
+    lost: &'a BTreeMap<NodeId, NodeId>,
+    roots: &mut BTreeMap<&'a NodeId, &'a NodeId>,
+) -> &'a NodeId {
+    let mut trail = Vec::new();
+    let mut root = node;
+    while let Some(culprit) = lost.get(root)
+        && trail.len() < lost.len()
+    {
+        trail.push(root);
+        root = roots.get(culprit).copied().unwrap_or(culprit);
+    }
+    roots.extend(trail.into_iter().map(|node| (node, root)));
+    root
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_node_of_a_long_chain_is_lost_because_of_the_first() {
+        let name = |at: usize| NodeId::from(format!("n{at:06}").as_str());
+        let lost: BTreeMap<NodeId, NodeId> = (1..100_000).map(|at| (name(at), name(at - 1))).collect();
+        for order in [lost.keys().collect::<Vec<_>>(), lost.keys().rev().collect()] {
+            let mut roots = BTreeMap::new();
+            assert!(order.iter().all(|node| *root_of(node, &lost, &mut roots) == name(0)));
         }
     }
-    node
 }
