@@ -43,7 +43,7 @@ fn aggregator(node: &Node) -> Vec<BadParam> {
             known: known(),
         })
         .collect();
-    if !node.params.contains_key("template") {
+    if !node.params.contains_key("template") && !node.param_refs.contains_key("template") {
         let says = "a template over what it depends on, such as \"{{ NODE.result.count }}\"";
         bad.push(BadParam::Missing { pointer: String::new(), name: "template".into(), says: says.into() });
     }
