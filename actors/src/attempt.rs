@@ -16,6 +16,7 @@ use ostler_kernel::{json, lineage, template};
 use serde_json::{Map, Value, json};
 
 use crate::effects::failed;
+use crate::limits::RESULT_DEPTH_MAX;
 use crate::services::Services;
 
 /// Results up to this size stand in the record itself, larger ones in the artifact store.
@@ -73,6 +74,7 @@ async fn act(
     work: Work,
     timeout_ms: u64,
 ) -> Result<Output, Failure> {
+    let acts = node.effect.acts() || work.acts();
     let value = match work {
         Work::Tool { tool, permit } => {
             let context = CallContext { workspace: Arc::clone(&caller.workspace), timeout_ms };
@@ -84,7 +86,11 @@ async fn act(
         }
     };
     judge(services, caller, &node.contract, &value).await?;
-    keep(services, &value).await
+    keep(services, &value).await.map_err(|failure| match failure.category {
+        // What was done is done: to try again because its result could not be stored would do it twice.
+        Category::Transient if acts => Failure { category: Category::Crash, ..failure },
+        _ => failure,
+    })
 }
 
 /// Holds a value against a contract; tests are run, through the gate like any call.
@@ -126,9 +132,22 @@ async fn run_test(services: &Services, caller: &Caller, test: &Test) -> Result<(
 /// Given to a test so that it can tell; the node's own timeout ends it.
 const TEST_TIMEOUT_MS: u64 = 60_000;
 
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
 /// Stores a value: its digest, and the value itself where it is small.
 pub(crate) async fn keep(services: &Services, value: &Value) -> Result<Output, Failure> {
     let canonical = json::canonical(value).map_err(|error| invalid(format!("the result: {error}")))?;
+    if depth(value) > RESULT_DEPTH_MAX {
+        return Err(invalid(format!(
+            "the result holds values within values {RESULT_DEPTH_MAX} deep and more"
+        )));
+    }
     let bytes = canonical.as_str().len();
     let most = services.limits.result_bytes;
     if bytes > most {

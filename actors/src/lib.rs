@@ -50,7 +50,9 @@ pub use approval::{Answer, Approval, ApprovalId, ApprovalIdError, BY_BYTES_MAX, 
 pub use attempt::INLINE_BYTES_MAX;
 pub use cursor::EventCursor;
 pub use error::RunError;
-pub use limits::{AGENTS_MAX, CONTRACTS_KEPT_MAX, LIVE_AGENTS_MAX, Limits, RESULT_BYTES_MAX, WAITING_MAX};
+pub use limits::{
+    AGENTS_MAX, CONTRACTS_KEPT_MAX, LIVE_AGENTS_MAX, Limits, RESULT_BYTES_MAX, RESULT_DEPTH_MAX, WAITING_MAX,
+};
 pub use outcome::Settled;
 pub use registry::{AgentRow, RegisterError};
 pub use resolve::ResolveHow;

@@ -15,6 +15,9 @@ pub const CONTRACTS_KEPT_MAX: usize = 1_024;
 /// The largest result of an attempt, in bytes of its canonical JSON.
 pub const RESULT_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 
+/// Values within values of a result: less than JSON is read with anywhere, as results are told and shown within others.
+pub const RESULT_DEPTH_MAX: usize = 100;
+
 /// How much a system holds at once, at most: each field is the constant of the same name, unless somebody chose
 /// less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use ostler_kernel::event::Event;
 use ostler_kernel::port::{JournalError, Position, RunRow, Seq, StreamBatch, StreamId};
-use ostler_kernel::run::{Context, Folded, NoPlanner};
+use ostler_kernel::run::{Context, Folded, Input, NoPlanner, Operation};
 
 use crate::error::RunError;
 use crate::services::Services;
@@ -28,6 +28,19 @@ pub(crate) fn cancel(services: &Services, row: &RunRow) -> Result<Option<Positio
         Some(events) => Ok(Some(append(services, row, last, events)?)),
         None => Ok(None),
     }
+}
+
+/// Cancels or skips a node of a run of which no attempt is under way in this process. Gives where that is recorded.
+pub(crate) fn operate(services: &Services, row: &RunRow, operation: Operation) -> Result<Position, RunError> {
+    let Folded { mut run, last, closed, .. } = stream::fold(services, row)?;
+    if closed.is_some() {
+        return Err(RunError::Over);
+    }
+    run.check_operation(&operation)?;
+    let settings = services.settings();
+    let mut cx = Context { now: services.clock.now(), settings: &settings, planner: &mut NoPlanner };
+    let events = run.decide(&mut cx, Input::Operator(operation));
+    Ok(append(services, row, last, events)?)
 }
 
 fn append(

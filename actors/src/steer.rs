@@ -7,16 +7,26 @@ use ostler_kernel::run::Operation;
 use crate::agent::{AgentMessage, Request};
 use crate::error::RunError;
 use crate::registry::RegistryMessage;
+use crate::rest;
 use crate::system::{System, ask};
 
 impl System {
     /// Takes up an open run that nobody drives; one that was set aside, too.
     pub async fn resume(&self, run: RunId) -> Result<(), RunError> {
+        self.take_up(run, true)
+    }
+
+    /// The same for a run that nobody named: it is set aside if it ended its process again and again.
+    pub async fn resume_among_all(&self, run: RunId) -> Result<(), RunError> {
+        self.take_up(run, false)
+    }
+
+    fn take_up(&self, run: RunId, by_name: bool) -> Result<(), RunError> {
         let row = self.row(run)?;
         match row.standing {
             RunStanding::Closed(_) => Err(RunError::Over),
             RunStanding::Open | RunStanding::Parked(_) => {
-                self.drive(row, true);
+                self.drive(row, by_name);
                 Ok(())
             }
         }
@@ -35,6 +45,12 @@ impl System {
     /// Cancels a run. One that nobody drives is taken up, cancelled and closed. What acts on the world right now
     /// goes on to its end. Durable when it returns.
     pub async fn cancel(&self, run: RunId) -> Result<(), RunError> {
+        if self.rests(run)
+            && let Some(position) = rest::cancel(&self.services, &self.row(run)?)?
+        {
+            self.services.stir();
+            return Ok(self.services.journal.durable(position).await?);
+        }
         if !self.services.drives(run) {
             self.resume(run).await?;
         }
@@ -68,7 +84,18 @@ impl System {
     async fn operate(&self, run: RunId, operation: Operation) -> Result<(), RunError> {
         // What is refused does not set a run going that rests.
         self.view(run, None).await?.run.check_operation(&operation)?;
+        if self.rests(run) {
+            // Before it is taken up, or it would start what it is to do without.
+            let position = rest::operate(&self.services, &self.row(run)?, operation)?;
+            self.services.journal.durable(position).await?;
+            return self.resume(run).await;
+        }
         self.tell(run, Request::Operate(operation)).await
+    }
+
+    /// Whether nobody drives a run, and nothing of it is under way in this process.
+    fn rests(&self, run: RunId) -> bool {
+        !self.services.drives(run) && self.services.effects.jobs(run).is_empty()
     }
 
     /// Sends to the actor that drives a run, which is brought up first if need be.

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Hold, left_by, plan, states, submit, system};
-use ostler_actors::{ResolveHow, RunError, Settled, Submission};
+use ostler_actors::{ResolveHow, RunError, Settled, Submission, System};
 use ostler_kernel::event::Event;
+use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
-use ostler_kernel::run::{RECOVERIES_MAX, RunOutcome};
+use ostler_kernel::run::{NodeState, RECOVERIES_MAX, RunOutcome};
 use ostler_store::MemoryJournal;
 use serde_json::json;
 
@@ -151,4 +152,58 @@ async fn a_test_of_the_plans_contract_that_does_not_end_fails_the_contract() {
     assert!(begun.elapsed() >= Duration::from_secs(120), "{:?}", begun.elapsed());
     assert_eq!(states(&system, run).await, "s executed");
     system.shutdown().await;
+}
+
+/// A run that rests, with a node that is ready and one after it: what of it a change starts.
+async fn check_at_rest(change: impl AsyncFnOnce(&System, RunId), expected: Settled, left_over: &str) {
+    let first_step = Hold::new("first", Effect::Read, Idempotency::Natural);
+    let fire = Hold::new("fire", Effect::External, Idempotency::Natural);
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), vec![first_step.clone(), fire.clone()]).await;
+    let nodes = json!([{"id": "a", "tool": "first"}, {"id": "b", "tool": "fire", "deps": ["a"]},
+                       {"id": "c", "tool": "text.render", "params": {"template": "x", "values": {}},
+                        "deps": [{"n": "b", "on": "terminal"}]}]);
+    let run = submit(&first, json!({"id": "p", "outputs": ["c"], "nodes": nodes})).await;
+    first_step.started().await;
+    first_step.go(1);
+    fire.started().await;
+    // As it was before `b` was given its slot.
+    let stream = StreamId::run(&journal.run(run).unwrap().unwrap().client, run);
+    let left = Arc::new(MemoryJournal::default());
+    let (mut seq, mut last) = (Seq(0), false);
+    for record in journal.read(stream, Seq(0), usize::MAX).unwrap() {
+        last |= matches!(&record.event, Event::NodeTransition(step)
+            if step.node.as_str() == "b" && step.to == NodeState::Running);
+        if !last {
+            let batch =
+                StreamBatch { stream, expected: seq, at_ms: record.at_ms, events: vec![record.event] };
+            left.append(vec![batch]).unwrap();
+            seq = record.seq;
+        }
+    }
+    fire.go(1);
+    first.shutdown().await;
+
+    let second = system(left, vec![first_step, fire.clone()]).await;
+    assert_eq!(states(&second, run).await, "a executed, b ready, c pending");
+    change(&second, run).await;
+    assert_eq!(second.outcome(run).await.unwrap(), expected);
+    assert_eq!(states(&second, run).await, left_over);
+    second.shutdown().await;
+    assert!(!fire.has_started(), "what was not wanted any more was started");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_rests_starts_nothing_that_it_is_to_do_without() {
+    let over = Settled::Closed(RunOutcome::Succeeded);
+    check_at_rest(
+        async |system, run| system.cancel(run).await.unwrap(),
+        Settled::Closed(RunOutcome::Cancelled),
+        "a executed, b cancelled, c cancelled",
+    )
+    .await;
+    let skip = async |system: &System, run| system.skip_node(run, "b".into()).await.unwrap();
+    check_at_rest(skip, over.clone(), "a executed, b skipped, c executed").await;
+    let cancel = async |system: &System, run| system.cancel_node(run, "b".into()).await.unwrap();
+    check_at_rest(cancel, over, "a executed, b cancelled, c executed").await;
 }

@@ -5,9 +5,10 @@ mod common;
 use std::pin::pin;
 use std::sync::Arc;
 
-use common::{Hold, plan, submit, within};
+use common::{Hold, plan, submit, system, within};
 use ostler_actors::{
-    AgentProfile, Limits, RegisterError, ResolveHow, RunError, Settled, SpawnError, Submission,
+    AgentProfile, Limits, RESULT_DEPTH_MAX, RegisterError, ResolveHow, RunError, Settled, SpawnError,
+    Submission,
 };
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::run::RunOutcome;
@@ -94,6 +95,22 @@ async fn a_result_is_kept_up_to_the_limit_and_refused_beyond() {
             let told = format!("the result has {} bytes, at most {result_bytes} are kept", result_bytes + 1);
             assert_eq!(report.culprits[0].message, Some(told));
         }
+    }
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_is_kept_up_to_a_depth() {
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let system = system(Arc::new(MemoryJournal::default()), vec![hold.clone()]).await;
+    for (deep, outcome) in
+        [(RESULT_DEPTH_MAX, RunOutcome::Succeeded), (RESULT_DEPTH_MAX + 1, RunOutcome::Failed)]
+    {
+        hold.gives((1..deep).fold(json!({}), |inner, _| json!({"x": inner})));
+        hold.go(1);
+        let nodes = json!([{"id": "n", "tool": "hold", "retries": 0}]);
+        let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(outcome), "{deep}");
     }
     system.shutdown().await;
 }

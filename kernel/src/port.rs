@@ -300,3 +300,7 @@ impl fmt::Debug for dyn Tool {
         write!(f, "Tool({})", self.spec().name)
     }
 }
+
+/// The environment variable that marks whatever a tool started: the id of the process that drives the run, a dash, and
+/// what tells its calls apart. Who bears the mark acts for a plan, so it may not steer the runs of that process.
+pub const CALL_MARK: &str = "OSTLER_CALL";

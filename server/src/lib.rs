@@ -20,6 +20,7 @@ mod events;
 mod graph;
 mod keys;
 mod names;
+mod peer;
 mod problem;
 mod routes;
 mod socket;

@@ -294,9 +294,25 @@ async fn skip_node(
     Ok(Json(RunNamed { run: run.to_string() }))
 }
 
-async fn resume(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<RunNamed>, Problem> {
+/// How a run is to be taken up.
+#[derive(Debug, Deserialize)]
+struct ResumeQuery {
+    /// As one of all that are open, so that one which ends its process again and again is set aside.
+    #[serde(default)]
+    among_all: bool,
+}
+
+async fn resume(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Asked(asked): Asked<ResumeQuery>,
+) -> Result<Json<RunNamed>, Problem> {
     let run = names::run(&api.system, &name)?;
-    api.system.resume(run).await?;
+    if asked.among_all {
+        api.system.resume_among_all(run).await?;
+    } else {
+        api.system.resume(run).await?;
+    }
     Ok(Json(RunNamed { run: run.to_string() }))
 }
 

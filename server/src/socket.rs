@@ -6,10 +6,12 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use axum::Router;
+use axum::{Router, middleware};
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+use crate::peer::{Peer, refuse_from_within};
 
 /// Name of the socket in the data folder.
 const NAME: &str = "control.sock";
@@ -54,8 +56,10 @@ impl ControlSocket {
         fs::rename(&temporary, &path)?;
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
+        let router = router.layer(middleware::from_fn(refuse_from_within));
+        let service = router.into_make_service_with_connect_info::<Peer>();
         let served =
-            tokio::spawn(async move { axum::serve(listener, router).with_graceful_shutdown(stopped).await });
+            tokio::spawn(async move { axum::serve(listener, service).with_graceful_shutdown(stopped).await });
         Ok(ControlSocket { path, stop, served, _folder: folder })
     }
 

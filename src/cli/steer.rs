@@ -133,7 +133,7 @@ async fn resume_all(
     let mut after = Vec::new();
     for run in &open {
         let resumed = match summary(&session.client, run).await {
-            Ok(before) => post(&session.client, run, "resume").await.map(|_| before.seq),
+            Ok(before) => post(&session.client, run, "resume?among_all=true").await.map(|_| before.seq),
             Err(refused) => Err(refused),
         };
         match resumed {

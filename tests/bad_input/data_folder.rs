@@ -170,7 +170,8 @@ fn a_full_disk_stops_the_run_and_loses_nothing() {
     }
     world.file("full.yaml", &plan);
     let ended = world.ostler("run full.yaml --workspace work --intent 2");
-    assert!(matches!(ended.code, Some(1 | 4 | 5)), "{ended:?}");
+    // A step that was done, but whose result could not be kept, is in doubt.
+    assert!(matches!(ended.code, Some(1 | 3 | 4 | 5)), "{ended:?}");
     let said = format!("{}{}", ended.out, ended.err).to_lowercase();
     assert!(said.contains("no space left") || said.contains("disk is full"), "{said}");
     let done = world.work("log").lines().count();

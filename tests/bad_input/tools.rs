@@ -162,3 +162,16 @@ nodes:
     is_well(&world);
     world.ostler("run vanish.yaml --workspace work").exits(2).complains("work: No such file or directory");
 }
+
+#[test]
+fn a_step_of_a_run_may_not_steer_the_process_that_runs_it() {
+    let world = World::new();
+    let ostler = env!("CARGO_BIN_EXE_ostler");
+    for line in ["cancel @last", "resume @last"] {
+        let step = format!("{ostler} {line} --data {}", world.data().display());
+        for argv in [step.clone(), format!("unset OSTLER_CALL; {step}; exit $?")] {
+            let node = format!("tool: shell.run, params: {{argv: [sh, -c, {argv:?}]}}, retries: 0");
+            check(&world, &node, 1, "a step of a run may not steer the process that runs it");
+        }
+    }
+}

@@ -122,6 +122,8 @@ impl AgentState {
         services.links.tell_scheduler(hello);
         match Drive::load(&self.arguments, &self.me, row)? {
             Some(mut drive) => {
+                // A question whose time is over is not asked again.
+                drive.due();
                 drive.ask_anew().await?;
                 self.drive = Some(drive);
             }

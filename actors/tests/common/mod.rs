@@ -6,7 +6,7 @@
     reason = "test support: each file uses its own part, and fails loudly"
 )]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ostler_actors::{Limits, Submission, System, SystemConfig};
@@ -50,13 +50,14 @@ pub(crate) async fn within(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>, 
     System::start_within(config, limits).await.unwrap()
 }
 
-/// A tool whose calls go on until they are told to end, and then give `{}`.
+/// A tool whose calls go on until they are told to end, and then give `{}`, unless told otherwise.
 pub(crate) struct Hold {
     spec: ToolSpec,
     class: CallClass,
     started: Semaphore,
     go: Semaphore,
     stopped: Semaphore,
+    gives: Mutex<Value>,
 }
 
 impl Hold {
@@ -69,6 +70,7 @@ impl Hold {
             started: Semaphore::new(0),
             go: Semaphore::new(0),
             stopped: Semaphore::new(0),
+            gives: Mutex::new(json!({})),
         })
     }
 
@@ -77,9 +79,19 @@ impl Hold {
         self.started.acquire().await.unwrap().forget();
     }
 
+    /// Whether a call has started that nobody waited for.
+    pub(crate) fn has_started(&self) -> bool {
+        self.started.available_permits() > 0
+    }
+
     /// Waits until one more call was stopped before its end.
     pub(crate) async fn stopped(&self) {
         self.stopped.acquire().await.unwrap().forget();
+    }
+
+    /// What calls give from now on, instead of `{}`.
+    pub(crate) fn gives(&self, value: Value) {
+        *self.gives.lock().unwrap() = value;
     }
 
     /// Lets this many calls end.
@@ -113,7 +125,7 @@ impl Tool for Hold {
             self.started.add_permits(1);
             self.go.acquire().await.unwrap().forget();
             stops.0 = None;
-            Ok(json!({}))
+            Ok(self.gives.lock().unwrap().clone())
         })
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use rustix::process::Pid;
 
 /// The environment variable that carries the mark of a call.
-pub(super) const MARK: &str = "OSTLER_CALL";
+pub(super) use ostler_kernel::port::CALL_MARK as MARK;
 
 /// How much of an environment is looked at.
 const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;

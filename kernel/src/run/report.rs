@@ -164,6 +164,7 @@ impl Timeline {
                 }
                 (NodeState::Failed | NodeState::Cancelled, _) => {
                     let message = instance.failure.as_ref().map(|failure| match self.denials.get(&node.id) {
+                        Some(denial) if denial.ends_with(&failure.message) => denial.clone(),
                         Some(denial) if failure.category == Category::GateDenied => {
                             format!("{}: {denial}", failure.message)
                         }

@@ -53,7 +53,6 @@ impl Plain {
             }
             "run_recovered" => Some(format!("{time} taken up again")),
             "plan_version" => Some(format!("{time} the plan is now version {}", line.body["version"])),
-            "plan_refused" => Some(format!("{time} {}", text(&line.body, "step"))),
             "parked" => Some(format!("{time} set aside: {}", text(&line.body, "reason"))),
             _ => None,
         }
