@@ -3,6 +3,7 @@
 
 use std::sync::Mutex;
 
+use ostler_scheduler::JobHandle;
 use ostler_supervisor::Pool;
 use ractor::ActorRef;
 
@@ -43,6 +44,11 @@ impl Links {
     /// The pool, and which start of it this is.
     pub(crate) fn pool(&self) -> Option<(Pool, u64)> {
         lock(&self.pool).clone()
+    }
+
+    /// Gives a granted slot back unused.
+    pub(crate) fn give_back(&self, job: JobHandle) {
+        self.tell_scheduler(SchedulerMessage::Settle { job, cost: 1, ended: None });
     }
 
     /// Sends to the registry. A registry that is down finds the work in the journal when it is up again.

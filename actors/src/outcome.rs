@@ -32,7 +32,7 @@ impl System {
                 return Err(RunError::Halted(why));
             }
             while let Some(record) = cursor.next_known().await {
-                fold.record_with(&record?, &|plan| self.services.plans.read(plan))?;
+                fold.record(&record?, &|plan| self.services.plans.read(plan))?;
             }
             let so_far = fold.so_far();
             if let Some(outcome) = so_far.and_then(|folded| folded.closed) {

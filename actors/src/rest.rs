@@ -1,4 +1,4 @@
-//! Runs that nobody drives: setting one aside, cancelling one.
+//! Runs that nobody drives: setting one aside, cancelling one, doing without a node of one.
 
 use ostler_kernel::event::Event;
 use ostler_kernel::port::{JournalError, Position, RunRow, Seq, StreamBatch, StreamId};
@@ -18,10 +18,7 @@ pub(crate) fn park(services: &Services, row: &RunRow, reason: String) -> Result<
 /// Cancels a run of which no attempt is under way in this process, and closes it. Gives where that is recorded;
 /// `None` if there is nothing left to cancel and it only waits to be closed.
 pub(crate) fn cancel(services: &Services, row: &RunRow) -> Result<Option<Position>, RunError> {
-    let Folded { mut run, last, closed, .. } = stream::fold(services, row)?;
-    if closed.is_some() {
-        return Err(RunError::Over);
-    }
+    let Folded { mut run, last, .. } = open(services, row)?;
     let settings = services.settings();
     let mut cx = Context { now: services.clock.now(), settings: &settings, planner: &mut NoPlanner };
     match run.cancel_at_rest(&mut cx) {
@@ -32,15 +29,18 @@ pub(crate) fn cancel(services: &Services, row: &RunRow) -> Result<Option<Positio
 
 /// Cancels or skips a node of a run of which no attempt is under way in this process. Gives where that is recorded.
 pub(crate) fn operate(services: &Services, row: &RunRow, operation: Operation) -> Result<Position, RunError> {
-    let Folded { mut run, last, closed, .. } = stream::fold(services, row)?;
-    if closed.is_some() {
-        return Err(RunError::Over);
-    }
+    let Folded { mut run, last, .. } = open(services, row)?;
     run.check_operation(&operation)?;
     let settings = services.settings();
     let mut cx = Context { now: services.clock.now(), settings: &settings, planner: &mut NoPlanner };
     let events = run.decide(&mut cx, Input::Operator(operation));
     Ok(append(services, row, last, events)?)
+}
+
+/// A run that is not over.
+fn open(services: &Services, row: &RunRow) -> Result<Folded, RunError> {
+    let folded = stream::fold(services, row, None, |_| {})?;
+    if folded.closed.is_some() { Err(RunError::Over) } else { Ok(folded) }
 }
 
 fn append(

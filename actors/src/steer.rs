@@ -42,8 +42,8 @@ impl System {
         Ok(runs)
     }
 
-    /// Cancels a run. One that nobody drives is taken up, cancelled and closed. What acts on the world right now
-    /// goes on to its end. Durable when it returns.
+    /// Cancels a run. One that nobody drives is closed where it rests, and nothing of it is started. What acts on the world
+    /// right now goes on to its end. Durable when it returns.
     pub async fn cancel(&self, run: RunId) -> Result<(), RunError> {
         if self.rests(run)
             && let Some(position) = rest::cancel(&self.services, &self.row(run)?)?

@@ -39,12 +39,18 @@ pub(crate) fn last(journal: &dyn Journal, stream: StreamId) -> Result<Seq, Journ
     Ok(last)
 }
 
-/// Folds the records of a run, each of which is checked to follow from those before it.
-pub(crate) fn fold(services: &Services, row: &RunRow) -> Result<Folded, RunError> {
+/// Folds the records of a run, all or those up to `at`; each is checked to follow from those before it, and shown to `see`.
+pub(crate) fn fold(
+    services: &Services,
+    row: &RunRow,
+    at: Option<Seq>,
+    mut see: impl FnMut(&Recorded),
+) -> Result<Folded, RunError> {
     let mut fold = Fold::of(row.run);
     let stream = StreamId::run(&row.client, row.run);
-    each(&*services.journal, stream, None, |record| -> Result<(), RunError> {
-        Ok(fold.record_with(record, &|plan| services.plans.read(plan))?)
+    each(&*services.journal, stream, at, |record| -> Result<(), RunError> {
+        see(record);
+        Ok(fold.record(record, &|plan| services.plans.read(plan))?)
     })?;
     Ok(fold.end()?)
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use ostler_kernel::event::RunOpened;
 use ostler_kernel::id::{NodeId, RunId, Ticks};
-use ostler_kernel::port::{Artifact, JSON, Journal, Position, RunRow, Seq, StreamId};
-use ostler_kernel::run::{Fold, Folded, Report, Run, RunOutcome, Standing, Timeline};
+use ostler_kernel::port::{Artifact, JSON, Position, RunRow, Seq, StreamId};
+use ostler_kernel::run::{Folded, Report, Run, RunOutcome, Standing, Timeline};
 
 use crate::cursor::EventCursor;
 use crate::error::RunError;
+use crate::services::Services;
 use crate::stream;
 use crate::system::System;
 
@@ -35,14 +36,10 @@ pub struct RunView {
 
 /// Folds the records of a run, up to `at` (all, if that is `None`). Every record is checked to follow from those
 /// before it.
-fn fold(journal: &dyn Journal, row: &RunRow, at: Option<Seq>) -> Result<RunView, RunError> {
-    let mut fold = Fold::of(row.run);
+fn fold(services: &Services, row: &RunRow, at: Option<Seq>) -> Result<RunView, RunError> {
     let mut timeline = Timeline::default();
-    stream::each(journal, StreamId::run(&row.client, row.run), at, |record| -> Result<(), RunError> {
-        timeline.record(&record.event, record.at_ms);
-        Ok(fold.record(record)?)
-    })?;
-    let Folded { opened, opened_at, run, closed, parked, last, position } = fold.end()?;
+    let folded = stream::fold(services, row, at, |record| timeline.record(&record.event, record.at_ms))?;
+    let Folded { opened, opened_at, run, closed, parked, last, position } = folded;
     let report = timeline.report(&run);
     Ok(RunView { opened, opened_ms: opened_at, run, report, closed, parked, last, position })
 }
@@ -59,7 +56,7 @@ impl System {
 
     /// A run, folded from its records, up to `at`; all of it durable when this returns.
     pub async fn view(&self, run: RunId, at: Option<Seq>) -> Result<RunView, RunError> {
-        let view = fold(&*self.services.journal, &self.row(run)?, at)?;
+        let view = fold(&self.services, &self.row(run)?, at)?;
         self.services.journal.durable(view.position).await?;
         Ok(view)
     }

@@ -333,24 +333,25 @@ fn recorded(seq: u64, event: Event) -> Recorded {
 fn a_run_is_folded_from_its_records() {
     let opened = opened(1);
     let of = opened.run;
+    let read = |plan: &json::Json| serde_json::from_str(plan.as_str()).map(Arc::new);
     let mut fold = Fold::of(of);
     assert!(fold.so_far().is_none());
     assert_eq!(Fold::of(of).end().unwrap_err(), FoldError::Unopened(of));
     let parked = || Event::Parked { reason: "why".into() };
-    assert_eq!(Fold::of(of).record(&recorded(1, parked())), Err(FoldError::Unopened(of)));
+    assert_eq!(Fold::of(of).record(&recorded(1, parked()), &read), Err(FoldError::Unopened(of)));
 
-    fold.record(&recorded(1, Event::RunOpened(opened))).unwrap();
-    fold.record(&recorded(2, parked())).unwrap();
+    fold.record(&recorded(1, Event::RunOpened(opened)), &read).unwrap();
+    fold.record(&recorded(2, parked()), &read).unwrap();
     assert_eq!(fold.so_far().unwrap().parked.as_deref(), Some("why"));
-    fold.record(&recorded(3, Event::RunRecovered { count: 0 })).unwrap();
+    fold.record(&recorded(3, Event::RunRecovered { count: 0 }), &read).unwrap();
     assert_eq!(fold.so_far().unwrap().parked, None);
     let mut broken = fold.clone();
     let unknown = Event::Draining { node: "nobody".into() };
     assert_eq!(
-        broken.record(&recorded(4, unknown)).unwrap_err().to_string(),
+        broken.record(&recorded(4, unknown), &read).unwrap_err().to_string(),
         format!("run {of}, record 4: record names node nobody, which version 1 of the plan does not have")
     );
-    fold.record(&recorded(4, Event::RunClosed { outcome: RunOutcome::Failed })).unwrap();
+    fold.record(&recorded(4, Event::RunClosed { outcome: RunOutcome::Failed }), &read).unwrap();
     let folded = fold.end().unwrap();
     assert_eq!((folded.closed, folded.opened_at), (Some(RunOutcome::Failed), 1));
     assert_eq!((folded.last, folded.position), (Seq(4), Position(40)));

@@ -52,7 +52,6 @@ pub(super) struct Drive {
     queued: BTreeSet<NodeId>,
     deadlines: Deadlines,
     alarm: Option<(Instant, tokio::task::JoinHandle<()>)>,
-    judging: bool,
     /// Judges the plan's own contract; ends with this.
     judge: Option<tokio::task::AbortHandle>,
 }
@@ -82,7 +81,6 @@ impl Drive {
             queued: BTreeSet::new(),
             deadlines: Deadlines::default(),
             alarm: None,
-            judging: false,
             judge: None,
         }
     }
@@ -148,7 +146,7 @@ impl Drive {
 
     /// Place in the order of dispatch.
     fn order(&self, node: &NodeId) -> (u32, NodeId) {
-        let at = self.run.plan().nodes.binary_search_by(|probe| probe.id.cmp(node));
+        let at = self.run.plan().position(node);
         (at.map_or(0, |at| self.run.graph().level[at]), node.clone())
     }
 
@@ -175,8 +173,7 @@ impl Drive {
         let instance = self.run.instance(node);
         let number = instance.map_or(0, |instance| match kind {
             TimerKind::Human => instance.requests,
-            TimerKind::Sleep => instance.attempts,
-            TimerKind::Backoff => instance.attempts,
+            TimerKind::Sleep | TimerKind::Backoff => instance.attempts,
         });
         // Far enough to never come true, and near enough for the clock to add.
         let wait = Duration::from_millis(wait.min(LONGEST_WAIT_MS));
@@ -219,7 +216,7 @@ impl Drive {
     }
 
     pub(super) fn contract_judged(&mut self, version: u32, holds: bool) {
-        self.judging = false;
+        self.judge = None;
         if self.run.plan().version == version {
             self.decide(Input::ContractJudged(holds));
         }
@@ -291,7 +288,7 @@ impl Drive {
             self.note(events);
             match quiet {
                 Quiet::Over => break true,
-                Quiet::JudgeContract if !self.judging => {
+                Quiet::JudgeContract if self.judge.is_none() => {
                     self.judge_contract();
                     break false;
                 }
@@ -306,7 +303,7 @@ impl Drive {
         self.launch(position);
         self.set_alarm();
         if over {
-            self.close();
+            self.close(position);
         } else if position.is_some() && self.run.waits_for_person() {
             self.services.stir();
         }
@@ -355,7 +352,7 @@ impl Drive {
 
     /// Nodes from here to the end of the plan, along the longest path.
     fn rank(&self, node: &NodeId) -> u64 {
-        let at = self.run.plan().nodes.binary_search_by(|probe| probe.id.cmp(node));
+        let at = self.run.plan().position(node);
         at.map_or(0, |at| u64::from(self.run.graph().height[at]) + 1)
     }
 
@@ -401,7 +398,6 @@ impl Drive {
 
     /// Judges the plan's own contract over the map of the outputs.
     fn judge_contract(&mut self) {
-        self.judging = true;
         let (services, me) = (Arc::clone(&self.services), self.me.clone());
         let version = self.run.plan().version;
         let rules = self.run.plan().contract.clone();
@@ -439,13 +435,12 @@ impl Drive {
     }
 
     /// The run is closed: tells the registry once that is durable.
-    fn close(&mut self) {
-        let (services, stream, seq) = (Arc::clone(&self.services), self.stream, self.seq);
+    fn close(&self, position: Option<Position>) {
+        let services = Arc::clone(&self.services);
         let (agent, run) = (self.arguments.agent.clone(), self.opened.run);
         tokio::spawn(async move {
-            let closed = services.journal.read(stream, Seq(seq.0 - 1), 1);
-            if let Ok(Some(last)) = closed.map(|mut records| records.pop()) {
-                let _ = services.journal.durable(last.position).await;
+            if let Some(position) = position {
+                let _ = services.journal.durable(position).await;
             }
             services.links.tell_registry(RegistryMessage::Done { agent, run });
         });

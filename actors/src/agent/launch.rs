@@ -16,7 +16,7 @@ use super::drive::Drive;
 use crate::approval;
 use crate::attempt::{self, Caller, Work};
 use crate::effects::{Effects, failed};
-use crate::scheduler::{Granted, SchedulerMessage};
+use crate::scheduler::Granted;
 
 /// An attempt that starts as soon as its intent is appended (durable, if it acts on the world).
 pub(super) struct Launch {
@@ -63,7 +63,7 @@ impl Drive {
                     self.begin_attempt(&job.node, handle, accounts).await?;
                 }
                 _ => {
-                    self.give_back(handle);
+                    self.services.links.give_back(handle);
                     self.end_unwanted(&job.node);
                 }
             }
@@ -78,10 +78,6 @@ impl Drive {
         if instance.is_draining() && !self.services.effects.knows(&key) {
             self.decide(Input::Lost(node.clone()));
         }
-    }
-
-    fn give_back(&self, job: JobHandle) {
-        self.services.links.tell_scheduler(SchedulerMessage::Settle { job, cost: 1, ended: None });
     }
 
     async fn begin_attempt(
@@ -104,7 +100,7 @@ impl Drive {
                 self.launches.push(Launch { plan, id: id.clone(), attempt, job, acts, work });
             }
             Err(refusal) => {
-                self.give_back(job);
+                self.services.links.give_back(job);
                 self.refuse(id, attempt, refusal);
             }
         }

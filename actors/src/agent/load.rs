@@ -23,7 +23,7 @@ impl Drive {
         row: RunRow,
     ) -> Result<Option<Drive>, ActorProcessingErr> {
         let services = &arguments.services;
-        let folded = stream::fold(services, &row)?;
+        let folded = stream::fold(services, &row, None, |_| {})?;
         let (agent, run) = (arguments.agent.clone(), row.run);
         if folded.closed.is_some() {
             services.links.tell_registry(RegistryMessage::Done { agent, run });

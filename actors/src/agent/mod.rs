@@ -146,13 +146,7 @@ impl AgentState {
         let links = &self.arguments.services.links;
         match message {
             AgentMessage::Granted(grants) => {
-                for granted in grants {
-                    links.tell_scheduler(SchedulerMessage::Settle {
-                        job: granted.handle,
-                        cost: 1,
-                        ended: None,
-                    });
-                }
+                grants.into_iter().for_each(|granted| links.give_back(granted.handle));
             }
             AgentMessage::Ask { reply, .. } => {
                 let _ = reply.send(Err(RunError::Over));

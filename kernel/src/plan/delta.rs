@@ -205,7 +205,7 @@ impl Draft<'_> {
 
     /// The index of a node that existed before the change; else D03.
     fn existing(&mut self, id: &NodeId, verb: &str) -> Option<usize> {
-        let found = self.old.nodes.binary_search_by(|node| node.id.cmp(id)).ok();
+        let found = self.old.position(id);
         if found.is_none() {
             let detail = format!("{verb} a node that does not exist");
             let mend = "name a node of the present version; what a change adds, it describes in full";

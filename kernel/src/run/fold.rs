@@ -62,13 +62,9 @@ impl Fold {
         Fold { of: run, folded: None }
     }
 
-    /// Takes in the next record. After an error the fold is of no use any more.
-    pub fn record(&mut self, record: &Recorded) -> Result<(), FoldError> {
-        self.record_with(record, &|plan| serde_json::from_str(plan.as_str()).map(Arc::new))
-    }
-
-    /// The same, with a reader of plans that may have read this one before.
-    pub fn record_with(&mut self, record: &Recorded, read: &ReadPlan<'_>) -> Result<(), FoldError> {
+    /// Takes in the next record; `read` gives the plan it holds, and may have read that before. After an error the fold is of
+    /// no use any more.
+    pub fn record(&mut self, record: &Recorded, read: &ReadPlan<'_>) -> Result<(), FoldError> {
         let (run, seq) = (self.of, record.seq.0);
         let illegal = |what: String| FoldError::Illegal { run, seq, what };
         let Some(folded) = &mut self.folded else {

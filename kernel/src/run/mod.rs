@@ -220,7 +220,7 @@ impl Run {
     }
 
     fn position(&self, node: &NodeId) -> Option<usize> {
-        self.plan.nodes.binary_search_by(|probe| probe.id.cmp(node)).ok()
+        self.plan.position(node)
     }
 
     /// Computes what follows from the plan and the instances: join counts, outputs, the ready set, and a look at
