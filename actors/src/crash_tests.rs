@@ -202,21 +202,3 @@ async fn killing_the_scheduler_repeats_nothing() {
 async fn killing_the_registry_repeats_nothing() {
     check_killing(Some("registry"), 6).await;
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_comes_late_does_not_meet_the_next_run_of_the_agent() {
-    let system = counting(&Arc::default()).await;
-    let agent = system.spawn(AgentProfile::new("a")).await.unwrap();
-    let first = agent.submit(hour(&system)).await.unwrap();
-    let second = agent.submit(hour(&system)).await.unwrap();
-    system.cancel(first).await.unwrap();
-    let registry = system.services.links.registry().unwrap();
-    let actor = ask(&registry, |reply| RegistryMessage::Find { run: second, reply }).await.unwrap();
-    let actor = actor.unwrap().unwrap();
-    let request = Request::Operate(Operation::CancelPlan);
-    let answer = ask(&actor, |reply| AgentMessage::Ask { run: first, request, reply }).await.unwrap();
-    assert!(matches!(answer, Err(RunError::Over)), "{answer:?}");
-    assert!(!system.view(second, None).await.unwrap().run.is_cancelled());
-    system.cancel(second).await.unwrap();
-    system.shutdown().await;
-}

@@ -11,8 +11,10 @@ use ostler_kernel::port::{JournalError, Position, RunRow, Seq, StreamBatch, Stre
 use ostler_scheduler::AGENT_WEIGHT;
 use ostler_supervisor::{ChildRef, ChildSpec, Pool, Restart, StartChildError};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
-use crate::agent::{Agent, AgentArguments, AgentMessage};
+use crate::agent::{Agent, AgentArguments, AgentMessage, AskReply, Request};
 use crate::error::RunError;
 use crate::rest;
 use crate::scheduler::Lane;
@@ -43,17 +45,19 @@ pub(crate) enum RegistryMessage {
     PoolUp,
     /// The pool of this number ended before the agent was up.
     PoolGone { agent: AgentId, pool: u64 },
-    /// The reference of the actor that drives a run, once it is live.
-    Find { run: RunId, reply: FindReply },
+    /// Something is asked for about a run: passed on to its actor, which is brought up first if need be.
+    Ask { agent: AgentId, run: RunId, request: Request, reply: AskReply },
+    /// A run waits for a time or for a person, and needs no actor until then. `asked`: the requests that its actor
+    /// has had.
+    Rest { agent: AgentId, run: RunId, until: Option<Instant>, asked: u64 },
+    /// The time has come that a run rested for.
+    Wake { agent: AgentId, run: RunId },
     /// A run is to be cancelled. If it waits behind another run of its agent, it is cancelled and closed here and
     /// now; the answer is where that is recorded, or `None` if it does not wait.
-    CancelQueued { run: RunId, reply: RpcReplyPort<Result<Option<Position>, RunError>> },
+    CancelQueued { agent: AgentId, run: RunId, reply: RpcReplyPort<Result<Option<Position>, RunError>> },
     /// All agents.
     List { reply: RpcReplyPort<Vec<AgentRow>> },
 }
-
-/// Where the actor that drives a run goes; `None`: there is none any more.
-pub(crate) type FindReply = RpcReplyPort<Result<Option<ActorRef<AgentMessage>>, RunError>>;
 
 /// Why an agent could not be registered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -95,7 +99,11 @@ pub struct AgentRow {
 enum Phase {
     Row,
     Starting,
-    Live(ActorRef<AgentMessage>),
+    /// With the requests that were passed on to it.
+    Live {
+        actor: ActorRef<AgentMessage>,
+        asked: u64,
+    },
     Stopping,
     Quarantined,
 }
@@ -108,8 +116,46 @@ struct Slot {
     /// Where that stands in the journal.
     since: Position,
     phase: Phase,
-    /// First in, first out; the first is being driven.
+    /// First in, first out; the first is being driven, or rests.
     runs: VecDeque<RunRow>,
+    /// Set while the first run rests.
+    rest: Option<Rest>,
+}
+
+/// A run that needs no actor for now: its journal has everything. Dropping this stops what would wake it.
+struct Rest {
+    alarm: Option<AbortHandle>,
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        if let Some(alarm) = &self.alarm {
+            alarm.abort();
+        }
+    }
+}
+
+impl Slot {
+    fn new(client: ClientId, weight: u32) -> Slot {
+        let (since, phase, runs) = (Position(0), Phase::Row, VecDeque::new());
+        Slot { client, weight, registered: false, since, phase, runs, rest: None }
+    }
+
+    fn registered(client: ClientId, weight: u32, since: Position) -> Slot {
+        Slot { registered: true, since, ..Slot::new(client, weight) }
+    }
+
+    /// Whether its actor is there and has this run.
+    fn drives(&self, run: RunId) -> bool {
+        matches!(self.phase, Phase::Live { .. }) && self.runs.front().is_some_and(|row| row.run == run)
+    }
+
+    fn pass_on(&mut self, request: Request, reply: AskReply) {
+        if let Phase::Live { actor, asked } = &mut self.phase {
+            *asked += 1;
+            let _ = actor.cast(AgentMessage::Ask { request, reply });
+        }
+    }
 }
 
 pub(crate) struct Registry;
@@ -121,8 +167,8 @@ pub(crate) struct RegistryState {
     registered: usize,
     /// Last record of each client's stream, which only this actor appends to.
     heads: BTreeMap<ClientId, Seq>,
-    /// Who waits for a run's actor to be live.
-    waiting: Vec<(RunId, FindReply)>,
+    /// Requests that wait for their run's actor to be live.
+    waiting: Vec<(RunId, Request, AskReply)>,
 }
 
 impl Actor for Registry {
@@ -159,9 +205,11 @@ impl Actor for Registry {
             RegistryMessage::GivenUp { agent, reason } => state.give_up(&agent, reason)?,
             RegistryMessage::PoolUp => state.pool_up(),
             RegistryMessage::PoolGone { agent, pool } => state.pool_gone(&agent, pool),
-            RegistryMessage::Find { run, reply } => state.find(run, reply),
-            RegistryMessage::CancelQueued { run, reply } => {
-                let _ = reply.send(state.cancel_queued(run));
+            RegistryMessage::Ask { agent, run, request, reply } => state.ask(&agent, run, request, reply),
+            RegistryMessage::Rest { agent, run, until, asked } => state.rest(&agent, run, until, asked),
+            RegistryMessage::Wake { agent, run } => state.wake(&agent, run),
+            RegistryMessage::CancelQueued { agent, run, reply } => {
+                let _ = reply.send(state.cancel_queued(&agent, run));
             }
             RegistryMessage::List { reply } => {
                 let _ = reply.send(state.list());
@@ -196,9 +244,7 @@ impl RegistryState {
         match event {
             Event::AgentRegistered { agent, client, weight } => {
                 self.heads.insert(client.clone(), seq);
-                let (client, weight) = (client.clone(), *weight);
-                let runs = VecDeque::new();
-                let slot = Slot { client, weight, registered: true, since, phase: Phase::Row, runs };
+                let slot = Slot::registered(client.clone(), *weight, since);
                 if self.slots.insert(agent.clone(), slot).is_none() {
                     self.registered += 1;
                 }
@@ -235,21 +281,14 @@ impl RegistryState {
         }
         let registered = Event::AgentRegistered { agent: agent.clone(), client: client.clone(), weight };
         let since = self.append(&client, registered)?;
-        let slot = Slot { client, weight, registered: true, since, phase: Phase::Row, runs: VecDeque::new() };
-        self.slots.insert(agent, slot);
+        self.slots.insert(agent, Slot::registered(client, weight, since));
         self.registered += 1;
         Ok(since)
     }
 
     fn slot(&mut self, row: &RunRow) -> &mut Slot {
-        self.slots.entry(row.agent.clone()).or_insert_with(|| Slot {
-            client: row.client.clone(),
-            weight: AGENT_WEIGHT,
-            registered: false,
-            since: Position(0),
-            phase: Phase::Row,
-            runs: VecDeque::new(),
-        })
+        let slot = self.slots.entry(row.agent.clone());
+        slot.or_insert_with(|| Slot::new(row.client.clone(), AGENT_WEIGHT))
     }
 
     fn drive(&mut self, row: RunRow) -> Result<(), ActorProcessingErr> {
@@ -266,11 +305,12 @@ impl RegistryState {
         Ok(())
     }
 
-    /// Starts an actor for an agent that has work and none yet. In any other phase the work is remembered.
+    /// Starts an actor for an agent that has work to go on with and none yet. In any other phase the work is
+    /// remembered.
     fn start(&mut self, agent: &AgentId) {
         let Some(slot) = self.slots.get_mut(agent) else { return };
         let (Phase::Row, false, Some((pool, number))) =
-            (&slot.phase, slot.runs.is_empty(), self.services.links.pool())
+            (&slot.phase, slot.runs.is_empty() || slot.rest.is_some(), self.services.links.pool())
         else {
             return;
         };
@@ -310,24 +350,25 @@ impl RegistryState {
 
     fn up(&mut self, agent: &AgentId, actor: ActorRef<AgentMessage>) {
         let Some(slot) = self.slots.get_mut(agent) else { return };
-        slot.phase = Phase::Live(actor.clone());
+        slot.phase = Phase::Live { actor, asked: 0 };
         self.next(agent);
     }
 
     /// Gives a live agent its next run, or lets its actor go.
     fn next(&mut self, agent: &AgentId) {
         let Some(slot) = self.slots.get_mut(agent) else { return };
-        let Phase::Live(actor) = &slot.phase else { return };
-        match slot.runs.front() {
-            Some(row) => {
-                let (run, actor) = (row.run, actor.clone());
-                let _ = actor.cast(AgentMessage::Drive(row.clone()));
-                self.answer(run, Some(&actor));
-            }
-            None => {
-                actor.stop(None);
-                slot.phase = Phase::Stopping;
-            }
+        let Phase::Live { actor, .. } = &slot.phase else { return };
+        let Some(row) = slot.runs.front() else {
+            actor.stop(None);
+            slot.phase = Phase::Stopping;
+            return;
+        };
+        slot.rest = None;
+        let run = row.run;
+        let _ = actor.cast(AgentMessage::Drive(row.clone()));
+        let waited = self.waiting_for(run);
+        if let Some(slot) = self.slots.get_mut(agent) {
+            waited.into_iter().for_each(|(request, reply)| slot.pass_on(request, reply));
         }
     }
 
@@ -347,16 +388,14 @@ impl RegistryState {
 
     /// Nobody drives a run behind the first of its agent's list, and none of its attempts is under way, but for one
     /// that was driven once and came behind another when the registry was started again: that is left to its agent.
-    fn cancel_queued(&mut self, run: RunId) -> Result<Option<Position>, RunError> {
-        let mut queued =
-            self.slots.iter().flat_map(|(agent, slot)| slot.runs.iter().skip(1).map(move |row| (agent, row)));
-        let Some((agent, row)) = queued.find(|(_, row)| row.run == run) else { return Ok(None) };
+    fn cancel_queued(&mut self, agent: &AgentId, run: RunId) -> Result<Option<Position>, RunError> {
+        let mut queued = self.slots.get(agent).into_iter().flat_map(|slot| slot.runs.iter().skip(1));
+        let Some(row) = queued.find(|row| row.run == run) else { return Ok(None) };
         if self.services.effects.knows_run(run) {
             return Ok(None);
         }
         let Some(closed) = rest::cancel(&self.services, row)? else { return Ok(None) };
-        let agent = agent.clone();
-        self.strike(&agent, run);
+        self.strike(agent, run);
         self.let_go(run);
         Ok(Some(closed))
     }
@@ -368,10 +407,44 @@ impl RegistryState {
         slot.runs.remove(at)
     }
 
+    /// Lets the actor of a run go that has nothing to do before `until`, unless a request is on its way to it: then
+    /// it says so again afterwards.
+    fn rest(&mut self, agent: &AgentId, run: RunId, until: Option<Instant>, asked: u64) {
+        let Some(slot) = self.slots.get_mut(agent) else { return };
+        match (&slot.phase, slot.runs.front()) {
+            (Phase::Live { actor, asked: sent }, Some(row)) if *sent == asked && row.run == run => {
+                actor.stop(None);
+                slot.phase = Phase::Stopping;
+                let alarm = until.map(|until| {
+                    let (services, agent) = (Arc::clone(&self.services), agent.clone());
+                    let wakes = async move {
+                        tokio::time::sleep_until(until).await;
+                        services.links.tell_registry(RegistryMessage::Wake { agent, run });
+                    };
+                    tokio::spawn(wakes).abort_handle()
+                });
+                slot.rest = Some(Rest { alarm });
+            }
+            _ => {}
+        }
+    }
+
+    /// A run that rests goes on.
+    fn wake(&mut self, agent: &AgentId, run: RunId) {
+        if let Some(slot) = self.slots.get_mut(agent)
+            && slot.runs.front().is_some_and(|row| row.run == run)
+            && slot.rest.take().is_some()
+        {
+            self.start(agent);
+        }
+    }
+
     /// The run is driven no longer.
     fn let_go(&mut self, run: RunId) {
         self.services.let_go(run);
-        self.answer(run, None);
+        for (_, reply) in self.waiting_for(run) {
+            let _ = reply.send(Err(RunError::Over));
+        }
     }
 
     fn gone(&mut self, agent: &AgentId, again: bool) {
@@ -425,32 +498,27 @@ impl RegistryState {
         }
     }
 
-    fn find(&mut self, run: RunId, reply: FindReply) {
-        let of_run = self.slots.values().find(|slot| slot.runs.iter().any(|row| row.run == run));
+    /// Passes a request on; one that comes before its run's actor is live, or in whose way another run is, waits.
+    fn ask(&mut self, agent: &AgentId, run: RunId, request: Request, reply: AskReply) {
         let most = self.services.limits.waiting;
-        let answer = match of_run {
-            None => Ok(None),
-            Some(slot) => match (&slot.phase, slot.runs.front()) {
-                (Phase::Live(actor), Some(row)) if row.run == run => Ok(Some(actor.clone())),
-                _ if self.waiting.len() >= most => Err(RunError::Crowded(most)),
-                _ => {
-                    self.waiting.push((run, reply));
-                    return;
-                }
-            },
+        let slot = self.slots.get_mut(agent).filter(|slot| slot.runs.iter().any(|row| row.run == run));
+        let refused = match slot {
+            None => RunError::Over,
+            Some(slot) if slot.drives(run) => return slot.pass_on(request, reply),
+            Some(_) if self.waiting.len() >= most => RunError::Crowded(most),
+            Some(_) => {
+                self.waiting.push((run, request, reply));
+                return self.wake(agent, run);
+            }
         };
-        let _ = reply.send(answer);
+        let _ = reply.send(Err(refused));
     }
 
-    /// Tells those who wait for a run's actor.
-    fn answer(&mut self, run: RunId, actor: Option<&ActorRef<AgentMessage>>) {
-        for (wanted, reply) in std::mem::take(&mut self.waiting) {
-            if wanted == run {
-                let _ = reply.send(Ok(actor.cloned()));
-            } else {
-                self.waiting.push((wanted, reply));
-            }
-        }
+    fn waiting_for(&mut self, run: RunId) -> Vec<(Request, AskReply)> {
+        let waiting = std::mem::take(&mut self.waiting);
+        let (of_run, others) = waiting.into_iter().partition(|(wanted, ..)| *wanted == run);
+        self.waiting = others;
+        of_run.into_iter().map(|(_, request, reply)| (request, reply)).collect()
     }
 
     fn list(&self) -> Vec<AgentRow> {
@@ -461,7 +529,7 @@ impl RegistryState {
             state: match slot.phase {
                 Phase::Row => "row",
                 Phase::Starting => "starting",
-                Phase::Live(_) => "live",
+                Phase::Live { .. } => "live",
                 Phase::Stopping => "stopping",
                 Phase::Quarantined => "quarantined",
             },

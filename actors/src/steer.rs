@@ -4,7 +4,7 @@ use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::RunStanding;
 use ostler_kernel::run::Operation;
 
-use crate::agent::{AgentMessage, Request};
+use crate::agent::Request;
 use crate::error::RunError;
 use crate::registry::RegistryMessage;
 use crate::rest;
@@ -55,7 +55,8 @@ impl System {
             self.resume(run).await?;
         }
         let registry = self.services.links.registry().ok_or(RunError::Restarting)?;
-        let closed = ask(&registry, |reply| RegistryMessage::CancelQueued { run, reply }).await;
+        let agent = self.row(run)?.agent;
+        let closed = ask(&registry, |reply| RegistryMessage::CancelQueued { agent, run, reply }).await;
         match closed.ok_or(RunError::Restarting)?? {
             Some(position) => Ok(self.services.journal.durable(position).await?),
             None => self.tell(run, Request::Operate(Operation::CancelPlan)).await,
@@ -104,8 +105,8 @@ impl System {
             self.resume(run).await?;
         }
         let registry = self.services.links.registry().ok_or(RunError::Restarting)?;
-        let found = ask(&registry, |reply| RegistryMessage::Find { run, reply }).await;
-        let actor = found.ok_or(RunError::Restarting)??.ok_or(RunError::Over)?;
-        ask(&actor, |reply| AgentMessage::Ask { run, request, reply }).await.ok_or(RunError::Restarting)?
+        let agent = self.row(run)?.agent;
+        let asked = ask(&registry, |reply| RegistryMessage::Ask { agent, run, request, reply }).await;
+        asked.ok_or(RunError::Restarting)?
     }
 }

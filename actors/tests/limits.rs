@@ -63,9 +63,10 @@ async fn no_more_agents_are_live_than_the_limit_and_the_others_have_their_turn()
 #[tokio::test(flavor = "multi_thread")]
 async fn no_more_requests_wait_than_the_limit() {
     let limits = Limits { waiting: 1, ..Limits::default() };
-    let system = within(Arc::new(MemoryJournal::default()), Vec::new(), limits).await;
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let system = within(Arc::new(MemoryJournal::default()), vec![hold], limits).await;
     let agent = system.spawn(AgentProfile::new("a")).await.unwrap();
-    let nodes = json!([{"id": "s", "tool": "time.sleep", "params": {"ms": 3_600_000}}]);
+    let nodes = json!([{"id": "s", "tool": "hold"}]);
     let source = plan(&system, json!({"id": "p", "nodes": nodes}));
     let first = agent.submit(Submission::plan(source.clone())).await.unwrap();
     let second = agent.submit(Submission::plan(source)).await.unwrap();

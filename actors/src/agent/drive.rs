@@ -7,16 +7,16 @@ use std::sync::Arc;
 use futures::FutureExt;
 
 use ostler_kernel::event::{Accounts, AttemptResult, Event, HumanRequestKind, Output, RunOpened, TimerKind};
-use ostler_kernel::id::{NodeId, RunId, Ticks};
+use ostler_kernel::id::{NodeId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::plan::Approval;
 use ostler_kernel::port::{Position, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::{Context, Input, NoPlanner, NodeState, Quiet, Run, Standing};
-use ractor::{ActorProcessingErr, ActorRef, RpcReplyPort};
+use ractor::{ActorProcessingErr, ActorRef};
 use tokio::time::{Duration, Instant};
 
 use super::deadlines::{Deadline, Deadlines};
-use super::{AgentArguments, AgentMessage, Request};
+use super::{AgentArguments, AgentMessage, AskReply, Request};
 use crate::approval;
 use crate::attempt;
 use crate::effects::AttemptKey;
@@ -43,7 +43,7 @@ pub(super) struct Drive {
     /// Attempts whose end was taken in: the effects table keeps it until it is appended.
     taken: Vec<AttemptKey>,
     /// To be answered once what was decided is durable.
-    answers: Vec<RpcReplyPort<Result<(), RunError>>>,
+    answers: Vec<AskReply>,
     /// Ready nodes that have a question to ask first.
     asking: BTreeSet<NodeId>,
     /// Ready nodes that are not queued yet: (level, id).
@@ -223,11 +223,10 @@ impl Drive {
     }
 
     /// Does what somebody asks for; the answer comes once that is durable.
-    pub(super) fn ask(&mut self, run: RunId, request: Request, reply: RpcReplyPort<Result<(), RunError>>) {
+    pub(super) fn ask(&mut self, request: Request, reply: AskReply) {
         // What time has decided already counts first.
         self.due();
         let input = match request {
-            _ if run != self.opened.run => Err(RunError::Over),
             Request::Operate(operation) => match self.run.check_operation(&operation) {
                 Ok(()) => Ok(Input::Operator(operation)),
                 Err(error) => Err(error.into()),
@@ -434,6 +433,13 @@ impl Drive {
         }
     }
 
+    /// Whether only time or a person can move the run, and not soon: then the journal has all there is to it.
+    pub(super) fn idle(&self) -> Option<Idle> {
+        let until = self.deadlines.first();
+        let soon = until.is_some_and(|until| until < Instant::now() + IDLE_MIN);
+        (self.run.only_waits() && self.judge.is_none() && !soon).then_some(Idle { until })
+    }
+
     /// The run is closed: tells the registry once that is durable.
     fn close(&self, position: Option<Position>) {
         let services = Arc::clone(&self.services);
@@ -457,6 +463,14 @@ impl Drop for Drive {
         }
     }
 }
+
+/// Nothing can happen to the run before this, unless somebody asks for something.
+pub(super) struct Idle {
+    pub(super) until: Option<Instant>,
+}
+
+/// Waits that are shorter are waited for here.
+const IDLE_MIN: Duration = Duration::from_secs(1);
 
 /// How long the plan's own contract, its tests included, may take; after that it does not hold.
 const PLAN_CONTRACT_TIMEOUT: Duration = Duration::from_secs(120);

@@ -9,7 +9,7 @@ mod load;
 use std::sync::Arc;
 
 use ostler_kernel::event::Accounts;
-use ostler_kernel::id::{AgentId, RunId};
+use ostler_kernel::id::AgentId;
 use ostler_kernel::port::RunRow;
 use ostler_kernel::run::Operation;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
@@ -21,7 +21,7 @@ use crate::registry::RegistryMessage;
 use crate::resolve::ResolveRequest;
 use crate::scheduler::{Granted, Lane, SchedulerMessage};
 use crate::services::Services;
-use drive::Drive;
+use drive::{Drive, Idle};
 
 pub(crate) enum AgentMessage {
     /// A run to drive.
@@ -35,9 +35,13 @@ pub(crate) enum AgentMessage {
     Due,
     /// The plan's own contract was judged, for this version.
     ContractJudged { version: u32, holds: bool },
-    /// Somebody asks for something about a run, which may be over by the time this arrives.
-    Ask { run: RunId, request: Request, reply: RpcReplyPort<Result<(), RunError>> },
+    /// Somebody asks for something about the run, which may be over by the time this arrives. Only the registry
+    /// passes it on, so it does not meet the next run.
+    Ask { request: Request, reply: AskReply },
 }
+
+/// Where the answer to a request goes.
+pub(crate) type AskReply = RpcReplyPort<Result<(), RunError>>;
 
 /// What may be asked for about a run that is being driven. Answered once what follows from it is durable.
 pub(crate) enum Request {
@@ -63,6 +67,8 @@ pub(crate) struct AgentState {
     arguments: AgentArguments,
     me: ActorRef<AgentMessage>,
     drive: Option<Drive>,
+    /// Requests so far.
+    asked: u64,
 }
 
 impl Actor for Agent {
@@ -75,7 +81,7 @@ impl Actor for Agent {
         me: ActorRef<AgentMessage>,
         arguments: AgentArguments,
     ) -> Result<AgentState, ActorProcessingErr> {
-        Ok(AgentState { arguments, me, drive: None })
+        Ok(AgentState { arguments, me, drive: None, asked: 0 })
     }
 
     async fn post_start(
@@ -97,6 +103,7 @@ impl Actor for Agent {
         if let AgentMessage::Drive(row) = message {
             return state.begin(row).await;
         }
+        state.asked += u64::from(matches!(message, AgentMessage::Ask { .. }));
         let Some(drive) = &mut state.drive else {
             state.decline(message);
             return Ok(());
@@ -107,7 +114,7 @@ impl Actor for Agent {
             AgentMessage::Ended { key, accounts } => drive.ended(&key, accounts),
             AgentMessage::Due => drive.due(),
             AgentMessage::ContractJudged { version, holds } => drive.contract_judged(version, holds),
-            AgentMessage::Ask { run, request, reply } => drive.ask(run, request, reply),
+            AgentMessage::Ask { request, reply } => drive.ask(request, reply),
         }
         state.advance().await
     }
@@ -132,11 +139,16 @@ impl AgentState {
         self.advance().await
     }
 
-    /// Does what follows from the last message; ends the run if nothing can follow any more.
+    /// Does what follows from the last message; ends the run if nothing can follow any more, and says so if nothing
+    /// can for long.
     async fn advance(&mut self) -> Result<(), ActorProcessingErr> {
         let Some(drive) = &mut self.drive else { return Ok(()) };
         if drive.advance().await? {
             self.drive = None;
+        } else if let Some(Idle { until }) = drive.idle() {
+            let (agent, run) = (self.arguments.agent.clone(), drive.opened.run);
+            let rest = RegistryMessage::Rest { agent, run, until, asked: self.asked };
+            self.arguments.services.links.tell_registry(rest);
         }
         Ok(())
     }

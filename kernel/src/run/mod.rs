@@ -178,6 +178,12 @@ impl Run {
         waiting > 0 && running + sleeping + retryable == 0 && self.ready.is_empty() && !self.replan_pending
     }
 
+    /// Whether nothing is under way or about to be: the run waits for times that are set, or for people.
+    pub fn only_waits(&self) -> bool {
+        let Counts { running, sleeping, waiting, retryable, .. } = self.counts;
+        sleeping + waiting > 0 && running + retryable == 0 && self.ready.is_empty() && !self.replan_pending
+    }
+
     /// The candidate that an any_of node reads as `$winner`.
     pub fn winner(&self, node: &NodeId) -> Option<&NodeId> {
         let winner = self.joins[self.position(node)?].winner?;
