@@ -31,19 +31,21 @@ impl System {
             if let Some(why) = self.services.halted.borrow().clone() {
                 return Err(RunError::Halted(why));
             }
+            if !self.services.drives(run) {
+                let row = self.row(run)?;
+                self.services.journal.durable(row.position).await?;
+                return Ok(match row.standing {
+                    RunStanding::Closed(outcome) => Settled::Closed(outcome),
+                    RunStanding::Parked(reason) => Settled::Parked(reason),
+                    RunStanding::Open => Settled::Idle,
+                });
+            }
             while let Some(record) = cursor.next_known().await {
                 fold.record(&record?, &|plan| self.services.plans.read(plan))?;
             }
             let so_far = fold.so_far();
             if let Some(outcome) = so_far.and_then(|folded| folded.closed) {
                 return Ok(Settled::Closed(outcome));
-            }
-            if !self.services.drives(run) {
-                return match self.row(run)?.standing {
-                    RunStanding::Closed(outcome) => Ok(Settled::Closed(outcome)),
-                    RunStanding::Parked(reason) => Ok(Settled::Parked(reason)),
-                    RunStanding::Open => Ok(Settled::Idle),
-                };
             }
             // Silence that is due is about to move something.
             let now = self.services.clock.now();

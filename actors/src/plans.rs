@@ -1,6 +1,6 @@
 //! The plans of the runs that go on here. Runs of one plan share it: what differs between them is where they stand.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
 
 use ostler_kernel::id::Digest;
@@ -13,7 +13,10 @@ use crate::services::lock;
 /// Entries below which nobody looks for plans that no run has any more.
 const SWEEP_AT_MIN: usize = 64;
 
-/// Plans by the digest of their text, as long as somebody holds them.
+/// Nodes of the plans that are kept though no run may have them any more, since they are often run again.
+const RECENT_NODES_MAX: usize = 10_000;
+
+/// Plans by the digest of their text, as long as somebody holds them, and the most recent.
 #[derive(Default)]
 pub(crate) struct Plans(Mutex<Held>);
 
@@ -21,6 +24,8 @@ pub(crate) struct Plans(Mutex<Held>);
 struct Held {
     plans: BTreeMap<Digest, Weak<Plan>>,
     sweep_at: usize,
+    recent: VecDeque<Arc<Plan>>,
+    recent_nodes: usize,
 }
 
 impl Plans {
@@ -30,17 +35,34 @@ impl Plans {
         if let Some(plan) = lock(&self.0).plans.get(&key).and_then(Weak::upgrade) {
             return Ok(plan);
         }
-        let read = Arc::new(serde_json::from_str(text.as_str())?);
-        let mut held = lock(&self.0);
-        if let Some(plan) = held.plans.get(&key).and_then(Weak::upgrade) {
-            return Ok(plan); // read twice at once
+        Ok(lock(&self.0).keep(key, serde_json::from_str(text.as_str())?))
+    }
+
+    /// Keeps a plan that its run is about to ask for by its text, which nobody needs to read then.
+    pub(crate) fn keep(&self, text: &Json, plan: Plan) {
+        debug_assert_eq!(serde_json::from_str::<Plan>(text.as_str()).ok().as_ref(), Some(&plan));
+        lock(&self.0).keep(lineage::value(text), plan);
+    }
+}
+
+impl Held {
+    fn keep(&mut self, key: Digest, plan: Plan) -> Arc<Plan> {
+        if let Some(plan) = self.plans.get(&key).and_then(Weak::upgrade) {
+            return plan;
         }
-        if held.plans.len() >= held.sweep_at.max(SWEEP_AT_MIN) {
-            held.plans.retain(|_, plan| plan.strong_count() > 0);
-            held.sweep_at = held.plans.len() * 2;
+        if self.plans.len() >= self.sweep_at.max(SWEEP_AT_MIN) {
+            self.plans.retain(|_, plan| plan.strong_count() > 0);
+            self.sweep_at = self.plans.len() * 2;
         }
-        held.plans.insert(key, Arc::downgrade(&read));
-        Ok(read)
+        let plan = Arc::new(plan);
+        self.plans.insert(key, Arc::downgrade(&plan));
+        self.recent_nodes += plan.nodes.len();
+        self.recent.push_back(Arc::clone(&plan));
+        while self.recent_nodes > RECENT_NODES_MAX || self.recent.len() > SWEEP_AT_MIN {
+            let Some(oldest) = self.recent.pop_front() else { break };
+            self.recent_nodes -= oldest.nodes.len();
+        }
+        plan
     }
 }
 
@@ -70,6 +92,23 @@ mod tests {
     fn plans_that_no_run_has_any_more_are_forgotten() {
         let plans = Plans::default();
         (0..10 * SWEEP_AT_MIN).for_each(|number| drop(plans.read(&text(number)).unwrap()));
-        assert!(lock(&plans.0).plans.len() <= SWEEP_AT_MIN);
+        let held = lock(&plans.0);
+        assert!(held.plans.len() <= 2 * SWEEP_AT_MIN);
+        assert!(held.recent.len() <= SWEEP_AT_MIN);
+    }
+
+    #[test]
+    fn no_more_nodes_are_kept_than_the_limit() {
+        let node = serde_json::json!({"id": "n", "kind": "tool", "tool": "t", "timeout": 1});
+        let mut plan: Plan = serde_json::from_str(text(0).as_str()).unwrap();
+        plan.nodes = vec![serde_json::from_value(node).unwrap(); RECENT_NODES_MAX / 2];
+        let plans = Plans::default();
+        for number in 0..3 {
+            plan.id = number.to_string();
+            plans.keep(&json::to_canonical(&plan).unwrap(), plan.clone());
+        }
+        assert_eq!(lock(&plans.0).recent_nodes, RECENT_NODES_MAX);
+        let kept = lock(&plans.0).plans.values().filter(|plan| plan.strong_count() > 0).count();
+        assert_eq!(kept, 2);
     }
 }

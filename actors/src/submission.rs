@@ -85,7 +85,7 @@ impl System {
     /// Opens a run and drives it. The run is durable when this returns; dropping the future may or may not have
     /// opened it.
     pub async fn submit(&self, submission: Submission) -> Result<RunId, SubmitError> {
-        let Submission { plan, client, agent, intent, scope, workspace } = submission;
+        let Submission { mut plan, client, agent, intent, scope, workspace } = submission;
         if intent > 2 {
             return Err(SubmitError::Intent(intent));
         }
@@ -100,12 +100,14 @@ impl System {
         let run = run_id();
         let agent = agent.unwrap_or_else(|| AgentId::from(run.to_string().as_str()));
         let (plan_id, nodes) = (plan.id.clone(), plan.nodes.len() as u32);
-        let plan = serde_json::to_value(&plan).expect("a plan holds names, numbers and JSON");
+        plan.settle_numbers();
+        let text = json::to_canonical(&plan)?;
+        self.services.plans.keep(&text, plan);
         let opened = RunOpened {
             run,
             client: client.clone(),
             agent: agent.clone(),
-            plan: json::canonical(&plan)?,
+            plan: text,
             intent,
             scope,
             workspace: workspace.to_string_lossy().into_owned(),
@@ -118,7 +120,17 @@ impl System {
         let position = self.services.journal.append(vec![batch])?;
         self.services.journal.durable(position).await?;
         let (closed_ms, standing) = (None, RunStanding::Open);
-        let row = RunRow { run, client, agent, plan: plan_id, nodes, opened_ms: at_ms, closed_ms, standing };
+        let row = RunRow {
+            run,
+            client,
+            agent,
+            plan: plan_id,
+            nodes,
+            opened_ms: at_ms,
+            closed_ms,
+            standing,
+            position,
+        };
         self.drive(row, false);
         Ok(run)
     }

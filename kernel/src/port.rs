@@ -113,6 +113,9 @@ pub struct RunRow {
     pub closed_ms: Option<Ticks>,
     /// How it stands.
     pub standing: RunStanding,
+    /// Where the record stands that this was last derived from; the beginning, if that is durable for long.
+    #[serde(skip)]
+    pub position: Position,
 }
 
 /// How a run stands, as far as the table of runs tells.

@@ -22,15 +22,15 @@ impl GatedTool {
     /// What is wrong with parameters of which `literal` are known and those named in `referred` are to come: what
     /// the schema says of those that are known, and what the tool itself does. Values are not repeated.
     pub fn judge(&self, literal: &Map<String, Value>, referred: &BTreeSet<&str>) -> Vec<BadParam> {
-        let schema = self.tool().spec().params.clone();
+        let schema = &self.tool().spec().params;
         let mut params = literal.clone();
         self.fill_defaults(&mut params);
         params.retain(|name, _| literal.contains_key(name) || !referred.contains(name.as_str()));
-        let mut bad = self.unknown_references(&schema, referred);
+        let mut bad = self.unknown_references(schema, referred);
         let whole = Value::Object(params);
         for error in self.validator().iter_errors(&whole).take(BAD_PARAMS_MAX) {
             if counts(&error, referred) {
-                bad.extend(told(&error, &schema));
+                bad.extend(told(&error, schema));
             }
         }
         let refused: BTreeSet<String> = bad.iter().map(|bad| top(pointer_of(bad)).to_owned()).collect();

@@ -6,6 +6,7 @@
 
 mod number;
 mod parse;
+mod serialize;
 mod write;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 pub use parse::parse_value;
+pub use serialize::to_canonical;
 pub(crate) use write::{Sink, utf16_order, write_map, write_string, write_value};
 
 /// Deepest nesting of arrays and objects: `[]` has depth 1.
@@ -24,7 +26,7 @@ pub const MAX_DEPTH: usize = 128;
 /// The largest magnitude of an integer: 2^53, up to which doubles count by ones.
 pub const MAX_INTEGER: u64 = 1 << 53;
 
-/// Canonical JSON text. Only [`canonical`], [`canonical_map`] and [`parse`] make one, so equal values have
+/// Canonical JSON text. Only [`canonical`], [`canonical_map`], [`to_canonical`] and [`parse`] make one, so equal values have
 /// equal bytes.
 ///
 /// From a binary codec it is read back unchecked, because the record around it carries a checksum; from a text
@@ -168,6 +170,24 @@ pub fn canonical(value: &Value) -> Result<Json, JsonError> {
     Ok(Json(text.into()))
 }
 
+/// Makes every number of a value the one that its canonical text says: `1.0` is `1`, `-0.0` is `0`. What has no
+/// canonical text stays.
+pub fn settle_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let mut text = String::new();
+            if number::write(number, &mut text).is_ok()
+                && let Ok(settled) = serde_json::from_str(&text)
+            {
+                *number = settled;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(settle_numbers),
+        Value::Object(members) => members.values_mut().for_each(settle_numbers),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
 /// The canonical text of an object.
 ///
 /// # Errors
@@ -253,7 +273,7 @@ mod tests {
         assert_eq!(canonical_map(map), canonical(&value));
     }
 
-    fn any_value() -> impl Strategy<Value = Value> {
+    pub(super) fn any_value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),
             any::<bool>().prop_map(Value::from),
@@ -278,6 +298,9 @@ mod tests {
                 prop_assert_eq!(&canonical(&json.value()).unwrap(), &json);
                 // An independent reader agrees on what the text says.
                 let read: Value = serde_json::from_str(json.as_str()).unwrap();
+                let mut settled = value;
+                settle_numbers(&mut settled);
+                prop_assert_eq!(&settled, &read);
                 prop_assert_eq!(&canonical(&read).unwrap(), &json);
             }
         }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::id::{NodeId, Ticks};
+use crate::json::settle_numbers;
 
 /// An immutable version of a graph of nodes. Only validation makes one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,6 +43,15 @@ impl Plan {
     /// Its place among the nodes.
     pub fn position(&self, id: &NodeId) -> Option<usize> {
         self.nodes.binary_search_by(|probe| probe.id.cmp(id)).ok()
+    }
+
+    /// Makes its numbers those that its canonical text says, so that it is the same plan as one read from there.
+    pub fn settle_numbers(&mut self) {
+        for node in &mut self.nodes {
+            node.params.values_mut().for_each(settle_numbers);
+            node.contract.iter_mut().filter_map(|rule| rule.spec.as_mut()).for_each(settle_numbers);
+        }
+        self.contract.iter_mut().filter_map(|rule| rule.spec.as_mut()).for_each(settle_numbers);
     }
 }
 

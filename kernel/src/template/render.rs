@@ -72,6 +72,9 @@ pub fn check_template(template: &str) -> Result<(), RenderError> {
     if template.len() > TEMPLATE_BYTES_MAX {
         return Err(limit("the template (bytes)", TEMPLATE_BYTES_MAX as u64));
     }
+    if !template.contains('{') {
+        return Ok(()); // no tag
+    }
     bounds::check(template).map_err(|(line, what)| RenderError::Template { line, what })?;
     let environment: Environment<'_> = ENVIRONMENT.clone();
     environment.template_from_str(template).map(drop).map_err(|error| explain(template, &error))

@@ -58,7 +58,7 @@ impl State {
         }
         if let Some(run) = rows::run_of(&batch.stream) {
             for change in batch.events.iter().filter_map(|event| rows::change(event, batch.at_ms)) {
-                if let Some(row) = change.apply(self.rows.remove(&run)) {
+                if let Some(row) = change.apply(self.rows.remove(&run), Position(self.ordered)) {
                     self.rows.insert(run, row);
                 }
             }

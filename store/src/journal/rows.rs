@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{RunId, Ticks};
-use ostler_kernel::port::{RunRow, RunStanding, StreamId, StreamKind};
+use ostler_kernel::port::{Position, RunRow, RunStanding, StreamId, StreamKind};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -48,6 +48,7 @@ pub(crate) fn change(event: &Event, at_ms: Ticks) -> Option<RowChange> {
                 opened_ms: at_ms,
                 closed_ms: None,
                 standing: RunStanding::Open,
+                position: Position(0),
             }))
         }
         Event::RunRecovered { .. } => Some(RowChange::Stand(RunStanding::Open, None)),
@@ -58,11 +59,13 @@ pub(crate) fn change(event: &Event, at_ms: Ticks) -> Option<RowChange> {
 }
 
 impl RowChange {
-    /// The line after the change, when `row` is the one before. A run that was never opened has none.
-    pub(crate) fn apply(self, row: Option<RunRow>) -> Option<RunRow> {
+    /// The line after the change, which stands at `position`, when `row` is the one before. A run that was never opened has none.
+    pub(crate) fn apply(self, row: Option<RunRow>, position: Position) -> Option<RunRow> {
         match self {
-            RowChange::Begin(row) => Some(row),
-            RowChange::Stand(standing, closed_ms) => row.map(|row| RunRow { standing, closed_ms, ..row }),
+            RowChange::Begin(row) => Some(RunRow { position, ..row }),
+            RowChange::Stand(standing, closed_ms) => {
+                row.map(|row| RunRow { standing, closed_ms, position, ..row })
+            }
         }
     }
 }

@@ -96,7 +96,7 @@ impl Fold {
 
     /// Changes the line of a run, which was fetched.
     pub(crate) fn change(&mut self, run: RunId, place: Place, change: RowChange) {
-        if let Some(row) = change.apply(self.rows.remove(&run).map(|(_, row)| row)) {
+        if let Some(row) = change.apply(self.rows.remove(&run).map(|(_, row)| row), place.position()) {
             self.rows.insert(run, (place, row));
         }
     }
