@@ -12,7 +12,7 @@ use crate::names;
 use crate::problem::Problem;
 use crate::routes::{Api, Asked, BodyBytes, body, whole};
 use crate::summary::ask_word;
-use crate::wire::{AnswerRequest, ApprovalList, ApprovalView, Decision, RunNamed};
+use crate::wire::{AnswerRequest, ApprovalList, ApprovalView, Decision, RunNamed, TestView};
 
 /// Questions on one page.
 pub const APPROVALS_LISTED_MAX: usize = 100;
@@ -47,7 +47,7 @@ pub(crate) async fn list(
     let next = found.last().filter(|_| more).map(|approval| approval.id.to_string());
     let mut approvals = Vec::with_capacity(found.len());
     for approval in found {
-        approvals.push(view(&api.system, approval, RESULT_LISTED_BYTES_MAX).await?);
+        approvals.push(view(&api.system, approval, RESULT_LISTED_BYTES_MAX).await);
     }
     Ok(Json(ApprovalList { approvals, next }))
 }
@@ -63,7 +63,7 @@ pub(crate) async fn one(
         let what = format!("question {} of node {} is not open", id.request, id.node);
         Problem::new(StatusCode::NOT_FOUND, "approval_unknown", what)
     })?;
-    Ok(Json(view(&api.system, found, u64::MAX).await?))
+    Ok(Json(view(&api.system, found, u64::MAX).await))
 }
 
 /// `POST /v1/approvals/{id}`
@@ -98,17 +98,36 @@ fn id(name: &str) -> Result<ApprovalId, Problem> {
     })
 }
 
-async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> Result<ApprovalView, Problem> {
-    let Approval { id, plan, client, digest, shown, result, is_outdated, asked, deadline, holds_up } =
-        approval;
+async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> ApprovalView {
+    let Approval {
+        id,
+        plan,
+        client,
+        digest,
+        shown,
+        workspace,
+        result,
+        is_outdated,
+        asked,
+        deadline,
+        holds_up,
+    } = approval;
     let ApprovalId { run, node, .. } = &id;
     let (run, node): (&RunId, _) = (run, node.to_string());
     let result_bytes = result.as_ref().map(|result| result.bytes);
-    let value: Option<Value> = match result.filter(|result| result.bytes <= result_bytes_max) {
-        Some(result) => Some(system.value(&result).await?),
-        None => None,
-    };
-    Ok(ApprovalView {
+    let (mut value, mut refusal) = (None, shown.refusal);
+    if let Some(result) = result.filter(|result| result.bytes <= result_bytes_max) {
+        match system.value(&result).await {
+            Ok(read) => value = Some(read),
+            Err(error) => refusal = Some(format!("the result cannot be read: {error}")),
+        }
+    }
+    let tests = shown.tests.into_iter().map(|test| TestView {
+        argv: test.argv,
+        effect: word(&test.effect),
+        impact: test.impact,
+    });
+    ApprovalView {
         run: run.to_string(),
         plan,
         client: client.to_string(),
@@ -119,16 +138,18 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> Res
         effect: word(&shown.effect),
         impact: shown.impact,
         params: Value::Object(shown.params),
+        workspace,
+        tests: tests.collect(),
         result: value,
         result_bytes,
-        refusal: shown.refusal,
+        refusal,
         digest: digest.map(|digest| digest.to_string()),
         outdated: is_outdated,
         asked_ms: asked,
         deadline_ms: deadline,
         holds_up: holds_up.iter().map(ToString::to_string).collect(),
         id: id.to_string(),
-    })
+    }
 }
 
 /// The word of plan files for a variant.

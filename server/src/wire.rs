@@ -293,7 +293,13 @@ pub struct ApprovalView {
     pub impact: u8,
     /// The parameters it is given, resolved.
     pub params: Value,
-    /// The result that is to be published; absent where it is larger than was asked for.
+    /// The folder that it may touch, if it takes paths or runs programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    /// The programs that are run on its result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tests: Vec<TestView>,
+    /// The result that is to be published; absent where it is larger than was asked for, or cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
     /// Bytes of that result.
@@ -312,6 +318,17 @@ pub struct ApprovalView {
     pub deadline_ms: Option<i64>,
     /// Nodes that cannot start before; the first hundred.
     pub holds_up: Vec<String>,
+}
+
+/// A test of a contract, as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestView {
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// What it does to the world.
+    pub effect: String,
+    /// 0 observe, 1 operate, 2 control.
+    pub impact: u8,
 }
 
 /// The body of `POST /v1/approvals/{id}`.

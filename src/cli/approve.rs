@@ -114,15 +114,22 @@ pub(crate) fn lines(question: &ApprovalView) -> Vec<String> {
     for (name, value) in question.params.as_object().into_iter().flatten() {
         field(name, value, &mut lines);
     }
+    if let Some(workspace) = &question.workspace {
+        lines.push(format!("    in {}", fit(workspace, COLUMNS_MAX)));
+    }
+    for test in &question.tests {
+        let argv = fit(&json!(test.argv).to_string(), COLUMNS_MAX);
+        lines.push(format!("    and then the test {argv}, impact {}", test.impact));
+    }
     match (&question.result, question.result_bytes) {
         (Some(result), _) => match text_of(result) {
             Some(text) => field("result", &json!(text), &mut lines),
             None => field("result", result, &mut lines),
         },
-        (None, Some(bytes)) => {
+        (None, Some(bytes)) if question.refusal.is_none() => {
             lines.push(format!("    result: {bytes} bytes, ostler approvals --json shows them"));
         }
-        (None, None) => {}
+        (None, _) => {}
     }
     if let Some(refusal) = &question.refusal {
         lines.push(format!("    it would come to nothing: {}", fit(refusal, COLUMNS_MAX)));

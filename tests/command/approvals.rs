@@ -97,6 +97,29 @@ fn what_is_shown_is_what_runs_and_everything_else_goes_on_meanwhile() {
 }
 
 #[test]
+fn tests_and_the_folder_they_run_in_are_shown_with_the_action() {
+    let world = world();
+    let contract = "contract: [{method: test, p: 1, spec: {argv: [touch, tested]}}]";
+    world.file(
+        "tested.yaml",
+        &WRITE.replace("approval: before", &format!("approval: before\n    {contract}")),
+    );
+    world.ostler("run tested.yaml --workspace work --intent 2").exits(3);
+    let asked = question(&world);
+    let test = json!({"argv": ["touch", "tested"], "effect": "external", "impact": 2});
+    assert_eq!(asked["tests"], json!([test]));
+    let folder = world.path().join("work").canonicalize().unwrap();
+    assert_eq!(asked["workspace"].as_str(), folder.to_str());
+    let told = world.ostler("approvals").exits(0).says(r#"and then the test ["touch","tested"], impact 2"#);
+    told.says(&format!("in {}", folder.display()));
+    world.ostler("run tested.yaml --workspace work --intent 1").exits(3);
+    world
+        .ostler("approvals")
+        .exits(0)
+        .says("it would come to nothing: its test contract[0]: IMPACT_OVER_INTENT");
+}
+
+#[test]
 fn a_no_before_the_action_cancels_it_and_costs_what_depends_on_it() {
     let world = world();
     waiting(&world, "write");

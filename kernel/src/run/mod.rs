@@ -51,7 +51,7 @@ pub use operator::OperationError;
 pub use quiesce::Quiet;
 pub use recovery::{Diagnosis, backoff, diagnose};
 pub use report::{Culprit, Report, Timeline};
-pub use shown::Shown;
+pub use shown::{Shown, ShownTest};
 pub use standing::{Answered, Identity, Instance, Standing};
 pub use state::{Category, NodeState, Reason, RunOutcome};
 pub use take_up::{RECOVERIES_MAX, TakenUp};

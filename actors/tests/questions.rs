@@ -1,0 +1,121 @@
+//! What people are asked, what they are shown, and that nothing keeps them from it.
+#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Hold, left_by, states, submit, system};
+use ostler_actors::{Answer, Settled};
+use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::run::{NodeState, RunOutcome, ShownTest};
+use ostler_store::MemoryJournal;
+use serde_json::{Value, json};
+
+fn tested(argv: &[&str]) -> Value {
+    let contract = json!([{"method": "schema"}, {"method": "test", "p": 1, "spec": {"argv": argv}}]);
+    let act = json!({"id": "act", "tool": "act", "approval": "before", "human_timeout": "1h", "contract": contract});
+    json!({"id": "p", "nodes": [act]})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_shows_the_tests_that_run_with_the_action_and_a_yes_is_for_them_too() {
+    let act = Hold::new("act", Effect::Write, Idempotency::Natural);
+    let system = system(Arc::new(MemoryJournal::default()), vec![act.clone()]).await;
+    let mut digests = Vec::new();
+    for (argv, effect, impact) in [
+        (["make", "a"], Effect::External, 2),
+        (["make", "b"], Effect::External, 2),
+        (["ls", "a"], Effect::Read, 0),
+    ] {
+        let run = submit(&system, tested(&argv)).await;
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+        let asked = system.approvals(Some(run)).await.unwrap().remove(0);
+        let shown = ShownTest { argv: argv.map(str::to_owned).to_vec(), effect, impact };
+        assert_eq!((asked.shown.tests, asked.shown.refusal, asked.is_outdated), (vec![shown], None, false));
+        assert_eq!(asked.shown.impact, 1, "the action alone");
+        assert!(asked.workspace.is_some(), "a program runs in a folder");
+        digests.push(asked.digest.unwrap());
+    }
+    digests.dedup();
+    assert_eq!(digests.len(), 3, "another test is another question");
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_test_that_acts_is_not_run_twice_in_silence() {
+    let look = Hold::new("look", Effect::Read, Idempotency::Natural);
+    let shell = Hold::new("shell.run", Effect::External, Idempotency::None);
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), vec![look.clone(), shell.clone()]).await;
+    let contract = json!([{"method": "test", "p": 1, "spec": {"argv": ["make", "deploy"]}}]);
+    let nodes = json!([{"id": "n", "tool": "look", "contract": contract}]);
+    let run = submit(&first, json!({"id": "p", "nodes": nodes})).await;
+    look.started().await;
+    look.go(1);
+    shell.started().await;
+    let left = left_by(&journal);
+    shell.go(1);
+    first.shutdown().await;
+
+    let second = system(left, vec![look, shell.clone()]).await;
+    second.resume_all().await.unwrap();
+    assert_eq!(second.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    let view = second.view(run, None).await.unwrap();
+    assert_eq!(view.run.instance(&"n".into()).unwrap().reason.as_ref().unwrap().to_string(), "in_doubt");
+    second.shutdown().await;
+    assert!(!shell.has_started());
+}
+
+/// A result that is kept beside the journal, and nodes that need it: one that asks, one that acts.
+fn needs_much() -> Value {
+    let long = "x".repeat(5_000);
+    json!({"id": "p", "outputs": ["ask", "use"], "nodes": [
+        {"id": "much", "tool": "text.render", "params": {"template": long, "values": {}}},
+        {"id": "ask", "kind": "human_approval", "param_refs": {"text": {"from": "much", "path": "text"}},
+         "human_timeout": "1h"},
+        {"id": "hold", "tool": "hold"},
+        {"id": "use", "tool": "text.render", "params": {"values": {}}, "deps": ["hold"],
+         "param_refs": {"template": {"from": "much", "path": "text"}}},
+    ]})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_results_are_gone_hides_no_other_says_what_is_wrong_and_can_be_cancelled() {
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), vec![hold.clone()]).await;
+    let broken = submit(&first, needs_much()).await;
+    let question = json!({"id": "ask", "kind": "human_approval", "human_timeout": "1h"});
+    let sound = submit(&first, json!({"id": "q", "nodes": [question]})).await;
+    assert_eq!(first.outcome(sound).await.unwrap(), Settled::WaitsForPerson);
+    hold.started().await;
+    while first.approvals(Some(broken)).await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let left = left_by(&journal);
+    hold.go(1);
+    first.shutdown().await;
+
+    // The journal is all that is left.
+    hold.go(1);
+    let second = system(left, vec![hold]).await;
+    let runs = |asked: &[ostler_actors::Approval]| asked.iter().map(|asked| asked.id.run).collect::<Vec<_>>();
+    let asked = second.approvals(None).await.unwrap();
+    assert_eq!(runs(&asked), [broken, sound]);
+    let why = asked[0].shown.refusal.clone().unwrap();
+    assert!(why.starts_with("the result of much cannot be read: no artifact "), "{why}");
+    second.resume_all().await.unwrap();
+    assert_eq!(second.outcome(broken).await.unwrap(), Settled::WaitsForPerson);
+    let view = second.view(broken, None).await.unwrap();
+    let used = view.run.instance(&"use".into()).unwrap();
+    assert_eq!(used.state(), NodeState::Failed);
+    assert!(used.failure.as_ref().unwrap().message.starts_with("the result of much cannot be read"));
+    second.cancel(broken).await.unwrap();
+    assert_eq!(second.outcome(broken).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    let asked = second.approvals(None).await.unwrap().remove(0);
+    second.answer(&asked.id, asked.digest.unwrap(), Answer::approve()).await.unwrap();
+    assert_eq!(second.outcome(sound).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(states(&second, sound).await, "ask executed");
+    second.shutdown().await;
+}
