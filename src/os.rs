@@ -237,13 +237,14 @@ impl Ostler {
         Run { id, system: self.system.clone() }
     }
 
-    /// The questions that wait for a person, in all open runs.
+    /// The questions that wait for a person, in all open runs that can be read; [`Run::approvals`] says what keeps one
+    /// from being read.
     ///
     /// # Errors
     ///
     /// See [`RunError`].
     pub async fn approvals(&self) -> Result<Vec<Approval>, RunError> {
-        self.system.approvals(None).await
+        Ok(self.system.all_approvals().await?.approvals)
     }
 
     /// Answers a question as it was shown; the run goes on. Durable when it returns.
@@ -396,7 +397,7 @@ impl Run {
     ///
     /// See [`RunError`].
     pub async fn approvals(&self) -> Result<Vec<Approval>, RunError> {
-        self.system.approvals(Some(self.id)).await
+        self.system.approvals(self.id).await
     }
 
     /// Stops one node; what depends on it is lost with it. Durable when it returns.

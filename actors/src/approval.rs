@@ -91,6 +91,15 @@ pub struct Approval {
     pub holds_up: Vec<NodeId>,
 }
 
+/// What waits for a person in all open runs.
+#[derive(Debug, Clone, Default)]
+pub struct AllApprovals {
+    /// The questions.
+    pub approvals: Vec<Approval>,
+    /// The runs whose questions are not known, and why.
+    pub unreadable: Vec<(RunId, RunError)>,
+}
+
 /// What a person says to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
@@ -279,20 +288,25 @@ pub fn held_up(run: &Run, node: &NodeId) -> Vec<NodeId> {
 }
 
 impl System {
-    /// The questions that wait for a person, of one run or of all that are open: oldest run first, in the order of
-    /// the nodes.
-    pub async fn approvals(&self, run: Option<RunId>) -> Result<Vec<Approval>, RunError> {
-        let mut rows = match run {
-            Some(run) => vec![self.row(run)?],
-            None => self.runs(true)?,
-        };
+    /// The questions of a run that wait for a person, in the order of the nodes.
+    pub async fn approvals(&self, run: RunId) -> Result<Vec<Approval>, RunError> {
+        let view = self.view(run, None).await?;
+        Ok(open(&self.services, &view).await)
+    }
+
+    /// The questions that wait for a person in all open runs, oldest run first. A run that cannot be read hides those
+    /// of no other.
+    pub async fn all_approvals(&self) -> Result<AllApprovals, RunError> {
+        let mut rows = self.runs(true)?;
         rows.sort_by_key(|row| row.run);
-        let mut found = Vec::new();
+        let mut all = AllApprovals::default();
         for row in rows {
-            let view = self.view(row.run, None).await?;
-            found.extend(open(&self.services, &view).await);
+            match self.approvals(row.run).await {
+                Ok(found) => all.approvals.extend(found),
+                Err(error) => all.unreadable.push((row.run, error)),
+            }
         }
-        Ok(found)
+        Ok(all)
     }
 
     /// Answers a question, for what has the digest `shown`; the run goes on. Durable when it returns.

@@ -185,6 +185,12 @@ async fn who_waits_for_an_agent_that_is_taken_out_of_service_is_answered() {
     let third = agent.submit(hour(&system)).await.unwrap();
     let settled = system.outcome(third).await.unwrap();
     assert_eq!(settled, Settled::Parked("its agent is quarantined".to_owned()));
+    // What its attempts come to is learned by nobody: `first` was under way.
+    for run in [first, second, third] {
+        system.cancel(run).await.unwrap();
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    }
+    tokio::time::timeout(SOON, system.services.effects.emptied()).await.expect("effects go with their run");
     system.shutdown().await;
 }
 

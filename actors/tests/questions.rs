@@ -6,8 +6,10 @@ mod common;
 use std::sync::Arc;
 
 use common::{Hold, left_by, states, submit, system};
-use ostler_actors::{Answer, Settled};
+use ostler_actors::{Answer, RunError, Settled};
+use ostler_kernel::event::Event;
 use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::port::{Journal, RunStanding, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::{NodeState, RunOutcome, ShownTest};
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
@@ -30,7 +32,7 @@ async fn a_question_shows_the_tests_that_run_with_the_action_and_a_yes_is_for_th
     ] {
         let run = submit(&system, tested(&argv)).await;
         assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
-        let asked = system.approvals(Some(run)).await.unwrap().remove(0);
+        let asked = system.approvals(run).await.unwrap().remove(0);
         let shown = ShownTest { argv: argv.map(str::to_owned).to_vec(), effect, impact };
         assert_eq!((asked.shown.tests, asked.shown.refusal, asked.is_outdated), (vec![shown], None, false));
         assert_eq!(asked.shown.impact, 1, "the action alone");
@@ -90,7 +92,7 @@ async fn a_run_whose_results_are_gone_hides_no_other_says_what_is_wrong_and_can_
     let sound = submit(&first, json!({"id": "q", "nodes": [question]})).await;
     assert_eq!(first.outcome(sound).await.unwrap(), Settled::WaitsForPerson);
     hold.started().await;
-    while first.approvals(Some(broken)).await.unwrap().is_empty() {
+    while first.approvals(broken).await.unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
     let left = left_by(&journal);
@@ -101,7 +103,7 @@ async fn a_run_whose_results_are_gone_hides_no_other_says_what_is_wrong_and_can_
     hold.go(1);
     let second = system(left, vec![hold]).await;
     let runs = |asked: &[ostler_actors::Approval]| asked.iter().map(|asked| asked.id.run).collect::<Vec<_>>();
-    let asked = second.approvals(None).await.unwrap();
+    let asked = second.all_approvals().await.unwrap().approvals;
     assert_eq!(runs(&asked), [broken, sound]);
     let why = asked[0].shown.refusal.clone().unwrap();
     assert!(why.starts_with("the result of much cannot be read: no artifact "), "{why}");
@@ -113,9 +115,46 @@ async fn a_run_whose_results_are_gone_hides_no_other_says_what_is_wrong_and_can_
     assert!(used.failure.as_ref().unwrap().message.starts_with("the result of much cannot be read"));
     second.cancel(broken).await.unwrap();
     assert_eq!(second.outcome(broken).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
-    let asked = second.approvals(None).await.unwrap().remove(0);
+    let asked = second.approvals(sound).await.unwrap().remove(0);
     second.answer(&asked.id, asked.digest.unwrap(), Answer::approve()).await.unwrap();
     assert_eq!(second.outcome(sound).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
     assert_eq!(states(&second, sound).await, "ask executed");
+    second.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_records_do_not_fit_hides_no_other_and_is_set_aside() {
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), Vec::new()).await;
+    let question =
+        json!({"id": "q", "nodes": [{"id": "ask", "kind": "human_approval", "human_timeout": "1h"}]});
+    let mut runs = Vec::new();
+    for _ in 0..2 {
+        let run = submit(&first, question.clone()).await;
+        assert_eq!(first.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+        runs.push(run);
+    }
+    let [broken, sound] = [runs[0], runs[1]];
+    first.shutdown().await;
+    let left = left_by(&journal);
+    let stream = StreamId::run(&left.run(broken).unwrap().unwrap().client, broken);
+    let expected = left.read(stream, Seq(0), usize::MAX).unwrap().last().unwrap().seq;
+    let events = vec![Event::Draining { node: "nobody".into() }];
+    left.append(vec![StreamBatch { stream, expected, at_ms: 0, events }]).unwrap();
+
+    let second = system(left, Vec::new()).await;
+    second.resume_all().await.unwrap();
+    let standing = || second.runs(true).unwrap().into_iter().find(|row| row.run == broken).unwrap().standing;
+    while standing() == RunStanding::Open {
+        tokio::task::yield_now().await;
+    }
+    assert!(matches!(standing(), RunStanding::Parked(why) if why.starts_with("it cannot be read")));
+    let all = second.all_approvals().await.unwrap();
+    assert_eq!(all.approvals.iter().map(|asked| asked.id.run).collect::<Vec<_>>(), [sound]);
+    assert!(
+        matches!(&all.unreadable[..], [(run, RunError::Fold(_))] if *run == broken),
+        "{:?}",
+        all.unreadable
+    );
     second.shutdown().await;
 }

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use ostler_actors::{Answer, Approval, ApprovalId, System};
+use ostler_actors::{AllApprovals, Answer, Approval, ApprovalId, System};
 use ostler_kernel::id::{Digest, RunId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::names;
 use crate::problem::Problem;
 use crate::routes::{Api, Asked, BodyBytes, body, whole};
 use crate::summary::ask_word;
-use crate::wire::{AnswerRequest, ApprovalList, ApprovalView, Decision, RunNamed, TestView};
+use crate::wire::{AnswerRequest, ApprovalList, ApprovalView, Decision, RunNamed, TestView, UnreadableRun};
 
 /// Questions on one page.
 pub const APPROVALS_LISTED_MAX: usize = 100;
@@ -40,7 +40,10 @@ pub(crate) async fn list(
         .after
         .map(|cursor| cursor.parse().map_err(|_| Problem::bad("cursor", "`after` is no cursor of this list")))
         .transpose()?;
-    let mut found = api.system.approvals(run).await?;
+    let AllApprovals { approvals: mut found, unreadable } = match run {
+        Some(run) => AllApprovals { approvals: api.system.approvals(run).await?, ..AllApprovals::default() },
+        None => api.system.all_approvals().await?,
+    };
     found.retain(|approval| after.as_ref().is_none_or(|after| approval.id > *after));
     let more = found.len() > limit;
     found.truncate(limit);
@@ -49,7 +52,11 @@ pub(crate) async fn list(
     for approval in found {
         approvals.push(view(&api.system, approval, RESULT_LISTED_BYTES_MAX).await);
     }
-    Ok(Json(ApprovalList { approvals, next }))
+    // Told once, with the first page.
+    let unreadable = unreadable.into_iter().filter(|_| after.is_none());
+    let unreadable =
+        unreadable.map(|(run, error)| UnreadableRun { run: run.to_string(), detail: error.to_string() });
+    Ok(Json(ApprovalList { approvals, unreadable: unreadable.collect(), next }))
 }
 
 /// `GET /v1/approvals/{id}`
@@ -58,7 +65,7 @@ pub(crate) async fn one(
     Path(name): Path<String>,
 ) -> Result<Json<ApprovalView>, Problem> {
     let id = id(&name)?;
-    let found = api.system.approvals(Some(id.run)).await?;
+    let found = api.system.approvals(id.run).await?;
     let found = found.into_iter().find(|approval| approval.id == id).ok_or_else(|| {
         let what = format!("question {} of node {} is not open", id.request, id.node);
         Problem::new(StatusCode::NOT_FOUND, "approval_unknown", what)

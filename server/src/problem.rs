@@ -24,6 +24,10 @@ impl Problem {
         Problem { status, code, detail: detail.into(), faults: Vec::new() }
     }
 
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     pub(crate) fn bad(code: &'static str, detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::BAD_REQUEST, code, detail)
     }

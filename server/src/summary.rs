@@ -138,8 +138,17 @@ pub(crate) async fn row(system: &System, row: &RunRow) -> Result<RunLine, Proble
             (line.nodes, line.nodes_over) = (Some(row.nodes as usize), Some(row.nodes as usize));
         }
         RunStanding::Open | RunStanding::Parked(_) => {
-            let view = system.view(row.run, None).await?;
-            let (standing, reason) = standing(system, row.run)?;
+            let read = system.view(row.run, None).await.map_err(Problem::from);
+            let read = read.and_then(|view| Ok((view, standing(system, row.run)?)));
+            let (view, (standing, reason)) = match read {
+                Ok(read) => read,
+                // One run that cannot be read hides no other.
+                Err(problem) => {
+                    line.standing = Standing::Parked;
+                    line.reason = Some(format!("it cannot be read: {}", problem.detail()));
+                    return Ok(line);
+                }
+            };
             let summary = of(row.run, &view, standing, reason);
             (line.standing, line.reason, line.outcome) = (summary.standing, summary.reason, summary.outcome);
             line.waiting = summary.waiting;

@@ -261,9 +261,21 @@ pub struct Waiting {
 pub struct ApprovalList {
     /// The questions: oldest run first.
     pub approvals: Vec<ApprovalView>,
+    /// Open runs that cannot be read, so that nobody knows what they ask; on the first page.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<UnreadableRun>,
     /// What `after` gives the next page; absent on the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+}
+
+/// A run that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreadableRun {
+    /// The run, as a UUID.
+    pub run: String,
+    /// What is wrong with it.
+    pub detail: String,
 }
 
 /// A question that waits for a person, and everything it shows.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use ostler_server::wire::{
-    AnswerRequest, ApprovalList, ApprovalView, Decision, RunNamed, Standing, Summary, Waiting,
+    AnswerRequest, ApprovalList, ApprovalView, Decision, RunNamed, Standing, Summary, UnreadableRun, Waiting,
 };
 use serde_json::{Value, json};
 
@@ -64,6 +64,10 @@ async fn list(client: &Client, globals: &Globals, out: &mut Out) -> Result<(), F
     loop {
         let after = next.map(|cursor| format!("?after={}", part(&cursor))).unwrap_or_default();
         let page: ApprovalList = client.get(&format!("/v1/approvals{after}")).await?;
+        for UnreadableRun { run, detail } in &page.unreadable {
+            told += 1;
+            say(format!("what run {run} asks is not known: it cannot be read: {detail}"));
+        }
         for question in &page.approvals {
             told += 1;
             if globals.json {

@@ -22,6 +22,9 @@ use super::term::{Out, clock, now_ms, say, span};
 /// Runs that `ps` lists for a person.
 const RUNS_SHOWN_MAX: usize = 40;
 
+/// Columns of why a run was set aside that `ps` shows.
+const REASON_SHOWN_MAX: usize = 120;
+
 /// Questions that `ps` shows of one run.
 const WAITING_SHOWN_MAX: usize = 3;
 
@@ -100,6 +103,9 @@ async fn runs(session: &Session, globals: &Globals, out: &mut Out) -> Result<(),
         ));
         for line in &list.runs {
             out.line(run_line(line, width, out));
+            if let Some(reason) = &line.reason {
+                out.line(format!("  set aside: {}", fit(reason, REASON_SHOWN_MAX)));
+            }
             line.waiting
                 .iter()
                 .take(WAITING_SHOWN_MAX)

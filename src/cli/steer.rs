@@ -130,24 +130,28 @@ async fn resume_all(
         }
         return Ok(code::SUCCEEDED);
     }
-    let mut after = Vec::new();
-    for run in &open {
-        let resumed = match summary(&session.client, run).await {
-            Ok(before) => post(&session.client, run, "resume?among_all=true").await.map(|_| before.seq),
+    let (mut watched, mut worst) = (Vec::new(), code::SUCCEEDED);
+    for run in open {
+        let resumed = match summary(&session.client, &run).await {
+            Ok(before) => post(&session.client, &run, "resume?among_all=true").await.map(|_| before.seq),
             Err(refused) => Err(refused),
         };
         match resumed {
-            Ok(seq) => after.push(seq),
+            Ok(seq) => watched.push((run, seq)),
+            // One run that cannot be taken up keeps no other from it.
+            Err(Refused::Problem(problem)) => {
+                say(format!("run {run} is not taken up: {}", problem.detail));
+                worst = worst.max(code::INTERNAL);
+            }
             Err(refused) => return fail(session, refused).await,
         }
     }
-    let mut worst = code::SUCCEEDED;
-    for (run, after) in open.iter().zip(after) {
+    for (run, after) in watched {
         let what = Watch { run: run.clone(), after, json: globals.json };
         match one(&mut session, signals, what, out).await {
             Ok(Ended::Settled(code)) => worst = worst.max(code),
             Ok(Ended::Interrupted(code)) => {
-                interrupted(session, run).await;
+                interrupted(session, &run).await;
                 return Ok(code);
             }
             Err(failure) => return fail(session, failure).await,
