@@ -6,6 +6,7 @@ use ostler_kernel::run::{Fold, Run, RunOutcome};
 
 use crate::error::RunError;
 use crate::system::System;
+use crate::view::RunView;
 
 /// What a run has come to, for now or for good.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,24 +36,41 @@ impl System {
                 fold.record(&record?, &|plan| self.services.plans.read(plan))?;
             }
             let so_far = fold.so_far();
-            if let Some(outcome) = so_far.and_then(|folded| folded.closed) {
-                return Ok(Settled::Closed(outcome));
-            }
-            if !self.services.drives(run) {
-                return match self.row(run)?.standing {
-                    RunStanding::Closed(outcome) => Ok(Settled::Closed(outcome)),
-                    RunStanding::Parked(reason) => Ok(Settled::Parked(reason)),
-                    RunStanding::Open => Ok(Settled::Idle),
-                };
-            }
-            // Silence that is due is about to move something.
-            let now = self.services.clock.now();
-            let waits = |run: &Run| run.waits_for_person() && !run.silence_is_due(now);
-            if so_far.is_some_and(|folded| waits(&folded.run)) {
-                return Ok(Settled::WaitsForPerson);
+            let so_far = so_far.map(|folded| (folded.closed, &folded.run));
+            if let Some(settled) = self.settled(run, so_far)? {
+                return Ok(settled);
             }
             // A run stirs when it ends and when it comes to wait for a person: nobody is woken by each of its steps.
             let _ = stirs.changed().await;
         }
+    }
+
+    /// What a run has come to right now, by what its records tell; `None` while it goes on.
+    fn settled(
+        &self,
+        run: RunId,
+        told: Option<(Option<RunOutcome>, &Run)>,
+    ) -> Result<Option<Settled>, RunError> {
+        if let Some((Some(outcome), _)) = told {
+            return Ok(Some(Settled::Closed(outcome)));
+        }
+        if !self.services.drives(run) {
+            return Ok(Some(match self.row(run)?.standing {
+                RunStanding::Closed(outcome) => Settled::Closed(outcome),
+                RunStanding::Parked(reason) => Settled::Parked(reason),
+                RunStanding::Open => Settled::Idle,
+            }));
+        }
+        Ok(told.filter(|(_, run)| self.waits_for_person(run)).map(|_| Settled::WaitsForPerson))
+    }
+
+    /// What a run has come to, if this view holds its last record; `None` while it goes on.
+    pub fn settled_by(&self, view: &RunView) -> Result<Option<Settled>, RunError> {
+        self.settled(view.opened.run, Some((view.closed, &view.run)))
+    }
+
+    /// Whether nothing goes on in a run until a person answers. Silence that is due moves it without one.
+    pub fn waits_for_person(&self, run: &Run) -> bool {
+        run.waits_for_person() && !run.silence_is_due(self.services.clock.now())
     }
 }

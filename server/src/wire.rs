@@ -208,6 +208,9 @@ pub struct Summary {
     pub opened_ms: i64,
     /// The record it is told up to.
     pub seq: u64,
+    /// Whether records follow that one: it is told as it stood then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub past: bool,
 }
 
 /// What the precision of the contracts of executed nodes says of a run.

@@ -15,7 +15,7 @@ use super::exit::{Failure, code};
 use super::session::{Session, Want, settings};
 use super::signals::Signals;
 use super::steer;
-use super::summary::{answers, silence, text_of};
+use super::summary::{answers, is_over, silence, text_of};
 use super::term::{Out, Paint, say};
 
 /// Hex digits of a digest that are shown.
@@ -98,8 +98,10 @@ fn tell(question: &ApprovalView, out: &mut Out) {
         out.line(out.paint(Paint::Care, &head));
     }
     lines.for_each(|line| out.line(line));
-    for answer in answers(&question.run, &question.node, &question.ask) {
-        out.line(format!("    {answer}"));
+    if !is_over(question.deadline_ms) {
+        for answer in answers(&question.run, &question.node, &question.ask) {
+            out.line(format!("    {answer}"));
+        }
     }
 }
 
@@ -205,7 +207,9 @@ pub(crate) async fn answer(globals: &Globals, args: AnswerArgs, decision: Decisi
         Decision::Approve => "approved",
         Decision::Reject => "rejected",
     };
-    steer::go_on(session, &mut signals, globals, before, &args.node, done, &mut out).await
+    let (node, told) = (args.node.as_str(), format!("{done} {}", args.node));
+    let done = steer::Done { node, word: done.to_owned(), told };
+    steer::go_on(session, &mut signals, globals, before, done, &mut out).await
 }
 
 /// Sends the answer to whoever holds the data folder; gives the run as it stood before.

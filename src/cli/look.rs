@@ -16,7 +16,7 @@ use super::exit::{Failure, code};
 use super::follow::{Lines, follow, lost, to_rest};
 use super::live::{View, painted};
 use super::session::{Session, Want, settings};
-use super::summary::silence;
+use super::summary::{is_over, silence};
 use super::term::{Out, clock, now_ms, say, span};
 
 /// Runs that `ps` lists for a person.
@@ -146,6 +146,9 @@ fn waiting_line(run: &str, waiting: &Waiting) -> String {
         );
     }
     let silence = waiting.deadline_ms.map(silence).unwrap_or_default();
+    if is_over(waiting.deadline_ms) {
+        return format!("  {node} waits for a person{silence}{waited_for}");
+    }
     format!("  {node} waits for a person{silence}{waited_for}: ostler approve | reject {run} {node}")
 }
 

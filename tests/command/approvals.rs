@@ -206,7 +206,11 @@ fn silence_cancels_at_the_deadline_even_if_nobody_was_there() {
         std::thread::yield_now(); // the deadline is a time of day, with nobody there to tell
     }
     world.ostler("approve @last ok").exits(2).complains("the time to answer node ok is over");
-    world.ostler("ps").exits(0).says("its time is over");
+    let told = world.ostler("ps").exits(0).says("its time is over").says("open");
+    assert!(!told.out.contains("approve"), "{}", told.out);
+    let listed = world.ostler("approvals").exits(0).says("its time is over");
+    assert!(!listed.out.contains("ostler approve"), "{}", listed.out);
+    world.ostler("show @last").exits(0).says("nobody drives it: ostler resume");
     world.ostler("resume @last").exits(1).says("cancelled ok: human_timeout");
     let nodes = summary(&world)["nodes"].clone();
     assert_eq!(nodes, json!({"ok": "cancelled", "after": "cancelled"}));
@@ -262,6 +266,56 @@ fn changed_tools_void_an_approval_that_was_not_used() {
     assert_ne!(again["id"], asked["id"]);
     world.ostler("approve @last put").exits(0);
     assert_eq!(world.work("out.txt"), "hello");
+}
+
+#[test]
+fn a_run_that_is_over_is_shown_as_it_stood_without_what_could_be_answered_then() {
+    let world = world();
+    waiting(&world, "question");
+    let seq = summary(&world)["seq"].as_u64().unwrap();
+    world.ostler("reject @last ok").exits(1);
+    let told =
+        world.ostler(&format!("show @last --at {seq}")).exits(0).says("waiting").says("waits ok: it asks");
+    assert!(!told.out.contains("ostler "), "{}", told.out);
+    let told = world.ostler("show @last --at 1").exits(0).says("open");
+    assert!(!told.out.contains("ostler "), "{}", told.out);
+}
+
+#[test]
+fn a_run_that_was_left_at_a_question_is_open_while_other_nodes_of_it_could_go_on() {
+    let world = world();
+    world.file(
+        "both.yaml",
+        &(QUESTION.to_owned() + "  - {id: nap, tool: time.sleep, params: {ms: 60000}, timeout: 90s}\n"),
+    );
+    let mut run = world.start("run both.yaml --workspace work");
+    run.until("waits for a person");
+    run.signal("INT");
+    run.end().exits(130);
+    assert_eq!(summary(&world)["standing"], "open");
+    world.ostler("show @last").exits(0).says("ostler approve").says("nobody drives it: ostler resume");
+}
+
+#[test]
+fn what_acts_on_the_world_is_not_said_to_be_cancelled() {
+    let world = world();
+    world.file(
+        "act.yaml",
+        "id: act\nnodes:\n  - {id: act, tool: shell.run, params: {argv: [sh, -c, 'touch begun; until test -e go; do sleep 0.01; done']}}\n",
+    );
+    let mut run = world.start("run act.yaml --workspace work --intent 2");
+    let opened = run.until("opened: act");
+    let id = opened.split_whitespace().nth(2).unwrap();
+    while !world.path().join("work/begun").exists() {
+        std::thread::yield_now();
+    }
+    world
+        .ostler(&format!("cancel {id} act"))
+        .exits(0)
+        .says("act acts on the world right now: it is not broken off");
+    std::fs::write(world.path().join("work/go"), "").unwrap();
+    run.end().exits(0).says("succeeded");
+    world.ostler(&format!("cancel {id} act")).exits(2);
 }
 
 /// Runs a command at a pseudo-terminal, and types.
