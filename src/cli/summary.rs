@@ -79,12 +79,14 @@ pub(crate) fn is_over(deadline_ms: Option<i64>) -> bool {
 }
 
 /// The commands that answer what a node waits for; the first is the one that is meant most often.
-pub(crate) fn answers(run: &str, node: &str, ask: &str) -> Vec<String> {
+/// The yes is for what has this digest; without one, it is shown before it is asked for.
+pub(crate) fn answers(run: &str, node: &str, ask: &str, digest: Option<&str>) -> Vec<String> {
     let run = ending(run);
     if ask == "in_doubt" {
         vec![format!("ostler resolve {run} {node} --done FILE|--redo|--fail")]
     } else {
-        vec![format!("ostler approve {run} {node}"), format!("ostler reject {run} {node} --note WHY")]
+        let seen = digest.map(|digest| format!(" --digest {digest}")).unwrap_or_default();
+        vec![format!("ostler approve {run} {node}{seen}"), format!("ostler reject {run} {node} --note WHY")]
     }
 }
 
@@ -267,7 +269,7 @@ pub(crate) fn waiting(sheet: &Sheet<'_>, summary: &Summary, most: usize) -> Vec<
     for (at, waiting) in summary.waiting.iter().enumerate() {
         let answers = match summary.past || is_over(waiting.deadline_ms) {
             true => Vec::new(),
-            false => answers(&summary.run, &waiting.node, &waiting.ask),
+            false => answers(&summary.run, &waiting.node, &waiting.ask, None),
         };
         let answers: Vec<String> = answers.iter().map(|answer| format!("    {answer}")).collect();
         let needed = 1 + answers.iter().map(|answer| sheet.rows_of(answer)).sum::<usize>();

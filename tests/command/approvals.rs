@@ -66,6 +66,13 @@ fn question(world: &World) -> Value {
     lines.remove(0)
 }
 
+/// Says yes to the only open question, as it is listed.
+fn approve(world: &World, more: &str) -> Ended {
+    let asked = question(world);
+    let (node, digest) = (asked["node"].as_str().unwrap(), asked["digest"].as_str().unwrap());
+    world.ostler(&format!("approve @last {node} --digest {digest} {more}"))
+}
+
 fn summary(world: &World) -> Value {
     serde_json::from_str(&world.ostler("show @last --json").exits(0).out).unwrap()
 }
@@ -83,10 +90,12 @@ fn what_is_shown_is_what_runs_and_everything_else_goes_on_meanwhile() {
         (&asked["ask"], &asked["tool"], &asked["impact"], &asked["effect"], &asked["holds_up"]),
         (&json!("before"), &json!("fs.write"), &json!(1), &json!("write"), &json!(["after"]))
     );
-    world.ostler("approvals").exits(0).says("fs.write, impact 1").says("ostler reject ");
+    let digest = &asked["digest"].as_str().unwrap()[..16];
+    let listed = world.ostler("approvals").exits(0).says("fs.write, impact 1").says("ostler reject ");
+    listed.says(&format!(" put --digest b3:{digest}"));
     world.ostler("ps").exits(0).says("waiting").says("put waits for a person; silence cancels it in ");
     world.ostler("show @last").exits(0).says("waits put");
-    world.ostler("approve @last put --note fine").exits(0).says("succeeded  write");
+    approve(&world, "--note fine").exits(0).says("succeeded  write");
     assert_eq!(world.work("out.txt"), "hello");
     let answers = world.ostler("events @last --json").exits(0).lines();
     let answer = answers.iter().find(|line| line["kind"] == "human_answer").unwrap();
@@ -133,7 +142,7 @@ fn a_question_of_the_plan_is_answered_like_any_other() {
     let world = world();
     waiting(&world, "question").says("waits ok: it asks");
     assert_eq!(question(&world)["params"]["question"], "Is it out?");
-    world.ostler("approve @last ok").exits(0).says("succeeded  question");
+    approve(&world, "").exits(0).says("succeeded  question");
 }
 
 #[test]
@@ -143,7 +152,7 @@ fn a_result_is_published_with_leave_only() {
     world.ostler("artifact @last/draft").exits(2).complains("has no result");
     let asked = question(&world);
     assert_eq!((&asked["ask"], &asked["result"]), (&json!("after"), &json!({"text": "a draft"})));
-    world.ostler("approve @last draft").exits(0);
+    approve(&world, "").exits(0);
     assert_eq!(world.ostler("artifact @last/draft --path text").exits(0).out, "a draft");
     waiting(&world, "publish");
     world.ostler("reject @last draft").exits(1).says("failed draft: ");
@@ -157,6 +166,7 @@ fn a_wrong_answer_is_refused_and_changes_nothing() {
     for (line, told) in [
         ("approve @last put --digest 0000000000", "look at it again"),
         ("approve @last put --digest b3:12", "is no digest"),
+        ("approve @last put", "a yes is for what you have seen"),
         ("approve @last nothing", "no node nothing"),
         ("approve @last text", "node text is executed: it asks nobody"),
         ("approve @last after", "node after is pending: it asks nobody"),
@@ -169,7 +179,7 @@ fn a_wrong_answer_is_refused_and_changes_nothing() {
     ] {
         world.ostler(line).exits(2).complains(told);
     }
-    let long = format!("approve @last put --note {}", "x".repeat(4_097));
+    let long = format!("reject @last put --note {}", "x".repeat(4_097));
     world.ostler(&long).exits(2).complains("at most 4096 are kept");
     assert_eq!(question(&world), asked);
     assert_eq!(summary(&world)["seq"], before["seq"], "what is refused is not written down");
@@ -235,7 +245,11 @@ fn another_terminal_answers_through_the_process_that_holds_the_folder() {
     let opened = run.until("opened: write");
     let id = opened.split_whitespace().nth(2).unwrap();
     run.until("waits for a person");
-    world.ostler(&format!("approve {id} put")).exits(0).says("goes on in the process that holds");
+    let digest = question(&world)["digest"].as_str().unwrap().to_owned();
+    world
+        .ostler(&format!("approve {id} put --digest {digest}"))
+        .exits(0)
+        .says("goes on in the process that holds");
     let ended = run.end();
     assert!(matches!(ended.code, Some(0 | 3)), "{ended:?}"); // it may have gone to rest before the answer came
     let mut events = world.start(&format!("events {id} --follow"));
@@ -257,14 +271,18 @@ fn changed_tools_void_an_approval_that_was_not_used() {
     let shown = world.ostler("approvals --json --config o.toml").exits(0).lines().remove(0);
     assert_eq!(shown["outdated"], true, "{shown}");
     assert!(shown["refusal"].as_str().unwrap().contains("OUT_OF_SCOPE"), "{shown}");
-    world.ostler("approve @last put --config o.toml").exits(2).complains("asked anew");
+    let old = asked["digest"].as_str().unwrap();
+    world
+        .ostler(&format!("approve @last put --config o.toml --digest {old}"))
+        .exits(2)
+        .complains("asked anew");
     assert_eq!(world.work("out.txt"), "");
     // It was asked anew for what it would come to; asked once more, it is for the write again.
     world.ostler("resume @last").exits(3);
     let again = question(&world);
     assert_eq!(again["digest"], asked["digest"]);
     assert_ne!(again["id"], asked["id"]);
-    world.ostler("approve @last put").exits(0);
+    approve(&world, "").exits(0);
     assert_eq!(world.work("out.txt"), "hello");
 }
 
@@ -375,4 +393,24 @@ fn a_person_at_the_terminal_is_asked_in_place() {
     assert_eq!(question(&world)["node"], "ok");
     let (code, said) = at_terminal(&world, "resume @last", &[("leaves", "n\n")]).unwrap();
     assert_eq!(code, 1, "{said}");
+}
+
+#[test]
+fn who_approves_at_a_terminal_is_shown_what_and_asked() {
+    let world = world();
+    waiting(&world, "write");
+    for (typed, code) in [("\n", 3), ("n\n", 3), ("\u{3}", 130)] {
+        let Some((ended, said)) = at_terminal(&world, "approve @last put", &[("approve put?", typed)]) else {
+            eprintln!("skipped: no `script` of util-linux, which makes a terminal");
+            return;
+        };
+        assert!(said.contains("text: \"hello\"") && said.contains("left waiting"), "{said}");
+        assert_eq!((ended, question(&world)["node"].as_str()), (code, Some("put")), "{said}");
+    }
+    let keys = [("approve put?", "what\n"), ("approve put?", "y as seen\n")];
+    let (code, said) = at_terminal(&world, "approve @last put", &keys).unwrap();
+    assert_eq!((code, world.work("out.txt").as_str()), (0, "hello"), "{said}");
+    let answers = world.ostler("events @last --json").exits(0).lines();
+    let answer = answers.iter().find(|line| line["kind"] == "human_answer").unwrap();
+    assert_eq!(answer["body"]["note"], "as seen");
 }
