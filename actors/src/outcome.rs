@@ -17,8 +17,15 @@ pub enum Settled {
     WaitsForPerson,
     /// It was set aside, and why.
     Parked(String),
-    /// This process does not drive it.
-    Idle,
+    /// It is open, and this process does not drive it.
+    Resting,
+}
+
+impl Settled {
+    /// Whether the run is over and gave what it was for, or concluded early.
+    pub fn is_success(&self) -> bool {
+        matches!(self, Settled::Closed(RunOutcome::Succeeded | RunOutcome::Concluded))
+    }
 }
 
 impl System {
@@ -58,7 +65,7 @@ impl System {
             return Ok(Some(match self.row(run)?.standing {
                 RunStanding::Closed(outcome) => Settled::Closed(outcome),
                 RunStanding::Parked(reason) => Settled::Parked(reason),
-                RunStanding::Open => Settled::Idle,
+                RunStanding::Open => Settled::Resting,
             }));
         }
         Ok(told.filter(|(_, run)| self.waits_for_person(run)).map(|_| Settled::WaitsForPerson))

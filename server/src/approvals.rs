@@ -5,14 +5,15 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use ostler_actors::{AllApprovals, Answer, Approval, ApprovalId, System};
 use ostler_kernel::id::{Digest, RunId};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::names;
 use crate::problem::Problem;
 use crate::routes::{Api, Asked, BodyBytes, body, whole};
-use crate::summary::ask_word;
-use crate::wire::{AnswerRequest, ApprovalList, ApprovalView, Decision, RunNamed, TestView, UnreadableRun};
+use crate::wire::{
+    AnswerRequest, ApprovalList, ApprovalView, Decision, RunNamed, TestView, UnreadableRun, word,
+};
 
 /// Questions on one page.
 pub const APPROVALS_LISTED_MAX: usize = 100;
@@ -139,7 +140,7 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
         plan,
         client: client.to_string(),
         node,
-        ask: ask_word(shown.ask).to_owned(),
+        ask: word(&shown.ask),
         kind: word(&shown.kind),
         tool: shown.tool,
         effect: word(&shown.effect),
@@ -157,10 +158,4 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
         holds_up: holds_up.iter().map(ToString::to_string).collect(),
         id: id.to_string(),
     }
-}
-
-/// The word of plan files for a variant.
-fn word(variant: &impl Serialize) -> String {
-    let value = serde_json::to_value(variant).ok();
-    value.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()
 }

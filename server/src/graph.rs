@@ -4,7 +4,7 @@ use ostler_actors::RunView;
 use ostler_kernel::id::RunId;
 use ostler_kernel::run::NodeState;
 
-use crate::wire::{GraphEdge, GraphNode, GraphView};
+use crate::wire::{GraphEdge, GraphNode, GraphView, word};
 
 /// The graph of a run as it stood at the view's last record.
 pub(crate) fn of(run: RunId, view: &RunView) -> GraphView {
@@ -17,10 +17,7 @@ pub(crate) fn of(run: RunId, view: &RunView) -> GraphView {
             let output = instance.output.as_ref().filter(|_| instance.state() == NodeState::Executed);
             GraphNode {
                 id: node.id.to_string(),
-                kind: serde_json::to_value(node.kind)
-                    .ok()
-                    .and_then(|kind| kind.as_str().map(str::to_owned))
-                    .unwrap_or_default(),
+                kind: word(&node.kind),
                 uses: node.tool.clone().or_else(|| node.model.clone()),
                 level: graph.level[at],
                 state: instance.state().to_string(),
@@ -39,10 +36,7 @@ pub(crate) fn of(run: RunId, view: &RunView) -> GraphView {
         node.deps.iter().map(|dep| GraphEdge {
             from: dep.n.to_string(),
             to: node.id.to_string(),
-            on: match dep.on {
-                ostler_kernel::plan::On::Success => "success".to_owned(),
-                ostler_kernel::plan::On::Terminal => "terminal".to_owned(),
-            },
+            on: word(&dep.on),
         })
     });
     GraphView {

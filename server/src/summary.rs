@@ -8,7 +8,7 @@ use ostler_kernel::port::{RunRow, RunStanding};
 use ostler_kernel::run::{Run, Standing as NodeStanding};
 
 use crate::problem::Problem;
-use crate::wire::{Culprit, ReliabilityBounds, RunLine, Standing, Summary, Waiting};
+use crate::wire::{Culprit, ReliabilityBounds, RunLine, Standing, Summary, Waiting, word};
 
 /// How a run stands at the last record of the view.
 pub(crate) struct Stands {
@@ -30,8 +30,8 @@ impl Stands {
             Some(Settled::WaitsForPerson) => (Standing::Waiting, None),
             Some(Settled::Parked(reason)) => (Standing::Parked, Some(reason)),
             // What nobody drives waits for a person all the same, if nothing else could go on.
-            Some(Settled::Idle) if system.waits_for_person(&view.run) => (Standing::Waiting, None),
-            Some(Settled::Idle) => (Standing::Open, None),
+            Some(Settled::Resting) if system.waits_for_person(&view.run) => (Standing::Waiting, None),
+            Some(Settled::Resting) => (Standing::Open, None),
         };
         Ok(Stands { standing, reason, is_past: false })
     }
@@ -112,7 +112,7 @@ fn waiting(id: RunId, run: &Run) -> Vec<Waiting> {
         let answerable = ask != HumanRequestKind::InDoubt;
         Some(Waiting {
             node: node.id.to_string(),
-            ask: ask_word(ask).to_owned(),
+            ask: word(&ask),
             id: answerable.then(|| id.to_string()),
             digest: instance.shown.filter(|_| answerable).map(|shown| shown.to_string()),
             deadline_ms: deadline,
@@ -120,16 +120,6 @@ fn waiting(id: RunId, run: &Run) -> Vec<Waiting> {
         })
     });
     asked.collect()
-}
-
-/// The word for what is asked.
-pub(crate) fn ask_word(ask: HumanRequestKind) -> &'static str {
-    match ask {
-        HumanRequestKind::Before => "before",
-        HumanRequestKind::After => "after",
-        HumanRequestKind::Node => "node",
-        HumanRequestKind::InDoubt => "in_doubt",
-    }
 }
 
 /// A line of the table of runs.

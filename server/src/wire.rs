@@ -522,3 +522,9 @@ pub struct FaultLine {
     /// What would mend it.
     pub mend: String,
 }
+
+/// The word of plan files and journals for a variant.
+pub(crate) fn word(variant: &impl Serialize) -> String {
+    let value = serde_json::to_value(variant).ok();
+    value.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()
+}

@@ -115,11 +115,7 @@ impl Turn<'_, '_, '_> {
 
     /// A person settled an attempt in doubt.
     pub(super) fn resolved(&mut self, node: &NodeId, how: Resolution, by: String) {
-        let Some(at) = self.run.position(node) else { return };
-        let in_doubt = HumanRequestKind::InDoubt;
-        if !matches!(self.run.instances[at].standing, Standing::WaitingHuman { ask, .. } if ask == in_doubt) {
-            return;
-        }
+        let (Some(at), Ok(_)) = (self.run.position(node), self.run.check_resolution(node)) else { return };
         let (approve, redo) = (matches!(how, Resolution::Done(_)), matches!(how, Resolution::Redo));
         self.human_answer(at, approve, redo, by, String::new());
         match how {

@@ -1,4 +1,4 @@
-//! Starting attempts: conformance rule 3.
+//! Starting attempts: ready nodes in the order of (level, id), as many as there are slots. Who asks first needs none.
 
 use super::Run;
 use super::standing::Standing;

@@ -44,7 +44,7 @@ use std::sync::Arc;
 
 pub use apply::IllegalStep;
 pub use fold::{Fold, FoldError, Folded, ReadPlan};
-pub use human::AnswerError;
+pub use human::{AnswerError, ResolutionError};
 pub use inputs::{Given, InputError, Refs, resolve};
 pub use intent::Intended;
 pub use operator::OperationError;
@@ -215,7 +215,8 @@ impl Run {
         }
     }
 
-    /// Whether recovery could still bring what is missing (conformance rule 5).
+    /// Whether recovery could still bring what is missing: the run is neither cancelled nor concluded, the planner did not
+    /// refuse, and is writing or may be asked once more within the limits on replans and versions.
     fn recovery_open(&self) -> bool {
         !self.cancelled
             && !self.concluded
