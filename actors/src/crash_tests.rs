@@ -9,14 +9,11 @@ use ostler_kernel::event::Event;
 use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
 use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
 use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
-use ostler_kernel::run::{Operation, RunOutcome};
+use ostler_kernel::run::RunOutcome;
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};
 
-use crate::agent::{AgentMessage, Request};
-use crate::registry::RegistryMessage;
 use crate::services::lock;
-use crate::system::ask;
 use crate::{AgentProfile, ResolveHow, RunError, Settled, Submission, System, SystemConfig};
 
 /// Counts its calls by name, and takes a while for each.

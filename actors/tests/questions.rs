@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::{Hold, left_by, states, submit, system};
 use ostler_actors::{Answer, RunError, Settled};
-use ostler_kernel::event::Event;
+use ostler_kernel::event::{Event, HumanRequest};
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{Journal, RunStanding, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::{NodeState, RunOutcome, ShownTest};
@@ -157,5 +157,36 @@ async fn a_run_whose_records_do_not_fit_hides_no_other_and_is_set_aside() {
     }
     assert!(matches!(standing(), RunStanding::Parked(why) if why.starts_with("it cannot be read")));
     assert_eq!(second.all_approvals().await.unwrap().approvals.len(), 1);
+    second.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_whose_time_was_over_before_the_restart_is_not_asked_anew() {
+    let act = |effect| Hold::new("act", effect, Idempotency::Natural);
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), vec![act(Effect::Write)]).await;
+    let run = submit(&first, tested(&["ls"])).await;
+    assert_eq!(first.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    first.shutdown().await;
+    // The same, asked long ago.
+    let left = Arc::new(MemoryJournal::default());
+    let stream = StreamId::run(&journal.run(run).unwrap().unwrap().client, run);
+    for record in journal.read(stream, Seq(0), usize::MAX).unwrap() {
+        let event = match record.event {
+            Event::HumanRequest(asked) => Event::HumanRequest(HumanRequest { deadline: Some(1), ..asked }),
+            other => other,
+        };
+        let batch = StreamBatch { stream, expected: Seq(record.seq.0 - 1), at_ms: 0, events: vec![event] };
+        left.append(vec![batch]).unwrap();
+    }
+
+    // By now it would show something else.
+    let second = system(left.clone(), vec![act(Effect::External)]).await;
+    assert!(second.approvals(run).await.unwrap()[0].is_outdated);
+    second.resume(run).await.unwrap();
+    assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    let view = second.view(run, None).await.unwrap();
+    let act = view.run.instance(&"act".into()).unwrap();
+    assert_eq!((act.requests, act.reason.as_ref().unwrap().to_string().as_str()), (1, "human_timeout"));
     second.shutdown().await;
 }

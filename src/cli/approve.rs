@@ -205,8 +205,8 @@ pub(crate) async fn answer(globals: &Globals, args: AnswerArgs, decision: Decisi
     let mut session = steer::open(globals).await?;
     let person = ask::is_person() && !globals.json;
     let before = match send(&mut session, &mut signals, &args, decision, person).await {
-        Ok(Sent::Taken(before)) => before,
-        Ok(Sent::Left(code)) => {
+        Ok(Ok(before)) => before,
+        Ok(Err(code)) => {
             say("left waiting; `ostler reject` says no");
             session.stop().await;
             return Ok(code);
@@ -222,23 +222,16 @@ pub(crate) async fn answer(globals: &Globals, args: AnswerArgs, decision: Decisi
     steer::go_on(session, &mut signals, globals, before, done, &mut out).await
 }
 
-/// What became of an answer.
-enum Sent {
-    /// It was taken; the run as it stood before.
-    Taken(Summary),
-    /// The person would not say yes: the exit code.
-    Left(u8),
-}
-
 /// Sends the answer to whoever holds the data folder. A yes is for what somebody has seen: what `--digest` names, or what
-/// the person at the terminal is shown here.
+/// the person at the terminal is shown here. Gives the run as it stood before; or, if they would not say yes, the exit
+/// code.
 async fn send(
     session: &mut Session,
     signals: &mut Signals,
     args: &AnswerArgs,
     decision: Decision,
     person: bool,
-) -> Result<Sent, Failure> {
+) -> Result<Result<Summary, u8>, Failure> {
     let before = session.summary(&args.run).await?;
     let question = asked(&before, &args.node)?;
     let path = format!("/v1/approvals/{}", part(question.id.as_deref().unwrap_or_default()));
@@ -252,7 +245,7 @@ async fn send(
             match consent(&question, signals).await {
                 Ok(typed) if note.is_empty() => note = typed,
                 Ok(_) => {}
-                Err(code) => return Ok(Sent::Left(code)),
+                Err(code) => return Ok(Err(code)),
             }
             digest = question.digest.unwrap_or_default();
         }
@@ -265,15 +258,13 @@ async fn send(
     }
     let request = AnswerRequest { decision, digest, note, by: approver() };
     match session.client.post::<RunNamed>(&path, &request).await {
-        Ok(_) => Ok(Sent::Taken(before)),
+        Ok(_) => Ok(Ok(before)),
         Err(Refused::Gone(_) | Refused::NotThere(_)) => {
             // The process that held the data folder ended; whether it took the answer is known by now.
             session.renew(Want::Drive).await?;
             match session.client.post::<RunNamed>(&path, &request).await {
-                Err(Refused::Problem(problem)) if problem.code == "already_answered" => {
-                    Ok(Sent::Taken(before))
-                }
-                sent => sent.map(|_| Sent::Taken(before)).map_err(Failure::from),
+                Err(Refused::Problem(problem)) if problem.code == "already_answered" => Ok(Ok(before)),
+                sent => sent.map(|_| Ok(before)).map_err(Failure::from),
             }
         }
         Err(refused) => Err(refused.into()),
