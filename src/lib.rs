@@ -38,10 +38,10 @@ pub mod finding;
 mod os;
 pub mod plan_file;
 
-pub use os::{Agent, DATA_FOLDER, DRAIN, Faults, Ostler, OstlerBuilder, Outcome, Run, StartError};
+pub use os::{Agent, DATA_FOLDER, DRAIN, Faults, Ostler, OstlerBuilder, Run, StartError};
 pub use ostler_actors::{
-    AgentProfile, Answer, Approval, ApprovalId, EventCursor, ResolveHow, RunError, SpawnError, Submission,
-    SubmitError,
+    AgentProfile, Answer, Approval, ApprovalId, EventCursor, ResolveHow, RunError, Settled, SpawnError,
+    Submission, SubmitError,
 };
 pub use ostler_kernel as kernel;
 

@@ -14,7 +14,6 @@ use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::id::{Digest, NodeId, RunId};
 use ostler_kernel::plan::{Fault, Plan, PlanDraft};
 use ostler_kernel::port::{Artifact, ArtifactStore, Journal, Seq, Tool};
-use ostler_kernel::run::RunOutcome;
 use ostler_server::{ControlSocket, router};
 use ostler_store::{MemoryArtifacts, MemoryJournal, OpenError, Opened, Store};
 
@@ -237,13 +236,14 @@ impl Ostler {
         Run { id, system: self.system.clone() }
     }
 
-    /// The questions that wait for a person, in all open runs.
+    /// The questions that wait for a person, in all open runs that can be read; [`Run::approvals`] says what keeps one
+    /// from being read.
     ///
     /// # Errors
     ///
     /// See [`RunError`].
     pub async fn approvals(&self) -> Result<Vec<Approval>, RunError> {
-        self.system.approvals(None).await
+        Ok(self.system.all_approvals().await?.approvals)
     }
 
     /// Answers a question as it was shown; the run goes on. Durable when it returns.
@@ -314,26 +314,6 @@ pub struct Run {
     system: System,
 }
 
-/// What a run has come to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// It is over.
-    Closed(RunOutcome),
-    /// Nothing goes on until a person answers: an attempt is in doubt, say.
-    WaitsForPerson,
-    /// It was set aside, because it kept crashing the process; why.
-    Parked(String),
-    /// It is open, and this process does not drive it.
-    Resting,
-}
-
-impl Outcome {
-    /// Whether the run is over and gave what it was for, or concluded early.
-    pub fn is_success(&self) -> bool {
-        matches!(self, Outcome::Closed(RunOutcome::Succeeded | RunOutcome::Concluded))
-    }
-}
-
 impl Run {
     /// Its id.
     pub fn id(&self) -> RunId {
@@ -363,13 +343,8 @@ impl Run {
     /// # Errors
     ///
     /// See [`RunError`].
-    pub async fn outcome(&self) -> Result<Outcome, RunError> {
-        Ok(match self.system.outcome(self.id).await? {
-            Settled::Closed(outcome) => Outcome::Closed(outcome),
-            Settled::WaitsForPerson => Outcome::WaitsForPerson,
-            Settled::Parked(reason) => Outcome::Parked(reason),
-            Settled::Idle => Outcome::Resting,
-        })
+    pub async fn outcome(&self) -> Result<Settled, RunError> {
+        self.system.outcome(self.id).await
     }
 
     /// What a node published.
@@ -396,7 +371,7 @@ impl Run {
     ///
     /// See [`RunError`].
     pub async fn approvals(&self) -> Result<Vec<Approval>, RunError> {
-        self.system.approvals(Some(self.id)).await
+        self.system.approvals(self.id).await
     }
 
     /// Stops one node; what depends on it is lost with it. Durable when it returns.

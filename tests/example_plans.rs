@@ -201,13 +201,17 @@ fn a_release_waits_for_two_people_and_writes_what_was_shown() {
         assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {}", text(&ended));
         text(&ended)
     };
+    let digest = || {
+        let asked: Value = serde_json::from_str(&step(&["approvals", "--json"], 0)).unwrap();
+        asked["digest"].as_str().unwrap().to_owned()
+    };
     let announced = || std::fs::read_to_string(workspace.path().join("RELEASED.txt"));
     step(&["run", plan.to_str().unwrap(), "--workspace", workspace.path().to_str().unwrap()], 3);
     assert!(announced().is_err(), "nothing is written without leave");
     let shown = step(&["approvals"], 0);
-    step(&["approve", "@last", "announce"], 3);
+    step(&["approve", "@last", "announce", "--digest", &digest()], 3);
     let text = announced().unwrap();
     assert!(shown.contains(text.trim()), "{shown}");
-    step(&["approve", "@last", "sign_off", "--note", "all good"], 0);
+    step(&["approve", "@last", "sign_off", "--note", "all good", "--digest", &digest()], 0);
     assert!(step(&["artifact", "@last/report", "--path", "text"], 0).contains("Signed off: executed"));
 }

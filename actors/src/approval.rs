@@ -3,15 +3,15 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ostler_kernel::contract::{self, TEST_TOOL};
 use ostler_kernel::event::{HumanRequestKind, Output, RunOpened};
-use ostler_kernel::gate::Permit;
+use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::id::{ClientId, Digest, NodeId, RunId, Ticks};
-use ostler_kernel::plan::Node;
-use ostler_kernel::port::ArtifactError;
-use ostler_kernel::run::{Given, Input, Run, Shown, Standing};
+use ostler_kernel::plan::{Node, Tools};
+use ostler_kernel::run::{Given, Input, Run, Shown, ShownTest, Standing};
 
 use crate::agent::Request;
-use crate::attempt::{self, Caller};
+use crate::attempt::{self, Caller, Work};
 use crate::error::RunError;
 use crate::services::Services;
 use crate::system::System;
@@ -76,6 +76,8 @@ pub struct Approval {
     pub digest: Option<Digest>,
     /// What it shows: before an action, the action; of a result, what it came of.
     pub shown: Shown,
+    /// The folder that what it shows may touch, if it is about any.
+    pub workspace: Option<String>,
     /// The result that is to be published, if that is asked.
     pub result: Option<Output>,
     /// Whether it would show something else by now, because tools or the policy have changed: it is asked anew when
@@ -87,6 +89,15 @@ pub struct Approval {
     pub deadline: Option<Ticks>,
     /// Nodes that cannot start before it is answered; the first hundred.
     pub holds_up: Vec<NodeId>,
+}
+
+/// What waits for a person in all open runs.
+#[derive(Debug, Clone, Default)]
+pub struct AllApprovals {
+    /// The questions.
+    pub approvals: Vec<Approval>,
+    /// The runs whose questions are not known, and why.
+    pub unreadable: Vec<(RunId, RunError)>,
 }
 
 /// What a person says to a question.
@@ -153,68 +164,87 @@ impl AnswerRequest {
     }
 }
 
-/// What a node shows before it goes on: with its references resolved, and by the word of the gate.
+/// What a node shows before it goes on: with its references resolved, and by the word of the gate. What it is given may be
+/// lost; then that is why it would come to nothing.
 pub(crate) async fn shown(
     services: &Services,
     opened: &RunOpened,
     run: &Run,
     node: &Node,
     ask: HumanRequestKind,
-) -> Result<Shown, ArtifactError> {
+) -> Shown {
+    let caller = Caller::of(opened);
+    let shown = as_planned(services, &caller, node, ask);
+    let because = |shown: Shown, why: String| Shown { refusal: Some(why), ..shown };
+    let results = match attempt::results(services, run, node).await {
+        Ok(results) => results,
+        Err(error) => return because(shown, error.to_string()),
+    };
+    let params = match run.given(node, &results) {
+        Ok((Given::Params(params), _)) => params,
+        // An aggregator is given what became of others; its template says what it makes of that.
+        Ok((Given::Fates { .. }, _)) => return shown,
+        Err(error) => return because(shown, error.to_string()),
+    };
+    let shown = Shown { params: params.clone(), ..shown };
+    let Some(tool) = &node.tool else { return shown };
+    let key = Digest([0; 32]); // for a permit that nobody uses
+    match services.toolbox.gate(&services.gate, &caller, tool, params, node.impact, key) {
+        Ok((_, permit)) => by_permit(shown, &permit),
+        Err(denial) => because(shown, format!("{}: {}", denial.code, denial.operator)),
+    }
+}
+
+/// What a node shows that is about to do this work.
+pub(crate) fn of_work(services: &Services, caller: &Caller, node: &Node, work: &Work) -> Shown {
+    let shown = as_planned(services, caller, node, HumanRequestKind::Before);
+    match work {
+        Work::Tool { permit, .. } => by_permit(shown, permit),
+        Work::Render { .. } => shown,
+    }
+}
+
+/// What is known of a node without what others give it: the plan's words, and its tests.
+fn as_planned(services: &Services, caller: &Caller, node: &Node, ask: HumanRequestKind) -> Shown {
     let mut shown = Shown {
         ask,
         kind: node.kind,
         tool: node.tool.clone(),
-        tool_version: version(services, node),
+        tool_version: node.tool.as_deref().and_then(|tool| services.toolbox.version(tool)).map(str::to_owned),
         effect: node.effect,
         impact: node.impact,
         params: node.params.clone(),
+        tests: Vec::new(),
         refusal: None,
     };
-    let results = attempt::results(services, run, node).await?;
-    let params = match run.given(node, &results) {
-        Ok((Given::Params(params), _)) => params,
-        // An aggregator is given what became of others; its template says what it makes of that.
-        Ok((Given::Fates { .. }, _)) => return Ok(shown),
-        Err(error) => return Ok(Shown { refusal: Some(error.to_string()), ..shown }),
-    };
-    shown.params = params.clone();
-    let Some(tool) = &node.tool else { return Ok(shown) };
-    let caller = Caller::of(opened);
-    let key = Digest([0; 32]); // for a permit that nobody uses
-    Ok(match services.toolbox.gate(&services.gate, &caller, tool, params, node.impact, key) {
-        Ok((_, permit)) => by_permit(services, node, ask, &permit),
-        Err(denial) => Shown { refusal: Some(format!("{}: {}", denial.code, denial.operator)), ..shown },
-    })
-}
-
-/// What exactly a permit lets a node do, as it is shown.
-pub(crate) fn by_permit(services: &Services, node: &Node, ask: HumanRequestKind, permit: &Permit) -> Shown {
-    Shown {
-        ask,
-        kind: node.kind,
-        tool: Some(permit.tool().to_owned()),
-        tool_version: version(services, node),
-        effect: permit.class().effect,
-        impact: permit.class().impact,
-        params: permit.params().clone(),
-        refusal: None,
+    for test in contract::tests(&node.contract) {
+        let key = Digest([0; 32]); // as above
+        let gated = services.toolbox.gate(&services.gate, caller, TEST_TOOL, test.params(), 0, key);
+        if let Err(denial) = gated {
+            let why = format!("its test contract[{}]: {}: {}", test.rule, denial.code, denial.operator);
+            shown.refusal.get_or_insert(why);
+        }
+        let class = services.toolbox.defaults(TEST_TOOL, &test.params()).unwrap_or_default();
+        shown.tests.push(ShownTest { argv: test.argv, effect: class.effect, impact: class.impact });
     }
+    shown
 }
 
-fn version(services: &Services, node: &Node) -> Option<String> {
-    node.tool.as_deref().and_then(|tool| services.toolbox.version(tool)).map(str::to_owned)
+/// What exactly a permit lets a node do. Its tests may still be refused.
+fn by_permit(shown: Shown, permit: &Permit) -> Shown {
+    let CallClass { effect, impact, .. } = permit.class();
+    Shown { effect, impact, params: permit.params().clone(), ..shown }
 }
 
 /// The questions that are open in a run.
-pub(crate) async fn open(services: &Services, view: &RunView) -> Result<Vec<Approval>, ArtifactError> {
+pub(crate) async fn open(services: &Services, view: &RunView) -> Vec<Approval> {
     let mut found = Vec::new();
     for (node, instance) in view.run.instances() {
         let Standing::WaitingHuman { ask, deadline } = instance.standing else { continue };
         if ask == HumanRequestKind::InDoubt {
             continue; // that is settled by resolving it
         }
-        let shown = shown(services, &view.opened, &view.run, node, ask).await?;
+        let shown = shown(services, &view.opened, &view.run, node, ask).await;
         let result = instance.output.clone().filter(|_| ask == HumanRequestKind::After);
         let is_outdated = result.is_none() && instance.shown != Some(shown.digest());
         found.push(Approval {
@@ -222,6 +252,7 @@ pub(crate) async fn open(services: &Services, view: &RunView) -> Result<Vec<Appr
             plan: view.run.plan().id.clone(),
             client: view.opened.client.clone(),
             digest: instance.shown,
+            workspace: workspace(services, &view.opened, &shown),
             shown,
             result,
             is_outdated,
@@ -230,7 +261,13 @@ pub(crate) async fn open(services: &Services, view: &RunView) -> Result<Vec<Appr
             holds_up: held_up(&view.run, &node.id),
         });
     }
-    Ok(found)
+    found
+}
+
+/// The folder of the run, if what is shown takes paths or runs programs.
+fn workspace(services: &Services, opened: &RunOpened, shown: &Shown) -> Option<String> {
+    let takes_paths = shown.tool.as_deref().is_some_and(|tool| services.toolbox.takes_paths(tool));
+    (takes_paths || !shown.tests.is_empty()).then(|| opened.workspace.clone())
 }
 
 /// The nodes that wait for this one, directly or not, in the order of their ids.
@@ -251,20 +288,25 @@ pub fn held_up(run: &Run, node: &NodeId) -> Vec<NodeId> {
 }
 
 impl System {
-    /// The questions that wait for a person, of one run or of all that are open: oldest run first, in the order of
-    /// the nodes.
-    pub async fn approvals(&self, run: Option<RunId>) -> Result<Vec<Approval>, RunError> {
-        let mut rows = match run {
-            Some(run) => vec![self.row(run)?],
-            None => self.runs(true)?,
-        };
+    /// The questions of a run that wait for a person, in the order of the nodes.
+    pub async fn approvals(&self, run: RunId) -> Result<Vec<Approval>, RunError> {
+        let view = self.view(run, None).await?;
+        Ok(open(&self.services, &view).await)
+    }
+
+    /// The questions that wait for a person in all open runs, oldest run first. A run that cannot be read hides those
+    /// of no other.
+    pub async fn all_approvals(&self) -> Result<AllApprovals, RunError> {
+        let mut rows = self.runs(true)?;
         rows.sort_by_key(|row| row.run);
-        let mut found = Vec::new();
+        let mut all = AllApprovals::default();
         for row in rows {
-            let view = self.view(row.run, None).await?;
-            found.extend(open(&self.services, &view).await?);
+            match self.approvals(row.run).await {
+                Ok(found) => all.approvals.extend(found),
+                Err(error) => all.unreadable.push((row.run, error)),
+            }
         }
-        Ok(found)
+        Ok(all)
     }
 
     /// Answers a question, for what has the digest `shown`; the run goes on. Durable when it returns.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_kernel::contract::{Broken, Test};
+use ostler_kernel::contract::{Broken, TEST_TOOL, Test};
 use ostler_kernel::event::{Failure, Outcome, Output, RunOpened};
 use ostler_kernel::gate::Permit;
 use ostler_kernel::id::{Digest, NodeId};
@@ -74,7 +74,7 @@ async fn act(
     work: Work,
     timeout_ms: u64,
 ) -> Result<Output, Failure> {
-    let acts = node.effect.acts() || work.acts();
+    let acts = node.reach().effect.acts() || work.acts();
     let value = match work {
         Work::Tool { tool, permit } => {
             let context = CallContext { workspace: Arc::clone(&caller.workspace), timeout_ms };
@@ -113,10 +113,8 @@ async fn judge(services: &Services, caller: &Caller, rules: &[Rule], value: &Val
 }
 
 async fn run_test(services: &Services, caller: &Caller, test: &Test) -> Result<(), Failure> {
-    let mut params = Map::new();
-    params.insert("argv".to_owned(), json!(test.argv));
     let key = lineage::hash("aos/test/1", &[test.argv.join("\0").as_bytes()]);
-    let gated = services.toolbox.gate(&services.gate, caller, "shell.run", params, 0, key);
+    let gated = services.toolbox.gate(&services.gate, caller, TEST_TOOL, test.params(), 0, key);
     let (tool, permit) = gated.map_err(|denial| Failure {
         category: Category::GateDenied,
         message: denial.for_model().to_owned(),
@@ -166,17 +164,28 @@ pub(crate) async fn keep(services: &Services, value: &Value) -> Result<Output, F
     Ok(Output { artifact, bytes: bytes as u64, inline: None, directive: None })
 }
 
+/// A result that an attempt needs, and that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the result of {node} cannot be read: {error}")]
+pub(crate) struct Unreadable {
+    node: NodeId,
+    pub(crate) error: ArtifactError,
+}
+
 /// What each executed node published whose result an attempt of `node` needs; `null` where that is nothing.
 pub(crate) async fn results(
     services: &Services,
     run: &Run,
     node: &Node,
-) -> Result<BTreeMap<NodeId, Arc<Value>>, ArtifactError> {
+) -> Result<BTreeMap<NodeId, Arc<Value>>, Unreadable> {
     let mut results = BTreeMap::new();
     for source in run.sources(node) {
         let result = match run.instance(&source).and_then(|instance| instance.output.as_ref()) {
             None => Value::Null,
-            Some(output) => load(services, output).await?,
+            Some(output) => match load(services, output).await {
+                Ok(result) => result,
+                Err(error) => return Err(Unreadable { node: source, error }),
+            },
         };
         results.insert(source, Arc::new(result));
     }

@@ -9,14 +9,11 @@ use ostler_kernel::event::Event;
 use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
 use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
 use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
-use ostler_kernel::run::{Operation, RunOutcome};
+use ostler_kernel::run::RunOutcome;
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};
 
-use crate::agent::{AgentMessage, Request};
-use crate::registry::RegistryMessage;
 use crate::services::lock;
-use crate::system::ask;
 use crate::{AgentProfile, ResolveHow, RunError, Settled, Submission, System, SystemConfig};
 
 /// Counts its calls by name, and takes a while for each.
@@ -185,6 +182,12 @@ async fn who_waits_for_an_agent_that_is_taken_out_of_service_is_answered() {
     let third = agent.submit(hour(&system)).await.unwrap();
     let settled = system.outcome(third).await.unwrap();
     assert_eq!(settled, Settled::Parked("its agent is quarantined".to_owned()));
+    // What its attempts come to is learned by nobody: `first` was under way.
+    for run in [first, second, third] {
+        system.cancel(run).await.unwrap();
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    }
+    tokio::time::timeout(SOON, system.services.effects.emptied()).await.expect("effects go with their run");
     system.shutdown().await;
 }
 

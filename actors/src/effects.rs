@@ -148,6 +148,15 @@ impl Effects {
         }
     }
 
+    /// Stops what only looks or computes of a run that nobody drives.
+    pub(crate) fn cancel_run(&self, run: RunId) {
+        for entry in self.entries.iter().filter(|entry| entry.key().run == run && !entry.acts) {
+            if let State::Running { cancel } = &entry.state {
+                cancel.cancel();
+            }
+        }
+    }
+
     /// Stops whatever only looks or computes, and forgets it: the process ends, which is no failure of theirs, and
     /// they are done again when their run is taken up.
     pub(crate) fn stop_pure(&self) {

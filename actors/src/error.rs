@@ -2,7 +2,7 @@
 
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::{ArtifactError, JournalError};
-use ostler_kernel::run::{AnswerError, FoldError, NodeState, OperationError};
+use ostler_kernel::run::{AnswerError, FoldError, NodeState, OperationError, ResolutionError};
 
 /// Why nothing could be done about a run.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -16,14 +16,9 @@ pub enum RunError {
     /// It is over.
     #[error("the run is over")]
     Over,
-    /// The node waits for nothing of the kind.
-    #[error("node {node} is {state}, not in doubt: there is nothing to resolve")]
-    NotInDoubt {
-        /// Which node.
-        node: NodeId,
-        /// Where it stands.
-        state: NodeState,
-    },
+    /// The node is not in doubt.
+    #[error(transparent)]
+    Resolution(#[from] ResolutionError),
     /// The node has no result.
     #[error("node {node} is {state} and has no result")]
     NoResult {

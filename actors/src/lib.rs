@@ -46,7 +46,9 @@ mod toolbox;
 mod tree;
 mod view;
 
-pub use approval::{Answer, Approval, ApprovalId, ApprovalIdError, BY_BYTES_MAX, NOTE_BYTES_MAX, held_up};
+pub use approval::{
+    AllApprovals, Answer, Approval, ApprovalId, ApprovalIdError, BY_BYTES_MAX, NOTE_BYTES_MAX, held_up,
+};
 pub use attempt::INLINE_BYTES_MAX;
 pub use cursor::EventCursor;
 pub use error::RunError;

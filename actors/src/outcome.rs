@@ -1,11 +1,12 @@
 //! What becomes of a run.
 
 use ostler_kernel::id::RunId;
-use ostler_kernel::port::{RunStanding, Seq};
+use ostler_kernel::port::{Position, RunStanding, Seq};
 use ostler_kernel::run::{Fold, Run, RunOutcome};
 
 use crate::error::RunError;
 use crate::system::System;
+use crate::view::RunView;
 
 /// What a run has come to, for now or for good.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,8 +17,15 @@ pub enum Settled {
     WaitsForPerson,
     /// It was set aside, and why.
     Parked(String),
-    /// This process does not drive it.
-    Idle,
+    /// It is open, and this process does not drive it.
+    Resting,
+}
+
+impl Settled {
+    /// Whether the run is over and gave what it was for, or concluded early.
+    pub fn is_success(&self) -> bool {
+        matches!(self, Settled::Closed(RunOutcome::Succeeded | RunOutcome::Concluded))
+    }
 }
 
 impl System {
@@ -32,29 +40,56 @@ impl System {
                 return Err(RunError::Halted(why));
             }
             if !self.services.drives(run) {
-                let row = self.row(run)?;
-                self.services.journal.durable(row.position).await?;
-                return Ok(match row.standing {
-                    RunStanding::Closed(outcome) => Settled::Closed(outcome),
-                    RunStanding::Parked(reason) => Settled::Parked(reason),
-                    RunStanding::Open => Settled::Idle,
-                });
+                let (settled, position) = self.rests_as(run)?;
+                self.services.journal.durable(position).await?;
+                return Ok(settled);
             }
             while let Some(record) = cursor.next_known().await {
                 fold.record(&record?, &|plan| self.services.plans.read(plan))?;
             }
             let so_far = fold.so_far();
-            if let Some(outcome) = so_far.and_then(|folded| folded.closed) {
-                return Ok(Settled::Closed(outcome));
-            }
-            // Silence that is due is about to move something.
-            let now = self.services.clock.now();
-            let waits = |run: &Run| run.waits_for_person() && !run.silence_is_due(now);
-            if so_far.is_some_and(|folded| waits(&folded.run)) {
-                return Ok(Settled::WaitsForPerson);
+            let so_far = so_far.map(|folded| (folded.closed, &folded.run));
+            if let Some(settled) = self.settled(run, so_far)? {
+                return Ok(settled);
             }
             // A run stirs when it ends and when it comes to wait for a person: nobody is woken by each of its steps.
             let _ = stirs.changed().await;
         }
+    }
+
+    /// What a run has come to that nobody drives, by its line in the table; and where that is recorded.
+    fn rests_as(&self, run: RunId) -> Result<(Settled, Position), RunError> {
+        let row = self.row(run)?;
+        let settled = match row.standing {
+            RunStanding::Closed(outcome) => Settled::Closed(outcome),
+            RunStanding::Parked(reason) => Settled::Parked(reason),
+            RunStanding::Open => Settled::Resting,
+        };
+        Ok((settled, row.position))
+    }
+
+    /// What a run has come to right now, by what its records tell; `None` while it goes on.
+    fn settled(
+        &self,
+        run: RunId,
+        told: Option<(Option<RunOutcome>, &Run)>,
+    ) -> Result<Option<Settled>, RunError> {
+        if let Some((Some(outcome), _)) = told {
+            return Ok(Some(Settled::Closed(outcome)));
+        }
+        if !self.services.drives(run) {
+            return Ok(Some(self.rests_as(run)?.0));
+        }
+        Ok(told.filter(|(_, run)| self.waits_for_person(run)).map(|_| Settled::WaitsForPerson))
+    }
+
+    /// What a run has come to, if this view holds its last record; `None` while it goes on.
+    pub fn settled_by(&self, view: &RunView) -> Result<Option<Settled>, RunError> {
+        self.settled(view.opened.run, Some((view.closed, &view.run)))
+    }
+
+    /// Whether nothing goes on in a run until a person answers. Silence that is due moves it without one.
+    pub fn waits_for_person(&self, run: &Run) -> bool {
+        run.waits_for_person() && !run.silence_is_due(self.services.clock.now())
     }
 }

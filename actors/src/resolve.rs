@@ -1,8 +1,8 @@
 //! Settling attempts in doubt.
 
-use ostler_kernel::event::{AttemptResult, HumanRequestKind, Outcome, Output};
+use ostler_kernel::event::{AttemptResult, Outcome, Output};
 use ostler_kernel::id::{NodeId, RunId};
-use ostler_kernel::run::{Input, Resolution, Run, Standing};
+use ostler_kernel::run::{Input, Resolution, Run};
 use serde_json::Value;
 
 use crate::agent::Request;
@@ -38,14 +38,10 @@ impl ResolveRequest {
     /// What it means for the run; refused if the node is not in doubt.
     pub(crate) fn into_input(self, run: &Run) -> Result<Input, RunError> {
         let ResolveRequest { node, how, by } = self;
-        let instance = run.instance(&node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;
-        let in_doubt = HumanRequestKind::InDoubt;
-        if !matches!(instance.standing, Standing::WaitingHuman { ask, .. } if ask == in_doubt) {
-            return Err(RunError::NotInDoubt { node, state: instance.state() });
-        }
+        let attempt = run.check_resolution(&node)?;
         let how = match how {
             StoredHow::Done(output) => {
-                let (attempt, outcome) = (instance.attempts, Outcome::Ok(output));
+                let outcome = Outcome::Ok(output);
                 let result = AttemptResult::unpaid(node.clone(), attempt, outcome);
                 Resolution::Done(Box::new(result))
             }

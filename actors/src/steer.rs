@@ -10,6 +10,9 @@ use crate::registry::RegistryMessage;
 use crate::rest;
 use crate::system::{System, ask};
 
+/// Times that the cancelling of a run is tried whose agent fails meanwhile: more than it may fail.
+const CANCEL_TRIES_MAX: usize = 10;
+
 impl System {
     /// Takes up an open run that nobody drives; one that was set aside, too.
     pub async fn resume(&self, run: RunId) -> Result<(), RunError> {
@@ -45,12 +48,34 @@ impl System {
     /// Cancels a run. One that nobody drives is closed where it rests, and nothing of it is started. What acts on the world
     /// right now goes on to its end. Durable when it returns.
     pub async fn cancel(&self, run: RunId) -> Result<(), RunError> {
-        if self.rests(run)
-            && let Some(position) = rest::cancel(&self.services, &self.row(run)?)?
-        {
-            self.services.stir();
-            return Ok(self.services.journal.durable(position).await?);
+        if self.rests(run) && self.cancel_at_rest(run).await? {
+            return Ok(());
         }
+        for _ in 0..CANCEL_TRIES_MAX {
+            match self.cancel_driven(run).await {
+                // It was set aside meanwhile, as the runs of an agent are that is out of service: nobody takes it up to
+                // learn what its last attempts come to.
+                Err(RunError::Over | RunError::Restarting) if !self.services.drives(run) => {
+                    self.services.effects.cancel_run(run);
+                    return if self.cancel_at_rest(run).await? { Ok(()) } else { Err(RunError::Over) };
+                }
+                // Its agent fails again and again: in the end it is set aside.
+                Err(RunError::Restarting) => tokio::task::yield_now().await,
+                answer => return answer,
+            }
+        }
+        Err(RunError::Restarting)
+    }
+
+    /// Cancels and closes a run that nobody drives; false if there is nothing left to cancel.
+    async fn cancel_at_rest(&self, run: RunId) -> Result<bool, RunError> {
+        let Some(position) = rest::cancel(&self.services, &self.row(run)?)? else { return Ok(false) };
+        self.services.stir();
+        self.services.journal.durable(position).await?;
+        Ok(true)
+    }
+
+    async fn cancel_driven(&self, run: RunId) -> Result<(), RunError> {
         if !self.services.drives(run) {
             self.resume(run).await?;
         }

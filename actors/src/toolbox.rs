@@ -87,6 +87,11 @@ impl Toolbox {
         self.tools.get(name).map(|tool| tool.tool().spec().version.as_str())
     }
 
+    /// Whether a tool is told where to look or to write.
+    pub(crate) fn takes_paths(&self, name: &str) -> bool {
+        self.tools.get(name).is_some_and(GatedTool::takes_paths)
+    }
+
     /// Whether a node is nothing but a wait.
     pub(crate) fn is_timer(&self, node: &Node) -> bool {
         let tool = node.tool.as_deref().and_then(|tool| self.tools.get(tool));

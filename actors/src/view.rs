@@ -1,5 +1,6 @@
 //! Runs as their records tell them, at any point: read only.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ostler_kernel::event::RunOpened;
@@ -24,6 +25,8 @@ pub struct RunView {
     pub run: Run,
     /// What it amounts to.
     pub report: Report,
+    /// How long the last attempt of each node took that has ended, in milliseconds.
+    pub took: BTreeMap<NodeId, Ticks>,
     /// How it ended, if it has.
     pub closed: Option<RunOutcome>,
     /// Why it was set aside, if it was and nobody took it up since.
@@ -40,8 +43,8 @@ fn fold(services: &Services, row: &RunRow, at: Option<Seq>) -> Result<RunView, R
     let mut timeline = Timeline::default();
     let folded = stream::fold(services, row, at, |record| timeline.record(&record.event, record.at_ms))?;
     let Folded { opened, opened_at, run, closed, parked, last, position } = folded;
-    let report = timeline.report(&run);
-    Ok(RunView { opened, opened_ms: opened_at, run, report, closed, parked, last, position })
+    let (report, took) = (timeline.report(&run), timeline.into_took());
+    Ok(RunView { opened, opened_ms: opened_at, run, report, took, closed, parked, last, position })
 }
 
 impl System {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use ostler::{Outcome, Submission};
+use ostler::{Settled, Submission};
 
 use crate::plans;
 use crate::table::{Row, median};
@@ -42,7 +42,7 @@ pub(crate) fn child(data: &Path) {
         let plan = plans::plan(&os, plans::waiting());
         for _ in 0..RUNS {
             let run = os.submit(Submission::plan(plan.clone())).await.unwrap();
-            assert_eq!(run.outcome().await.unwrap(), Outcome::WaitsForPerson);
+            assert_eq!(run.outcome().await.unwrap(), Settled::WaitsForPerson);
         }
         drop(plan);
         tokio::time::sleep(Duration::from_millis(500)).await;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ostler::kernel::plan::{Plan, PlanDraft};
-use ostler::{Ostler, Outcome, Submission};
+use ostler::{Ostler, Settled, Submission};
 use serde_json::{Value, json};
 
 /// Attempts at once: more than any plan here is wide, but for those that are to be long.
@@ -38,7 +38,7 @@ pub(crate) async fn run(os: &Ostler, plan: Plan) -> Duration {
     let outcome = run.outcome().await.unwrap();
     let took = begun.elapsed();
     assert!(outcome.is_success(), "{outcome:?}");
-    assert!(matches!(outcome, Outcome::Closed(_)));
+    assert!(matches!(outcome, Settled::Closed(_)));
     took
 }
 

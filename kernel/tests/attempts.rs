@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ostler_kernel::event::{AttemptIntent, AttemptResult, Event, Failure, Outcome, Output, RunOpened};
+use ostler_kernel::gate::CallClass;
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::{Effect, Idempotency, Plan, PlanDraft, Settings, ToolDefaults, Tools};
 use ostler_kernel::port::{JSON, Position, Recorded, Seq};
@@ -18,19 +19,21 @@ use serde_json::{Map, Value, json};
 struct Known;
 
 impl Tools for Known {
-    fn defaults(&self, tool: &str, _: &Map<String, Value>) -> Option<ToolDefaults> {
+    fn defaults(&self, tool: &str, params: &Map<String, Value>) -> Option<ToolDefaults> {
         let (effect, impact, idem) = match tool {
             "look" => (Effect::Read, 0, Idempotency::Natural),
             "write" => (Effect::Write, 1, Idempotency::Natural),
             "post" => (Effect::External, 1, Idempotency::Keyed),
             "fire" => (Effect::External, 1, Idempotency::None),
+            "shell.run" if params["argv"] == json!(["look"]) => (Effect::Read, 0, Idempotency::Natural),
+            "shell.run" => (Effect::External, 2, Idempotency::None),
             _ => return None,
         };
         Some(ToolDefaults { effect, impact, idem, result_schema: Some(json!({"type": "object"})) })
     }
 
     fn names(&self) -> Vec<String> {
-        ["fire", "look", "post", "write"].map(str::to_owned).to_vec()
+        ["fire", "look", "post", "shell.run", "write"].map(str::to_owned).to_vec()
     }
 }
 
@@ -212,7 +215,12 @@ fn an_aggregator_is_given_what_became_of_every_dependency() {
 
 /// What becomes of a running node of `tool` that was lost with its process, after `stopped` or not.
 fn check_lost(tool: &str, stopped: bool, expected: &str, is_again: bool) {
-    let mut run = open(json!([{"id": "n", "tool": tool}, {"id": "m", "tool": "look"}]));
+    check_lost_node(json!({"id": "n", "tool": tool}), stopped, expected, is_again);
+}
+
+fn check_lost_node(node: Value, stopped: bool, expected: &str, is_again: bool) {
+    let tool = node.to_string();
+    let mut run = open(json!([node, {"id": "m", "tool": "look"}]));
     intend(&mut run, 1, "n", &[]);
     if stopped {
         with(&mut run, |run, cx| run.decide(cx, Input::Operator(Operation::CancelPlan)));
@@ -237,6 +245,31 @@ fn a_lost_attempt_is_done_again_if_that_is_harmless_or_was_not_stopped_meanwhile
     check_lost("write", true, "failed crash", false);
     check_lost("post", true, "failed crash", false);
     check_lost("fire", true, "failed in_doubt", false);
+}
+
+#[test]
+fn the_tests_of_a_contract_count_as_what_their_node_does() {
+    let contract = |argv: &[&str]| json!([{"method": "test", "p": 1, "spec": {"argv": argv}}]);
+    let tested = |tool: &str, argv: &[&str]| json!({"id": "n", "tool": tool, "contract": contract(argv)});
+    check_lost_node(tested("look", &["make", "check"]), false, "waiting_human in_doubt", false);
+    check_lost_node(tested("look", &["make", "check"]), true, "failed in_doubt", false);
+    check_lost_node(tested("look", &["look"]), false, "running attempt:1", true);
+    check_lost_node(tested("post", &["look"]), false, "running attempt:1", true);
+    let mut vouched_for = tested("look", &["make", "check"]);
+    vouched_for["idem"] = json!("natural");
+    check_lost_node(vouched_for, false, "running attempt:1", true);
+
+    let mut run = open(json!([
+        {"id": "a", "tool": "look", "contract": contract(&["make", "check"])},
+        {"id": "b", "tool": "fire", "contract": contract(&["look"])},
+    ]));
+    let class = |run: &Run, node: &str| run.node(&node.into()).unwrap().reach();
+    let of = |impact, effect, idem| CallClass { impact, effect, idem };
+    assert_eq!(class(&run, "a"), of(2, Effect::External, Idempotency::None));
+    assert_eq!(class(&run, "b"), of(1, Effect::External, Idempotency::None));
+    start(&mut run, "a");
+    ends(&mut run, "a", Outcome::Failed(Failure { category: Category::Timeout, message: String::new() }));
+    assert_eq!(state(&run, "a"), "waiting_human in_doubt", "its test may have been under way");
 }
 
 #[test]

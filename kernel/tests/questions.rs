@@ -89,9 +89,14 @@ fn an_approval_is_good_for_what_was_shown_and_asked_for_anew_otherwise() {
     stage.answer("act", 1, true);
     assert_eq!(stage.run.question(&"act".into()), None);
     assert_eq!(stage.ask("act", SHOWN), [], "what was approved is not asked again");
+    let (act, free) = ("act".into(), "free".into());
+    assert_eq!((stage.run.shows(&act), stage.run.shows(&free)), (Some(HumanRequestKind::Before), None));
+    assert!(stage.run.is_approved(&act, || SHOWN) && !stage.run.is_approved(&act, || OTHER));
+    assert!(stage.run.is_approved(&free, || panic!("nobody is asked about it")));
     assert!(!stage.ask("act", OTHER).is_empty());
     assert_eq!(stage.state("act"), NodeState::WaitingHuman);
     assert_eq!(stage.run.question(&"act".into()), Some(HumanRequestKind::Before), "the earlier yes is void");
+    assert!(!stage.run.is_approved(&act, || OTHER), "it is shown, and nobody said yes yet");
     assert_eq!(stage.check("act", 2, OTHER), Ok(()));
 }
 

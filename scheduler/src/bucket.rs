@@ -58,10 +58,6 @@ impl Buckets {
         (model.0 as usize) < self.buckets.len()
     }
 
-    pub(crate) fn level(&self, model: ModelHandle) -> Option<i64> {
-        self.buckets.get(model.0 as usize).map(|bucket| bucket.level)
-    }
-
     /// What `terms` need: their tokens, or a full bucket if they are more than it can hold.
     pub(crate) fn gate(&self, terms: &Terms) -> Option<Gate> {
         let model = terms.model?;

@@ -3,7 +3,6 @@
 use crate::agent::AgentHandle;
 use crate::client::{Client, ClientHandle};
 use crate::error::UnknownClient;
-use crate::job::ModelHandle;
 use crate::run_queue::RunQueue;
 use crate::tier::Tier;
 
@@ -113,11 +112,6 @@ impl<P> RunQueue<P> {
     /// What the marketplace is owed, in thousandths of charge; negative if it is ahead.
     pub fn owed(&self) -> i128 {
         self.tiers.owed
-    }
-
-    /// What a model's bucket holds, in thousandths of a token; negative after more was used than estimated.
-    pub fn bucket_level(&self, model: ModelHandle) -> Option<i64> {
-        self.buckets.level(model)
     }
 
     fn view(&self, handle: ClientHandle, client: &Client) -> ClientView {

@@ -3,16 +3,17 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use ostler_actors::{Answer, Approval, ApprovalId, System};
+use ostler_actors::{AllApprovals, Answer, Approval, ApprovalId, System};
 use ostler_kernel::id::{Digest, RunId};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::names;
 use crate::problem::Problem;
 use crate::routes::{Api, Asked, BodyBytes, body, whole};
-use crate::summary::ask_word;
-use crate::wire::{AnswerRequest, ApprovalList, ApprovalView, Decision, RunNamed};
+use crate::wire::{
+    AnswerRequest, ApprovalList, ApprovalView, Decision, RunNamed, TestView, UnreadableRun, word,
+};
 
 /// Questions on one page.
 pub const APPROVALS_LISTED_MAX: usize = 100;
@@ -40,16 +41,23 @@ pub(crate) async fn list(
         .after
         .map(|cursor| cursor.parse().map_err(|_| Problem::bad("cursor", "`after` is no cursor of this list")))
         .transpose()?;
-    let mut found = api.system.approvals(run).await?;
+    let AllApprovals { approvals: mut found, unreadable } = match run {
+        Some(run) => AllApprovals { approvals: api.system.approvals(run).await?, ..AllApprovals::default() },
+        None => api.system.all_approvals().await?,
+    };
     found.retain(|approval| after.as_ref().is_none_or(|after| approval.id > *after));
     let more = found.len() > limit;
     found.truncate(limit);
     let next = found.last().filter(|_| more).map(|approval| approval.id.to_string());
     let mut approvals = Vec::with_capacity(found.len());
     for approval in found {
-        approvals.push(view(&api.system, approval, RESULT_LISTED_BYTES_MAX).await?);
+        approvals.push(view(&api.system, approval, RESULT_LISTED_BYTES_MAX).await);
     }
-    Ok(Json(ApprovalList { approvals, next }))
+    // Told once, with the first page.
+    let unreadable = unreadable.into_iter().filter(|_| after.is_none());
+    let unreadable =
+        unreadable.map(|(run, error)| UnreadableRun { run: run.to_string(), detail: error.to_string() });
+    Ok(Json(ApprovalList { approvals, unreadable: unreadable.collect(), next }))
 }
 
 /// `GET /v1/approvals/{id}`
@@ -58,12 +66,12 @@ pub(crate) async fn one(
     Path(name): Path<String>,
 ) -> Result<Json<ApprovalView>, Problem> {
     let id = id(&name)?;
-    let found = api.system.approvals(Some(id.run)).await?;
+    let found = api.system.approvals(id.run).await?;
     let found = found.into_iter().find(|approval| approval.id == id).ok_or_else(|| {
         let what = format!("question {} of node {} is not open", id.request, id.node);
         Problem::new(StatusCode::NOT_FOUND, "approval_unknown", what)
     })?;
-    Ok(Json(view(&api.system, found, u64::MAX).await?))
+    Ok(Json(view(&api.system, found, u64::MAX).await))
 }
 
 /// `POST /v1/approvals/{id}`
@@ -98,41 +106,56 @@ fn id(name: &str) -> Result<ApprovalId, Problem> {
     })
 }
 
-async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> Result<ApprovalView, Problem> {
-    let Approval { id, plan, client, digest, shown, result, is_outdated, asked, deadline, holds_up } =
-        approval;
+async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> ApprovalView {
+    let Approval {
+        id,
+        plan,
+        client,
+        digest,
+        shown,
+        workspace,
+        result,
+        is_outdated,
+        asked,
+        deadline,
+        holds_up,
+    } = approval;
     let ApprovalId { run, node, .. } = &id;
     let (run, node): (&RunId, _) = (run, node.to_string());
     let result_bytes = result.as_ref().map(|result| result.bytes);
-    let value: Option<Value> = match result.filter(|result| result.bytes <= result_bytes_max) {
-        Some(result) => Some(system.value(&result).await?),
-        None => None,
-    };
-    Ok(ApprovalView {
+    let (mut value, mut refusal) = (None, shown.refusal);
+    if let Some(result) = result.filter(|result| result.bytes <= result_bytes_max) {
+        match system.value(&result).await {
+            Ok(read) => value = Some(read),
+            Err(error) => refusal = Some(format!("the result cannot be read: {error}")),
+        }
+    }
+    let tests = shown.tests.into_iter().map(|test| TestView {
+        argv: test.argv,
+        effect: word(&test.effect),
+        impact: test.impact,
+    });
+    ApprovalView {
         run: run.to_string(),
         plan,
         client: client.to_string(),
         node,
-        ask: ask_word(shown.ask).to_owned(),
+        ask: word(&shown.ask),
         kind: word(&shown.kind),
         tool: shown.tool,
         effect: word(&shown.effect),
         impact: shown.impact,
         params: Value::Object(shown.params),
+        workspace,
+        tests: tests.collect(),
         result: value,
         result_bytes,
-        refusal: shown.refusal,
+        refusal,
         digest: digest.map(|digest| digest.to_string()),
         outdated: is_outdated,
         asked_ms: asked,
         deadline_ms: deadline,
         holds_up: holds_up.iter().map(ToString::to_string).collect(),
         id: id.to_string(),
-    })
-}
-
-/// The word of plan files for a variant.
-fn word(variant: &impl Serialize) -> String {
-    let value = serde_json::to_value(variant).ok();
-    value.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()
+    }
 }

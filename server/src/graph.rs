@@ -1,19 +1,13 @@
 //! The graph of a run with where each node stands.
 
-use std::collections::BTreeMap;
-
-use ostler_actors::{RunView, System};
-use ostler_kernel::event::Event;
-use ostler_kernel::id::{NodeId, RunId, Ticks};
-use ostler_kernel::port::Seq;
+use ostler_actors::RunView;
+use ostler_kernel::id::RunId;
 use ostler_kernel::run::NodeState;
 
-use crate::problem::Problem;
-use crate::wire::{GraphEdge, GraphNode, GraphView};
+use crate::wire::{GraphEdge, GraphNode, GraphView, word};
 
 /// The graph of a run as it stood at the view's last record.
-pub(crate) async fn of(system: &System, run: RunId, view: &RunView) -> Result<GraphView, Problem> {
-    let busy = busy(system, run, view.last).await?;
+pub(crate) fn of(run: RunId, view: &RunView) -> GraphView {
     let (plan, graph) = (view.run.plan(), view.run.graph());
     let mut nodes: Vec<GraphNode> = view
         .run
@@ -23,17 +17,14 @@ pub(crate) async fn of(system: &System, run: RunId, view: &RunView) -> Result<Gr
             let output = instance.output.as_ref().filter(|_| instance.state() == NodeState::Executed);
             GraphNode {
                 id: node.id.to_string(),
-                kind: serde_json::to_value(node.kind)
-                    .ok()
-                    .and_then(|kind| kind.as_str().map(str::to_owned))
-                    .unwrap_or_default(),
+                kind: word(&node.kind),
                 uses: node.tool.clone().or_else(|| node.model.clone()),
                 level: graph.level[at],
                 state: instance.state().to_string(),
                 reason: instance.reason.as_ref().map(ToString::to_string),
                 since_ms: instance.since,
                 attempts: instance.attempts,
-                busy_ms: busy.get(&node.id).copied(),
+                busy_ms: view.took.get(&node.id).copied(),
                 failure: instance.failure.as_ref().map(|failure| failure.message.clone()),
                 artifact: output.map(|output| output.artifact.to_string()),
                 bytes: output.map(|output| output.bytes),
@@ -45,38 +36,15 @@ pub(crate) async fn of(system: &System, run: RunId, view: &RunView) -> Result<Gr
         node.deps.iter().map(|dep| GraphEdge {
             from: dep.n.to_string(),
             to: node.id.to_string(),
-            on: match dep.on {
-                ostler_kernel::plan::On::Success => "success".to_owned(),
-                ostler_kernel::plan::On::Terminal => "terminal".to_owned(),
-            },
+            on: word(&dep.on),
         })
     });
-    Ok(GraphView {
+    GraphView {
         run: run.to_string(),
         plan: plan.id.clone(),
         version: plan.version,
         edges: edges.collect(),
         nodes,
         outputs: plan.outputs.iter().map(ToString::to_string).collect(),
-    })
-}
-
-/// How long the last attempt of each node took.
-async fn busy(system: &System, run: RunId, last: Seq) -> Result<BTreeMap<NodeId, Ticks>, Problem> {
-    let mut cursor = system.events(run, Seq(0))?;
-    let mut started: BTreeMap<NodeId, Ticks> = BTreeMap::new();
-    let mut busy = BTreeMap::new();
-    while let Some(record) = cursor.next_known().await {
-        let record = record?;
-        if record.seq > last {
-            break;
-        }
-        let Event::NodeTransition(moved) = record.event else { continue };
-        if moved.to == NodeState::Running {
-            started.insert(moved.node, record.at_ms);
-        } else if let Some(since) = started.remove(&moved.node) {
-            busy.insert(moved.node, record.at_ms - since);
-        }
     }
-    Ok(busy)
 }

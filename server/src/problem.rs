@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use ostler_actors::{RunError, SubmitError};
 use ostler_kernel::plan::Fault;
 use ostler_kernel::port::{ArtifactError, JournalError};
-use ostler_kernel::run::AnswerError;
+use ostler_kernel::run::{AnswerError, ResolutionError};
 
 use crate::wire::{FaultLine, ProblemDetails};
 
@@ -22,6 +22,10 @@ pub struct Problem {
 impl Problem {
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Problem {
         Problem { status, code, detail: detail.into(), faults: Vec::new() }
+    }
+
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
     }
 
     pub(crate) fn bad(code: &'static str, detail: impl Into<String>) -> Problem {
@@ -78,7 +82,10 @@ impl From<RunError> for Problem {
             RunError::Unknown(_) => (StatusCode::NOT_FOUND, "run_unknown"),
             RunError::UnknownNode(_) => (StatusCode::NOT_FOUND, "node_unknown"),
             RunError::Over => (StatusCode::CONFLICT, "run_over"),
-            RunError::NotInDoubt { .. } => (StatusCode::CONFLICT, "not_in_doubt"),
+            RunError::Resolution(error) => match error {
+                ResolutionError::UnknownNode(_) => (StatusCode::NOT_FOUND, "node_unknown"),
+                ResolutionError::NotInDoubt { .. } => (StatusCode::CONFLICT, "not_in_doubt"),
+            },
             RunError::NodeOver { .. } => (StatusCode::CONFLICT, "node_over"),
             RunError::Said(_) => (StatusCode::UNPROCESSABLE_ENTITY, "answer_unwritable"),
             RunError::Answer(error) => match error {

@@ -22,9 +22,9 @@ use tokio::sync::Mutex;
 use crate::events::{self, NDJSON, Until};
 use crate::keys::Keys;
 use crate::problem::Problem;
+use crate::summary::Stands;
 use crate::wire::{
-    AgentLine, AgentList, GraphView, Health, How, ResolveRequest, RunList, RunNamed, Standing, SubmitRequest,
-    Summary,
+    AgentLine, AgentList, GraphView, Health, How, ResolveRequest, RunList, RunNamed, SubmitRequest, Summary,
 };
 use crate::{approvals, graph, names, summary};
 
@@ -220,8 +220,9 @@ async fn run(
     let run = names::run(&api.system, &name)?;
     let at = asked.seq()?;
     let view = view(&api.system, run, at).await?;
-    let (standing, reason) = summary::standing(&api.system, run)?;
-    Ok(Json(summary::of(run, &view, standing, reason)))
+    let is_past = at.is_some() && api.system.events(run, view.last)?.next_known().await.is_some();
+    let stands = if is_past { Stands::then(&view) } else { Stands::now(&api.system, &view)? };
+    Ok(Json(summary::of(run, &view, stands)))
 }
 
 async fn run_graph(
@@ -231,7 +232,7 @@ async fn run_graph(
 ) -> Result<Json<GraphView>, Problem> {
     let run = names::run(&api.system, &name)?;
     let view = view(&api.system, run, asked.seq()?).await?;
-    Ok(Json(graph::of(&api.system, run, &view).await?))
+    Ok(Json(graph::of(run, &view)))
 }
 
 #[derive(Deserialize)]
@@ -253,19 +254,16 @@ async fn run_events(
         id.ok_or_else(|| Problem::bad("last_event_id", "Last-Event-ID is not a sequence number"))
     });
     let after = Seq(asked.after.or(last_id.transpose()?).unwrap_or(0));
-    if after > Seq(0) {
-        view(&api.system, run, Some(after)).await?;
+    let now = api.system.view(run, None).await?;
+    if after > now.last {
+        return Err(beyond(run, after, now.last));
     }
     let until = match asked.until.unwrap_or(Until::Closed) {
         // Nothing comes after the last record, so it is not waited for.
-        Until::Closed if summary::standing(&api.system, run)?.0 == Standing::Closed => Until::Settled,
+        Until::Closed if now.closed.is_some() => Until::Settled,
         until => until,
     };
-    let last_now = match until {
-        Until::Now => api.system.view(run, None).await?.last,
-        Until::Closed | Until::Settled => Seq(0),
-    };
-    let lines = events::follow(api.system, run, after, until, last_now)?;
+    let lines = events::follow(api.system, run, after, until, now.last)?;
     let accepts = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     Ok(if accepts.contains(NDJSON) { events::as_lines(lines) } else { events::as_sse(lines) })
 }

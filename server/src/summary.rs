@@ -1,6 +1,5 @@
 //! What a run amounts to, as it is told.
 
-use futures::FutureExt;
 use ostler_actors::{ApprovalId, RunView, Settled, System, held_up};
 use ostler_kernel::contract::{precision, reliability};
 use ostler_kernel::event::HumanRequestKind;
@@ -9,22 +8,48 @@ use ostler_kernel::port::{RunRow, RunStanding};
 use ostler_kernel::run::{Run, Standing as NodeStanding};
 
 use crate::problem::Problem;
-use crate::wire::{Culprit, ReliabilityBounds, RunLine, Standing, Summary, Waiting};
+use crate::wire::{Culprit, ReliabilityBounds, RunLine, Standing, Summary, Waiting, word};
 
-/// How a run stands right now; a look, no wait.
-pub(crate) fn standing(system: &System, run: RunId) -> Result<(Standing, Option<String>), Problem> {
-    Ok(match system.outcome(run).now_or_never() {
-        None => (Standing::Running, None),
-        Some(Ok(Settled::Closed(_))) => (Standing::Closed, None),
-        Some(Ok(Settled::WaitsForPerson)) => (Standing::Waiting, None),
-        Some(Ok(Settled::Parked(reason))) => (Standing::Parked, Some(reason)),
-        Some(Ok(Settled::Idle)) => (Standing::Open, None),
-        Some(Err(error)) => return Err(error.into()),
-    })
+/// How a run stands at the last record of the view.
+pub(crate) struct Stands {
+    standing: Standing,
+    /// Why it was set aside.
+    reason: Option<String>,
+    /// Records follow.
+    is_past: bool,
+}
+
+impl Stands {
+    /// How it stands right now, if the view holds its last record; a look, no wait.
+    pub(crate) fn now(system: &System, view: &RunView) -> Result<Stands, Problem> {
+        let (standing, reason) = match system.settled_by(view)? {
+            None => (Standing::Running, None),
+            Some(Settled::Closed(_)) if view.closed.is_some() => (Standing::Closed, None),
+            // It was closed this moment.
+            Some(Settled::Closed(_)) => (Standing::Running, None),
+            Some(Settled::WaitsForPerson) => (Standing::Waiting, None),
+            Some(Settled::Parked(reason)) => (Standing::Parked, Some(reason)),
+            // What nobody drives waits for a person all the same, if nothing else could go on.
+            Some(Settled::Resting) if system.waits_for_person(&view.run) => (Standing::Waiting, None),
+            Some(Settled::Resting) => (Standing::Open, None),
+        };
+        Ok(Stands { standing, reason, is_past: false })
+    }
+
+    /// How it stood at a record that others follow.
+    pub(crate) fn then(view: &RunView) -> Stands {
+        let standing = match &view.parked {
+            Some(_) => Standing::Parked,
+            None if view.run.waits_for_person() => Standing::Waiting,
+            None => Standing::Open,
+        };
+        Stands { standing, reason: view.parked.clone(), is_past: true }
+    }
 }
 
 /// The summary of a run as it stood at the view's last record.
-pub(crate) fn of(run: RunId, view: &RunView, standing: Standing, reason: Option<String>) -> Summary {
+pub(crate) fn of(run: RunId, view: &RunView, stands: Stands) -> Summary {
+    let Stands { standing, reason, is_past } = stands;
     let report = &view.report;
     let plan = view.run.plan();
     let outputs = plan.outputs.iter().filter_map(|id| {
@@ -39,15 +64,6 @@ pub(crate) fn of(run: RunId, view: &RunView, standing: Standing, reason: Option<
         message: culprit.message.clone(),
         lost: culprit.lost.iter().map(ToString::to_string).collect(),
     });
-    let waiting = waiting(run, &view.run);
-    let standing = match (view.closed, standing, waiting.is_empty()) {
-        (Some(_), ..) => Standing::Closed,
-        // What nobody drives waits for a person all the same.
-        (None, Standing::Open, false) => Standing::Waiting,
-        // It was closed later than the record this is told up to.
-        (None, Standing::Closed, _) => Standing::Open,
-        (None, standing, _) => standing,
-    };
     Summary {
         kind: "summary".to_owned(),
         run: run.to_string(),
@@ -55,7 +71,7 @@ pub(crate) fn of(run: RunId, view: &RunView, standing: Standing, reason: Option<
         version: report.version,
         standing,
         outcome: view.closed.map(|outcome| outcome.to_string()),
-        reason: reason.or_else(|| view.parked.clone()),
+        reason,
         nodes: report.nodes.iter().map(|(node, state)| (node.to_string(), state.to_string())).collect(),
         dispatches: report.dispatches,
         rounds: report.rounds.clone(),
@@ -71,12 +87,13 @@ pub(crate) fn of(run: RunId, view: &RunView, standing: Standing, reason: Option<
         culprits: culprits.collect(),
         reliability: reliability_of(&view.run),
         outputs: outputs.collect(),
-        waiting,
+        waiting: waiting(run, &view.run),
         client: view.opened.client.to_string(),
         agent: view.opened.agent.to_string(),
         workspace: view.opened.workspace.clone(),
         opened_ms: view.opened_ms,
         seq: view.last.0,
+        past: is_past,
     }
 }
 
@@ -95,7 +112,7 @@ fn waiting(id: RunId, run: &Run) -> Vec<Waiting> {
         let answerable = ask != HumanRequestKind::InDoubt;
         Some(Waiting {
             node: node.id.to_string(),
-            ask: ask_word(ask).to_owned(),
+            ask: word(&ask),
             id: answerable.then(|| id.to_string()),
             digest: instance.shown.filter(|_| answerable).map(|shown| shown.to_string()),
             deadline_ms: deadline,
@@ -103,16 +120,6 @@ fn waiting(id: RunId, run: &Run) -> Vec<Waiting> {
         })
     });
     asked.collect()
-}
-
-/// The word for what is asked.
-pub(crate) fn ask_word(ask: HumanRequestKind) -> &'static str {
-    match ask {
-        HumanRequestKind::Before => "before",
-        HumanRequestKind::After => "after",
-        HumanRequestKind::Node => "node",
-        HumanRequestKind::InDoubt => "in_doubt",
-    }
 }
 
 /// A line of the table of runs.
@@ -138,9 +145,18 @@ pub(crate) async fn row(system: &System, row: &RunRow) -> Result<RunLine, Proble
             (line.nodes, line.nodes_over) = (Some(row.nodes as usize), Some(row.nodes as usize));
         }
         RunStanding::Open | RunStanding::Parked(_) => {
-            let view = system.view(row.run, None).await?;
-            let (standing, reason) = standing(system, row.run)?;
-            let summary = of(row.run, &view, standing, reason);
+            let read = system.view(row.run, None).await.map_err(Problem::from);
+            let read = read.and_then(|view| Ok((Stands::now(system, &view)?, view)));
+            let (stands, view) = match read {
+                Ok(read) => read,
+                // One run that cannot be read hides no other.
+                Err(problem) => {
+                    line.standing = Standing::Parked;
+                    line.reason = Some(format!("it cannot be read: {}", problem.detail()));
+                    return Ok(line);
+                }
+            };
+            let summary = of(row.run, &view, stands);
             (line.standing, line.reason, line.outcome) = (summary.standing, summary.reason, summary.outcome);
             line.waiting = summary.waiting;
             line.nodes = Some(summary.nodes.len());

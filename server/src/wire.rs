@@ -208,6 +208,9 @@ pub struct Summary {
     pub opened_ms: i64,
     /// The record it is told up to.
     pub seq: u64,
+    /// Whether records follow that one: it is told as it stood then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub past: bool,
 }
 
 /// What the precision of the contracts of executed nodes says of a run.
@@ -261,9 +264,21 @@ pub struct Waiting {
 pub struct ApprovalList {
     /// The questions: oldest run first.
     pub approvals: Vec<ApprovalView>,
+    /// Open runs that cannot be read, so that nobody knows what they ask; on the first page.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<UnreadableRun>,
     /// What `after` gives the next page; absent on the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+}
+
+/// A run that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreadableRun {
+    /// The run, as a UUID.
+    pub run: String,
+    /// What is wrong with it.
+    pub detail: String,
 }
 
 /// A question that waits for a person, and everything it shows.
@@ -293,7 +308,13 @@ pub struct ApprovalView {
     pub impact: u8,
     /// The parameters it is given, resolved.
     pub params: Value,
-    /// The result that is to be published; absent where it is larger than was asked for.
+    /// The folder that it may touch, if it takes paths or runs programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    /// The programs that are run on its result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tests: Vec<TestView>,
+    /// The result that is to be published; absent where it is larger than was asked for, or cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
     /// Bytes of that result.
@@ -312,6 +333,17 @@ pub struct ApprovalView {
     pub deadline_ms: Option<i64>,
     /// Nodes that cannot start before; the first hundred.
     pub holds_up: Vec<String>,
+}
+
+/// A test of a contract, as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestView {
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// What it does to the world.
+    pub effect: String,
+    /// 0 observe, 1 operate, 2 control.
+    pub impact: u8,
 }
 
 /// The body of `POST /v1/approvals/{id}`.
@@ -489,4 +521,10 @@ pub struct FaultLine {
     pub detail: String,
     /// What would mend it.
     pub mend: String,
+}
+
+/// The word of plan files and journals for a variant.
+pub(crate) fn word(variant: &impl Serialize) -> String {
+    let value = serde_json::to_value(variant).ok();
+    value.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()
 }

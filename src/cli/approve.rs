@@ -1,21 +1,24 @@
 //! `approvals`, `approve`, `reject`: what waits for a person, and their answer.
 
+use std::io::Write;
 use std::path::Path;
 
 use clap::Args;
 use ostler_server::wire::{
-    AnswerRequest, ApprovalList, ApprovalView, Decision, RunNamed, Standing, Summary, Waiting,
+    AnswerRequest, ApprovalList, ApprovalView, Decision, RunNamed, Standing, Summary, UnreadableRun, Waiting,
 };
 use serde_json::{Value, json};
 
 use super::Globals;
+use super::ask::{self, Typed};
 use super::cells::{fit, harmless};
 use super::client::{Client, Refused, part};
 use super::exit::{Failure, code};
+use super::live::screen::Aside;
 use super::session::{Session, Want, settings};
 use super::signals::Signals;
 use super::steer;
-use super::summary::{answers, silence, text_of};
+use super::summary::{answers, is_over, silence, text_of};
 use super::term::{Out, Paint, say};
 
 /// Hex digits of a digest that are shown.
@@ -39,7 +42,8 @@ pub(crate) struct AnswerArgs {
     /// Say why, for the record; a refused result may be tried again with it
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     note: String,
-    /// Only if this is what is asked: a digest as `ostler approvals` shows it
+    /// Only if this is what is asked: a digest as `ostler approvals` shows it. Who approves without a terminal says by it
+    /// what was looked at
     #[arg(long, value_name = "DIGEST")]
     digest: Option<String>,
 }
@@ -64,6 +68,10 @@ async fn list(client: &Client, globals: &Globals, out: &mut Out) -> Result<(), F
     loop {
         let after = next.map(|cursor| format!("?after={}", part(&cursor))).unwrap_or_default();
         let page: ApprovalList = client.get(&format!("/v1/approvals{after}")).await?;
+        for UnreadableRun { run, detail } in &page.unreadable {
+            told += 1;
+            say(format!("what run {run} asks is not known: it cannot be read: {detail}"));
+        }
         for question in &page.approvals {
             told += 1;
             if globals.json {
@@ -94,8 +102,11 @@ fn tell(question: &ApprovalView, out: &mut Out) {
         out.line(out.paint(Paint::Care, &head));
     }
     lines.for_each(|line| out.line(line));
-    for answer in answers(&question.run, &question.node, &question.ask) {
-        out.line(format!("    {answer}"));
+    if !is_over(question.deadline_ms) {
+        let digest = question.digest.as_deref().map(short_digest);
+        for answer in answers(&question.run, &question.node, &question.ask, digest.as_deref()) {
+            out.line(format!("    {answer}"));
+        }
     }
 }
 
@@ -114,15 +125,22 @@ pub(crate) fn lines(question: &ApprovalView) -> Vec<String> {
     for (name, value) in question.params.as_object().into_iter().flatten() {
         field(name, value, &mut lines);
     }
+    if let Some(workspace) = &question.workspace {
+        lines.push(format!("    in {}", fit(workspace, COLUMNS_MAX)));
+    }
+    for test in &question.tests {
+        let argv = fit(&json!(test.argv).to_string(), COLUMNS_MAX);
+        lines.push(format!("    and then the test {argv}, impact {}", test.impact));
+    }
     match (&question.result, question.result_bytes) {
         (Some(result), _) => match text_of(result) {
             Some(text) => field("result", &json!(text), &mut lines),
             None => field("result", result, &mut lines),
         },
-        (None, Some(bytes)) => {
+        (None, Some(bytes)) if question.refusal.is_none() => {
             lines.push(format!("    result: {bytes} bytes, ostler approvals --json shows them"));
         }
-        (None, None) => {}
+        (None, _) => {}
     }
     if let Some(refusal) = &question.refusal {
         lines.push(format!("    it would come to nothing: {}", fit(refusal, COLUMNS_MAX)));
@@ -185,39 +203,95 @@ pub(crate) async fn answer(globals: &Globals, args: AnswerArgs, decision: Decisi
     let mut out = Out::new();
     let mut signals = Signals::listen()?;
     let mut session = steer::open(globals).await?;
-    let sent = send(&mut session, &args, decision).await;
-    let before = match sent {
-        Ok(before) => before,
+    let person = ask::is_person() && !globals.json;
+    let before = match send(&mut session, &mut signals, &args, decision, person).await {
+        Ok(Ok(before)) => before,
+        Ok(Err(code)) => {
+            say("left waiting; `ostler reject` says no");
+            session.stop().await;
+            return Ok(code);
+        }
         Err(failure) => return steer::fail(session, failure).await,
     };
     let done = match decision {
         Decision::Approve => "approved",
         Decision::Reject => "rejected",
     };
-    steer::go_on(session, &mut signals, globals, before, &args.node, done, &mut out).await
+    let (node, told) = (args.node.as_str(), format!("{done} {}", args.node));
+    let done = steer::Done { node, word: done.to_owned(), told };
+    steer::go_on(session, &mut signals, globals, before, done, &mut out).await
 }
 
-/// Sends the answer to whoever holds the data folder; gives the run as it stood before.
-async fn send(session: &mut Session, args: &AnswerArgs, decision: Decision) -> Result<Summary, Failure> {
+/// Sends the answer to whoever holds the data folder. A yes is for what somebody has seen: what `--digest` names, or what
+/// the person at the terminal is shown here. Gives the run as it stood before; or, if they would not say yes, the exit
+/// code.
+async fn send(
+    session: &mut Session,
+    signals: &mut Signals,
+    args: &AnswerArgs,
+    decision: Decision,
+    person: bool,
+) -> Result<Result<Summary, u8>, Failure> {
     let before = session.summary(&args.run).await?;
     let question = asked(&before, &args.node)?;
-    let digest = question.digest.clone().unwrap_or_default();
-    if let Some(given) = &args.digest {
-        check_digest(given, &digest, &before.run, &args.node)?;
-    }
     let path = format!("/v1/approvals/{}", part(question.id.as_deref().unwrap_or_default()));
-    let request = AnswerRequest { decision, digest, note: args.note.clone(), by: approver() };
+    let mut digest = question.digest.clone().unwrap_or_default();
+    let mut note = args.note.clone();
+    match (&args.digest, decision) {
+        (Some(given), _) => check_digest(given, &digest, &before.run, &args.node)?,
+        (None, Decision::Reject) => {}
+        (None, Decision::Approve) if person => {
+            let question: ApprovalView = session.client.get(&path).await?;
+            match consent(&question, signals).await {
+                Ok(typed) if note.is_empty() => note = typed,
+                Ok(_) => {}
+                Err(code) => return Ok(Err(code)),
+            }
+            digest = question.digest.unwrap_or_default();
+        }
+        (None, Decision::Approve) => {
+            return Err(Failure::invalid(format!(
+                "a yes is for what you have seen: `ostler approvals` shows what node {} asks, and the --digest to give",
+                args.node
+            )));
+        }
+    }
+    let request = AnswerRequest { decision, digest, note, by: approver() };
     match session.client.post::<RunNamed>(&path, &request).await {
-        Ok(_) => Ok(before),
+        Ok(_) => Ok(Ok(before)),
         Err(Refused::Gone(_) | Refused::NotThere(_)) => {
             // The process that held the data folder ended; whether it took the answer is known by now.
             session.renew(Want::Drive).await?;
             match session.client.post::<RunNamed>(&path, &request).await {
-                Err(Refused::Problem(problem)) if problem.code == "already_answered" => Ok(before),
-                sent => sent.map(|_| before).map_err(Failure::from),
+                Err(Refused::Problem(problem)) if problem.code == "already_answered" => Ok(Ok(before)),
+                sent => sent.map(|_| Ok(before)).map_err(Failure::from),
             }
         }
         Err(refused) => Err(refused.into()),
+    }
+}
+
+/// Shows a question to the person at the terminal, and waits for a yes: the note that is typed with it. Anything else is
+/// the exit code.
+async fn consent(question: &ApprovalView, signals: &mut Signals) -> Result<String, u8> {
+    lines(question).into_iter().for_each(say);
+    let mut typed = ask::typed_from_now();
+    loop {
+        let mut to = Aside;
+        let _ = write!(to, "  approve {}? y, and a note if you like, or N > ", question.node);
+        let _ = to.flush();
+        let line = tokio::select! {
+            line = typed.recv() => line,
+            code = signals.next() => {
+                say("");
+                return Err(code);
+            }
+        };
+        match line.as_deref().map(ask::read) {
+            Some(Typed::Answer(Decision::Approve, note)) => return Ok(note),
+            Some(Typed::Nonsense) if line.is_some_and(|line| !line.trim().is_empty()) => {}
+            Some(_) | None => return Err(code::WAITS),
+        }
     }
 }
 
@@ -225,6 +299,9 @@ async fn send(session: &mut Session, args: &AnswerArgs, decision: Decision) -> R
 fn asked<'a>(run: &'a Summary, node: &str) -> Result<&'a Waiting, Failure> {
     let id = &run.run;
     match run.waiting.iter().find(|waiting| waiting.node == node) {
+        Some(question) if is_over(question.deadline_ms) => Err(Failure::invalid(format!(
+            "the time to answer node {node} is over: silence cancels it when the run goes on"
+        ))),
         Some(question) if question.id.is_some() => Ok(question),
         Some(_) => Err(Failure::invalid(format!(
             "node {node} is in doubt: `ostler resolve {id} {node} --done FILE | --redo | --fail` settles that"

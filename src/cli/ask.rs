@@ -28,7 +28,7 @@ pub(crate) struct Asker {
 
 /// What somebody typed.
 #[derive(Debug, PartialEq, Eq)]
-enum Typed {
+pub(crate) enum Typed {
     Answer(Decision, String),
     Nonsense,
 }
@@ -36,9 +36,8 @@ enum Typed {
 impl Asker {
     /// Somebody to ask about this run, if there is a person at this terminal.
     pub(crate) fn new(run: &str) -> Option<Asker> {
-        let person = stdin().is_terminal() && stderr().is_terminal() && is_foreground();
         let (run, open) = (run.to_owned(), VecDeque::new());
-        person.then_some(Asker { run, open, shown: None, typed: None })
+        is_person().then_some(Asker { run, open, shown: None, typed: None })
     }
 
     /// Takes up what the run asks already.
@@ -127,21 +126,13 @@ impl Asker {
 
     /// From here on what is typed counts; what was typed before was for something else.
     fn listen(&mut self) {
-        let _ = tcflush(stdin(), QueueSelector::IFlush);
-        if let Some(typed) = &mut self.typed {
-            while typed.try_recv().is_ok() {}
-            return;
-        }
-        let (sender, typed) = mpsc::unbounded_channel();
-        // Reading a terminal cannot be given up; a thread of its own ends with the process.
-        std::thread::spawn(move || {
-            for line in stdin().lock().lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    break;
-                }
+        match &mut self.typed {
+            Some(typed) => {
+                let _ = tcflush(stdin(), QueueSelector::IFlush);
+                while typed.try_recv().is_ok() {}
             }
-        });
-        self.typed = Some(typed);
+            None => self.typed = Some(typed_from_now()),
+        }
     }
 
     /// Waits for a line; `None` if nothing more will be typed. Dropping the future loses nothing.
@@ -181,12 +172,33 @@ impl Asker {
     }
 }
 
+/// Whether there is a person at this terminal.
+pub(crate) fn is_person() -> bool {
+    stdin().is_terminal() && stderr().is_terminal() && is_foreground()
+}
+
+/// The lines that are typed from now on.
+pub(crate) fn typed_from_now() -> mpsc::UnboundedReceiver<String> {
+    let _ = tcflush(stdin(), QueueSelector::IFlush);
+    let (sender, typed) = mpsc::unbounded_channel();
+    // Reading a terminal cannot be given up; a thread of its own ends with the process.
+    std::thread::spawn(move || {
+        for line in stdin().lock().lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    typed
+}
+
 /// A process in the background that reads from its terminal would be stopped.
 fn is_foreground() -> bool {
     tcgetpgrp(stdin()).is_ok_and(|group| group == rustix::process::getpgrp())
 }
 
-fn read(line: &str) -> Typed {
+/// Reads an answer: a clear yes or no, and a note.
+pub(crate) fn read(line: &str) -> Typed {
     let line = line.trim();
     let (word, note) = line.split_once(|c: char| c.is_whitespace() || c == ',').unwrap_or((line, ""));
     let decision = match word.to_lowercase().as_str() {

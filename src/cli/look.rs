@@ -16,11 +16,14 @@ use super::exit::{Failure, code};
 use super::follow::{Lines, follow, lost, to_rest};
 use super::live::{View, painted};
 use super::session::{Session, Want, settings};
-use super::summary::silence;
+use super::summary::{is_over, silence};
 use super::term::{Out, clock, now_ms, say, span};
 
 /// Runs that `ps` lists for a person.
 const RUNS_SHOWN_MAX: usize = 40;
+
+/// Columns of why a run was set aside that `ps` shows.
+const REASON_SHOWN_MAX: usize = 120;
 
 /// Questions that `ps` shows of one run.
 const WAITING_SHOWN_MAX: usize = 3;
@@ -100,6 +103,9 @@ async fn runs(session: &Session, globals: &Globals, out: &mut Out) -> Result<(),
         ));
         for line in &list.runs {
             out.line(run_line(line, width, out));
+            if let Some(reason) = &line.reason {
+                out.line(format!("  set aside: {}", fit(reason, REASON_SHOWN_MAX)));
+            }
             line.waiting
                 .iter()
                 .take(WAITING_SHOWN_MAX)
@@ -140,6 +146,9 @@ fn waiting_line(run: &str, waiting: &Waiting) -> String {
         );
     }
     let silence = waiting.deadline_ms.map(silence).unwrap_or_default();
+    if is_over(waiting.deadline_ms) {
+        return format!("  {node} waits for a person{silence}{waited_for}");
+    }
     format!("  {node} waits for a person{silence}{waited_for}: ostler approve | reject {run} {node}")
 }
 

@@ -130,7 +130,8 @@ enum Command {
     Approvals,
     /// Say yes to what a node asks, and let the run go on
     ///
-    /// The yes is for what is shown, and for nothing else: what runs then is exactly that, or it is asked anew.
+    /// The yes is for what was shown, and for nothing else: what runs then is exactly that, or it is asked anew. At a terminal
+    /// it is shown here, and asked for; elsewhere --digest says what was looked at, as `ostler approvals` shows it.
     #[command(
         after_help = "Examples:\n  ostler approve @last publish\n  ostler approve @last publish --note 'looks good' --digest b3:0123456789abcdef"
     )]

@@ -130,24 +130,28 @@ async fn resume_all(
         }
         return Ok(code::SUCCEEDED);
     }
-    let mut after = Vec::new();
-    for run in &open {
-        let resumed = match summary(&session.client, run).await {
-            Ok(before) => post(&session.client, run, "resume?among_all=true").await.map(|_| before.seq),
+    let (mut watched, mut worst) = (Vec::new(), code::SUCCEEDED);
+    for run in open {
+        let resumed = match summary(&session.client, &run).await {
+            Ok(before) => post(&session.client, &run, "resume?among_all=true").await.map(|_| before.seq),
             Err(refused) => Err(refused),
         };
         match resumed {
-            Ok(seq) => after.push(seq),
+            Ok(seq) => watched.push((run, seq)),
+            // One run that cannot be taken up keeps no other from it.
+            Err(Refused::Problem(problem)) => {
+                say(format!("run {run} is not taken up: {}", problem.detail));
+                worst = worst.max(code::INTERNAL);
+            }
             Err(refused) => return fail(session, refused).await,
         }
     }
-    let mut worst = code::SUCCEEDED;
-    for (run, after) in open.iter().zip(after) {
+    for (run, after) in watched {
         let what = Watch { run: run.clone(), after, json: globals.json };
         match one(&mut session, signals, what, out).await {
             Ok(Ended::Settled(code)) => worst = worst.max(code),
             Ok(Ended::Interrupted(code)) => {
-                interrupted(session, run).await;
+                interrupted(session, &run).await;
                 return Ok(code);
             }
             Err(failure) => return fail(session, failure).await,
@@ -158,10 +162,10 @@ async fn resume_all(
 }
 
 pub(crate) async fn skip(globals: &Globals, args: SkipArgs) -> Result<u8, Failure> {
-    stop_node(globals, &args.run, &args.node, "skip", "skipped").await
+    stop_node(globals, &args.run, &args.node, "skip").await
 }
 
-async fn stop_node(globals: &Globals, run: &str, node: &str, how: &str, done: &str) -> Result<u8, Failure> {
+async fn stop_node(globals: &Globals, run: &str, node: &str, how: &str) -> Result<u8, Failure> {
     let mut out = Out::new();
     let mut signals = Signals::listen()?;
     let mut session = open(globals).await?;
@@ -173,7 +177,33 @@ async fn stop_node(globals: &Globals, run: &str, node: &str, how: &str, done: &s
     if let Err(refused) = post(&session.client, &before.run, &what).await {
         return fail(session, refused).await;
     }
-    go_on(session, &mut signals, globals, before, node, done, &mut out).await
+    let state = match session.summary(&before.run).await {
+        Ok(mut after) => after.nodes.remove(node).unwrap_or_default(),
+        Err(failure) => return fail(session, failure).await,
+    };
+    go_on(session, &mut signals, globals, before, stopped(node, state), &mut out).await
+}
+
+/// What became of a node that was to be stopped.
+fn stopped(node: &str, state: String) -> Done<'_> {
+    let told = match state.as_str() {
+        "cancelled" | "skipped" => format!("{state} {node}"),
+        "running" => format!(
+            "{node} acts on the world right now: it is not broken off, and what it comes to counts (ostler show tells)"
+        ),
+        _ => format!("{node} had come to its end before: it is {state}"),
+    };
+    let word = if state == "running" { "draining".to_owned() } else { state };
+    Done { node, word, told }
+}
+
+/// What was done to a node.
+pub(crate) struct Done<'a> {
+    pub(crate) node: &'a str,
+    /// For machines.
+    pub(crate) word: String,
+    /// For people.
+    pub(crate) told: String,
 }
 
 /// After something was done to a node: watches the run if it goes on in this process, else says where it does.
@@ -182,19 +212,18 @@ pub(crate) async fn go_on(
     signals: &mut Signals,
     globals: &Globals,
     before: Summary,
-    node: &str,
-    done: &str,
+    done: Done<'_>,
     out: &mut Out,
 ) -> Result<u8, Failure> {
     if !session.client.is_remote() {
         let what = Watch { run: before.run, after: before.seq, json: globals.json };
         return watch(session, signals, what, out).await;
     }
-    let run = &before.run;
+    let (run, Done { node, word, told }) = (&before.run, done);
     if globals.json {
-        out.json(&serde_json::json!({"type": "done", "run": run, "node": node, "done": done}));
+        out.json(&serde_json::json!({"type": "done", "run": run, "node": node, "done": word}));
     } else {
-        out.line(format!("{done} {node}; the run goes on in the process that holds the data folder"));
+        out.line(format!("{told}; the run goes on in the process that holds the data folder"));
     }
     session.stop().await;
     Ok(code::SUCCEEDED)
@@ -202,7 +231,7 @@ pub(crate) async fn go_on(
 
 pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Failure> {
     if let Some(node) = &args.node {
-        return stop_node(globals, &args.run, node, "cancel", "cancelled").await;
+        return stop_node(globals, &args.run, node, "cancel").await;
     }
     let mut out = Out::new();
     let mut signals = Signals::listen()?;

@@ -73,13 +73,20 @@ pub(crate) fn ending(run: &str) -> &str {
     run.rsplit('-').next().unwrap_or(run)
 }
 
+/// Whether silence has ended a question: no answer is taken any more.
+pub(crate) fn is_over(deadline_ms: Option<i64>) -> bool {
+    deadline_ms.is_some_and(|deadline| deadline < now_ms())
+}
+
 /// The commands that answer what a node waits for; the first is the one that is meant most often.
-pub(crate) fn answers(run: &str, node: &str, ask: &str) -> Vec<String> {
+/// The yes is for what has this digest; without one, it is shown before it is asked for.
+pub(crate) fn answers(run: &str, node: &str, ask: &str, digest: Option<&str>) -> Vec<String> {
     let run = ending(run);
     if ask == "in_doubt" {
         vec![format!("ostler resolve {run} {node} --done FILE|--redo|--fail")]
     } else {
-        vec![format!("ostler approve {run} {node}"), format!("ostler reject {run} {node} --note WHY")]
+        let seen = digest.map(|digest| format!(" --digest {digest}")).unwrap_or_default();
+        vec![format!("ostler approve {run} {node}{seen}"), format!("ostler reject {run} {node} --note WHY")]
     }
 }
 
@@ -162,7 +169,9 @@ pub(crate) fn head(sheet: &Sheet<'_>, summary: &Summary) -> Vec<String> {
     let mut lines = vec![format!("{state}  {plan}{version}  {}  {when}{took}", summary.run)];
     if let Some(reason) = &summary.reason {
         lines.push(fit(&format!("  set aside: {reason}"), sheet.columns));
-        lines.push(format!("  ostler resume {} takes it up again", summary.run));
+        if !summary.past {
+            lines.push(format!("  ostler resume {} takes it up again", summary.run));
+        }
     }
     lines
 }
@@ -258,7 +267,10 @@ pub(crate) fn waiting(sheet: &Sheet<'_>, summary: &Summary, most: usize) -> Vec<
     let mut lines = Vec::new();
     let mut rows = 0;
     for (at, waiting) in summary.waiting.iter().enumerate() {
-        let answers = answers(&summary.run, &waiting.node, &waiting.ask);
+        let answers = match summary.past || is_over(waiting.deadline_ms) {
+            true => Vec::new(),
+            false => answers(&summary.run, &waiting.node, &waiting.ask, None),
+        };
         let answers: Vec<String> = answers.iter().map(|answer| format!("    {answer}")).collect();
         let needed = 1 + answers.iter().map(|answer| sheet.rows_of(answer)).sum::<usize>();
         if at > 0 && rows + needed + 1 > most {
@@ -279,15 +291,17 @@ pub(crate) fn waiting(sheet: &Sheet<'_>, summary: &Summary, most: usize) -> Vec<
                 "after" => "may its result be published?",
                 _ => "it asks",
             };
-            let silence = waiting.deadline_ms.map(silence).unwrap_or_default();
-            let rest =
-                format!(" {node}: {what} (ostler approvals){silence}{}", waited_for(&waiting.holds_up));
+            let (silence, listed) = match waiting.deadline_ms {
+                _ if summary.past => (String::new(), ""),
+                deadline => (deadline.map(silence).unwrap_or_default(), " (ostler approvals)"),
+            };
+            let rest = format!(" {node}: {what}{listed}{silence}{}", waited_for(&waiting.holds_up));
             let waits = sheet.out.paint(Paint::Care, "waits");
             format!("  {waits}{}", fit(&rest, sheet.columns.saturating_sub(7)))
         });
         lines.extend(answers);
     }
-    if summary.standing == Standing::Open {
+    if summary.standing == Standing::Open && !summary.past {
         lines.push(format!("  nobody drives it: ostler resume {}", summary.run));
     }
     lines

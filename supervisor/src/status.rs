@@ -32,13 +32,6 @@ pub struct ChildStatus {
     pub generation: u64,
 }
 
-impl ChildStatus {
-    /// Whether the child runs.
-    pub fn is_running(&self) -> bool {
-        matches!(self.state, ChildState::Running(_))
-    }
-}
-
 /// How many children there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {

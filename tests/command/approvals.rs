@@ -66,6 +66,13 @@ fn question(world: &World) -> Value {
     lines.remove(0)
 }
 
+/// Says yes to the only open question, as it is listed.
+fn approve(world: &World, more: &str) -> Ended {
+    let asked = question(world);
+    let (node, digest) = (asked["node"].as_str().unwrap(), asked["digest"].as_str().unwrap());
+    world.ostler(&format!("approve @last {node} --digest {digest} {more}"))
+}
+
 fn summary(world: &World) -> Value {
     serde_json::from_str(&world.ostler("show @last --json").exits(0).out).unwrap()
 }
@@ -83,10 +90,12 @@ fn what_is_shown_is_what_runs_and_everything_else_goes_on_meanwhile() {
         (&asked["ask"], &asked["tool"], &asked["impact"], &asked["effect"], &asked["holds_up"]),
         (&json!("before"), &json!("fs.write"), &json!(1), &json!("write"), &json!(["after"]))
     );
-    world.ostler("approvals").exits(0).says("fs.write, impact 1").says("ostler reject ");
+    let digest = &asked["digest"].as_str().unwrap()[..16];
+    let listed = world.ostler("approvals").exits(0).says("fs.write, impact 1").says("ostler reject ");
+    listed.says(&format!(" put --digest b3:{digest}"));
     world.ostler("ps").exits(0).says("waiting").says("put waits for a person; silence cancels it in ");
     world.ostler("show @last").exits(0).says("waits put");
-    world.ostler("approve @last put --note fine").exits(0).says("succeeded  write");
+    approve(&world, "--note fine").exits(0).says("succeeded  write");
     assert_eq!(world.work("out.txt"), "hello");
     let answers = world.ostler("events @last --json").exits(0).lines();
     let answer = answers.iter().find(|line| line["kind"] == "human_answer").unwrap();
@@ -94,6 +103,29 @@ fn what_is_shown_is_what_runs_and_everything_else_goes_on_meanwhile() {
     assert_eq!(answer["body"]["by"], "ann");
     world.ostler("approvals").exits(0).complains("nothing waits");
     world.ostler("doctor").exits(0);
+}
+
+#[test]
+fn tests_and_the_folder_they_run_in_are_shown_with_the_action() {
+    let world = world();
+    let contract = "contract: [{method: test, p: 1, spec: {argv: [touch, tested]}}]";
+    world.file(
+        "tested.yaml",
+        &WRITE.replace("approval: before", &format!("approval: before\n    {contract}")),
+    );
+    world.ostler("run tested.yaml --workspace work --intent 2").exits(3);
+    let asked = question(&world);
+    let test = json!({"argv": ["touch", "tested"], "effect": "external", "impact": 2});
+    assert_eq!(asked["tests"], json!([test]));
+    let folder = world.path().join("work").canonicalize().unwrap();
+    assert_eq!(asked["workspace"].as_str(), folder.to_str());
+    let told = world.ostler("approvals").exits(0).says(r#"and then the test ["touch","tested"], impact 2"#);
+    told.says(&format!("in {}", folder.display()));
+    world.ostler("run tested.yaml --workspace work --intent 1").exits(3);
+    world
+        .ostler("approvals")
+        .exits(0)
+        .says("it would come to nothing: its test contract[0]: IMPACT_OVER_INTENT");
 }
 
 #[test]
@@ -110,7 +142,7 @@ fn a_question_of_the_plan_is_answered_like_any_other() {
     let world = world();
     waiting(&world, "question").says("waits ok: it asks");
     assert_eq!(question(&world)["params"]["question"], "Is it out?");
-    world.ostler("approve @last ok").exits(0).says("succeeded  question");
+    approve(&world, "").exits(0).says("succeeded  question");
 }
 
 #[test]
@@ -120,7 +152,7 @@ fn a_result_is_published_with_leave_only() {
     world.ostler("artifact @last/draft").exits(2).complains("has no result");
     let asked = question(&world);
     assert_eq!((&asked["ask"], &asked["result"]), (&json!("after"), &json!({"text": "a draft"})));
-    world.ostler("approve @last draft").exits(0);
+    approve(&world, "").exits(0);
     assert_eq!(world.ostler("artifact @last/draft --path text").exits(0).out, "a draft");
     waiting(&world, "publish");
     world.ostler("reject @last draft").exits(1).says("failed draft: ");
@@ -134,6 +166,7 @@ fn a_wrong_answer_is_refused_and_changes_nothing() {
     for (line, told) in [
         ("approve @last put --digest 0000000000", "look at it again"),
         ("approve @last put --digest b3:12", "is no digest"),
+        ("approve @last put", "a yes is for what you have seen"),
         ("approve @last nothing", "no node nothing"),
         ("approve @last text", "node text is executed: it asks nobody"),
         ("approve @last after", "node after is pending: it asks nobody"),
@@ -146,7 +179,7 @@ fn a_wrong_answer_is_refused_and_changes_nothing() {
     ] {
         world.ostler(line).exits(2).complains(told);
     }
-    let long = format!("approve @last put --note {}", "x".repeat(4_097));
+    let long = format!("reject @last put --note {}", "x".repeat(4_097));
     world.ostler(&long).exits(2).complains("at most 4096 are kept");
     assert_eq!(question(&world), asked);
     assert_eq!(summary(&world)["seq"], before["seq"], "what is refused is not written down");
@@ -183,7 +216,11 @@ fn silence_cancels_at_the_deadline_even_if_nobody_was_there() {
         std::thread::yield_now(); // the deadline is a time of day, with nobody there to tell
     }
     world.ostler("approve @last ok").exits(2).complains("the time to answer node ok is over");
-    world.ostler("ps").exits(0).says("its time is over");
+    let told = world.ostler("ps").exits(0).says("its time is over").says("open");
+    assert!(!told.out.contains("approve"), "{}", told.out);
+    let listed = world.ostler("approvals").exits(0).says("its time is over");
+    assert!(!listed.out.contains("ostler approve"), "{}", listed.out);
+    world.ostler("show @last").exits(0).says("nobody drives it: ostler resume");
     world.ostler("resume @last").exits(1).says("cancelled ok: human_timeout");
     let nodes = summary(&world)["nodes"].clone();
     assert_eq!(nodes, json!({"ok": "cancelled", "after": "cancelled"}));
@@ -208,7 +245,11 @@ fn another_terminal_answers_through_the_process_that_holds_the_folder() {
     let opened = run.until("opened: write");
     let id = opened.split_whitespace().nth(2).unwrap();
     run.until("waits for a person");
-    world.ostler(&format!("approve {id} put")).exits(0).says("goes on in the process that holds");
+    let digest = question(&world)["digest"].as_str().unwrap().to_owned();
+    world
+        .ostler(&format!("approve {id} put --digest {digest}"))
+        .exits(0)
+        .says("goes on in the process that holds");
     let ended = run.end();
     assert!(matches!(ended.code, Some(0 | 3)), "{ended:?}"); // it may have gone to rest before the answer came
     let mut events = world.start(&format!("events {id} --follow"));
@@ -230,15 +271,69 @@ fn changed_tools_void_an_approval_that_was_not_used() {
     let shown = world.ostler("approvals --json --config o.toml").exits(0).lines().remove(0);
     assert_eq!(shown["outdated"], true, "{shown}");
     assert!(shown["refusal"].as_str().unwrap().contains("OUT_OF_SCOPE"), "{shown}");
-    world.ostler("approve @last put --config o.toml").exits(2).complains("asked anew");
+    let old = asked["digest"].as_str().unwrap();
+    world
+        .ostler(&format!("approve @last put --config o.toml --digest {old}"))
+        .exits(2)
+        .complains("asked anew");
     assert_eq!(world.work("out.txt"), "");
     // It was asked anew for what it would come to; asked once more, it is for the write again.
     world.ostler("resume @last").exits(3);
     let again = question(&world);
     assert_eq!(again["digest"], asked["digest"]);
     assert_ne!(again["id"], asked["id"]);
-    world.ostler("approve @last put").exits(0);
+    approve(&world, "").exits(0);
     assert_eq!(world.work("out.txt"), "hello");
+}
+
+#[test]
+fn a_run_that_is_over_is_shown_as_it_stood_without_what_could_be_answered_then() {
+    let world = world();
+    waiting(&world, "question");
+    let seq = summary(&world)["seq"].as_u64().unwrap();
+    world.ostler("reject @last ok").exits(1);
+    let told =
+        world.ostler(&format!("show @last --at {seq}")).exits(0).says("waiting").says("waits ok: it asks");
+    assert!(!told.out.contains("ostler "), "{}", told.out);
+    let told = world.ostler("show @last --at 1").exits(0).says("open");
+    assert!(!told.out.contains("ostler "), "{}", told.out);
+}
+
+#[test]
+fn a_run_that_was_left_at_a_question_is_open_while_other_nodes_of_it_could_go_on() {
+    let world = world();
+    world.file(
+        "both.yaml",
+        &(QUESTION.to_owned() + "  - {id: nap, tool: time.sleep, params: {ms: 60000}, timeout: 90s}\n"),
+    );
+    let mut run = world.start("run both.yaml --workspace work");
+    run.until("waits for a person");
+    run.signal("INT");
+    run.end().exits(130);
+    assert_eq!(summary(&world)["standing"], "open");
+    world.ostler("show @last").exits(0).says("ostler approve").says("nobody drives it: ostler resume");
+}
+
+#[test]
+fn what_acts_on_the_world_is_not_said_to_be_cancelled() {
+    let world = world();
+    world.file(
+        "act.yaml",
+        "id: act\nnodes:\n  - {id: act, tool: shell.run, params: {argv: [sh, -c, 'touch begun; until test -e go; do sleep 0.01; done']}}\n",
+    );
+    let mut run = world.start("run act.yaml --workspace work --intent 2");
+    let opened = run.until("opened: act");
+    let id = opened.split_whitespace().nth(2).unwrap();
+    while !world.path().join("work/begun").exists() {
+        std::thread::yield_now();
+    }
+    world
+        .ostler(&format!("cancel {id} act"))
+        .exits(0)
+        .says("act acts on the world right now: it is not broken off");
+    std::fs::write(world.path().join("work/go"), "").unwrap();
+    run.end().exits(0).says("succeeded");
+    world.ostler(&format!("cancel {id} act")).exits(2);
 }
 
 /// Runs a command at a pseudo-terminal, and types.
@@ -298,4 +393,24 @@ fn a_person_at_the_terminal_is_asked_in_place() {
     assert_eq!(question(&world)["node"], "ok");
     let (code, said) = at_terminal(&world, "resume @last", &[("leaves", "n\n")]).unwrap();
     assert_eq!(code, 1, "{said}");
+}
+
+#[test]
+fn who_approves_at_a_terminal_is_shown_what_and_asked() {
+    let world = world();
+    waiting(&world, "write");
+    for (typed, code) in [("\n", 3), ("n\n", 3), ("\u{3}", 130)] {
+        let Some((ended, said)) = at_terminal(&world, "approve @last put", &[("approve put?", typed)]) else {
+            eprintln!("skipped: no `script` of util-linux, which makes a terminal");
+            return;
+        };
+        assert!(said.contains("text: \"hello\"") && said.contains("left waiting"), "{said}");
+        assert_eq!((ended, question(&world)["node"].as_str()), (code, Some("put")), "{said}");
+    }
+    let keys = [("approve put?", "what\n"), ("approve put?", "y as seen\n")];
+    let (code, said) = at_terminal(&world, "approve @last put", &keys).unwrap();
+    assert_eq!((code, world.work("out.txt").as_str()), (0, "hello"), "{said}");
+    let answers = world.ostler("events @last --json").exits(0).lines();
+    let answer = answers.iter().find(|line| line["kind"] == "human_answer").unwrap();
+    assert_eq!(answer["body"]["note"], "as seen");
 }

@@ -118,3 +118,24 @@ fn a_run_that_nobody_drives_can_be_cancelled() {
     world.ostler("ps --json").exits(0).says("\"outcome\":\"cancelled\"");
     assert_eq!(world.work("log"), "first\n");
 }
+
+#[test]
+fn a_run_that_ends_its_process_again_and_again_is_set_aside_until_it_is_named() {
+    let world = world();
+    world.file("dies.yaml", &DOUBT.replace("timeout: 20s", "timeout: 20s, idem: natural"));
+    let mut run = world.start("run dies.yaml --workspace work --intent 2 --json");
+    run.until("attempt_intent");
+    run.signal("KILL");
+    run.end();
+    for _ in 0..3 {
+        let mut resume = world.start("resume --json");
+        resume.until("run_recovered");
+        resume.signal("KILL");
+        resume.end();
+    }
+    let why = "set aside: it ended 3 processes in a row without getting on";
+    world.ostler("resume").exits(5).says(why).says("ostler resume ");
+    world.ostler("ps").exits(0).says("parked").says(why);
+    world.ostler("resume").exits(0).complains("nothing to resume");
+    world.ostler("resume @last").exits(0).says("succeeded  doubt");
+}

@@ -17,6 +17,7 @@ static VARIES: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
         (r"\bprocess \d+", "process PID"),
         (r"\babout \d+", "about N"),
         (r"/\S*/git\b", "/usr/bin/git"),
+        (r"/\S*/here$", "/here"),
         // Shells differ in how they tell of a process that was killed.
         (r"^.*\bKilled\b.*$", "Killed"),
         // Columns are as wide as what stands in them.

@@ -9,7 +9,6 @@ use futures::FutureExt;
 use ostler_kernel::event::{Accounts, AttemptResult, Event, HumanRequestKind, Output, RunOpened, TimerKind};
 use ostler_kernel::id::{NodeId, Ticks};
 use ostler_kernel::json::Json;
-use ostler_kernel::plan::Approval;
 use ostler_kernel::port::{Position, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::{Context, Input, NoPlanner, NodeState, Quiet, Run, Standing};
 use ractor::{ActorProcessingErr, ActorRef};
@@ -246,34 +245,28 @@ impl Drive {
     }
 
     /// Asks a person what a ready node wants to know; asks anew where an approval was given for something else.
-    async fn ask_person(&mut self, id: &NodeId) -> Result<bool, ActorProcessingErr> {
-        let Some(node) = self.run.node(id) else { return Ok(false) };
-        let question = self.run.question(id);
-        if question.is_none() && node.approval != Approval::Before {
-            return Ok(false);
-        }
-        let ask = question.unwrap_or(HumanRequestKind::Before);
-        let shown = approval::shown(&self.services, &self.opened, &self.run, node, ask).await?.digest();
+    async fn ask_person(&mut self, id: &NodeId) -> bool {
+        let (Some(node), Some(ask)) = (self.run.node(id), self.run.shows(id)) else { return false };
+        let shown = approval::shown(&self.services, &self.opened, &self.run, node, ask).await.digest();
         let events = self.within(|run, cx| run.ask(cx, id, Some(shown)));
         let asked = !events.is_empty();
         self.note(events);
-        Ok(asked)
+        asked
     }
 
     /// Asks anew what would show something else by now: tools and the policy may have changed since it was asked.
-    pub(super) async fn ask_anew(&mut self) -> Result<(), ActorProcessingErr> {
+    pub(super) async fn ask_anew(&mut self) {
         let waiting = self.run.instances().filter_map(|(node, instance)| match instance.standing {
             Standing::WaitingHuman { ask, .. } => Some((node.clone(), ask)),
             _ => None,
         });
         for (node, ask) in waiting.collect::<Vec<_>>() {
             if matches!(ask, HumanRequestKind::Before | HumanRequestKind::Node) {
-                let shown = approval::shown(&self.services, &self.opened, &self.run, &node, ask).await?;
+                let shown = approval::shown(&self.services, &self.opened, &self.run, &node, ask).await;
                 let events = self.within(|run, cx| run.ask_anew(cx, &node.id, Some(shown.digest())));
                 self.note(events);
             }
         }
-        Ok(())
     }
 
     /// Does what follows from the last input, until only waiting is left: asks for approvals and slots, starts what
@@ -281,7 +274,7 @@ impl Drive {
     /// True if the run is over for this actor.
     pub(super) async fn advance(&mut self) -> Result<bool, ActorProcessingErr> {
         let over = loop {
-            self.enqueue().await?;
+            self.enqueue().await;
             let (events, quiet) = self.within(|run, cx| run.quiesce(cx));
             let moved = !events.is_empty();
             self.note(events);
@@ -311,28 +304,27 @@ impl Drive {
 
     /// Puts fresh ready nodes into the run queue, as many as the plan's own limit allows; starts at once what holds
     /// no slot.
-    async fn enqueue(&mut self) -> Result<(), ActorProcessingErr> {
+    async fn enqueue(&mut self) {
         let mut jobs = Vec::new();
         // Who asks needs no slot for it.
         while let Some(id) = self.asking.pop_first() {
-            self.ask_person(&id).await?;
+            self.ask_person(&id).await;
         }
         let plan = Arc::clone(self.run.plan());
         while self.queued.len() < self.run.free_slots() {
             let Some((_, id)) = self.fresh.pop_first() else { break };
-            if self.ask_person(&id).await? {
+            if self.ask_person(&id).await {
                 continue;
             }
             let Some(node) = plan.node(&id) else { continue };
             if self.services.toolbox.is_timer(node) {
-                self.launch_timer(node).await?;
+                self.launch_timer(node).await;
             } else {
                 jobs.push(Job { run: self.opened.run, rank: self.rank(&id), node: id.clone() });
                 self.queued.insert(id);
             }
         }
         self.submit(jobs);
-        Ok(())
     }
 
     pub(super) fn submit(&self, jobs: Vec<Job>) {

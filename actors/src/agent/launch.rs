@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
-use ostler_kernel::event::{Accounts, AttemptResult, Event, GateDecision, HumanRequestKind};
+use ostler_kernel::event::{Accounts, AttemptResult, Event, GateDecision};
 use ostler_kernel::gate::{Denial, Permit};
 use ostler_kernel::id::NodeId;
-use ostler_kernel::plan::{Approval, Node, Plan};
-use ostler_kernel::port::{Position, Tool};
+use ostler_kernel::plan::{Node, Plan};
+use ostler_kernel::port::{ArtifactError, Position, Tool};
 use ostler_kernel::run::{Category, Given, Input, Intended, NodeState, Refs};
 use ostler_scheduler::JobHandle;
-use ractor::ActorProcessingErr;
 use serde_json::{Map, Value};
 
 use super::drive::Drive;
 use crate::approval;
-use crate::attempt::{self, Caller, Work};
+use crate::attempt::{self, Caller, Unreadable, Work};
 use crate::effects::{Effects, failed};
 use crate::scheduler::Granted;
 
@@ -38,6 +37,15 @@ enum Refusal {
 }
 
 impl Refusal {
+    /// What it would be given cannot be read. What is gone or damaged stays so; a disk may think better of it.
+    fn unreadable(unreadable: Unreadable) -> Refusal {
+        let category = match &unreadable.error {
+            ArtifactError::Missing(_) | ArtifactError::Damaged { .. } => Category::ParamMissing,
+            ArtifactError::Io(_) => Category::Transient,
+        };
+        Refusal::Failed(category, unreadable.to_string())
+    }
+
     fn unapproved() -> Refusal {
         let what = "what was approved is not what would be done now: tools or the policy have changed";
         Refusal::Failed(Category::Transient, what.to_owned())
@@ -46,7 +54,7 @@ impl Refusal {
 
 impl Drive {
     /// Starts what was granted; gives back what is not wanted any more.
-    pub(super) async fn granted(&mut self, grants: Vec<Granted>) -> Result<(), ActorProcessingErr> {
+    pub(super) async fn granted(&mut self, grants: Vec<Granted>) {
         for Granted { handle, job, accounts } in grants {
             self.take_from_queue(&job.node);
             let wanted = self.run.instance(&job.node).filter(|instance| !instance.is_draining());
@@ -56,11 +64,11 @@ impl Drive {
                 Some(NodeState::Ready) if mine => {
                     let events = self.within(|run, cx| run.start(cx, &job.node, None));
                     self.note(events);
-                    self.begin_attempt(&job.node, handle, accounts).await?;
+                    self.begin_attempt(&job.node, handle, accounts).await;
                 }
                 // Its process died; it may be done again, under the same attempt.
                 Some(NodeState::Running) if mine => {
-                    self.begin_attempt(&job.node, handle, accounts).await?;
+                    self.begin_attempt(&job.node, handle, accounts).await;
                 }
                 _ => {
                     self.services.links.give_back(handle);
@@ -68,7 +76,6 @@ impl Drive {
                 }
             }
         }
-        Ok(())
     }
 
     /// An attempt that was lost with its process, and stopped before it could be done again.
@@ -80,22 +87,20 @@ impl Drive {
         }
     }
 
-    async fn begin_attempt(
-        &mut self,
-        id: &NodeId,
-        job: JobHandle,
-        accounts: Accounts,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn begin_attempt(&mut self, id: &NodeId, job: JobHandle, accounts: Accounts) {
         let plan = Arc::clone(self.run.plan());
         let node = plan.node(id).expect("a node that was started exists");
         let attempt = self.run.instance(id).map_or(0, |instance| instance.attempts);
-        let prepared = self.prepare(node).await?.and_then(|prepared| {
-            if self.is_approved(node, &prepared.work) { Ok(prepared) } else { Err(Refusal::unapproved()) }
+        // What was approved is shown again before an attempt starts; only one that its process did not live to end can
+        // come here with something else.
+        let prepared = self.prepare(node).await.and_then(|prepared| {
+            let shown = || approval::of_work(&self.services, &self.caller(), node, &prepared.work).digest();
+            if self.run.is_approved(id, shown) { Ok(prepared) } else { Err(Refusal::unapproved()) }
         });
         match prepared {
             Ok(prepared) => {
                 let Prepared { work, refs } = prepared;
-                let acts = node.effect.acts() || work.acts();
+                let acts = node.reach().effect.acts() || work.acts();
                 self.intend(node, &refs, Some(accounts));
                 self.launches.push(Launch { plan, id: id.clone(), attempt, job, acts, work });
             }
@@ -104,12 +109,11 @@ impl Drive {
                 self.refuse(id, attempt, refusal);
             }
         }
-        Ok(())
     }
 
     /// Starts a node that is nothing but a wait. It passes the gate like any other.
-    pub(super) async fn launch_timer(&mut self, node: &Node) -> Result<(), ActorProcessingErr> {
-        let prepared = self.prepare(node).await?;
+    pub(super) async fn launch_timer(&mut self, node: &Node) {
+        let prepared = self.prepare(node).await;
         let wait = match &prepared {
             Ok(Prepared { work: Work::Tool { tool, permit }, .. }) => tool.timer_ms(permit.params()),
             _ => None,
@@ -127,18 +131,6 @@ impl Drive {
                 self.refuse(&node.id, attempt, Refusal::Failed(Category::Structural, what));
             }
             Err(refusal) => self.refuse(&node.id, attempt, refusal),
-        }
-        Ok(())
-    }
-
-    /// Whether a person who was asked beforehand said yes to exactly this work. It is asked for again before an
-    /// attempt starts; only one that its process did not live to end can come here with something else.
-    fn is_approved(&self, node: &Node, work: &Work) -> bool {
-        let Work::Tool { permit, .. } = work else { return true };
-        let approved = self.run.instance(&node.id).and_then(|instance| instance.shown);
-        node.approval != Approval::Before || {
-            let shown = approval::by_permit(&self.services, node, HumanRequestKind::Before, permit);
-            approved == Some(shown.digest())
         }
     }
 
@@ -161,20 +153,18 @@ impl Drive {
     }
 
     /// What the attempt is given, and leave to make it.
-    async fn prepare(&self, node: &Node) -> Result<Result<Prepared, Refusal>, ActorProcessingErr> {
-        let results = attempt::results(&self.services, &self.run, node).await?;
-        let (given, refs) = match self.run.given(node, &results) {
-            Ok(given) => given,
-            Err(error) => return Ok(Err(Refusal::Failed(error.category(), error.to_string()))),
-        };
-        Ok(match given {
-            Given::Fates { template, values } => {
-                Ok(Prepared { work: Work::Render { template, values }, refs })
+    async fn prepare(&self, node: &Node) -> Result<Prepared, Refusal> {
+        let results = attempt::results(&self.services, &self.run, node).await.map_err(Refusal::unreadable)?;
+        let given = self.run.given(node, &results);
+        let (given, refs) = given.map_err(|error| Refusal::Failed(error.category(), error.to_string()))?;
+        let work = match given {
+            Given::Fates { template, values } => Work::Render { template, values },
+            Given::Params(params) => {
+                let (tool, permit) = self.gate(node, params)?;
+                Work::Tool { tool, permit }
             }
-            Given::Params(params) => self
-                .gate(node, params)
-                .map(|(tool, permit)| Prepared { work: Work::Tool { tool, permit }, refs }),
-        })
+        };
+        Ok(Prepared { work, refs })
     }
 
     fn gate(&self, node: &Node, params: Map<String, Value>) -> Result<(Arc<dyn Tool>, Permit), Refusal> {

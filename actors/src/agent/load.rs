@@ -9,6 +9,7 @@ use ractor::{ActorProcessingErr, ActorRef};
 use super::drive::Drive;
 use super::{AgentArguments, AgentMessage};
 use crate::effects::Found;
+use crate::error::RunError;
 use crate::registry::RegistryMessage;
 use crate::scheduler::Job;
 use crate::stream;
@@ -23,8 +24,17 @@ impl Drive {
         row: RunRow,
     ) -> Result<Option<Drive>, ActorProcessingErr> {
         let services = &arguments.services;
-        let folded = stream::fold(services, &row, None, |_| {})?;
         let (agent, run) = (arguments.agent.clone(), row.run);
+        let folded = match stream::fold(services, &row, None, |_| {}) {
+            Ok(folded) => folded,
+            // To fail for it would only be to fail again.
+            Err(RunError::Fold(error)) => {
+                let reason = format!("it cannot be read: {error}");
+                services.links.tell_registry(RegistryMessage::SetAside { agent, run, reason });
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        };
         if folded.closed.is_some() {
             services.links.tell_registry(RegistryMessage::Done { agent, run });
             return Ok(None);

@@ -110,7 +110,7 @@ impl Actor for Agent {
         };
         match message {
             AgentMessage::Drive(_) => {}
-            AgentMessage::Granted(grants) => drive.granted(grants).await?,
+            AgentMessage::Granted(grants) => drive.granted(grants).await,
             AgentMessage::Ended { key, accounts } => drive.ended(&key, accounts),
             AgentMessage::Due => drive.due(),
             AgentMessage::ContractJudged { version, holds } => drive.contract_judged(version, holds),
@@ -131,7 +131,7 @@ impl AgentState {
             Some(mut drive) => {
                 // A question whose time is over is not asked again.
                 drive.due();
-                drive.ask_anew().await?;
+                drive.ask_anew().await;
                 self.drive = Some(drive);
             }
             None => return Ok(()),

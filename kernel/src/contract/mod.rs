@@ -12,7 +12,7 @@ mod spec;
 use std::fmt::{self, Write};
 
 use jsonschema::Validator;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::plan::{Method, Rule};
 
@@ -27,6 +27,9 @@ const EXCERPT_BYTES_MAX: usize = 300;
 
 /// Most elements of the argument list of a test.
 pub const TEST_ARGUMENTS_MAX: usize = 256;
+
+/// The tool that runs the tests of contracts.
+pub const TEST_TOOL: &str = "shell.run";
 
 /// A contract that is ready to judge.
 ///
@@ -105,13 +108,28 @@ impl fmt::Display for Broken {
     }
 }
 
-/// A test to be run as a call of `shell.run`, through the gate. It passes if that call succeeds.
+/// A test to be run as a call of [`TEST_TOOL`], through the gate. It passes if that call succeeds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Test {
     /// Place of the rule in its contract, from 0.
     pub rule: usize,
     /// The program and its arguments.
     pub argv: Vec<String>,
+}
+
+impl Test {
+    /// What [`TEST_TOOL`] is called with.
+    pub fn params(&self) -> Map<String, Value> {
+        Map::from_iter([("argv".to_owned(), Value::from(self.argv.clone()))])
+    }
+}
+
+/// The tests of a contract, in their order. Rules that are malformed are none.
+pub fn tests(rules: &[Rule]) -> Vec<Test> {
+    let tests = rules.iter().enumerate().filter(|(_, rule)| rule.method == Method::Test);
+    let tests =
+        tests.filter_map(|(at, rule)| Some(Test { rule: at, argv: compile_test(rule.spec.as_ref()?).ok()? }));
+    tests.collect()
 }
 
 impl Contract {

@@ -1,5 +1,6 @@
 //! What the gate judges.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::tool::GatedTool;
@@ -7,7 +8,8 @@ use crate::id::Digest;
 use crate::plan::{Effect, Idempotency};
 
 /// What a call with given parameters would do, by the word of the tool's author.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CallClass {
     /// 0 observe, 1 operate, 2 control.
     pub impact: u8,
@@ -15,6 +17,17 @@ pub struct CallClass {
     pub effect: Effect,
     /// What a lost result permits.
     pub idem: Idempotency,
+}
+
+impl CallClass {
+    /// What doing both comes to: the larger impact, the more dangerous effect, and what the pickier of the two permits.
+    pub fn and(self, other: CallClass) -> CallClass {
+        CallClass {
+            impact: self.impact.max(other.impact),
+            effect: self.effect.max(other.effect),
+            idem: self.idem.max(other.idem),
+        }
+    }
 }
 
 /// A call of a tool, with its parameters resolved.

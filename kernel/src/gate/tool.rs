@@ -104,6 +104,11 @@ impl GatedTool {
         }
     }
 
+    /// Whether any of its parameters holds a path.
+    pub fn takes_paths(&self) -> bool {
+        !self.paths.is_empty()
+    }
+
     /// Names of the parameters that hold paths.
     pub(super) fn paths(&self) -> &[String] {
         &self.paths

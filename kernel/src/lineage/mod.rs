@@ -1,4 +1,4 @@
-//! Identity: what a result is, and what it was made of (execution-model, section 5).
+//! Identity: what a result is, and what it was made of.
 
 mod hash;
 mod identity;

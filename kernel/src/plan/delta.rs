@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::draft::{DepDraft, NodeDraft, NodeFields};
 use super::fault::{Fault, FaultCode, in_order};
-use super::normalise::{connect, rules};
+use super::normalise::{connect, rules, tests_class};
 use super::pointer::Pointer;
 use super::{Join, Node, Plan, Settings, validate};
 use crate::id::NodeId;
@@ -298,6 +298,10 @@ impl Draft<'_> {
         }
         if self.settings.complete {
             self.hold_to_tool(at, fields);
+            if fields.contract.is_some() {
+                let node = &mut self.new.nodes[at];
+                node.tests = tests_class(&node.contract, fields.idem, self.settings);
+            }
         }
     }
 

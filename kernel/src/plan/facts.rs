@@ -22,7 +22,7 @@ pub struct Facts {
     pub width: usize,
     /// A longest path, from an entry on; of several, the first by the ids of its nodes from the end.
     pub critical_path: Vec<NodeId>,
-    /// The most that any node may do: 0 observe, 1 operate, 2 control.
+    /// The most that any node may do, the tests of its contract included: 0 observe, 1 operate, 2 control.
     pub impact_max: u8,
     /// The tools it names, ascending.
     pub tools: BTreeSet<String>,
@@ -51,7 +51,7 @@ impl Facts {
             depth: critical_path.len(),
             width: per_level.into_iter().max().unwrap_or(0),
             critical_path,
-            impact_max: plan.nodes.iter().map(|node| node.impact).max().unwrap_or(0),
+            impact_max: plan.nodes.iter().map(|node| node.reach().impact).max().unwrap_or(0),
             tools: plan.nodes.iter().filter_map(|node| node.tool.clone()).collect(),
             models: plan.nodes.iter().filter_map(|node| node.model.clone()).collect(),
             reliability: reliability(plan.nodes.iter().map(|node| precision(&node.contract))),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::gate::CallClass;
 use crate::id::{NodeId, Ticks};
 use crate::json::settle_numbers;
 
@@ -99,6 +100,9 @@ pub struct Node {
     /// What a lost result permits.
     #[serde(default)]
     pub idem: Idempotency,
+    /// What the tests of its contract do to the world, all together; `None` if it has none, or in a simulation.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tests: Option<CallClass>,
     /// Per attempt.
     pub timeout: Ticks,
     /// Retries within one patch.
@@ -122,10 +126,16 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Node {
+    /// What an attempt of it does to the world, the tests of its contract included.
+    pub fn reach(&self) -> CallClass {
+        let own = CallClass { impact: self.impact, effect: self.effect, idem: self.idem };
+        self.tests.map_or(own, |tests| own.and(tests))
+    }
+
     /// Whether it does something to the world that stopping it half-way would leave undone (impact > 0): such
     /// a node drains instead of being stopped.
     pub fn is_effectful(&self) -> bool {
-        self.impact > 0
+        self.reach().impact > 0
     }
 
     /// Whether it steers a run rather than working for it (reflection, observer, micro-planner, interjection,

@@ -8,8 +8,11 @@ use super::draft::{NodeDraft, PlanDraft, PolicyDraft, RuleDraft};
 use super::fault::{Fault, FaultCode};
 use super::pointer::{Origin, Pointer};
 use super::table::Table;
-use super::{Dep, Join, Kind, Method, Node, On, ParamRef, Plan, Policy, Rule, Settings};
-use crate::contract::check_spec;
+use super::{
+    Dep, Idempotency, Join, Kind, Method, Node, On, ParamRef, Plan, Policy, Rule, Settings, ToolDefaults,
+};
+use crate::contract::{self, TEST_TOOL, check_spec};
+use crate::gate::CallClass;
 use crate::id::NodeId;
 
 /// A plan with every default filled in that nobody has judged yet: [`validate`](super::validate) does.
@@ -88,6 +91,7 @@ impl NodeDraft {
         faults: &mut Vec<Fault>,
     ) -> Node {
         let mut draft = self;
+        let said = draft.idem;
         // What a tool says of its own result needs no check, and is the same for many nodes.
         let authored = draft.contract.is_some() || draft.tool.is_none();
         if settings.complete {
@@ -95,6 +99,7 @@ impl NodeDraft {
         }
         let idem = draft.idem.unwrap_or_default();
         let mut node = Node {
+            tests: None,
             kind: draft.kind.unwrap_or(match (&draft.tool, &draft.model) {
                 (None, Some(_)) => Kind::Model,
                 (_, _) => Kind::Tool,
@@ -124,6 +129,9 @@ impl NodeDraft {
             human_timeout: draft.human_timeout.map(|span| span.ticks(settings.bare)),
             id: draft.id,
         };
+        if settings.complete {
+            node.tests = tests_class(&node.contract, said, settings);
+        }
         connect(&mut node, strict);
         node
     }
@@ -175,6 +183,21 @@ impl NodeDraft {
 /// What an aggregator without a schema of its own produces.
 fn text_schema() -> Value {
     json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]})
+}
+
+/// What the tests among these rules do to the world, all together. An author who says what a lost result permits says so
+/// of the tests too.
+pub(super) fn tests_class(
+    rules: &[Rule],
+    said: Option<Idempotency>,
+    settings: &Settings<'_>,
+) -> Option<CallClass> {
+    let classes = contract::tests(rules).into_iter().filter_map(|test| {
+        let ToolDefaults { effect, impact, idem, .. } =
+            settings.tools?.defaults(TEST_TOOL, &test.params())?;
+        Some(CallClass { impact, effect, idem: said.unwrap_or(idem) })
+    });
+    classes.reduce(CallClass::and)
 }
 
 /// Gives a node the edges its references need and, if it has any edges, a join. Doing it twice is doing it

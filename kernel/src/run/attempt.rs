@@ -60,7 +60,7 @@ impl Turn<'_, '_, '_> {
         let node = &self.run.plan.nodes[at];
         let lost = matches!(category, Category::Timeout | Category::Crash);
         let draining = self.run.instances[at].is_draining();
-        if node.is_effectful() && node.idem == Idempotency::None && lost {
+        if node.is_effectful() && node.reach().idem == Idempotency::None && lost {
             self.in_doubt(at, draining);
         } else if draining {
             self.fail(at, Reason::Category(category));
@@ -102,7 +102,8 @@ impl Turn<'_, '_, '_> {
         if !matches!(instance.standing, Standing::Running { .. }) {
             return;
         }
-        if description.effect.acts() && description.idem == Idempotency::None {
+        let reach = description.reach();
+        if reach.effect.acts() && reach.idem == Idempotency::None {
             self.in_doubt(at, draining);
         } else if draining {
             let message = "its process ended".to_owned();
@@ -114,11 +115,7 @@ impl Turn<'_, '_, '_> {
 
     /// A person settled an attempt in doubt.
     pub(super) fn resolved(&mut self, node: &NodeId, how: Resolution, by: String) {
-        let Some(at) = self.run.position(node) else { return };
-        let in_doubt = HumanRequestKind::InDoubt;
-        if !matches!(self.run.instances[at].standing, Standing::WaitingHuman { ask, .. } if ask == in_doubt) {
-            return;
-        }
+        let (Some(at), Ok(_)) = (self.run.position(node), self.run.check_resolution(node)) else { return };
         let (approve, redo) = (matches!(how, Resolution::Done(_)), matches!(how, Resolution::Redo));
         self.human_answer(at, approve, redo, by, String::new());
         match how {

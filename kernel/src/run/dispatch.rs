@@ -1,4 +1,4 @@
-//! Starting attempts: conformance rule 3.
+//! Starting attempts: ready nodes in the order of (level, id), as many as there are slots. Who asks first needs none.
 
 use super::Run;
 use super::standing::Standing;
@@ -22,25 +22,42 @@ impl Run {
         }
     }
 
-    /// Asks what [`Run::question`] says of a ready node, and shows what has this digest. An approval that was given
-    /// for something else is void, and asked for anew.
+    /// What a ready node shows before it goes on: what [`Run::question`] asks, or once more what somebody said yes to,
+    /// so that their yes is held against it.
+    pub fn shows(&self, node: &NodeId) -> Option<HumanRequestKind> {
+        match self.node(node)?.approval {
+            Approval::Before => Some(HumanRequestKind::Before),
+            Approval::None | Approval::After => self.question(node),
+        }
+    }
+
+    /// Whether an attempt may do what has the digest `shown`: nobody is asked beforehand, or somebody said yes to
+    /// exactly this.
+    pub fn is_approved(&self, node: &NodeId, shown: impl FnOnce() -> Digest) -> bool {
+        self.position(node).is_some_and(|at| {
+            self.plan.nodes[at].approval != Approval::Before || self.approves(at, Some(shown()))
+        })
+    }
+
+    fn approves(&self, at: usize, shown: Option<Digest>) -> bool {
+        self.instances[at].approved && self.instances[at].shown == shown
+    }
+
+    /// Asks what [`Run::shows`] says of a ready node, and shows what has this digest. Nobody is asked again who said
+    /// yes to just that; an approval that was given for something else is void, and asked for anew.
     pub fn ask(&mut self, cx: &mut Context<'_>, node: &NodeId, shown: Option<Digest>) -> Vec<Event> {
-        let question = self.question(node);
+        let shows = self.shows(node);
         let mut turn = Turn { run: self, cx, events: Vec::new() };
         let Some(at) = turn.run.position(node) else { return Vec::new() };
-        let instance = &turn.run.instances[at];
-        if instance.standing != Standing::Ready {
+        if turn.run.instances[at].standing != Standing::Ready {
             return Vec::new();
         }
-        let approved_otherwise =
-            turn.run.plan.nodes[at].approval == Approval::Before && instance.shown != shown;
-        match question {
+        match shows {
             Some(HumanRequestKind::Node) => turn.start(at, shown),
-            Some(_) => turn.ask(at, Reason::ApproveBefore, HumanRequestKind::Before, shown),
-            None if approved_otherwise => {
+            Some(_) if !turn.run.approves(at, shown) => {
                 turn.ask(at, Reason::ApproveBefore, HumanRequestKind::Before, shown);
             }
-            None => {}
+            Some(_) | None => {}
         }
         turn.events
     }

@@ -69,6 +69,22 @@ pub enum AnswerError {
     },
 }
 
+/// Why an attempt is not settled by a person. Nothing has changed then.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ResolutionError {
+    /// The run has no such node.
+    #[error("no node {0} in this run")]
+    UnknownNode(NodeId),
+    /// What became of its last attempt is not asked.
+    #[error("node {node} is {state}, not in doubt: there is nothing to resolve")]
+    NotInDoubt {
+        /// Which node.
+        node: NodeId,
+        /// Where it stands.
+        state: NodeState,
+    },
+}
+
 fn because(reason: &Option<Reason>) -> String {
     reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default()
 }
@@ -117,6 +133,21 @@ impl Run {
             Err(AnswerError::TooLate { node, deadline })
         } else {
             Ok(())
+        }
+    }
+}
+
+impl Run {
+    /// Whether a person is asked what became of an attempt of this node: the number of that attempt.
+    ///
+    /// # Errors
+    ///
+    /// See [`ResolutionError`].
+    pub fn check_resolution(&self, node: &NodeId) -> Result<u32, ResolutionError> {
+        let instance = self.instance(node).ok_or_else(|| ResolutionError::UnknownNode(node.clone()))?;
+        match instance.standing {
+            Standing::WaitingHuman { ask: HumanRequestKind::InDoubt, .. } => Ok(instance.attempts),
+            _ => Err(ResolutionError::NotInDoubt { node: node.clone(), state: instance.state() }),
         }
     }
 }

@@ -72,10 +72,10 @@ impl Run {
     fn receipts(&self, node: &Node) -> BTreeMap<Digest, u64> {
         let mut receipts = BTreeMap::new();
         let sources = node.deps.iter().filter_map(|dep| self.node(&dep.n));
-        for source in sources.filter(|source| source.effect.acts()) {
+        for source in sources.filter(|source| source.reach().effect.acts()) {
             let Some(instance) = self.instance(&source.id) else { continue };
             if let (Some(done), Some(output)) = (instance.identity, &instance.output) {
-                let key = (source.idem != Idempotency::Natural).then_some(done.idempotency_key);
+                let key = (source.reach().idem != Idempotency::Natural).then_some(done.idempotency_key);
                 *receipts.entry(lineage::receipt(done.reuse, output.artifact, key)).or_default() += 1;
             }
         }

@@ -44,14 +44,14 @@ use std::sync::Arc;
 
 pub use apply::IllegalStep;
 pub use fold::{Fold, FoldError, Folded, ReadPlan};
-pub use human::AnswerError;
+pub use human::{AnswerError, ResolutionError};
 pub use inputs::{Given, InputError, Refs, resolve};
 pub use intent::Intended;
 pub use operator::OperationError;
 pub use quiesce::Quiet;
 pub use recovery::{Diagnosis, backoff, diagnose};
 pub use report::{Culprit, Report, Timeline};
-pub use shown::Shown;
+pub use shown::{Shown, ShownTest};
 pub use standing::{Answered, Identity, Instance, Standing};
 pub use state::{Category, NodeState, Reason, RunOutcome};
 pub use take_up::{RECOVERIES_MAX, TakenUp};
@@ -215,7 +215,8 @@ impl Run {
         }
     }
 
-    /// Whether recovery could still bring what is missing (conformance rule 5).
+    /// Whether recovery could still bring what is missing: the run is neither cancelled nor concluded, the planner did not
+    /// refuse, and is writing or may be asked once more within the limits on replans and versions.
     fn recovery_open(&self) -> bool {
         !self.cancelled
             && !self.concluded

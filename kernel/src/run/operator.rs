@@ -27,7 +27,7 @@ pub enum OperationError {
 }
 
 impl Run {
-    /// Whether what the operator wishes can still be done (conformance rule 8).
+    /// Whether what the operator wishes can still be done: the run is not over, and neither is the node.
     ///
     /// # Errors
     ///

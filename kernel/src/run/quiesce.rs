@@ -1,4 +1,5 @@
-//! What follows from nothing being left to do: conformance rule 6.
+//! What follows from nothing being left to do: first that applies of asking the planner for what is missing, judging the
+//! plan's own contract, closing recovery for what is still blocked, and the end.
 
 use super::Run;
 use super::standing::Standing;

@@ -1,4 +1,4 @@
-//! Retry, patch, replan: which level may help, and when (execution-model, section 4).
+//! Retry, patch, replan: which level may help, and when. A level is tried when those below it are exhausted, or cannot help.
 
 use super::Run;
 use super::turn::{Answer, Turn};

@@ -17,6 +17,8 @@ pub struct Timeline {
     started: BTreeMap<NodeId, Ticks>,
     /// Time spent in attempts, per node.
     busy: BTreeMap<NodeId, Ticks>,
+    /// Time spent in the last of them.
+    took: BTreeMap<NodeId, Ticks>,
     rounds: Vec<u32>,
     in_round: bool,
     ready: u32,
@@ -97,6 +99,7 @@ impl Timeline {
                     self.in_round = false;
                     if let Some(started) = self.started.remove(&moved.node) {
                         *self.busy.entry(moved.node.clone()).or_default() += at - started;
+                        self.took.insert(moved.node.clone(), at - started);
                     }
                 }
                 let active = |state| matches!(state, NodeState::Ready | NodeState::Running);
@@ -123,6 +126,11 @@ impl Timeline {
         self.ready_since = at;
         self.ready = self.ready.saturating_add_signed(by);
         self.peak_ready = self.peak_ready.max(self.ready);
+    }
+
+    /// How long the last attempt of each node took that has ended.
+    pub fn into_took(self) -> BTreeMap<NodeId, Ticks> {
+        self.took
     }
 
     /// The sum of it, beside the state the records led to.

@@ -1,4 +1,5 @@
-//! What follows without anybody's doing: conformance rule 2, in its order of tests.
+//! What follows without anybody's doing. Of a node, the first step that applies is made: it is superseded and nobody needs
+//! it; it is held, or its hold is released; what it depends on is lost, or not any more; its join holds.
 
 use super::Run;
 use super::standing::Standing;

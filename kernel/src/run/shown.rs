@@ -27,8 +27,21 @@ pub struct Shown {
     pub impact: u8,
     /// The parameters, resolved, with the tool's defaults filled in.
     pub params: Map<String, Value>,
+    /// The programs that are run on the result, in their order.
+    pub tests: Vec<ShownTest>,
     /// Why it would come to nothing if it were approved, as things stand.
     pub refusal: Option<String>,
+}
+
+/// A test of the contract, as it is shown.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ShownTest {
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// What it does to the world.
+    pub effect: Effect,
+    /// 0 observe, 1 operate, 2 control.
+    pub impact: u8,
 }
 
 impl Shown {
@@ -36,10 +49,10 @@ impl Shown {
     ///
     /// ```
     /// # use ostler_kernel::{event::HumanRequestKind, plan::{Effect, Kind}, run::Shown};
-    /// # let (tool_version, refusal) = (None, None);
+    /// # let (tool_version, refusal, tests) = (None, None, Vec::new());
     /// let shown = Shown {
     ///     ask: HumanRequestKind::Before, kind: Kind::Tool, tool: Some("fs.write".into()), tool_version,
-    ///     effect: Effect::Write, impact: 1, params: Default::default(), refusal,
+    ///     effect: Effect::Write, impact: 1, params: Default::default(), tests, refusal,
     /// };
     /// let other = Shown { impact: 2, ..shown.clone() };
     /// assert_ne!(shown.digest(), other.digest());

@@ -1,4 +1,4 @@
-//! The states of a node and the reasons for its transitions (execution-model, section 2).
+//! The states of a node and the reasons for its transitions.
 
 use std::fmt;
 
@@ -46,8 +46,8 @@ impl NodeState {
         }
     }
 
-    /// Whether the node machine has an arrow from here to `to` for `reason`: the table of execution-model,
-    /// section 2, and of section 6 for attempts in doubt.
+    /// Whether the node machine has an arrow from here to `to` for `reason`. Every live state can be skipped, if the node
+    /// is not needed any more, and cancelled by authority; the other arrows are those that the match names.
     pub fn has_arrow(self, to: NodeState, reason: &Reason) -> bool {
         use NodeState as S;
         use Reason as R;
@@ -128,7 +128,7 @@ impl fmt::Display for NodeState {
 /// What kind of failure an attempt met; decides which recovery level comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs)] // the variants are the words of execution-model, section 4
+#[allow(missing_docs)] // the variants are the words of journals and conformance cases
 pub enum Category {
     Crash,
     Timeout,
@@ -184,7 +184,7 @@ impl fmt::Display for Category {
 
 /// Why a node moved. `Display` gives the text of the conformance cases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)] // each is the reason of the same name in execution-model, section 2
+#[allow(missing_docs)] // `has_arrow` says which arrow each is the reason of
 pub enum Reason {
     Entry,
     AllOf,

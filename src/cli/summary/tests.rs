@@ -28,7 +28,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         ask: if at % 2 == 0 { "in_doubt" } else { "before" }.to_owned(),
         id: None,
         digest: None,
-        deadline_ms: (at % 2 == 1).then_some(1),
+        deadline_ms: (at % 4 == 1).then_some(1),
         holds_up: vec!["pending-0000".to_owned()],
     });
     let waiting = waiting.collect();
@@ -39,6 +39,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         plan: "a-plan-with-a-name-that-takes-some-room".to_owned(),
         version: 2,
         standing: Standing::Closed,
+        past: false,
         outcome: Some("failed".to_owned()),
         reason: None,
         dispatches: 12_345,
@@ -213,11 +214,12 @@ fn twelve_nodes_that_wait_for_a_person() {
               in doubt waiting_human-0000: it was started; what became of it is not known
                 ostler resolve 1a2b3c4d5e6f waiting_human-0000 --done FILE|--redo|--fail
               waits waiting_human-0001: may it start? (ostler approvals); its time is over:…
-                ostler approve 1a2b3c4d5e6f waiting_human-0001
-                ostler reject 1a2b3c4d5e6f waiting_human-0001 --note WHY
               in doubt waiting_human-0002: it was started; what became of it is not known
                 ostler resolve 1a2b3c4d5e6f waiting_human-0002 --done FILE|--redo|--fail
-              … and 9 more: ostler show 1a2b3c4d5e6f"#]],
+              waits waiting_human-0003: may it start? (ostler approvals); pending-0000 wait…
+                ostler approve 1a2b3c4d5e6f waiting_human-0003
+                ostler reject 1a2b3c4d5e6f waiting_human-0003 --note WHY
+              … and 8 more: ostler show 1a2b3c4d5e6f"#]],
     );
 }
 

@@ -56,11 +56,12 @@ pub(super) fn judge(subject: &Subject<'_>, order: &[usize], faults: &mut Vec<Fau
 
 fn speculative(subject: &Subject<'_>, at: usize, candidate: usize) -> Fault {
     let node = &subject.plan.nodes[at];
+    let impact = node.reach().impact;
     let detail = if at == candidate {
-        format!("has impact {} and races other candidates of a parallel any_of", node.impact)
+        format!("has impact {impact} and races other candidates of a parallel any_of")
     } else {
         let raced = &subject.plan.nodes[candidate].id;
-        format!("has impact {} and is done for {raced} alone, which races other candidates", node.impact)
+        format!("has impact {impact} and is done for {raced} alone, which races other candidates")
     };
     let mend = "use `dispatch: ordered`, which tries one candidate at a time, or make it an output";
     Fault::new(FaultCode::V12, &node.id, detail, mend).at(&subject.place(at).key("impact"))

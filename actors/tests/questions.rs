@@ -1,0 +1,192 @@
+//! What people are asked, what they are shown, and that nothing keeps them from it.
+#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Hold, left_by, states, submit, system};
+use ostler_actors::{Answer, RunError, Settled};
+use ostler_kernel::event::{Event, HumanRequest};
+use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::port::{Journal, RunStanding, Seq, StreamBatch, StreamId};
+use ostler_kernel::run::{NodeState, RunOutcome, ShownTest};
+use ostler_store::MemoryJournal;
+use serde_json::{Value, json};
+
+fn tested(argv: &[&str]) -> Value {
+    let contract = json!([{"method": "schema"}, {"method": "test", "p": 1, "spec": {"argv": argv}}]);
+    let act = json!({"id": "act", "tool": "act", "approval": "before", "human_timeout": "1h", "contract": contract});
+    json!({"id": "p", "nodes": [act]})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_shows_the_tests_that_run_with_the_action_and_a_yes_is_for_them_too() {
+    let act = Hold::new("act", Effect::Write, Idempotency::Natural);
+    let system = system(Arc::new(MemoryJournal::default()), vec![act.clone()]).await;
+    let mut digests = Vec::new();
+    for (argv, effect, impact) in [
+        (["make", "a"], Effect::External, 2),
+        (["make", "b"], Effect::External, 2),
+        (["ls", "a"], Effect::Read, 0),
+    ] {
+        let run = submit(&system, tested(&argv)).await;
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+        let asked = system.approvals(run).await.unwrap().remove(0);
+        let shown = ShownTest { argv: argv.map(str::to_owned).to_vec(), effect, impact };
+        assert_eq!((asked.shown.tests, asked.shown.refusal, asked.is_outdated), (vec![shown], None, false));
+        assert_eq!(asked.shown.impact, 1, "the action alone");
+        assert!(asked.workspace.is_some(), "a program runs in a folder");
+        digests.push(asked.digest.unwrap());
+    }
+    digests.dedup();
+    assert_eq!(digests.len(), 3, "another test is another question");
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_test_that_acts_is_not_run_twice_in_silence() {
+    let look = Hold::new("look", Effect::Read, Idempotency::Natural);
+    let shell = Hold::new("shell.run", Effect::External, Idempotency::None);
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), vec![look.clone(), shell.clone()]).await;
+    let contract = json!([{"method": "test", "p": 1, "spec": {"argv": ["make", "deploy"]}}]);
+    let nodes = json!([{"id": "n", "tool": "look", "contract": contract}]);
+    let run = submit(&first, json!({"id": "p", "nodes": nodes})).await;
+    look.started().await;
+    look.go(1);
+    shell.started().await;
+    let left = left_by(&journal);
+    shell.go(1);
+    first.shutdown().await;
+
+    let second = system(left, vec![look, shell.clone()]).await;
+    second.resume_all().await.unwrap();
+    assert_eq!(second.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    let view = second.view(run, None).await.unwrap();
+    assert_eq!(view.run.instance(&"n".into()).unwrap().reason.as_ref().unwrap().to_string(), "in_doubt");
+    second.shutdown().await;
+    assert!(!shell.has_started());
+}
+
+/// A result that is kept beside the journal, and nodes that need it: one that asks, one that acts.
+fn needs_much() -> Value {
+    let long = "x".repeat(5_000);
+    json!({"id": "p", "outputs": ["ask", "use"], "nodes": [
+        {"id": "much", "tool": "text.render", "params": {"template": long, "values": {}}},
+        {"id": "ask", "kind": "human_approval", "param_refs": {"text": {"from": "much", "path": "text"}},
+         "human_timeout": "1h"},
+        {"id": "hold", "tool": "hold"},
+        {"id": "use", "tool": "text.render", "params": {"values": {}}, "deps": ["hold"],
+         "param_refs": {"template": {"from": "much", "path": "text"}}},
+    ]})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_results_are_gone_hides_no_other_says_what_is_wrong_and_can_be_cancelled() {
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), vec![hold.clone()]).await;
+    let broken = submit(&first, needs_much()).await;
+    let question = json!({"id": "ask", "kind": "human_approval", "human_timeout": "1h"});
+    let sound = submit(&first, json!({"id": "q", "nodes": [question]})).await;
+    assert_eq!(first.outcome(sound).await.unwrap(), Settled::WaitsForPerson);
+    hold.started().await;
+    while first.approvals(broken).await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let left = left_by(&journal);
+    hold.go(1);
+    first.shutdown().await;
+
+    // The journal is all that is left.
+    hold.go(1);
+    let second = system(left, vec![hold]).await;
+    let runs = |asked: &[ostler_actors::Approval]| asked.iter().map(|asked| asked.id.run).collect::<Vec<_>>();
+    let asked = second.all_approvals().await.unwrap().approvals;
+    assert_eq!(runs(&asked), [broken, sound]);
+    let why = asked[0].shown.refusal.clone().unwrap();
+    assert!(why.starts_with("the result of much cannot be read: no artifact "), "{why}");
+    second.resume_all().await.unwrap();
+    assert_eq!(second.outcome(broken).await.unwrap(), Settled::WaitsForPerson);
+    let view = second.view(broken, None).await.unwrap();
+    let used = view.run.instance(&"use".into()).unwrap();
+    assert_eq!(used.state(), NodeState::Failed);
+    assert!(used.failure.as_ref().unwrap().message.starts_with("the result of much cannot be read"));
+    second.cancel(broken).await.unwrap();
+    assert_eq!(second.outcome(broken).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    let asked = second.approvals(sound).await.unwrap().remove(0);
+    second.answer(&asked.id, asked.digest.unwrap(), Answer::approve()).await.unwrap();
+    assert_eq!(second.outcome(sound).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(states(&second, sound).await, "ask executed");
+    second.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_records_do_not_fit_hides_no_other_and_is_set_aside() {
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), Vec::new()).await;
+    let question =
+        json!({"id": "q", "nodes": [{"id": "ask", "kind": "human_approval", "human_timeout": "1h"}]});
+    let mut runs = Vec::new();
+    for _ in 0..2 {
+        let run = submit(&first, question.clone()).await;
+        assert_eq!(first.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+        runs.push(run);
+    }
+    let [broken, sound] = [runs[0], runs[1]];
+    first.shutdown().await;
+    let left = left_by(&journal);
+    let stream = StreamId::run(&left.run(broken).unwrap().unwrap().client, broken);
+    let expected = left.read(stream, Seq(0), usize::MAX).unwrap().last().unwrap().seq;
+    let events = vec![Event::Draining { node: "nobody".into() }];
+    left.append(vec![StreamBatch { stream, expected, at_ms: 0, events }]).unwrap();
+
+    let second = system(left, Vec::new()).await;
+    let all = second.all_approvals().await.unwrap();
+    assert_eq!(all.approvals.iter().map(|asked| asked.id.run).collect::<Vec<_>>(), [sound]);
+    assert!(
+        matches!(&all.unreadable[..], [(run, RunError::Fold(_))] if *run == broken),
+        "{:?}",
+        all.unreadable
+    );
+    second.resume_all().await.unwrap();
+    let standing = || second.runs(false).unwrap().into_iter().find(|row| row.run == broken).unwrap().standing;
+    while standing() == RunStanding::Open {
+        tokio::task::yield_now().await;
+    }
+    assert!(matches!(standing(), RunStanding::Parked(why) if why.starts_with("it cannot be read")));
+    assert_eq!(second.all_approvals().await.unwrap().approvals.len(), 1);
+    second.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_whose_time_was_over_before_the_restart_is_not_asked_anew() {
+    let act = |effect| Hold::new("act", effect, Idempotency::Natural);
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), vec![act(Effect::Write)]).await;
+    let run = submit(&first, tested(&["ls"])).await;
+    assert_eq!(first.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    first.shutdown().await;
+    // The same, asked long ago.
+    let left = Arc::new(MemoryJournal::default());
+    let stream = StreamId::run(&journal.run(run).unwrap().unwrap().client, run);
+    for record in journal.read(stream, Seq(0), usize::MAX).unwrap() {
+        let event = match record.event {
+            Event::HumanRequest(asked) => Event::HumanRequest(HumanRequest { deadline: Some(1), ..asked }),
+            other => other,
+        };
+        let batch = StreamBatch { stream, expected: Seq(record.seq.0 - 1), at_ms: 0, events: vec![event] };
+        left.append(vec![batch]).unwrap();
+    }
+
+    // By now it would show something else.
+    let second = system(left.clone(), vec![act(Effect::External)]).await;
+    assert!(second.approvals(run).await.unwrap()[0].is_outdated);
+    second.resume(run).await.unwrap();
+    assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    let view = second.view(run, None).await.unwrap();
+    let act = view.run.instance(&"act".into()).unwrap();
+    assert_eq!((act.requests, act.reason.as_ref().unwrap().to_string().as_str()), (1, "human_timeout"));
+    second.shutdown().await;
+}
