@@ -153,7 +153,7 @@ fn configuration(globals: &Globals, config: &Config, data: Option<&Path>, report
             report.good("configuration", format!("no ostler.toml in {folder} or here: the defaults hold"));
         }
     }
-    let tools = builtin(&config.tools);
+    let tools = builtin(&config.tools, None);
     let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
     report.good("tools", names.join(", "));
     let gate = config.gate(&tools);

@@ -12,6 +12,7 @@ use ostler_kernel::event::Failure;
 use rustix::fs::OFlags;
 
 use super::blocking::Stop;
+use super::data_folder::DATA_FOLDER_HAS;
 use super::declare::{exhausted, structural, transient};
 
 /// The workspace of a call, opened.
@@ -175,9 +176,6 @@ impl Workspace {
 
 /// Bytes that are read or written between two looks at whether anybody still waits.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
-
-/// What every data folder of Ostler holds.
-const DATA_FOLDER_HAS: [&str; 3] = ["format", "lock", "journal"];
 
 /// Names that no plan writes, nor anything beneath them.
 const GUARDED: [&str; 2] = [".git", "ostler.toml"];
