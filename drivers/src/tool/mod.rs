@@ -37,7 +37,7 @@ pub use fs_write::WRITE_BYTES_MAX;
 pub use http_request::{HTTP_BODY_BYTES_MAX, HTTP_CONNECT_MS, HTTP_HEADERS_MAX, HTTP_REQUEST_BYTES_MAX};
 pub use json_query::{QUERY_BYTES_MAX, QUERY_NESTING_MAX, QUERY_RESULT_BYTES_MAX, QUERY_STEPS_MAX};
 pub use process::{OUTPUT_HEAD_BYTES, OUTPUT_TAIL_BYTES};
-pub use sandbox::{Sandbox, sandbox};
+pub use sandbox::{Sandbox, sandbox, writable};
 pub use shell_run::{SHELL_ARGV_MAX, SHELL_FAILURE_BYTES, SHELL_STDIN_BYTES_MAX};
 pub use text::{FILES_MAX, TEXT_FILE_BYTES_MAX};
 pub use text_search::{

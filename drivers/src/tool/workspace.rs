@@ -27,6 +27,13 @@ impl Workspace {
     pub(super) fn open(root: &Arc<Path>) -> Result<Workspace, Failure> {
         let dir = Dir::open_ambient_dir(root, ambient_authority())
             .map_err(|error| structural(format!("cannot open the workspace {}: {error}", root.display())))?;
+        let holds = |folder: &&Path| DATA_FOLDER_HAS.iter().all(|name| folder.join(name).exists());
+        if let Some(data) = root.ancestors().find(holds) {
+            let (root, data) = (root.display(), data.display());
+            return Err(structural(format!(
+                "the workspace {root} is or lies in a data folder of ostler, {data}, which no tool may touch"
+            )));
+        }
         Ok(Workspace { root: root.clone(), dir })
     }
 
@@ -69,7 +76,7 @@ impl Workspace {
         let mut above = PathBuf::new();
         for component in real.components() {
             above.push(component);
-            if DATA_FOLDER_HAS.iter().all(|name| self.dir.exists(above.join(name))) {
+            if self.is_data_folder(&above) {
                 let (path, root) = (relative.display(), self.root.display());
                 return Err(structural(format!(
                     "{path} in {root} lies in a data folder of ostler, which no tool may touch"
@@ -77,6 +84,11 @@ impl Workspace {
             }
         }
         Ok(())
+    }
+
+    /// Whether a folder is a data folder of Ostler, the one of this process or another, whatever it is called.
+    pub(super) fn is_data_folder(&self, folder: &Path) -> bool {
+        DATA_FOLDER_HAS.iter().all(|name| self.dir.exists(folder.join(name)))
     }
 
     /// Refuses to write what decides over other runs or other programs: configuration files of Ostler, and what
