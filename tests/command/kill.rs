@@ -178,6 +178,23 @@ fn programs_that_outlive_their_process_are_ended_by_the_next() {
 }
 
 #[test]
+fn a_copy_of_a_data_folder_ends_nothing_of_the_original() {
+    let world = World::new();
+    world.file("left.yaml", LEFT);
+    let run = world.start("run left.yaml --workspace work --intent 2");
+    let pids = until_lines(&world, "pids", 5);
+    let copied =
+        std::process::Command::new("cp").arg("-a").arg(world.data()).arg(world.path().join("copy")).status();
+    assert!(copied.unwrap().success());
+    world.ostler("ps --data copy").exits(0).says("open");
+    assert!(pids.iter().all(|pid| is_alive(pid)), "{pids:?}");
+    run.signal("KILL");
+    run.end();
+    world.ostler("ps").exits(0);
+    assert!(!pids.iter().any(|pid| is_alive(pid)), "{pids:?}");
+}
+
+#[test]
 fn a_step_that_is_done_again_runs_alone() {
     let world = World::new();
     world.file(
