@@ -112,8 +112,8 @@ impl OstlerBuilder {
         OstlerBuilder { alone: true, ..self }
     }
 
-    /// Opens the store, ends the programs that a holder left who died, starts the system, takes up the open runs, and answers other processes of this user at
-    /// `control.sock` in the data folder.
+    /// Opens the store, ends the programs that a holder left who died, starts the system, takes up the open runs, and
+    /// answers other processes of this user at `control.sock` in the data folder.
     ///
     /// # Errors
     ///

@@ -108,9 +108,9 @@ impl DataFolder {
     pub fn end_left(&self) -> Result<usize, NotEnded> {
         let own = std::process::id() as i32;
         let begun = Instant::now();
-        let mut ended = BTreeSet::new();
+        let (mut ended, mut leaders) = (BTreeSet::new(), BTreeSet::new());
         loop {
-            let left = self.left();
+            let left = self.left(&mut leaders);
             if left.is_empty() {
                 // Notes of what is gone; what cannot be removed speaks of no living process.
                 let _ = fs::remove_dir_all(self.path.join(PROGRAMS));
@@ -129,19 +129,23 @@ impl DataFolder {
         }
     }
 
-    /// Every process that came of a program of this folder.
-    fn left(&self) -> BTreeSet<Process> {
+    /// Every process that came of a program of this folder. `leaders` are the programs that were found by their note;
+    /// their groups stand for them once they are gone.
+    fn left(&self, leaders: &mut BTreeSet<i32>) -> BTreeSet<Process> {
         let (family, all) = (Family::of_folder(&self.id), processes());
-        let mut left: BTreeSet<Process> = family.members(None, &all).into_iter().collect();
-        let is_noted = |process: &&Process| {
-            let note = fs::read_to_string(self.path.join(PROGRAMS).join(process.pid.to_string()));
-            note.is_ok_and(|note| note == self.note_of(**process))
-        };
-        for leader in all.iter().filter(is_noted) {
-            left.extend(family.members(Some(leader.pid), &all));
-            left.insert(*leader);
+        let noted: Vec<&Process> = all.iter().filter(|process| self.is_noted(process)).collect();
+        leaders.extend(noted.iter().map(|process| process.pid));
+        let mut left: BTreeSet<Process> = noted.into_iter().copied().collect();
+        left.extend(family.members(None, &all));
+        for leader in leaders.iter() {
+            left.extend(family.members(Some(*leader), &all));
         }
         left
+    }
+
+    fn is_noted(&self, process: &Process) -> bool {
+        let note = fs::read_to_string(self.path.join(PROGRAMS).join(process.pid.to_string()));
+        note.is_ok_and(|note| note == self.note_of(*process))
     }
 }
 
