@@ -230,13 +230,13 @@ fn confinement(config: &Config, data: Option<&Path>, report: &mut Report) {
     }
 }
 
-const CONFINED: &str = "a program that a step starts can change files in the workspace, in the folder for temporary files and \
-                        in what [tools.shell] write names, and nowhere else; one that only looks, nowhere at all";
+const CONFINED: &str = "programs that steps start change files only in the workspace, in the folder for temporary files and in what \
+                        [tools.shell] write names; those that only look change nothing";
 
-const UNCONFINED: &str = "a program that a step starts can change whatever you can change, in the workspace or not, the data folder too";
+const UNCONFINED: &str = "programs that steps start can change whatever you can change, in the workspace or not, the records of runs too";
 
-const OLD_LANDLOCK: &str = "but this Linux is old: one that only looks can still use the network and signal other programs, and before \
-                            Linux 6.2 any program can empty files elsewhere";
+const OLD_LANDLOCK: &str = "but this Linux is old: those that only look can still use the network and signal others, and before Linux 6.2 \
+                            any can empty files elsewhere";
 
 const NO_LANDLOCK: &str = "use Linux 6.12 or later with Landlock switched on (`lsm=` of its command line), or run plans as a user, or in \
                            a container, that can reach only what they may change";
@@ -247,10 +247,9 @@ fn resolved(path: &Path) -> PathBuf {
         let part = if part.as_os_str().is_empty() { Path::new(".") } else { part };
         part.canonicalize().ok().map(|real| (real, part))
     });
-    match found {
-        Some((real, part)) => real.join(path.strip_prefix(part).unwrap_or(path)),
-        None => path.to_owned(),
-    }
+    let Some((real, part)) = found else { return path.to_owned() };
+    let missing = path.strip_prefix(part).unwrap_or(Path::new(""));
+    if missing.as_os_str().is_empty() { real } else { real.join(missing) }
 }
 
 /// Measures what a durable write costs where the journal is.

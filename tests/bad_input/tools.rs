@@ -218,3 +218,23 @@ nodes:
         assert_eq!(artifact("search --path count"), "1");
     }
 }
+
+#[test]
+fn doctor_tells_what_programs_can_change() {
+    let world = World::new();
+    world.file("off.toml", "[tools.shell]\nsandbox = false\n");
+    let off = world.ostler("doctor --config off.toml").exits(0);
+    let off = off.says("is switched off: programs that steps start can change whatever you can change");
+    assert!(!off.out.contains("! records"), "{}", off.out);
+    let on = world.ostler("doctor").exits(0).out;
+    if on.contains("this system has none") {
+        eprintln!("skipped: the kernel of this machine does not confine programs");
+        return;
+    }
+    assert!(on.contains("programs that steps start change files only in the workspace"), "{on}");
+    // The world lies in the folder for temporary files.
+    assert!(on.contains("! records") && on.contains("where programs may write"), "{on}");
+    let elsewhere = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let line = format!("doctor --data {}", elsewhere.path().join("data").display());
+    assert!(!world.ostler(&line).exits(0).out.contains("! records"));
+}
