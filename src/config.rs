@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn nothing_said_is_all_tools_and_no_egress() {
         let config = Config::parse("x", "").unwrap();
-        let tools = ostler_drivers::tool::builtin(&config.tools);
+        let tools = ostler_drivers::tool::builtin(&config.tools, None);
         let gate = config.gate(&tools);
         assert_eq!(gate.scopes[SCOPE_DEFAULT].tools.len(), tools.len());
         assert!(gate.egress.judge("https://example.com/").is_err());

@@ -9,7 +9,7 @@ use ostler_actors::{
     AgentHandle, AgentProfile, Answer, Approval, EventCursor, ResolveHow, RunError, Settled, SpawnError,
     Submission, SubmitError, System, SystemConfig,
 };
-use ostler_drivers::tool::builtin;
+use ostler_drivers::tool::{DataFolder, NotEnded, builtin};
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::id::{Digest, NodeId, RunId};
 use ostler_kernel::plan::{Fault, Plan, PlanDraft};
@@ -49,6 +49,9 @@ pub enum StartError {
     /// Its data folder could not be opened.
     #[error(transparent)]
     Store(#[from] OpenError),
+    /// Programs that an earlier holder of the data folder left still run.
+    #[error(transparent)]
+    Programs(#[from] NotEnded),
     /// The actors did not come up.
     #[error(transparent)]
     System(#[from] ostler_actors::StartError),
@@ -108,12 +111,13 @@ impl OstlerBuilder {
         OstlerBuilder { alone: true, ..self }
     }
 
-    /// Opens the store, starts the system, takes up the open runs, and answers other processes of this user at
-    /// `control.sock` in the data folder.
+    /// Opens the store, ends the programs that a holder left who died, starts the system, takes up the open runs, and
+    /// answers other processes of this user at `control.sock` in the data folder.
     ///
     /// # Errors
     ///
-    /// See [`StartError`]: the folder may be held by another process, or be damaged.
+    /// See [`StartError`]: the folder may be held by another process, or be damaged; or programs that its last holder
+    /// left when it died do not end.
     pub async fn start(self) -> Result<Ostler, StartError> {
         let place = self.place.or(self.config.store.url.clone());
         let data = match place {
@@ -125,7 +129,12 @@ impl OstlerBuilder {
             Some(path) => on_disk(path).await?,
             None => (Arc::new(MemoryJournal::default()), Arc::new(MemoryArtifacts::default()), None),
         };
-        let mut tools = builtin(&self.config.tools);
+        let (mut folder, mut ended) = (None, 0);
+        if let Some(path) = &data {
+            let (found, left) = end_left(path).await?;
+            (folder, ended) = (Some(found), left);
+        }
+        let mut tools = builtin(&self.config.tools, folder.as_ref());
         tools.extend(self.tools);
         let system = System::start(SystemConfig {
             journal,
@@ -151,7 +160,7 @@ impl OstlerBuilder {
                 }
             }
         }
-        Ok(Ostler { system, opened, socket: Arc::new(Mutex::new(socket)) })
+        Ok(Ostler { system, opened, ended, socket: Arc::new(Mutex::new(socket)) })
     }
 }
 
@@ -173,11 +182,23 @@ async fn on_disk(path: &Path) -> Result<OnDisk, OpenError> {
     }
 }
 
+/// Ends what a holder that died has left of its programs: before anything runs, and before anybody is asked what became
+/// of an attempt.
+async fn end_left(path: &Path) -> Result<(DataFolder, usize), StartError> {
+    let unreadable = |error| OpenError::Io { path: path.to_owned(), error };
+    let folder = DataFolder::of(path).map_err(unreadable)?;
+    let looked = folder.clone();
+    let ended = tokio::task::spawn_blocking(move || looked.end_left()).await;
+    let ended = ended.map_err(|error| unreadable(std::io::Error::other(error)))??;
+    Ok((folder, ended))
+}
+
 /// A running system. Cloning it gives another handle to the same.
 #[derive(Clone)]
 pub struct Ostler {
     system: System,
     opened: Option<Opened>,
+    ended: usize,
     /// Where other processes ask, until the shutdown.
     socket: Arc<Mutex<Option<ControlSocket>>>,
 }
@@ -266,6 +287,11 @@ impl Ostler {
     /// What was found and done on opening the data folder; `None` in memory.
     pub fn opened(&self) -> Option<&Opened> {
         self.opened.as_ref()
+    }
+
+    /// Processes that the last holder of the data folder had left, and that were ended on opening it.
+    pub fn ended(&self) -> usize {
+        self.ended
     }
 
     /// Ends: work that acts on the world goes on to its end for up to 30 s, other work is stopped. Open runs stay

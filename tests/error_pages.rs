@@ -36,7 +36,7 @@ fn blocks(page: &str) -> Vec<(String, String)> {
 }
 
 fn validated(text: &str) -> Result<(Plan, Vec<Finding>), Vec<Finding>> {
-    let toolbox = Toolbox::new(builtin(&ToolConfig::default())).unwrap();
+    let toolbox = Toolbox::new(builtin(&ToolConfig::default(), None)).unwrap();
     let file = PlanFile::parse("example.yaml", Format::Yaml, text, &BTreeMap::new());
     file.validate(&Settings::real(4, &toolbox))
 }
@@ -53,7 +53,7 @@ fn found(text: &str) -> (bool, BTreeSet<String>) {
 /// The codes of a change of a plan of which the node `begun` runs and the others wait.
 fn found_in_change(plan: &Plan, change: &str, closed: bool) -> BTreeSet<String> {
     let Ok(delta) = serde_json::from_str::<Delta>(change) else { return BTreeSet::from(["D00".to_owned()]) };
-    let toolbox = Toolbox::new(builtin(&ToolConfig::default())).unwrap();
+    let toolbox = Toolbox::new(builtin(&ToolConfig::default(), None)).unwrap();
     let standing = |id: &ostler_kernel::id::NodeId| match id.as_str() {
         "begun" => NodeStanding::Started,
         _ => NodeStanding::Movable,

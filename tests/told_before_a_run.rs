@@ -12,7 +12,7 @@ use ostler_kernel::plan::Settings;
 
 /// What is told of a text, a line each: code, place, what is there, what is wrong, what would mend it.
 fn told(format: Format, text: &str) -> String {
-    let toolbox = Toolbox::new(builtin(&ToolConfig::default())).unwrap();
+    let toolbox = Toolbox::new(builtin(&ToolConfig::default(), None)).unwrap();
     let file = PlanFile::parse("p", format, text, &BTreeMap::new());
     let findings = match file.validate(&Settings::real(4, &toolbox)) {
         Ok((_, advice)) => advice,

@@ -16,7 +16,7 @@ use ostler_kernel::{json, lineage, template};
 use serde_json::{Map, Value, json};
 
 use crate::effects::failed;
-use crate::limits::RESULT_DEPTH_MAX;
+use crate::limits::{RESULT_DEPTH_MAX, TEST_MS_MAX};
 use crate::services::Services;
 
 /// Results up to this size stand in the record itself, larger ones in the artifact store.
@@ -119,16 +119,17 @@ async fn run_test(services: &Services, caller: &Caller, test: &Test) -> Result<(
         category: Category::GateDenied,
         message: denial.for_model().to_owned(),
     })?;
-    let context = CallContext { workspace: Arc::clone(&caller.workspace), timeout_ms: TEST_TIMEOUT_MS };
-    let ran = tool.call(permit, context).await;
-    ran.map(drop).map_err(|failure| {
-        let rule = test.rule;
-        invalid(format!("contract[{rule}]: the test {} failed: {}", test.argv.join(" "), failure.message))
-    })
+    let context = CallContext { workspace: Arc::clone(&caller.workspace), timeout_ms: TEST_MS_MAX };
+    // Dropping the call ends its program with all that came of it.
+    let ran = tokio::time::timeout(Duration::from_millis(TEST_MS_MAX), tool.call(permit, context)).await;
+    let failed = match ran {
+        Ok(Ok(_)) => return Ok(()),
+        Ok(Err(failure)) => format!("failed: {}", failure.message),
+        Err(_) => format!("was ended: a test may take {TEST_MS_MAX} ms"),
+    };
+    let rule = test.rule;
+    Err(invalid(format!("contract[{rule}]: the test {} {failed}", test.argv.join(" "))))
 }
-
-/// Given to a test so that it can tell; the node's own timeout ends it.
-const TEST_TIMEOUT_MS: u64 = 60_000;
 
 fn depth(value: &Value) -> usize {
     match value {

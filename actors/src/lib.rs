@@ -53,7 +53,8 @@ pub use attempt::INLINE_BYTES_MAX;
 pub use cursor::EventCursor;
 pub use error::RunError;
 pub use limits::{
-    AGENTS_MAX, CONTRACTS_KEPT_MAX, LIVE_AGENTS_MAX, Limits, RESULT_BYTES_MAX, RESULT_DEPTH_MAX, WAITING_MAX,
+    AGENTS_MAX, CONTRACTS_KEPT_MAX, LIVE_AGENTS_MAX, Limits, RESULT_BYTES_MAX, RESULT_DEPTH_MAX, TEST_MS_MAX,
+    WAITING_MAX,
 };
 pub use outcome::Settled;
 pub use registry::{AgentRow, RegisterError};

@@ -18,6 +18,9 @@ pub const RESULT_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 /// Values within values of a result: less than JSON is read with anywhere, as results are told and shown within others.
 pub const RESULT_DEPTH_MAX: usize = 100;
 
+/// How long the test of a contract may take, in milliseconds; a node's own timeout may end it before.
+pub const TEST_MS_MAX: u64 = 60_000;
+
 /// How much a system holds at once, at most: each field is the constant of the same name, unless somebody chose
 /// less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

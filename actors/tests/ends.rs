@@ -4,16 +4,21 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{Hold, left_by, plan, states, submit, system};
-use ostler_actors::{ResolveHow, RunError, Settled, Submission, System};
+use common::{Hold, left_by, over, plan, states, submit, system};
+use ostler_actors::{
+    INLINE_BYTES_MAX, Limits, ResolveHow, RunError, Settled, Submission, System, TEST_MS_MAX,
+};
 use ostler_kernel::event::Event;
-use ostler_kernel::id::RunId;
+use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::plan::{Effect, Idempotency};
-use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
+use ostler_kernel::port::{
+    Artifact, ArtifactError, ArtifactStore, BoxFuture, Journal, Seq, StreamBatch, StreamId,
+};
 use ostler_kernel::run::{NodeState, RECOVERIES_MAX, RunOutcome};
-use ostler_store::MemoryJournal;
+use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,7 +154,7 @@ async fn a_test_of_the_plans_contract_that_does_not_end_fails_the_contract() {
     assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
     let ran = async { (shell.started().await, shell.stopped().await) };
     tokio::time::timeout(Duration::from_secs(1), ran).await.expect("the test was run, and stopped");
-    assert!(begun.elapsed() >= Duration::from_secs(120), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() >= Duration::from_millis(TEST_MS_MAX), "{:?}", begun.elapsed());
     assert_eq!(states(&system, run).await, "s executed");
     system.shutdown().await;
 }
@@ -206,4 +211,69 @@ async fn a_run_that_rests_starts_nothing_that_it_is_to_do_without() {
     check_at_rest(skip, over.clone(), "a executed, b skipped, c executed").await;
     let cancel = async |system: &System, run| system.cancel_node(run, "b".into()).await.unwrap();
     check_at_rest(cancel, over, "a executed, b cancelled, c executed").await;
+}
+
+/// A store that takes nothing while it is full.
+#[derive(Default)]
+struct Full {
+    kept: MemoryArtifacts,
+    is_full: AtomicBool,
+}
+
+impl ArtifactStore for Full {
+    fn put(&self, artifact: Artifact) -> BoxFuture<'_, Result<Digest, ArtifactError>> {
+        match self.is_full.load(Ordering::SeqCst) {
+            true => Box::pin(async { Err(ArtifactError::Io("no space left".to_owned())) }),
+            false => self.kept.put(artifact),
+        }
+    }
+
+    fn get(&self, digest: Digest) -> BoxFuture<'_, Result<Artifact, ArtifactError>> {
+        self.kept.get(digest)
+    }
+}
+
+/// A run of one call whose result cannot be stored: how it comes to rest, with the state of its node.
+async fn check_unstorable(effect: Effect, idem: Idempotency, expected: (Settled, &str)) {
+    let tool = Hold::new("tool", effect, idem);
+    let large = json!({"text": "x".repeat(INLINE_BYTES_MAX)});
+    tool.gives(large.clone());
+    let store = Arc::new(Full::default());
+    store.is_full.store(true, Ordering::SeqCst);
+    let journal = Arc::new(MemoryJournal::default());
+    let system = over(journal, store.clone(), vec![tool.clone()], Limits::default()).await;
+    let run = submit(&system, json!({"id": "p", "nodes": [{"id": "n", "tool": "tool", "retries": 0}]})).await;
+    tool.go(1);
+    let told = format!("{effect:?} {idem:?}");
+    assert_eq!((system.outcome(run).await.unwrap(), &*states(&system, run).await), expected, "{told}");
+    tool.started().await;
+    assert!(!tool.has_started(), "{told}: it was done twice");
+    let culprits = system.view(run, None).await.unwrap().report.culprits;
+    let why = culprits.first().and_then(|culprit| culprit.message.clone());
+    if expected.0 == Settled::WaitsForPerson {
+        // To say that it was done needs a place for its result as well.
+        let refused = system.resolve(run, "n".into(), ResolveHow::Done(large.clone())).await;
+        assert!(
+            matches!(&refused, Err(RunError::Result(why)) if why.contains("no space left")),
+            "{refused:?}"
+        );
+        assert_eq!(states(&system, run).await, "n waiting_human");
+        store.is_full.store(false, Ordering::SeqCst);
+        system.resolve(run, "n".into(), ResolveHow::Done(large.clone())).await.unwrap();
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+        assert_eq!(common::value(&system, run, "n").await, large);
+        assert!(!tool.has_started(), "{told}: it was done again");
+    } else {
+        assert_eq!(why.as_deref(), Some("the result could not be stored: artifact store: no space left"));
+    }
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_effect_whose_result_cannot_be_stored_is_in_doubt_and_not_done_twice() {
+    let failed = || (Settled::Closed(RunOutcome::Failed), "n failed");
+    let asked = (Settled::WaitsForPerson, "n waiting_human");
+    check_unstorable(Effect::External, Idempotency::None, asked).await;
+    check_unstorable(Effect::External, Idempotency::Keyed, failed()).await;
+    check_unstorable(Effect::Read, Idempotency::Natural, failed()).await;
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use common::{Hold, plan, submit, system, within};
 use ostler_actors::{
     AgentProfile, Limits, RESULT_DEPTH_MAX, RegisterError, ResolveHow, RunError, Settled, SpawnError,
-    Submission,
+    Submission, TEST_MS_MAX,
 };
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::run::RunOutcome;
@@ -113,5 +113,23 @@ async fn a_result_is_kept_up_to_a_depth() {
         let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
         assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(outcome), "{deep}");
     }
+    system.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_test_of_a_contract_is_ended_at_its_limit_however_long_its_node_may_take() {
+    let program = Hold::new("shell.run", Effect::Read, Idempotency::Natural);
+    let system = system(Arc::new(MemoryJournal::default()), vec![program.clone()]).await;
+    let contract = json!([{"method": "test", "spec": {"argv": ["wait"]}}]);
+    let params = json!({"template": "x", "values": {}});
+    let node = json!({"id": "n", "tool": "text.render", "params": params, "retries": 0, "timeout": 3_600_000, "contract": contract});
+    let begun = tokio::time::Instant::now();
+    let run = submit(&system, json!({"id": "p", "nodes": [node]})).await;
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    program.stopped().await;
+    assert!(begun.elapsed().as_millis() < 2 * u128::from(TEST_MS_MAX), "{:?}", begun.elapsed());
+    let culprits = system.view(run, None).await.unwrap().report.culprits;
+    let told = format!("contract[0]: the test wait was ended: a test may take {TEST_MS_MAX} ms");
+    assert_eq!(culprits[0].message, Some(told));
     system.shutdown().await;
 }

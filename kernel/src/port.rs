@@ -304,6 +304,7 @@ impl fmt::Debug for dyn Tool {
     }
 }
 
-/// The environment variable that marks whatever a tool started: the id of the process that drives the run, a dash, and
-/// what tells its calls apart. Who bears the mark acts for a plan, so it may not steer the runs of that process.
+/// The environment variable that marks whatever a tool started: the id of the process that drives the run, a dash, what
+/// tells its calls apart, an `@`, and what tells the data folder from others. Who bears the mark acts for a plan: it may
+/// not steer the runs of that process, and it is ended when another process takes the data folder up.
 pub const CALL_MARK: &str = "OSTLER_CALL";

@@ -25,7 +25,7 @@ async fn api() -> Router {
 }
 
 async fn api_over(journal: MemoryJournal) -> Router {
-    let tools = builtin(&ToolConfig::default());
+    let tools = builtin(&ToolConfig::default(), None);
     let scope = Scope { tools: tools.iter().map(|tool| (tool.spec().name.clone(), None)).collect() };
     let gate = GatePolicy {
         scopes: [("default".to_owned(), scope)].into(),

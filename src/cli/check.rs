@@ -48,7 +48,7 @@ pub(crate) fn read(path: &Path, params: Vec<(String, String)>) -> Result<PlanFil
 
 /// Judges a plan as it would be run here.
 pub(crate) fn judge(file: &PlanFile, config: &Config) -> Result<(Plan, Vec<Finding>), Vec<Finding>> {
-    let toolbox = Toolbox::new(builtin(&config.tools)).expect("the built-in tools go together");
+    let toolbox = Toolbox::new(builtin(&config.tools, None)).expect("the built-in tools go together");
     file.validate(&Settings::real(run_slots_default(), &toolbox))
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use hyper::Method;
 use ostler::config::Config;
-use ostler_drivers::tool::{Sandbox, builtin, sandbox};
+use ostler_drivers::tool::{Sandbox, builtin, sandbox, writable};
 use ostler_server::wire::{GraphView, Health, RunList, Summary};
 use ostler_store::{OpenError, Store};
 use serde_json::json;
@@ -104,7 +104,7 @@ pub(crate) async fn doctor(globals: &Globals, _args: DoctorArgs) -> Result<u8, F
     let mut report = Report { out: Out::new(), json: globals.json, noted: 0, broken: 0 };
     let (config, data) = settings(globals, Path::new("."))?;
     configuration(globals, &config, data.as_deref(), &mut report);
-    programs(&config, &mut report);
+    programs(&config, data.as_deref(), &mut report);
     let Some(data) = data else {
         report.note("data folder", "none: runs are kept in memory, and end with the command", IN_MEMORY);
         return Ok(report.end());
@@ -153,7 +153,7 @@ fn configuration(globals: &Globals, config: &Config, data: Option<&Path>, report
             report.good("configuration", format!("no ostler.toml in {folder} or here: the defaults hold"));
         }
     }
-    let tools = builtin(&config.tools);
+    let tools = builtin(&config.tools, None);
     let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
     report.good("tools", names.join(", "));
     let gate = config.gate(&tools);
@@ -182,33 +182,12 @@ const OPEN_NETWORK: &str =
 /// Programs that plans often call.
 const PROGRAMS: [&str; 1] = ["git"];
 
-fn programs(config: &Config, report: &mut Report) {
+fn programs(config: &Config, data: Option<&Path>, report: &mut Report) {
     if !config.tools.shell.enabled {
         report.note("shell.run", "is switched off", "to switch it on: enabled = true in [tools.shell]");
         return;
     }
-    let what = match (config.tools.shell.sandbox, sandbox()) {
-        (true, Sandbox::Full) => {
-            let what = "programs write in the workspace and for a while, those of impact 0 nowhere";
-            report.good("sandbox", what);
-            None
-        }
-        (false, _) => Some((
-            "is switched off: programs write wherever this user may",
-            "leave [tools.shell] sandbox out to switch it on",
-        )),
-        (true, Sandbox::Partial) => Some((
-            "in part: the Landlock of this kernel is old, and confines programs less than it should",
-            "use Linux 6.12 or later",
-        )),
-        (true, Sandbox::None) => Some((
-            "none: this kernel has no Landlock, so programs write wherever this user may",
-            "use Linux 6.12 or later, with landlock among its security modules",
-        )),
-    };
-    if let Some((what, mend)) = what {
-        report.note("sandbox", what, mend);
-    }
+    confinement(config, data, report);
     let path = std::env::var_os("PATH").unwrap_or_default();
     for program in PROGRAMS {
         let found =
@@ -220,6 +199,57 @@ fn programs(config: &Config, report: &mut Report) {
             }
         }
     }
+}
+
+/// What keeps the programs of steps from changing what they should not.
+fn confinement(config: &Config, data: Option<&Path>, report: &mut Report) {
+    match (config.tools.shell.sandbox, sandbox()) {
+        (true, Sandbox::Full) => report.good("sandbox", CONFINED),
+        (false, _) => {
+            let what = format!("is switched off: {UNCONFINED}");
+            report.note("sandbox", what, "to switch it on, take sandbox = false out of [tools.shell]");
+        }
+        (true, Sandbox::Partial) => report.note(
+            "sandbox",
+            format!("works in part: {CONFINED}; {OLD_LANDLOCK}"),
+            "use Linux 6.12 or later",
+        ),
+        (true, Sandbox::None) => {
+            report.note("sandbox", format!("this system has none: {UNCONFINED}"), NO_LANDLOCK);
+        }
+    }
+    let is_confined = config.tools.shell.sandbox && sandbox() != Sandbox::None;
+    let Some(data) = data.map(resolved).filter(|_| is_confined) else { return };
+    let around = writable(Path::new("."), &config.tools.shell.write);
+    if let Some(folder) = around.into_iter().map(|folder| resolved(&folder)).find(|it| data.starts_with(it)) {
+        let what = format!(
+            "the data folder lies in {}, where programs may write: one that may act can change what is recorded of runs",
+            folder.display()
+        );
+        report.note("records", what, "to rule that out, keep it elsewhere: --data DIR, or OSTLER_DATA");
+    }
+}
+
+const CONFINED: &str = "programs that steps start change files only in the workspace, in the folder for temporary files and in what \
+                        [tools.shell] write names; those that only look change nothing";
+
+const UNCONFINED: &str = "programs that steps start can change whatever you can change, in the workspace or not, the records of runs too";
+
+const OLD_LANDLOCK: &str = "but this Linux is old: those that only look can still use the network and signal others, and before Linux 6.2 \
+                            any can empty files elsewhere";
+
+const NO_LANDLOCK: &str = "use Linux 6.12 or later with Landlock switched on (`lsm=` of its command line), or run plans as a user, or in \
+                           a container, that can reach only what they may change";
+
+/// A path without links, as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
+    let found = path.ancestors().find_map(|part| {
+        let part = if part.as_os_str().is_empty() { Path::new(".") } else { part };
+        part.canonicalize().ok().map(|real| (real, part))
+    });
+    let Some((real, part)) = found else { return path.to_owned() };
+    let missing = path.strip_prefix(part).unwrap_or(Path::new(""));
+    if missing.as_os_str().is_empty() { real } else { real.join(missing) }
 }
 
 /// Measures what a durable write costs where the journal is.

@@ -45,7 +45,17 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
     let workspace_text = workspace.to_str().ok_or_else(|| {
         Failure::invalid(format!("the workspace {}: its path is not UTF-8", workspace.display()))
     })?;
-    let (config, _) = session::settings(globals, &workspace)?;
+    let (config, data) = session::settings(globals, &workspace)?;
+    if let Some(data) = data.and_then(|data| data.canonicalize().ok()).filter(|it| workspace.starts_with(it))
+    {
+        return Err(Failure::invalid(format!(
+            "the workspace {} {} the data folder{}, where no tool may touch anything: name another folder with \
+             --workspace, or keep the data elsewhere with --data",
+            workspace.display(),
+            if workspace == data { "is" } else { "lies in" },
+            if workspace == data { String::new() } else { format!(" {}", data.display()) },
+        )));
+    }
     let file = check::read(&args.plan, args.params)?;
     if let Err(findings) = check::judge(&file, &config) {
         return Err(check::tell(file.source(), &findings, globals.json, &mut out));

@@ -214,6 +214,12 @@ async fn hold(os: Ostler, data: &Path, want: Want) -> Result<(Client, Held), Fai
             torn.what
         ));
     }
+    if os.ended() > 0 {
+        say(format!(
+            "note: the process that held {} before died; what its steps had left running was ended",
+            data.display()
+        ));
+    }
     let router = router(os.system().clone());
     let client = Client::Here(router.clone());
     if want == Want::Look {

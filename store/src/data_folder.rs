@@ -6,6 +6,7 @@
 //! DATA/journal/*.seg     the journal: the truth
 //! DATA/index.redb        where things are in it; may be deleted
 //! DATA/artifacts/ab/…    results too large for a record
+//! DATA/programs/         which programs run; kept by the drivers, may be deleted when nobody holds the folder
 //! ```
 
 use std::fs::{self, DirBuilder, File};

@@ -175,3 +175,66 @@ fn a_step_of_a_run_may_not_steer_the_process_that_runs_it() {
         }
     }
 }
+
+#[test]
+fn the_data_folder_is_no_workspace() {
+    let world = World::new();
+    world.file("one.yaml", &plan("tool: fs.list, params: {path: .}"));
+    // Before it is one, too: nothing is made there.
+    world.ostler("run one.yaml --workspace work --data work").exits(2).complains("is the data folder");
+    assert_eq!(std::fs::read_dir(world.path().join("work")).unwrap().count(), 0);
+    world.ostler("run one.yaml --workspace work").exits(0);
+    symlink(world.data(), world.path().join("link")).unwrap();
+    for (place, says) in
+        [("data", "is the data folder"), ("data/journal", "lies in"), ("link", "is the data")]
+    {
+        world.ostler(&format!("run one.yaml --workspace {place}")).exits(2).complains(says);
+    }
+    // That of another Ostler is refused by the tools.
+    let other = world.ostler("run one.yaml --workspace data --data other").exits(1);
+    other.says("is or lies in a data folder of ostler");
+    assert_eq!(world.ostler("ps --json").exits(0).lines().len(), 1);
+    is_well(&world);
+}
+
+#[test]
+fn a_data_folder_in_the_workspace_is_neither_listed_nor_searched() {
+    let world = World::new();
+    std::fs::write(world.path().join("work/plain.txt"), "ostler-store\n").unwrap();
+    world.file(
+        "look.yaml",
+        "id: look
+nodes:
+  - {id: list, tool: fs.list, params: {path: ., hidden: true}}
+  - {id: search, tool: text.search, params: {pattern: ostler-store}}
+",
+    );
+    for data in ["work/state", "work/sub/.state"] {
+        let line = format!("run look.yaml --workspace work --data {data}");
+        world.ostler(&line).exits(0);
+        world.ostler(&line).exits(0);
+        let artifact = |of: &str| world.ostler(&format!("artifact @last/{of} --data {data}")).exits(0).out;
+        assert_eq!(artifact("list --path files"), "[\"plain.txt\"]");
+        assert_eq!(artifact("search --path count"), "1");
+    }
+}
+
+#[test]
+fn doctor_tells_what_programs_can_change() {
+    let world = World::new();
+    world.file("off.toml", "[tools.shell]\nsandbox = false\n");
+    let off = world.ostler("doctor --config off.toml").exits(0);
+    let off = off.says("is switched off: programs that steps start can change whatever you can change");
+    assert!(!off.out.contains("! records"), "{}", off.out);
+    let on = world.ostler("doctor").exits(0).out;
+    if on.contains("this system has none") {
+        eprintln!("skipped: the kernel of this machine does not confine programs");
+        return;
+    }
+    assert!(on.contains("programs that steps start change files only in the workspace"), "{on}");
+    // The world lies in the folder for temporary files.
+    assert!(on.contains("! records") && on.contains("where programs may write"), "{on}");
+    let elsewhere = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let line = format!("doctor --data {}", elsewhere.path().join("data").display());
+    assert!(!world.ostler(&line).exits(0).out.contains("! records"));
+}

@@ -139,3 +139,125 @@ fn a_run_that_ends_its_process_again_and_again_is_set_aside_until_it_is_named() 
     world.ostler("resume").exits(0).complains("nothing to resume");
     world.ostler("resume @last").exits(0).says("succeeded  doubt");
 }
+
+/// What a step leaves running that is killed with its process: in its group, in a session of its own, and, of the second
+/// step, without the mark.
+const LEFT: &str = r#"
+id: left
+nodes:
+  - id: act
+    tool: shell.run
+    params: {argv: [sh, -c, "echo $$ >> pids; (setsid sh -c 'echo $$ >> pids; exec sleep 1000' &); sleep 1000 & echo $! >> pids; wait"]}
+    timeout: 1h
+  - id: bare
+    tool: shell.run
+    params: {argv: [env, -i, PATH=/usr/bin:/bin, sh, -c, "echo $$ >> pids; sleep 1000 & echo $! >> pids; wait"]}
+    timeout: 1h
+"#;
+
+fn is_alive(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+/// Waits until a file of the workspace has so many lines.
+fn until_lines(world: &World, file: &str, count: usize) -> Vec<String> {
+    let begun = std::time::Instant::now();
+    loop {
+        let text = world.work(file);
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        if lines.len() == count && text.ends_with('\n') {
+            return lines;
+        }
+        assert!(begun.elapsed().as_secs() < 60, "{file} never had {count} lines: {text}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn programs_that_outlive_their_process_are_ended_by_the_next() {
+    for signals in [&["KILL"][..], &["INT", "INT"]] {
+        let world = World::new();
+        world.file("left.yaml", LEFT);
+        let mut run = world.start("run left.yaml --workspace work --intent 2");
+        let pids = until_lines(&world, "pids", 5);
+        for signal in signals {
+            run.signal(signal);
+        }
+        while !run.has_ended() {
+            run.signal(signals[signals.len() - 1]);
+            std::thread::yield_now();
+        }
+        run.end();
+        assert!(pids.iter().any(|pid| is_alive(pid)), "{signals:?} left nothing: {pids:?}");
+        world.ostler("ps").exits(0).complains("what its steps had left running was ended");
+        let alive: Vec<&String> = pids.iter().filter(|pid| is_alive(pid)).collect();
+        assert!(alive.is_empty(), "{signals:?}: {alive:?} of {pids:?} live on");
+        let again = world.ostler("ps").exits(0);
+        assert!(!again.err.contains("was ended"), "{}", again.err);
+    }
+}
+
+#[test]
+fn a_copy_of_a_data_folder_ends_nothing_of_the_original() {
+    let world = World::new();
+    world.file("left.yaml", LEFT);
+    let run = world.start("run left.yaml --workspace work --intent 2");
+    let pids = until_lines(&world, "pids", 5);
+    let copied =
+        std::process::Command::new("cp").arg("-a").arg(world.data()).arg(world.path().join("copy")).status();
+    assert!(copied.unwrap().success());
+    world.ostler("ps --data copy").exits(0).says("open");
+    assert!(pids.iter().all(|pid| is_alive(pid)), "{pids:?}");
+    run.signal("KILL");
+    run.end();
+    world.ostler("ps").exits(0);
+    assert!(!pids.iter().any(|pid| is_alive(pid)), "{pids:?}");
+}
+
+#[test]
+fn a_step_that_is_done_again_runs_alone() {
+    let world = World::new();
+    world.file(
+        "again.yaml",
+        r#"
+id: again
+nodes:
+  - id: act
+    tool: shell.run
+    idem: natural
+    params: {argv: [sh, -c, "test -e first && { grep -s State: /proc/$(cat first)/status | grep -v '[ZX] (' >> log; exit 0; }; echo $$ > new; mv new first; exec sleep 1000"]}
+    timeout: 1h
+"#,
+    );
+    let run = world.start("run again.yaml --workspace work --intent 2");
+    let first = until_lines(&world, "first", 1);
+    run.signal("KILL");
+    run.end();
+    assert!(is_alive(&first[0]));
+    world.ostler("resume").exits(0).says("succeeded");
+    assert_eq!(world.work("log"), "", "two copies ran beside each other");
+}
+
+#[test]
+fn what_a_step_left_may_not_take_its_data_folder_up() {
+    let world = World::new();
+    let ostler = env!("CARGO_BIN_EXE_ostler");
+    let ps = format!("env -u OSTLER_CALL {ostler} ps --data {}", world.data().display());
+    let script = format!(
+        "echo $$ > new; mv new first; while kill -0 $PPID 2> /dev/null; do :; done; {ps} > said 2>&1; mv said told; exec sleep 1000"
+    );
+    world.file(
+        "within.yaml",
+        &format!("id: within\nnodes:\n  - {{id: act, tool: shell.run, params: {{argv: [sh, -c, {script:?}]}}, timeout: 1h}}\n"),
+    );
+    let run = world.start("run within.yaml --workspace work --intent 2");
+    let first = until_lines(&world, "first", 1);
+    run.signal("KILL");
+    run.end();
+    let told = until_lines(&world, "told", 1);
+    assert!(told[0].contains("this process was started by a step of a run of"), "{told:?}");
+    assert!(is_alive(&first[0]));
+    world.ostler("ps").exits(0).complains("was ended");
+    assert!(!is_alive(&first[0]));
+}

@@ -214,7 +214,7 @@ fn tools_and_limits_are_those_of_the_code() {
 
 fn tools() -> String {
     let mut text = String::new();
-    for tool in builtin(&ToolConfig::default()) {
+    for tool in builtin(&ToolConfig::default(), None) {
         let spec = tool.spec();
         let description = spec.description.replace('|', "\\|");
         let _ = write!(text, "\n### {}\n\n{description}\n\n", spec.name);
@@ -305,7 +305,7 @@ fn does(tool: &dyn ostler::kernel::port::Tool) -> String {
 }
 
 fn limits() -> String {
-    let rows: [(&str, u64, &str); 14] = [
+    let rows: [(&str, u64, &str); 15] = [
         ("a plan file", plan_file::PLAN_FILE_BYTES_MAX as u64, "bytes"),
         ("values within values in a plan file", plan_file::PLAN_FILE_DEPTH_MAX as u64, ""),
         ("values in a YAML file", plan_file::YAML_VALUES_MAX as u64, ""),
@@ -316,6 +316,7 @@ fn limits() -> String {
         ("a text that a template gives", template::RENDER_BYTES_MAX as u64, "bytes"),
         ("a schema", contract::SCHEMA_BYTES_MAX as u64, "bytes"),
         ("the arguments of a test", contract::TEST_ARGUMENTS_MAX as u64, ""),
+        ("the time that a test takes", ostler_actors::TEST_MS_MAX, "ms"),
         ("a result", ostler_actors::RESULT_BYTES_MAX as u64, "bytes"),
         ("a file of text that a tool reads", tool::TEXT_FILE_BYTES_MAX, "bytes"),
         ("an answer that http.request takes", tool::HTTP_BODY_BYTES_MAX as u64, "bytes"),

@@ -15,7 +15,7 @@ use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::{Effect, Idempotency, Plan, PlanDraft};
 use ostler_kernel::port::{
-    BoxFuture, CallContext, Journal, Seq, StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
+    ArtifactStore, BoxFuture, CallContext, Journal, Seq, StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
 };
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};
@@ -28,7 +28,17 @@ pub(crate) async fn system(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>) 
 
 /// The same, with limits.
 pub(crate) async fn within(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>, limits: Limits) -> System {
-    let mut tools = builtin(&ToolConfig::default());
+    over(journal, Arc::new(MemoryArtifacts::default()), more, limits).await
+}
+
+/// The same, over a store of one's own.
+pub(crate) async fn over(
+    journal: Arc<dyn Journal>,
+    artifacts: Arc<dyn ArtifactStore>,
+    more: Vec<Arc<dyn Tool>>,
+    limits: Limits,
+) -> System {
+    let mut tools = builtin(&ToolConfig::default(), None);
     tools.retain(|tool| more.iter().all(|other| other.spec().name != tool.spec().name));
     tools.extend(more);
     let granted = tools.iter().map(|tool| (tool.spec().name.clone(), None)).collect();
@@ -39,7 +49,7 @@ pub(crate) async fn within(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>, 
     };
     let config = SystemConfig {
         journal,
-        artifacts: Arc::new(MemoryArtifacts::default()),
+        artifacts,
         tools,
         gate,
         slots: 64,

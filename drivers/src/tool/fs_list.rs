@@ -27,8 +27,8 @@ struct Params {
 }
 
 /// Lists the regular files beneath a folder of the workspace, sorted by the bytes of their paths. Leaves out
-/// what `.gitignore` files say, hidden files unless asked for, links, and the store of git. More files than
-/// `max` are a failure: a list that silently stops would be taken for the whole.
+/// what `.gitignore` files say, hidden files unless asked for, links, the store of git, and data folders of Ostler. More
+/// files than `max` are a failure: a list that silently stops would be taken for the whole.
 pub(super) fn tool() -> Arc<dyn Tool> {
     let description = "List the files beneath a folder, sorted. Respects .gitignore; the glob is matched \
                        against paths from the folder on (`**/*.rs` for all depths).";

@@ -111,7 +111,7 @@ impl HttpRequest {
         let text = json!({"type": "string"});
         let spec = spec(
             "http.request",
-            "Send one HTTP request. Redirects are not followed. The body is text, or any other JSON value.",
+            "Send one HTTP request. Redirects are not followed. The body is text, or any other JSON value. An answer of any status but 429, 502, 503 and 504 is a result, 404 too: a rule of the contract says which will do, such as `{method: code, spec: {check: status, value: 200}}`.",
             object(
                 &["method", "url"],
                 json!({

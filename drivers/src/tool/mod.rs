@@ -3,6 +3,7 @@
 mod beside;
 mod blocking;
 mod config;
+mod data_folder;
 mod declare;
 mod family;
 mod fs_list;
@@ -29,13 +30,14 @@ use ostler_kernel::port::Tool;
 
 pub use beside::BESIDE_MAX;
 pub use config::{HostConfig, HostPort, HttpConfig, NotAHostPort, ShellConfig, ToolConfig};
+pub use data_folder::{DataFolder, NotEnded};
 pub use fs_list::{LIST_FILES_DEFAULT, LIST_FILES_MAX};
 pub use fs_read::{READ_BYTES_DEFAULT, READ_BYTES_MAX};
 pub use fs_write::WRITE_BYTES_MAX;
 pub use http_request::{HTTP_BODY_BYTES_MAX, HTTP_CONNECT_MS, HTTP_HEADERS_MAX, HTTP_REQUEST_BYTES_MAX};
 pub use json_query::{QUERY_BYTES_MAX, QUERY_NESTING_MAX, QUERY_RESULT_BYTES_MAX, QUERY_STEPS_MAX};
 pub use process::{OUTPUT_HEAD_BYTES, OUTPUT_TAIL_BYTES};
-pub use sandbox::{Sandbox, sandbox};
+pub use sandbox::{Sandbox, sandbox, writable};
 pub use shell_run::{SHELL_ARGV_MAX, SHELL_FAILURE_BYTES, SHELL_STDIN_BYTES_MAX};
 pub use text::{FILES_MAX, TEXT_FILE_BYTES_MAX};
 pub use text_search::{
@@ -45,8 +47,10 @@ pub use text_search::{
 pub use time_sleep::SLEEP_MS_MAX;
 pub use walk::{GITIGNORE_BYTES_MAX, GITIGNORE_LINES_MAX, WALK_DEPTH_MAX, WALK_ENTRIES_MAX};
 
-/// The built-in tools as `config` wants them, sorted by name. `shell.run` is left out where it is not enabled.
-pub fn builtin(config: &ToolConfig) -> Vec<Arc<dyn Tool>> {
+/// The built-in tools as `config` wants them, sorted by name. `shell.run` is left out where it is not enabled; its
+/// programs bear the mark of the data folder they work for, so that the next holder finds what this one leaves
+/// ([`DataFolder::end_left`]).
+pub fn builtin(config: &ToolConfig, data: Option<&DataFolder>) -> Vec<Arc<dyn Tool>> {
     let mut tools: Vec<Arc<dyn Tool>> = vec![
         fs_list::tool(),
         fs_read::tool(),
@@ -55,7 +59,7 @@ pub fn builtin(config: &ToolConfig) -> Vec<Arc<dyn Tool>> {
         json_query::tool(),
     ];
     if config.shell.enabled {
-        tools.push(Arc::new(shell_run::ShellRun::new(&config.shell)));
+        tools.push(Arc::new(shell_run::ShellRun::new(&config.shell, data)));
     }
     tools.push(text_render::tool());
     tools.push(text_search::tool());

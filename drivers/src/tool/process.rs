@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::oneshot;
 
+use super::data_folder::DataFolder;
 use super::declare::{crash, structural, transient};
 use super::family::{Family, MARK};
 use super::sandbox::Bounds;
@@ -64,6 +65,8 @@ pub(super) struct Program<'a> {
     pub environment: &'a [(String, String)],
     /// Whether it is fed.
     pub stdin: bool,
+    /// The data folder it works for.
+    pub works_for: Option<&'a DataFolder>,
     /// What the kernel is to keep it from; nothing, if there are none.
     pub bounds: Option<&'a Bounds>,
 }
@@ -81,14 +84,14 @@ pub(super) struct Group {
 impl Group {
     /// Starts it. Blocks for as long as starting takes.
     pub(super) fn start(program: Program<'_>) -> Result<Group, Failure> {
-        let Program { argv, folder, environment, stdin, bounds } = program;
+        let Program { argv, folder, environment, stdin, works_for, bounds } = program;
         let Some((program, arguments)) = argv.split_first() else {
             return Err(structural("argv is empty: it begins with the program"));
         };
         let mut command = Command::new(program);
         command.args(arguments).env_clear().env("PATH", search_path(std::env::var_os("PATH")));
         command.envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-        let family = Family::new();
+        let family = Family::of_call(works_for.map_or("", DataFolder::id));
         command.envs(environment.iter().map(|(name, value)| (name, value))).env(MARK, family.mark());
         command.current_dir(folder.place()).process_group(0);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -102,13 +105,18 @@ impl Group {
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (stdout, stderr) = (stdout.expect(piped), stderr.expect(piped));
         let pid = Pid::from_child(&child);
+        let noted = works_for.and_then(|folder| folder.note(pid.as_raw_nonzero().get()));
         let leader =
             KillOnDrop(Arc::new(Mutex::new(Leader { child, pid, family: family.clone(), reaped: false })));
         let (send, ended) = oneshot::channel();
         let awaited = leader.0.clone();
         std::thread::Builder::new()
             .name(format!("wait-{}", pid.as_raw_nonzero()))
-            .spawn(move || send.send(end(&awaited, pid, &family)))
+            .spawn(move || {
+                let status = end(&awaited, pid, &family);
+                drop(noted);
+                send.send(status)
+            })
             .map_err(|error| {
                 let family = locked(&leader.0).kill();
                 let _ = end(&leader.0, pid, &family);

@@ -22,6 +22,14 @@ pub fn sandbox() -> Sandbox {
     std::thread::spawn(|| restrict(&[], true).unwrap_or(Sandbox::None)).join().unwrap_or(Sandbox::None)
 }
 
+/// Where programs that act may write: in the workspace, in the folder for temporary files, and where the operator
+/// says. The kernel takes nothing out of a folder that it opens for writing, so a data folder that lies in one of them
+/// can be written too.
+pub fn writable(workspace: &Path, more: &[PathBuf]) -> Vec<PathBuf> {
+    let folders = [workspace.to_owned(), std::env::temp_dir()];
+    folders.iter().chain(more).cloned().collect()
+}
+
 /// Device files that any program may write to.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/shm"];
 
@@ -40,11 +48,9 @@ impl Bounds {
         Bounds { write: Vec::new(), alone: true }
     }
 
-    /// Those of a program that acts: it writes in the workspace, in the folder for temporary files, and where the
-    /// operator says.
+    /// Those of a program that acts.
     pub(super) fn acting(workspace: &Path, more: &[PathBuf]) -> Bounds {
-        let folders = [workspace.to_owned(), std::env::temp_dir()];
-        Bounds { write: folders.iter().chain(more).cloned().collect(), alone: false }
+        Bounds { write: writable(workspace, more), alone: false }
     }
 
     /// Starts a program within these bounds, as far as the kernel keeps them.
@@ -72,7 +78,8 @@ fn warn(sandbox: Sandbox) {
     };
     SAID.call_once(|| {
         tracing::error!(
-            "programs of shell.run are {what}: the kernel of this machine lacks Landlock, or a part of it"
+            "programs of shell.run are {what}: the kernel of this machine lacks Landlock, or a part of it; `ostler doctor` \
+             says what that means"
         );
     });
 }

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::blocking::off_runtime;
 use super::config::ShellConfig;
+use super::data_folder::DataFolder;
 use super::declare::{WORST, crash, exhausted, object, params, spec, structural};
 use super::git;
 use super::process::{Finished, Folder, Group, OUTPUT_HEAD_BYTES, Program};
@@ -36,6 +37,7 @@ pub(super) struct ShellRun {
     allow: ArgvTable,
     sandbox: bool,
     write: Vec<PathBuf>,
+    data: Option<DataFolder>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -48,8 +50,9 @@ struct Params {
 }
 
 impl ShellRun {
-    pub(super) fn new(config: &ShellConfig) -> ShellRun {
+    pub(super) fn new(config: &ShellConfig, data: Option<&DataFolder>) -> ShellRun {
         ShellRun {
+            data: data.cloned(),
             allow: config.allow.clone(),
             sandbox: config.sandbox,
             write: config.write.clone(),
@@ -109,12 +112,20 @@ impl Tool for ShellRun {
                 if observes { Bounds::looking() } else { Bounds::acting(&context.workspace, &self.write) }
             };
             let bounds = self.sandbox.then(bounds);
-            run(params(permit)?, bounds, observes, context).await
+            run(params(permit)?, Bearing { bounds, works_for: self.data.clone() }, observes, context).await
         })
     }
 }
 
-async fn run(params: Params, bounds: Option<Bounds>, observes: bool, context: CallContext) -> ToolResult {
+/// What all programs of a call go with.
+#[derive(Clone)]
+struct Bearing {
+    bounds: Option<Bounds>,
+    /// The data folder they work for.
+    works_for: Option<DataFolder>,
+}
+
+async fn run(params: Params, bearing: Bearing, observes: bool, context: CallContext) -> ToolResult {
     let Params { argv, cwd, stdin, allow_status } = params;
     let shown = argv.first().cloned().unwrap_or_default();
     let place = off_runtime(move |_| {
@@ -122,7 +133,7 @@ async fn run(params: Params, bounds: Option<Bounds>, observes: bool, context: Ca
         let path = cwd.map_or_else(|| Ok(PathBuf::from(".")), |cwd| workspace.relative(&cwd))?;
         Ok(Folder { dir: workspace.folder(&path)?, path: context.workspace.join(&path) })
     });
-    let mut call = Call { argv, place: Arc::new(place.await?), environment: Vec::new(), bounds };
+    let mut call = Call { argv, place: Arc::new(place.await?), environment: Vec::new(), bearing };
     if observes {
         // What only looks is kept from starting what a repository's own settings name.
         let listed = if git::is_git(&call.argv) { call.git_settings().await? } else { String::new() };
@@ -141,7 +152,7 @@ struct Call {
     argv: Vec<String>,
     place: Arc<Folder>,
     environment: Vec<(String, String)>,
-    bounds: Option<Bounds>,
+    bearing: Bearing,
 }
 
 impl Call {
@@ -149,9 +160,9 @@ impl Call {
     async fn finish(self, stdin: Option<String>) -> Result<Finished, Failure> {
         let is_fed = stdin.is_some();
         let started = off_runtime(move |_| {
-            let Call { argv, place, environment, bounds } = &self;
-            let bounds = bounds.as_ref();
-            Group::start(Program { argv, folder: place, environment, stdin: is_fed, bounds })
+            let Call { argv, place, environment, bearing } = &self;
+            let (works_for, bounds) = (bearing.works_for.as_ref(), bearing.bounds.as_ref());
+            Group::start(Program { argv, folder: place, environment, stdin: is_fed, works_for, bounds })
         });
         started.await?.finish(stdin).await
     }

@@ -30,7 +30,7 @@ impl TimeSleep {
         TimeSleep {
             spec: spec(
                 "time.sleep",
-                "Wait for some milliseconds. Survives restarts.",
+                "Wait for some milliseconds. Survives restarts, and takes as long as it says: the timeout of its node does not end it.",
                 object(&["ms"], json!({"ms": {"type": "integer", "minimum": 0, "maximum": SLEEP_MS_MAX}})),
                 object(&[], json!({})),
             ),

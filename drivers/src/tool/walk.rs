@@ -1,5 +1,5 @@
 //! The files of a folder, as a person would want them listed: without what `.gitignore` leaves out, without
-//! hidden ones, links not followed.
+//! hidden ones, links not followed, and never those of a data folder.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -80,7 +80,9 @@ pub(super) fn walk(
                         path.display()
                     )));
                 }
-                open.push((path, rules.clone()));
+                if !workspace.is_data_folder(&path) {
+                    open.push((path, rules.clone()));
+                }
             } else if kind.is_file()
                 && wanted.glob.as_ref().is_none_or(|glob| glob.is_match(beneath(&path, &start)))
             {

@@ -12,6 +12,7 @@ use ostler_kernel::event::Failure;
 use rustix::fs::OFlags;
 
 use super::blocking::Stop;
+use super::data_folder::DATA_FOLDER_HAS;
 use super::declare::{exhausted, structural, transient};
 
 /// The workspace of a call, opened.
@@ -26,6 +27,13 @@ impl Workspace {
     pub(super) fn open(root: &Arc<Path>) -> Result<Workspace, Failure> {
         let dir = Dir::open_ambient_dir(root, ambient_authority())
             .map_err(|error| structural(format!("cannot open the workspace {}: {error}", root.display())))?;
+        let holds = |folder: &&Path| DATA_FOLDER_HAS.iter().all(|name| folder.join(name).exists());
+        if let Some(data) = root.ancestors().find(holds) {
+            let (root, data) = (root.display(), data.display());
+            return Err(structural(format!(
+                "the workspace {root} is or lies in a data folder of ostler, {data}, which no tool may touch"
+            )));
+        }
         Ok(Workspace { root: root.clone(), dir })
     }
 
@@ -68,7 +76,7 @@ impl Workspace {
         let mut above = PathBuf::new();
         for component in real.components() {
             above.push(component);
-            if DATA_FOLDER_HAS.iter().all(|name| self.dir.exists(above.join(name))) {
+            if self.is_data_folder(&above) {
                 let (path, root) = (relative.display(), self.root.display());
                 return Err(structural(format!(
                     "{path} in {root} lies in a data folder of ostler, which no tool may touch"
@@ -76,6 +84,11 @@ impl Workspace {
             }
         }
         Ok(())
+    }
+
+    /// Whether a folder is a data folder of Ostler, the one of this process or another, whatever it is called.
+    pub(super) fn is_data_folder(&self, folder: &Path) -> bool {
+        DATA_FOLDER_HAS.iter().all(|name| self.dir.exists(folder.join(name)))
     }
 
     /// Refuses to write what decides over other runs or other programs: configuration files of Ostler, and what
@@ -175,9 +188,6 @@ impl Workspace {
 
 /// Bytes that are read or written between two looks at whether anybody still waits.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
-
-/// What every data folder of Ostler holds.
-const DATA_FOLDER_HAS: [&str; 3] = ["format", "lock", "journal"];
 
 /// Names that no plan writes, nor anything beneath them.
 const GUARDED: [&str; 2] = [".git", "ostler.toml"];

@@ -24,7 +24,7 @@ fn check(tool: &str, params: Value, expected: Expect) {
 fn there_are_ten_tools_and_no_shell_where_it_is_not_enabled() {
     let names = |config: &str| {
         let config: ToolConfig = toml::from_str(config).unwrap();
-        builtin(&config).iter().map(|tool| tool.spec().name.clone()).collect::<Vec<_>>().join(" ")
+        builtin(&config, None).iter().map(|tool| tool.spec().name.clone()).collect::<Vec<_>>().join(" ")
     };
     expect!["fs.list fs.read fs.write http.request json.query shell.run text.render text.search text.stats time.sleep"].assert_eq(&names(""));
     assert!(!names("[shell]\nenabled = false").contains("shell.run"));
@@ -78,7 +78,7 @@ fn a_program_is_what_the_table_says_and_the_worst_if_it_says_nothing() {
 
 #[tokio::test]
 async fn what_is_not_a_parameter_is_refused_by_the_schema() {
-    for tool in builtin(&ToolConfig::default()) {
+    for tool in builtin(&ToolConfig::default(), None) {
         let name = tool.spec().name.clone();
         let shown = World::new().shown(&name, json!({"surprise": 1})).await;
         assert!(shown.starts_with("gate_denied: PARAM_SCHEMA"), "{name}: {shown}");

@@ -30,7 +30,7 @@ impl World {
         let config: ToolConfig = toml::from_str(config).expect("the test's configuration is right");
         World {
             folder: tempfile::tempdir().unwrap(),
-            tools: builtin(&config),
+            tools: builtin(&config, None),
             egress: config.http.egress_allow,
         }
     }

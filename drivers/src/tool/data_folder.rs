@@ -1,0 +1,161 @@
+//! The data folder that programs work for: what tells it from others, and what its last holder left running.
+//!
+//! Programs are found in two ways, so that one alone may fail: by the mark in their environment, which a program can
+//! clear, and by a note of each that runs in `programs/` of the data folder, which a holder that is killed between
+//! starting it and writing it down has not made.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+use super::family::{Family, Process, kill, process, processes};
+
+/// What every data folder of Ostler holds.
+pub(super) const DATA_FOLDER_HAS: [&str; 3] = ["journal", "format", "lock"];
+
+/// Where the programs that run are noted, each by the id of its process.
+const PROGRAMS: &str = "programs";
+
+/// How long processes that were killed may take to go.
+const GOING: Duration = Duration::from_secs(5);
+
+/// Between two looks.
+const MOMENT: Duration = Duration::from_millis(2);
+
+/// A data folder, as the programs know it that work for it.
+///
+/// It is told from every other of this machine by the device and the inode of its lock file. Whoever holds the folder
+/// has that file open, so the inode is nobody else's as long as anybody can hold the folder; and it stays the same when
+/// the folder is moved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataFolder {
+    path: PathBuf,
+    id: String,
+}
+
+/// Why what is left of the programs of a data folder was not ended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotEnded {
+    /// This process came of such a program itself.
+    #[error(
+        "this process was started by a step of a run of {}, whose holder is gone: what a step started may not take \
+         its data folder up; ask from outside of the run",
+        path.display()
+    )]
+    FromWithin {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// They were killed and do not go.
+    #[error(
+        "programs of {} that an earlier process started were killed and do not end: {}; see what they wait for \
+         (`ps -o pid,stat,wchan,args`), and try again once they are gone",
+        path.display(),
+        pids.iter().map(|pid| format!("process {pid}")).collect::<Vec<_>>().join(", ")
+    )]
+    Alive {
+        /// The folder.
+        path: PathBuf,
+        /// Their ids.
+        pids: Vec<i32>,
+    },
+}
+
+impl DataFolder {
+    /// The data folder at `path`, which was opened before.
+    ///
+    /// # Errors
+    ///
+    /// It has no lock file that can be looked at.
+    pub fn of(path: &Path) -> io::Result<DataFolder> {
+        let lock = fs::metadata(path.join("lock"))?;
+        Ok(DataFolder { path: path.canonicalize()?, id: format!("{:x}.{:x}", lock.dev(), lock.ino()) })
+    }
+
+    /// What the marks of its programs end in.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Notes that a program runs, until the note is dropped. A folder that cannot be written (the disk is full) is no
+    /// reason not to run it: it bears the mark.
+    pub(super) fn note(&self, pid: i32) -> Option<Noted> {
+        let folder = self.path.join(PROGRAMS);
+        let file = folder.join(pid.to_string());
+        let text = self.note_of(process(pid)?);
+        let written = fs::write(&file, &text).or_else(|_| {
+            fs::create_dir_all(&folder)?;
+            fs::write(&file, &text)
+        });
+        written.ok().map(|()| Noted(file))
+    }
+
+    /// What a note holds: a copy of this folder, or a process that was given the same id later, has another.
+    fn note_of(&self, process: Process) -> String {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        format!("{} {} {}", self.id, boot.trim(), process.started)
+    }
+
+    /// Ends whatever programs of this folder run, with all that came of them, and waits until they are gone: how many
+    /// processes that were. Only for who holds the folder and has started nothing yet: what runs then was left by a
+    /// holder that died.
+    ///
+    /// # Errors
+    ///
+    /// See [`NotEnded`].
+    pub fn end_left(&self) -> Result<usize, NotEnded> {
+        let own = std::process::id() as i32;
+        let begun = Instant::now();
+        let (mut ended, mut leaders) = (BTreeSet::new(), BTreeSet::new());
+        loop {
+            let left = self.left(&mut leaders);
+            if left.is_empty() {
+                // Notes of what is gone; what cannot be removed speaks of no living process.
+                let _ = fs::remove_dir_all(self.path.join(PROGRAMS));
+                return Ok(ended.len());
+            }
+            if left.iter().any(|process| process.pid == own) {
+                return Err(NotEnded::FromWithin { path: self.path.clone() });
+            }
+            if begun.elapsed() > GOING {
+                let pids = left.iter().map(|process| process.pid).collect();
+                return Err(NotEnded::Alive { path: self.path.clone(), pids });
+            }
+            left.iter().for_each(kill);
+            ended.extend(left);
+            std::thread::sleep(MOMENT);
+        }
+    }
+
+    /// Every process that came of a program of this folder. `leaders` are the programs that were found by their note;
+    /// their groups stand for them once they are gone.
+    fn left(&self, leaders: &mut BTreeSet<i32>) -> BTreeSet<Process> {
+        let (family, all) = (Family::of_folder(&self.id), processes());
+        let noted: Vec<&Process> = all.iter().filter(|process| self.is_noted(process)).collect();
+        leaders.extend(noted.iter().map(|process| process.pid));
+        let mut left: BTreeSet<Process> = noted.into_iter().copied().collect();
+        left.extend(family.members(None, &all));
+        for leader in leaders.iter() {
+            left.extend(family.members(Some(*leader), &all));
+        }
+        left
+    }
+
+    fn is_noted(&self, process: &Process) -> bool {
+        let note = fs::read_to_string(self.path.join(PROGRAMS).join(process.pid.to_string()));
+        note.is_ok_and(|note| note == self.note_of(*process))
+    }
+}
+
+/// The note of a program that runs; removed when dropped.
+#[derive(Debug)]
+pub(super) struct Noted(PathBuf);
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        // One that stays speaks of no living process.
+        let _ = fs::remove_file(&self.0);
+    }
+}
