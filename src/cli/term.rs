@@ -172,6 +172,11 @@ pub(crate) fn span(ms: i64) -> String {
     }
 }
 
+/// So many of these: the noun in the form that goes with the number.
+pub(crate) fn count(many: usize, noun: &str) -> String {
+    if many == 1 { format!("1 {noun}") } else { format!("{many} {noun}s") }
+}
+
 /// Bytes for people.
 pub(crate) fn bytes(bytes: u64) -> String {
     match bytes {
@@ -214,6 +219,7 @@ mod tests {
             spans.map(span),
             ["0 ms", "999 ms", "1.00 s", "1.24 s", "59.99 s", "1 m 00 s", "2 m 05 s", "1 h 00 m"]
         );
+        assert_eq!([0, 1, 2].map(|many| count(many, "node")), ["0 nodes", "1 node", "2 nodes"]);
         assert_eq!([999, 4_200, 7_654_321].map(bytes), ["999 B", "4.2 kB", "7.6 MB"]);
     }
 

@@ -184,7 +184,7 @@ fn silence_cancels_at_the_deadline_even_if_nobody_was_there() {
     }
     world.ostler("approve @last ok").exits(2).complains("the time to answer node ok is over");
     world.ostler("ps").exits(0).says("its time is over");
-    world.ostler("resume @last").exits(1).says("cancelled ok: human_timeout");
+    world.ostler("resume @last").exits(1).says("cancelled ok: nobody answered in time");
     let nodes = summary(&world)["nodes"].clone();
     assert_eq!(nodes, json!({"ok": "cancelled", "after": "cancelled"}));
     world.ostler("approve @last ok").exits(2).complains("is over");

@@ -17,11 +17,12 @@ fn printed(arguments: &[&str]) -> String {
 
 #[test]
 fn errors_of_usage_exit_with_2_and_say_so_on_stderr() {
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 10] = [
         (&[], "Usage:"),
         (&["runn"], "'run'"),
+        (&["rnu"], "'run'"),
         (&["run"], "<PLAN>"),
-        (&["run", "plan.yaml", "--intent", "3"], "0..=2"),
+        (&["run", "plan.yaml", "--intent", "3"], "1 (it operates)"),
         (&["show"], "<RUN>"),
         (&["help", "nothing"], "no command or topic \"nothing\""),
         (&["completions", "tcsh"], "bash"),
