@@ -9,6 +9,7 @@ mod bounds;
 mod cells;
 mod check;
 mod client;
+mod complete;
 mod completions;
 mod doctor;
 mod exit;
@@ -176,12 +177,17 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Print a script that completes commands and options in a shell
     ///
+    /// In bash it completes runs and nodes too, as they are in the data folder.
+    ///
     /// For bash, a line for ~/.bashrc: source <(ostler completions bash). For zsh, put the script into a folder of $fpath, as _ostler.
     /// For fish, into ~/.config/fish/completions, as ostler.fish.
     #[command(
         after_help = "Examples:\n  ostler completions bash > ostler.bash\n  ostler completions fish > ~/.config/fish/completions/ostler.fish"
     )]
     Completions(completions::CompletionsArgs),
+    /// Print what a shell offers for the last of these words
+    #[command(hide = true, after_help = "Example:\n  ostler complete -- show @")]
+    Complete(complete::CompleteArgs),
     /// Print manual pages
     #[command(hide = true, after_help = "Example:\n  ostler man --out share/man/man1")]
     Man(man::ManArgs),
@@ -271,6 +277,7 @@ async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Resolve(args) => steer::resolve(&globals, args).await,
         Command::Simulate(args) => simulate::simulate(&globals, args),
         Command::Doctor(args) => doctor::doctor(&globals, args).await,
+        Command::Complete(args) => complete::complete(&globals, args).await,
         Command::Completions(args) => completions::completions(&globals, &args),
         Command::Man(args) => man::man(&globals, &args),
         Command::Help(args) => help::help(&globals, &args),

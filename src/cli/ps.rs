@@ -14,7 +14,7 @@ use super::exit::{Failure, code};
 use super::live::painted;
 use super::session::{Session, Want, no_folder, settings};
 use super::summary::{answers, ending, silence};
-use super::term::{Out, count, now_ms, say, span};
+use super::term::{Out, ago, count, now_ms, say, span};
 
 /// Runs that are listed on a terminal, where nobody says how many.
 const RUNS_SHOWN: usize = 20;
@@ -119,7 +119,7 @@ struct Row<'a> {
 
 impl<'a> Row<'a> {
     fn of(line: &'a RunLine) -> Row<'a> {
-        let ago = span((now_ms() - line.opened_ms).max(0));
+        let ago = ago((now_ms() - line.opened_ms).max(0));
         let took = line.closed_ms.map(|closed| format!(", took {}", span(closed - line.opened_ms)));
         Row {
             run: &line.run,
@@ -130,7 +130,7 @@ impl<'a> Row<'a> {
                 (Some(over), Some(all)) => format!("{over}/{all}"),
                 _ => String::new(),
             },
-            opened: format!("{ago} ago{}", took.unwrap_or_default()),
+            opened: format!("{ago}{}", took.unwrap_or_default()),
         }
     }
 }

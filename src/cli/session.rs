@@ -22,9 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a process that holds the data folder may take to say that it is well.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// How long answers under way may take at the end.
-const LAST_ANSWERS: Duration = Duration::from_secs(2);
-
 /// How often the runs of other terminals are looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -164,7 +161,7 @@ impl Session {
         while let Some(Door { socket, data, router }) = door.take() {
             interrupted = self.stay(&os, signals, &mut said).await;
             let _ = socket.close(); // one that stays there refuses, and is replaced
-            socket.finish(LAST_ANSWERS).await;
+            socket.finish().await;
             // Somebody may have come in at the last moment.
             if interrupted.is_none() && os.system().active() > 0 && self.running().await > 0 {
                 door = open_door(&data, router).ok();
@@ -182,7 +179,7 @@ impl Session {
             }
             os.shutdown().await;
             if let Some(door) = door {
-                door.socket.finish(LAST_ANSWERS).await;
+                door.socket.finish().await;
             }
         }
     }

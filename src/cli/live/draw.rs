@@ -285,11 +285,13 @@ pub(super) fn detail(node: &Node, now_ms: i64) -> String {
     }
     if let (State::Running | State::Waiting | State::Retrying, Some(until)) = (node.state, node.until_ms) {
         let left = lasting((until - now_ms).max(0));
-        parts.push(match node.state {
-            State::Retrying => format!("again in {left}"),
-            State::Waiting => format!("for {left} more"),
-            _ => format!("{left} left"),
-        });
+        match node.state {
+            State::Retrying => parts.push(format!("again in {left}")),
+            State::Waiting => parts.push(format!("for {left} more")),
+            // It is over, and its turn to say so has not come.
+            _ if until <= now_ms => {}
+            _ => parts.push(format!("{left} left")),
+        }
     }
     match (node.state, &node.failure) {
         (State::Failed | State::Retrying | State::Waiting, Some(failure)) => parts.push(failure.clone()),
