@@ -25,9 +25,6 @@ pub const DATA_FOLDER: &str = ".ostler";
 /// How long a shutdown waits for attempts that act on the world.
 pub const DRAIN: Duration = Duration::from_secs(30);
 
-/// How long answers under way may take at the end.
-const LAST_ANSWERS: Duration = Duration::from_secs(2);
-
 /// How long a system of this process that was shut down may take to let go of its data folder.
 const LETTING_GO: Duration = Duration::from_millis(500);
 
@@ -303,7 +300,7 @@ impl Ostler {
         }
         self.system.shutdown().await;
         if let Some(socket) = socket {
-            socket.finish(LAST_ANSWERS).await;
+            socket.finish().await;
         }
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use axum::{Router, middleware};
 use tokio::net::UnixListener;
@@ -18,6 +19,9 @@ const NAME: &str = "control.sock";
 
 /// Bytes of a socket's path, on every system that has them.
 const PATH_BYTES_MAX: usize = 100;
+
+/// How long answers under way may take at the end.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// A path to the socket of a data folder that is short enough to be used, and what keeps it good.
 pub fn socket_path(data: &Path) -> io::Result<(PathBuf, Option<File>)> {
@@ -70,10 +74,10 @@ impl ControlSocket {
         Ok(())
     }
 
-    /// Waits until the last request is answered, but no longer than `patience`.
-    pub async fn finish(self, patience: std::time::Duration) {
+    /// Waits until the last request is answered, but no longer than two seconds.
+    pub async fn finish(self) {
         let mut served = self.served;
-        if tokio::time::timeout(patience, &mut served).await.is_err() {
+        if tokio::time::timeout(LAST_ANSWERS, &mut served).await.is_err() {
             served.abort();
         }
     }

@@ -15,11 +15,12 @@ use super::cells::{fit, harmless};
 use super::client::{Client, Refused, part};
 use super::exit::{Failure, code};
 use super::live::screen::Aside;
-use super::session::{Session, Want, settings};
+use super::session::{Session, Want, no_folder, settings};
 use super::signals::Signals;
 use super::steer;
 use super::summary::{answers, is_over, silence, text_of};
-use super::term::{Out, Paint, say};
+use super::term::{Out, Paint, count, say};
+use super::words;
 
 /// Hex digits of a digest that are shown.
 const DIGEST_SHOWN: usize = 16;
@@ -28,6 +29,7 @@ const DIGEST_SHOWN: usize = 16;
 const DIGEST_GIVEN_MIN: usize = 8;
 
 /// Lines of a text that is shown.
+const TEXT_LINES_MIN: usize = 4;
 const TEXT_LINES_MAX: usize = 20;
 
 /// Columns of a line that is shown.
@@ -51,9 +53,9 @@ pub(crate) struct AnswerArgs {
 pub(crate) async fn approvals(globals: &Globals) -> Result<u8, Failure> {
     let mut out = Out::new();
     let (_, data) = settings(globals, Path::new("."))?;
-    if data.is_none_or(|data| !data.join("journal").is_dir()) {
+    if let Some(nothing) = no_folder(data.as_deref()) {
         if !globals.json {
-            say("there is no run yet, so nothing waits for a person");
+            say(nothing);
         }
         return Ok(code::SUCCEEDED);
     }
@@ -97,7 +99,7 @@ async fn list(client: &Client, globals: &Globals, out: &mut Out) -> Result<(), F
 }
 
 fn tell(question: &ApprovalView, out: &mut Out) {
-    let mut lines = lines(question).into_iter();
+    let mut lines = lines(question, Extent::Lines(TEXT_LINES_MAX)).into_iter();
     if let Some(head) = lines.next() {
         out.line(out.paint(Paint::Care, &head));
     }
@@ -110,8 +112,31 @@ fn tell(question: &ApprovalView, out: &mut Out) {
     }
 }
 
+/// How much of a question is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// So many lines of every text at most, and of each line what fits.
+    Lines(usize),
+    Whole,
+}
+
+impl Extent {
+    /// Lines of a text that are shown.
+    fn lines(self) -> usize {
+        match self {
+            Extent::Lines(most) => most.clamp(TEXT_LINES_MIN, TEXT_LINES_MAX),
+            Extent::Whole => usize::MAX,
+        }
+    }
+
+    /// As much of a line as is shown, and nothing that a terminal obeys.
+    fn line(self, text: &str) -> String {
+        fit(text, if self == Extent::Whole { usize::MAX } else { COLUMNS_MAX })
+    }
+}
+
 /// A question as people read it; the first line says what is asked.
-pub(crate) fn lines(question: &ApprovalView) -> Vec<String> {
+pub(crate) fn lines(question: &ApprovalView, extent: Extent) -> Vec<String> {
     let asked = match question.ask.as_str() {
         "before" => "may this be done?",
         "after" => "may this result be published?",
@@ -123,7 +148,7 @@ pub(crate) fn lines(question: &ApprovalView) -> Vec<String> {
     };
     let mut lines = vec![format!("{}  {}/{}  {asked}  {what}", question.run, question.plan, question.node)];
     for (name, value) in question.params.as_object().into_iter().flatten() {
-        field(name, value, &mut lines);
+        field(name, value, extent, &mut lines);
     }
     if let Some(workspace) = &question.workspace {
         lines.push(format!("    in {}", fit(workspace, COLUMNS_MAX)));
@@ -134,8 +159,8 @@ pub(crate) fn lines(question: &ApprovalView) -> Vec<String> {
     }
     match (&question.result, question.result_bytes) {
         (Some(result), _) => match text_of(result) {
-            Some(text) => field("result", &json!(text), &mut lines),
-            None => field("result", result, &mut lines),
+            Some(text) => field("result", &json!(text), extent, &mut lines),
+            None => field("result", result, extent, &mut lines),
         },
         (None, Some(bytes)) if question.refusal.is_none() => {
             lines.push(format!("    result: {bytes} bytes, ostler approvals --json shows them"));
@@ -143,7 +168,7 @@ pub(crate) fn lines(question: &ApprovalView) -> Vec<String> {
         (None, _) => {}
     }
     if let Some(refusal) = &question.refusal {
-        lines.push(format!("    it would come to nothing: {}", fit(refusal, COLUMNS_MAX)));
+        lines.push(format!("    it would come to nothing: {}", extent.line(refusal)));
     }
     if question.outdated {
         lines.push(
@@ -157,19 +182,20 @@ pub(crate) fn lines(question: &ApprovalView) -> Vec<String> {
 }
 
 /// A parameter or a result: texts as they are read, anything else as JSON.
-fn field(name: &str, value: &Value, lines: &mut Vec<String>) {
+fn field(name: &str, value: &Value, extent: Extent, lines: &mut Vec<String>) {
     let name: String = name.chars().map(harmless).collect();
     match value.as_str().filter(|text| text.contains('\n')) {
         Some(text) => {
             lines.push(format!("    {name}:"));
-            let shown = text.lines().take(TEXT_LINES_MAX);
-            lines.extend(shown.map(|line| format!("    │ {}", fit(line, COLUMNS_MAX))));
-            let more = text.lines().count().saturating_sub(TEXT_LINES_MAX);
+            let shown = text.lines().take(extent.lines());
+            lines.extend(shown.map(|line| format!("    │ {}", extent.line(line))));
+            let more = text.lines().count().saturating_sub(extent.lines());
             if more > 0 {
-                lines.push(format!("    │ … {more} more lines, ostler approvals --json shows them"));
+                let more = count(more, "more line");
+                lines.push(format!("    │ … {more}, ostler approvals --json shows all"));
             }
         }
-        None => lines.push(format!("    {name}: {}", fit(&value.to_string(), COLUMNS_MAX))),
+        None => lines.push(format!("    {name}: {}", extent.line(&value.to_string()))),
     }
 }
 
@@ -202,7 +228,7 @@ pub(crate) fn approver() -> Option<String> {
 pub(crate) async fn answer(globals: &Globals, args: AnswerArgs, decision: Decision) -> Result<u8, Failure> {
     let mut out = Out::new();
     let mut signals = Signals::listen()?;
-    let mut session = steer::open(globals).await?;
+    let mut session = Session::open(globals, Path::new("."), Want::Drive).await?;
     let person = ask::is_person() && !globals.json;
     let before = match send(&mut session, &mut signals, &args, decision, person).await {
         Ok(Ok(before)) => before,
@@ -274,11 +300,11 @@ async fn send(
 /// Shows a question to the person at the terminal, and waits for a yes: the note that is typed with it. Anything else is
 /// the exit code.
 async fn consent(question: &ApprovalView, signals: &mut Signals) -> Result<String, u8> {
-    lines(question).into_iter().for_each(say);
+    lines(question, Extent::Lines(TEXT_LINES_MAX)).into_iter().for_each(say);
     let mut typed = ask::typed_from_now();
     loop {
         let mut to = Aside;
-        let _ = write!(to, "  approve {}? y, and a note if you like, or N > ", question.node);
+        let _ = write!(to, "  approve {}? y (and a note), v for all of it, or N > ", question.node);
         let _ = to.flush();
         let line = tokio::select! {
             line = typed.recv() => line,
@@ -289,8 +315,9 @@ async fn consent(question: &ApprovalView, signals: &mut Signals) -> Result<Strin
         };
         match line.as_deref().map(ask::read) {
             Some(Typed::Answer(Decision::Approve, note)) => return Ok(note),
-            Some(Typed::Nonsense) if line.is_some_and(|line| !line.trim().is_empty()) => {}
-            Some(_) | None => return Err(code::WAITS),
+            Some(Typed::Whole) => lines(question, Extent::Whole).into_iter().for_each(say),
+            Some(Typed::Nonsense) => {}
+            Some(Typed::Answer(Decision::Reject, _) | Typed::Standing) | None => return Err(code::WAITS),
         }
     }
 }
@@ -309,10 +336,16 @@ fn asked<'a>(run: &'a Summary, node: &str) -> Result<&'a Waiting, Failure> {
         None => Err(Failure::invalid(match run.nodes.get(node) {
             None => format!("no node {node} in run {id}"),
             Some(state) if run.standing == Standing::Closed => {
-                format!("the run {id} is over, and node {node} is {state}: nobody is asked any more")
+                format!(
+                    "the run {id} is over, and node {node} is {}: nobody is asked any more",
+                    words::state(state)
+                )
             }
             Some(state) => {
-                format!("node {node} is {state}: it asks nobody; `ostler approvals` lists who does")
+                format!(
+                    "node {node} is {}: it asks nobody; `ostler approvals` lists who does",
+                    words::state(state)
+                )
             }
         })),
     }
@@ -358,8 +391,26 @@ mod tests {
     #[test]
     fn a_text_is_shown_line_by_line_and_no_terminal_obeys_it() {
         let mut lines = Vec::new();
-        field("text", &json!("a\n\u{1b}[2J\n"), &mut lines);
-        field("n", &json!({"x": 1}), &mut lines);
+        field("text", &json!("a\n\u{1b}[2J\n"), Extent::Lines(TEXT_LINES_MAX), &mut lines);
+        field("n", &json!({"x": 1}), Extent::Lines(TEXT_LINES_MAX), &mut lines);
         assert_eq!(lines, ["    text:", "    │ a", "    │ \u{fffd}[2J", "    n: {\"x\":1}"]);
+    }
+
+    #[test]
+    fn of_a_long_text_the_beginning_is_shown_or_all_of_it() {
+        let (long, many) = ("x".repeat(COLUMNS_MAX + 40), TEXT_LINES_MAX + 7);
+        let text = json!(format!("{long}\n").repeat(many));
+        for (extent, count, last) in [
+            (
+                Extent::Lines(TEXT_LINES_MAX),
+                TEXT_LINES_MAX + 2,
+                "    │ … 7 more lines, ostler approvals --json shows all",
+            ),
+            (Extent::Whole, many + 1, &*format!("    │ {long}")),
+        ] {
+            let mut lines = Vec::new();
+            field("text", &text, extent, &mut lines);
+            assert_eq!((lines.len(), lines[lines.len() - 1].as_str()), (count, last), "{extent:?}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Asking the person at the terminal, while the run goes on.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 
 use ostler_server::wire::{
@@ -9,11 +9,15 @@ use ostler_server::wire::{
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
 use tokio::sync::mpsc;
 
-use super::approve::{approver, lines};
+use super::approve::{Extent, approver, lines};
 use super::client::{Client, Refused, part};
 use super::live::View;
 use super::live::screen::Aside;
-use super::term::say;
+use super::term::{Out, say, size_of_stdout};
+use super::words;
+
+/// What can be typed while a question stands.
+const POSSIBLE: &str = "  y or n (and a note); v: all of it; Enter: the run now; ^C leaves it waiting";
 
 /// Asks a person, one question at a time.
 pub(crate) struct Asker {
@@ -22,6 +26,8 @@ pub(crate) struct Asker {
     open: VecDeque<String>,
     /// The question on the screen.
     shown: Option<ApprovalView>,
+    /// Nodes that came to an end while a question stood on the screen, by what they came to.
+    meanwhile: BTreeMap<String, usize>,
     /// What is typed, line by line, once somebody was asked.
     typed: Option<mpsc::UnboundedReceiver<String>>,
 }
@@ -30,6 +36,10 @@ pub(crate) struct Asker {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Typed {
     Answer(Decision, String),
+    /// All that is asked is to be shown.
+    Whole,
+    /// How the run stands is to be shown.
+    Standing,
     Nonsense,
 }
 
@@ -37,7 +47,7 @@ impl Asker {
     /// Somebody to ask about this run, if there is a person at this terminal.
     pub(crate) fn new(run: &str) -> Option<Asker> {
         let (run, open) = (run.to_owned(), VecDeque::new());
-        is_person().then_some(Asker { run, open, shown: None, typed: None })
+        is_person().then_some(Asker { run, open, shown: None, meanwhile: BTreeMap::new(), typed: None })
     }
 
     /// Takes up what the run asks already.
@@ -76,8 +86,12 @@ impl Asker {
                 self.open.retain(|open| *open != node);
                 if is_shown {
                     self.shown = None;
-                    say(format!("\n  {node} asks no more: {} ({})", text("to"), text("reason")));
+                    let (state, why) = (words::state(text("to")), words::reason(text("reason")));
+                    say(format!("\n  {node} asks no more, it is {state}: {why}"));
                 }
+            }
+            "node_transition" if self.is_asking() && has_ended(text("to")) => {
+                *self.meanwhile.entry(text("to").to_owned()).or_default() += 1;
             }
             "run_closed" => self.open.clear(),
             _ => {}
@@ -102,9 +116,16 @@ impl Asker {
                 }
                 Some(question) => {
                     view.pause();
-                    for line in lines(&question) {
-                        say(line);
+                    let meanwhile: Vec<String> = std::mem::take(&mut self.meanwhile)
+                        .into_iter()
+                        .map(|(state, count)| format!("{count} {state}"))
+                        .collect();
+                    if !meanwhile.is_empty() {
+                        say(format!("  meanwhile: {}", meanwhile.join(", ")));
                     }
+                    let half = Extent::Lines(size_of_stdout().1 / 2);
+                    lines(&question, half).iter().for_each(say);
+                    say(POSSIBLE);
                     self.shown = Some(question);
                     self.listen();
                     self.prompt();
@@ -118,8 +139,7 @@ impl Asker {
     pub(crate) fn prompt(&self) {
         if let Some(question) = &self.shown {
             let mut to = Aside;
-            let _ =
-                write!(to, "  {}: y or n, and a note if you like (^C leaves it waiting) > ", question.node);
+            let _ = write!(to, "  {} > ", question.node);
             let _ = to.flush();
         }
     }
@@ -143,18 +163,45 @@ impl Asker {
         }
     }
 
-    /// Takes a line that was typed as the answer to the question on the screen.
-    pub(crate) async fn take(&mut self, line: Option<String>, client: &Client) -> Result<(), Refused> {
+    /// Takes a line that was typed while a question stands on the screen: an answer, or a wish to see more first.
+    pub(crate) async fn take(
+        &mut self,
+        line: Option<String>,
+        client: &Client,
+        view: &mut (dyn View + Send),
+        out: &Out,
+    ) -> Result<(), Refused> {
         let Some(line) = line else {
             say("\n  left waiting");
             self.open.clear();
             self.shown = None;
             return Ok(());
         };
-        let Typed::Answer(decision, note) = read(&line) else {
-            self.prompt();
-            return Ok(());
-        };
+        match read(&line) {
+            Typed::Answer(decision, note) => return self.answer(decision, note, client).await,
+            Typed::Whole => self.show_whole(client).await?,
+            Typed::Standing => view.standing(out).iter().for_each(say),
+            Typed::Nonsense => say(format!("  {:?} is no answer. Possible are:\n{POSSIBLE}", line.trim())),
+        }
+        self.prompt();
+        Ok(())
+    }
+
+    /// Shows all of the question on the screen, however large.
+    async fn show_whole(&self, client: &Client) -> Result<(), Refused> {
+        let Some(question) = &self.shown else { return Ok(()) };
+        let whole: Result<ApprovalView, _> =
+            client.get(&format!("/v1/approvals/{}", part(&question.id))).await;
+        match whole {
+            Ok(whole) => lines(&whole, Extent::Whole).iter().for_each(say),
+            // It was withdrawn in this moment: the records tell.
+            Err(Refused::Problem(problem)) => say(format!("  {}", problem.detail)),
+            Err(gone) => return Err(gone),
+        }
+        Ok(())
+    }
+
+    async fn answer(&mut self, decision: Decision, note: String, client: &Client) -> Result<(), Refused> {
         let Some(question) = self.shown.take() else { return Ok(()) };
         let digest = question.digest.clone().unwrap_or_default();
         let request = AnswerRequest { decision, digest, note, by: approver() };
@@ -197,13 +244,20 @@ fn is_foreground() -> bool {
     tcgetpgrp(stdin()).is_ok_and(|group| group == rustix::process::getpgrp())
 }
 
-/// Reads an answer: a clear yes or no, and a note.
+/// Whether nothing follows a node's state of this name.
+fn has_ended(state: &str) -> bool {
+    matches!(state, "executed" | "failed" | "cancelled" | "skipped")
+}
+
+/// Reads an answer: a clear yes or no, and a note; or what else is wanted.
 pub(crate) fn read(line: &str) -> Typed {
     let line = line.trim();
     let (word, note) = line.split_once(|c: char| c.is_whitespace() || c == ',').unwrap_or((line, ""));
     let decision = match word.to_lowercase().as_str() {
         "y" | "yes" | "approve" => Decision::Approve,
         "n" | "no" | "reject" => Decision::Reject,
+        "v" | "view" if note.is_empty() => return Typed::Whole,
+        "" => return Typed::Standing,
         _ => return Typed::Nonsense,
     };
     Typed::Answer(decision, note.trim().to_owned())
@@ -221,7 +275,9 @@ mod tests {
             (" Yes, looks good ", answer(Decision::Approve, "looks good")),
             ("n too early", answer(Decision::Reject, "too early")),
             ("no", answer(Decision::Reject, "")),
-            ("", Typed::Nonsense),
+            ("", Typed::Standing),
+            (" V ", Typed::Whole),
+            ("v all", Typed::Nonsense),
             ("yep", Typed::Nonsense),
             ("maybe y", Typed::Nonsense),
         ] {

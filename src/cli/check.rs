@@ -13,10 +13,10 @@ use ostler_kernel::contract::Reliability;
 use ostler_kernel::plan::{Facts, Method, Plan, Settings};
 use serde_json::json;
 
-use super::Globals;
+use super::bounds::Bounds;
 use super::exit::{Failure, code};
-use super::session;
-use super::term::{Out, Paint, say, stderr_look};
+use super::term::{Out, Paint, count, say, stderr_look};
+use super::{Globals, foresee, session};
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
@@ -25,6 +25,8 @@ pub(crate) struct CheckArgs {
     /// Value of a parameter ${KEY} of the plan
     #[arg(long = "param", value_name = "KEY=VALUE", value_parser = key_value)]
     params: Vec<(String, String)>,
+    #[command(flatten)]
+    bounds: Bounds,
 }
 
 /// `KEY=VALUE`.
@@ -53,17 +55,31 @@ pub(crate) fn judge(file: &PlanFile, config: &Config) -> Result<(Plan, Vec<Findi
 }
 
 /// Tells what is wrong with a file: to a machine on stdout, to a person on stderr.
+/// A person is told the causes only.
 pub(crate) fn tell(source: &Source, findings: &[Finding], json: bool, out: &mut Out) -> Failure {
-    for finding in findings {
-        if json {
-            out.json(&line(source, finding));
-        } else {
-            say(source.show(finding, stderr_look()));
-        }
+    if json {
+        findings.iter().for_each(|finding| out.json(&line(source, finding)));
+        return Failure::invalid(format!("{} has {}", source.name(), count(findings.len(), "fault")));
     }
-    let count = findings.len();
-    let faults = if count == 1 { "fault" } else { "faults" };
-    Failure::invalid(format!("{} has {count} {faults}", source.name()))
+    let (follow, causes): (Vec<&Finding>, Vec<&Finding>) =
+        findings.iter().partition(|finding| follows(finding, findings));
+    causes.iter().for_each(|finding| say(source.show(finding, stderr_look())));
+    let rest = match follow.len() {
+        0 => String::new(),
+        1 => ", and 1 more that follows".to_owned(),
+        many => format!(", and {many} more that follow"),
+    };
+    Failure::invalid(format!("{} has {}{rest}", source.name(), count(causes.len(), "fault")))
+}
+
+/// Whether a fault goes with another one: an edge that leads nowhere leaves its source without a purpose, and a tool
+/// that is not there has no contract.
+fn follows(fault: &Finding, all: &[Finding]) -> bool {
+    match fault.code.as_str() {
+        "V05" => all.iter().any(|other| other.code == "V03"),
+        "V08" => all.iter().any(|other| other.code == "V20" && other.node == fault.node),
+        _ => false,
+    }
 }
 
 fn line(source: &Source, finding: &Finding) -> serde_json::Value {
@@ -78,12 +94,14 @@ fn line(source: &Source, finding: &Finding) -> serde_json::Value {
 
 pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
-    let (config, _) = session::settings(globals, Path::new("."))?;
+    let workspace = args.bounds.workspace()?;
+    let (config, _) = session::settings(globals, Path::new(&workspace))?;
     let file = read(&args.plan, args.params)?;
-    let (plan, advice) = match judge(&file, &config) {
+    let (plan, mut advice) = match judge(&file, &config) {
         Ok(judged) => judged,
         Err(findings) => return Err(tell(file.source(), &findings, globals.json, &mut out)),
     };
+    advice.extend(foresee::refusals(&file, &plan, &config, &args.bounds, Path::new(&workspace)));
     let facts = Facts::of(&plan);
     if globals.json {
         advice.iter().for_each(|finding| out.json(&line(file.source(), finding)));
@@ -105,7 +123,7 @@ pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {
         _ => "2 (controls)",
     };
     let path: Vec<&str> = facts.critical_path.iter().map(|id| id.as_str()).collect();
-    out.line(format!("  nodes          {} with {} edges", facts.nodes, facts.edges));
+    out.line(format!("  nodes          {} with {}", facts.nodes, count(facts.edges, "edge")));
     out.line(format!("  depth, width   {}, {}", facts.depth, facts.width));
     out.line(format!("  critical path  {}", shortened(&path)));
     out.line(format!("  impact         {impact}"));

@@ -3,6 +3,7 @@
 use futures::StreamExt;
 use hyper::Method;
 use ostler_server::wire::{EventLine, Standing, Summary};
+use tokio::time::MissedTickBehavior;
 
 use super::ask::Asker;
 use super::client::{Client, Refused, part};
@@ -39,7 +40,7 @@ pub(crate) async fn watch(
             Ok(code)
         }
         Ok(Ended::Interrupted(code)) => {
-            interrupted(session, &run).await;
+            interrupted(session, signals, &run).await;
             Ok(code)
         }
         Err(failure) => {
@@ -50,12 +51,13 @@ pub(crate) async fn watch(
 }
 
 /// Lets go after ^C, and says what becomes of the run.
-pub(crate) async fn interrupted(session: Session, run: &str) {
+pub(crate) async fn interrupted(session: Session, signals: &Signals, run: &str) {
     if session.client.is_remote() {
         say(format!(
             "the run goes on in the process that holds the data folder; `ostler cancel {run}` stops it"
         ));
     } else {
+        signals.will_say(format!("ended at once, state is kept: `ostler resume {run}` goes on"));
         say("stopping: work that acts on the world is brought to its end; ^C again ends at once");
         session.stop().await;
         say(format!("stopped, state is kept: `ostler resume {run}` goes on"));
@@ -197,6 +199,8 @@ pub(crate) async fn follow(
     let mut bytes = response.into_body().into_data_stream();
     let mut rest: Vec<u8> = Vec::new();
     let mut ticks = tokio::time::interval(super::live::REDRAW);
+    // While a question stands nothing ticks; after it, what came meanwhile is drawn once, and at once.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let gone =
         |what: String| Refused::Gone(format!("the process that holds the data folder went away: {what}"));
     loop {
@@ -216,7 +220,7 @@ pub(crate) async fn follow(
             }
             line = typed(&mut asker), if asking => {
                 if let Some(asker) = &mut asker {
-                    asker.take(line, client).await?;
+                    asker.take(line, client, view, out).await?;
                 }
                 continue;
             }

@@ -1,39 +1,21 @@
-//! `ps`, `events`, `artifact`: looking, without changing anything.
+//! `events`, `artifact`: looking, without changing anything.
 
 use std::path::Path;
 
 use clap::Args;
 use hyper::Method;
 use hyper::header::{CONTENT_TYPE, ETAG};
-use ostler_server::wire::{AgentList, EventLine, RunLine, RunList, Standing, Summary, Waiting};
+use ostler_server::wire::{EventLine, Standing, Summary};
 use serde_json::{Value, json};
 
 use super::Globals;
-use super::approve::waited_for;
 use super::cells::fit;
 use super::client::{part, whole};
 use super::exit::{Failure, code};
 use super::follow::{Lines, follow, lost, to_rest};
-use super::live::{View, painted};
-use super::session::{Session, Want, settings};
-use super::summary::{is_over, silence};
-use super::term::{Out, clock, now_ms, say, span};
-
-/// Runs that `ps` lists for a person.
-const RUNS_SHOWN_MAX: usize = 40;
-
-/// Columns of why a run was set aside that `ps` shows.
-const REASON_SHOWN_MAX: usize = 120;
-
-/// Questions that `ps` shows of one run.
-const WAITING_SHOWN_MAX: usize = 3;
-
-#[derive(Debug, Args)]
-pub(crate) struct PsArgs {
-    /// List agents instead of runs
-    #[arg(long)]
-    agents: bool,
-}
+use super::live::View;
+use super::session::{Session, Want};
+use super::term::{Out, clock, say};
 
 #[derive(Debug, Args)]
 pub(crate) struct EventsArgs {
@@ -55,131 +37,6 @@ pub(crate) struct ArtifactArgs {
     /// Part of a JSON result, as keys and indices with dots; a text is printed as it is
     #[arg(long, value_name = "PATH")]
     path: Option<String>,
-}
-
-pub(crate) async fn ps(globals: &Globals, args: PsArgs) -> Result<u8, Failure> {
-    let mut out = Out::new();
-    let (_, data) = settings(globals, Path::new("."))?;
-    if data.is_none_or(|data| !data.join("journal").is_dir()) {
-        if !globals.json {
-            say("there is no run yet");
-        }
-        return Ok(code::SUCCEEDED);
-    }
-    let session = Session::open(globals, Path::new("."), Want::Look).await?;
-    let listed = if args.agents {
-        agents(&session, globals, &mut out).await
-    } else {
-        runs(&session, globals, &mut out).await
-    };
-    session.stop().await;
-    listed.map(|()| code::SUCCEEDED)
-}
-
-async fn runs(session: &Session, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
-    let mut next: Option<String> = None;
-    loop {
-        let limit = if globals.json { 1_000 } else { RUNS_SHOWN_MAX };
-        let after = next.map(|cursor| format!("&after={cursor}")).unwrap_or_default();
-        let list: RunList = session.client.get(&format!("/v1/runs?limit={limit}{after}")).await?;
-        next = list.next;
-        if globals.json {
-            for line in &list.runs {
-                out.json(&tagged("run", line));
-            }
-            if next.is_none() || out.is_gone() {
-                return Ok(());
-            }
-            continue;
-        }
-        if list.runs.is_empty() {
-            say("there is no run yet");
-            return Ok(());
-        }
-        let width = list.runs.iter().map(|line| line.plan.chars().count()).max().unwrap_or(4).clamp(4, 28);
-        out.line(format!(
-            "{:<36}  {:<width$}  {:<10}  {:<9}  {:>9}  OPENED",
-            "RUN", "PLAN", "CLIENT", "STATE", "NODES"
-        ));
-        for line in &list.runs {
-            out.line(run_line(line, width, out));
-            if let Some(reason) = &line.reason {
-                out.line(format!("  set aside: {}", fit(reason, REASON_SHOWN_MAX)));
-            }
-            line.waiting
-                .iter()
-                .take(WAITING_SHOWN_MAX)
-                .for_each(|waiting| out.line(waiting_line(&line.run, waiting)));
-        }
-        if next.is_some() {
-            out.line("… older ones: ostler ps --json");
-        }
-        return Ok(());
-    }
-}
-
-fn run_line(line: &RunLine, width: usize, out: &Out) -> String {
-    let state = line.outcome.as_deref().unwrap_or(line.standing.as_str());
-    let nodes = match (line.nodes_over, line.nodes) {
-        (Some(over), Some(all)) => format!("{over}/{all}"),
-        _ => String::new(),
-    };
-    let plan = fit(&line.plan, width);
-    let client = fit(&line.client, 10);
-    let ago = span((now_ms() - line.opened_ms).max(0));
-    let took =
-        line.closed_ms.map(|closed| format!(", took {}", span(closed - line.opened_ms))).unwrap_or_default();
-    format!(
-        "{}  {plan:<width$}  {client:<10}  {}  {nodes:>9}  {ago} ago{took}",
-        line.run,
-        painted(out, state, 9)
-    )
-}
-
-/// Who waits for whom, and how to answer.
-fn waiting_line(run: &str, waiting: &Waiting) -> String {
-    let node = &waiting.node;
-    let waited_for = waited_for(&waiting.holds_up);
-    if waiting.id.is_none() {
-        return format!(
-            "  {node} is in doubt{waited_for}: ostler resolve {run} {node} --done FILE | --redo | --fail"
-        );
-    }
-    let silence = waiting.deadline_ms.map(silence).unwrap_or_default();
-    if is_over(waiting.deadline_ms) {
-        return format!("  {node} waits for a person{silence}{waited_for}");
-    }
-    format!("  {node} waits for a person{silence}{waited_for}: ostler approve | reject {run} {node}")
-}
-
-async fn agents(session: &Session, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
-    let list: AgentList = session.client.get("/v1/agents").await?;
-    if globals.json {
-        list.agents.iter().for_each(|line| out.json(&tagged("agent", line)));
-        return Ok(());
-    }
-    if list.agents.is_empty() {
-        say("there is no agent: a run without one gets an agent of its own, for as long as it is open");
-        return Ok(());
-    }
-    out.line(format!("{:<36}  {:<12}  {:>7}  {:<11}  RUNS", "AGENT", "CLIENT", "WEIGHT", "STATE"));
-    for line in &list.agents {
-        out.line(format!(
-            "{:<36}  {:<12}  {:>7}  {}  {}",
-            line.agent,
-            fit(&line.client, 12),
-            line.weight,
-            painted(out, &line.state, 11),
-            line.runs_open
-        ));
-    }
-    Ok(())
-}
-
-fn tagged(kind: &str, line: &impl serde::Serialize) -> Value {
-    let mut value = serde_json::to_value(line).expect("a line is names and numbers");
-    value["type"] = json!(kind);
-    value
 }
 
 /// Records for people.
@@ -261,10 +118,7 @@ async fn tell_events(
     };
     followed.map_err(|refused| lost(refused, &summary.run))?;
     if args.follow && !follows && summary.standing != Standing::Closed {
-        say(format!(
-            "nobody drives this run, so nothing more comes: `ostler resume {}` goes on",
-            summary.run
-        ));
+        say(format!("this run stands still, so nothing more comes: `ostler resume {}` goes on", summary.run));
     }
     Ok(())
 }

@@ -5,17 +5,21 @@
 
 mod approve;
 mod ask;
+mod bounds;
 mod cells;
 mod check;
 mod client;
+mod complete;
 mod completions;
 mod doctor;
 mod exit;
 mod follow;
+mod foresee;
 mod help;
 mod live;
 mod look;
 mod man;
+mod ps;
 mod run;
 mod session;
 mod show;
@@ -24,16 +28,22 @@ mod simulate;
 mod steer;
 mod summary;
 mod term;
+mod words;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use exit::Failure;
 use live::screen::Aside;
+use ostler_kernel::plan::nearest;
 use ostler_server::wire::Decision;
 use term::say;
+
+/// Pairs of letters that are compared to find out which command was meant.
+const LETTERS_COMPARED_MAX: usize = 100_000;
 
 /// Run plans: graphs of work that are gated, journaled, and survive a kill
 ///
@@ -102,9 +112,9 @@ enum Command {
     /// key; else it is in doubt, and `ostler resolve` settles it.
     #[command(after_help = "Examples:\n  ostler resume\n  ostler resume @last")]
     Resume(steer::ResumeArgs),
-    /// List runs, or agents
-    #[command(after_help = "Examples:\n  ostler ps\n  ostler ps --json")]
-    Ps(look::PsArgs),
+    /// List runs, the newest first, or agents
+    #[command(after_help = "Examples:\n  ostler ps\n  ostler ps -n 5\n  ostler ps --all --json")]
+    Ps(ps::PsArgs),
     /// Show where a run stands, now or at an earlier record
     ///
     /// Formats other than text are for programs: json is the summary that `run --json` ends with, dot and mermaid draw the graph.
@@ -168,12 +178,17 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Print a script that completes commands and options in a shell
     ///
+    /// In bash it completes runs and nodes too, as they are in the data folder.
+    ///
     /// For bash, a line for ~/.bashrc: source <(ostler completions bash). For zsh, put the script into a folder of $fpath, as _ostler.
     /// For fish, into ~/.config/fish/completions, as ostler.fish.
     #[command(
         after_help = "Examples:\n  ostler completions bash > ostler.bash\n  ostler completions fish > ~/.config/fish/completions/ostler.fish"
     )]
     Completions(completions::CompletionsArgs),
+    /// Print what a shell offers for the last of these words
+    #[command(hide = true, after_help = "Example:\n  ostler complete -- show @")]
+    Complete(complete::CompleteArgs),
     /// Print manual pages
     #[command(hide = true, after_help = "Example:\n  ostler man --out share/man/man1")]
     Man(man::ManArgs),
@@ -189,6 +204,25 @@ fn command() -> clap::Command {
     command.help_template(template).after_long_help(help::after_all())
 }
 
+/// Adds the command that was meant by one that is not there. Clap itself takes neighbours that changed places for
+/// two wrong letters, which is too many in a short word.
+fn with_meant(mut error: clap::Error) -> clap::Error {
+    let meant = match (error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::SuggestedSubcommand))
+    {
+        (Some(ContextValue::String(name)), None) => {
+            let root = command();
+            let known = root.get_subcommands().filter(|known| !known.is_hide_set());
+            nearest(name, known.map(clap::Command::get_name), &mut LETTERS_COMPARED_MAX.clone())
+                .map(str::to_owned)
+        }
+        _ => None,
+    };
+    if let Some(meant) = meant {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![meant]));
+    }
+    error
+}
+
 /// How to show a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
@@ -201,7 +235,7 @@ pub(crate) enum Format {
 /// Runs the command line of this process.
 pub(crate) fn main() -> ExitCode {
     let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
-    let cli = parsed.unwrap_or_else(|error| error.exit());
+    let cli = parsed.unwrap_or_else(|error| with_meant(error).exit());
     let filter = tracing_subscriber::EnvFilter::try_from_env("OSTLER_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Aside).init();
@@ -232,7 +266,7 @@ async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Run(args) => run::run(&globals, args).await,
         Command::Check(args) => check::check(&globals, args),
         Command::Resume(args) => steer::resume(&globals, args).await,
-        Command::Ps(args) => look::ps(&globals, args).await,
+        Command::Ps(args) => ps::ps(&globals, args).await,
         Command::Show(args) => show::show(&globals, args).await,
         Command::Events(args) => look::events(&globals, args).await,
         Command::Artifact(args) => look::artifact(&globals, args).await,
@@ -244,6 +278,7 @@ async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Resolve(args) => steer::resolve(&globals, args).await,
         Command::Simulate(args) => simulate::simulate(&globals, args),
         Command::Doctor(args) => doctor::doctor(&globals, args).await,
+        Command::Complete(args) => complete::complete(&globals, args).await,
         Command::Completions(args) => completions::completions(&globals, &args),
         Command::Man(args) => man::man(&globals, &args),
         Command::Help(args) => help::help(&globals, &args),

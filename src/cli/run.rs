@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ostler::config::SCOPE_DEFAULT;
 use ostler_kernel::id::CLIENT_DEFAULT;
 use ostler_server::wire::{RunNamed, SubmitRequest};
 
+use super::bounds::{self, Bounds};
 use super::client::Refused;
 use super::exit::Failure;
 use super::follow::{Watch, watch};
@@ -22,39 +22,20 @@ pub(crate) struct RunArgs {
     /// Who pays
     #[arg(long, value_name = "NAME", default_value = CLIENT_DEFAULT)]
     client: String,
-    /// The most impact it may have: 0 observe, 1 operate, 2 control
-    #[arg(long, value_name = "0..2", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=2))]
-    intent: u8,
-    /// The scope it acts in
-    #[arg(long, value_name = "NAME", default_value = SCOPE_DEFAULT)]
-    scope: String,
     /// Value of a parameter ${KEY} of the plan
     #[arg(long = "param", value_name = "KEY=VALUE", value_parser = check::key_value)]
     params: Vec<(String, String)>,
-    /// Folder that the tools may touch
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    workspace: PathBuf,
+    #[command(flatten)]
+    bounds: Bounds,
 }
 
 pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
-    let workspace = args
-        .workspace
-        .canonicalize()
-        .map_err(|error| Failure::invalid(format!("the workspace {}: {error}", args.workspace.display())))?;
-    let workspace_text = workspace.to_str().ok_or_else(|| {
-        Failure::invalid(format!("the workspace {}: its path is not UTF-8", workspace.display()))
-    })?;
+    let workspace_text = args.bounds.workspace()?;
+    let workspace = PathBuf::from(&workspace_text);
     let (config, data) = session::settings(globals, &workspace)?;
-    if let Some(data) = data.and_then(|data| data.canonicalize().ok()).filter(|it| workspace.starts_with(it))
-    {
-        return Err(Failure::invalid(format!(
-            "the workspace {} {} the data folder{}, where no tool may touch anything: name another folder with \
-             --workspace, or keep the data elsewhere with --data",
-            workspace.display(),
-            if workspace == data { "is" } else { "lies in" },
-            if workspace == data { String::new() } else { format!(" {}", data.display()) },
-        )));
+    if let Some(data) = data {
+        bounds::apart(&workspace, &data)?;
     }
     let file = check::read(&args.plan, args.params)?;
     if let Err(findings) = check::judge(&file, &config) {
@@ -63,15 +44,15 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
     let request = SubmitRequest {
         plan: file.draft().expect("a valid plan was read as a whole").clone(),
         client: args.client,
-        intent: args.intent,
-        scope: args.scope,
-        workspace: workspace_text.to_owned(),
+        intent: args.bounds.intent,
+        scope: args.bounds.scope,
+        workspace: workspace_text,
     };
     let mut signals = Signals::listen()?;
-    let mut session = Session::open(globals, &workspace, Want::Drive).await?;
+    let mut session = Session::open(globals, &workspace, Want::Begin).await?;
     let mut submitted = session.client.post::<RunNamed>("/v1/runs", &request).await;
     if let Err(Refused::NotThere(_)) = submitted {
-        session.renew(Want::Drive).await?;
+        session.renew(Want::Begin).await?;
         submitted = session.client.post("/v1/runs", &request).await;
     }
     let run = match submitted {

@@ -13,7 +13,7 @@ use ostler_store::OpenError;
 
 use super::client::{Client, Refused, part};
 use super::exit::Failure;
-use super::term::{Out, say};
+use super::term::{Out, count, say};
 use super::{Globals, check, signals::Signals};
 
 /// How long a holder that does not answer is waited for: it may be starting, or ending.
@@ -22,19 +22,18 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a process that holds the data folder may take to say that it is well.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// How long answers under way may take at the end.
-const LAST_ANSWERS: Duration = Duration::from_secs(2);
-
 /// How often the runs of other terminals are looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// What is wanted of the data folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Want {
-    /// To read; short.
+    /// To read; short. The data folder must be there.
     Look,
-    /// To let runs go on; others may join.
+    /// To let runs go on; others may join. The data folder must be there.
     Drive,
+    /// To open a run; others may join. Makes a data folder where there is none.
+    Begin,
 }
 
 /// The way to the data folder, and what this process holds of it.
@@ -73,6 +72,17 @@ pub(crate) fn settings(globals: &Globals, workspace: &Path) -> Result<(Config, O
     Ok((config, data))
 }
 
+/// What is said where there is no data folder; `None` if there is one.
+pub(crate) fn no_folder(data: Option<&Path>) -> Option<String> {
+    match data {
+        Some(data) if data.join("journal").is_dir() => None,
+        Some(data) => {
+            Some(format!("there is no run yet: no data folder at {} (--data names another)", data.display()))
+        }
+        None => Some("there is no run yet: what is kept in memory is gone with its process".to_owned()),
+    }
+}
+
 /// Tells what is wrong with a configuration.
 fn refused(error: ConfigError, globals: &Globals) -> Failure {
     match error {
@@ -84,7 +94,7 @@ fn refused(error: ConfigError, globals: &Globals) -> Failure {
 }
 
 impl Session {
-    /// Finds the way. Only who wants to drive makes a data folder.
+    /// Finds the way. Only who begins makes a data folder.
     pub(crate) async fn open(globals: &Globals, workspace: &Path, want: Want) -> Result<Session, Failure> {
         let (config, data) = settings(globals, workspace)?;
         let made = |client, held| {
@@ -97,11 +107,10 @@ impl Session {
             let client = Client::Here(router(os.system().clone()));
             return made(client, Some(Held { os, door: None }));
         };
-        if want == Want::Look && !data.join("journal").is_dir() {
-            return Err(Failure::invalid(format!(
-                "there is no run yet: no data folder at {} (--data names another)",
-                data.display()
-            )));
+        if want != Want::Begin
+            && let Some(nothing) = no_folder(Some(&data))
+        {
+            return Err(Failure::invalid(nothing));
         }
         let begun = Instant::now();
         loop {
@@ -152,7 +161,7 @@ impl Session {
         while let Some(Door { socket, data, router }) = door.take() {
             interrupted = self.stay(&os, signals, &mut said).await;
             let _ = socket.close(); // one that stays there refuses, and is replaced
-            socket.finish(LAST_ANSWERS).await;
+            socket.finish().await;
             // Somebody may have come in at the last moment.
             if interrupted.is_none() && os.system().active() > 0 && self.running().await > 0 {
                 door = open_door(&data, router).ok();
@@ -170,7 +179,7 @@ impl Session {
             }
             os.shutdown().await;
             if let Some(door) = door {
-                door.socket.finish(LAST_ANSWERS).await;
+                door.socket.finish().await;
             }
         }
     }
@@ -184,7 +193,8 @@ impl Session {
             }
             if !*said {
                 say(format!(
-                    "staying: {running} runs of other terminals go on in this process; ^C stops them, their state is kept"
+                    "staying for {} of other terminals in this process; ^C stops that, the state is kept",
+                    count(running, "run")
                 ));
                 *said = true;
             }

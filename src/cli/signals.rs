@@ -1,6 +1,7 @@
 //! ^C and termination: the first asks, the second ends. ^Z: the screen is given back for as long as it lasts.
 
-use std::sync::Once;
+use std::io::{Write, stderr};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use rustix::process::{Signal as Raw, getpid, getsid, kill_process};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -12,6 +13,8 @@ use super::live::screen;
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    /// What is said when the process ends at once.
+    last_words: Arc<Mutex<Option<String>>>,
 }
 
 impl Signals {
@@ -23,7 +26,13 @@ impl Signals {
         Ok(Signals {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
+            last_words: Arc::default(),
         })
+    }
+
+    /// From here on, the process says this if it is made to end at once.
+    pub(crate) fn will_say(&self, words: String) {
+        *self.last_words.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
     }
 
     /// Waits for the next one: the exit code it stands for. Dropping the future loses nothing. The one after it
@@ -33,13 +42,18 @@ impl Signals {
             _ = self.interrupt.recv() => 130,
             _ = self.terminate.recv() => 143,
         };
-        tokio::spawn(async {
+        let last_words = self.last_words.clone();
+        tokio::spawn(async move {
             if let Ok(mut again) = Signals::listen() {
                 let code = tokio::select! {
                     _ = again.interrupt.recv() => 130,
                     _ = again.terminate.recv() => 143,
                 };
                 screen::close_if_free();
+                if let Some(words) = last_words.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                    // Not by way of the screen, which may be in the middle of a drawing.
+                    let _ = writeln!(stderr(), "{words}");
+                }
                 std::process::exit(code);
             }
         });

@@ -64,18 +64,6 @@ struct HowArgs {
     fail: bool,
 }
 
-/// The way to the data folder, which must be there.
-pub(crate) async fn open(globals: &Globals) -> Result<Session, Failure> {
-    let (_, data) = super::session::settings(globals, Path::new("."))?;
-    if let Some(data) = data.filter(|data| !data.join("journal").is_dir()) {
-        let at = data.display();
-        return Err(Failure::invalid(format!(
-            "there is no run yet: no data folder at {at} (--data names another)"
-        )));
-    }
-    Session::open(globals, Path::new("."), Want::Drive).await
-}
-
 /// Ends with what went wrong, after letting go of the data folder.
 pub(crate) async fn fail<T>(session: Session, failure: impl Into<Failure>) -> Result<T, Failure> {
     session.stop().await;
@@ -93,7 +81,7 @@ async fn post(client: &Client, run: &str, what: &str) -> Result<RunNamed, Refuse
 pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
     let mut signals = Signals::listen()?;
-    let session = open(globals).await?;
+    let session = Session::open(globals, Path::new("."), Want::Drive).await?;
     let Some(run) = args.run else { return resume_all(session, globals, &mut signals, &mut out).await };
     let before = match summary(&session.client, &run).await {
         Ok(summary) => summary,
@@ -151,7 +139,7 @@ async fn resume_all(
         match one(&mut session, signals, what, out).await {
             Ok(Ended::Settled(code)) => worst = worst.max(code),
             Ok(Ended::Interrupted(code)) => {
-                interrupted(session, &run).await;
+                interrupted(session, signals, &run).await;
                 return Ok(code);
             }
             Err(failure) => return fail(session, failure).await,
@@ -168,7 +156,7 @@ pub(crate) async fn skip(globals: &Globals, args: SkipArgs) -> Result<u8, Failur
 async fn stop_node(globals: &Globals, run: &str, node: &str, how: &str) -> Result<u8, Failure> {
     let mut out = Out::new();
     let mut signals = Signals::listen()?;
-    let mut session = open(globals).await?;
+    let mut session = Session::open(globals, Path::new("."), Want::Drive).await?;
     let before = match session.summary(run).await {
         Ok(before) => before,
         Err(failure) => return fail(session, failure).await,
@@ -235,7 +223,7 @@ pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Fa
     }
     let mut out = Out::new();
     let mut signals = Signals::listen()?;
-    let mut session = open(globals).await?;
+    let mut session = Session::open(globals, Path::new("."), Want::Drive).await?;
     let run = match post(&session.client, &args.run, "cancel").await {
         Ok(RunNamed { run }) => run,
         Err(refused) => return fail(session, refused).await,
@@ -245,7 +233,7 @@ pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Fa
     let ended = tokio::select! {
         ended = to_rest(&mut session, &run, &mut after, "settled", &mut nothing, None, &mut out) => Some(ended),
         code = signals.next() => {
-            interrupted(session, &run).await;
+            interrupted(session, &signals, &run).await;
             return Ok(code);
         }
     };
@@ -286,7 +274,7 @@ pub(crate) async fn resolve(globals: &Globals, args: ResolveArgs) -> Result<u8, 
         (None, false) => (How::Fail, None),
     };
     let mut signals = Signals::listen()?;
-    let session = open(globals).await?;
+    let session = Session::open(globals, Path::new("."), Want::Drive).await?;
     let before = match summary(&session.client, &args.run).await {
         Ok(summary) => summary,
         Err(refused) => return fail(session, refused).await,

@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::approve::waited_for;
 use super::cells::{fit, fit_name, padded, visible, width};
 use super::client::{Client, part, whole};
-use super::live::painted;
-use super::term::{Out, Paint, bytes, date, now_ms, paint_of, span};
+use super::term::{Out, Paint, bytes, count, date, now_ms, paint_of, span};
+use super::words;
 
 /// Columns for who is no terminal.
 const COLUMNS_ELSE: usize = 160;
@@ -135,8 +135,8 @@ fn page(sheet: &Sheet<'_>, summary: &Summary, graph: Option<&GraphView>, outputs
     let nodes = match graph {
         Some(graph) if graph.nodes.len() <= left => nodes(sheet, graph),
         Some(graph) => {
-            let text =
-                format!("  {} nodes: ostler show {} lists them", graph.nodes.len(), ending(&summary.run));
+            let nodes = count(graph.nodes.len(), "node");
+            let text = format!("  {nodes}: ostler show {} lists them", ending(&summary.run));
             vec![fit(&text, sheet.columns)]
         }
         None => Vec::new(),
@@ -188,11 +188,11 @@ fn node_told(sheet: &Sheet<'_>, node: &GraphNode, names: usize) -> String {
         ("executed", ..) if node.attempts > 1 => format!("attempt {}", node.attempts),
         ("executed" | "pending" | "ready" | "running", ..) => String::new(),
         ("failed" | "waiting_human" | "failed_retryable", Some(failure), _) => failure.clone(),
-        (_, _, reason) => reason.clone().unwrap_or_default(),
+        (_, _, reason) => reason.as_deref().map(words::reason).unwrap_or_default(),
     };
-    let state = painted(sheet.out, &node.state, 9);
+    let state = sheet.out.paint(paint_of(&node.state), &padded(words::state(&node.state), 9));
     let name = padded(&node.id, names);
-    let before = 2 + width(&name) + 2 + width(&node.state).max(9) + 1 + width(&took).max(9) + 2;
+    let before = 2 + width(&name) + 2 + width(words::state(&node.state)).max(9) + 1 + width(&took).max(9) + 2;
     let detail = fit(&detail, sheet.columns.saturating_sub(before));
     format!("  {name}  {state} {took:>9}  {detail}").trim_end().to_owned()
 }
@@ -206,11 +206,12 @@ pub(crate) fn figures(sheet: &Sheet<'_>, summary: &Summary) -> Vec<String> {
             None => states.push((state, 1)),
         }
     }
-    let states: Vec<String> = states.iter().map(|(state, count)| format!("{count} {state}")).collect();
+    let states: Vec<String> =
+        states.iter().map(|(state, count)| format!("{count} {}", words::state(state))).collect();
     let rounds: Vec<String> = summary.rounds.iter().take(ROUNDS_MAX).map(ToString::to_string).collect();
     let many = summary.rounds.len();
     let more = if many > ROUNDS_MAX { format!(", … ({many})") } else { String::new() };
-    let attempts = format!("  ({} attempts)", summary.dispatches);
+    let attempts = format!("  ({})", count(summary.dispatches as usize, "attempt"));
     let rounds = format!("  rounds         {}{more}", rounds.join(", "));
     let mut lines = vec![
         fit(&format!("  nodes          {}", states.join(", ")), sheet.columns),
@@ -248,7 +249,7 @@ pub(crate) fn culprits(sheet: &Sheet<'_>, summary: &Summary, most: usize) -> Vec
 }
 
 fn culprit_told(sheet: &Sheet<'_>, culprit: &Culprit) -> String {
-    let what = culprit.message.as_deref().unwrap_or(&culprit.reason);
+    let what = culprit.message.clone().unwrap_or_else(|| words::reason(&culprit.reason));
     let mut lost = match culprit.lost.as_slice() {
         [] => String::new(),
         lost => format!("  (lost with it: {})", lost.join(", ")),
@@ -259,7 +260,7 @@ fn culprit_told(sheet: &Sheet<'_>, culprit: &Culprit) -> String {
     let state = sheet.out.paint(Paint::Bad, &culprit.state);
     let node = fit_name(&culprit.node, sheet.columns / 2);
     let before = 2 + width(&culprit.state) + 1 + width(&node) + 2 + width(&lost);
-    format!("  {state} {node}: {}{lost}", fit(what, sheet.columns.saturating_sub(before)))
+    format!("  {state} {node}: {}{lost}", fit(&what, sheet.columns.saturating_sub(before)))
 }
 
 /// What a person has to do, in no more than `most` rows, of which there are some at least.
@@ -286,11 +287,7 @@ pub(crate) fn waiting(sheet: &Sheet<'_>, summary: &Summary, most: usize) -> Vec<
             let doubt = sheet.out.paint(Paint::Care, "in doubt");
             format!("  {doubt}{}", fit(&rest, sheet.columns.saturating_sub(10)))
         } else {
-            let what = match waiting.ask.as_str() {
-                "before" => "may it start?",
-                "after" => "may its result be published?",
-                _ => "it asks",
-            };
+            let what = words::asked(&waiting.ask);
             let (silence, listed) = match waiting.deadline_ms {
                 _ if summary.past => (String::new(), ""),
                 deadline => (deadline.map(silence).unwrap_or_default(), " (ostler approvals)"),
@@ -302,7 +299,7 @@ pub(crate) fn waiting(sheet: &Sheet<'_>, summary: &Summary, most: usize) -> Vec<
         lines.extend(answers);
     }
     if summary.standing == Standing::Open && !summary.past {
-        lines.push(format!("  nobody drives it: ostler resume {}", summary.run));
+        lines.push(format!("  it stands still: ostler resume {} goes on", summary.run));
     }
     lines
 }
@@ -328,7 +325,8 @@ fn outputs_told<'o>(
         told.push((line, Some(output)));
     }
     if told.len() < all {
-        let text = format!("  … and {} more outputs: ostler show {}", all - told.len(), ending(&summary.run));
+        let more = count(all - told.len(), "more output");
+        let text = format!("  … and {more}: ostler show {}", ending(&summary.run));
         told.push((fit(&text, sheet.columns), None));
         rows += 1;
     }
@@ -351,7 +349,7 @@ fn content(sheet: &Sheet<'_>, output: &Output, most: usize) -> Vec<String> {
     let mut lines: Vec<String> =
         output.lines[..told].iter().map(|line| fit(&format!("  │ {line}"), sheet.columns)).collect();
     if told < many && most > 0 {
-        lines.push(format!("  │ … {} more lines", many - told));
+        lines.push(format!("  │ … {}", count(many - told, "more line")));
     }
     lines
 }

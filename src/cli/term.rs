@@ -172,6 +172,21 @@ pub(crate) fn span(ms: i64) -> String {
     }
 }
 
+/// How long ago something was, as coarsely as people tell.
+pub(crate) fn ago(ms: i64) -> String {
+    match ms / 1_000 {
+        ..60 => format!("{} s ago", ms / 1_000),
+        60..3_600 => format!("{} m ago", ms / 60_000),
+        3_600..86_400 => format!("{} h ago", ms / 3_600_000),
+        _ => format!("{} d ago", ms / 86_400_000),
+    }
+}
+
+/// So many of these: the noun in the form that goes with the number.
+pub(crate) fn count(many: usize, noun: &str) -> String {
+    if many == 1 { format!("1 {noun}") } else { format!("{many} {noun}s") }
+}
+
 /// Bytes for people.
 pub(crate) fn bytes(bytes: u64) -> String {
     match bytes {
@@ -214,6 +229,9 @@ mod tests {
             spans.map(span),
             ["0 ms", "999 ms", "1.00 s", "1.24 s", "59.99 s", "1 m 00 s", "2 m 05 s", "1 h 00 m"]
         );
+        let agos = [0, 59_999, 60_000, 3_600_000, 86_399_999, 86_400_000].map(ago);
+        assert_eq!(agos, ["0 s ago", "59 s ago", "1 m ago", "1 h ago", "23 h ago", "1 d ago"]);
+        assert_eq!([0, 1, 2].map(|many| count(many, "node")), ["0 nodes", "1 node", "2 nodes"]);
         assert_eq!([999, 4_200, 7_654_321].map(bytes), ["999 B", "4.2 kB", "7.6 MB"]);
     }
 

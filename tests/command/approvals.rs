@@ -220,8 +220,8 @@ fn silence_cancels_at_the_deadline_even_if_nobody_was_there() {
     assert!(!told.out.contains("approve"), "{}", told.out);
     let listed = world.ostler("approvals").exits(0).says("its time is over");
     assert!(!listed.out.contains("ostler approve"), "{}", listed.out);
-    world.ostler("show @last").exits(0).says("nobody drives it: ostler resume");
-    world.ostler("resume @last").exits(1).says("cancelled ok: human_timeout");
+    world.ostler("show @last").exits(0).says("it stands still: ostler resume");
+    world.ostler("resume @last").exits(1).says("cancelled ok: nobody answered in time");
     let nodes = summary(&world)["nodes"].clone();
     assert_eq!(nodes, json!({"ok": "cancelled", "after": "cancelled"}));
     world.ostler("approve @last ok").exits(2).complains("is over");

@@ -35,7 +35,7 @@ fn after_a_kill_finished_steps_are_not_repeated() {
     run.signal("KILL");
     assert_eq!(run.end().code, None);
     world.ostler("ps").exits(0).says("open").says("1/3");
-    world.ostler("show @last").exits(0).says("nobody drives it: ostler resume ");
+    world.ostler("show @last").exits(0).says("it stands still: ostler resume ");
     world.ostler("resume").exits(0).says("succeeded  steps");
     assert_eq!(world.work("log"), "first\nlast\n");
     world.ostler("doctor").exits(0).says("runs           1 with ").says("nothing is broken");
@@ -66,8 +66,9 @@ fn a_second_interrupt_ends_at_once() {
         run.signal("INT");
         std::thread::yield_now();
     }
-    let ended = run.end().exits(130).complains("stopping");
-    assert!(!ended.err.contains("state is kept"), "it did not wait for the step: {}", ended.err);
+    let ended =
+        run.end().exits(130).complains("stopping").complains("ended at once, state is kept: `ostler resume ");
+    assert!(!ended.err.contains("stopped,"), "it did not wait for the step: {}", ended.err);
     world.ostler("resume").exits(3).says("in doubt act");
 }
 

@@ -84,17 +84,6 @@ fn check_shows_every_fault_with_its_place() {
            ╰────
           help: did you mean "a"?
 
-        V08 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V08.md)
-
-          × a: nothing says when its result is good
-           ╭─[bad.yaml:4:11]
-         3 │   - id: a
-         4 │     tool: fs.lst
-           ·           ──────
-         5 │     deps: [b]
-           ╰────
-          help: give it a contract, such as [{method: schema, spec: {type: object}}]
-
         V20 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V20.md)
 
           × a: there is no tool fs.lst
@@ -106,7 +95,7 @@ fn check_shows_every_fault_with_its_place() {
            ╰────
           help: did you mean "fs.list"?
 
-        error: bad.yaml has 4 faults
+        error: bad.yaml has 3 faults, and 1 more that follows
     "#]]
     .assert_eq(&ended.err);
     let lines = world.ostler("check bad.yaml --json").exits(2).lines();
@@ -385,4 +374,42 @@ fn cases_are_lived_through_and_compared() {
     assert_eq!(lived[0], serde_json::json!({"id": case["id"], "expect": case["expect"]}));
     world.file("none.jsonl", "{\"id\": 1}\n");
     world.ostler("simulate graph none.jsonl").exits(2).complains("none.jsonl:1");
+}
+
+#[test]
+fn check_tells_what_the_gate_would_refuse_within_the_bounds_of_a_run() {
+    let world = world();
+    world.file(
+        "acts.yaml",
+        "id: acts\nnodes:\n\
+         \x20 - {id: out, tool: fs.list, params: {path: /etc}}\n\
+         \x20 - {id: get, tool: http.request, params: {method: GET, url: 'https://example.org/'}}\n\
+         \x20 - {id: make, tool: shell.run, params: {argv: [make]}}\n\
+         \x20 - {id: list, tool: fs.list, params: {path: .}}\n",
+    );
+    let config = "[tools.http]\negress_allow = ['example.org:443']\n[scopes.s]\ntools = ['http.request', 'shell.run']\n";
+    world.file("o.toml", config);
+    for (bounds, expected) in [
+        ("--workspace work", &["get url", "make impact 2", "out path"][..]),
+        ("--workspace work --intent 2", &["get url", "out path"]),
+        ("--workspace /etc --intent 2", &["get url"]),
+        ("--intent 2 --scope s --config o.toml", &["list scope", "out scope"]),
+        ("--scope t", &["get no", "list no", "make impact 2", "make no", "out no"]),
+    ] {
+        let lines = world.ostler(&format!("check acts.yaml --json {bounds}")).exits(0).lines();
+        let mut told: Vec<String> = lines
+            .iter()
+            .filter(|line| line["code"] == "W06")
+            .map(|line| {
+                let detail = line["detail"].as_str().unwrap().strip_prefix("would be refused: ").unwrap();
+                let words = if detail.starts_with("impact") { 2 } else { 1 };
+                let words: Vec<&str> = detail.split_whitespace().take(words).collect();
+                format!("{} {}", line["node"].as_str().unwrap(), words.join(" ").trim_end_matches(':'))
+            })
+            .collect();
+        told.sort();
+        assert_eq!(told, expected, "{bounds}");
+    }
+    let told = world.ostler("check acts.yaml --workspace work").exits(0).says("run it with --intent 2");
+    told.says("W06").says("egress_allow").says("acts.yaml:5:").says("valid acts");
 }

@@ -43,7 +43,7 @@ fn a_holder_stays_until_the_runs_of_others_are_done() {
     other.until("opened: middle");
     world.ostler(&format!("cancel {run}")).exits(0);
     other.end().exits(0).says("succeeded  middle");
-    holder.end().exits(1).complains("staying: 1 runs of other terminals");
+    holder.end().exits(1).complains("staying for 1 run of other terminals");
 }
 
 #[test]

@@ -108,10 +108,10 @@ impl Terminal {
         }
     }
 
-    /// Sends the command that [`RUN`] started a signal that ends it.
-    fn terminate(&self) {
+    /// Sends the command that [`RUN`] started a signal, such as `TERM`.
+    fn signal(&self, name: &str) {
         let pid = std::fs::read_to_string(self.world.path().join("pid")).unwrap();
-        let status = Command::new("kill").args(["-s", "TERM", pid.trim()]).status().unwrap();
+        let status = Command::new("kill").args(["-s", name, pid.trim()]).status().unwrap();
         assert!(status.success());
     }
 
@@ -206,7 +206,7 @@ fn a_large_tree_fits_a_window_of_any_size_and_leaves_nothing_behind() {
     terminal.keys(RUN);
     let screen = terminal.until_says("0/100 nodes");
     assert!(screen.contains("wave 1") && screen.contains("wave 4") && screen.contains("slow"), "{screen}");
-    assert_eq!(terminal.modes(), "0 1 1");
+    assert_eq!(terminal.modes(), "1 1 1");
     for (columns, rows) in [(20, 5), (200, 60), (40, 24), (30, 8), (80, 5), (80, 24)] {
         terminal.resize(columns, rows);
         let last = if columns < 60 { "0/100  " } else { "0/100 nodes" };
@@ -235,7 +235,7 @@ fn whatever_ends_it_leaves_a_whole_terminal() {
                     terminal.until_says("stopping");
                 }
                 if *signal == "TERM" {
-                    terminal.terminate();
+                    terminal.signal("TERM");
                 } else {
                     terminal.press(signal);
                 }
@@ -244,7 +244,8 @@ fn whatever_ends_it_leaves_a_whole_terminal() {
                 terminal.until_says("stopping");
                 terminal.go();
             }
-            terminal.until_says(&format!("code {code}"));
+            let screen = terminal.until_says(&format!("code {code}"));
+            assert!(code == 131 || screen.contains("state is kept: `ostler resume "), "{screen}");
             terminal.is_whole();
         }
     }
@@ -292,4 +293,57 @@ fn colours_are_for_who_wants_them() {
         terminal.until_says("code 0");
         terminal.is_whole();
     }
+}
+
+#[test]
+fn a_killed_run_leaves_a_terminal_that_can_be_used() {
+    let Some(terminal) = with(&large(), 80, 24) else { return };
+    terminal.keys(RUN);
+    terminal.until_says("0/100 nodes");
+    terminal.signal("KILL");
+    terminal.until_says("code 137");
+    terminal.keys("echo a shell; tput rmcup");
+    terminal.until("first screen", |screen| screen.contains("code $?") && !screen.contains("wave"));
+    terminal.is_whole();
+}
+
+/// Two questions: the first about a text of thirty lines; beside them a node that waits, after them another.
+fn asking() -> String {
+    let text: String = (1..=30).map(|at| format!("        line {at}.\n")).collect();
+    format!(
+        "id: asking\nnodes:\n\
+         \x20 - id: text\n    tool: text.render\n    params:\n      values: {{}}\n      template: |\n{text}\
+         \x20 - {{id: put, tool: fs.write, params: {{path: out, mode: create}}, param_refs: {{text: {{from: text, path: text}}}}, \
+         approval: before, human_timeout: 1h}}\n\
+         \x20 - {{id: zap, kind: human_approval, params: {{question: Sure?}}, deps: [put], human_timeout: 1h}}\n{}{}",
+        waiting("slow"),
+        waiting("end").replace(" go ", " go2 ").replace("}, timeout", "}, deps: [zap], timeout")
+    )
+}
+
+#[test]
+fn who_is_asked_can_see_all_of_it_and_how_the_run_stands_and_misses_nothing() {
+    let Some(terminal) = with(&asking(), 80, 24) else { return };
+    terminal.keys(RUN);
+    let screen = terminal.until_says("put >");
+    assert!(screen.contains("… 18 more lines") && !screen.contains("line 13."), "{screen}");
+    assert!(screen.contains("v: all of it") && screen.contains("^C leaves it waiting"), "{screen}");
+    terminal.keys("yep");
+    terminal.until_says("\"yep\" is no answer. Possible are:");
+    terminal.keys("v");
+    terminal.until_says("line 30.");
+    terminal.keys("");
+    terminal.until_says("1/5 nodes");
+    terminal.go();
+    terminal.until("slow node that is done", |screen| {
+        terminal.keys("");
+        screen.contains("✔ slow") && screen.contains("2/5 nodes")
+    });
+    terminal.keys("y");
+    let screen = terminal.until_says("zap >");
+    assert!(screen.contains("  meanwhile: 1 executed") && screen.contains("Sure?"), "{screen}");
+    terminal.keys("yes");
+    terminal.until("tree that goes on", |screen| screen.contains("✔ zap") && screen.contains("4/5 nodes"));
+    std::fs::write(terminal.world.path().join("work/go2"), "").unwrap();
+    terminal.until_says("code 0");
 }

@@ -17,11 +17,12 @@ fn printed(arguments: &[&str]) -> String {
 
 #[test]
 fn errors_of_usage_exit_with_2_and_say_so_on_stderr() {
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 10] = [
         (&[], "Usage:"),
         (&["runn"], "'run'"),
+        (&["rnu"], "'run'"),
         (&["run"], "<PLAN>"),
-        (&["run", "plan.yaml", "--intent", "3"], "0..=2"),
+        (&["run", "plan.yaml", "--intent", "3"], "1 (it operates)"),
         (&["show"], "<RUN>"),
         (&["help", "nothing"], "no command or topic \"nothing\""),
         (&["completions", "tcsh"], "bash"),
@@ -82,6 +83,49 @@ fn bash_completes_commands_and_options() {
     assert_eq!(offered(&["ostler", "run", "--works"]).unwrap(), ["--workspace"]);
     assert_eq!(offered(&["ostler", "show", "@last", "--format", "mer"]).unwrap(), ["mermaid"]);
     assert!(offered(&["ostler", ""]).unwrap().contains(&"doctor".to_owned()));
+}
+
+/// What bash offers at the end of a line, by the function that our script registers; the folder is where it is typed.
+fn offered_at_the_end_of(line: &str, folder: &std::path::Path) -> Vec<String> {
+    let script = r#"
+        source /dev/stdin || exit 1
+        function=$(complete -p ostler | sed 's/.*-F \([^ ]*\) .*/\1/')
+        COMP_LINE="$1"; COMP_POINT=${#1}; COMP_WORDS=($1); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+        word="${1##*[ @]}"
+        "$function" ostler "$word" ""
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-c", script, "bash", line]).current_dir(folder);
+    let here = std::path::Path::new(env!("CARGO_BIN_EXE_ostler")).parent().unwrap().display().to_string();
+    bash.env("PATH", format!("{here}:{}", std::env::var("PATH").unwrap()));
+    bash.env_remove("OSTLER_DATA").env_remove("OSTLER_CONFIG");
+    let mut child = bash.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(printed(&["completions", "bash"]).as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_runs_and_nodes() {
+    if offered(&["ostler", "ru"]).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let plan = "id: p\nnodes:\n  - {id: list, tool: fs.list, params: {path: .}}\n  - {id: nap, tool: time.sleep, params: {ms: 1}}\n";
+    std::fs::write(folder.path().join("plan.yaml"), plan).unwrap();
+    let mut run = Command::new(env!("CARGO_BIN_EXE_ostler"));
+    run.args(["run", "plan.yaml", "--data", "d"]).current_dir(folder.path()).env_remove("OSTLER_DATA");
+    assert!(run.output().unwrap().status.success());
+    let at = |line: &str| offered_at_the_end_of(line, folder.path());
+    let runs = at("ostler show --data d ");
+    assert_eq!((runs.len(), runs[0].as_str()), (2, "@last"));
+    assert_eq!(at(&format!("ostler show --data d {}", &runs[1][..6])), [runs[1].as_str()]);
+    assert_eq!(at("ostler show --data d @la"), ["last"]);
+    assert_eq!(at("ostler skip --data d @last "), ["list", "nap"]);
+    assert_eq!(at("ostler artifact --data d @last/n"), ["last/nap"]);
+    assert_eq!(at("ostler ru"), ["run"]);
+    assert_eq!(at("ostler resume --data d --js"), ["--json"]);
 }
 
 #[test]

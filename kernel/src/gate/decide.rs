@@ -107,6 +107,17 @@ pub fn decide(mut call: Call<'_>, policy: &GatePolicy) -> Verdict {
     }
 }
 
+/// What speaks against a call of which only some parameters are known yet, if anything does: it would be denied with
+/// whatever others. Parameters are not judged by the schema, which needs all of them; [`GatedTool::judge`] does.
+pub fn foresee(call: &Call<'_>, policy: &GatePolicy) -> Option<Denial> {
+    let weighed = granted(call, policy).and_then(|(tool, cap)| {
+        check_impact(call, tool, cap, policy.ceiling)?;
+        check_paths(call, tool)?;
+        check_urls(call, tool, &policy.egress)
+    });
+    weighed.err()
+}
+
 fn allow(call: Call<'_>, class: CallClass) -> Verdict {
     let params = match canonical_map(&call.params) {
         Ok(params) => params,

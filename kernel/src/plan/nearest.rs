@@ -57,19 +57,26 @@ pub fn nearest<'a>(
 /// Letters of a name that are compared.
 const LETTERS_MAX: usize = 64;
 
-/// Insertions, deletions and substitutions between two names.
+/// Insertions, deletions, substitutions and transpositions of neighbours between two names: their optimal string
+/// alignment distance.
 fn distance(letters: &[char], other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=letters.len()).collect();
+    let columns = letters.len() + 1;
+    let (mut two_up, mut up): (Vec<usize>, Vec<usize>) = (vec![0; columns], (0..columns).collect());
+    let mut row = vec![0; columns];
+    let mut last = None;
     for (at, there) in other.chars().take(LETTERS_MAX).enumerate() {
-        let mut before = row[0];
         row[0] = at + 1;
-        for (column, here) in letters.iter().enumerate() {
-            let substituted = before + usize::from(*here != there);
-            before = row[column + 1];
-            row[column + 1] = substituted.min(before + 1).min(row[column] + 1);
+        for (column, &here) in letters.iter().enumerate() {
+            let substituted = up[column] + usize::from(here != there);
+            row[column + 1] = substituted.min(up[column + 1] + 1).min(row[column] + 1);
+            if column > 0 && last == Some(here) && letters[column - 1] == there {
+                row[column + 1] = row[column + 1].min(two_up[column - 1] + 1);
+            }
         }
+        last = Some(there);
+        (two_up, up, row) = (up, row, two_up);
     }
-    row[letters.len()]
+    up[letters.len()]
 }
 
 #[cfg(test)]
@@ -78,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_slip_finds_the_name_that_was_meant() {
-        let known = ["fs.list", "fs.read", "text.search", "a"];
+        let known = ["fs.list", "fs.read", "text.search", "a", "run"];
         for (name, meant) in [
             ("fs.raed", Some("fs.read")),
             ("fs.lst", Some("fs.list")),
@@ -86,6 +93,9 @@ mod tests {
             ("http.request", None),
             ("b", Some("a")),
             ("", Some("a")),
+            ("rnu", Some("run")),
+            ("urn", Some("run")),
+            ("nur", None),
         ] {
             assert_eq!(nearest(name, known, &mut PAIRS_MAX.clone()), meant, "{name}");
         }

@@ -4,7 +4,8 @@ use super::board::{Board, Node, State};
 use super::fold;
 use crate::cli::cells::{fit, fit_name, padded, width};
 use crate::cli::summary::{self, ending};
-use crate::cli::term::{Paint, painted_if, span};
+use crate::cli::term::{Paint, count, painted_if, span};
+use crate::cli::words;
 
 /// Columns of a node's name.
 const NAME_MAX: usize = 32;
@@ -187,7 +188,11 @@ fn foot(board: &Board, look: &Look) -> String {
         line.space(1);
     }
     let in_words = look.columns >= WORDS;
-    let nodes = if in_words { " nodes" } else { "" };
+    let nodes = match (in_words, all) {
+        (false, _) => "",
+        (true, 1) => " node",
+        (true, _) => " nodes",
+    };
     line.put(Paint::Bold, &format!("{over}/{all}{nodes}"));
     let elapsed = board.opened_ms.map_or(0, |opened| (look.now_ms - opened).max(0));
     line.space(2).put_whole(Paint::Dim, &lasting(elapsed));
@@ -202,7 +207,7 @@ fn foot(board: &Board, look: &Look) -> String {
     }
     line.space(2);
     if board.cost > 0 {
-        line.put_whole(Paint::Dim, &format!("{} credits", board.cost));
+        line.put_whole(Paint::Dim, &count(board.cost as usize, "credit"));
     }
     line.end()
 }
@@ -280,19 +285,22 @@ pub(super) fn detail(node: &Node, now_ms: i64) -> String {
     }
     if let (State::Running | State::Waiting | State::Retrying, Some(until)) = (node.state, node.until_ms) {
         let left = lasting((until - now_ms).max(0));
-        parts.push(match node.state {
-            State::Retrying => format!("again in {left}"),
-            State::Waiting => format!("for {left} more"),
-            _ => format!("{left} left"),
-        });
+        match node.state {
+            State::Retrying => parts.push(format!("again in {left}")),
+            State::Waiting => parts.push(format!("for {left} more")),
+            // It is over, and its turn to say so has not come.
+            _ if until <= now_ms => {}
+            _ => parts.push(format!("{left} left")),
+        }
     }
     match (node.state, &node.failure) {
         (State::Failed | State::Retrying | State::Waiting, Some(failure)) => parts.push(failure.clone()),
         (State::Cancelled | State::Skipped | State::Blocked | State::Failed, _) => {
-            parts.push(node.reason.clone());
+            parts.push(words::reason(&node.reason));
         }
         _ => {}
     }
+    parts.retain(|part| !part.is_empty());
     parts.join("  ")
 }
 

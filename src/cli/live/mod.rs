@@ -26,6 +26,9 @@ pub(crate) const REDRAW: Duration = Duration::from_millis(100);
 /// Drawings that are left out at first: what is over by then needs no tree.
 const BEATS_BEFORE: usize = 2;
 
+/// Rows of a screen that are left to what is typed beneath a tree.
+const ROWS_OF_PROMPT: usize = 2;
+
 /// What shows the records of a run.
 pub(crate) trait View {
     /// A record came.
@@ -41,6 +44,11 @@ pub(crate) trait View {
 
     /// Makes room on the screen for something else, until the next tick.
     fn pause(&mut self) {}
+
+    /// How the run stands, in lines that stay where they are printed; none if that is told anyway.
+    fn standing(&mut self, _out: &Out) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Nothing more comes.
     fn end(&mut self, _out: &mut Out) {}
@@ -68,6 +76,15 @@ impl Live {
     }
 }
 
+impl Live {
+    fn tree(&mut self, out: &Out, columns: usize, rows: usize) -> Vec<String> {
+        self.board.settle();
+        let (now_ms, beat) = (now_ms(), self.beat);
+        let look = draw::Look { columns, rows: rows.max(1), colour: out.has_colour(), now_ms, beat };
+        draw::tree(&self.board, &look)
+    }
+}
+
 impl View for Live {
     fn record(&mut self, line: &EventLine, _out: &mut Out) {
         self.board.record(line);
@@ -90,19 +107,15 @@ impl View for Live {
         if self.beat <= BEATS_BEFORE || self.board.nodes().is_empty() {
             return;
         }
-        self.board.settle();
         let size = out.size();
         let rows_wanted = draw::rows_wanted(&self.board, size.0);
-        // In place, the last row is that of the cursor.
-        let rows = size.1.saturating_sub(usize::from(!screen::is_large(rows_wanted, size)));
-        let look = draw::Look {
-            columns: size.0,
-            rows: rows.max(1),
-            colour: out.has_colour(),
-            now_ms: now_ms(),
-            beat: self.beat,
-        };
-        screen::show(draw::tree(&self.board, &look), rows_wanted, size);
+        // The last row is that of the cursor.
+        screen::show(self.tree(out, size.0, size.1.saturating_sub(1)), rows_wanted, size);
+    }
+
+    fn standing(&mut self, out: &Out) -> Vec<String> {
+        let (columns, rows) = out.size();
+        self.tree(out, columns, rows.saturating_sub(ROWS_OF_PROMPT))
     }
 
     fn end(&mut self, _out: &mut Out) {

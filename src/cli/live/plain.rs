@@ -5,7 +5,8 @@ use ostler_server::wire::EventLine;
 use super::View;
 use super::board::{Board, Node, State, text};
 use crate::cli::cells::{fit, padded, width};
-use crate::cli::term::{Out, Paint, clock, paint_of, span};
+use crate::cli::term::{Out, Paint, clock, count, paint_of, span};
+use crate::cli::words;
 
 /// Columns of a node's name.
 const NAME_MAX: usize = 28;
@@ -48,8 +49,8 @@ impl Plain {
         }
         match line.kind.as_str() {
             "run_opened" => {
-                let nodes = self.board.nodes().len();
-                Some(format!("{time} run {} opened: {}, {nodes} nodes", line.run, self.board.plan))
+                let nodes = count(self.board.nodes().len(), "node");
+                Some(format!("{time} run {} opened: {}, {nodes}", line.run, self.board.plan))
             }
             "run_recovered" => Some(format!("{time} taken up again")),
             "plan_version" => Some(format!("{time} the plan is now version {}", line.body["version"])),
@@ -64,16 +65,16 @@ fn node_told(node: &Node, names: usize, out: &Out) -> Option<String> {
     let (word, state) = match node.state {
         State::Pending | State::Ready | State::Running | State::Blocked | State::Held => return None,
         State::Waiting if node.reason == "in_doubt" => ("in doubt", "waiting_human"),
-        State::Waiting => ("waits for a person", "waiting_human"),
+        State::Waiting => ("waits for a person:", "waiting_human"),
         State::Retrying => ("tried again", "failed_retryable"),
         state => (state.word(), state.word()),
     };
-    let took = node.took_ms.map(span).unwrap_or_default();
+    let took = node.took_ms.filter(|_| node.state != State::Waiting).map(span).unwrap_or_default();
     let again = if node.attempt > 1 { format!("attempt {}", node.attempt) } else { String::new() };
     let detail = match (node.state, &node.failure) {
         (State::Failed | State::Retrying | State::Waiting, Some(failure)) => fit(failure, FAILURE_MAX),
         (State::Executed, _) => String::new(),
-        _ => node.reason.clone(),
+        _ => words::reason(&node.reason),
     };
     let parts: Vec<String> = [took, again, detail].into_iter().filter(|part| !part.is_empty()).collect();
     let word = out.paint(paint_of(state), &padded(word, 9));

@@ -23,10 +23,11 @@ const BETWEEN: Duration = Duration::from_millis(2);
 const BEGIN: &str = "\u{1b}[?2026h\u{1b}[?7l";
 const END: &str = "\u{1b}[?7h\u{1b}[?2026l";
 
-/// To the other screen, without a cursor; and back. What still stands there then, and below the cursor's row, may
-/// be scrolled away for good by a terminal whose size has changed meanwhile.
-const OTHER_SCREEN: &str = "\u{1b}[?1049h\u{1b}[?25l\u{1b}[2J";
-const BACK: &str = "\u{1b}[2J\u{1b}[H\u{1b}[?25h\u{1b}[?1049l";
+/// To the other screen, and back. What still stands there then, and below the cursor's row, may be scrolled away for
+/// good by a terminal whose size has changed meanwhile. The cursor stays to be seen: nobody can bring it back for a
+/// process that is killed, and a shell can be used on that screen too.
+const OTHER_SCREEN: &str = "\u{1b}[?1049h\u{1b}[2J";
+const BACK: &str = "\u{1b}[2J\u{1b}[H\u{1b}[?1049l";
 
 /// Removes a line; the rest of the screen.
 const WHOLE_LINE: &str = "\u{1b}[2K";
@@ -175,13 +176,12 @@ fn changes(before: Option<&Picture>, picture: &Picture) -> String {
             bytes += &format!("\u{1b}[{};1H{}", at + 1, alone(line));
         }
     }
-    if known.is_none() || old.len() > picture.lines.len() {
-        let below = picture.lines.len() + 1;
-        if below <= picture.size.1 {
-            bytes += &format!("\u{1b}[{below};1H{REST_OF_SCREEN}");
-        }
+    let below = picture.lines.len() + 1;
+    if (known.is_none() || old.len() > picture.lines.len()) && below <= picture.size.1 {
+        bytes += &format!("\u{1b}[{below};1H{REST_OF_SCREEN}");
     }
-    if bytes.is_empty() { bytes } else { format!("{BEGIN}{bytes}{END}") }
+    // The cursor stands beneath it: there a shell goes on, should the process be killed.
+    if bytes.is_empty() { bytes } else { format!("{BEGIN}{bytes}\u{1b}[{below};1H{END}") }
 }
 
 /// Whether the terminal wraps old lines anew when its width changes. Those that do not are few, and known.
@@ -219,7 +219,7 @@ pub(super) fn show(lines: Vec<String>, rows_wanted: usize, size: Size) {
 }
 
 /// Whether a tree of so many rows belongs on the other screen.
-pub(super) fn is_large(rows_wanted: usize, size: Size) -> bool {
+fn is_large(rows_wanted: usize, size: Size) -> bool {
     rows_wanted > size.1 / 2
 }
 
@@ -348,23 +348,23 @@ mod tests {
         check(
             &stage.show(picture(&["a", "b", "c"], size), true, true),
             &expect![[
-                r#"\u{1b}[?2026h\u{1b}[?7l\r\u{1b}[1A\u{1b}[2K\n\u{1b}[2K\r\u{1b}[1A\u{1b}[?7h\u{1b}[?2026l\u{1b}[?1049h\u{1b}[?25l\u{1b}[2J\u{1b}[?2026h\u{1b}[?7l\u{1b}[1;1H\u{1b}[2Ka\u{1b}[2;1H\u{1b}[2Kb\u{1b}[3;1H\u{1b}[2Kc\u{1b}[4;1H\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"#
+                r#"\u{1b}[?2026h\u{1b}[?7l\r\u{1b}[1A\u{1b}[2K\n\u{1b}[2K\r\u{1b}[1A\u{1b}[?7h\u{1b}[?2026l\u{1b}[?1049h\u{1b}[2J\u{1b}[?2026h\u{1b}[?7l\u{1b}[1;1H\u{1b}[2Ka\u{1b}[2;1H\u{1b}[2Kb\u{1b}[3;1H\u{1b}[2Kc\u{1b}[4;1H\u{1b}[J\u{1b}[4;1H\u{1b}[?7h\u{1b}[?2026l"#
             ]],
         );
         check(&stage.show(picture(&["a", "b", "c"], size), true, true), &expect![""]);
         check(
             &stage.show(picture(&["a", "x"], size), false, true),
             &expect![[
-                r#"\u{1b}[?2026h\u{1b}[?7l\u{1b}[2;1H\u{1b}[2Kx\u{1b}[3;1H\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"#
+                r#"\u{1b}[?2026h\u{1b}[?7l\u{1b}[2;1H\u{1b}[2Kx\u{1b}[3;1H\u{1b}[J\u{1b}[3;1H\u{1b}[?7h\u{1b}[?2026l"#
             ]],
         );
         check(
             &stage.show(picture(&["a", "x"], (40, 2)), true, true),
             &expect![[
-                r#"\u{1b}[?2026h\u{1b}[?7l\u{1b}[1;1H\u{1b}[2Ka\u{1b}[2;1H\u{1b}[2Kx\u{1b}[?7h\u{1b}[?2026l"#
+                r#"\u{1b}[?2026h\u{1b}[?7l\u{1b}[1;1H\u{1b}[2Ka\u{1b}[2;1H\u{1b}[2Kx\u{1b}[3;1H\u{1b}[?7h\u{1b}[?2026l"#
             ]],
         );
-        check(&stage.clear(size, true), &expect![[r#"\u{1b}[2J\u{1b}[H\u{1b}[?25h\u{1b}[?1049l"#]]);
+        check(&stage.clear(size, true), &expect![[r#"\u{1b}[2J\u{1b}[H\u{1b}[?1049l"#]]);
     }
 
     #[test]
@@ -382,7 +382,7 @@ mod tests {
         check(
             &stage.show(picture(&["a"], size), true, true),
             &expect![[
-                r#"\u{1b}[?2026h\u{1b}[?7l\u{1b}[1;1H\u{1b}[2Ka\u{1b}[2;1H\u{1b}[J\u{1b}[?7h\u{1b}[?2026l"#
+                r#"\u{1b}[?2026h\u{1b}[?7l\u{1b}[1;1H\u{1b}[2Ka\u{1b}[2;1H\u{1b}[J\u{1b}[2;1H\u{1b}[?7h\u{1b}[?2026l"#
             ]],
         );
     }

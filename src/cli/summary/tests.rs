@@ -122,9 +122,9 @@ fn five_nodes() {
             failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
               executed-0000  executed     1.24 s
               failed-0000    failed       1.24 s  no such file: 日本語.md no such file: 日…
-              skipped-0000   skipped      1.24 s  ok
-              skipped-0001   skipped      1.24 s  ok
-              skipped-0002   skipped      1.24 s  ok
+              skipped-0000   skipped      1.24 s
+              skipped-0001   skipped      1.24 s
+              skipped-0002   skipped      1.24 s
               nodes          1 executed, 1 failed, 3 skipped
               rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
               makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
@@ -208,7 +208,7 @@ fn twelve_nodes_that_wait_for_a_person() {
         &expect![[r#"
             failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
               17 nodes: ostler show 1a2b3c4d5e6f lists them
-              nodes          5 pending, 12 waiting_human
+              nodes          5 pending, 12 waiting
               rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
               makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
               in doubt waiting_human-0000: it was started; what became of it is not known

@@ -1,0 +1,103 @@
+//! What the gate would refuse of a plan, as far as that is known before it runs: advice, since a run may be given
+//! other bounds.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ostler::config::Config;
+use ostler::finding::Finding;
+use ostler::plan_file::PlanFile;
+use ostler_drivers::tool::builtin;
+use ostler_kernel::gate::{Call, Denial, DenialCode, GatedTool, foresee};
+use ostler_kernel::id::Digest;
+use ostler_kernel::plan::{Node, Plan};
+
+use super::bounds::Bounds;
+
+/// Code of this advice.
+const CODE: &str = "W06";
+
+/// Names of nodes that are told.
+const NAMED_MAX: usize = 4;
+
+/// What the gate would refuse if the plan ran within these bounds.
+pub(super) fn refusals(
+    file: &PlanFile,
+    plan: &Plan,
+    config: &Config,
+    bounds: &Bounds,
+    workspace: &Path,
+) -> Vec<Finding> {
+    let tools = builtin(&config.tools, None);
+    let policy = config.gate(&tools);
+    let gated = tools.into_iter().map(|tool| GatedTool::new(tool).expect("the built-in tools have schemas"));
+    let gated: BTreeMap<String, GatedTool> = gated.map(|tool| (tool.name().to_owned(), tool)).collect();
+    let refused = |node: &Node| {
+        let name = node.tool.as_deref()?;
+        let call = Call {
+            tool: gated.get(name),
+            name,
+            params: node.params.clone(),
+            floor: node.impact,
+            // What the run may do is told of the plan as a whole.
+            intent: u8::MAX,
+            scope: &bounds.scope,
+            workspace: workspace.to_str().unwrap_or_default(),
+            idempotency_key: Digest([0; 32]),
+        };
+        foresee(&call, &policy)
+    };
+    let place = |node: &Node| {
+        let nodes = file.draft().map(|draft| draft.nodes.as_slice()).unwrap_or_default();
+        let at = nodes.iter().position(|written| written.id == node.id);
+        at.map(|at| format!("/nodes/{at}/tool")).unwrap_or_default()
+    };
+    let mut found = Vec::new();
+    let over: Vec<&Node> =
+        plan.nodes.iter().filter(|node| node.tool.is_some() && node.impact > bounds.intent).collect();
+    if let [first, others @ ..] = over.as_slice() {
+        let most = over.iter().map(|node| node.impact).max().unwrap_or(first.impact);
+        let what = format!(
+            "would be refused: impact {} is above --intent {}{}",
+            first.impact,
+            bounds.intent,
+            likewise(others)
+        );
+        let mend = format!("if it is meant to, run it with --intent {most}");
+        found.push(file.found(CODE, first.id.as_str(), &place(first), &what, &mend));
+    }
+    for node in &plan.nodes {
+        if let Some(denial) = refused(node) {
+            let mend = mend(&denial, &bounds.scope);
+            let what = format!("would be refused: {}", denial.operator);
+            found.push(file.found(CODE, node.id.as_str(), &place(node), &what, &mend));
+        }
+    }
+    found
+}
+
+fn likewise(others: &[&Node]) -> String {
+    let named: Vec<&str> = others.iter().take(NAMED_MAX).map(|node| node.id.as_str()).collect();
+    match others.len() {
+        0 => String::new(),
+        many if many > NAMED_MAX => format!("; so would {} and {} more", named.join(", "), many - NAMED_MAX),
+        _ => format!("; so would {}", named.join(", ")),
+    }
+}
+
+fn mend(denial: &Denial, scope: &str) -> String {
+    match denial.code {
+        DenialCode::ScopeUnresolved => format!("name a scope of the configuration, or add [scopes.{scope}]"),
+        DenialCode::OutOfScope => format!("add the tool to [scopes.{scope}], or name another --scope"),
+        DenialCode::ImpactOverScopeCap => {
+            format!("raise its cap in [scopes.{scope}], or name another --scope")
+        }
+        DenialCode::PathEscape => "give a path within the workspace, or another --workspace".to_owned(),
+        DenialCode::EgressForbidden => {
+            "list HOST:PORT in egress_allow of [tools.http] of the configuration".to_owned()
+        }
+        DenialCode::ParamSchema | DenialCode::ImpactOverIntent | DenialCode::ImpactOverTenantCeiling => {
+            "`ostler help run` tells what a run may do".to_owned()
+        }
+    }
+}

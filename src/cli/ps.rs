@@ -1,0 +1,295 @@
+//! `ostler ps`: the runs of a data folder, newest first, or its agents.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use clap::Args;
+use ostler_server::wire::{AgentList, RunLine, RunList, Waiting};
+use serde_json::{Value, json};
+
+use super::Globals;
+use super::approve::waited_for;
+use super::cells::{fit, fit_name, padded, width};
+use super::exit::{Failure, code};
+use super::live::painted;
+use super::session::{Session, Want, no_folder, settings};
+use super::summary::{answers, ending, is_over, silence};
+use super::term::{Out, ago, count, now_ms, say, span};
+
+/// Runs that are listed on a terminal, where nobody says how many.
+const RUNS_SHOWN: usize = 20;
+
+/// Runs that are asked for at once.
+const PAGE: usize = 1_000;
+
+/// Questions that are shown of one run.
+const WAITING_SHOWN_MAX: usize = 3;
+
+/// Columns that the name of a plan or of a client keeps, however narrow the terminal.
+const NAME_MIN: usize = 8;
+
+#[derive(Debug, Args)]
+pub(crate) struct PsArgs {
+    /// List agents instead of runs
+    #[arg(long, conflicts_with_all = ["limit", "all"])]
+    agents: bool,
+    /// List at most so many runs, the newest [default: 20 on a terminal, else all]
+    #[arg(short = 'n', long, value_name = "N")]
+    limit: Option<NonZeroUsize>,
+    /// List all runs
+    #[arg(short, long, conflicts_with = "limit")]
+    all: bool,
+}
+
+pub(crate) async fn ps(globals: &Globals, args: PsArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let (_, data) = settings(globals, Path::new("."))?;
+    if let Some(nothing) = no_folder(data.as_deref()) {
+        if !globals.json {
+            say(nothing);
+        }
+        return Ok(code::SUCCEEDED);
+    }
+    let session = Session::open(globals, Path::new("."), Want::Look).await?;
+    let listed = if args.agents {
+        agents(&session, globals, &mut out).await
+    } else {
+        let most = match args.limit {
+            Some(limit) => limit.get(),
+            None if args.all || globals.json || !out.is_terminal() => usize::MAX,
+            None => RUNS_SHOWN,
+        };
+        runs(&session, globals, most, &mut out).await
+    };
+    session.stop().await;
+    listed.map(|()| code::SUCCEEDED)
+}
+
+async fn runs(session: &Session, globals: &Globals, most: usize, out: &mut Out) -> Result<(), Failure> {
+    let mut left = most;
+    let mut lines = Vec::new();
+    let mut after = String::new();
+    let more = loop {
+        let page = format!("/v1/runs?limit={}{after}", left.min(PAGE));
+        let list: RunList = session.client.get(&page).await?;
+        left = left.saturating_sub(list.runs.len());
+        if globals.json {
+            list.runs.iter().for_each(|line| out.json(&tagged("run", line)));
+        } else {
+            lines.extend(list.runs);
+        }
+        match list.next {
+            Some(next) if left > 0 && !out.is_gone() => after = format!("&after={next}"),
+            next => break next.is_some(),
+        }
+    };
+    if globals.json {
+        return Ok(());
+    }
+    if lines.is_empty() {
+        say("there is no run yet");
+        return Ok(());
+    }
+    let columns = out.is_terminal().then(|| out.size().0);
+    let rows: Vec<Row<'_>> = lines.iter().map(Row::of).collect();
+    let table = Table::for_rows(&rows, columns);
+    out.line(table.head());
+    for (row, line) in rows.iter().zip(&lines) {
+        out.line(table.row(row, out));
+        if let Some(reason) = &line.reason {
+            out.line(fit(&format!("  set aside: {reason}"), columns.unwrap_or(usize::MAX)));
+        }
+        let waiting = line.waiting.iter().take(WAITING_SHOWN_MAX);
+        waiting
+            .flat_map(|waiting| waiting_lines(&line.run, waiting, columns))
+            .for_each(|line| out.line(line));
+    }
+    if more && out.is_terminal() {
+        out.line(format!("… the newest {}; ostler ps --all lists all of them", count(most, "run")));
+    }
+    Ok(())
+}
+
+/// A run in words.
+struct Row<'a> {
+    run: &'a str,
+    plan: &'a str,
+    client: &'a str,
+    state: &'a str,
+    nodes: String,
+    opened: String,
+}
+
+impl<'a> Row<'a> {
+    fn of(line: &'a RunLine) -> Row<'a> {
+        let ago = ago((now_ms() - line.opened_ms).max(0));
+        let took = line.closed_ms.map(|closed| format!(", took {}", span(closed - line.opened_ms)));
+        Row {
+            run: &line.run,
+            plan: &line.plan,
+            client: &line.client,
+            state: line.outcome.as_deref().unwrap_or(line.standing.as_str()),
+            nodes: match (line.nodes_over, line.nodes) {
+                (Some(over), Some(all)) => format!("{over}/{all}"),
+                _ => String::new(),
+            },
+            opened: format!("{ago}{}", took.unwrap_or_default()),
+        }
+    }
+}
+
+/// How wide the columns are; two spaces stand between them.
+struct Table {
+    /// Runs are named by their ends.
+    short: bool,
+    run: usize,
+    plan: usize,
+    client: usize,
+    state: usize,
+    nodes: usize,
+    opened: usize,
+}
+
+impl Table {
+    /// Columns that hold everything; where that is more than there is, what can be told in fewer cells is.
+    fn for_rows(rows: &[Row<'_>], columns: Option<usize>) -> Table {
+        let widest = |head: &str, cell: &dyn Fn(&Row<'_>) -> usize| {
+            rows.iter().map(cell).max().unwrap_or(0).max(width(head))
+        };
+        let mut table = Table {
+            short: false,
+            run: widest("RUN", &|row| width(row.run)),
+            plan: widest("PLAN", &|row| width(row.plan)),
+            client: widest("CLIENT", &|row| width(row.client)),
+            state: widest("STATE", &|row| width(row.state)),
+            nodes: widest("NODES", &|row| width(&row.nodes)),
+            opened: widest("OPENED", &|row| width(&row.opened)),
+        };
+        let Some(columns) = columns else { return table };
+        if table.width() > columns {
+            (table.short, table.run) = (true, widest("RUN", &|row| width(ending(row.run))));
+        }
+        let over = |table: &Table| table.width().saturating_sub(columns);
+        table.plan -= over(&table).min(table.plan.saturating_sub(NAME_MIN));
+        table.client -= over(&table).min(table.client.saturating_sub(NAME_MIN));
+        table.opened -= over(&table).min(table.opened);
+        table
+    }
+
+    fn width(&self) -> usize {
+        self.run + self.plan + self.client + self.state + self.nodes + self.opened + 5 * 2
+    }
+
+    fn head(&self) -> String {
+        let state = padded("STATE", self.state);
+        self.cells("RUN", "PLAN", "CLIENT", &state, "NODES", "OPENED")
+    }
+
+    fn row(&self, row: &Row<'_>, out: &Out) -> String {
+        let run = if self.short { ending(row.run) } else { row.run };
+        let state = painted(out, row.state, self.state);
+        self.cells(run, row.plan, row.client, &state, &row.nodes, &row.opened)
+    }
+
+    fn cells(&self, run: &str, plan: &str, client: &str, state: &str, nodes: &str, opened: &str) -> String {
+        let cells = format!(
+            "{}  {}  {}  {state}  {nodes:>nodes_wide$}  {}",
+            padded(run, self.run),
+            padded(&fit_name(plan, self.plan), self.plan),
+            padded(&fit_name(client, self.client), self.client),
+            fit(opened, self.opened),
+            nodes_wide = self.nodes,
+        );
+        cells.trim_end().to_owned()
+    }
+}
+
+/// Who waits for whom, and how to answer.
+fn waiting_lines(run: &str, waiting: &Waiting, columns: Option<usize>) -> Vec<String> {
+    let node = &waiting.node;
+    let waits = if waiting.id.is_none() { "is in doubt" } else { "waits for a person" };
+    let silence = waiting.deadline_ms.map(silence).unwrap_or_default();
+    let told = format!("  {node} {waits}{silence}{}", waited_for(&waiting.holds_up));
+    let answers =
+        if is_over(waiting.deadline_ms) { Vec::new() } else { answers(run, node, &waiting.ask, None) };
+    let answer = answers.into_iter().next();
+    std::iter::once(fit(&told, columns.unwrap_or(usize::MAX)))
+        .chain(answer.map(|answer| format!("    {answer}")))
+        .collect()
+}
+
+async fn agents(session: &Session, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+    let list: AgentList = session.client.get("/v1/agents").await?;
+    if globals.json {
+        list.agents.iter().for_each(|line| out.json(&tagged("agent", line)));
+        return Ok(());
+    }
+    if list.agents.is_empty() {
+        say("there is no agent: a run without one gets an agent of its own, for as long as it is open");
+        return Ok(());
+    }
+    out.line(format!("{:<36}  {:<12}  {:>7}  {:<11}  RUNS", "AGENT", "CLIENT", "WEIGHT", "STATE"));
+    for line in &list.agents {
+        out.line(format!(
+            "{:<36}  {:<12}  {:>7}  {}  {}",
+            line.agent,
+            fit(&line.client, 12),
+            line.weight,
+            painted(out, &line.state, 11),
+            line.runs_open
+        ));
+    }
+    Ok(())
+}
+
+fn tagged(kind: &str, line: &impl serde::Serialize) -> Value {
+    let mut value = serde_json::to_value(line).expect("a line is names and numbers");
+    value["type"] = json!(kind);
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row<'a>(plan: &'a str, client: &'a str) -> Row<'a> {
+        Row {
+            run: "01a20110-76b1-71da-8f72-8ae5e4ba5c62",
+            plan,
+            client,
+            state: "succeeded",
+            nodes: "12/12".to_owned(),
+            opened: "3 h 05 m ago, took 1.24 s".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_table_is_as_wide_as_the_terminal_or_whole() {
+        let long = "a-plan-with-a-name-that-does-not-come-to-an-end-soon";
+        for (plan, columns, expected) in [
+            (
+                "look",
+                Some(120),
+                "01a20110-76b1-71da-8f72-8ae5e4ba5c62  look  local   succeeded  12/12  3 h 05 m ago, took 1.24 s",
+            ),
+            ("look", Some(80), "8ae5e4ba5c62  look  local   succeeded  12/12  3 h 05 m ago, took 1.24 s"),
+            (
+                long,
+                Some(80),
+                "8ae5e4ba5c62  a-plan…d-soon  local   succeeded  12/12  3 h 05 m ago, took 1.24 s",
+            ),
+            (long, Some(60), "8ae5e4ba5c62  a-pl…oon  local   succeeded  12/12  3 h 05 m …"),
+            (
+                long,
+                None,
+                "01a20110-76b1-71da-8f72-8ae5e4ba5c62  a-plan-with-a-name-that-does-not-come-to-an-end-soon  local   succeeded  12/12  3 h 05 m ago, took 1.24 s",
+            ),
+        ] {
+            let rows = [row(plan, "local")];
+            let table = Table::for_rows(&rows, columns);
+            let told = table.row(&rows[0], &Out::new());
+            assert_eq!(told, expected, "{columns:?}");
+            assert!(columns.is_none_or(|columns| width(&told) <= columns && width(&table.head()) <= columns));
+        }
+    }
+}
