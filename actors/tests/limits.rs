@@ -64,12 +64,13 @@ async fn no_more_agents_are_live_than_the_limit_and_the_others_have_their_turn()
 async fn no_more_requests_wait_than_the_limit() {
     let limits = Limits { waiting: 1, ..Limits::default() };
     let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
-    let system = within(Arc::new(MemoryJournal::default()), vec![hold], limits).await;
+    let system = within(Arc::new(MemoryJournal::default()), vec![hold.clone()], limits).await;
     let agent = system.spawn(AgentProfile::new("a")).await.unwrap();
     let nodes = json!([{"id": "s", "tool": "hold"}]);
     let source = plan(&system, json!({"id": "p", "nodes": nodes}));
     let first = agent.submit(Submission::plan(source.clone())).await.unwrap();
     let second = agent.submit(Submission::plan(source)).await.unwrap();
+    hold.started().await;
 
     let mut waits = pin!(system.resolve(second, "s".into(), ResolveHow::Redo));
     assert!(futures::poll!(waits.as_mut()).is_pending());

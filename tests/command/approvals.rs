@@ -311,7 +311,7 @@ fn a_run_that_was_left_at_a_question_is_open_while_other_nodes_of_it_could_go_on
     run.signal("INT");
     run.end().exits(130);
     assert_eq!(summary(&world)["standing"], "open");
-    world.ostler("show @last").exits(0).says("ostler approve").says("nobody drives it: ostler resume");
+    world.ostler("show @last").exits(0).says("ostler approve").says("it stands still: ostler resume");
 }
 
 #[test]
