@@ -205,3 +205,27 @@ async fn killing_the_scheduler_repeats_nothing() {
 async fn killing_the_registry_repeats_nothing() {
     check_killing(Some("registry"), 6).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_stopped_in_a_run_that_then_only_waits_is_forgotten() {
+    let system = counting(&Arc::default()).await;
+    let nodes = json!([
+        {"id": "ok", "kind": "human_approval", "human_timeout": "1h"},
+        {"id": "s", "tool": "hour"},
+    ]);
+    let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
+    let plan = draft.validate(&system.settings()).unwrap();
+    let run = system.submit(Submission::plan(plan)).await.unwrap();
+    let mut cursor = system.events(run, ostler_kernel::port::Seq(0)).unwrap();
+    while !matches!(cursor.next().await.unwrap().unwrap().event, Event::AttemptIntent(_)) {}
+    system.cancel_node(run, "s".into()).await.unwrap();
+    tokio::time::timeout(SOON, system.services.effects.emptied()).await.expect("its end is taken in");
+    let passive = async {
+        while system.agents().await[0].state != "row" {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, passive).await.expect("nothing keeps its actor");
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    system.shutdown().await;
+}

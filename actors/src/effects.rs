@@ -111,10 +111,10 @@ impl Effects {
         }
     }
 
-    /// The jobs that the attempts of a run hold.
-    pub(crate) fn jobs(&self, run: RunId) -> Vec<JobHandle> {
-        let of_run = self.entries.iter().filter(|entry| entry.key().run == run);
-        of_run.filter_map(|entry| entry.job).collect()
+    /// The jobs that the attempts of a run hold, or of all runs.
+    pub(crate) fn jobs(&self, run: Option<RunId>) -> Vec<JobHandle> {
+        let wanted = self.entries.iter().filter(|entry| run.is_none_or(|run| entry.key().run == run));
+        wanted.filter_map(|entry| entry.job).collect()
     }
 
     /// Whether the attempt runs, or has ended and is not recorded yet.

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::agent::{Agent, AgentArguments, AgentMessage, AskReply, Request};
 use crate::error::RunError;
 use crate::rest;
-use crate::scheduler::Lane;
+use crate::scheduler::{Lane, SchedulerMessage};
 use crate::services::Services;
 use crate::stream;
 
@@ -454,6 +454,9 @@ impl RegistryState {
             (_, true) => slot.phase = Phase::Starting,
             (_, false) => {
                 slot.phase = Phase::Row;
+                let running = self.services.effects.jobs(None);
+                let bye = SchedulerMessage::Bye { agent: agent.clone(), running };
+                self.services.links.tell_scheduler(bye);
                 if slot.runs.is_empty() && !slot.registered {
                     self.slots.remove(agent);
                 } else {

@@ -62,6 +62,8 @@ pub(crate) enum SchedulerMessage {
     Settle { job: JobHandle, cost: u64, ended: Option<(AttemptKey, ActorRef<AgentMessage>)> },
     /// An agent was started: whatever an earlier life of it had queued is void, but for the jobs that still run.
     Hello { agent: AgentId, reply_to: ActorRef<AgentMessage>, running: Vec<JobHandle> },
+    /// The actor of an agent is gone for now: what it had queued is void, but for the jobs that still run.
+    Bye { agent: AgentId, running: Vec<JobHandle> },
     /// No more grants.
     Stop,
 }
@@ -136,6 +138,7 @@ impl Actor for Scheduler {
             }
             SchedulerMessage::Settle { job, cost, ended } => state.settle(job, cost, ended),
             SchedulerMessage::Hello { agent, reply_to, running } => state.hello(&agent, reply_to, &running),
+            SchedulerMessage::Bye { agent, running } => state.void(&agent, &running),
             SchedulerMessage::Stop => state.stopped = true,
         }
         if !state.stopped {
@@ -198,10 +201,16 @@ impl SchedulerState {
         }
     }
 
-    /// Clears what an earlier life of an agent left: its queued jobs, and the granted ones that never started.
     fn hello(&mut self, agent: &AgentId, reply_to: ActorRef<AgentMessage>, running: &[JobHandle]) {
-        let Some(known) = self.agents.get_mut(agent) else { return };
-        known.actor = reply_to;
+        if let Some(known) = self.agents.get_mut(agent) {
+            known.actor = reply_to;
+        }
+        self.void(agent, running);
+    }
+
+    /// Clears what an earlier life of an agent left: its queued jobs, and the granted ones that never started.
+    fn void(&mut self, agent: &AgentId, running: &[JobHandle]) {
+        let Some(known) = self.agents.get(agent) else { return };
         let void: Vec<JobHandle> = known.jobs.iter().copied().filter(|job| !running.contains(job)).collect();
         for job in void {
             if self.queue.cancel(job, &mut self.events).is_ok() {
@@ -238,7 +247,7 @@ impl SchedulerState {
         }
         for (agent, grants) in granted {
             if let Some(known) = self.agents.get(&agent) {
-                // A dead agent says hello when it is back, which gives these slots back.
+                // One that is gone gets its jobs voided, which gives these slots back.
                 let _ = known.actor.cast(AgentMessage::Granted(grants));
             }
         }

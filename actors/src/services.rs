@@ -167,7 +167,7 @@ mod tests {
         let services = Services::new(journal, artifacts, toolbox, GatePolicy::default(), 1, limits);
         let contract = |most: u32| {
             let spec = Some(json!({"type": "integer", "maximum": most}));
-            services.contract(&[Rule { method: Method::Schema, p: None, spec }]).unwrap()
+            services.contract(&[Rule { method: Method::Schema, p: None, spec: spec.map(Arc::new) }]).unwrap()
         };
         for most in 0..5 {
             let (first, second) = (contract(most), contract(most));

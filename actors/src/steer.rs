@@ -121,7 +121,7 @@ impl System {
 
     /// Whether nobody drives a run, and nothing of it is under way in this process.
     fn rests(&self, run: RunId) -> bool {
-        !self.services.drives(run) && self.services.effects.jobs(run).is_empty()
+        !self.services.drives(run) && !self.services.effects.knows_run(run)
     }
 
     /// Sends to the actor that drives a run, which is brought up first if need be.

@@ -101,9 +101,8 @@ impl Toolbox {
 
 impl Tools for Toolbox {
     fn defaults(&self, tool: &str, literal: &Map<String, Value>) -> Option<ToolDefaults> {
-        let tool = self.tools.get(tool)?.tool();
-        let class = tool.class(literal);
-        let result_schema = Some(tool.spec().result.clone()).filter(|schema| !schema.is_null());
+        let tool = self.tools.get(tool)?;
+        let (class, result_schema) = (tool.tool().class(literal), tool.result_schema());
         Some(ToolDefaults { effect: class.effect, impact: class.impact, idem: class.idem, result_schema })
     }
 

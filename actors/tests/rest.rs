@@ -3,9 +3,13 @@
 
 mod common;
 
-use common::{memory, plan, states, submit};
+use std::sync::Arc;
+
+use common::{Hold, SLOTS, memory, plan, states, submit, system};
 use ostler_actors::{AgentProfile, Settled, Submission, System};
+use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::run::RunOutcome;
+use ostler_store::MemoryJournal;
 use serde_json::json;
 
 /// Waits until no agent has an actor.
@@ -55,6 +59,40 @@ async fn the_next_run_of_an_agent_does_not_overtake_one_that_rests() {
     system.cancel(first).await.unwrap();
     assert_eq!(system.outcome(first).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
     assert_eq!(system.outcome(second).await.unwrap(), Settled::WaitsForPerson);
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_is_granted_to_a_run_that_rests_by_then_is_free_again() {
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let system = system(Arc::new(MemoryJournal::default()), vec![hold.clone()]).await;
+    let holds: Vec<_> = (0..SLOTS).map(|at| json!({"id": format!("h{at}"), "tool": "hold"})).collect();
+    let full = submit(&system, json!({"id": "full", "policy": {"slots": SLOTS}, "nodes": holds})).await;
+    for _ in 0..SLOTS {
+        hold.started().await;
+    }
+    // Its other node is queued, and cancelled there.
+    let nodes = json!([asks("a"), {"id": "late", "tool": "hold"}]);
+    let rests = submit(&system, json!({"id": "rests", "nodes": nodes})).await;
+    while states(&system, rests).await != "a waiting_human, late ready" {
+        tokio::task::yield_now().await;
+    }
+    system.cancel_node(rests, "late".into()).await.unwrap();
+    let rests = async {
+        while system.agents().await.iter().filter(|row| row.state != "row").count() > 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    rests.await;
+
+    hold.go(2 * SLOTS);
+    assert_eq!(system.outcome(full).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    let holds: Vec<_> = (0..SLOTS).map(|at| json!({"id": format!("h{at}"), "tool": "hold"})).collect();
+    let all = submit(&system, json!({"id": "all", "policy": {"slots": SLOTS}, "nodes": holds})).await;
+    for _ in 0..SLOTS {
+        hold.started().await;
+    }
+    assert_eq!(system.outcome(all).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
     system.shutdown().await;
 }
 

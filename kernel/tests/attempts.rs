@@ -29,7 +29,7 @@ impl Tools for Known {
             "shell.run" => (Effect::External, 2, Idempotency::None),
             _ => return None,
         };
-        Some(ToolDefaults { effect, impact, idem, result_schema: Some(json!({"type": "object"})) })
+        Some(ToolDefaults { effect, impact, idem, result_schema: Some(json!({"type": "object"}).into()) })
     }
 
     fn names(&self) -> Vec<String> {

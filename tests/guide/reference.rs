@@ -152,7 +152,7 @@ fn every_check_has_its_row() {
     let rule = |check: &str| ostler::kernel::plan::Rule {
         method: Method::Code,
         p: None,
-        spec: Some(json!({"check": check})),
+        spec: Some(json!({"check": check}).into()),
     };
     let refused = contract::check_spec(&rule("?")).unwrap_err();
     let list = refused.mend.split("one of ").nth(1).unwrap();

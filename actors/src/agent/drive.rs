@@ -350,6 +350,7 @@ impl Drive {
     /// Appends what was decided. Without a journal nothing can go on.
     pub(super) fn append(&mut self) -> Result<Option<Position>, ActorProcessingErr> {
         if self.pending.is_empty() {
+            self.taken.drain(..).for_each(|key| self.services.effects.forget(&key));
             for reply in self.answers.drain(..) {
                 let _ = reply.send(Ok(()));
             }
@@ -429,7 +430,9 @@ impl Drive {
     pub(super) fn idle(&self) -> Option<Idle> {
         let until = self.deadlines.first();
         let soon = until.is_some_and(|until| until < Instant::now() + IDLE_MIN);
-        (self.run.only_waits() && self.judge.is_none() && !soon).then_some(Idle { until })
+        let still = self.run.only_waits() && self.judge.is_none() && !soon;
+        // What was stopped has its end to tell.
+        (still && !self.services.effects.knows_run(self.opened.run)).then_some(Idle { until })
     }
 
     /// The run is closed: tells the registry once that is durable.

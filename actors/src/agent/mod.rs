@@ -124,7 +124,7 @@ impl AgentState {
     /// Takes a run up: whatever an earlier life of this agent queued for it is void.
     async fn begin(&mut self, row: RunRow) -> Result<(), ActorProcessingErr> {
         let AgentArguments { agent, services, .. } = &self.arguments;
-        let running = services.effects.jobs(row.run);
+        let running = services.effects.jobs(Some(row.run));
         let hello = SchedulerMessage::Hello { agent: agent.clone(), reply_to: self.me.clone(), running };
         services.links.tell_scheduler(hello);
         match Drive::load(&self.arguments, &self.me, row)? {

@@ -21,6 +21,9 @@ use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
+/// Attempts at once in the whole system.
+pub(crate) const SLOTS: usize = 64;
+
 /// A system over `journal` with the built-in tools and `more`.
 pub(crate) async fn system(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>) -> System {
     within(journal, more, Limits::default()).await
@@ -52,7 +55,7 @@ pub(crate) async fn over(
         artifacts,
         tools,
         gate,
-        slots: 64,
+        slots: SLOTS as u32,
         run_slots: 4,
         drain: Duration::from_secs(5),
         clients: Vec::new(),

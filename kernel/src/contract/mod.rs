@@ -39,7 +39,7 @@ pub const TEST_TOOL: &str = "shell.run";
 /// use serde_json::json;
 ///
 /// let spec = json!({"check": "min_items", "path": "files", "value": 1});
-/// let rule = Rule { method: Method::Code, p: None, spec: Some(spec) };
+/// let rule = Rule { method: Method::Code, p: None, spec: Some(spec.into()) };
 /// let contract = Contract::compile(&[rule]).unwrap();
 /// assert!(contract.judge(&json!({"files": ["a"]})).holds());
 /// assert!(!contract.judge(&json!({"files": []})).holds());
@@ -184,7 +184,7 @@ pub fn check_spec(rule: &Rule) -> Result<(), WrongSpec> {
 }
 
 fn compile_rule(rule: &Rule) -> Result<Compiled, WrongSpec> {
-    let spec = rule.spec.as_ref().filter(|spec| !spec.is_null());
+    let spec = rule.spec.as_deref().filter(|spec| !spec.is_null());
     match (rule.method, spec) {
         (Method::Schema, None) => Ok(Compiled::Anything),
         (Method::Schema, Some(schema)) => {
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     fn rule(method: Method, spec: Value) -> Rule {
-        Rule { method, p: None, spec: Some(spec) }
+        Rule { method, p: None, spec: Some(spec.into()) }
     }
 
     fn check(method: Method, spec: Value, output: &Value, expected: Expect) {

@@ -28,8 +28,9 @@ impl GatedTool {
         params.retain(|name, _| literal.contains_key(name) || !referred.contains(name.as_str()));
         let mut bad = self.unknown_references(schema, referred);
         let whole = Value::Object(params);
-        for error in self.validator().iter_errors(&whole).take(BAD_PARAMS_MAX) {
-            if counts(&error, referred) {
+        if !self.validator().is_valid(&whole) {
+            let errors = self.validator().iter_errors(&whole).take(BAD_PARAMS_MAX);
+            for error in errors.filter(|error| counts(error, referred)) {
                 bad.extend(told(&error, schema));
             }
         }

@@ -17,6 +17,7 @@ pub struct GatedTool {
     tool: Arc<dyn Tool>,
     validator: Validator,
     defaults: Vec<(String, Value)>,
+    result_schema: Option<Arc<Value>>,
     paths: Vec<String>,
     uris: Vec<String>,
 }
@@ -53,7 +54,9 @@ impl GatedTool {
             .filter_map(|(name, inner)| Some((name.clone(), inner.get("default")?.clone())))
             .collect();
         close_objects(&mut schema);
-        Ok(GatedTool { validator: compile_schema(&schema)?, tool, defaults, paths, uris })
+        let result_schema = Some(&tool.spec().result).filter(|schema| !schema.is_null());
+        let result_schema = result_schema.cloned().map(Arc::new);
+        Ok(GatedTool { validator: compile_schema(&schema)?, tool, defaults, result_schema, paths, uris })
     }
 
     /// The tool itself, for whoever performs the call.
@@ -64,6 +67,11 @@ impl GatedTool {
     /// Its parameter schema, compiled.
     pub(super) fn validator(&self) -> &Validator {
         &self.validator
+    }
+
+    /// What it says of its results, if anything.
+    pub fn result_schema(&self) -> Option<Arc<Value>> {
+        self.result_schema.clone()
     }
 
     /// Its name.

@@ -170,6 +170,16 @@ pub fn canonical(value: &Value) -> Result<Json, JsonError> {
     Ok(Json(text.into()))
 }
 
+/// Whether [`settle_numbers`] would leave a value as it is, for sure: it holds no double.
+pub fn has_settled_numbers(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => !number.is_f64(),
+        Value::Array(items) => items.iter().all(has_settled_numbers),
+        Value::Object(members) => members.values().all(has_settled_numbers),
+        Value::Null | Value::Bool(_) | Value::String(_) => true,
+    }
+}
+
 /// Makes every number of a value the one that its canonical text says: `1.0` is `1`, `-0.0` is `0`. What has no
 /// canonical text stays.
 pub fn settle_numbers(value: &mut Value) {

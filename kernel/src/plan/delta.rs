@@ -251,7 +251,7 @@ impl Draft<'_> {
         self.replace(&delta.replace);
         let cancel = self.cancel(delta);
         for node in &delta.add {
-            let nowhere = Pointer::default();
+            let nowhere = Pointer::default;
             let node = node.clone().normalise(self.old.strict, self.settings, &nowhere, &mut self.faults);
             self.new.nodes.push(node);
         }
@@ -293,7 +293,7 @@ impl Draft<'_> {
         put(&mut node.approval, &fields.approval);
         put(&mut node.human_timeout, &fields.human_timeout.map(|span| span.map(|span| span.ticks(bare))));
         if let Some(contract) = &fields.contract {
-            let (drafts, nowhere) = (contract.clone().unwrap_or_default(), Pointer::default());
+            let (drafts, nowhere) = (contract.clone().unwrap_or_default(), Pointer::default);
             node.contract = rules(&id, drafts, self.settings.complete, &nowhere, &mut self.faults);
         }
         if self.settings.complete {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::{Error, MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -178,7 +179,7 @@ pub struct RuleDraft {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spec: Option<Value>,
+    pub spec: Option<Arc<Value>>,
 }
 
 /// Limits and choices as written; absent ones take the defaults.

@@ -1,13 +1,14 @@
 //! What a valid plan is made of. Every default is filled in.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::gate::CallClass;
 use crate::id::{NodeId, Ticks};
-use crate::json::settle_numbers;
+use crate::json::{has_settled_numbers, settle_numbers};
 
 /// An immutable version of a graph of nodes. Only validation makes one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,9 +51,13 @@ impl Plan {
     pub fn settle_numbers(&mut self) {
         for node in &mut self.nodes {
             node.params.values_mut().for_each(settle_numbers);
-            node.contract.iter_mut().filter_map(|rule| rule.spec.as_mut()).for_each(settle_numbers);
         }
-        self.contract.iter_mut().filter_map(|rule| rule.spec.as_mut()).for_each(settle_numbers);
+        let of_nodes = self.nodes.iter_mut().flat_map(|node| &mut node.contract);
+        for spec in of_nodes.chain(&mut self.contract).filter_map(|rule| rule.spec.as_mut()) {
+            if !has_settled_numbers(spec) {
+                settle_numbers(Arc::make_mut(spec));
+            }
+        }
     }
 }
 
@@ -258,9 +263,9 @@ pub struct Rule {
     /// P(correct | accepted), in (0, 1]; `None` is unknown (1 for `schema`).
     #[serde(default, skip_serializing_if = "is_default")]
     pub p: Option<f64>,
-    /// What is asked for; its form depends on the method.
+    /// What is asked for; its form depends on the method. Nodes of one tool share what the tool says of its result.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub spec: Option<Value>,
+    pub spec: Option<Arc<Value>>,
 }
 
 /// How a contract rule is judged.

@@ -1,6 +1,7 @@
 //! From a plan as written to one with every default filled in, before anybody judges it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -45,15 +46,15 @@ pub fn normalise(draft: PlanDraft, settings: &Settings<'_>) -> Unchecked {
     let root = Pointer::root();
     let written = draft.nodes.into_iter().enumerate().map(|(at, node)| {
         let deps = node.deps.as_ref().map_or(0, Vec::len);
-        (node.normalise(strict, settings, &root.key("nodes").item(at), &mut faults), (at, deps))
+        (node.normalise(strict, settings, &|| root.key("nodes").item(at), &mut faults), (at, deps))
     });
     let mut written: Vec<(Node, (usize, usize))> = written.collect();
     written.sort_by(|a, b| a.0.id.cmp(&b.0.id)); // stable: of one id used twice, the later stays the later
     let (nodes, places): (Vec<Node>, Vec<(usize, usize)>) = written.into_iter().unzip();
-    let place = root.key("contract");
+    let place = || root.key("contract");
     if draft.contract.as_ref().is_some_and(Vec::is_empty) {
         let (detail, mend) = ("the contract of the plan is empty", "give it a rule, or leave it out");
-        faults.push(Fault::new(FaultCode::V08, Fault::PLAN, detail, mend).at(&place));
+        faults.push(Fault::new(FaultCode::V08, Fault::PLAN, detail, mend).at(&place()));
     }
     let contract =
         rules(Fault::PLAN, draft.contract.unwrap_or_default(), settings.complete, &place, &mut faults);
@@ -87,7 +88,7 @@ impl NodeDraft {
         self,
         strict: bool,
         settings: &Settings<'_>,
-        place: &Pointer,
+        place: &dyn Fn() -> Pointer,
         faults: &mut Vec<Fault>,
     ) -> Node {
         let mut draft = self;
@@ -116,7 +117,7 @@ impl NodeDraft {
                 &draft.id,
                 draft.contract.unwrap_or_default(),
                 settings.complete && authored,
-                &place.key("contract"),
+                &|| place().key("contract"),
                 faults,
             ),
             effect: draft.effect.unwrap_or_default(),
@@ -165,9 +166,9 @@ impl NodeDraft {
         if self.contract.is_none() {
             let result = match kind {
                 Kind::Tool => defaults.and_then(|defaults| defaults.result_schema),
-                Kind::Model => params.get("schema").cloned(),
-                Kind::Aggregator => Some(params.get("schema").cloned().unwrap_or_else(text_schema)),
-                Kind::HumanApproval => Some(json!({"type": "null"})),
+                Kind::Model => params.get("schema").cloned().map(Arc::new),
+                Kind::Aggregator => Some(Arc::new(params.get("schema").cloned().unwrap_or_else(text_schema))),
+                Kind::HumanApproval => Some(Arc::new(json!({"type": "null"}))),
                 Kind::Reflection
                 | Kind::Observer
                 | Kind::MicroPlanner
@@ -225,20 +226,21 @@ pub(super) fn rules(
     node: impl std::fmt::Display + Copy,
     drafts: Vec<RuleDraft>,
     with_specs: bool,
-    place: &Pointer,
+    place: &dyn Fn() -> Pointer,
     faults: &mut Vec<Fault>,
 ) -> Vec<Rule> {
     let mut rules = Vec::with_capacity(drafts.len());
     for (at, draft) in drafts.into_iter().enumerate() {
-        let place = place.item(at);
+        let place = || place().item(at);
         let named = draft.method.is_some();
         let rule = Rule { method: draft.method.unwrap_or(Method::Human), p: draft.p, spec: draft.spec };
         if !named {
             let detail = format!("contract[{at}] names no method");
             let mend = "name one of schema, code, test, model, human";
-            faults.push(Fault::new(FaultCode::V09, node, detail, mend).at(&place));
+            faults.push(Fault::new(FaultCode::V09, node, detail, mend).at(&place()));
         } else if with_specs && let Err(wrong) = check_spec(&rule) {
             let detail = format!("contract[{at}] cannot be judged by: {}", wrong.what);
+            let place = place();
             let place = if rule.spec.is_some() { place.key("spec").join(&wrong.pointer) } else { place };
             faults.push(Fault::new(FaultCode::V09, node, detail, wrong.mend).at(&place));
         }

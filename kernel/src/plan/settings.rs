@@ -1,6 +1,7 @@
 //! What a plan means depends on where it runs: a simulation or a real run.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -126,7 +127,7 @@ pub struct ToolDefaults {
     /// What a lost result permits.
     pub idem: Idempotency,
     /// JSON Schema of the result.
-    pub result_schema: Option<Value>,
+    pub result_schema: Option<Arc<Value>>,
 }
 
 /// Names alone: what a simulation knows of its tools.

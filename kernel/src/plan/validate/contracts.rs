@@ -7,13 +7,13 @@ use super::Subject;
 
 pub(super) fn judge(subject: &Subject<'_>, faults: &mut Vec<Fault>) {
     let plan = subject.plan;
-    probabilities(Fault::PLAN, &plan.contract, &subject.origin.whole().key("contract"), faults);
+    probabilities(Fault::PLAN, &plan.contract, &|| subject.origin.whole().key("contract"), faults);
     for (at, node) in plan.nodes.iter().enumerate() {
-        let place = subject.place(at).key("contract");
+        let place = || subject.place(at).key("contract");
         if node.contract.is_empty() {
             let detail = "nothing says when its result is good";
             let mend = "give it a contract, such as [{method: schema, spec: {type: object}}]";
-            faults.push(Fault::new(FaultCode::V08, &node.id, detail, mend).at(&place));
+            faults.push(Fault::new(FaultCode::V08, &node.id, detail, mend).at(&place()));
         }
         probabilities(&node.id, &node.contract, &place, faults);
         let model_only =
@@ -21,19 +21,24 @@ pub(super) fn judge(subject: &Subject<'_>, faults: &mut Vec<Fault>) {
         if node.impact == 2 && model_only && node.approval != Approval::Before {
             let detail = "has impact 2, and only a model judges its result";
             let mend = "let a person permit it first (approval: before), or add a rule of another method";
-            faults.push(Fault::new(FaultCode::V16, &node.id, detail, mend).at(&place));
+            faults.push(Fault::new(FaultCode::V16, &node.id, detail, mend).at(&place()));
         }
     }
 }
 
-fn probabilities(name: impl std::fmt::Display, rules: &[Rule], place: &Pointer, faults: &mut Vec<Fault>) {
+fn probabilities(
+    name: impl std::fmt::Display,
+    rules: &[Rule],
+    place: &dyn Fn() -> Pointer,
+    faults: &mut Vec<Fault>,
+) {
     for (at, rule) in rules.iter().enumerate() {
         let Some(p) = rule.p else { continue };
         if !(p > 0.0 && p <= 1.0) {
             let detail = format!("contract[{at}] has p = {p}");
             let mend = "p is the chance that an accepted result is correct: above 0, at most 1; leave it out \
                         if unknown";
-            faults.push(Fault::new(FaultCode::V09, &name, detail, mend).at(&place.item(at).key("p")));
+            faults.push(Fault::new(FaultCode::V09, &name, detail, mend).at(&place().item(at).key("p")));
         }
     }
 }

@@ -1,12 +1,14 @@
 //! Whether something here can do it: V20 of tools, V21 of kinds.
 
+use std::collections::BTreeSet;
+
 use super::super::fault::{Fault, FaultCode};
 use super::super::nearest::Hints;
-use super::super::{Kind, Settings};
+use super::super::{Kind, Settings, Tools};
 use super::Subject;
 
 pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hints, faults: &mut Vec<Fault>) {
-    let names = settings.tools.map(|tools| tools.names()).unwrap_or_default();
+    let names: BTreeSet<String> = settings.tools.map(Tools::names).unwrap_or_default().into_iter().collect();
     for (at, node) in subject.plan.nodes.iter().enumerate() {
         let place = |key: &str| subject.place(at).key(key);
         if !(settings.executes)(node.kind) {
@@ -16,9 +18,11 @@ pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hint
             let mend = format!("use one of the kinds that are executed: {}", kinds.join(", "));
             faults.push(Fault::new(FaultCode::V21, &node.id, detail, mend).at(&place("kind")));
         }
-        let Some(tools) = settings.tools else { continue };
+        if settings.tools.is_none() {
+            continue;
+        }
         match &node.tool {
-            Some(tool) if tools.defaults(tool, &node.params).is_some() => {}
+            Some(tool) if names.contains(tool) => {}
             Some(tool) => {
                 let otherwise = format!("use a tool that is there: {}", some(&names));
                 let mend = hints.mend(tool, names.iter().map(String::as_str), &otherwise);
@@ -38,11 +42,12 @@ pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hint
 /// Tools that are named where none is near the one that is not there.
 const TOOLS_NAMED_MAX: usize = 20;
 
-fn some(names: &[String]) -> String {
+fn some(names: &BTreeSet<String>) -> String {
+    let named: Vec<&str> = names.iter().take(TOOLS_NAMED_MAX).map(String::as_str).collect();
     match names.len() {
         0 => "there is none here".to_owned(),
-        1..=TOOLS_NAMED_MAX => names.join(", "),
-        _ => format!("{}, …", names[..TOOLS_NAMED_MAX].join(", ")),
+        1..=TOOLS_NAMED_MAX => named.join(", "),
+        _ => format!("{}, …", named.join(", ")),
     }
 }
 

@@ -2,6 +2,7 @@
 //! reads it, so what a schema of the contract rules out is never there.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -12,7 +13,7 @@ use super::Subject;
 use super::references::is_path;
 
 pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hints, faults: &mut Vec<Fault>) {
-    let mut results: BTreeMap<&str, Option<Value>> = BTreeMap::new();
+    let mut results: BTreeMap<&str, Option<Arc<Value>>> = BTreeMap::new();
     for (at, node) in subject.plan.nodes.iter().enumerate() {
         for (name, reference) in &node.param_refs {
             let ParamRef { from, path: Some(path), .. } = reference else { continue };
@@ -20,7 +21,7 @@ pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hint
             let source = &subject.plan.nodes[source];
             let of_tool = source.tool.as_deref().and_then(|tool| {
                 let known = || settings.tools?.defaults(tool, &Map::new())?.result_schema;
-                results.entry(tool).or_insert_with(known).as_ref()
+                results.entry(tool).or_insert_with(known).as_deref()
             });
             let schemas = contract_schemas(source).chain(of_tool);
             let Some(dead_end) = schemas.filter_map(|schema| dead_end(schema, path)).next() else { continue };
@@ -37,7 +38,7 @@ pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hint
 }
 
 fn contract_schemas(node: &Node) -> impl Iterator<Item = &Value> {
-    node.contract.iter().filter(|rule| rule.method == Method::Schema).filter_map(|rule| rule.spec.as_ref())
+    node.contract.iter().filter(|rule| rule.method == Method::Schema).filter_map(|rule| rule.spec.as_deref())
 }
 
 /// Where a path leads to nothing.

@@ -17,7 +17,7 @@ impl Tools for TwoTools {
             effect: if looks { Effect::Read } else { Effect::External },
             impact: if looks { 0 } else { 2 },
             idem: if looks { Idempotency::Natural } else { Idempotency::None },
-            result_schema: Some(json!({"type": "object"})),
+            result_schema: Some(json!({"type": "object"}).into()),
         })
     }
 
