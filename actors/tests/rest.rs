@@ -4,6 +4,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{Hold, SLOTS, memory, plan, states, submit, system};
 use ostler_actors::{AgentProfile, Settled, Submission, System};
@@ -78,20 +79,21 @@ async fn a_slot_that_is_granted_to_a_run_that_rests_by_then_is_free_again() {
         tokio::task::yield_now().await;
     }
     system.cancel_node(rests, "late".into()).await.unwrap();
-    let rests = async {
-        while system.agents().await.iter().filter(|row| row.state != "row").count() > 1 {
-            tokio::task::yield_now().await;
-        }
-    };
-    rests.await;
+    while system.agents().await.iter().filter(|row| row.state != "row").count() > 1 {
+        tokio::task::yield_now().await;
+    }
 
-    hold.go(2 * SLOTS);
+    hold.go(SLOTS);
     assert_eq!(system.outcome(full).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
     let holds: Vec<_> = (0..SLOTS).map(|at| json!({"id": format!("h{at}"), "tool": "hold"})).collect();
     let all = submit(&system, json!({"id": "all", "policy": {"slots": SLOTS}, "nodes": holds})).await;
-    for _ in 0..SLOTS {
-        hold.started().await;
-    }
+    let all_at_once = async {
+        for _ in 0..SLOTS {
+            hold.started().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), all_at_once).await.expect("no slot is lost");
+    hold.go(SLOTS);
     assert_eq!(system.outcome(all).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
     system.shutdown().await;
 }
