@@ -37,6 +37,7 @@ mod resolve;
 mod rest;
 mod scheduler;
 mod services;
+mod slot;
 mod spawn;
 mod steer;
 mod stream;

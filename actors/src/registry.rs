@@ -1,7 +1,7 @@
 //! The registry: which agents exist, which runs they have to drive, and whether an actor does so now. It alone
-//! changes a slot: `Row -> Starting -> Live -> Stopping -> Row`.
+//! changes a slot.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,6 @@ use ostler_kernel::port::{JournalError, Position, RunRow, Seq, StreamBatch, Stre
 use ostler_scheduler::AGENT_WEIGHT;
 use ostler_supervisor::{ChildRef, ChildSpec, Pool, Restart, StartChildError};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::agent::{Agent, AgentArguments, AgentMessage, AskReply, Request};
@@ -19,6 +18,7 @@ use crate::error::RunError;
 use crate::rest;
 use crate::scheduler::{Lane, SchedulerMessage};
 use crate::services::Services;
+use crate::slot::{Passive, Phase, Slot};
 use crate::stream;
 
 pub(crate) enum RegistryMessage {
@@ -49,8 +49,8 @@ pub(crate) enum RegistryMessage {
     Ask { agent: AgentId, run: RunId, request: Request, reply: AskReply },
     /// A run waits for a time or for a person, and needs no actor until then. `asked`: the requests that its actor
     /// has had.
-    Rest { agent: AgentId, run: RunId, until: Option<Instant>, asked: u64 },
-    /// The time has come that a run rested for.
+    Passivate { agent: AgentId, run: RunId, until: Option<Instant>, asked: u64 },
+    /// The time has come that a passive run waited for.
     Wake { agent: AgentId, run: RunId },
     /// A run is to be cancelled. If it waits behind another run of its agent, it is cancelled and closed here and
     /// now; the answer is where that is recorded, or `None` if it does not wait.
@@ -93,69 +93,6 @@ pub struct AgentRow {
     pub state: &'static str,
     /// Runs it has to drive.
     pub runs_open: usize,
-}
-
-/// Whether an actor stands behind an agent.
-enum Phase {
-    Row,
-    Starting,
-    /// With the requests that were passed on to it.
-    Live {
-        actor: ActorRef<AgentMessage>,
-        asked: u64,
-    },
-    Stopping,
-    Quarantined,
-}
-
-struct Slot {
-    client: ClientId,
-    weight: u32,
-    /// Whether it has a name of its own, written in the journal; else it goes with its run.
-    registered: bool,
-    /// Where that stands in the journal.
-    since: Position,
-    phase: Phase,
-    /// First in, first out; the first is being driven, or rests.
-    runs: VecDeque<RunRow>,
-    /// Set while the first run rests.
-    rest: Option<Rest>,
-}
-
-/// A run that needs no actor for now: its journal has everything. Dropping this stops what would wake it.
-struct Rest {
-    alarm: Option<AbortHandle>,
-}
-
-impl Drop for Rest {
-    fn drop(&mut self) {
-        if let Some(alarm) = &self.alarm {
-            alarm.abort();
-        }
-    }
-}
-
-impl Slot {
-    fn new(client: ClientId, weight: u32) -> Slot {
-        let (since, phase, runs) = (Position(0), Phase::Row, VecDeque::new());
-        Slot { client, weight, registered: false, since, phase, runs, rest: None }
-    }
-
-    fn registered(client: ClientId, weight: u32, since: Position) -> Slot {
-        Slot { registered: true, since, ..Slot::new(client, weight) }
-    }
-
-    /// Whether its actor is there and has this run.
-    fn drives(&self, run: RunId) -> bool {
-        matches!(self.phase, Phase::Live { .. }) && self.runs.front().is_some_and(|row| row.run == run)
-    }
-
-    fn pass_on(&mut self, request: Request, reply: AskReply) {
-        if let Phase::Live { actor, asked } = &mut self.phase {
-            *asked += 1;
-            let _ = actor.cast(AgentMessage::Ask { request, reply });
-        }
-    }
 }
 
 pub(crate) struct Registry;
@@ -206,7 +143,9 @@ impl Actor for Registry {
             RegistryMessage::PoolUp => state.pool_up(),
             RegistryMessage::PoolGone { agent, pool } => state.pool_gone(&agent, pool),
             RegistryMessage::Ask { agent, run, request, reply } => state.ask(&agent, run, request, reply),
-            RegistryMessage::Rest { agent, run, until, asked } => state.rest(&agent, run, until, asked),
+            RegistryMessage::Passivate { agent, run, until, asked } => {
+                state.passivate(&agent, run, until, asked)
+            }
             RegistryMessage::Wake { agent, run } => state.wake(&agent, run),
             RegistryMessage::CancelQueued { agent, run, reply } => {
                 let _ = reply.send(state.cancel_queued(&agent, run));
@@ -310,7 +249,7 @@ impl RegistryState {
     fn start(&mut self, agent: &AgentId) {
         let Some(slot) = self.slots.get_mut(agent) else { return };
         let (Phase::Row, false, Some((pool, number))) =
-            (&slot.phase, slot.runs.is_empty() || slot.rest.is_some(), self.services.links.pool())
+            (&slot.phase, slot.runs.is_empty() || slot.passive.is_some(), self.services.links.pool())
         else {
             return;
         };
@@ -363,7 +302,7 @@ impl RegistryState {
             slot.phase = Phase::Stopping;
             return;
         };
-        slot.rest = None;
+        slot.passive = None;
         let run = row.run;
         let _ = actor.cast(AgentMessage::Drive(row.clone()));
         let waited = self.waiting_for(run);
@@ -409,7 +348,7 @@ impl RegistryState {
 
     /// Lets the actor of a run go that has nothing to do before `until`, unless a request is on its way to it: then
     /// it says so again afterwards.
-    fn rest(&mut self, agent: &AgentId, run: RunId, until: Option<Instant>, asked: u64) {
+    fn passivate(&mut self, agent: &AgentId, run: RunId, until: Option<Instant>, asked: u64) {
         let Some(slot) = self.slots.get_mut(agent) else { return };
         match (&slot.phase, slot.runs.front()) {
             (Phase::Live { actor, asked: sent }, Some(row)) if *sent == asked && row.run == run => {
@@ -423,17 +362,17 @@ impl RegistryState {
                     };
                     tokio::spawn(wakes).abort_handle()
                 });
-                slot.rest = Some(Rest { alarm });
+                slot.passive = Some(Passive { alarm });
             }
             _ => {}
         }
     }
 
-    /// A run that rests goes on.
+    /// A passive run goes on.
     fn wake(&mut self, agent: &AgentId, run: RunId) {
         if let Some(slot) = self.slots.get_mut(agent)
             && slot.runs.front().is_some_and(|row| row.run == run)
-            && slot.rest.take().is_some()
+            && slot.passive.take().is_some()
         {
             self.start(agent);
         }

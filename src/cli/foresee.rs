@@ -8,9 +8,11 @@ use ostler::config::Config;
 use ostler::finding::Finding;
 use ostler::plan_file::PlanFile;
 use ostler_drivers::tool::builtin;
+use ostler_kernel::contract;
 use ostler_kernel::gate::{Call, Denial, DenialCode, GatedTool, foresee};
 use ostler_kernel::id::Digest;
 use ostler_kernel::plan::{Node, Plan};
+use serde_json::{Map, Value, json};
 
 use super::bounds::Bounds;
 
@@ -32,13 +34,12 @@ pub(super) fn refusals(
     let policy = config.gate(&tools);
     let gated = tools.into_iter().map(|tool| GatedTool::new(tool).expect("the built-in tools have schemas"));
     let gated: BTreeMap<String, GatedTool> = gated.map(|tool| (tool.name().to_owned(), tool)).collect();
-    let refused = |node: &Node| {
-        let name = node.tool.as_deref()?;
+    let judged = |name: &str, params: Map<String, Value>, floor: u8| {
         let call = Call {
             tool: gated.get(name),
             name,
-            params: node.params.clone(),
-            floor: node.impact,
+            params,
+            floor,
             // What the run may do is told of the plan as a whole.
             intent: u8::MAX,
             scope: &bounds.scope,
@@ -47,6 +48,16 @@ pub(super) fn refusals(
         };
         foresee(&call, &policy)
     };
+    let refused = |node: &Node| {
+        let own = node.tool.as_deref().and_then(|tool| judged(tool, node.params.clone(), node.impact));
+        own.or_else(|| {
+            let mut tests = contract::tests(&node.contract).into_iter();
+            tests.find_map(|test| {
+                let argv = Map::from_iter([("argv".to_owned(), json!(test.argv))]);
+                judged("shell.run", argv, 0)
+            })
+        })
+    };
     let place = |node: &Node| {
         let nodes = file.draft().map(|draft| draft.nodes.as_slice()).unwrap_or_default();
         let at = nodes.iter().position(|written| written.id == node.id);
@@ -54,12 +65,12 @@ pub(super) fn refusals(
     };
     let mut found = Vec::new();
     let over: Vec<&Node> =
-        plan.nodes.iter().filter(|node| node.tool.is_some() && node.impact > bounds.intent).collect();
+        plan.nodes.iter().filter(|node| node.tool.is_some() && node.reach().impact > bounds.intent).collect();
     if let [first, others @ ..] = over.as_slice() {
-        let most = over.iter().map(|node| node.impact).max().unwrap_or(first.impact);
+        let most = over.iter().map(|node| node.reach().impact).max().unwrap_or(first.reach().impact);
         let what = format!(
             "would be refused: impact {} is above --intent {}{}",
-            first.impact,
+            first.reach().impact,
             bounds.intent,
             likewise(others)
         );

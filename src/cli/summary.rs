@@ -75,7 +75,7 @@ pub(crate) fn ending(run: &str) -> &str {
 
 /// Whether silence has ended a question: no answer is taken any more.
 pub(crate) fn is_over(deadline_ms: Option<i64>) -> bool {
-    deadline_ms.is_some_and(|deadline| deadline < now_ms())
+    deadline_ms.is_some_and(|deadline| deadline <= now_ms())
 }
 
 /// The commands that answer what a node waits for; the first is the one that is meant most often.

@@ -147,8 +147,8 @@ impl AgentState {
             self.drive = None;
         } else if let Some(Idle { until }) = drive.idle() {
             let (agent, run) = (self.arguments.agent.clone(), drive.opened.run);
-            let rest = RegistryMessage::Rest { agent, run, until, asked: self.asked };
-            self.arguments.services.links.tell_registry(rest);
+            let passivate = RegistryMessage::Passivate { agent, run, until, asked: self.asked };
+            self.arguments.services.links.tell_registry(passivate);
         }
         Ok(())
     }

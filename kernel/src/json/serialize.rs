@@ -10,7 +10,8 @@ use serde_json::Number;
 
 use super::{Json, JsonError, MAX_DEPTH, number, utf16_order, write_string};
 
-/// The canonical text of anything that serde writes as JSON: that of its [`serde_json::Value`], without making one.
+/// The canonical text of anything that serde writes as JSON and whose keys are texts, each once: that of its
+/// [`serde_json::Value`], without making one.
 ///
 /// ```
 /// #[derive(serde::Serialize)]
