@@ -55,10 +55,6 @@ impl ResolveRequest {
 impl System {
     /// Settles an attempt in doubt; the run goes on. Durable when it returns.
     pub async fn resolve(&self, run: RunId, node: NodeId, how: ResolveHow) -> Result<(), RunError> {
-        // What is refused does not set a run going that rests.
-        if self.rests(run) {
-            self.view(run, None).await?.run.check_resolution(&node)?;
-        }
         let how = match how {
             ResolveHow::Done(value) => {
                 let view = self.view(run, None).await?;

@@ -120,7 +120,7 @@ impl System {
     }
 
     /// Whether nobody drives a run, and nothing of it is under way in this process.
-    pub(crate) fn rests(&self, run: RunId) -> bool {
+    fn rests(&self, run: RunId) -> bool {
         !self.services.drives(run) && !self.services.effects.knows_run(run)
     }
 

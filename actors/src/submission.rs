@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use ostler_kernel::event::{Event, RunOpened};
 use ostler_kernel::gate::SCOPE_DEFAULT;
 use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, RunId};
-use ostler_kernel::json::{self, JsonError};
+use ostler_kernel::json::{self, Json, JsonError};
 use ostler_kernel::plan::Plan;
 use ostler_kernel::port::{JournalError, RunRow, RunStanding, Seq, StreamBatch, StreamId};
 
+use crate::error::RunError;
 use crate::registry::RegistryMessage;
 use crate::system::System;
 
@@ -27,6 +28,9 @@ pub struct Submission {
     pub scope: String,
     /// The folder its tools may touch.
     pub workspace: PathBuf,
+    /// The id it is to have, from [`new_run_id`]: who submits once more because no answer came gets the run that was
+    /// opened then, if it was. `None`: a new one.
+    pub run: Option<RunId>,
 }
 
 impl Submission {
@@ -39,6 +43,7 @@ impl Submission {
             intent: 1,
             scope: SCOPE_DEFAULT.to_owned(),
             workspace: PathBuf::from("."),
+            run: None,
         }
     }
 }
@@ -68,13 +73,19 @@ pub enum SubmitError {
         /// Why not.
         why: String,
     },
+    /// There is a run of this id, of another plan.
+    #[error("run {0} was opened before, for another plan: submit with a new id")]
+    Taken(RunId),
+    /// The run of this id was opened before, and its records cannot be read.
+    #[error(transparent)]
+    Unreadable(Box<RunError>),
     /// The journal did not take it.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
 /// A new id, which begins with the time: 1970 where the clock says that it is earlier.
-fn run_id() -> RunId {
+pub fn new_run_id() -> RunId {
     if std::time::SystemTime::now() >= std::time::UNIX_EPOCH {
         return RunId(uuid::Uuid::now_v7());
     }
@@ -85,7 +96,7 @@ impl System {
     /// Opens a run and drives it. The run is durable when this returns; dropping the future may or may not have
     /// opened it.
     pub async fn submit(&self, submission: Submission) -> Result<RunId, SubmitError> {
-        let Submission { mut plan, client, agent, intent, scope, workspace } = submission;
+        let Submission { mut plan, client, agent, intent, scope, workspace, run: wanted } = submission;
         if intent > 2 {
             return Err(SubmitError::Intent(intent));
         }
@@ -97,7 +108,7 @@ impl System {
         let workspace = workspace
             .canonicalize()
             .map_err(|error| SubmitError::Workspace { folder: workspace.clone(), why: error.to_string() })?;
-        let run = run_id();
+        let run = wanted.unwrap_or_else(new_run_id);
         let agent = agent.unwrap_or_else(|| AgentId::from(run.to_string().as_str()));
         let (plan_id, nodes) = (plan.id.clone(), plan.nodes.len() as u32);
         plan.settle_numbers();
@@ -107,17 +118,23 @@ impl System {
             run,
             client: client.clone(),
             agent: agent.clone(),
-            plan: text,
+            plan: text.clone(),
             intent,
             scope,
             workspace: workspace.to_string_lossy().into_owned(),
             policy_epoch: self.services.gate.epoch,
             seed: rand::random(),
         };
+        if wanted.is_some() && self.services.journal.run(run)?.is_some() {
+            return self.opened_before(run, &client, &text).await;
+        }
         let at_ms = self.services.clock.now();
         let (stream, events) = (StreamId::run(&client, run), vec![Event::RunOpened(opened)]);
         let batch = StreamBatch { stream, expected: Seq(0), at_ms, events };
-        let position = self.services.journal.append(vec![batch])?;
+        let position = match self.services.journal.append(vec![batch]) {
+            Err(JournalError::Conflict { .. }) => return self.opened_before(run, &client, &text).await,
+            appended => appended?,
+        };
         self.services.journal.durable(position).await?;
         let (closed_ms, standing) = (None, RunStanding::Open);
         let row = RunRow {
@@ -132,6 +149,22 @@ impl System {
             position,
         };
         self.drive(row, false);
+        Ok(run)
+    }
+
+    /// The run that this id was given to before, if it is of the same plan. It goes on if nobody drives it.
+    async fn opened_before(&self, run: RunId, client: &ClientId, text: &Json) -> Result<RunId, SubmitError> {
+        let records = self.services.journal.read(StreamId::run(client, run), Seq(0), 1)?;
+        let same = |opened: &RunOpened| opened.run == run && opened.plan == *text;
+        match records.first().map(|record| &record.event) {
+            Some(Event::RunOpened(opened)) if same(opened) => {}
+            _ => return Err(SubmitError::Taken(run)),
+        }
+        let row = self.row(run).map_err(|error| SubmitError::Unreadable(Box::new(error)))?;
+        self.services.journal.durable(row.position).await?;
+        if row.standing == RunStanding::Open && !self.services.drives(run) {
+            self.drive(row, true);
+        }
         Ok(run)
     }
 

@@ -1,10 +1,15 @@
 //! Plans that run for real, in memory.
 
+#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+
 mod common;
 
-use common::{memory, states, submit, value};
-use ostler_actors::Settled;
+use std::sync::Arc;
+
+use common::{left_by, memory, plan, states, submit, system, value};
+use ostler_actors::{Settled, Submission, SubmitError, System, new_run_id};
 use ostler_kernel::run::RunOutcome;
+use ostler_store::MemoryJournal;
 use serde_json::json;
 
 fn render(id: &str, deps: &[&str]) -> serde_json::Value {
@@ -95,4 +100,31 @@ async fn a_cancelled_run_is_closed_as_cancelled() {
     assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
     assert_eq!(states(&system, run).await, "a cancelled, s cancelled");
     system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_submission_that_comes_twice_is_one_run() {
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), Vec::new()).await;
+    let wait =
+        |ms: u32| json!({"id": "p", "nodes": [{"id": "n", "tool": "time.sleep", "params": {"ms": ms}}]});
+    let wanted = Some(new_run_id());
+    let submission =
+        |system: &System, ms| Submission { run: wanted, ..Submission::plan(plan(system, wait(ms))) };
+    let run = first.submit(submission(&first, 50)).await.unwrap();
+    assert_eq!((first.submit(submission(&first, 50)).await.unwrap(), Some(run)), (run, wanted));
+    let other = first.submit(submission(&first, 51)).await;
+    assert!(matches!(other, Err(SubmitError::Taken(taken)) if taken == run), "{other:?}");
+    let client = Submission { client: "other".into(), ..submission(&first, 50) };
+    let other = first.submit(client).await;
+    assert!(matches!(other, Err(SubmitError::Taken(_))), "{other:?}");
+
+    // The process died before it could answer: the next one goes on with the run.
+    let second = system(left_by(&journal), Vec::new()).await;
+    assert_eq!(second.submit(submission(&second, 50)).await.unwrap(), run);
+    assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(second.submit(submission(&second, 50)).await.unwrap(), run);
+    assert_eq!(second.runs(false).unwrap().len(), 1);
+    first.shutdown().await;
+    second.shutdown().await;
 }

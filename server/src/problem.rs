@@ -121,6 +121,8 @@ impl From<SubmitError> for Problem {
             SubmitError::Intent(_) => "intent_out_of_range",
             SubmitError::Scope { .. } => "scope_unknown",
             SubmitError::Workspace { .. } => "workspace_unusable",
+            SubmitError::Taken(_) => "run_taken",
+            SubmitError::Unreadable(error) => return (*error).into(),
             SubmitError::Journal(error) => return error.into(),
         };
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code, told)

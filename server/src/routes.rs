@@ -139,7 +139,7 @@ async fn submit(State(api): State<Api>, headers: HeaderMap, bytes: BodyBytes) ->
 }
 
 async fn open(system: &System, bytes: &Bytes) -> Result<RunId, Problem> {
-    let SubmitRequest { plan, client, intent, scope, workspace } = body(bytes)?;
+    let SubmitRequest { plan, client, intent, scope, workspace, run } = body(bytes)?;
     if !is_name(&client) {
         return Err(Problem::bad("client_name", format!("{client:?} is not {NAME_RULE}")));
     }
@@ -150,7 +150,10 @@ async fn open(system: &System, bytes: &Bytes) -> Result<RunId, Problem> {
     }
     let plan = plan.validate(&system.settings()).map_err(|faults| Problem::faults(&faults))?;
     let client = client.as_str().into();
-    let submission = Submission { plan, client, agent: None, intent, scope, workspace };
+    let run = run
+        .map(|run| run.parse::<RunId>().map_err(|_| Problem::bad("run_id", format!("{run:?} is no run id"))));
+    let run = run.transpose()?;
+    let submission = Submission { plan, client, agent: None, intent, scope, workspace, run };
     Ok(system.submit(submission).await?)
 }
 

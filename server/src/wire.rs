@@ -26,6 +26,10 @@ pub struct SubmitRequest {
     pub scope: String,
     /// The folder its tools may touch, as an absolute path.
     pub workspace: String,
+    /// The id it is to have, a UUID of version 7: who asks once more because no answer came gets the run that was
+    /// opened then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
 }
 
 fn local() -> String {

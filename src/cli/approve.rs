@@ -18,7 +18,7 @@ use super::live::screen::Aside;
 use super::session::{Session, Want, no_folder, settings};
 use super::signals::Signals;
 use super::steer;
-use super::summary::{answers, is_over, silence, text_of};
+use super::summary::{Seen, answers, is_over, silence, text_of};
 use super::term::{Out, Paint, count, say};
 use super::words;
 
@@ -106,7 +106,8 @@ fn tell(question: &ApprovalView, out: &mut Out) {
     lines.for_each(|line| out.line(line));
     if !is_over(question.deadline_ms) {
         let digest = question.digest.as_deref().map(short_digest);
-        for answer in answers(&question.run, &question.node, &question.ask, digest.as_deref()) {
+        let seen = digest.as_deref().map_or(Seen::NotYet, Seen::Here);
+        for answer in answers(&question.run, &question.node, &question.ask, seen) {
             out.line(format!("    {answer}"));
         }
     }
@@ -233,7 +234,7 @@ pub(crate) async fn answer(globals: &Globals, args: AnswerArgs, decision: Decisi
     let before = match send(&mut session, &mut signals, &args, decision, person).await {
         Ok(Ok(before)) => before,
         Ok(Err(code)) => {
-            say("left waiting; `ostler reject` says no");
+            say(format!("left waiting; `ostler reject {} {} --note WHY` says no", args.run, args.node));
             session.stop().await;
             return Ok(code);
         }
@@ -327,11 +328,11 @@ fn asked<'a>(run: &'a Summary, node: &str) -> Result<&'a Waiting, Failure> {
     let id = &run.run;
     match run.waiting.iter().find(|waiting| waiting.node == node) {
         Some(question) if is_over(question.deadline_ms) => Err(Failure::invalid(format!(
-            "the time to answer node {node} is over: silence cancels it when the run goes on"
+            "the time to answer node {node} is over: silence cancels it when the run goes on (`ostler resume {id}`)"
         ))),
         Some(question) if question.id.is_some() => Ok(question),
         Some(_) => Err(Failure::invalid(format!(
-            "node {node} is in doubt: `ostler resolve {id} {node} --done FILE | --redo | --fail` settles that"
+            "node {node} is in doubt: `ostler resolve {id} {node}` settles that, with --done FILE, --redo or --fail"
         ))),
         None => Err(Failure::invalid(match run.nodes.get(node) {
             None => format!("no node {node} in run {id}"),

@@ -66,8 +66,8 @@ pub(crate) fn tell(source: &Source, findings: &[Finding], json: bool, out: &mut 
     causes.iter().for_each(|finding| say(source.show(finding, stderr_look())));
     let rest = match follow.len() {
         0 => String::new(),
-        1 => ", and 1 more that follows".to_owned(),
-        many => format!(", and {many} more that follow"),
+        1 => "; 1 more comes of it, and goes with it".to_owned(),
+        many => format!("; {many} more come of that, and go with it"),
     };
     Failure::invalid(format!("{} has {}{rest}", source.name(), count(causes.len(), "fault")))
 }

@@ -118,7 +118,11 @@ async fn tell_events(
     };
     followed.map_err(|refused| lost(refused, &summary.run))?;
     if args.follow && !follows && summary.standing != Standing::Closed {
-        say(format!("this run stands still, so nothing more comes: `ostler resume {}` goes on", summary.run));
+        let how = match summary.waiting.is_empty() {
+            true => format!("`ostler resume {}` goes on", summary.run),
+            false => "it waits for a person: `ostler approvals` shows for what".to_owned(),
+        };
+        say(format!("this run stands still, so nothing more comes: {how}"));
     }
     Ok(())
 }

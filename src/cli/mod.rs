@@ -249,6 +249,13 @@ pub(crate) fn main() -> ExitCode {
     let ended = runtime.block_on(dispatch(cli));
     // What still blocks in a thread of its own has been given up.
     runtime.shutdown_background();
+    let ended = match (ended, term::lost()) {
+        (Ok(_), Some(error)) => Err(Failure::internal(format!(
+            "standard output could not be written ({error}), and what was told is lost: free some space, or name \
+             another place, and ask again"
+        ))),
+        (ended, _) => ended,
+    };
     match ended {
         Ok(code) => code.into(),
         Err(Failure { code, what }) => {

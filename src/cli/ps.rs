@@ -13,7 +13,7 @@ use super::cells::{fit, fit_name, padded, width};
 use super::exit::{Failure, code};
 use super::live::painted;
 use super::session::{Session, Want, no_folder, settings};
-use super::summary::{answers, ending, is_over, silence};
+use super::summary::{Seen, answers, ending, is_over, silence};
 use super::term::{Out, ago, count, now_ms, say, span};
 
 /// Runs that are listed on a terminal, where nobody says how many.
@@ -210,9 +210,14 @@ fn waiting_lines(run: &str, waiting: &Waiting, columns: Option<usize>) -> Vec<St
     let waits = if waiting.id.is_none() { "is in doubt" } else { "waits for a person" };
     let silence = waiting.deadline_ms.map(silence).unwrap_or_default();
     let told = format!("  {node} {waits}{silence}{}", waited_for(&waiting.holds_up));
-    let answers =
-        if is_over(waiting.deadline_ms) { Vec::new() } else { answers(run, node, &waiting.ask, None) };
-    let answer = answers.into_iter().next();
+    let answers = match is_over(waiting.deadline_ms) {
+        true => Vec::new(),
+        false => {
+            answers(run, node, &waiting.ask, if columns.is_some() { Seen::AtTerminal } else { Seen::NotYet })
+        }
+    };
+    let most = if waiting.id.is_none() { usize::MAX } else { 1 };
+    let answer = answers.into_iter().take(most);
     std::iter::once(fit(&told, columns.unwrap_or(usize::MAX)))
         .chain(answer.map(|answer| format!("    {answer}")))
         .collect()

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use ostler_actors::new_run_id;
 use ostler_kernel::id::CLIENT_DEFAULT;
 use ostler_server::wire::{RunNamed, SubmitRequest};
 
@@ -29,6 +30,9 @@ pub(crate) struct RunArgs {
     bounds: Bounds,
 }
 
+/// Times that a run is asked for again because whoever held the data folder has left it.
+const RENEWALS_MAX: usize = 8;
+
 pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
     let workspace_text = args.bounds.workspace()?;
@@ -47,11 +51,17 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
         intent: args.bounds.intent,
         scope: args.bounds.scope,
         workspace: workspace_text,
+        // So that it is one run, however often it has to be asked for.
+        run: Some(new_run_id().to_string()),
     };
     let mut signals = Signals::listen()?;
     let mut session = Session::open(globals, &workspace, Want::Begin).await?;
     let mut submitted = session.client.post::<RunNamed>("/v1/runs", &request).await;
-    if let Err(Refused::NotThere(_)) = submitted {
+    for _ in 0..RENEWALS_MAX {
+        // The process that held the data folder has left it.
+        if !matches!(submitted, Err(Refused::NotThere(_) | Refused::Gone(_))) {
+            break;
+        }
         session.renew(Want::Begin).await?;
         submitted = session.client.post("/v1/runs", &request).await;
     }

@@ -267,11 +267,17 @@ fn not_opened(data: &Path, error: &OpenError) -> Failure {
         }
         OpenError::Damaged { .. } => "; `ostler doctor` tells more",
         OpenError::NewerFormat { .. } => "; use that one",
-        OpenError::NotOurs { .. } | OpenError::NotAFolder { .. } => "; --data names another folder",
+        OpenError::NotOurs { .. } | OpenError::Foreign { .. } | OpenError::NotAFolder { .. } => {
+            "; --data names another folder"
+        }
         OpenError::ReadOnly { .. } | OpenError::Io { .. } => "",
     };
     let told = error.to_string();
     let place = data.display().to_string();
     let told = if told.contains(&place) { told } else { format!("{place}: {told}") };
-    Failure::store(format!("{told}{advice}"))
+    let told = format!("{told}{advice}");
+    match error {
+        OpenError::Foreign { .. } | OpenError::NotAFolder { .. } => Failure::invalid(told),
+        _ => Failure::store(told),
+    }
 }

@@ -75,19 +75,41 @@ pub(crate) fn ending(run: &str) -> &str {
 
 /// Whether silence has ended a question: no answer is taken any more.
 pub(crate) fn is_over(deadline_ms: Option<i64>) -> bool {
-    deadline_ms.is_some_and(|deadline| deadline <= now_ms())
+    deadline_ms.is_some_and(|deadline| deadline < now_ms())
+}
+
+/// What a yes is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Seen<'a> {
+    /// What was shown here, with this digest.
+    Here(&'a str),
+    /// What the command shows before it asks: there is a terminal.
+    AtTerminal,
+    /// What has to be looked at first.
+    NotYet,
+}
+
+impl Seen<'_> {
+    /// Of what is told on `out` without being shown.
+    pub(crate) fn on(out: &Out) -> Seen<'static> {
+        if out.is_terminal() { Seen::AtTerminal } else { Seen::NotYet }
+    }
 }
 
 /// The commands that answer what a node waits for; the first is the one that is meant most often.
-/// The yes is for what has this digest; without one, it is shown before it is asked for.
-pub(crate) fn answers(run: &str, node: &str, ask: &str, digest: Option<&str>) -> Vec<String> {
+pub(crate) fn answers(run: &str, node: &str, ask: &str, seen: Seen<'_>) -> Vec<String> {
     let run = ending(run);
     if ask == "in_doubt" {
-        vec![format!("ostler resolve {run} {node} --done FILE|--redo|--fail")]
-    } else {
-        let seen = digest.map(|digest| format!(" --digest {digest}")).unwrap_or_default();
-        vec![format!("ostler approve {run} {node}{seen}"), format!("ostler reject {run} {node} --note WHY")]
+        return ["--done FILE", "--redo", "--fail"]
+            .map(|how| format!("ostler resolve {run} {node} {how}"))
+            .into();
     }
+    let yes = match seen {
+        Seen::Here(digest) => format!("ostler approve {run} {node} --digest {digest}"),
+        Seen::AtTerminal => format!("ostler approve {run} {node}"),
+        Seen::NotYet => "ostler approvals".to_owned(),
+    };
+    vec![yes, format!("ostler reject {run} {node} --note WHY")]
 }
 
 /// How long a question stays open.
@@ -249,7 +271,8 @@ pub(crate) fn culprits(sheet: &Sheet<'_>, summary: &Summary, most: usize) -> Vec
 }
 
 fn culprit_told(sheet: &Sheet<'_>, culprit: &Culprit) -> String {
-    let what = culprit.message.clone().unwrap_or_else(|| words::reason(&culprit.reason));
+    let what = culprit.message.clone().filter(|message| !message.is_empty());
+    let what = what.unwrap_or_else(|| words::reason(&culprit.reason));
     let mut lost = match culprit.lost.as_slice() {
         [] => String::new(),
         lost => format!("  (lost with it: {})", lost.join(", ")),
@@ -270,7 +293,7 @@ pub(crate) fn waiting(sheet: &Sheet<'_>, summary: &Summary, most: usize) -> Vec<
     for (at, waiting) in summary.waiting.iter().enumerate() {
         let answers = match summary.past || is_over(waiting.deadline_ms) {
             true => Vec::new(),
-            false => answers(&summary.run, &waiting.node, &waiting.ask, None),
+            false => answers(&summary.run, &waiting.node, &waiting.ask, Seen::on(sheet.out)),
         };
         let answers: Vec<String> = answers.iter().map(|answer| format!("    {answer}")).collect();
         let needed = 1 + answers.iter().map(|answer| sheet.rows_of(answer)).sum::<usize>();
@@ -326,7 +349,7 @@ fn outputs_told<'o>(
     }
     if told.len() < all {
         let more = count(all - told.len(), "more output");
-        let text = format!("  … and {more}: ostler show {}", ending(&summary.run));
+        let text = format!("  … and {more}: ostler artifact {}/NODE", ending(&summary.run));
         told.push((fit(&text, sheet.columns), None));
         rows += 1;
     }

@@ -1,6 +1,7 @@
 //! Writing to people and pipes.
 
-use std::io::{IsTerminal, Write, stderr, stdout};
+use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
+use std::sync::OnceLock;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -11,6 +12,14 @@ use super::live::screen::Aside;
 /// Columns and rows of a terminal that does not say.
 const WIDTH: usize = 80;
 const HEIGHT: usize = 24;
+
+/// Why standard output was not written, if somebody was still to read it.
+static LOST: OnceLock<io::Error> = OnceLock::new();
+
+/// Why something that was told did not arrive, if that is so: a disk that is full, and not a reader who left.
+pub(crate) fn lost() -> Option<&'static io::Error> {
+    LOST.get()
+}
 
 /// Standard output. Once nobody reads it any more, nothing is written; that is no error.
 pub(crate) struct Out {
@@ -60,7 +69,12 @@ impl Out {
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
         if !self.gone {
             let mut to = stdout().lock();
-            self.gone = to.write_all(bytes).and_then(|()| to.flush()).is_err();
+            if let Err(error) = to.write_all(bytes).and_then(|()| to.flush()) {
+                self.gone = true;
+                if error.kind() != ErrorKind::BrokenPipe {
+                    let _ = LOST.set(error);
+                }
+            }
         }
     }
 

@@ -54,7 +54,7 @@ impl WrongShape {
         let wanted = wanted(&expected.to_string());
         let mend = match (&found, wanted.as_str()) {
             (Unexpected::Str(text), "a list") if text.len() <= WORD_BYTES_MAX => {
-                format!("write it as a list: [{text}]")
+                format!("write it as a list: [{text:?}]")
             }
             (Unexpected::Str(text), _) if text.parse::<f64>().is_ok() => "leave the quotes out".to_owned(),
             (

@@ -72,6 +72,14 @@ pub enum OpenError {
         /// The beginning of its format file.
         found: String,
     },
+    /// It is no data folder yet, and other things are in it, which are left alone.
+    #[error("{} is not a data folder: {entry} is in it", path.display())]
+    Foreign {
+        /// The folder.
+        path: PathBuf,
+        /// One of the other things.
+        entry: String,
+    },
     /// It may not be written to.
     #[error("{} may only be read", path.display())]
     ReadOnly {
@@ -139,6 +147,9 @@ impl Store {
         if fs::metadata(path).is_ok_and(|found| !found.is_dir()) {
             return Err(OpenError::NotAFolder { path: path.to_owned() });
         }
+        if let Some(entry) = foreign(path) {
+            return Err(OpenError::Foreign { path: path.to_owned(), entry });
+        }
         make_folder(path).map_err(io)?;
         let (lock, epoch_seen) = HeldLock::take(&path.join("lock")).map_err(|error| match error {
             NotLocked::Held(pid) => OpenError::Held { path: path.to_owned(), pid },
@@ -179,6 +190,20 @@ impl Store {
         drop(lock);
         Ok(damages)
     }
+}
+
+/// What may stand in a folder that was begun and is not yet marked as one of ours.
+const BEGUN: [&str; 8] =
+    ["lock", "format", "format.new", "journal", "index.redb", "artifacts", "programs", "control.sock"];
+
+/// Something that no data folder has, in a folder that is not marked as one.
+fn foreign(path: &Path) -> Option<String> {
+    if path.join("format").exists() {
+        return None;
+    }
+    let names =
+        fs::read_dir(path).ok()?.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| !BEGUN.contains(&name.as_str())).min()
 }
 
 /// Checks the format file; with `create`, writes it where there is none.

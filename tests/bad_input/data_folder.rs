@@ -71,6 +71,21 @@ fn a_newer_format_and_a_foreign_folder_are_refused_and_kept() {
 }
 
 /// Changes the mode of a folder and of all beneath it.
+#[test]
+fn a_folder_of_something_else_is_not_filled() {
+    let world = world();
+    fs::create_dir(world.path().join("home")).unwrap();
+    fs::write(world.path().join("home/letter"), "dear").unwrap();
+    let says = "is not a data folder: letter is in it; --data names another folder";
+    world.ostler(&format!("{RUN} --data home")).exits(2).complains(says);
+    assert_eq!(fs::read_dir(world.path().join("home")).unwrap().count(), 1);
+    world.ostler(&format!("{RUN} --data home/letter")).exits(2).complains("is not a folder");
+    // One that was begun and left is gone on with.
+    fs::create_dir_all(world.path().join("begun/journal")).unwrap();
+    fs::write(world.path().join("begun/format.new"), "ost").unwrap();
+    world.ostler(&format!("{RUN} --data begun")).exits(0);
+}
+
 fn chmod(path: &Path, folder: u32, file: u32) {
     let metadata = fs::symlink_metadata(path).unwrap();
     if metadata.is_dir() {

@@ -69,6 +69,20 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
+fn what_cannot_be_written_is_no_success() {
+    let world = world();
+    for line in [RUN, "ps", "show @last", "artifact @last/a", "ps --json"] {
+        let mut command = world.command(line);
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = command.stdout(full).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(5), "{line}: {said}");
+        assert!(said.contains("standard output could not be written"), "{line}: {said}");
+    }
+    is_well(&world);
+}
+
+#[test]
 fn a_record_that_is_not_there_is_said_to_be_missing() {
     let world = world();
     world.ostler(RUN).exits(0);

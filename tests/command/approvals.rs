@@ -82,7 +82,7 @@ fn what_is_shown_is_what_runs_and_everything_else_goes_on_meanwhile() {
     let world = world();
     let run = waiting(&world, "write");
     let run = run.says("beside  executed").says("waits put: may it start?");
-    run.says("after waits for it").says("ostler approve ");
+    run.says("after waits for it").says("    ostler approvals\n    ostler reject ");
     assert_eq!(world.work("out.txt"), "", "nothing is done before the yes");
     let asked = question(&world);
     assert_eq!(asked["params"], json!({"path": "out.txt", "mode": "create", "text": "hello"}));
@@ -311,7 +311,7 @@ fn a_run_that_was_left_at_a_question_is_open_while_other_nodes_of_it_could_go_on
     run.signal("INT");
     run.end().exits(130);
     assert_eq!(summary(&world)["standing"], "open");
-    world.ostler("show @last").exits(0).says("ostler approve").says("it stands still: ostler resume");
+    world.ostler("show @last").exits(0).says("    ostler approvals\n").says("it stands still: ostler resume");
 }
 
 #[test]

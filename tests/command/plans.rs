@@ -95,7 +95,7 @@ fn check_shows_every_fault_with_its_place() {
            ╰────
           help: did you mean "fs.list"?
 
-        error: bad.yaml has 3 faults, and 1 more that follows
+        error: bad.yaml has 3 faults; 1 more comes of it, and goes with it
     "#]]
     .assert_eq(&ended.err);
     let lines = world.ostler("check bad.yaml --json").exits(2).lines();

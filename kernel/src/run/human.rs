@@ -129,7 +129,7 @@ impl Run {
             Err(AnswerError::AskedAnew { node, request, latest: instance.requests })
         } else if instance.shown != Some(named) {
             Err(AnswerError::OtherDigest { node, shown: instance.shown, named })
-        } else if let Some(deadline) = deadline.filter(|&deadline| deadline <= now) {
+        } else if let Some(deadline) = deadline.filter(|&deadline| deadline < now) {
             Err(AnswerError::TooLate { node, deadline })
         } else {
             Ok(())

@@ -151,7 +151,9 @@ fn answers(board: &Board, columns: usize) -> Vec<String> {
     let fits = |command: &String| width(ARROW) + width(command) <= columns;
     let waiting = board.nodes().iter().filter(|node| node.state == State::Waiting);
     let all = waiting
-        .filter_map(|node| summary::answers(&board.run, &node.name, &node.ask, None).into_iter().next())
+        .filter_map(|node| {
+            summary::answers(&board.run, &node.name, &node.ask, summary::Seen::AtTerminal).into_iter().next()
+        })
         .take(ANSWERS_MAX);
     let all: Vec<String> = all.collect();
     if all.iter().all(fits) {
