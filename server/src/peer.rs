@@ -36,7 +36,7 @@ pub(crate) struct Peer {
 /// Where a process came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Origin {
-    /// It bears no mark of this process, nor does one that it came from.
+    /// Nothing tells that a step has started it.
     Outside,
     /// It cannot be looked at: it is gone, say. It may have been a step's, so it counts as one.
     Unknown,
@@ -76,38 +76,40 @@ pub(crate) async fn refuse_from_within(
     Problem::new(StatusCode::FORBIDDEN, "asked_from_within", what).into_response()
 }
 
-/// Where a process came from: whether it, or one that it came from, bears a mark of this process. Looks at `/proc`; on
-/// systems without one, everybody is from outside.
+/// Where a process came from: whether it descends from this one, which starts nothing but programs of steps, or it or one
+/// that it came from bears a mark of this process. Looks at `/proc`; on systems without one, everybody is from outside.
 fn origin(pid: Option<i32>, is_own: bool) -> Origin {
     if !cfg!(target_os = "linux") {
         return Origin::Outside;
     }
-    let mark = format!("{CALL_MARK}={}-", std::process::id());
     let this = std::process::id() as i32;
-    let Some(peer) = pid.and_then(Seen::of) else { return Origin::Unknown };
-    match &peer.environment {
-        Some(environment) if marks(environment, &mark) => return Origin::Within,
-        None if is_own => return Origin::Unknown,
-        _ => {}
+    let mark = format!("{CALL_MARK}={this}-");
+    let Some(peer) = pid.and_then(Seen::of).filter(|peer| peer.lives) else { return Origin::Unknown };
+    if peer.pid == this {
+        return Origin::Outside;
     }
-    let (mut pid, mut parent) = (peer.pid, peer.parent);
+    if peer.environment.is_none() && is_own {
+        return Origin::Unknown;
+    }
+    let mut seen = peer;
     for _ in 0..ANCESTORS_MAX {
-        if parent <= 1 || parent == this {
+        let Seen { pid, parent, ref environment, .. } = seen;
+        if parent == this || environment.as_ref().is_some_and(|it| marks(it, &mark)) {
+            return Origin::Within;
+        }
+        if parent <= 1 {
             return Origin::Outside;
         }
-        match Seen::of(parent) {
-            // Of another user's process only the place in the tree is seen; a step cannot start one.
-            Some(seen) if seen.environment.as_ref().is_some_and(|it| marks(it, &mark)) => {
-                return Origin::Within;
-            }
-            Some(seen) => (pid, parent) = (seen.pid, seen.parent),
-            // It is gone if its child has another parent by now; else it is hidden, as another user's may be.
-            None => match Seen::of(pid) {
-                Some(child) if child.parent != parent => parent = child.parent,
-                Some(_) => return Origin::Outside,
-                None => return Origin::Unknown,
+        seen = match Seen::of(parent) {
+            // Of another user's process only the place in the tree is seen.
+            Some(ancestor) if ancestor.lives => ancestor,
+            // If it is gone, its child has another parent by now; else it is about to go, or hidden as another user's.
+            found => match Seen::of(pid).filter(|child| child.lives) {
+                Some(child) if child.parent != parent => child,
+                Some(_) if found.is_none() => return Origin::Outside,
+                _ => return Origin::Unknown,
             },
-        }
+        };
     }
     Origin::Unknown
 }
@@ -116,16 +118,18 @@ fn marks(environment: &[u8], mark: &str) -> bool {
     environment.split(|byte| *byte == 0).any(|entry| entry.starts_with(mark.as_bytes()))
 }
 
-/// A process that has not ended.
+/// A process, as it was seen.
 struct Seen {
     pid: i32,
     parent: i32,
+    /// Whether it has not ended, nor is about to.
+    lives: bool,
     /// `None` if it may not be read.
     environment: Option<Vec<u8>>,
 }
 
 impl Seen {
-    /// `None` if it has ended, is about to, or cannot be looked at.
+    /// `None` if it is gone, or cannot be looked at.
     fn of(pid: i32) -> Option<Seen> {
         // The environment first: whoever still lives after that had one to be read.
         let environment = fs::read(format!("/proc/{pid}/environ")).ok();
@@ -136,7 +140,7 @@ impl Seen {
         let (state, parent) = (words.next()?, words.next()?.parse().ok()?);
         let flags: u64 = words.nth(4)?.parse().ok()?;
         let lives = !matches!(state, "Z" | "X") && flags & EXITING == 0;
-        lives.then_some(Seen { pid, parent, environment })
+        Some(Seen { pid, parent, lives, environment })
     }
 }
 
@@ -157,38 +161,43 @@ mod tests {
         (child, line.trim().parse().expect("an id"))
     }
 
-    fn end(mut child: Child) {
-        drop(child.stdin.take());
-        child.wait().expect("it ends");
-    }
+    /// What runs a script for an orphan.
+    const ORPHAN: &str = "exec 3<&0; (sh -c 'echo $$; read line <&3' &)";
 
     #[test]
     fn who_is_gone_or_not_told_may_have_been_a_steps() {
         let (mut child, pid) = staying("echo $$; read line", "");
-        assert_eq!(origin(Some(pid), true), Origin::Outside);
         drop(child.stdin.take());
         let stat = format!("/proc/{pid}/stat");
         while !fs::read_to_string(&stat).expect("it is not reaped").contains(") Z ") {
             std::thread::yield_now();
         }
         assert_eq!(origin(Some(pid), true), Origin::Unknown, "ended, and not reaped");
-        end(child);
+        child.wait().expect("it ended");
         assert_eq!(origin(Some(pid), true), Origin::Unknown, "gone");
         assert_eq!(origin(None, true), Origin::Unknown);
         assert_eq!(origin(Some(0), false), Origin::Unknown, "not of this namespace");
     }
 
     #[test]
-    fn a_mark_of_this_process_holds_for_what_came_of_it_too() {
+    fn what_descends_from_this_process_or_bears_its_mark_is_from_within() {
         let own = format!("{}-0-0@", std::process::id());
         for (script, mark, expected) in [
-            ("echo $$; read line", own.as_str(), Origin::Within),
+            ("echo $$; read line", "", Origin::Within),
+            ("exec env -i /bin/sh -c 'echo $$; read line'", &own, Origin::Within),
             ("env -i /bin/sh -c 'echo $$; read line'; true", &own, Origin::Within),
-            ("echo $$; read line", "1-0-0@", Origin::Outside),
+            (ORPHAN, &own, Origin::Within),
+            (ORPHAN, "1-0-0@", Origin::Outside),
         ] {
-            let (child, pid) = staying(script, mark);
+            let (mut child, pid) = staying(script, mark);
+            let input = child.stdin.take();
+            if script == ORPHAN {
+                child.wait().expect("it ends");
+            }
             assert_eq!(origin(Some(pid), true), expected, "{script} {mark}");
-            end(child);
+            drop(input);
+            child.wait().expect("it ends");
         }
+        assert_eq!(origin(i32::try_from(std::process::id()).ok(), true), Origin::Outside, "itself");
     }
 }

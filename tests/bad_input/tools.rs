@@ -169,7 +169,8 @@ fn a_step_of_a_run_may_not_steer_the_process_that_runs_it() {
     let ostler = env!("CARGO_BIN_EXE_ostler");
     for line in ["cancel @last", "resume @last"] {
         let step = format!("{ostler} {line} --data {}", world.data().display());
-        for argv in [step.clone(), format!("unset OSTLER_CALL; {step}; exit $?")] {
+        let bare = format!("exec env -i PATH=$PATH {step}");
+        for argv in [step.clone(), format!("unset OSTLER_CALL; {step}; exit $?"), bare] {
             let node = format!("tool: shell.run, params: {{argv: [sh, -c, {argv:?}]}}, retries: 0");
             check(&world, &node, 1, "a step of a run may not steer the process that runs it");
         }
