@@ -1,7 +1,6 @@
 //! Who asks at the socket. The programs of a plan run as the same user, so the mode of the socket does not keep them out; but
 //! what a plan may do is the gate's to say, and no program of it may approve its own steps or open runs of its own.
 
-use std::collections::BTreeSet;
 use std::fs;
 
 use axum::extract::Request;
@@ -11,6 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::serve::IncomingStream;
 use ostler_kernel::port::CALL_MARK;
+use rustix::process::geteuid;
 use tokio::net::UnixListener;
 
 use crate::problem::Problem;
@@ -18,55 +18,186 @@ use crate::problem::Problem;
 /// Ancestors of a process that are looked at.
 const ANCESTORS_MAX: usize = 64;
 
+/// The flag of a process that is about to end and has given up its memory, with its environment (`PF_EXITING`,
+/// `include/linux/sched.h`).
+const EXITING: u64 = 0x4;
+
 /// The process at the other end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer {
-    /// Whether it was started by a step of a run that this process drives.
-    from_within: bool,
+    /// `None` if the system does not tell.
+    pid: Option<i32>,
+    /// Whether it is of the user whose process this is; besides, only root gets in.
+    is_own: bool,
+    /// What was seen when it connected.
+    origin: Origin,
+}
+
+/// Where a process came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Origin {
+    /// Nothing tells that a step has started it.
+    Outside,
+    /// It cannot be looked at: it is gone, say. It may have been a step's, so it counts as one.
+    Unknown,
+    /// A step of a run that this process drives has started it.
+    Within,
 }
 
 impl Connected<IncomingStream<'_, UnixListener>> for Peer {
     fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Peer {
-        let pid = stream.io().peer_cred().ok().and_then(|peer| peer.pid());
-        Peer { from_within: pid.is_some_and(is_from_within) }
+        let peer = stream.io().peer_cred().ok();
+        let is_own = peer.as_ref().is_none_or(|peer| peer.uid() == geteuid().as_raw());
+        let pid = peer.and_then(|peer| peer.pid());
+        Peer { pid, is_own, origin: origin(pid, is_own) }
     }
 }
 
-/// Refuses what a step of a run wants changed; it may look on.
+/// Refuses what a step of a run wants changed; it may look on. Who connected is looked at again with each such request:
+/// whoever is gone by then may have left the connection to anybody.
 pub(crate) async fn refuse_from_within(
     ConnectInfo(peer): ConnectInfo<Peer>,
     request: Request,
     next: Next,
 ) -> Response {
-    if peer.from_within && !request.method().is_safe() {
-        let what = "a step of a run may not steer the process that runs it: the gate says what a step may do";
-        return Problem::new(StatusCode::FORBIDDEN, "asked_from_within", what).into_response();
+    if request.method().is_safe() {
+        return next.run(request).await;
     }
-    next.run(request).await
-}
-
-/// Whether a process, or one that it came from, bears a mark of this process. Looks at `/proc`; where there is none,
-/// nobody does.
-fn is_from_within(pid: i32) -> bool {
-    let mark = format!("{CALL_MARK}={}-", std::process::id());
-    let this = std::process::id() as i32;
-    let mut seen = BTreeSet::new();
-    let mut next = Some(pid);
-    while let Some(pid) = next.filter(|pid| *pid > 1 && *pid != this)
-        && seen.len() < ANCESTORS_MAX
-        && seen.insert(pid)
-    {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        if environment.split(|byte| *byte == 0).any(|entry| entry.starts_with(mark.as_bytes())) {
-            return true;
+    let what = match peer.origin.max(origin(peer.pid, peer.is_own)) {
+        Origin::Outside => return next.run(request).await,
+        Origin::Unknown => {
+            "the process that connected is gone or cannot be looked at in /proc, so it may be a step's: ask from a \
+             process that stays until it has its answer"
         }
-        next = parent(pid);
-    }
-    false
+        Origin::Within => {
+            "a step of a run may not steer the process that runs it: the gate says what a step may do"
+        }
+    };
+    Problem::new(StatusCode::FORBIDDEN, "asked_from_within", what).into_response()
 }
 
-fn parent(pid: i32) -> Option<i32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program stands in parentheses, and may hold anything.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+/// Where a process came from: whether it descends from this one, which starts nothing but programs of steps, or it or one
+/// that it came from bears a mark of this process. Looks at `/proc`; on systems without one, everybody is from outside.
+fn origin(pid: Option<i32>, is_own: bool) -> Origin {
+    if !cfg!(target_os = "linux") {
+        return Origin::Outside;
+    }
+    let this = std::process::id() as i32;
+    let mark = format!("{CALL_MARK}={this}-");
+    let Some(peer) = pid.and_then(Seen::of).filter(|peer| peer.lives) else { return Origin::Unknown };
+    if peer.pid == this {
+        return Origin::Outside;
+    }
+    if peer.environment.is_none() && is_own {
+        return Origin::Unknown;
+    }
+    let mut seen = peer;
+    for _ in 0..ANCESTORS_MAX {
+        let Seen { pid, parent, ref environment, .. } = seen;
+        if parent == this || environment.as_ref().is_some_and(|it| marks(it, &mark)) {
+            return Origin::Within;
+        }
+        if parent <= 1 {
+            return Origin::Outside;
+        }
+        seen = match Seen::of(parent) {
+            // Of another user's process only the place in the tree is seen.
+            Some(ancestor) if ancestor.lives => ancestor,
+            // If it is gone, its child has another parent by now; else it is about to go, or hidden as another user's.
+            found => match Seen::of(pid).filter(|child| child.lives) {
+                Some(child) if child.parent != parent => child,
+                Some(_) if found.is_none() => return Origin::Outside,
+                _ => return Origin::Unknown,
+            },
+        };
+    }
+    Origin::Unknown
+}
+
+fn marks(environment: &[u8], mark: &str) -> bool {
+    environment.split(|byte| *byte == 0).any(|entry| entry.starts_with(mark.as_bytes()))
+}
+
+/// A process, as it was seen.
+struct Seen {
+    pid: i32,
+    parent: i32,
+    /// Whether it has not ended, nor is about to.
+    lives: bool,
+    /// `None` if it may not be read.
+    environment: Option<Vec<u8>>,
+}
+
+impl Seen {
+    /// `None` if it is gone, or cannot be looked at.
+    fn of(pid: i32) -> Option<Seen> {
+        // The environment first: whoever still lives after that had one to be read.
+        let environment = fs::read(format!("/proc/{pid}/environ")).ok();
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        let stat = String::from_utf8_lossy(&stat);
+        // The name of the program stands in parentheses, and may hold anything.
+        let mut words = stat.rsplit_once(')')?.1.split_whitespace();
+        let (state, parent) = (words.next()?, words.next()?.parse().ok()?);
+        let flags: u64 = words.nth(4)?.parse().ok()?;
+        let lives = !matches!(state, "Z" | "X") && flags & EXITING == 0;
+        Some(Seen { pid, parent, lives, environment })
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    /// A shell that runs a script, and the process that spoke: it tells its id, and stays until its input ends.
+    fn staying(script: &str, mark: &str) -> (Child, i32) {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).env(CALL_MARK, mark).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("sh starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("it speaks");
+        (child, line.trim().parse().expect("an id"))
+    }
+
+    /// What runs a script for an orphan.
+    const ORPHAN: &str = "exec 3<&0; (sh -c 'echo $$; read line <&3' &)";
+
+    #[test]
+    fn who_is_gone_or_not_told_may_have_been_a_steps() {
+        let (mut child, pid) = staying("echo $$; read line", "");
+        drop(child.stdin.take());
+        let stat = format!("/proc/{pid}/stat");
+        while !fs::read_to_string(&stat).expect("it is not reaped").contains(") Z ") {
+            std::thread::yield_now();
+        }
+        assert_eq!(origin(Some(pid), true), Origin::Unknown, "ended, and not reaped");
+        child.wait().expect("it ended");
+        assert_eq!(origin(Some(pid), true), Origin::Unknown, "gone");
+        assert_eq!(origin(None, true), Origin::Unknown);
+        assert_eq!(origin(Some(0), false), Origin::Unknown, "not of this namespace");
+    }
+
+    #[test]
+    fn what_descends_from_this_process_or_bears_its_mark_is_from_within() {
+        let own = format!("{}-0-0@", std::process::id());
+        for (script, mark, expected) in [
+            ("echo $$; read line", "", Origin::Within),
+            ("exec env -i /bin/sh -c 'echo $$; read line'", &own, Origin::Within),
+            ("env -i /bin/sh -c 'echo $$; read line'; true", &own, Origin::Within),
+            (ORPHAN, &own, Origin::Within),
+            (ORPHAN, "1-0-0@", Origin::Outside),
+        ] {
+            let (mut child, pid) = staying(script, mark);
+            let input = child.stdin.take();
+            if script == ORPHAN {
+                child.wait().expect("it ends");
+            }
+            assert_eq!(origin(Some(pid), true), expected, "{script} {mark}");
+            drop(input);
+            child.wait().expect("it ends");
+        }
+        assert_eq!(origin(i32::try_from(std::process::id()).ok(), true), Origin::Outside, "itself");
+    }
 }

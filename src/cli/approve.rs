@@ -130,9 +130,17 @@ impl Extent {
         }
     }
 
-    /// As much of a line as is shown, and nothing that a terminal obeys.
+    /// As much of a text as is shown in a line, and nothing that a terminal obeys. What is left out is told.
     fn line(self, text: &str) -> String {
-        fit(text, if self == Extent::Whole { usize::MAX } else { COLUMNS_MAX })
+        // A line break is not to hide what follows.
+        let text: String = text.chars().map(harmless).collect();
+        let (whole, shown) = (fit(&text, usize::MAX), fit(&text, COLUMNS_MAX));
+        if self == Extent::Whole || shown == whole {
+            return whole;
+        }
+        // `shown` ends in the sign of something cut out.
+        let more = whole.chars().count() + 1 - shown.chars().count();
+        format!("{shown} {}, ostler approvals --json shows all", count(more, "more character"))
     }
 }
 
@@ -152,10 +160,10 @@ pub(crate) fn lines(question: &ApprovalView, extent: Extent) -> Vec<String> {
         field(name, value, extent, &mut lines);
     }
     if let Some(workspace) = &question.workspace {
-        lines.push(format!("    in {}", fit(workspace, COLUMNS_MAX)));
+        lines.push(format!("    in {}", extent.line(workspace)));
     }
     for test in &question.tests {
-        let argv = fit(&json!(test.argv).to_string(), COLUMNS_MAX);
+        let argv = extent.line(&json!(test.argv).to_string());
         lines.push(format!("    and then the test {argv}, impact {}", test.impact));
     }
     match (&question.result, question.result_bytes) {
@@ -395,6 +403,27 @@ mod tests {
         field("text", &json!("a\n\u{1b}[2J\n"), Extent::Lines(TEXT_LINES_MAX), &mut lines);
         field("n", &json!({"x": 1}), Extent::Lines(TEXT_LINES_MAX), &mut lines);
         assert_eq!(lines, ["    text:", "    │ a", "    │ \u{fffd}[2J", "    n: {\"x\":1}"]);
+    }
+
+    #[test]
+    fn what_is_cut_of_a_line_is_told_and_all_of_it_is_all() {
+        let long = "x".repeat(COLUMNS_MAX) + "; rm";
+        let question: ApprovalView = serde_json::from_value(json!({
+            "id": "i", "run": "r", "plan": "p", "client": "c", "node": "n", "ask": "before", "kind": "tool",
+            "effect": "write", "impact": 1, "params": {}, "workspace": format!("/work\n{long}"),
+            "tests": [{"argv": ["sh", "-c", long], "effect": "write", "impact": 2}],
+            "refusal": long, "digest": "b3:00", "outdated": false, "asked_ms": 0, "holds_up": [],
+        }))
+        .expect("a question");
+        let some = lines(&question, Extent::Lines(TEXT_LINES_MAX));
+        assert_eq!(some.iter().filter(|line| line.contains("shows all")).count(), 3, "{some:#?}");
+        assert!(some[3].ends_with("… 5 more characters, ostler approvals --json shows all"), "{some:#?}");
+        let all = lines(&question, Extent::Whole);
+        assert_eq!(
+            all.iter().filter(|line| line.contains("; rm") && !line.contains("…")).count(),
+            3,
+            "{all:#?}"
+        );
     }
 
     #[test]

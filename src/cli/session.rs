@@ -270,6 +270,7 @@ fn not_opened(data: &Path, error: &OpenError) -> Failure {
         OpenError::NotOurs { .. } | OpenError::Foreign { .. } | OpenError::NotAFolder { .. } => {
             "; --data names another folder"
         }
+        OpenError::NotAFile { .. } => "; see what it is, and remove it",
         OpenError::ReadOnly { .. } | OpenError::Io { .. } => "",
     };
     let told = error.to_string();

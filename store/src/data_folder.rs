@@ -10,7 +10,7 @@
 //! ```
 
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,11 +20,15 @@ use crate::disk::Folder;
 use crate::index::Index;
 use crate::journal::segments::{self, Damage, JournalOpened, OpenJournalError, Options, SegmentJournal};
 use crate::lock::{HeldLock, NotLocked};
+use crate::regular::open_regular;
 
 /// The layout that this code writes. There is no older one yet.
 pub const FORMAT: u32 = 1;
 
 const FORMAT_NAME: &str = "ostler-store";
+
+/// How much of the format file is read.
+const FORMAT_BYTES_MAX: u64 = 64;
 
 /// An open data folder. The process holds it until the journal is dropped.
 pub struct Store {
@@ -92,6 +96,12 @@ pub enum OpenError {
         /// The place.
         path: PathBuf,
     },
+    /// Something else is in the place of one of its files. It was not followed, and nothing was read from it.
+    #[error("{} is not a regular file, and ostler made none but such", path.display())]
+    NotAFile {
+        /// The place.
+        path: PathBuf,
+    },
     /// The file system said no.
     #[error("{}: {error}", path.display())]
     Io {
@@ -151,8 +161,10 @@ impl Store {
             return Err(OpenError::Foreign { path: path.to_owned(), entry });
         }
         make_folder(path).map_err(io)?;
-        let (lock, epoch_seen) = HeldLock::take(&path.join("lock")).map_err(|error| match error {
+        let lock_path = path.join("lock");
+        let (lock, epoch_seen) = HeldLock::take(&lock_path).map_err(|error| match error {
             NotLocked::Held(pid) => OpenError::Held { path: path.to_owned(), pid },
+            NotLocked::NotAFile => OpenError::NotAFile { path: lock_path },
             NotLocked::Io(error) => OpenError::io(path, error),
         })?;
         check_format(path, true)?;
@@ -180,9 +192,11 @@ impl Store {
         let io = |error| OpenError::io(path, error);
         fs::read_dir(path).map_err(io)?;
         check_format(path, false)?;
-        let lock = match HeldLock::take(&path.join("lock")) {
+        let lock_path = path.join("lock");
+        let lock = match HeldLock::take(&lock_path) {
             Ok((lock, _)) => Some(lock),
             Err(NotLocked::Held(pid)) => return Err(OpenError::Held { path: path.to_owned(), pid }),
+            Err(NotLocked::NotAFile) => return Err(OpenError::NotAFile { path: lock_path }),
             // A folder that may only be read cannot be locked, and nobody can write to it either.
             Err(NotLocked::Io(_)) => None,
         };
@@ -209,9 +223,12 @@ fn foreign(path: &Path) -> Option<String> {
 /// Checks the format file; with `create`, writes it where there is none.
 fn check_format(path: &Path, create: bool) -> Result<(), OpenError> {
     let file = path.join("format");
-    match fs::read(&file) {
-        Ok(bytes) => {
-            let text = String::from_utf8_lossy(&bytes[..bytes.len().min(64)]).into_owned();
+    let io = |error| OpenError::io(path, error);
+    match open_regular(File::options().read(true), &file) {
+        Ok(Some(format)) => {
+            let mut bytes = Vec::new();
+            format.take(FORMAT_BYTES_MAX).read_to_end(&mut bytes).map_err(io)?;
+            let text = String::from_utf8_lossy(&bytes).into_owned();
             let found = text.trim_end().strip_prefix(FORMAT_NAME).and_then(|rest| rest.trim().parse().ok());
             match found {
                 Some(found) if found > FORMAT => Err(OpenError::NewerFormat { path: path.to_owned(), found }),
@@ -219,21 +236,30 @@ fn check_format(path: &Path, create: bool) -> Result<(), OpenError> {
                 None => Err(OpenError::NotOurs { path: path.to_owned(), found: text }),
             }
         }
+        Ok(None) => Err(OpenError::NotAFile { path: file }),
         Err(error) if create && error.kind() == io::ErrorKind::NotFound => {
-            write_whole(path, &file, format!("{FORMAT_NAME} {FORMAT}\n").as_bytes())
-                .map_err(|error| OpenError::io(path, error))
+            let text = format!("{FORMAT_NAME} {FORMAT}\n");
+            let temporary = path.join("format.new");
+            write_whole(&temporary, &file, text.as_bytes()).map_err(|error| match error.kind() {
+                io::ErrorKind::IsADirectory => OpenError::NotAFile { path: temporary },
+                _ => io(error),
+            })
         }
-        Err(error) => Err(OpenError::io(path, error)),
+        Err(error) => Err(io(error)),
     }
 }
 
 /// Makes a file that is there as a whole or not at all. The folder is synced by the caller.
-fn write_whole(folder: &Path, file: &Path, bytes: &[u8]) -> io::Result<()> {
-    let temporary = folder.join("format.new");
-    let mut new = File::create(&temporary)?;
+fn write_whole(temporary: &Path, file: &Path, bytes: &[u8]) -> io::Result<()> {
+    // What stands there was not finished, or is somebody else's: it is not written into.
+    match fs::remove_file(temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut new = File::create_new(temporary)?;
     new.write_all(bytes)?;
     new.sync_all()?;
-    fs::rename(&temporary, file)
+    fs::rename(temporary, file)
 }
 
 /// Makes a folder for its owner alone, if it is not there.

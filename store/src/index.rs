@@ -298,6 +298,10 @@ fn guarded<T>(act: impl FnOnce() -> Result<T, Broken>) -> Result<T, Broken> {
 /// Opens the database and checks every page of it: an entry that a wrong page hides would read as "never was".
 /// The index is small (2 MB for a journal of 240), so this takes milliseconds.
 fn database_at(path: &Path) -> Result<Database, Broken> {
+    // A link would be followed, and what it leads to written over.
+    if std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(broken("it is not a regular file"));
+    }
     let mut database = Database::builder().set_cache_size(CACHE_BYTES).create(path).map_err(broken)?;
     if database.check_integrity().map_err(broken)? { Ok(database) } else { Err(broken("a page is wrong")) }
 }

@@ -15,6 +15,7 @@ pub mod disk;
 mod index;
 pub mod journal;
 mod lock;
+mod regular;
 
 pub use artifact::{FolderArtifacts, MemoryArtifacts};
 pub use codec::{CodecError, RECORD_BYTES_MAX, decode, encode};

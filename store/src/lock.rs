@@ -10,6 +10,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use crate::regular::open_regular;
+
 /// Bytes of the lock file: two numbers, blanks, and the end of the line.
 const TEXT_BYTES: usize = 48;
 
@@ -21,6 +23,8 @@ pub(crate) struct HeldLock(File);
 pub(crate) enum NotLocked {
     /// Somebody has it: the process, if it has written down which.
     Held(Option<u32>),
+    /// What stands in its place is not a regular file.
+    NotAFile,
     Io(io::Error),
 }
 
@@ -33,7 +37,9 @@ impl From<io::Error> for NotLocked {
 impl HeldLock {
     /// Takes the lock, and tells the epoch of the last holder (0: none, or not to be read).
     pub(crate) fn take(path: &Path) -> Result<(HeldLock, u64), NotLocked> {
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        let Some(file) = open_regular(&mut options, path)? else { return Err(NotLocked::NotAFile) };
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

@@ -6,8 +6,9 @@ mod common;
 
 use std::fs;
 use std::future::Future;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 
 use common::{batch, client, events, numbered, opened, result, run, runtime, small, stream, wait};
 use ostler_kernel::event::{AttemptIntent, Event, NodeTransition};
@@ -130,6 +131,64 @@ fn what_is_no_data_folder_of_ours_is_refused_by_name() {
     assert!(matches!(Store::open(&path), Err(OpenError::NewerFormat { found: 2, .. })));
     fs::write(path.join("format"), "something else").unwrap();
     assert!(matches!(Store::open(&path), Err(OpenError::NotOurs { .. })));
+}
+
+#[test]
+fn what_is_no_file_of_ours_is_neither_followed_nor_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, target) = (folder.path().join("data"), folder.path().join("target"));
+    drop(open(&path));
+    fs::write(&target, "ostler-store 1\n").unwrap();
+    for name in ["lock", "format"] {
+        let place = path.join(name);
+        for make in ["link", "dangling", "fifo", "folder"] {
+            fs::remove_file(&place).unwrap();
+            match make {
+                "link" => symlink(&target, &place).unwrap(),
+                "dangling" => symlink("nowhere", &place).unwrap(),
+                "fifo" => assert!(Command::new("mkfifo").arg(&place).status().unwrap().success()),
+                _ => fs::create_dir(&place).unwrap(),
+            }
+            for refused in [Store::open(&path).err(), Store::verify(&path).err()] {
+                assert!(
+                    matches!(&refused, Some(OpenError::NotAFile { path }) if *path == place),
+                    "{name}, {make}: {refused:?}"
+                );
+            }
+            if make == "folder" {
+                fs::remove_dir(&place).unwrap();
+                fs::write(&place, "ostler-store 1\n").unwrap();
+            }
+        }
+    }
+    assert!(!path.join("nowhere").exists());
+    fs::remove_file(path.join("format")).unwrap();
+    fs::create_dir(path.join("format.new")).unwrap();
+    let refused = Store::open(&path).err().unwrap().to_string();
+    assert!(refused.contains("format.new is not a regular file"), "{refused}");
+    fs::remove_dir(path.join("format.new")).unwrap();
+    symlink(&target, path.join("format.new")).unwrap();
+    fs::write(&target, "kept").unwrap();
+    drop(open(&path));
+    assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
+    assert!(fs::symlink_metadata(path.join("format")).unwrap().is_file());
+}
+
+#[test]
+fn an_index_that_is_a_link_is_made_anew_and_a_segment_that_is_one_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, target) = (folder.path().join("data"), folder.path().join("target"));
+    fill(&open(&path).0);
+    fs::write(&target, "").unwrap();
+    fs::remove_file(path.join("index.redb")).unwrap();
+    symlink(&target, path.join("index.redb")).unwrap();
+    check_filled(&open(&path).0, "another index");
+    assert_eq!(fs::read(&target).unwrap(), b"");
+    let segment = path.join("journal/0000000001.seg");
+    fs::rename(&segment, folder.path().join("moved")).unwrap();
+    symlink(folder.path().join("moved"), &segment).unwrap();
+    let refused = Store::verify(&path).err().unwrap().to_string();
+    assert!(refused.contains("0000000001.seg is not a regular file"), "{refused}");
 }
 
 #[test]

@@ -169,11 +169,46 @@ fn a_step_of_a_run_may_not_steer_the_process_that_runs_it() {
     let ostler = env!("CARGO_BIN_EXE_ostler");
     for line in ["cancel @last", "resume @last"] {
         let step = format!("{ostler} {line} --data {}", world.data().display());
-        for argv in [step.clone(), format!("unset OSTLER_CALL; {step}; exit $?")] {
+        let bare = format!("exec env -i PATH=$PATH {step}");
+        for argv in [step.clone(), format!("unset OSTLER_CALL; {step}; exit $?"), bare] {
             let node = format!("tool: shell.run, params: {{argv: [sh, -c, {argv:?}]}}, retries: 0");
             check(&world, &node, 1, "a step of a run may not steer the process that runs it");
         }
     }
+}
+
+/// A child connects and ends; who was left the connection asks over it. Ends with 7 if that was refused.
+const ASKS_OVER_WHAT_WAS_LEFT: &str = r#"
+import os, socket, sys
+asking = socket.socket(socket.AF_UNIX)
+child = os.fork()
+if child == 0:
+    asking.connect(sys.argv[1])
+    os._exit(0)
+os.waitpid(child, 0)
+asking.sendall(b"POST /v1/runs HTTP/1.1\r\nHost: ostler\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+answer = b""
+while True:
+    piece = asking.recv(4096)
+    if not piece:
+        break
+    answer += piece
+sys.exit(7 if b" 403 " in answer and b"asked_from_within" in answer else 1)
+"#;
+
+#[test]
+fn a_connection_whose_process_is_gone_steers_nothing() {
+    let found = std::process::Command::new("python3").args(["-c", ""]).status();
+    if !found.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: there is no python3");
+        return;
+    }
+    let world = World::new();
+    world.file("work/asks.py", ASKS_OVER_WHAT_WAS_LEFT);
+    let socket = world.data().join("control.sock");
+    let node =
+        format!("tool: shell.run, params: {{argv: [python3, asks.py, {socket:?}], allow_status: [7]}}");
+    check(&world, &node, 0, "succeeded");
 }
 
 #[test]

@@ -200,6 +200,26 @@ fn programs_that_outlive_their_process_are_ended_by_the_next() {
 }
 
 #[test]
+fn what_somebody_put_in_the_place_of_notes_holds_nothing_up() {
+    let world = world();
+    world.ostler("run steps.yaml --workspace work --intent 2").exits(0);
+    let programs = world.data().join("programs");
+    world.file("target", "kept");
+    // A process of this id lives, so its note is looked at.
+    let note = programs.join(std::process::id().to_string());
+    for make in [&["mkfifo"][..], &["ln", "-s", "/dev/zero"]] {
+        std::fs::create_dir_all(&programs).unwrap();
+        let made = std::process::Command::new(make[0]).args(&make[1..]).arg(&note).status();
+        assert!(made.unwrap().success());
+        world.ostler("ps").exits(0).says("succeeded");
+        assert!(!programs.exists(), "{make:?}");
+    }
+    std::os::unix::fs::symlink(world.path().join("target"), &programs).unwrap();
+    world.ostler("run steps.yaml --workspace work --intent 2").exits(0);
+    assert_eq!(std::fs::read_to_string(world.path().join("target")).unwrap(), "kept");
+}
+
+#[test]
 fn a_copy_of_a_data_folder_ends_nothing_of_the_original() {
     let world = World::new();
     world.file("left.yaml", LEFT);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use super::family::{Family, Process, kill, process, processes};
+use super::notes::{Note, Notes};
 
 /// What every data folder of Ostler holds.
 pub(super) const DATA_FOLDER_HAS: [&str; 3] = ["journal", "format", "lock"];
@@ -70,7 +71,7 @@ impl DataFolder {
     ///
     /// It has no lock file that can be looked at.
     pub fn of(path: &Path) -> io::Result<DataFolder> {
-        let lock = fs::metadata(path.join("lock"))?;
+        let lock = fs::symlink_metadata(path.join("lock"))?;
         Ok(DataFolder { path: path.canonicalize()?, id: format!("{:x}.{:x}", lock.dev(), lock.ino()) })
     }
 
@@ -81,15 +82,12 @@ impl DataFolder {
 
     /// Notes that a program runs, until the note is dropped. A folder that cannot be written (the disk is full) is no
     /// reason not to run it: it bears the mark.
-    pub(super) fn note(&self, pid: i32) -> Option<Noted> {
-        let folder = self.path.join(PROGRAMS);
-        let file = folder.join(pid.to_string());
-        let text = self.note_of(process(pid)?);
-        let written = fs::write(&file, &text).or_else(|_| {
-            fs::create_dir_all(&folder)?;
-            fs::write(&file, &text)
-        });
-        written.ok().map(|()| Noted(file))
+    pub(super) fn note(&self, pid: i32) -> Option<Note> {
+        self.notes().write(&pid.to_string(), &self.note_of(process(pid)?)).ok()
+    }
+
+    fn notes(&self) -> Notes {
+        Notes::at(&self.path.join(PROGRAMS))
     }
 
     /// What a note holds: a copy of this folder, or a process that was given the same id later, has another.
@@ -112,8 +110,8 @@ impl DataFolder {
         loop {
             let left = self.left(&mut leaders);
             if left.is_empty() {
-                // Notes of what is gone; what cannot be removed speaks of no living process.
-                let _ = fs::remove_dir_all(self.path.join(PROGRAMS));
+                // They speak of what is gone.
+                self.notes().clear();
                 return Ok(ended.len());
             }
             if left.iter().any(|process| process.pid == own) {
@@ -144,18 +142,6 @@ impl DataFolder {
     }
 
     fn is_noted(&self, process: &Process) -> bool {
-        let note = fs::read_to_string(self.path.join(PROGRAMS).join(process.pid.to_string()));
-        note.is_ok_and(|note| note == self.note_of(*process))
-    }
-}
-
-/// The note of a program that runs; removed when dropped.
-#[derive(Debug)]
-pub(super) struct Noted(PathBuf);
-
-impl Drop for Noted {
-    fn drop(&mut self) {
-        // One that stays speaks of no living process.
-        let _ = fs::remove_file(&self.0);
+        self.notes().read(&process.pid.to_string()).is_some_and(|note| note == self.note_of(*process))
     }
 }

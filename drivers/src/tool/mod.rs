@@ -12,6 +12,7 @@ mod fs_write;
 mod git;
 mod http_request;
 mod json_query;
+mod notes;
 mod process;
 mod sandbox;
 mod shell_run;

@@ -105,14 +105,15 @@ impl Group {
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (stdout, stderr) = (stdout.expect(piped), stderr.expect(piped));
         let pid = Pid::from_child(&child);
-        let noted = works_for.and_then(|folder| folder.note(pid.as_raw_nonzero().get()));
         let leader =
             KillOnDrop(Arc::new(Mutex::new(Leader { child, pid, family: family.clone(), reaped: false })));
         let (send, ended) = oneshot::channel();
-        let awaited = leader.0.clone();
+        let (awaited, works_for) = (leader.0.clone(), works_for.cloned());
         std::thread::Builder::new()
             .name(format!("wait-{}", pid.as_raw_nonzero()))
             .spawn(move || {
+                // Not before it can be killed: a disk may take its time.
+                let noted = works_for.and_then(|folder| folder.note(pid.as_raw_nonzero().get()));
                 let status = end(&awaited, pid, &family);
                 drop(noted);
                 send.send(status)

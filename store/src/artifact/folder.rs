@@ -4,7 +4,7 @@
 //! under a temporary name, synced, renamed, and its folder synced; so under its own name it is whole.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +17,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::{check, digest};
 use crate::data_folder::{make_folder, sync_folder};
+use crate::regular::open_regular;
 
 /// Threads that wait for the file system, so that no task has to.
 const THREADS: usize = 2;
@@ -152,10 +153,15 @@ impl Files {
 
     fn get(&self, digest: Digest) -> Result<Artifact, ArtifactError> {
         let damaged = |what: &str| ArtifactError::Damaged { digest, what: what.to_owned() };
-        let mut bytes = match fs::read(self.folder(&digest).join(digest.to_string())) {
+        let path = self.folder(&digest).join(digest.to_string());
+        let mut file = match open_regular(File::options().read(true), &path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(ArtifactError::Missing(digest)),
-            read => read.map_err(|error| failed(&error))?,
+            opened => {
+                opened.map_err(|error| failed(&error))?.ok_or_else(|| damaged("it is not a regular file"))?
+            }
         };
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(|error| failed(&error))?;
         let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| damaged("it does not begin as one does"))?;
         let line = rest.iter().position(|byte| *byte == b'\n').ok_or_else(|| damaged("no media type"))?;
         let media = std::str::from_utf8(&rest[..line]).map_err(|_| damaged("its media type is no text"))?;
@@ -170,7 +176,7 @@ impl Files {
 }
 
 fn write(path: &Path, artifact: &Artifact) -> io::Result<()> {
-    let mut file = File::create(path)?;
+    let mut file = File::create_new(path)?;
     file.write_all(&[MAGIC, artifact.media.as_bytes(), b"\n"].concat())?;
     file.write_all(&artifact.content)?;
     file.sync_all()

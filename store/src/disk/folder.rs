@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Disk, DiskFile};
+use crate::regular::open_regular;
 
 /// A folder of the real file system.
 #[derive(Debug, Clone)]
@@ -22,12 +23,19 @@ impl Folder {
 impl Disk for Folder {
     fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn DiskFile>> {
         let path = self.0.join(name);
-        match File::options().read(true).write(true).create(create).truncate(false).open(&path) {
+        let mut both = File::options();
+        let opened = match open_regular(both.read(true).write(true).create(create).truncate(false), &path) {
             // A folder that may only be read can still be verified.
             Err(error) if !create && error.kind() == io::ErrorKind::PermissionDenied => {
-                Ok(Arc::new(File::open(path)?))
+                open_regular(File::options().read(true), &path)?
             }
-            opened => Ok(Arc::new(opened?)),
+            opened => opened?,
+        };
+        match opened {
+            Some(file) => Ok(Arc::new(file)),
+            None => {
+                Err(io::Error::other(format!("{name} is not a regular file: see what it is, and remove it")))
+            }
         }
     }
 
