@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 use std::{fs, io};
 
 use super::family::{Family, Process, kill, process, processes};
@@ -27,9 +27,9 @@ const MOMENT: Duration = Duration::from_millis(2);
 
 /// A data folder, as the programs know it that work for it.
 ///
-/// It is told from every other of this machine by the device and the inode of its lock file. Whoever holds the folder
-/// has that file open, so the inode is nobody else's as long as anybody can hold the folder; and it stays the same when
-/// the folder is moved.
+/// It is told from every other of this machine by its lock file: the device, the inode, and the time it was made, where
+/// the file system knows that (an inode is given to another file once its own is gone). All stay the same when the folder
+/// is moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataFolder {
     path: PathBuf,
@@ -72,7 +72,11 @@ impl DataFolder {
     /// It has no lock file that can be looked at.
     pub fn of(path: &Path) -> io::Result<DataFolder> {
         let lock = fs::symlink_metadata(path.join("lock"))?;
-        Ok(DataFolder { path: path.canonicalize()?, id: format!("{:x}.{:x}", lock.dev(), lock.ino()) })
+        // A file that is made later can be given the number of one that was removed, but not its time.
+        let made = lock.created().ok().and_then(|made| made.duration_since(UNIX_EPOCH).ok());
+        let made = made.map_or(0, |made| made.as_nanos());
+        let id = format!("{:x}.{:x}.{made:x}", lock.dev(), lock.ino());
+        Ok(DataFolder { path: path.canonicalize()?, id })
     }
 
     /// What the marks of its programs end in.
