@@ -207,12 +207,21 @@ impl Store {
 }
 
 /// What may stand in a folder that was begun and is not yet marked as one of ours.
-const BEGUN: [&str; 8] =
-    ["lock", "format", "format.new", "journal", "index.redb", "artifacts", "programs", "control.sock"];
+const BEGUN: [&str; 9] = [
+    "lock",
+    "format",
+    "format.new",
+    "journal",
+    "index.redb",
+    "artifacts",
+    "programs",
+    "control.sock",
+    "ostler.toml",
+];
 
 /// Something that no data folder has, in a folder that is not marked as one.
 fn foreign(path: &Path) -> Option<String> {
-    if path.join("format").exists() {
+    if fs::symlink_metadata(path.join("format")).is_ok() {
         return None;
     }
     let names =

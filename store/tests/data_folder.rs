@@ -91,6 +91,13 @@ fn a_new_folder_is_its_owners_alone() {
 }
 
 #[test]
+fn a_configuration_may_be_there_before_the_data_folder_is() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("ostler.toml"), "").unwrap();
+    assert_eq!(open(folder.path()).1.epoch, 1);
+}
+
+#[test]
 fn a_second_opener_is_told_who_holds_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     let (store, _) = open(folder.path());
