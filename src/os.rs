@@ -14,7 +14,7 @@ use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::id::{Digest, NodeId, RunId};
 use ostler_kernel::plan::{Fault, Plan, PlanDraft};
 use ostler_kernel::port::{Artifact, ArtifactStore, Journal, Seq, Tool};
-use ostler_server::{ControlSocket, router};
+use ostler_server::{Children, ControlSocket, router};
 use ostler_store::{MemoryArtifacts, MemoryJournal, OpenError, Opened, Store};
 
 use crate::config::{Config, StoreUrl, run_slots_default, slots_default};
@@ -149,7 +149,7 @@ impl OstlerBuilder {
         }
         let mut socket = None;
         if let (Some(path), false) = (&data, self.alone) {
-            match ControlSocket::bind(path, router(system.clone())) {
+            match ControlSocket::bind(path, router(system.clone()), Children::Any) {
                 Ok(bound) => socket = Some(bound),
                 Err(error) => {
                     system.shutdown().await;

@@ -30,6 +30,7 @@ pub mod wire;
 pub use approvals::{APPROVALS_LISTED_MAX, RESULT_LISTED_BYTES_MAX};
 pub use keys::IDEMPOTENCY_KEYS_MAX;
 pub use names::RUN_PART_CHARS_MIN;
+pub use peer::Children;
 pub use problem::Problem;
 pub use routes::{BODY_BYTES_MAX, BODY_DEPTH_MAX, RUNS_LISTED_MAX, router};
 pub use socket::{ControlSocket, socket_path};

@@ -3,8 +3,8 @@
 
 use std::fs;
 
-use axum::extract::Request;
 use axum::extract::connect_info::{ConnectInfo, Connected};
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -14,6 +14,15 @@ use rustix::process::geteuid;
 use tokio::net::UnixListener;
 
 use crate::problem::Problem;
+
+/// What a process that answers starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Children {
+    /// Programs of steps alone: whoever descends from it counts as a step, even if it cleared its environment.
+    Steps,
+    /// Other programs too, such as those of an application that embeds the library: the mark in the environment tells.
+    Any,
+}
 
 /// Ancestors of a process that are looked at.
 const ANCESTORS_MAX: usize = 64;
@@ -38,6 +47,8 @@ pub(crate) struct Peer {
 enum Origin {
     /// Nothing tells that a step has started it.
     Outside,
+    /// It descends from this process, and bears no mark.
+    Child,
     /// It cannot be looked at: it is gone, say. It may have been a step's, so it counts as one.
     Unknown,
     /// A step of a run that this process drives has started it.
@@ -56,6 +67,7 @@ impl Connected<IncomingStream<'_, UnixListener>> for Peer {
 /// Refuses what a step of a run wants changed; it may look on. Who connected is looked at again with each such request:
 /// whoever is gone by then may have left the connection to anybody.
 pub(crate) async fn refuse_from_within(
+    State(children): State<Children>,
     ConnectInfo(peer): ConnectInfo<Peer>,
     request: Request,
     next: Next,
@@ -65,19 +77,19 @@ pub(crate) async fn refuse_from_within(
     }
     let what = match peer.origin.max(origin(peer.pid, peer.is_own)) {
         Origin::Outside => return next.run(request).await,
+        Origin::Child if children == Children::Any => return next.run(request).await,
         Origin::Unknown => {
             "the process that connected is gone or cannot be looked at in /proc, so it may be a step's: ask from a \
              process that stays until it has its answer"
         }
-        Origin::Within => {
+        Origin::Child | Origin::Within => {
             "a step of a run may not steer the process that runs it: the gate says what a step may do"
         }
     };
     Problem::new(StatusCode::FORBIDDEN, "asked_from_within", what).into_response()
 }
 
-/// Where a process came from: whether it descends from this one, which starts nothing but programs of steps, or it or one
-/// that it came from bears a mark of this process. Looks at `/proc`; on systems without one, everybody is from outside.
+/// Where a process came from: whether it or one that it came from bears a mark of this process, or it descends from it. Looks at `/proc`; on systems without one, everybody is from outside.
 fn origin(pid: Option<i32>, is_own: bool) -> Origin {
     if !cfg!(target_os = "linux") {
         return Origin::Outside;
@@ -94,8 +106,11 @@ fn origin(pid: Option<i32>, is_own: bool) -> Origin {
     let mut seen = peer;
     for _ in 0..ANCESTORS_MAX {
         let Seen { pid, parent, ref environment, .. } = seen;
-        if parent == this || environment.as_ref().is_some_and(|it| marks(it, &mark)) {
+        if environment.as_ref().is_some_and(|it| marks(it, &mark)) {
             return Origin::Within;
+        }
+        if parent == this {
+            return Origin::Child;
         }
         if parent <= 1 {
             return Origin::Outside;
@@ -183,8 +198,8 @@ mod tests {
     fn what_descends_from_this_process_or_bears_its_mark_is_from_within() {
         let own = format!("{}-0-0@", std::process::id());
         for (script, mark, expected) in [
-            ("echo $$; read line", "", Origin::Within),
-            ("exec env -i /bin/sh -c 'echo $$; read line'", &own, Origin::Within),
+            ("echo $$; read line", "", Origin::Child),
+            ("exec env -i /bin/sh -c 'echo $$; read line'", &own, Origin::Child),
             ("env -i /bin/sh -c 'echo $$; read line'; true", &own, Origin::Within),
             (ORPHAN, &own, Origin::Within),
             (ORPHAN, "1-0-0@", Origin::Outside),

@@ -12,7 +12,7 @@ use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::peer::{Peer, refuse_from_within};
+use crate::peer::{Children, Peer, refuse_from_within};
 
 /// Name of the socket in the data folder.
 const NAME: &str = "control.sock";
@@ -45,12 +45,12 @@ pub struct ControlSocket {
 
 impl ControlSocket {
     /// Answers at `data/control.sock`, which only this user may open. What a process that died left there is
-    /// replaced: only who holds the data folder may call this.
+    /// replaced: only who holds the data folder may call this. `children`: what this process starts.
     ///
     /// # Errors
     ///
     /// The file system said no.
-    pub fn bind(data: &Path, router: Router) -> io::Result<ControlSocket> {
+    pub fn bind(data: &Path, router: Router, children: Children) -> io::Result<ControlSocket> {
         let (path, folder) = socket_path(data)?;
         // Nobody may connect before the mode is set, so it gets its name last.
         let temporary = path.with_file_name(format!("control.{}", std::process::id()));
@@ -60,7 +60,7 @@ impl ControlSocket {
         fs::rename(&temporary, &path)?;
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
-        let router = router.layer(middleware::from_fn(refuse_from_within));
+        let router = router.layer(middleware::from_fn_with_state(children, refuse_from_within));
         let service = router.into_make_service_with_connect_info::<Peer>();
         let served =
             tokio::spawn(async move { axum::serve(listener, service).with_graceful_shutdown(stopped).await });

@@ -8,7 +8,7 @@ use axum::Router;
 use ostler::config::{Config, ConfigError, StoreUrl};
 use ostler::{Ostler, StartError};
 use ostler_server::wire::{RunList, Standing, Summary};
-use ostler_server::{ControlSocket, router, socket_path};
+use ostler_server::{Children, ControlSocket, router, socket_path};
 use ostler_store::OpenError;
 
 use super::client::{Client, Refused, part};
@@ -246,7 +246,7 @@ async fn hold(os: Ostler, data: &Path, want: Want) -> Result<(Client, Held), Fai
 }
 
 fn open_door(data: &Path, router: Router) -> std::io::Result<Door> {
-    let socket = ControlSocket::bind(data, router.clone())?;
+    let socket = ControlSocket::bind(data, router.clone(), Children::Steps)?;
     Ok(Door { socket, data: data.to_owned(), router })
 }
 
