@@ -254,6 +254,9 @@ pub(crate) fn figures(sheet: &Sheet<'_>, summary: &Summary) -> Vec<String> {
         );
         lines.push(fit(&text, sheet.columns));
     }
+    if summary.cost > 0 {
+        lines.push(format!("  cost           {}", count(summary.cost as usize, "credit")));
+    }
     lines
 }
 

@@ -128,6 +128,7 @@ fn five_nodes() {
               nodes          1 executed, 1 failed, 3 skipped
               rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
               makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
+              cost           77 credits
               failed failed-0000: no such file: notes/of/failed-0000.md,…  (20 lost with it)
               output         executed-0000  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0000 --path text
               │ # Report
@@ -139,8 +140,7 @@ fn five_nodes() {
               │ # Report
               │ with a line that is much longer than the terminal is wide, so that it has t…
               │ # Report
-              │ with a line that is much longer than the terminal is wide, so that it has t…
-              │ … 50 more lines"#]],
+              │ … 51 more lines"#]],
     );
 }
 
@@ -154,6 +154,7 @@ fn fourteen_nodes() {
               nodes          12 executed, 2 failed
               rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
               makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
+              cost           77 credits
               failed failed-0000: no such file: notes/of/failed-0000.md,…  (20 lost with it)
               failed failed-0001: no such file: notes/of/failed-0001.md,…  (20 lost with it)
               output         executed-0000  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0000 --path text
@@ -164,8 +165,7 @@ fn fourteen_nodes() {
               │ # Report
               │ with a line that is much longer than the terminal is wide, so that it has t…
               │ # Report
-              │ with a line that is much longer than the terminal is wide, so that it has t…
-              │ … 52 more lines
+              │ … 53 more lines
               output         executed-0001  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0001 --path text
               output         executed-0002  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0002 --path text
               … and 9 more outputs: ostler artifact 1a2b3c4d5e6f/NODE"#]],
@@ -182,6 +182,7 @@ fn five_thousand_nodes_of_which_three_hundred_failed() {
               nodes          50 cancelled, 4650 executed, 300 failed
               rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
               makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
+              cost           77 credits
               failed failed-0000: no such file: notes/of/failed-0000.md,…  (20 lost with it)
               failed failed-0001: no such file: notes/of/failed-0001.md,…  (20 lost with it)
               failed failed-0002: no such file: notes/of/failed-0002.md,…  (20 lost with it)
@@ -194,8 +195,7 @@ fn five_thousand_nodes_of_which_three_hundred_failed() {
               │ # Report
               │ with a line that is much longer than the terminal is wide, so that it has t…
               │ # Report
-              │ with a line that is much longer than the terminal is wide, so that it has t…
-              │ … 56 more lines
+              │ … 57 more lines
               output         executed-0001  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0001 --path text
               … and 4648 more outputs: ostler artifact 1a2b3c4d5e6f/NODE"#]],
     );
@@ -211,6 +211,7 @@ fn twelve_nodes_that_wait_for_a_person() {
               nodes          5 pending, 12 waiting
               rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
               makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
+              cost           77 credits
               in doubt waiting_human-0000: it was started; what became of it is not known
                 ostler resolve 1a2b3c4d5e6f waiting_human-0000 --done FILE
                 ostler resolve 1a2b3c4d5e6f waiting_human-0000 --redo
