@@ -50,10 +50,11 @@ impl Signals {
                     _ = again.terminate.recv() => 143,
                 };
                 screen::close_if_free();
-                if let Some(words) = last_words.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                    // Not by way of the screen, which may be in the middle of a drawing.
-                    let _ = writeln!(stderr(), "{words}");
-                }
+                let words = last_words.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let words = words
+                    .unwrap_or_else(|| "ended at once, state is kept: `ostler resume` goes on".to_owned());
+                // Not by way of the screen, which may be in the middle of a drawing.
+                let _ = writeln!(stderr(), "{words}");
                 std::process::exit(code);
             }
         });

@@ -35,7 +35,8 @@ fn interrupts_and_terminations_keep_the_store_in_order() {
         }
         let ended = run.end();
         assert!([Some(code), Some(130)].contains(&ended.code), "{signals:?}: {ended:?}");
-        assert!(ended.err.contains("stopping"), "{signals:?}: {ended:?}");
+        // The second may come before anything was said of the first.
+        assert!(ended.err.contains("state is kept"), "{signals:?}: {ended:?}");
         is_well(&world);
         assert_eq!(world.work("log"), "x\n");
     }
