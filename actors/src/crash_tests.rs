@@ -9,11 +9,14 @@ use ostler_kernel::event::Event;
 use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
 use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
 use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::{Operation, RunOutcome};
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};
 
+use crate::agent::Request;
+use crate::registry::RegistryMessage;
 use crate::services::lock;
+use crate::system::ask;
 use crate::{AgentProfile, ResolveHow, RunError, Settled, Submission, System, SystemConfig};
 
 /// Counts its calls by name, and takes a while for each.
@@ -227,5 +230,26 @@ async fn what_is_stopped_in_a_run_that_then_only_waits_is_forgotten() {
     };
     tokio::time::timeout(SOON, passive).await.expect("nothing keeps its actor");
     assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_comes_late_does_not_meet_the_next_run_of_the_agent() {
+    let system = counting(&Arc::default()).await;
+    let agent = system.spawn(AgentProfile::new("a")).await.unwrap();
+    let first = agent.submit(hour(&system)).await.unwrap();
+    let second = agent.submit(hour(&system)).await.unwrap();
+    system.cancel(first).await.unwrap();
+    let registry = system.services.links.registry().unwrap();
+    let cancel = |reply| RegistryMessage::Ask {
+        agent: "a".into(),
+        run: first,
+        request: Request::Operate(Operation::CancelPlan),
+        reply,
+    };
+    let answer = ask(&registry, cancel).await.unwrap();
+    assert!(matches!(answer, Err(RunError::Over)), "{answer:?}");
+    assert!(!system.view(second, None).await.unwrap().run.is_cancelled());
+    system.cancel(second).await.unwrap();
     system.shutdown().await;
 }

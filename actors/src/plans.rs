@@ -16,6 +16,9 @@ const SWEEP_AT_MIN: usize = 64;
 /// Nodes of the plans that are kept though no run may have them any more, since they are often run again.
 const RECENT_NODES_MAX: usize = 10_000;
 
+/// How many of them, at most.
+const RECENT_PLANS_MAX: usize = 16;
+
 /// Plans by the digest of their text, as long as somebody holds them, and the most recent.
 #[derive(Default)]
 pub(crate) struct Plans(Mutex<Held>);
@@ -58,7 +61,7 @@ impl Held {
         self.plans.insert(key, Arc::downgrade(&plan));
         self.recent_nodes += plan.nodes.len();
         self.recent.push_back(Arc::clone(&plan));
-        while self.recent_nodes > RECENT_NODES_MAX || self.recent.len() > SWEEP_AT_MIN {
+        while self.recent_nodes > RECENT_NODES_MAX || self.recent.len() > RECENT_PLANS_MAX {
             let Some(oldest) = self.recent.pop_front() else { break };
             self.recent_nodes -= oldest.nodes.len();
         }
@@ -93,8 +96,8 @@ mod tests {
         let plans = Plans::default();
         (0..10 * SWEEP_AT_MIN).for_each(|number| drop(plans.read(&text(number)).unwrap()));
         let held = lock(&plans.0);
-        assert!(held.plans.len() <= 2 * SWEEP_AT_MIN);
-        assert!(held.recent.len() <= SWEEP_AT_MIN);
+        assert!(held.plans.len() <= SWEEP_AT_MIN);
+        assert_eq!(held.recent.len(), RECENT_PLANS_MAX);
     }
 
     #[test]

@@ -155,9 +155,8 @@ impl System {
     /// The run that this id was given to before, if it is of the same plan. It goes on if nobody drives it.
     async fn opened_before(&self, run: RunId, client: &ClientId, text: &Json) -> Result<RunId, SubmitError> {
         let records = self.services.journal.read(StreamId::run(client, run), Seq(0), 1)?;
-        let same = |opened: &RunOpened| opened.run == run && opened.plan == *text;
         match records.first().map(|record| &record.event) {
-            Some(Event::RunOpened(opened)) if same(opened) => {}
+            Some(Event::RunOpened(opened)) if opened.plan == *text => {}
             _ => return Err(SubmitError::Taken(run)),
         }
         let row = self.row(run).map_err(|error| SubmitError::Unreadable(Box::new(error)))?;

@@ -8,11 +8,11 @@ use ostler::config::Config;
 use ostler::finding::Finding;
 use ostler::plan_file::PlanFile;
 use ostler_drivers::tool::builtin;
-use ostler_kernel::contract;
+use ostler_kernel::contract::{self, TEST_TOOL};
 use ostler_kernel::gate::{Call, Denial, DenialCode, GatedTool, foresee};
 use ostler_kernel::id::Digest;
 use ostler_kernel::plan::{Node, Plan};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::bounds::Bounds;
 
@@ -52,10 +52,7 @@ pub(super) fn refusals(
         let own = node.tool.as_deref().and_then(|tool| judged(tool, node.params.clone(), node.impact));
         own.or_else(|| {
             let mut tests = contract::tests(&node.contract).into_iter();
-            tests.find_map(|test| {
-                let argv = Map::from_iter([("argv".to_owned(), json!(test.argv))]);
-                judged("shell.run", argv, 0)
-            })
+            tests.find_map(|test| judged(TEST_TOOL, test.params(), 0))
         })
     };
     let place = |node: &Node| {
