@@ -412,4 +412,16 @@ fn check_tells_what_the_gate_would_refuse_within_the_bounds_of_a_run() {
     }
     let told = world.ostler("check acts.yaml --workspace work").exits(0).says("run it with --intent 2");
     told.says("W06").says("egress_allow").says("acts.yaml:5:").says("valid acts");
+
+    // What the test of a contract calls counts as well.
+    world.file(
+        "tested.yaml",
+        "id: tested\nnodes:\n\
+         \x20 - {id: list, tool: fs.list, params: {path: .}, contract: [{method: test, spec: {argv: [make]}}]}\n",
+    );
+    let check = |bounds: &str| world.ostler(&format!("check tested.yaml --workspace work {bounds}")).exits(0);
+    check("").says("W06").says("run it with --intent 2");
+    assert!(!check("--intent 2").out.contains("W06"));
+    world.file("o.toml", "[scopes.s]\ntools = ['fs.list']\n");
+    check("--intent 2 --scope s --config o.toml").says("W06").says("shell.run");
 }
