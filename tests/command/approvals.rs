@@ -336,7 +336,8 @@ fn what_acts_on_the_world_is_not_said_to_be_cancelled() {
     world.ostler(&format!("cancel {id} act")).exits(2);
 }
 
-/// Runs a command at a pseudo-terminal, and types.
+/// Runs a command at a pseudo-terminal, and types each text once its prompt stands there: what is typed earlier does not
+/// count.
 fn at_terminal(world: &World, line: &str, typed: &[(&str, &str)]) -> Option<(i32, String)> {
     if Command::new("script").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
         return None;
@@ -344,8 +345,9 @@ fn at_terminal(world: &World, line: &str, typed: &[(&str, &str)]) -> Option<(i32
     let inner = world.command(line);
     let words = std::iter::once(inner.get_program()).chain(inner.get_args());
     let words: Vec<String> = words.map(|word| word.to_str().unwrap().to_owned()).collect();
-    let mut script = Command::new("script");
-    script.args(["--quiet", "--return", "--flush", "--command", &words.join(" "), "/dev/null"]);
+    // A question nobody answers waits an hour.
+    let mut script = Command::new("timeout");
+    script.args(["--foreground", "120", "script", "--quiet", "--return", "--flush", "--command", &words.join(" "), "/dev/null"]);
     script.current_dir(world.path()).env("OSTLER_DATA", world.data()).env("TERM", "xterm").env("USER", "ann");
     let mut child =
         script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -375,7 +377,7 @@ fn a_person_at_the_terminal_is_asked_in_place() {
     let world = world();
     let run = "run write.yaml --workspace work";
     let Some((code, said)) =
-        at_terminal(&world, run, &[("leaves it waiting", "maybe\n"), ("leaves", "y fine\n")])
+        at_terminal(&world, run, &[("put > ", "maybe\n"), ("put > ", "y fine\n")])
     else {
         eprintln!("skipped: no `script` of util-linux, which makes a terminal");
         return;
@@ -388,10 +390,10 @@ fn a_person_at_the_terminal_is_asked_in_place() {
     assert_eq!((&answer["body"]["by"], &answer["body"]["note"]), (&json!("ann"), &json!("fine")));
     // ^C leaves it waiting.
     let (code, said) =
-        at_terminal(&world, "run question.yaml --workspace work", &[("leaves", "\u{3}")]).unwrap();
+        at_terminal(&world, "run question.yaml --workspace work", &[("ok > ", "\u{3}")]).unwrap();
     assert_eq!(code, 130, "{said}");
     assert_eq!(question(&world)["node"], "ok");
-    let (code, said) = at_terminal(&world, "resume @last", &[("leaves", "n\n")]).unwrap();
+    let (code, said) = at_terminal(&world, "resume @last", &[("ok > ", "n\n")]).unwrap();
     assert_eq!(code, 1, "{said}");
 }
 
@@ -400,14 +402,14 @@ fn who_approves_at_a_terminal_is_shown_what_and_asked() {
     let world = world();
     waiting(&world, "write");
     for (typed, code) in [("\n", 3), ("n\n", 3), ("\u{3}", 130)] {
-        let Some((ended, said)) = at_terminal(&world, "approve @last put", &[("approve put?", typed)]) else {
+        let Some((ended, said)) = at_terminal(&world, "approve @last put", &[("or N > ", typed)]) else {
             eprintln!("skipped: no `script` of util-linux, which makes a terminal");
             return;
         };
         assert!(said.contains("text: \"hello\"") && said.contains("left waiting"), "{said}");
         assert_eq!((ended, question(&world)["node"].as_str()), (code, Some("put")), "{said}");
     }
-    let keys = [("approve put?", "what\n"), ("approve put?", "y as seen\n")];
+    let keys = [("or N > ", "what\n"), ("or N > ", "y as seen\n")];
     let (code, said) = at_terminal(&world, "approve @last put", &keys).unwrap();
     assert_eq!((code, world.work("out.txt").as_str()), (0, "hello"), "{said}");
     let answers = world.ostler("events @last --json").exits(0).lines();
