@@ -347,7 +347,17 @@ fn at_terminal(world: &World, line: &str, typed: &[(&str, &str)]) -> Option<(i32
     let words: Vec<String> = words.map(|word| word.to_str().unwrap().to_owned()).collect();
     // A question nobody answers waits an hour.
     let mut script = Command::new("timeout");
-    script.args(["--foreground", "120", "script", "--quiet", "--return", "--flush", "--command", &words.join(" "), "/dev/null"]);
+    script.args([
+        "--foreground",
+        "120",
+        "script",
+        "--quiet",
+        "--return",
+        "--flush",
+        "--command",
+        &words.join(" "),
+        "/dev/null",
+    ]);
     script.current_dir(world.path()).env("OSTLER_DATA", world.data()).env("TERM", "xterm").env("USER", "ann");
     let mut child =
         script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -376,8 +386,7 @@ fn at_terminal(world: &World, line: &str, typed: &[(&str, &str)]) -> Option<(i32
 fn a_person_at_the_terminal_is_asked_in_place() {
     let world = world();
     let run = "run write.yaml --workspace work";
-    let Some((code, said)) =
-        at_terminal(&world, run, &[("put > ", "maybe\n"), ("put > ", "y fine\n")])
+    let Some((code, said)) = at_terminal(&world, run, &[("put > ", "maybe\n"), ("put > ", "y fine\n")])
     else {
         eprintln!("skipped: no `script` of util-linux, which makes a terminal");
         return;
