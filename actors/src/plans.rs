@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
 
 use ostler_kernel::id::Digest;
-use ostler_kernel::json::Json;
+use ostler_kernel::json::{self, Json, JsonError};
 use ostler_kernel::lineage;
 use ostler_kernel::plan::Plan;
 
@@ -27,29 +27,53 @@ pub(crate) struct Plans(Mutex<Held>);
 struct Held {
     plans: BTreeMap<Digest, Weak<Plan>>,
     sweep_at: usize,
-    recent: VecDeque<Arc<Plan>>,
+    recent: VecDeque<Spelled>,
     recent_nodes: usize,
+}
+
+/// A plan, and the text that spells it.
+#[derive(Clone)]
+struct Spelled {
+    text: Json,
+    plan: Arc<Plan>,
 }
 
 impl Plans {
     /// The plan that a text spells: the one that another run has, if there is one.
     pub(crate) fn read(&self, text: &Json) -> Result<Arc<Plan>, serde_json::Error> {
+        if let Some(plan) = lock(&self.0).recently_spelled(text) {
+            return Ok(plan);
+        }
         let key = lineage::value(text);
         if let Some(plan) = lock(&self.0).plans.get(&key).and_then(Weak::upgrade) {
             return Ok(plan);
         }
-        Ok(lock(&self.0).keep(key, serde_json::from_str(text.as_str())?))
+        Ok(lock(&self.0).keep(key, text, serde_json::from_str(text.as_str())?))
     }
 
-    /// Keeps a plan that its run is about to ask for by its text, which nobody needs to read then.
-    pub(crate) fn keep(&self, text: &Json, plan: Plan) {
+    /// The text that spells a plan, which is kept for the run that is about to ask for it by that text. Written once for
+    /// a plan that is run again and again.
+    pub(crate) fn spell(&self, mut plan: Plan) -> Result<Json, JsonError> {
+        let recent: Vec<Spelled> = lock(&self.0).recent.iter().cloned().collect();
+        if let Some(same) = recent.into_iter().find(|recent| *recent.plan == plan) {
+            return Ok(same.text);
+        }
+        plan.settle_numbers();
+        let text = json::to_canonical(&plan)?;
         debug_assert_eq!(serde_json::from_str::<Plan>(text.as_str()).ok().as_ref(), Some(&plan));
-        lock(&self.0).keep(lineage::value(text), plan);
+        lock(&self.0).keep(lineage::value(&text), &text, plan);
+        Ok(text)
     }
 }
 
 impl Held {
-    fn keep(&mut self, key: Digest, plan: Plan) -> Arc<Plan> {
+    /// The plan of a text that is not only equal but the same.
+    fn recently_spelled(&self, text: &Json) -> Option<Arc<Plan>> {
+        let same = self.recent.iter().find(|recent| std::ptr::eq(recent.text.as_str(), text.as_str()));
+        same.map(|same| Arc::clone(&same.plan))
+    }
+
+    fn keep(&mut self, key: Digest, text: &Json, plan: Plan) -> Arc<Plan> {
         if let Some(plan) = self.plans.get(&key).and_then(Weak::upgrade) {
             return plan;
         }
@@ -60,10 +84,10 @@ impl Held {
         let plan = Arc::new(plan);
         self.plans.insert(key, Arc::downgrade(&plan));
         self.recent_nodes += plan.nodes.len();
-        self.recent.push_back(Arc::clone(&plan));
+        self.recent.push_back(Spelled { text: text.clone(), plan: Arc::clone(&plan) });
         while self.recent_nodes > RECENT_NODES_MAX || self.recent.len() > RECENT_PLANS_MAX {
             let Some(oldest) = self.recent.pop_front() else { break };
-            self.recent_nodes -= oldest.nodes.len();
+            self.recent_nodes -= oldest.plan.nodes.len();
         }
         plan
     }
@@ -92,6 +116,17 @@ mod tests {
     }
 
     #[test]
+    fn a_plan_that_is_run_again_is_not_spelled_again() {
+        let plans = Plans::default();
+        let plan = plans.read(&text(0)).unwrap();
+        let [one, same] = [(); 2].map(|()| plans.spell(Plan::clone(&plan)).unwrap());
+        assert_eq!(one, text(0));
+        assert!(std::ptr::eq(one.as_str(), same.as_str()));
+        let other = Plan { version: 2, ..Plan::clone(&plan) };
+        assert_eq!(plans.spell(other.clone()).unwrap(), json::to_canonical(&other).unwrap());
+    }
+
+    #[test]
     fn plans_that_no_run_has_any_more_are_forgotten() {
         let plans = Plans::default();
         (0..10 * SWEEP_AT_MIN).for_each(|number| drop(plans.read(&text(number)).unwrap()));
@@ -108,7 +143,7 @@ mod tests {
         let plans = Plans::default();
         for number in 0..3 {
             plan.id = number.to_string();
-            plans.keep(&json::to_canonical(&plan).unwrap(), plan.clone());
+            plans.spell(plan.clone()).unwrap();
         }
         assert_eq!(lock(&plans.0).recent_nodes, RECENT_NODES_MAX);
         let kept = lock(&plans.0).plans.values().filter(|plan| plan.strong_count() > 0).count();

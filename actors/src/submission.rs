@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use ostler_kernel::event::{Event, RunOpened};
 use ostler_kernel::gate::SCOPE_DEFAULT;
 use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, RunId};
-use ostler_kernel::json::{self, Json, JsonError};
+use ostler_kernel::json::{Json, JsonError};
 use ostler_kernel::plan::Plan;
 use ostler_kernel::port::{JournalError, RunRow, RunStanding, Seq, StreamBatch, StreamId};
 
@@ -96,7 +96,7 @@ impl System {
     /// Opens a run and drives it. The run is durable when this returns; dropping the future may or may not have
     /// opened it.
     pub async fn submit(&self, submission: Submission) -> Result<RunId, SubmitError> {
-        let Submission { mut plan, client, agent, intent, scope, workspace, run: wanted } = submission;
+        let Submission { plan, client, agent, intent, scope, workspace, run: wanted } = submission;
         if intent > 2 {
             return Err(SubmitError::Intent(intent));
         }
@@ -111,9 +111,7 @@ impl System {
         let run = wanted.unwrap_or_else(new_run_id);
         let agent = agent.unwrap_or_else(|| AgentId::from(run.to_string().as_str()));
         let (plan_id, nodes) = (plan.id.clone(), plan.nodes.len() as u32);
-        plan.settle_numbers();
-        let text = json::to_canonical(&plan)?;
-        self.services.plans.keep(&text, plan);
+        let text = self.services.plans.spell(plan)?;
         let opened = RunOpened {
             run,
             client: client.clone(),

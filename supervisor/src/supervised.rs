@@ -33,13 +33,16 @@ impl<A: Actor> Supervised<A> {
     }
 }
 
-/// Runs a hook to its end; a panic becomes an exit.
-async fn guarded<T>(hook: impl Future<Output = Result<T, ActorProcessingErr>>) -> Result<T, Hurt> {
-    match AssertUnwindSafe(hook).catch_unwind().await {
+/// Runs a hook to its end; a panic becomes an exit. Not an `async fn`, which would hold the hook twice: the future of a
+/// message is moved several times before it is polled.
+fn guarded<T>(
+    hook: impl Future<Output = Result<T, ActorProcessingErr>>,
+) -> impl Future<Output = Result<T, Hurt>> {
+    AssertUnwindSafe(hook).catch_unwind().map(|ended| match ended {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(Hurt::Error(error)),
         Err(payload) => Err(Hurt::Exit(Exit::of_panic(payload))),
-    }
+    })
 }
 
 /// How a hook went wrong.

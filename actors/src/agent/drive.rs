@@ -247,7 +247,8 @@ impl Drive {
     /// Asks a person what a ready node wants to know; asks anew where an approval was given for something else.
     async fn ask_person(&mut self, id: &NodeId) -> bool {
         let (Some(node), Some(ask)) = (self.run.node(id), self.run.shows(id)) else { return false };
-        let shown = approval::shown(&self.services, &self.opened, &self.run, node, ask).await.digest();
+        // Boxed, as all that is seldom awaited: what stands here is part of the future of every message.
+        let shown = Box::pin(approval::shown(&self.services, &self.opened, &self.run, node, ask)).await.digest();
         let events = self.within(|run, cx| run.ask(cx, id, Some(shown)));
         let asked = !events.is_empty();
         self.note(events);
@@ -318,7 +319,7 @@ impl Drive {
             }
             let Some(node) = plan.node(&id) else { continue };
             if self.services.toolbox.is_timer(node) {
-                self.launch_timer(node).await;
+                Box::pin(self.launch_timer(node)).await;
             } else {
                 jobs.push(Job { run: self.opened.run, rank: self.rank(&id), node: id.clone() });
                 self.queued.insert(id);

@@ -101,7 +101,8 @@ impl Actor for Agent {
         state: &mut AgentState,
     ) -> Result<(), ActorProcessingErr> {
         if let AgentMessage::Drive(row) = message {
-            return state.begin(row).await;
+            // Boxed: what stands here is part of the future of every message, which is moved several times.
+            return Box::pin(state.begin(row)).await;
         }
         state.asked += u64::from(matches!(message, AgentMessage::Ask { .. }));
         let Some(drive) = &mut state.drive else {
