@@ -95,6 +95,14 @@ async fn act(
 
 /// Holds a value against a contract; tests are run, through the gate like any call.
 async fn judge(services: &Services, caller: &Caller, rules: &[Rule], value: &Value) -> Result<(), Failure> {
+    for test in judge_here(services, rules, value)? {
+        run_test(services, caller, &test).await?;
+    }
+    Ok(())
+}
+
+/// Holds a value against what a contract says of it, and gives the tests that remain to be run.
+fn judge_here(services: &Services, rules: &[Rule], value: &Value) -> Result<Vec<Test>, Failure> {
     let contract = services.contract(rules).map_err(|error| structural(error.to_string()))?;
     let judgement = contract.judge(value);
     if !judgement.holds() {
@@ -106,10 +114,7 @@ async fn judge(services: &Services, caller: &Caller, rules: &[Rule], value: &Val
             format!("contract[{rule}]: nothing here judges by {method:?}").to_lowercase(),
         ));
     }
-    for test in judgement.tests {
-        run_test(services, caller, &test).await?;
-    }
-    Ok(())
+    Ok(judgement.tests)
 }
 
 async fn run_test(services: &Services, caller: &Caller, test: &Test) -> Result<(), Failure> {
@@ -203,10 +208,10 @@ pub(crate) async fn load(services: &Services, output: &Output) -> Result<Value, 
         .map_err(|error| ArtifactError::Damaged { digest: output.artifact, what: error.to_string() })
 }
 
-/// Whether the plan's own contract holds over the map of its outputs.
+/// Whether the plan's own contract holds over the map of its outputs. Nothing is run for it: no plan with a test there
+/// is valid.
 pub(crate) async fn judge_plan(
     services: &Services,
-    caller: &Caller,
     rules: &[Rule],
     outputs: Vec<(NodeId, Option<Output>)>,
 ) -> bool {
@@ -218,7 +223,11 @@ pub(crate) async fn judge_plan(
         };
         values.insert(node.to_string(), value);
     }
-    match judge(services, caller, rules, &Value::Object(values)).await {
+    let judged = judge_here(services, rules, &Value::Object(values)).and_then(|tests| match tests.first() {
+        None => Ok(()),
+        Some(Test { rule, .. }) => Err(structural(format!("contract[{rule}]: a plan runs no tests"))),
+    });
+    match judged {
         Ok(()) => true,
         Err(failure) => {
             tracing::info!(message = failure.message, "the plan's contract does not hold");
