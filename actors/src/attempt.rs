@@ -47,11 +47,12 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// Whether it does something to the world, by the word of its permit.
-    pub(crate) fn acts(&self) -> bool {
+    /// Whether it does something to the world as work of `node`: by the word of its permit as well, which knows what
+    /// it was given.
+    pub(crate) fn acts(&self, node: &Node) -> bool {
         match self {
-            Work::Tool { permit, .. } => permit.class().effect.acts(),
-            Work::Render { .. } => false,
+            Work::Tool { permit, .. } => node.reach().and(permit.class()).acts(),
+            Work::Render { .. } => node.acts(),
         }
     }
 }
@@ -74,7 +75,6 @@ async fn act(
     work: Work,
     timeout_ms: u64,
 ) -> Result<Output, Failure> {
-    let acts = node.reach().effect.acts() || work.acts();
     let value = match work {
         Work::Tool { tool, permit } => {
             let context = CallContext { workspace: Arc::clone(&caller.workspace), timeout_ms };
@@ -86,11 +86,7 @@ async fn act(
         }
     };
     judge(services, caller, &node.contract, &value).await?;
-    keep(services, &value).await.map_err(|failure| match failure.category {
-        // What was done is done: to try again because its result could not be stored would do it twice.
-        Category::Transient if acts => Failure { category: Category::Crash, ..failure },
-        _ => failure,
-    })
+    keep(services, &value).await
 }
 
 /// Holds a value against a contract; tests are run, through the gate like any call.
@@ -164,7 +160,8 @@ pub(crate) async fn keep(services: &Services, value: &Value) -> Result<Output, F
     let content = canonical.as_str().as_bytes().to_vec();
     let stored = services.artifacts.put(Artifact { media: JSON.to_owned(), content }).await;
     let artifact = stored.map_err(|error| Failure {
-        category: Category::Transient,
+        // What was done is done, and its result is lost.
+        category: Category::Crash,
         message: format!("the result could not be stored: {error}"),
     })?;
     Ok(Output { artifact, bytes: bytes as u64, inline: None, directive: None })

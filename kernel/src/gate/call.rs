@@ -19,7 +19,41 @@ pub struct CallClass {
     pub idem: Idempotency,
 }
 
+/// What may be done about work of which nobody knows whether it was done: its process died, or its result was lost. From the
+/// most to the least that is permitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AfterLoss {
+    /// It is done again: it changes nothing.
+    Again,
+    /// It is done again with the same idempotency key: the world, or whoever receives it, takes the two for one.
+    AgainUnderKey,
+    /// Only a person can tell whether it may be done again.
+    InDoubt,
+}
+
 impl CallClass {
+    /// Whether it changes anything in the world. What does is recorded before it starts, and goes on to its end when it is
+    /// not wanted any more.
+    pub fn acts(self) -> bool {
+        self.effect.acts() || self.impact > 0
+    }
+
+    /// What may be done about such a call if nobody knows whether it was made.
+    ///
+    /// ```
+    /// # use ostler_kernel::{gate::{AfterLoss, CallClass}, plan::{Effect, Idempotency}};
+    /// let post = |idem| CallClass { impact: 1, effect: Effect::External, idem };
+    /// assert_eq!(post(Idempotency::Keyed).after_loss(), AfterLoss::AgainUnderKey);
+    /// assert_eq!(post(Idempotency::None).after_loss(), AfterLoss::InDoubt);
+    /// ```
+    pub fn after_loss(self) -> AfterLoss {
+        match self.idem {
+            _ if !self.acts() => AfterLoss::Again,
+            Idempotency::Natural | Idempotency::Keyed => AfterLoss::AgainUnderKey,
+            Idempotency::None => AfterLoss::InDoubt,
+        }
+    }
+
     /// What doing both comes to: the larger impact, the more dangerous effect, and what the pickier of the two permits.
     pub fn and(self, other: CallClass) -> CallClass {
         CallClass {

@@ -14,7 +14,7 @@ mod tool;
 
 pub use argv::{ArgvClass, ArgvError, ArgvPattern, ArgvTable, UNLISTED};
 pub use argv_programs::OBSERVING_ENVIRONMENT;
-pub use call::{Call, CallClass};
+pub use call::{AfterLoss, Call, CallClass};
 pub use decide::{Denial, DenialCode, REFUSAL, Verdict, decide, foresee};
 pub use egress::{Destination, Egress, EgressEntryError, EgressFault, is_public};
 pub use permit::Permit;
