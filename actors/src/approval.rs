@@ -91,13 +91,15 @@ pub struct Approval {
     pub holds_up: Vec<NodeId>,
 }
 
-/// What waits for a person in all open runs.
+/// A page of what waits for a person in all open runs.
 #[derive(Debug, Clone, Default)]
-pub struct AllApprovals {
-    /// The questions.
+pub struct ApprovalPage {
+    /// The questions, in the order of their ids: oldest run first.
     pub approvals: Vec<Approval>,
-    /// The runs whose questions are not known, and why.
+    /// The runs between the pages before and the end of this one whose questions are not known, and why.
     pub unreadable: Vec<(RunId, RunError)>,
+    /// Whether there are more after the last of these.
+    pub has_more: bool,
 }
 
 /// What a person says to a question.
@@ -296,17 +298,47 @@ impl System {
 
     /// The questions that wait for a person in all open runs, oldest run first. A run that cannot be read hides those
     /// of no other.
-    pub async fn all_approvals(&self) -> Result<AllApprovals, RunError> {
+    pub async fn all_approvals(&self) -> Result<ApprovalPage, RunError> {
+        self.approval_page(None, usize::MAX).await
+    }
+
+    /// Up to `limit` of the same, of those after `after`. Runs that are on no page before nor on this are not read, nor
+    /// those that this process drives and that ask nothing.
+    pub async fn approval_page(
+        &self,
+        after: Option<&ApprovalId>,
+        limit: usize,
+    ) -> Result<ApprovalPage, RunError> {
         let mut rows = self.runs(true)?;
+        rows.retain(|row| after.is_none_or(|after| row.run >= after.run));
         rows.sort_by_key(|row| row.run);
-        let mut all = AllApprovals::default();
+        let (mut page, mut quiet) = (ApprovalPage::default(), None);
         for row in rows {
+            if let Some(position) = self.services.quiet(row.run) {
+                quiet = quiet.max(Some(position));
+                continue;
+            }
             match self.approvals(row.run).await {
-                Ok(found) => all.approvals.extend(found),
-                Err(error) => all.unreadable.push((row.run, error)),
+                Ok(found) => {
+                    let after = |found: &Approval| after.is_none_or(|after| found.id > *after);
+                    page.approvals.extend(found.into_iter().filter(after));
+                }
+                Err(error) => page.unreadable.push((row.run, error)),
+            }
+            if page.approvals.len() > limit {
+                page.approvals.truncate(limit);
+                page.has_more = true;
+                // What comes after the last question is told with the next page.
+                let last = page.approvals.last().map(|last| last.id.run);
+                page.unreadable.retain(|(run, _)| last.is_some_and(|last| *run < last));
+                break;
             }
         }
-        Ok(all)
+        // Nobody hears that a question is over before that is durable.
+        if let Some(position) = quiet {
+            self.services.journal.durable(position).await?;
+        }
+        Ok(page)
     }
 
     /// Answers a question, for what has the digest `shown`; the run goes on. Durable when it returns.

@@ -148,6 +148,8 @@ impl System {
             standing,
             position,
         };
+        self.services.drive(run, false);
+        self.services.note_quiet(run, Seq(1), Some(position));
         self.drive(row, false);
         Ok(run)
     }

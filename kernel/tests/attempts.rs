@@ -355,7 +355,8 @@ fn what_a_loss_permits_is_one_table_and_whatever_way_an_attempt_is_lost_the_run_
         external 2 natural | under its key | under its key | under its key | in doubt
         external 2 keyed | under its key | under its key | under its key | in doubt
         external 2 none | in doubt | in doubt | in doubt | in doubt
-    "#]].assert_eq(&table);
+    "#]]
+    .assert_eq(&table);
 }
 
 #[test]

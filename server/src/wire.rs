@@ -268,7 +268,7 @@ pub struct Waiting {
 pub struct ApprovalList {
     /// The questions: oldest run first.
     pub approvals: Vec<ApprovalView>,
-    /// Open runs that cannot be read, so that nobody knows what they ask; on the first page.
+    /// Open runs that cannot be read, so that nobody knows what they ask: each on one page.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<UnreadableRun>,
     /// What `after` gives the next page; absent on the last.

@@ -357,12 +357,20 @@ impl Drive {
             return Ok(None);
         }
         let events = std::mem::take(&mut self.pending);
-        let appended = events.len() as u64;
+        let last = Seq(self.seq.0 + events.len() as u64);
+        // A question is known before anybody can read it, its end not before it is written.
+        let (run, asks) = (self.opened.run, self.run.asks());
+        if asks {
+            self.services.note_quiet(run, last, None);
+        }
         let at_ms = self.services.clock.now();
         let batch = StreamBatch { stream: self.stream, expected: self.seq, at_ms, events };
         match self.services.journal.append(vec![batch]) {
             Ok(position) => {
-                self.seq = Seq(self.seq.0 + appended);
+                self.seq = last;
+                if !asks {
+                    self.services.note_quiet(run, last, Some(position));
+                }
                 self.taken.drain(..).for_each(|key| self.services.effects.forget(&key));
                 self.answer_when_durable(position);
                 Ok(Some(position))
