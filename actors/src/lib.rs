@@ -63,7 +63,7 @@ pub use registry::{AgentRow, RegisterError};
 pub use resolve::ResolveHow;
 pub use scheduler::ClientConfig;
 pub use spawn::{AgentHandle, AgentProfile, SpawnError};
-pub use submission::{Submission, SubmitError, new_run_id};
+pub use submission::{Submission, SubmitError, Term, new_run_id};
 pub use system::{StartError, System, SystemConfig};
 pub use toolbox::{Toolbox, ToolboxError};
 pub use view::RunView;

@@ -34,6 +34,8 @@ pub(crate) struct Services {
     /// The runs this process drives. Like the effects table, it outlives the restart of any actor.
     driven: Mutex<BTreeMap<RunId, Driven>>,
     contracts: Mutex<BTreeMap<String, Arc<Contract>>>,
+    /// Held by who opens a run under an id of their choice.
+    pub(crate) opening: Mutex<()>,
     /// Nothing starts any more.
     stopping: AtomicBool,
     /// Counts whatever may change how a run stands, for those who wait for it.
@@ -75,6 +77,7 @@ impl Services {
             run_slots,
             driven: Mutex::default(),
             contracts: Mutex::default(),
+            opening: Mutex::default(),
             stopping: AtomicBool::new(false),
             stirs: watch::Sender::new(0),
             halted: watch::Sender::new(None),

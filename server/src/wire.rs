@@ -27,7 +27,7 @@ pub struct SubmitRequest {
     /// The folder its tools may touch, as an absolute path.
     pub workspace: String,
     /// The id it is to have, a UUID of version 7: who asks once more because no answer came gets the run that was
-    /// opened then.
+    /// opened then, if all else is the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
 }
