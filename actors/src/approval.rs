@@ -364,6 +364,11 @@ impl System {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use ostler_kernel::plan::{PlanDraft, PolicyDraft, Settings};
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -374,6 +379,21 @@ mod tests {
         for wrong in ["", "x", "0190b5b8-7a5e-7c3f-8000-0123456789ab:a", &format!("{name}:1"), &name[1..]] {
             assert!(wrong.parse::<ApprovalId>().is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_question_names_what_it_holds_up_to_a_limit() {
+        let held = |nodes: usize| {
+            let mut plan = vec![json!({"id": "ask", "kind": "human_approval", "human_timeout": 1})];
+            plan.extend((0..nodes).map(|at| json!({"id": format!("n{at:03}"), "deps": ["ask"]})));
+            plan.iter_mut().for_each(|node| node["contract"] = json!([{"method": "schema"}]));
+            let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": plan})).unwrap();
+            let overrides = PolicyDraft { max_nodes: Some(1_000), ..PolicyDraft::default() };
+            let plan = draft.validate(&Settings::simulation(overrides, None)).unwrap();
+            held_up(&Run::new(Arc::new(plan), 1, 0), &"ask".into())
+        };
+        assert_eq!((held(HELD_UP_MAX).len(), held(HELD_UP_MAX + 1).len()), (HELD_UP_MAX, HELD_UP_MAX));
+        assert_eq!(held(HELD_UP_MAX + 1), held(HELD_UP_MAX), "the first of them");
     }
 
     #[test]
