@@ -5,10 +5,11 @@ use std::str::FromStr;
 
 use ostler_kernel::contract::{self, TEST_TOOL};
 use ostler_kernel::event::{HumanRequestKind, Output, RunOpened};
-use ostler_kernel::gate::{CallClass, Permit};
+use ostler_kernel::gate::{CallClass, Preview};
 use ostler_kernel::id::{ClientId, Digest, NodeId, RunId, Ticks};
 use ostler_kernel::plan::{Node, Tools};
 use ostler_kernel::run::{Given, Input, Run, Shown, ShownTest, Standing};
+use serde_json::{Map, Value};
 
 use crate::agent::Request;
 use crate::attempt::{self, Caller, Work};
@@ -190,9 +191,8 @@ pub(crate) async fn shown(
     };
     let shown = Shown { params: params.clone(), ..shown };
     let Some(tool) = &node.tool else { return shown };
-    let key = Digest([0; 32]); // for a permit that nobody uses
-    match services.toolbox.gate(&services.gate, &caller, tool, params, node.impact, key) {
-        Ok((_, permit)) => by_permit(shown, &permit),
+    match services.toolbox.preview(&services.gate, &caller, tool, params, node.impact) {
+        Ok(Preview { params, class }) => as_judged(shown, params, class),
         Err(denial) => because(shown, format!("{}: {}", denial.code, denial.operator)),
     }
 }
@@ -201,7 +201,7 @@ pub(crate) async fn shown(
 pub(crate) fn of_work(services: &Services, caller: &Caller, node: &Node, work: &Work) -> Shown {
     let shown = as_planned(services, caller, node, HumanRequestKind::Before);
     match work {
-        Work::Tool { permit, .. } => by_permit(shown, permit),
+        Work::Tool { permit, .. } => as_judged(shown, permit.params().clone(), permit.class()),
         Work::Render { .. } => shown,
     }
 }
@@ -220,9 +220,8 @@ fn as_planned(services: &Services, caller: &Caller, node: &Node, ask: HumanReque
         refusal: None,
     };
     for test in contract::tests(&node.contract) {
-        let key = Digest([0; 32]); // as above
-        let gated = services.toolbox.gate(&services.gate, caller, TEST_TOOL, test.params(), 0, key);
-        if let Err(denial) = gated {
+        let previewed = services.toolbox.preview(&services.gate, caller, TEST_TOOL, test.params(), 0);
+        if let Err(denial) = previewed {
             let why = format!("its test contract[{}]: {}: {}", test.rule, denial.code, denial.operator);
             shown.refusal.get_or_insert(why);
         }
@@ -232,10 +231,10 @@ fn as_planned(services: &Services, caller: &Caller, node: &Node, ask: HumanReque
     shown
 }
 
-/// What exactly a permit lets a node do. Its tests may still be refused.
-fn by_permit(shown: Shown, permit: &Permit) -> Shown {
-    let CallClass { effect, impact, .. } = permit.class();
-    Shown { effect, impact, params: permit.params().clone(), ..shown }
+/// What exactly the gate lets a node do. Its tests may still be refused.
+fn as_judged(shown: Shown, params: Map<String, Value>, class: CallClass) -> Shown {
+    let CallClass { effect, impact, .. } = class;
+    Shown { effect, impact, params, ..shown }
 }
 
 /// The questions that are open in a run.

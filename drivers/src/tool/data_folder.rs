@@ -175,7 +175,7 @@ mod tests {
     fn check(goes_after: Duration) -> Result<usize, NotEnded> {
         let folder = DataFolder { path: "/data".into(), id: String::new() };
         // Any process but this one will do: it is not really killed.
-        let other = process(std::os::unix::process::parent_id() as i32).unwrap();
+        let other = process(std::os::unix::process::parent_id() as i32).expect("it waits for this one");
         let (waited, mut killed) = (std::cell::Cell::new(Duration::ZERO), 0);
         let left = || if waited.get() > goes_after { BTreeSet::new() } else { BTreeSet::from([other]) };
         let wait = || {
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn who_came_of_such_a_program_kills_nothing() {
         let folder = DataFolder { path: "/data".into(), id: String::new() };
-        let own = || BTreeSet::from([process(std::process::id() as i32).unwrap()]);
+        let own = || BTreeSet::from([process(std::process::id() as i32).expect("it runs")]);
         let ended = folder.end_each(own, |_| panic!("it is not asked to"), || Duration::ZERO);
         assert_eq!(ended, Err(NotEnded::FromWithin { path: "/data".into() }));
     }

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::tool::GatedTool;
-use crate::id::Digest;
 use crate::plan::{Effect, Idempotency};
 
 /// What a call with given parameters would do, by the word of the tool's author.
@@ -81,6 +80,13 @@ pub struct Call<'a> {
     pub scope: &'a str,
     /// The absolute folder that paths must stay in; empty if there is none, and then no absolute path will do.
     pub workspace: &'a str,
-    /// What a receiver can recognise a repetition by.
-    pub idempotency_key: Digest,
+}
+
+/// What a call would come to that the gate would allow: for people to see, and no leave to make it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Preview {
+    /// Its parameters, with the tool's defaults filled in.
+    pub params: Map<String, Value>,
+    /// What it would do, the plan's floor included.
+    pub class: CallClass,
 }
