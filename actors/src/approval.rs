@@ -301,13 +301,14 @@ impl System {
         self.approval_page(None, usize::MAX).await
     }
 
-    /// Up to `limit` of the same, of those after `after`. Runs that are on no page before nor on this are not read, nor
+    /// Up to `limit` (at least one) of the same, of those after `after`. Runs that are on no page before nor on this are not read, nor
     /// those that this process drives and that ask nothing.
     pub async fn approval_page(
         &self,
         after: Option<&ApprovalId>,
         limit: usize,
     ) -> Result<ApprovalPage, RunError> {
+        let limit = limit.max(1);
         let mut rows = self.runs(true)?;
         rows.retain(|row| after.is_none_or(|after| row.run >= after.run));
         rows.sort_by_key(|row| row.run);
