@@ -11,7 +11,7 @@ use ostler_actors::{
 };
 use ostler_drivers::tool::{DataFolder, NotEnded, builtin};
 use ostler_kernel::gate::GatePolicy;
-use ostler_kernel::id::{Digest, NodeId, RunId};
+use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::{Fault, Plan, PlanDraft};
 use ostler_kernel::port::{Artifact, ArtifactStore, Journal, Seq, Tool};
 use ostler_server::{Children, ControlSocket, router};
@@ -271,8 +271,8 @@ impl Ostler {
     /// [`RunError::Answer`]: it was answered already, shows something else by now, or is over; nothing has changed
     /// then.
     pub async fn answer(&self, approval: &Approval, answer: Answer) -> Result<(), RunError> {
-        // A question that shows nothing cannot be answered: no digest is that of nothing.
-        let shown = approval.digest.unwrap_or(Digest([0; 32]));
+        // One that is bound to nothing is not answered by what it shows now: it is asked anew first.
+        let shown = approval.digest.unwrap_or_else(|| approval.shown.digest());
         self.system.answer(&approval.id, shown, answer).await
     }
 

@@ -5,10 +5,11 @@ use std::str::FromStr;
 
 use ostler_kernel::contract::{self, TEST_TOOL};
 use ostler_kernel::event::{HumanRequestKind, Output, RunOpened};
-use ostler_kernel::gate::{CallClass, Permit};
+use ostler_kernel::gate::{CallClass, Preview};
 use ostler_kernel::id::{ClientId, Digest, NodeId, RunId, Ticks};
 use ostler_kernel::plan::{Node, Tools};
 use ostler_kernel::run::{Given, Input, Run, Shown, ShownTest, Standing};
+use serde_json::{Map, Value};
 
 use crate::agent::Request;
 use crate::attempt::{self, Caller, Work};
@@ -91,13 +92,15 @@ pub struct Approval {
     pub holds_up: Vec<NodeId>,
 }
 
-/// What waits for a person in all open runs.
+/// A page of what waits for a person in all open runs.
 #[derive(Debug, Clone, Default)]
-pub struct AllApprovals {
-    /// The questions.
+pub struct ApprovalPage {
+    /// The questions, in the order of their ids: oldest run first.
     pub approvals: Vec<Approval>,
-    /// The runs whose questions are not known, and why.
+    /// The runs between the pages before and the end of this one whose questions are not known, and why.
     pub unreadable: Vec<(RunId, RunError)>,
+    /// Whether there are more after the last of these.
+    pub has_more: bool,
 }
 
 /// What a person says to a question.
@@ -188,9 +191,8 @@ pub(crate) async fn shown(
     };
     let shown = Shown { params: params.clone(), ..shown };
     let Some(tool) = &node.tool else { return shown };
-    let key = Digest([0; 32]); // for a permit that nobody uses
-    match services.toolbox.gate(&services.gate, &caller, tool, params, node.impact, key) {
-        Ok((_, permit)) => by_permit(shown, &permit),
+    match services.toolbox.preview(&services.gate, &caller, tool, params, node.impact) {
+        Ok(Preview { params, class }) => as_judged(shown, params, class),
         Err(denial) => because(shown, format!("{}: {}", denial.code, denial.operator)),
     }
 }
@@ -199,7 +201,7 @@ pub(crate) async fn shown(
 pub(crate) fn of_work(services: &Services, caller: &Caller, node: &Node, work: &Work) -> Shown {
     let shown = as_planned(services, caller, node, HumanRequestKind::Before);
     match work {
-        Work::Tool { permit, .. } => by_permit(shown, permit),
+        Work::Tool { permit, .. } => as_judged(shown, permit.params().clone(), permit.class()),
         Work::Render { .. } => shown,
     }
 }
@@ -218,9 +220,8 @@ fn as_planned(services: &Services, caller: &Caller, node: &Node, ask: HumanReque
         refusal: None,
     };
     for test in contract::tests(&node.contract) {
-        let key = Digest([0; 32]); // as above
-        let gated = services.toolbox.gate(&services.gate, caller, TEST_TOOL, test.params(), 0, key);
-        if let Err(denial) = gated {
+        let previewed = services.toolbox.preview(&services.gate, caller, TEST_TOOL, test.params(), 0);
+        if let Err(denial) = previewed {
             let why = format!("its test contract[{}]: {}: {}", test.rule, denial.code, denial.operator);
             shown.refusal.get_or_insert(why);
         }
@@ -230,10 +231,10 @@ fn as_planned(services: &Services, caller: &Caller, node: &Node, ask: HumanReque
     shown
 }
 
-/// What exactly a permit lets a node do. Its tests may still be refused.
-fn by_permit(shown: Shown, permit: &Permit) -> Shown {
-    let CallClass { effect, impact, .. } = permit.class();
-    Shown { effect, impact, params: permit.params().clone(), ..shown }
+/// What exactly the gate lets a node do. Its tests may still be refused.
+fn as_judged(shown: Shown, params: Map<String, Value>, class: CallClass) -> Shown {
+    let CallClass { effect, impact, .. } = class;
+    Shown { effect, impact, params, ..shown }
 }
 
 /// The questions that are open in a run.
@@ -296,17 +297,48 @@ impl System {
 
     /// The questions that wait for a person in all open runs, oldest run first. A run that cannot be read hides those
     /// of no other.
-    pub async fn all_approvals(&self) -> Result<AllApprovals, RunError> {
+    pub async fn all_approvals(&self) -> Result<ApprovalPage, RunError> {
+        self.approval_page(None, usize::MAX).await
+    }
+
+    /// Up to `limit` (at least one) of the same, of those after `after`. Runs that are on no page before nor on this are not read, nor
+    /// those that this process drives and that ask nothing.
+    pub async fn approval_page(
+        &self,
+        after: Option<&ApprovalId>,
+        limit: usize,
+    ) -> Result<ApprovalPage, RunError> {
+        let limit = limit.max(1);
         let mut rows = self.runs(true)?;
+        rows.retain(|row| after.is_none_or(|after| row.run >= after.run));
         rows.sort_by_key(|row| row.run);
-        let mut all = AllApprovals::default();
+        let (mut page, mut quiet) = (ApprovalPage::default(), None);
         for row in rows {
+            if let Some(position) = self.services.quiet(row.run) {
+                quiet = quiet.max(Some(position));
+                continue;
+            }
             match self.approvals(row.run).await {
-                Ok(found) => all.approvals.extend(found),
-                Err(error) => all.unreadable.push((row.run, error)),
+                Ok(found) => {
+                    let after = |found: &Approval| after.is_none_or(|after| found.id > *after);
+                    page.approvals.extend(found.into_iter().filter(after));
+                }
+                Err(error) => page.unreadable.push((row.run, error)),
+            }
+            if page.approvals.len() > limit {
+                page.approvals.truncate(limit);
+                page.has_more = true;
+                // What comes after the last question is told with the next page.
+                let last = page.approvals.last().map(|last| last.id.run);
+                page.unreadable.retain(|(run, _)| last.is_some_and(|last| *run < last));
+                break;
             }
         }
-        Ok(all)
+        // Nobody hears that a question is over before that is durable.
+        if let Some(position) = quiet {
+            self.services.journal.durable(position).await?;
+        }
+        Ok(page)
     }
 
     /// Answers a question, for what has the digest `shown`; the run goes on. Durable when it returns.
@@ -332,6 +364,11 @@ impl System {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use ostler_kernel::plan::{PlanDraft, PolicyDraft, Settings};
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -342,6 +379,21 @@ mod tests {
         for wrong in ["", "x", "0190b5b8-7a5e-7c3f-8000-0123456789ab:a", &format!("{name}:1"), &name[1..]] {
             assert!(wrong.parse::<ApprovalId>().is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_question_names_what_it_holds_up_to_a_limit() {
+        let held = |nodes: usize| {
+            let mut plan = vec![json!({"id": "ask", "kind": "human_approval", "human_timeout": 1})];
+            plan.extend((0..nodes).map(|at| json!({"id": format!("n{at:03}"), "deps": ["ask"]})));
+            plan.iter_mut().for_each(|node| node["contract"] = json!([{"method": "schema"}]));
+            let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": plan})).unwrap();
+            let overrides = PolicyDraft { max_nodes: Some(1_000), ..PolicyDraft::default() };
+            let plan = draft.validate(&Settings::simulation(overrides, None)).unwrap();
+            held_up(&Run::new(Arc::new(plan), 1, 0), &"ask".into())
+        };
+        assert_eq!((held(HELD_UP_MAX).len(), held(HELD_UP_MAX + 1).len()), (HELD_UP_MAX, HELD_UP_MAX));
+        assert_eq!(held(HELD_UP_MAX + 1), held(HELD_UP_MAX), "the first of them");
     }
 
     #[test]

@@ -47,11 +47,12 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// Whether it does something to the world, by the word of its permit.
-    pub(crate) fn acts(&self) -> bool {
+    /// Whether it does something to the world as work of `node`: by the word of its permit as well, which knows what
+    /// it was given.
+    pub(crate) fn acts(&self, node: &Node) -> bool {
         match self {
-            Work::Tool { permit, .. } => permit.class().effect.acts(),
-            Work::Render { .. } => false,
+            Work::Tool { permit, .. } => node.reach().and(permit.class()).acts(),
+            Work::Render { .. } => node.acts(),
         }
     }
 }
@@ -74,7 +75,6 @@ async fn act(
     work: Work,
     timeout_ms: u64,
 ) -> Result<Output, Failure> {
-    let acts = node.reach().effect.acts() || work.acts();
     let value = match work {
         Work::Tool { tool, permit } => {
             let context = CallContext { workspace: Arc::clone(&caller.workspace), timeout_ms };
@@ -86,15 +86,19 @@ async fn act(
         }
     };
     judge(services, caller, &node.contract, &value).await?;
-    keep(services, &value).await.map_err(|failure| match failure.category {
-        // What was done is done: to try again because its result could not be stored would do it twice.
-        Category::Transient if acts => Failure { category: Category::Crash, ..failure },
-        _ => failure,
-    })
+    keep(services, &value).await
 }
 
 /// Holds a value against a contract; tests are run, through the gate like any call.
 async fn judge(services: &Services, caller: &Caller, rules: &[Rule], value: &Value) -> Result<(), Failure> {
+    for test in judge_here(services, rules, value)? {
+        run_test(services, caller, &test).await?;
+    }
+    Ok(())
+}
+
+/// Holds a value against what a contract says of it, and gives the tests that remain to be run.
+fn judge_here(services: &Services, rules: &[Rule], value: &Value) -> Result<Vec<Test>, Failure> {
     let contract = services.contract(rules).map_err(|error| structural(error.to_string()))?;
     let judgement = contract.judge(value);
     if !judgement.holds() {
@@ -106,10 +110,7 @@ async fn judge(services: &Services, caller: &Caller, rules: &[Rule], value: &Val
             format!("contract[{rule}]: nothing here judges by {method:?}").to_lowercase(),
         ));
     }
-    for test in judgement.tests {
-        run_test(services, caller, &test).await?;
-    }
-    Ok(())
+    Ok(judgement.tests)
 }
 
 async fn run_test(services: &Services, caller: &Caller, test: &Test) -> Result<(), Failure> {
@@ -159,7 +160,8 @@ pub(crate) async fn keep(services: &Services, value: &Value) -> Result<Output, F
     let content = canonical.as_str().as_bytes().to_vec();
     let stored = services.artifacts.put(Artifact { media: JSON.to_owned(), content }).await;
     let artifact = stored.map_err(|error| Failure {
-        category: Category::Transient,
+        // What was done is done, and its result is lost.
+        category: Category::Crash,
         message: format!("the result could not be stored: {error}"),
     })?;
     Ok(Output { artifact, bytes: bytes as u64, inline: None, directive: None })
@@ -203,10 +205,10 @@ pub(crate) async fn load(services: &Services, output: &Output) -> Result<Value, 
         .map_err(|error| ArtifactError::Damaged { digest: output.artifact, what: error.to_string() })
 }
 
-/// Whether the plan's own contract holds over the map of its outputs.
+/// Whether the plan's own contract holds over the map of its outputs. Nothing is run for it: no plan with a test there
+/// is valid.
 pub(crate) async fn judge_plan(
     services: &Services,
-    caller: &Caller,
     rules: &[Rule],
     outputs: Vec<(NodeId, Option<Output>)>,
 ) -> bool {
@@ -218,7 +220,11 @@ pub(crate) async fn judge_plan(
         };
         values.insert(node.to_string(), value);
     }
-    match judge(services, caller, rules, &Value::Object(values)).await {
+    let judged = judge_here(services, rules, &Value::Object(values)).and_then(|tests| match tests.first() {
+        None => Ok(()),
+        Some(Test { rule, .. }) => Err(structural(format!("contract[{rule}]: a plan runs no tests"))),
+    });
+    match judged {
         Ok(()) => true,
         Err(failure) => {
             tracing::info!(message = failure.message, "the plan's contract does not hold");

@@ -11,7 +11,7 @@
 //! | `spawn`, `submission`, `steer`, `approval`, `resolve` | what it takes: agents, runs, changes of runs, people's answers, settling of doubts |
 //! | `view`, `outcome`, `cursor` | what it gives: a run now, in the end, and as it goes on |
 //! | `tree` | who supervises whom |
-//! | `registry` | agents and their slots |
+//! | `registry`, `waiting` | agents and their slots |
 //! | `scheduler` | the run queue's owner |
 //! | `agent` | drives a run: `load` takes it up, `launch` starts attempts |
 //! | `stream`, `rest` | reads what is recorded; changes runs that nobody drives |
@@ -46,9 +46,10 @@ mod system;
 mod toolbox;
 mod tree;
 mod view;
+mod waiting;
 
 pub use approval::{
-    AllApprovals, Answer, Approval, ApprovalId, ApprovalIdError, BY_BYTES_MAX, NOTE_BYTES_MAX, held_up,
+    Answer, Approval, ApprovalId, ApprovalIdError, ApprovalPage, BY_BYTES_MAX, NOTE_BYTES_MAX, held_up,
 };
 pub use attempt::INLINE_BYTES_MAX;
 pub use cursor::EventCursor;
@@ -62,7 +63,7 @@ pub use registry::{AgentRow, RegisterError};
 pub use resolve::ResolveHow;
 pub use scheduler::ClientConfig;
 pub use spawn::{AgentHandle, AgentProfile, SpawnError};
-pub use submission::{Submission, SubmitError, new_run_id};
+pub use submission::{Submission, SubmitError, Term, new_run_id};
 pub use system::{StartError, System, SystemConfig};
 pub use toolbox::{Toolbox, ToolboxError};
 pub use view::RunView;

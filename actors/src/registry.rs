@@ -20,6 +20,7 @@ use crate::scheduler::{Lane, SchedulerMessage};
 use crate::services::Services;
 use crate::slot::{Passive, Phase, Slot};
 use crate::stream;
+use crate::waiting::Waiting;
 
 pub(crate) enum RegistryMessage {
     /// An agent is to exist from here on.
@@ -105,7 +106,7 @@ pub(crate) struct RegistryState {
     /// Last record of each client's stream, which only this actor appends to.
     heads: BTreeMap<ClientId, Seq>,
     /// Requests that wait for their run's actor to be live.
-    waiting: Vec<(RunId, Request, AskReply)>,
+    waiting: Waiting,
 }
 
 impl Actor for Registry {
@@ -305,7 +306,7 @@ impl RegistryState {
         slot.passive = None;
         let run = row.run;
         let _ = actor.cast(AgentMessage::Drive(row.clone()));
-        let waited = self.waiting_for(run);
+        let waited = self.waiting.take(run);
         if let Some(slot) = self.slots.get_mut(agent) {
             waited.into_iter().for_each(|(request, reply)| slot.pass_on(request, reply));
         }
@@ -381,7 +382,7 @@ impl RegistryState {
     /// The run is driven no longer.
     fn let_go(&mut self, run: RunId) {
         self.services.let_go(run);
-        for (_, reply) in self.waiting_for(run) {
+        for (_, reply) in self.waiting.take(run) {
             let _ = reply.send(Err(RunError::Over));
         }
     }
@@ -449,18 +450,11 @@ impl RegistryState {
             Some(slot) if slot.drives(run) => return slot.pass_on(request, reply),
             Some(_) if self.waiting.len() >= most => RunError::Crowded(most),
             Some(_) => {
-                self.waiting.push((run, request, reply));
+                self.waiting.push(run, request, reply);
                 return self.wake(agent, run);
             }
         };
         let _ = reply.send(Err(refused));
-    }
-
-    fn waiting_for(&mut self, run: RunId) -> Vec<(Request, AskReply)> {
-        let waiting = std::mem::take(&mut self.waiting);
-        let (of_run, others) = waiting.into_iter().partition(|(wanted, ..)| *wanted == run);
-        self.waiting = others;
-        of_run.into_iter().map(|(_, request, reply)| (request, reply)).collect()
     }
 
     fn list(&self) -> Vec<AgentRow> {

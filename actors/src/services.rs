@@ -8,7 +8,7 @@ use ostler_kernel::contract::{Contract, ContractError};
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Rule, Settings};
-use ostler_kernel::port::{ArtifactStore, Journal};
+use ostler_kernel::port::{ArtifactStore, Journal, Position, Seq};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
@@ -31,16 +31,28 @@ pub(crate) struct Services {
     pub(crate) limits: Limits,
     /// Slots of a run whose plan does not say.
     pub(crate) run_slots: u32,
-    /// The runs this process drives, and whether somebody asked for each by name. Like the effects table, it
-    /// outlives the restart of any actor.
-    driven: Mutex<BTreeMap<RunId, bool>>,
+    /// The runs this process drives. Like the effects table, it outlives the restart of any actor.
+    driven: Mutex<BTreeMap<RunId, Driven>>,
     contracts: Mutex<BTreeMap<String, Arc<Contract>>>,
+    /// Held by who opens a run under an id of their choice.
+    pub(crate) opening: Mutex<()>,
     /// Nothing starts any more.
     stopping: AtomicBool,
     /// Counts whatever may change how a run stands, for those who wait for it.
     pub(crate) stirs: watch::Sender<u64>,
     /// Why nothing goes on any more, once that is so.
     pub(crate) halted: watch::Sender<Option<String>>,
+}
+
+/// What is known of a run that this process drives.
+#[derive(Debug, Default)]
+struct Driven {
+    /// Somebody asked for it by name.
+    by_name: bool,
+    /// The record up to which `quiet` holds.
+    seq: Seq,
+    /// Where that record stands, if by then the run asks nobody anything; `None`: it may.
+    quiet: Option<Position>,
 }
 
 impl Services {
@@ -65,6 +77,7 @@ impl Services {
             run_slots,
             driven: Mutex::default(),
             contracts: Mutex::default(),
+            opening: Mutex::default(),
             stopping: AtomicBool::new(false),
             stirs: watch::Sender::new(0),
             halted: watch::Sender::new(None),
@@ -78,12 +91,25 @@ impl Services {
 
     /// Marks a run as driven by this process.
     pub(crate) fn drive(&self, run: RunId, by_name: bool) {
-        *lock(&self.driven).entry(run).or_default() |= by_name;
+        lock(&self.driven).entry(run).or_default().by_name |= by_name;
     }
 
     /// Whether somebody asked for the run by name: then it is tried, however often it failed before.
     pub(crate) fn asked_for(&self, run: RunId) -> bool {
-        lock(&self.driven).get(&run).copied().unwrap_or_default()
+        lock(&self.driven).get(&run).is_some_and(|driven| driven.by_name)
+    }
+
+    /// Notes of a run that is driven that it asks nobody anything as of its record `seq`, which stands at `quiet`; or, if that
+    /// is `None`, that it may: to be noted before the question is appended.
+    pub(crate) fn note_quiet(&self, run: RunId, seq: Seq, quiet: Option<Position>) {
+        if let Some(driven) = lock(&self.driven).get_mut(&run).filter(|driven| driven.seq <= seq) {
+            (driven.seq, driven.quiet) = (seq, quiet);
+        }
+    }
+
+    /// Where the record stands as of which the run is known to ask nobody anything.
+    pub(crate) fn quiet(&self, run: RunId) -> Option<Position> {
+        lock(&self.driven).get(&run)?.quiet
     }
 
     /// The run is driven no longer.

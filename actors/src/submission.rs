@@ -4,13 +4,15 @@ use std::path::PathBuf;
 
 use ostler_kernel::event::{Event, RunOpened};
 use ostler_kernel::gate::SCOPE_DEFAULT;
-use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, RunId};
-use ostler_kernel::json::{Json, JsonError};
+use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, RunId, Ticks};
+use ostler_kernel::json::JsonError;
 use ostler_kernel::plan::Plan;
-use ostler_kernel::port::{JournalError, RunRow, RunStanding, Seq, StreamBatch, StreamId};
+use ostler_kernel::port::{JournalError, Position, RunRow, RunStanding, Seq, StreamBatch, StreamId};
+use ostler_kernel::run::FoldError;
 
 use crate::error::RunError;
 use crate::registry::RegistryMessage;
+use crate::services::lock;
 use crate::system::System;
 
 /// A plan to run, and on what terms.
@@ -29,7 +31,7 @@ pub struct Submission {
     /// The folder its tools may touch.
     pub workspace: PathBuf,
     /// The id it is to have, from [`new_run_id`]: who submits once more because no answer came gets the run that was
-    /// opened then, if it was. `None`: a new one.
+    /// opened then, if it was, and if all else is the same. `None`: a new one.
     pub run: Option<RunId>,
 }
 
@@ -45,6 +47,52 @@ impl Submission {
             workspace: PathBuf::from("."),
             run: None,
         }
+    }
+}
+
+/// What a submission says of a run: all of it must be the same where it is repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Term {
+    /// [`Submission::plan`].
+    Plan,
+    /// [`Submission::client`].
+    Client,
+    /// [`Submission::agent`].
+    Agent,
+    /// [`Submission::intent`].
+    Intent,
+    /// [`Submission::scope`].
+    Scope,
+    /// [`Submission::workspace`].
+    Workspace,
+}
+
+impl Term {
+    /// Its name in [`Submission`].
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Term::Plan => "plan",
+            Term::Client => "client",
+            Term::Agent => "agent",
+            Term::Intent => "intent",
+            Term::Scope => "scope",
+            Term::Workspace => "workspace",
+        }
+    }
+
+    /// What of a run is not as it was when it was opened. The policy may have changed since, and the seed is drawn anew.
+    fn between(then: &RunOpened, now: &RunOpened) -> Vec<Term> {
+        let RunOpened { run: _, client, agent, plan, intent, scope, workspace, policy_epoch: _, seed: _ } =
+            now;
+        let terms = [
+            (Term::Plan, then.plan != *plan),
+            (Term::Client, then.client != *client),
+            (Term::Agent, then.agent != *agent),
+            (Term::Intent, then.intent != *intent),
+            (Term::Scope, then.scope != *scope),
+            (Term::Workspace, then.workspace != *workspace),
+        ];
+        terms.into_iter().filter_map(|(term, differs)| differs.then_some(term)).collect()
     }
 }
 
@@ -73,9 +121,17 @@ pub enum SubmitError {
         /// Why not.
         why: String,
     },
-    /// There is a run of this id, of another plan.
-    #[error("run {0} was opened before, for another plan: submit with a new id")]
-    Taken(RunId),
+    /// There is a run of this id, opened on other terms.
+    #[error(
+        "run {run} was opened before, with another {}: submit what was submitted then, or take a new id",
+        differs.iter().map(Term::as_str).collect::<Vec<_>>().join(", ")
+    )]
+    Taken {
+        /// Which run.
+        run: RunId,
+        /// What is not as it was then; at least one.
+        differs: Vec<Term>,
+    },
     /// The run of this id was opened before, and its records cannot be read.
     #[error(transparent)]
     Unreadable(Box<RunError>),
@@ -116,22 +172,16 @@ impl System {
             run,
             client: client.clone(),
             agent: agent.clone(),
-            plan: text.clone(),
+            plan: text,
             intent,
             scope,
             workspace: workspace.to_string_lossy().into_owned(),
             policy_epoch: self.services.gate.epoch,
             seed: rand::random(),
         };
-        if wanted.is_some() && self.services.journal.run(run)?.is_some() {
-            return self.opened_before(run, &client, &text).await;
-        }
         let at_ms = self.services.clock.now();
-        let (stream, events) = (StreamId::run(&client, run), vec![Event::RunOpened(opened)]);
-        let batch = StreamBatch { stream, expected: Seq(0), at_ms, events };
-        let position = match self.services.journal.append(vec![batch]) {
-            Err(JournalError::Conflict { .. }) => return self.opened_before(run, &client, &text).await,
-            appended => appended?,
+        let Some(position) = self.append_opening(&opened, wanted.is_some(), at_ms)? else {
+            return self.opened_before(opened).await;
         };
         self.services.journal.durable(position).await?;
         let (closed_ms, standing) = (None, RunStanding::Open);
@@ -146,18 +196,46 @@ impl System {
             standing,
             position,
         };
+        self.services.drive(run, false);
+        self.services.note_quiet(run, Seq(1), Some(position));
         self.drive(row, false);
         Ok(run)
     }
 
-    /// The run that this id was given to before, if it is of the same plan. It goes on if nobody drives it.
-    async fn opened_before(&self, run: RunId, client: &ClientId, text: &Json) -> Result<RunId, SubmitError> {
-        let records = self.services.journal.read(StreamId::run(client, run), Seq(0), 1)?;
-        match records.first().map(|record| &record.event) {
-            Some(Event::RunOpened(opened)) if opened.plan == *text => {}
-            _ => return Err(SubmitError::Taken(run)),
+    /// Appends the first record of a run; `None` if there is a run of this id. Clients have streams of their own, so
+    /// who may want an id that another has taken looks, and appends, before anybody else does.
+    fn append_opening(
+        &self,
+        opened: &RunOpened,
+        is_wanted: bool,
+        at_ms: Ticks,
+    ) -> Result<Option<Position>, JournalError> {
+        let _one_at_a_time = is_wanted.then(|| lock(&self.services.opening));
+        if is_wanted && self.services.journal.run(opened.run)?.is_some() {
+            return Ok(None);
         }
-        let row = self.row(run).map_err(|error| SubmitError::Unreadable(Box::new(error)))?;
+        let stream = StreamId::run(&opened.client, opened.run);
+        let events = vec![Event::RunOpened(opened.clone())];
+        let batch = StreamBatch { stream, expected: Seq(0), at_ms, events };
+        match self.services.journal.append(vec![batch]) {
+            Err(JournalError::Conflict { .. }) => Ok(None),
+            appended => appended.map(Some),
+        }
+    }
+
+    /// The run that this id was given to before, if it was opened on the same terms. It goes on if nobody drives it.
+    async fn opened_before(&self, now: RunOpened) -> Result<RunId, SubmitError> {
+        let run = now.run;
+        let unreadable = |error| SubmitError::Unreadable(Box::new(error));
+        let row = self.row(run).map_err(unreadable)?;
+        let records = self.services.journal.read(StreamId::run(&row.client, run), Seq(0), 1)?;
+        let Some(Event::RunOpened(then)) = records.first().map(|record| &record.event) else {
+            return Err(unreadable(RunError::Fold(FoldError::Unopened(run))));
+        };
+        let differs = Term::between(then, &now);
+        if !differs.is_empty() {
+            return Err(SubmitError::Taken { run, differs });
+        }
         self.services.journal.durable(row.position).await?;
         if row.standing == RunStanding::Open && !self.services.drives(run) {
             self.drive(row, true);

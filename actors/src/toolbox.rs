@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ostler_kernel::contract::SchemaError;
-use ostler_kernel::gate::{self, Call, Denial, GatePolicy, GatedTool, Permit, Verdict};
+use ostler_kernel::gate::{self, Call, Denial, GatePolicy, GatedTool, Permit, Preview, Verdict};
 use ostler_kernel::id::Digest;
 use ostler_kernel::plan::{BadParam, Node, ToolDefaults, Tools};
 use ostler_kernel::port::Tool;
@@ -64,21 +64,41 @@ impl Toolbox {
         floor: u8,
         idempotency_key: Digest,
     ) -> Result<(Arc<dyn Tool>, Permit), Denial> {
-        let tool = self.tools.get(name);
-        let call = Call {
-            tool,
+        let call = self.call(caller, name, params, floor);
+        match (gate::decide(call, idempotency_key, policy), self.tools.get(name)) {
+            (Verdict::Allowed { permit, .. }, Some(tool)) => Ok((Arc::clone(tool.tool()), permit)),
+            (Verdict::Allowed { .. }, None) => unreachable!("the gate allows no tool that does not exist"),
+            (Verdict::Denied(denial), _) => Err(denial),
+        }
+    }
+
+    /// What such a call would come to, or why it may not be made.
+    pub(crate) fn preview(
+        &self,
+        policy: &GatePolicy,
+        caller: &Caller,
+        name: &str,
+        params: Map<String, Value>,
+        floor: u8,
+    ) -> Result<Preview, Denial> {
+        gate::preview(self.call(caller, name, params, floor), policy)
+    }
+
+    fn call<'a>(
+        &'a self,
+        caller: &'a Caller,
+        name: &'a str,
+        params: Map<String, Value>,
+        floor: u8,
+    ) -> Call<'a> {
+        Call {
+            tool: self.tools.get(name),
             name,
             params,
             floor,
             intent: caller.intent,
             scope: &caller.scope,
             workspace: caller.workspace.to_str().unwrap_or_default(),
-            idempotency_key,
-        };
-        match (gate::decide(call, policy), tool) {
-            (Verdict::Allowed { permit, .. }, Some(tool)) => Ok((Arc::clone(tool.tool()), permit)),
-            (Verdict::Allowed { .. }, None) => unreachable!("the gate allows no tool that does not exist"),
-            (Verdict::Denied(denial), _) => Err(denial),
         }
     }
 

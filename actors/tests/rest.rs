@@ -49,6 +49,32 @@ async fn a_run_that_only_waits_keeps_no_actor_and_goes_on_when_its_time_has_come
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wait_of_less_than_a_second_is_waited_for_by_the_actor() {
+    let system = memory().await;
+    let begun = tokio::time::Instant::now();
+    let sleeps =
+        |ms: u32| json!({"id": "p", "nodes": [{"id": "s", "tool": "time.sleep", "params": {"ms": ms}}]});
+    let long = submit(&system, sleeps(1_000)).await;
+    resting(&system).await;
+    let short = submit(&system, sleeps(999)).await;
+    while states(&system, short).await != "s running" {
+        tokio::task::yield_now().await;
+    }
+    // Time stands still as long as there is anything to do, and there are more turns here than it takes to rest.
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    let live = system.agents().await.into_iter().filter(|row| row.state == "live").map(|row| row.agent);
+    assert_eq!(live.collect::<Vec<_>>(), [short.to_string().as_str().into()]);
+    assert!(begun.elapsed().is_zero(), "{:?}", begun.elapsed());
+    for run in [short, long] {
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    }
+    assert_eq!(begun.elapsed().as_secs(), 1);
+    system.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_next_run_of_an_agent_does_not_overtake_one_that_rests() {
     let system = memory().await;
     let agent = system.spawn(AgentProfile::new("a")).await.unwrap();

@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{left_by, memory, plan, states, submit, system, value};
-use ostler_actors::{Settled, Submission, SubmitError, System, new_run_id};
+use ostler_actors::{Settled, Submission, SubmitError, System, Term, new_run_id};
 use ostler_kernel::run::RunOutcome;
 use ostler_store::MemoryJournal;
 use serde_json::json;
@@ -103,6 +103,34 @@ async fn a_cancelled_run_is_closed_as_cancelled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_clients_that_want_one_id_at_once_one_gets_it() {
+    let system = memory().await;
+    for _ in 0..50 {
+        let wanted = Some(new_run_id());
+        let nap = json!({"id": "n", "tool": "time.sleep", "params": {"ms": 3_600_000}});
+        let submission =
+            Submission { run: wanted, ..Submission::plan(plan(&system, json!({"id": "p", "nodes": [nap]}))) };
+        let submits = ["a", "b", "c"].map(|client| {
+            let (system, submission) = (system.clone(), submission.clone());
+            tokio::spawn(
+                async move { system.submit(Submission { client: client.into(), ..submission }).await },
+            )
+        });
+        let mut opened = 0;
+        for submit in submits {
+            match submit.await.unwrap() {
+                Ok(_) => opened += 1,
+                Err(SubmitError::Taken { differs, .. }) => assert_eq!(differs, [Term::Client]),
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert_eq!(opened, 1);
+    }
+    assert_eq!(system.runs(false).unwrap().len(), 50);
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_submission_that_comes_twice_is_one_run() {
     let journal = Arc::new(MemoryJournal::default());
     let first = system(journal.clone(), Vec::new()).await;
@@ -113,11 +141,23 @@ async fn a_submission_that_comes_twice_is_one_run() {
         |system: &System, ms| Submission { run: wanted, ..Submission::plan(plan(system, wait(ms))) };
     let run = first.submit(submission(&first, 50)).await.unwrap();
     assert_eq!((first.submit(submission(&first, 50)).await.unwrap(), Some(run)), (run, wanted));
-    let other = first.submit(submission(&first, 51)).await;
-    assert!(matches!(other, Err(SubmitError::Taken(taken)) if taken == run), "{other:?}");
-    let client = Submission { client: "other".into(), ..submission(&first, 50) };
-    let other = first.submit(client).await;
-    assert!(matches!(other, Err(SubmitError::Taken(_))), "{other:?}");
+    let same = || submission(&first, 50);
+    for (other, expected) in [
+        (submission(&first, 51), vec![Term::Plan]),
+        (Submission { client: "other".into(), ..same() }, vec![Term::Client]),
+        (Submission { agent: Some("other".into()), ..same() }, vec![Term::Agent]),
+        (Submission { intent: 0, ..same() }, vec![Term::Intent]),
+        (Submission { scope: "other".to_owned(), ..same() }, vec![Term::Scope]),
+        (Submission { workspace: "/".into(), ..same() }, vec![Term::Workspace]),
+        (Submission { intent: 2, client: "other".into(), ..same() }, vec![Term::Client, Term::Intent]),
+    ] {
+        let other = first.submit(other).await;
+        let Err(SubmitError::Taken { run: taken, differs }) = &other else { panic!("{other:?}") };
+        assert_eq!((*taken, differs), (run, &expected));
+    }
+    // The same folder by another name is the same folder.
+    let here = std::env::current_dir().unwrap();
+    assert_eq!(first.submit(Submission { workspace: here.join("."), ..same() }).await.unwrap(), run);
 
     // The process died before it could answer: the next one goes on with the run.
     let second = system(left_by(&journal), Vec::new()).await;

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use expect_test::expect;
 use ostler_kernel::event::{AttemptIntent, AttemptResult, Event, Failure, Outcome, Output, RunOpened};
-use ostler_kernel::gate::CallClass;
+use ostler_kernel::gate::{AfterLoss, CallClass};
 use ostler_kernel::id::{NodeId, RunId};
-use ostler_kernel::plan::{Effect, Idempotency, Plan, PlanDraft, Settings, ToolDefaults, Tools};
+use ostler_kernel::plan::{Effect, Idempotency, Node, Plan, PlanDraft, Settings, ToolDefaults, Tools};
 use ostler_kernel::port::{JSON, Position, Recorded, Seq};
 use ostler_kernel::run::{
     Category, Context, Fold, FoldError, Given, Input, InputError, Intended, NoPlanner, NodeState, Operation,
@@ -270,6 +271,92 @@ fn the_tests_of_a_contract_count_as_what_their_node_does() {
     start(&mut run, "a");
     ends(&mut run, "a", Outcome::Failed(Failure { category: Category::Timeout, message: String::new() }));
     assert_eq!(state(&run, "a"), "waiting_human in_doubt", "its test may have been under way");
+}
+
+/// What becomes of the attempt of a node when its process dies, when it crashes, and when it takes too long.
+fn lost_in_each_way(node: &Node) -> [String; 3] {
+    let run = || {
+        let mut plan = plan(json!([{"id": "n", "tool": "look"}]));
+        plan.nodes = vec![Node { retries: 1, ..node.clone() }];
+        let mut run = Run::new(Arc::new(plan), 1, 0);
+        with(&mut run, |run, cx| run.decide(cx, Input::Settle));
+        run
+    };
+    let key = |run: &Run| run.idempotency_key(opened(1).run, &"n".into());
+    let told = |run: &mut Run, before| match run.instance(&"n".into()).unwrap().state() {
+        NodeState::WaitingHuman => "in doubt".to_owned(),
+        NodeState::Running | NodeState::FailedRetryable if key(run) == before => "again".to_owned(),
+        other => panic!("{other}"),
+    };
+    let mut died = run();
+    intend(&mut died, 1, "n", &[]);
+    let before = key(&died);
+    with(&mut died, |run, cx| run.decide(cx, Input::Lost("n".into())));
+    let ended = [Category::Crash, Category::Timeout].map(|category| {
+        let mut run = run();
+        intend(&mut run, 1, "n", &[]);
+        ends(&mut run, "n", Outcome::Failed(Failure { category, message: String::new() }));
+        told(&mut run, before)
+    });
+    let [crashed, late] = ended;
+    [told(&mut died, before), crashed, late]
+}
+
+#[test]
+fn what_a_loss_permits_is_one_table_and_whatever_way_an_attempt_is_lost_the_run_goes_by_it() {
+    let classes = [
+        ("none", 0, Effect::None),
+        ("read", 0, Effect::Read),
+        ("write", 1, Effect::Write),
+        ("external", 1, Effect::External),
+        ("external", 2, Effect::External),
+    ];
+    let idems =
+        [("natural", Idempotency::Natural), ("keyed", Idempotency::Keyed), ("none", Idempotency::None)];
+    let class = |impact, effect, idem| Some(CallClass { impact, effect, idem });
+    let tests = [
+        None,
+        class(0, Effect::Read, Idempotency::None),
+        class(1, Effect::External, Idempotency::Keyed),
+        class(2, Effect::External, Idempotency::None),
+    ];
+    let mut table = String::from("effect, impact, idem | no tests | that look | keyed | that act\n");
+    for (word, impact, effect) in classes {
+        for (how, idem) in idems {
+            let cells = tests.map(|tests| {
+                let node = plan(json!([{"id": "n", "tool": "look"}])).nodes.remove(0);
+                let node = Node { effect, impact, idem, tests, ..node };
+                let (after, told) = match node.after_loss() {
+                    AfterLoss::Again => ("again", "again"),
+                    AfterLoss::AgainUnderKey => ("under its key", "again"),
+                    AfterLoss::InDoubt => ("in doubt", "in doubt"),
+                };
+                assert_eq!(lost_in_each_way(&node), [told; 3], "{word} {impact} {how} {tests:?}");
+                assert_eq!(node.acts(), after != "again", "what may simply be done again changes nothing");
+                after
+            });
+            table.push_str(&format!("{word} {impact} {how} | {}\n", cells.join(" | ")));
+        }
+    }
+    expect![[r#"
+        effect, impact, idem | no tests | that look | keyed | that act
+        none 0 natural | again | again | under its key | in doubt
+        none 0 keyed | again | again | under its key | in doubt
+        none 0 none | again | again | under its key | in doubt
+        read 0 natural | again | again | under its key | in doubt
+        read 0 keyed | again | again | under its key | in doubt
+        read 0 none | again | again | under its key | in doubt
+        write 1 natural | under its key | under its key | under its key | in doubt
+        write 1 keyed | under its key | under its key | under its key | in doubt
+        write 1 none | in doubt | in doubt | in doubt | in doubt
+        external 1 natural | under its key | under its key | under its key | in doubt
+        external 1 keyed | under its key | under its key | under its key | in doubt
+        external 1 none | in doubt | in doubt | in doubt | in doubt
+        external 2 natural | under its key | under its key | under its key | in doubt
+        external 2 keyed | under its key | under its key | under its key | in doubt
+        external 2 none | in doubt | in doubt | in doubt | in doubt
+    "#]]
+    .assert_eq(&table);
 }
 
 #[test]

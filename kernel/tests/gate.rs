@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use common::{cases, check_copy, text};
 use ostler_kernel::gate::{
-    ArgvTable, Call, CallClass, CallLimits, Egress, GatePolicy, GatedTool, Permit, REFUSAL, Scope, Verdict,
-    decide,
+    ArgvTable, Call, CallClass, CallLimits, Egress, GatePolicy, GatedTool, Permit, Preview, REFUSAL, Scope,
+    Verdict, decide, preview,
 };
 use ostler_kernel::id::Digest;
 use ostler_kernel::json::{canonical, parse_value};
@@ -107,8 +107,21 @@ fn call<'a>(tool: &'a GatedTool, params: &Value) -> Call<'a> {
         intent: 2,
         scope: "all",
         workspace: "/srv",
-        idempotency_key: Digest([7; 32]),
     }
+}
+
+/// The verdict, which a preview always foretells.
+fn decided(call: Call<'_>, policy: &GatePolicy) -> Verdict {
+    let previewed = preview(call.clone(), policy);
+    let verdict = decide(call, Digest([7; 32]), policy);
+    match (&verdict, previewed) {
+        (Verdict::Allowed { permit, impact }, Ok(Preview { params, class })) => {
+            assert_eq!((permit.params(), permit.class(), *impact), (&params, class, class.impact));
+        }
+        (Verdict::Denied(denial), Err(previewed)) => assert_eq!(*denial, previewed),
+        (verdict, previewed) => panic!("{verdict:?}, but previewed as {previewed:?}"),
+    }
+    verdict
 }
 
 fn code(verdict: &Verdict) -> String {
@@ -140,7 +153,7 @@ fn parameters_are_judged_with_their_defaults() {
         (json!({"path": "a", "callback": null}), "EGRESS_FORBIDDEN"),
         (json!({"path": "..", "callback": "http://x"}), "PATH_ESCAPE"),
     ] {
-        assert_eq!(code(&decide(call(&tool, &params), &policy())), expected, "{params}");
+        assert_eq!(code(&decided(call(&tool, &params), &policy())), expected, "{params}");
     }
 }
 
@@ -164,7 +177,7 @@ fn the_smallest_limit_is_named_and_on_ties_the_first() {
     ] {
         let params = json!({"path": "a", "mode": mode});
         let call = Call { floor, intent, scope, ..call(&tool, &params) };
-        let verdict = decide(call, &GatePolicy { ceiling, ..policy() });
+        let verdict = decided(call, &GatePolicy { ceiling, ..policy() });
         assert_eq!(code(&verdict), expected, "{mode} {floor} {intent} {scope} {ceiling}");
     }
 }
@@ -173,15 +186,15 @@ fn the_smallest_limit_is_named_and_on_ties_the_first() {
 fn a_refusal_never_shows_that_a_tool_exists() {
     let tool = write_tool();
     let wrong = json!({"nonsense": 1});
-    let ungranted = decide(Call { scope: "none", ..call(&tool, &wrong) }, &policy());
-    let unknown = decide(Call { tool: None, name: "no.such", ..call(&tool, &wrong) }, &policy());
-    let unregistered = decide(Call { tool: None, ..call(&tool, &wrong) }, &policy());
-    let other = decide(Call { name: "no.such", ..call(&tool, &wrong) }, &policy());
+    let ungranted = decided(Call { scope: "none", ..call(&tool, &wrong) }, &policy());
+    let unknown = decided(Call { tool: None, name: "no.such", ..call(&tool, &wrong) }, &policy());
+    let unregistered = decided(Call { tool: None, ..call(&tool, &wrong) }, &policy());
+    let other = decided(Call { name: "no.such", ..call(&tool, &wrong) }, &policy());
     for verdict in [ungranted, unknown, unregistered, other] {
         let Verdict::Denied(denial) = verdict else { panic!("{verdict:?}") };
         assert_eq!((denial.code.as_str(), denial.for_model()), ("OUT_OF_SCOPE", REFUSAL));
     }
-    let Verdict::Denied(granted) = decide(call(&tool, &wrong), &policy()) else { panic!() };
+    let Verdict::Denied(granted) = decided(call(&tool, &wrong), &policy()) else { panic!() };
     assert_ne!(granted.for_model(), REFUSAL);
 }
 
@@ -189,9 +202,9 @@ fn a_refusal_never_shows_that_a_tool_exists() {
 fn a_tool_that_cannot_say_what_it_does_does_the_worst() {
     for impact in [|_: &Map<String, Value>| -> u8 { panic!("no idea") }, |_: &Map<String, Value>| 3] {
         let tool = tool("fs.write", json!({"type": "object"}), impact);
-        assert_eq!(code(&decide(call(&tool, &json!({})), &policy())), "OK 2");
+        assert_eq!(code(&decided(call(&tool, &json!({})), &policy())), "OK 2");
         let limited = Call { intent: 1, ..call(&tool, &json!({})) };
-        assert_eq!(code(&decide(limited, &policy())), "IMPACT_OVER_INTENT");
+        assert_eq!(code(&decided(limited, &policy())), "IMPACT_OVER_INTENT");
     }
 }
 
@@ -203,7 +216,7 @@ fn parameters_are_bounded_in_depth_and_bytes() {
         parse_value(&format!(r#"{{"a":{inner}}}"#)).unwrap()
     };
     let judge =
-        |params: &Value, limits| code(&decide(call(&open, params), &GatePolicy { limits, ..policy() }));
+        |params: &Value, limits| code(&decided(call(&open, params), &GatePolicy { limits, ..policy() }));
     let limits = CallLimits { max_depth: 32, max_bytes: 80 };
     assert_eq!(judge(&nested(32), limits), "OK 0");
     assert_eq!(judge(&nested(33), limits), "PARAM_SCHEMA");
@@ -212,14 +225,14 @@ fn parameters_are_bounded_in_depth_and_bytes() {
     assert_eq!(judge(&text(81), limits), "PARAM_SCHEMA");
     assert_eq!(judge(&json!({"a": 1e20}), CallLimits::PLAN_FILE), "PARAM_SCHEMA");
     let bare = tool("fs.write", Value::Null, |_| 0);
-    assert_eq!(code(&decide(call(&bare, &json!({})), &policy())), "OK 0");
-    assert_eq!(code(&decide(call(&bare, &json!({"a": 1})), &policy())), "PARAM_SCHEMA");
+    assert_eq!(code(&decided(call(&bare, &json!({})), &policy())), "OK 0");
+    assert_eq!(code(&decided(call(&bare, &json!({"a": 1})), &policy())), "PARAM_SCHEMA");
 }
 
 #[test]
 fn a_permit_carries_what_was_judged() {
     let tool = write_tool();
-    let verdict = decide(Call { floor: 1, ..call(&tool, &json!({"path": "a", "mode": "read"})) }, &policy());
+    let verdict = decided(Call { floor: 1, ..call(&tool, &json!({"path": "a", "mode": "read"})) }, &policy());
     let Verdict::Allowed { permit, impact } = verdict else { panic!("{verdict:?}") };
     assert_eq!((permit.tool(), permit.class().impact, impact), ("fs.write", 1, 1));
     assert_eq!(permit.idempotency_key(), Digest([7; 32]));
@@ -375,11 +388,10 @@ fn run_step(id: &str, policy: &Value, tools: &Value, step: &Value) -> Option<Opt
         intent: intent as u8,
         scope: &scope,
         workspace: &root,
-        idempotency_key: Digest([0; 32]),
     };
     let expected =
         (text(expect, "code"), expect["effective_impact"].as_u64(), expect["args"].as_object().cloned());
-    let found = match decide(call, &gate) {
+    let found = match decided(call, &gate) {
         Verdict::Allowed { permit, impact } => ("OK", Some(u64::from(impact)), Some(permit.into_params())),
         Verdict::Denied(denial) => (denial.code.as_str(), expected.1, None),
     };

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use ostler_actors::{AllApprovals, Answer, Approval, ApprovalId, System};
+use ostler_actors::{Answer, Approval, ApprovalId, ApprovalPage, System};
 use ostler_kernel::id::{Digest, RunId};
 use serde::Deserialize;
 use serde_json::Value;
@@ -41,20 +41,22 @@ pub(crate) async fn list(
         .after
         .map(|cursor| cursor.parse().map_err(|_| Problem::bad("cursor", "`after` is no cursor of this list")))
         .transpose()?;
-    let AllApprovals { approvals: mut found, unreadable } = match run {
-        Some(run) => AllApprovals { approvals: api.system.approvals(run).await?, ..AllApprovals::default() },
-        None => api.system.all_approvals().await?,
+    let ApprovalPage { approvals: found, unreadable, has_more } = match run {
+        Some(run) => {
+            let mut approvals = api.system.approvals(run).await?;
+            approvals.retain(|approval| after.as_ref().is_none_or(|after| approval.id > *after));
+            let has_more = approvals.len() > limit;
+            approvals.truncate(limit);
+            ApprovalPage { approvals, unreadable: Vec::new(), has_more }
+        }
+        None => api.system.approval_page(after.as_ref(), limit).await?,
     };
-    found.retain(|approval| after.as_ref().is_none_or(|after| approval.id > *after));
-    let more = found.len() > limit;
-    found.truncate(limit);
-    let next = found.last().filter(|_| more).map(|approval| approval.id.to_string());
+    let next = found.last().filter(|_| has_more).map(|approval| approval.id.to_string());
     let mut approvals = Vec::with_capacity(found.len());
     for approval in found {
         approvals.push(view(&api.system, approval, RESULT_LISTED_BYTES_MAX).await);
     }
-    // Told once, with the first page.
-    let unreadable = unreadable.into_iter().filter(|_| after.is_none());
+    let unreadable = unreadable.into_iter();
     let unreadable =
         unreadable.map(|(run, error)| UnreadableRun { run: run.to_string(), detail: error.to_string() });
     Ok(Json(ApprovalList { approvals, unreadable: unreadable.collect(), next }))

@@ -121,7 +121,7 @@ impl From<SubmitError> for Problem {
             SubmitError::Intent(_) => "intent_out_of_range",
             SubmitError::Scope { .. } => "scope_unknown",
             SubmitError::Workspace { .. } => "workspace_unusable",
-            SubmitError::Taken(_) => "run_taken",
+            SubmitError::Taken { .. } => return Problem::new(StatusCode::CONFLICT, "run_taken", told),
             SubmitError::Unreadable(error) => return (*error).into(),
             SubmitError::Journal(error) => return error.into(),
         };

@@ -27,7 +27,7 @@ pub struct SubmitRequest {
     /// The folder its tools may touch, as an absolute path.
     pub workspace: String,
     /// The id it is to have, a UUID of version 7: who asks once more because no answer came gets the run that was
-    /// opened then.
+    /// opened then, if all else is the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
 }
@@ -268,7 +268,7 @@ pub struct Waiting {
 pub struct ApprovalList {
     /// The questions: oldest run first.
     pub approvals: Vec<ApprovalView>,
-    /// Open runs that cannot be read, so that nobody knows what they ask; on the first page.
+    /// Open runs that cannot be read, so that nobody knows what they ask: each on one page.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<UnreadableRun>,
     /// What `after` gives the next page; absent on the last.

@@ -268,6 +268,30 @@ async fn bodies_have_a_size_and_a_depth() {
 }
 
 #[tokio::test]
+async fn a_submission_that_is_repeated_with_its_id_must_say_the_same() {
+    let api = api().await;
+    let named = |extra: &Value| {
+        let mut body = submission("p");
+        body["run"] = json!("0198f3c2-0000-7000-8000-00000000000a");
+        body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        post("/v1/runs", &body)
+    };
+    for same in [json!({}), json!({}), json!({"intent": 1, "workspace": "/tmp/.."})] {
+        assert_eq!(send(&api, named(&same)).await.status(), StatusCode::CREATED, "{same}");
+    }
+    for (other, differs) in [
+        (json!({"intent": 2}), "intent"),
+        (json!({"workspace": "/tmp"}), "workspace"),
+        (json!({"client": "c", "intent": 0}), "client, intent"),
+        (json!({"plan": submission("q")["plan"]}), "plan"),
+    ] {
+        let problem = refused(&api, named(&other), (409, "run_taken")).await;
+        let told = problem["detail"].as_str().unwrap();
+        assert!(told.contains(&format!("with another {differs}:")), "{told}");
+    }
+}
+
+#[tokio::test]
 async fn questions_are_listed_and_answered_once_for_what_they_show() {
     let api = api().await;
     let plan = json!({"id": "p", "nodes": [

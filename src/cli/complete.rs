@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Command};
 use ostler_server::wire::{RunList, Summary};
 
-use super::client::part;
+use super::client::{Client, part};
 use super::exit::{Failure, code};
 use super::session::{Session, Want};
 use super::summary::ending;
@@ -104,16 +104,15 @@ impl<'a> Asked<'a> {
                 let nodes = self.nodes(&session, run).await;
                 nodes.map(|nodes| nodes.into_iter().map(|node| format!("{run}/{node}")).collect())
             }
-            (What::Run | What::Result, _) => self.runs(&session).await,
+            (What::Run | What::Result, _) => self.runs(&session.client).await,
         };
         session.stop().await;
         names
     }
 
-    async fn runs(&self, session: &Session) -> Result<Vec<String>, Failure> {
+    async fn runs(&self, client: &Client) -> Result<Vec<String>, Failure> {
         let open = self.command == "resume";
-        let list: RunList =
-            session.client.get(&format!("/v1/runs?limit={RUNS_OFFERED_MAX}&open={open}")).await?;
+        let list: RunList = client.get(&format!("/v1/runs?limit={RUNS_OFFERED_MAX}&open={open}")).await?;
         let mut names = vec!["@last".to_owned()];
         names.extend(list.runs.iter().map(|line| ending(&line.run).to_owned()));
         // All ids of a time begin alike: whole ones are offered to who has begun to type one.
@@ -143,7 +142,32 @@ impl<'a> Asked<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use ostler::{Ostler, Submission};
+    use serde_json::json;
+
     use super::*;
+
+    #[tokio::test]
+    async fn the_newest_runs_are_offered_up_to_the_limit() {
+        let os = Ostler::builder().memory().start().await.unwrap();
+        let client = Client::Here(ostler_server::router(os.system().clone()));
+        let nodes = json!([{"id": "n", "tool": "time.sleep", "params": {"ms": 3_600_000}}]);
+        let plan = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
+        let plan = os.plan(plan).unwrap();
+        let mut opened = Vec::new();
+        for _ in 0..=RUNS_OFFERED_MAX {
+            opened.push(os.submit(Submission::plan(plan.clone())).await.unwrap().id().to_string());
+        }
+        opened.sort();
+        let asked = Asked { command: "show", what: What::Run, word: "0", data: None };
+        let offered = asked.runs(&client).await.map_err(|_| "refused").unwrap();
+        let whole: BTreeSet<&String> = offered.iter().filter(|name| opened.contains(name)).collect();
+        assert_eq!(whole, opened[1..].iter().collect(), "all but the oldest");
+        assert_eq!(offered.len(), 1 + 2 * RUNS_OFFERED_MAX, "@last, and each by its end and as a whole");
+        os.shutdown().await;
+    }
 
     #[test]
     fn the_place_of_a_word_tells_what_it_names() {

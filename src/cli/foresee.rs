@@ -10,7 +10,6 @@ use ostler::plan_file::PlanFile;
 use ostler_drivers::tool::builtin;
 use ostler_kernel::contract::{self, TEST_TOOL};
 use ostler_kernel::gate::{Call, Denial, DenialCode, GatedTool, foresee};
-use ostler_kernel::id::Digest;
 use ostler_kernel::plan::{Node, Plan};
 use serde_json::{Map, Value};
 
@@ -44,7 +43,6 @@ pub(super) fn refusals(
             intent: u8::MAX,
             scope: &bounds.scope,
             workspace: workspace.to_str().unwrap_or_default(),
-            idempotency_key: Digest([0; 32]),
         };
         foresee(&call, &policy)
     };

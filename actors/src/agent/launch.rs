@@ -100,7 +100,7 @@ impl Drive {
         match prepared {
             Ok(prepared) => {
                 let Prepared { work, refs } = prepared;
-                let acts = node.reach().effect.acts() || work.acts();
+                let acts = work.acts(node);
                 self.intend(node, &refs, Some(accounts));
                 self.launches.push(Launch { plan, id: id.clone(), attempt, job, acts, work });
             }

@@ -39,7 +39,8 @@ impl Drive {
             services.links.tell_registry(RegistryMessage::Done { agent, run });
             return Ok(None);
         }
-        let Folded { opened, run: state, last, parked, .. } = folded;
+        let Folded { opened, run: state, last, position, parked, .. } = folded;
+        services.note_quiet(run, last, (!state.asks()).then_some(position));
         let mut drive = Drive::new(arguments, me, opened, state, last);
         let lost = drive.attach();
         let by_name = services.asked_for(run);

@@ -44,9 +44,9 @@ pub(crate) async fn over(
     let mut tools = builtin(&ToolConfig::default(), None);
     tools.retain(|tool| more.iter().all(|other| other.spec().name != tool.spec().name));
     tools.extend(more);
-    let granted = tools.iter().map(|tool| (tool.spec().name.clone(), None)).collect();
+    let granted = || Scope { tools: tools.iter().map(|tool| (tool.spec().name.clone(), None)).collect() };
     let gate = GatePolicy {
-        scopes: [("default".to_owned(), Scope { tools: granted })].into(),
+        scopes: ["default", "other"].map(|scope| (scope.to_owned(), granted())).into(),
         ceiling: 2,
         ..GatePolicy::default()
     };

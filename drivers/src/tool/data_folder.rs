@@ -108,26 +108,43 @@ impl DataFolder {
     ///
     /// See [`NotEnded`].
     pub fn end_left(&self) -> Result<usize, NotEnded> {
-        let own = std::process::id() as i32;
         let begun = Instant::now();
-        let (mut ended, mut leaders) = (BTreeSet::new(), BTreeSet::new());
+        let mut leaders = BTreeSet::new();
+        let wait = || {
+            std::thread::sleep(MOMENT);
+            begun.elapsed()
+        };
+        let ended = self.end_each(|| self.left(&mut leaders), kill, wait)?;
+        // They speak of what is gone.
+        self.notes().clear();
+        Ok(ended)
+    }
+
+    /// Kills what `left` finds until it finds nothing: how many processes that were. `wait` waits a moment, and tells for
+    /// how long that has been done.
+    fn end_each(
+        &self,
+        mut left: impl FnMut() -> BTreeSet<Process>,
+        mut kill: impl FnMut(&Process),
+        mut wait: impl FnMut() -> Duration,
+    ) -> Result<usize, NotEnded> {
+        let own = std::process::id() as i32;
+        let (mut ended, mut waited) = (BTreeSet::new(), Duration::ZERO);
         loop {
-            let left = self.left(&mut leaders);
+            let left = left();
             if left.is_empty() {
-                // They speak of what is gone.
-                self.notes().clear();
                 return Ok(ended.len());
             }
             if left.iter().any(|process| process.pid == own) {
                 return Err(NotEnded::FromWithin { path: self.path.clone() });
             }
-            if begun.elapsed() > GOING {
+            if waited > GOING {
                 let pids = left.iter().map(|process| process.pid).collect();
                 return Err(NotEnded::Alive { path: self.path.clone(), pids });
             }
-            left.iter().for_each(kill);
+            left.iter().for_each(&mut kill);
             ended.extend(left);
-            std::thread::sleep(MOMENT);
+            waited = wait();
         }
     }
 
@@ -147,5 +164,44 @@ impl DataFolder {
 
     fn is_noted(&self, process: &Process) -> bool {
         self.notes().read(&process.pid.to_string()).is_some_and(|note| note == self.note_of(*process))
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// What comes of a process that is found until it was killed for `goes_after`.
+    fn check(goes_after: Duration) -> Result<usize, NotEnded> {
+        let folder = DataFolder { path: "/data".into(), id: String::new() };
+        // Any process but this one will do: it is not really killed.
+        let other = process(std::os::unix::process::parent_id() as i32).expect("it waits for this one");
+        let (waited, mut killed) = (std::cell::Cell::new(Duration::ZERO), 0);
+        let left = || if waited.get() > goes_after { BTreeSet::new() } else { BTreeSet::from([other]) };
+        let wait = || {
+            waited.set(waited.get() + Duration::from_millis(500));
+            waited.get()
+        };
+        let ended = folder.end_each(left, |_| killed += 1, wait);
+        if let Err(NotEnded::Alive { pids, .. }) = &ended {
+            assert_eq!(*pids, [other.pid]);
+        }
+        assert_eq!(killed, goes_after.min(GOING).as_millis() / 500 + 1, "it is killed again and again");
+        ended
+    }
+
+    #[test]
+    fn what_was_killed_may_take_a_while_to_go_and_no_longer() {
+        assert_eq!(check(Duration::ZERO), Ok(1));
+        assert_eq!(check(GOING), Ok(1));
+        assert!(matches!(check(GOING + Duration::from_millis(500)), Err(NotEnded::Alive { .. })));
+    }
+
+    #[test]
+    fn who_came_of_such_a_program_kills_nothing() {
+        let folder = DataFolder { path: "/data".into(), id: String::new() };
+        let own = || BTreeSet::from([process(std::process::id() as i32).expect("it runs")]);
+        let ended = folder.end_each(own, |_| panic!("it is not asked to"), || Duration::ZERO);
+        assert_eq!(ended, Err(NotEnded::FromWithin { path: "/data".into() }));
     }
 }

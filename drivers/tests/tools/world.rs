@@ -96,9 +96,8 @@ fn permit(tool: Arc<dyn Tool>, params: Value, workspace: &str, egress: Egress) -
         intent: 2,
         scope: "all",
         workspace,
-        idempotency_key: Digest([1; 32]),
     };
-    match decide(call, &policy) {
+    match decide(call, Digest([1; 32]), &policy) {
         Verdict::Allowed { permit, .. } => Ok(permit),
         Verdict::Denied(denial) => {
             let message = format!("{}: {}", denial.code, denial.operator);

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::tool::GatedTool;
-use crate::id::Digest;
 use crate::plan::{Effect, Idempotency};
 
 /// What a call with given parameters would do, by the word of the tool's author.
@@ -19,7 +18,41 @@ pub struct CallClass {
     pub idem: Idempotency,
 }
 
+/// What may be done about work of which nobody knows whether it was done: its process died, or its result was lost. From the
+/// most to the least that is permitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AfterLoss {
+    /// It is done again: it changes nothing.
+    Again,
+    /// It is done again with the same idempotency key: the world, or whoever receives it, takes the two for one.
+    AgainUnderKey,
+    /// Only a person can tell whether it may be done again.
+    InDoubt,
+}
+
 impl CallClass {
+    /// Whether it changes anything in the world. What does is recorded before it starts, and goes on to its end when it is
+    /// not wanted any more.
+    pub fn acts(self) -> bool {
+        self.effect.acts() || self.impact > 0
+    }
+
+    /// What may be done about such a call if nobody knows whether it was made.
+    ///
+    /// ```
+    /// # use ostler_kernel::{gate::{AfterLoss, CallClass}, plan::{Effect, Idempotency}};
+    /// let post = |idem| CallClass { impact: 1, effect: Effect::External, idem };
+    /// assert_eq!(post(Idempotency::Keyed).after_loss(), AfterLoss::AgainUnderKey);
+    /// assert_eq!(post(Idempotency::None).after_loss(), AfterLoss::InDoubt);
+    /// ```
+    pub fn after_loss(self) -> AfterLoss {
+        match self.idem {
+            _ if !self.acts() => AfterLoss::Again,
+            Idempotency::Natural | Idempotency::Keyed => AfterLoss::AgainUnderKey,
+            Idempotency::None => AfterLoss::InDoubt,
+        }
+    }
+
     /// What doing both comes to: the larger impact, the more dangerous effect, and what the pickier of the two permits.
     pub fn and(self, other: CallClass) -> CallClass {
         CallClass {
@@ -47,6 +80,13 @@ pub struct Call<'a> {
     pub scope: &'a str,
     /// The absolute folder that paths must stay in; empty if there is none, and then no absolute path will do.
     pub workspace: &'a str,
-    /// What a receiver can recognise a repetition by.
-    pub idempotency_key: Digest,
+}
+
+/// What a call would come to that the gate would allow: for people to see, and no leave to make it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Preview {
+    /// Its parameters, with the tool's defaults filled in.
+    pub params: Map<String, Value>,
+    /// What it would do, the plan's floor included.
+    pub class: CallClass,
 }

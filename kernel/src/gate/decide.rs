@@ -4,12 +4,13 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::call::{Call, CallClass};
+use super::call::{Call, CallClass, Preview};
 use super::permit::Permit;
 use super::policy::GatePolicy;
 use super::tool::GatedTool;
 use super::{egress::Egress, path};
 use crate::contract::excerpt;
+use crate::id::Digest;
 use crate::json::{canonical_map, measure_within};
 use crate::lineage;
 
@@ -99,12 +100,26 @@ impl fmt::Display for DenialCode {
 }
 
 /// Judges a call: limits, then (only for a tool that the scope grants, so that no refusal shows the schema of
-/// another) defaults and schema, then scope, impact, paths and URLs.
-pub fn decide(mut call: Call<'_>, policy: &GatePolicy) -> Verdict {
-    match weigh(&mut call, policy) {
-        Ok(class) => allow(call, class),
+/// another) defaults and schema, then scope, impact, paths and URLs. `idempotency_key`: what a receiver can recognise
+/// a repetition of it by.
+pub fn decide(call: Call<'_>, idempotency_key: Digest, policy: &GatePolicy) -> Verdict {
+    let name = call.name;
+    match weigh(call, policy) {
+        Ok((Preview { params, class }, digest)) => {
+            let permit = Permit::new(name.to_owned(), params, class, digest, idempotency_key);
+            Verdict::Allowed { permit, impact: class.impact }
+        }
         Err(denial) => Verdict::Denied(denial),
     }
+}
+
+/// What [`decide`] would say of a call, without leave to make it.
+///
+/// # Errors
+///
+/// Why it may not be made.
+pub fn preview(call: Call<'_>, policy: &GatePolicy) -> Result<Preview, Denial> {
+    weigh(call, policy).map(|(preview, _)| preview)
 }
 
 /// What speaks against a call of which only some parameters are known yet, if anything does: it would be denied with
@@ -118,19 +133,10 @@ pub fn foresee(call: &Call<'_>, policy: &GatePolicy) -> Option<Denial> {
     weighed.err()
 }
 
-fn allow(call: Call<'_>, class: CallClass) -> Verdict {
-    let params = match canonical_map(&call.params) {
-        Ok(params) => params,
-        Err(error) => return Verdict::Denied(denial(DenialCode::ParamSchema, error)),
-    };
-    let digest = lineage::value(&params);
-    let permit = Permit::new(call.name.to_owned(), call.params, class, digest, call.idempotency_key);
-    Verdict::Allowed { permit, impact: class.impact }
-}
-
-fn weigh(call: &mut Call<'_>, policy: &GatePolicy) -> Result<CallClass, Denial> {
+/// What the call comes to, and the digest of its parameters.
+fn weigh(mut call: Call<'_>, policy: &GatePolicy) -> Result<(Preview, Digest), Denial> {
     check_limits(&call.params, policy)?;
-    let granted = granted(call, policy);
+    let granted = granted(&call, policy);
     if let Ok((tool, _)) = granted {
         let written = call.params.len();
         tool.fill_defaults(&mut call.params);
@@ -140,10 +146,11 @@ fn weigh(call: &mut Call<'_>, policy: &GatePolicy) -> Result<CallClass, Denial> 
         }
     }
     let (tool, cap) = granted?;
-    let class = check_impact(call, tool, cap, policy.ceiling)?;
-    check_paths(call, tool)?;
-    check_urls(call, tool, &policy.egress)?;
-    Ok(class)
+    let class = check_impact(&call, tool, cap, policy.ceiling)?;
+    check_paths(&call, tool)?;
+    check_urls(&call, tool, &policy.egress)?;
+    let params = canonical_map(&call.params).map_err(|error| denial(DenialCode::ParamSchema, error))?;
+    Ok((Preview { params: call.params, class }, lineage::value(&params)))
 }
 
 fn check_limits(params: &Map<String, Value>, policy: &GatePolicy) -> Result<(), Denial> {

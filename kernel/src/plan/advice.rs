@@ -99,8 +99,7 @@ fn idle_edges(plan: &Plan, graph: &Graph) -> Vec<BTreeSet<usize>> {
         let used: BTreeSet<&NodeId> =
             node.param_refs.values().map(|reference| &reference.from).chain(&node.reads).collect();
         let is_idle = |source: &Node| {
-            let waited_for =
-                source.is_effectful() || source.is_control() || source.kind == Kind::HumanApproval;
+            let waited_for = source.acts() || source.is_control() || source.kind == Kind::HumanApproval;
             !waited_for && !used.contains(&source.id)
         };
         let success =

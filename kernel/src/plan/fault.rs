@@ -173,6 +173,8 @@ codes! {
     V23,
     /// A parameter whose value its tool cannot work with.
     V24,
+    /// A test among the rules of the plan as a whole.
+    V25,
 }
 
 impl fmt::Display for FaultCode {

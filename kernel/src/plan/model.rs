@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::gate::CallClass;
+use crate::gate::{AfterLoss, CallClass};
 use crate::id::{NodeId, Ticks};
 use crate::json::{has_settled_numbers, settle_numbers};
 
@@ -133,14 +133,24 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 impl Node {
     /// What an attempt of it does to the world, the tests of its contract included.
     pub fn reach(&self) -> CallClass {
-        let own = CallClass { impact: self.impact, effect: self.effect, idem: self.idem };
-        self.tests.map_or(own, |tests| own.and(tests))
+        self.tests.map_or(self.own(), |tests| self.own().and(tests))
     }
 
-    /// Whether it does something to the world that stopping it half-way would leave undone (impact > 0): such
-    /// a node drains instead of being stopped.
-    pub fn is_effectful(&self) -> bool {
-        self.reach().impact > 0
+    fn own(&self) -> CallClass {
+        CallClass { impact: self.impact, effect: self.effect, idem: self.idem }
+    }
+
+    /// Whether it does something to the world that stopping it half-way would leave undone: such a node drains instead
+    /// of being stopped.
+    pub fn acts(&self) -> bool {
+        self.reach().acts()
+    }
+
+    /// What may be done about an attempt of it if nobody knows what it came to: what the pickier of its own work and
+    /// the tests of its contract permits. Whether a lost attempt is in doubt is decided here and nowhere else.
+    pub fn after_loss(&self) -> AfterLoss {
+        let own = self.own().after_loss();
+        self.tests.map_or(own, |tests| own.max(tests.after_loss()))
     }
 
     /// Whether it steers a run rather than working for it (reflection, observer, micro-planner, interjection,

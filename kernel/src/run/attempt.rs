@@ -3,8 +3,9 @@
 use super::standing::Standing;
 use super::turn::{Resolution, Turn};
 use crate::event::{AttemptResult, Directive, Event, Failure, HumanRequestKind, Outcome, TimerKind};
+use crate::gate::AfterLoss;
 use crate::id::NodeId;
-use crate::plan::{Approval, Idempotency, InDoubt};
+use crate::plan::{Approval, InDoubt};
 use crate::run::{Category, NodeState, Reason};
 
 impl Turn<'_, '_, '_> {
@@ -58,9 +59,8 @@ impl Turn<'_, '_, '_> {
     /// end.
     pub(super) fn failed(&mut self, at: usize, category: Category) {
         let node = &self.run.plan.nodes[at];
-        let lost = matches!(category, Category::Timeout | Category::Crash);
         let draining = self.run.instances[at].is_draining();
-        if node.is_effectful() && node.reach().idem == Idempotency::None && lost {
+        if category.is_loss() && node.after_loss() == AfterLoss::InDoubt {
             self.in_doubt(at, draining);
         } else if draining {
             self.fail(at, Reason::Category(category));
@@ -102,8 +102,7 @@ impl Turn<'_, '_, '_> {
         if !matches!(instance.standing, Standing::Running { .. }) {
             return;
         }
-        let reach = description.reach();
-        if reach.effect.acts() && reach.idem == Idempotency::None {
+        if description.after_loss() == AfterLoss::InDoubt {
             self.in_doubt(at, draining);
         } else if draining {
             let message = "its process ended".to_owned();

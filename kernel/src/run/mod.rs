@@ -178,6 +178,11 @@ impl Run {
         waiting > 0 && running + sleeping + retryable == 0 && self.ready.is_empty() && !self.replan_pending
     }
 
+    /// Whether any node waits for a person, to approve or to settle what is in doubt.
+    pub fn asks(&self) -> bool {
+        self.counts.waiting > 0
+    }
+
     /// Whether nothing is under way or about to be: the run waits for times that are set, or for people.
     pub fn only_waits(&self) -> bool {
         let Counts { running, sleeping, waiting, retryable, .. } = self.counts;

@@ -82,7 +82,7 @@ impl Turn<'_, '_, '_> {
         if !instance.is_live() || instance.is_draining() {
             return;
         }
-        if instance.state() == NodeState::Running && self.run.plan.nodes[at].is_effectful() {
+        if instance.state() == NodeState::Running && self.run.plan.nodes[at].acts() {
             self.emit(Event::Draining { node: self.id(at) });
         } else {
             self.transit(at, to, reason.clone());

@@ -37,7 +37,7 @@ impl Run {
     fn own_step(&self, at: usize) -> Option<Step> {
         let instance = &self.instances[at];
         if instance.is_live() && !instance.is_draining() && self.is_superseded(at) && !self.is_demanded(at) {
-            let drains = self.plan.nodes[at].is_effectful() && instance.state() == NodeState::Running;
+            let drains = self.plan.nodes[at].acts() && instance.state() == NodeState::Running;
             return Some(if drains {
                 Step::Drain
             } else {

@@ -159,6 +159,21 @@ impl Category {
         }
     }
 
+    /// Whether it leaves open what was done: there may have been an effect, and nobody knows its result.
+    pub fn is_loss(self) -> bool {
+        match self {
+            Category::Crash | Category::Timeout => true,
+            Category::Transient
+            | Category::RateLimit
+            | Category::ResourceExhaustion
+            | Category::InvalidOutput
+            | Category::HumanRejection
+            | Category::Structural
+            | Category::ParamMissing
+            | Category::GateDenied => false,
+        }
+    }
+
     /// The word used in files, journals and conformance cases.
     pub fn as_str(self) -> &'static str {
         match self {

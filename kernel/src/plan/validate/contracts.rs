@@ -1,4 +1,4 @@
-//! What a node must prove: V08, V09, V16.
+//! What a node must prove: V08, V09, V16; and what the plan as a whole cannot be asked to: V25.
 
 use super::super::fault::{Fault, FaultCode};
 use super::super::pointer::Pointer;
@@ -23,6 +23,21 @@ pub(super) fn judge(subject: &Subject<'_>, faults: &mut Vec<Fault>) {
             let mend = "let a person permit it first (approval: before), or add a rule of another method";
             faults.push(Fault::new(FaultCode::V16, &node.id, detail, mend).at(&place()));
         }
+    }
+}
+
+/// A test is a call: it passes the gate, waits for a slot, is shown to who approves, and is in doubt if it is lost. All
+/// of that belongs to a node, and the plan as a whole is none.
+pub(super) fn tests_of_the_whole(subject: &Subject<'_>, faults: &mut Vec<Fault>) {
+    let tests = subject.plan.contract.iter().enumerate().filter(|(_, rule)| rule.method == Method::Test);
+    for (at, _) in tests {
+        let detail = format!("contract[{at}] is a test, and the plan as a whole runs no program");
+        let mend = match subject.plan.outputs.as_slice() {
+            [last] => format!("put it into the contract of the last node, {last}"),
+            _ => "put it into the contract of the last node: one that needs all outputs".to_owned(),
+        };
+        let place = subject.origin.whole().key("contract").item(at).key("method");
+        faults.push(Fault::new(FaultCode::V25, Fault::PLAN, detail, mend).at(&place));
     }
 }
 

@@ -44,6 +44,9 @@ fn judge(plan: &Plan, origin: &Origin, settings: &Settings<'_>, fresh: bool, fau
     joins::judge(&subject, faults);
     references::judge(&subject, settings, &hints, faults);
     contracts::judge(&subject, faults);
+    if settings.complete && fresh {
+        contracts::tests_of_the_whole(&subject, faults);
+    }
     bounds::judge(&subject, settings, faults);
     executors::judge(&subject, settings, &hints, faults);
     if settings.complete {

@@ -17,7 +17,7 @@ pub(super) fn judge(subject: &Subject<'_>, faults: &mut Vec<Fault>) {
         }
     }
     for (at, node) in nodes.iter().enumerate() {
-        if !node.is_effectful() && !node.is_control() && !leads[subject.table.last(at)] {
+        if node.reach().impact == 0 && !node.is_control() && !leads[subject.table.last(at)] {
             let detail = "does nothing to the world, and no output and no control node depends on it";
             let mend = "take it out, name it in the outputs, or let something depend on it";
             faults.push(Fault::new(FaultCode::V05, &node.id, detail, mend).at(&subject.place(at).key("id")));

@@ -33,7 +33,7 @@ pub(super) fn judge(subject: &Subject<'_>, order: &[usize], faults: &mut Vec<Fau
         let mut cone = vec![candidate];
         let mut seen: Vec<usize> = Vec::new();
         while let Some(at) = cone.pop() {
-            if nodes[at].is_effectful() {
+            if nodes[at].reach().impact > 0 {
                 faults.push(speculative(subject, at, candidate));
             }
             for &(source, on) in &subject.sources[at] {

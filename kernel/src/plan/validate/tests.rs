@@ -152,6 +152,7 @@ fn contracts() {
         check_nodes("", json!([{"id": "a", "contract": [{"method": "code", "p": p}]}]));
     }
     check("V08 *", json!({"nodes": [{"id": "a"}], "contract": []}));
+    check("", json!({"nodes": [{"id": "a"}], "contract": [{"method": "test"}]})); // its script says what comes of it
     check("V09 *", json!({"nodes": [{"id": "a"}], "contract": [{"method": "code"}, {"spec": 1}]}));
     let control =
         |contract: Value| json!([{"id": "a", "effect": "external", "impact": 2, "contract": contract}]);
@@ -332,6 +333,27 @@ fn a_real_run_has_rules_of_its_own() {
     check("V09 a", json!({"id": "a", "model": "m", "params": {"schema": {"type": 7}}}));
     let refs = json!({"x": {"from": "s", "path": "v"}});
     check("V22 a", json!({"id": "a", "tool": "look", "params": {"x": 1}, "param_refs": refs}));
+    let whole = json!([{"method": "schema"}, {"method": "test", "spec": {"argv": ["make"]}}]);
+    let whole = |outputs: Value| {
+        json!({"id": "p", "nodes": [{"id": "s", "tool": "look"}, {"id": "t", "tool": "look"}],
+               "outputs": outputs, "contract": whole})
+    };
+    let fault = |outputs: Value| match draft(&whole(outputs)).validate(&settings).unwrap_err().as_slice() {
+        [fault] => (fault.to_string(), fault.pointer.clone()),
+        faults => panic!("{faults:?}"),
+    };
+    let (detail, place) =
+        ("contract[1] is a test, and the plan as a whole runs no program", "/contract/1/method");
+    let told =
+        format!("V25 *: {detail}; put it into the contract of the last node: one that needs all outputs");
+    assert_eq!(fault(json!(["s", "t"])), (told, place.to_owned()));
+    let mut one = whole(json!(["t"]));
+    one["nodes"][1]["deps"] = json!(["s"]);
+    let mend = draft(&one).validate(&settings).unwrap_err().remove(0).mend;
+    assert_eq!(mend, "put it into the contract of the last node, t");
+    one["nodes"][1]["contract"] = one["contract"].take();
+    one.as_object_mut().unwrap().remove("contract");
+    draft(&one).validate(&settings).unwrap();
     let plan = json!({"id": "p", "nodes": [{"id": "a", "tool": "lok", "contract": [{"method": "human"}]}]});
     assert_eq!(draft(&plan).validate(&settings).unwrap_err()[0].mend, "did you mean \"look\"?");
 }

@@ -1,0 +1,196 @@
+//! Pages of the questions of all runs: the same questions however they are cut, at the cost of one page each.
+#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use common::{left_by, states, submit, system};
+use ostler_actors::{Answer, ApprovalId, Settled, System};
+use ostler_kernel::event::Event;
+use ostler_kernel::id::RunId;
+use ostler_kernel::port::{
+    BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
+};
+use ostler_store::MemoryJournal;
+use serde_json::{Value, json};
+
+/// A journal that remembers which streams were read.
+struct Watched {
+    journal: Arc<MemoryJournal>,
+    read: Mutex<BTreeSet<StreamId>>,
+}
+
+impl Watched {
+    fn over(journal: Arc<MemoryJournal>) -> Arc<Watched> {
+        Arc::new(Watched { journal, read: Mutex::default() })
+    }
+
+    /// The runs among these that were read since this was asked last.
+    fn read_of(&self, runs: &[RunId]) -> Vec<RunId> {
+        let read = std::mem::take(&mut *self.read.lock().unwrap());
+        let stream = |run: &RunId| StreamId::run(&self.journal.run(*run).unwrap().unwrap().client, *run);
+        runs.iter().copied().filter(|run| read.contains(&stream(run))).collect()
+    }
+}
+
+impl Journal for Watched {
+    fn append(&self, batches: Vec<StreamBatch>) -> Result<Position, JournalError> {
+        self.journal.append(batches)
+    }
+
+    fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), JournalError>> {
+        self.journal.durable(position)
+    }
+
+    fn read(&self, stream: StreamId, after: Seq, limit: usize) -> Result<Vec<Recorded>, JournalError> {
+        self.read.lock().unwrap().insert(stream);
+        self.journal.read(stream, after, limit)
+    }
+
+    fn changed(&self, stream: StreamId, after: Seq) -> BoxFuture<'_, ()> {
+        self.journal.changed(stream, after)
+    }
+
+    fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, JournalError> {
+        self.journal.runs(open_only)
+    }
+
+    fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError> {
+        self.journal.run(run)
+    }
+
+    fn clients(&self) -> Result<Vec<StreamId>, JournalError> {
+        self.journal.clients()
+    }
+}
+
+/// A run with questions of nodes of these ids; without any, it sleeps.
+async fn open(system: &System, asking: &[&str]) -> RunId {
+    let asks = |id: &&str| json!({"id": id, "kind": "human_approval", "human_timeout": "1h"});
+    let mut nodes: Vec<Value> = asking.iter().map(asks).collect();
+    if nodes.is_empty() {
+        nodes.push(json!({"id": "s", "tool": "time.sleep", "params": {"ms": 3_600_000}}));
+    }
+    let run = submit(system, json!({"id": "p", "nodes": nodes})).await;
+    match asking.is_empty() {
+        true => {
+            while states(system, run).await != "s running" {
+                tokio::task::yield_now().await;
+            }
+        }
+        false => assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson),
+    }
+    run
+}
+
+/// Many runs in ascending order: of three, one asks, one sleeps, and one asks twice.
+async fn many(system: &System) -> Vec<RunId> {
+    let mut runs = Vec::new();
+    for at in 0..60 {
+        let asking: &[&str] = [&["ask"][..], &[], &["left", "right"]][at % 3];
+        runs.push(open(system, asking).await);
+    }
+    runs.sort();
+    runs
+}
+
+/// All questions by pages of `limit`, with the runs that cannot be read; each page is handed to `see`.
+async fn paged(system: &System, limit: usize, see: &mut dyn FnMut(usize)) -> (Vec<ApprovalId>, Vec<RunId>) {
+    let (mut all, mut unreadable): (Vec<ApprovalId>, Vec<RunId>) = Default::default();
+    loop {
+        let page = system.approval_page(all.last(), limit).await.unwrap();
+        assert!(page.approvals.len() == limit || !page.has_more, "a page is full, or the last");
+        see(page.approvals.len());
+        all.extend(page.approvals.into_iter().map(|asked| asked.id));
+        unreadable.extend(page.unreadable.into_iter().map(|(run, _)| run));
+        if !page.has_more {
+            return (all, unreadable);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_questions_reads_no_run_that_asks_nothing_and_none_of_another_page() {
+    let memory = Arc::new(MemoryJournal::default());
+    let watched = Watched::over(memory.clone());
+    let first = system(watched.clone(), Vec::new()).await;
+    let runs = many(&first).await;
+    let mut questions = Vec::new();
+    for run in &runs {
+        questions.extend(first.approvals(*run).await.unwrap().into_iter().map(|asked| asked.id));
+    }
+    assert_eq!(questions.len(), 60);
+    watched.read_of(&runs);
+    for limit in [1, 2, 7, 59, 60, 1_000] {
+        let mut pages = Vec::new();
+        let read = &mut |questions| pages.push((questions, watched.read_of(&runs).len()));
+        assert_eq!(paged(&first, limit, read).await, (questions.clone(), Vec::new()), "by {limit}");
+        // With a question each, a page touches as many runs, the one that it goes on after, and the one that shows
+        // that there is a next page.
+        assert!(pages.iter().all(|(questions, read)| *read <= questions + 2), "by {limit}: {pages:?}");
+    }
+    let all = first.all_approvals().await.unwrap();
+    assert_eq!((all.approvals.len(), all.has_more), (60, false));
+    assert_eq!(watched.read_of(&runs).len(), 40, "those that sleep are not read");
+
+    // What is answered is asked no more, and what is asked since is found.
+    let answered = all.approvals.iter().find(|asked| asked.id.node.as_str() == "ask").unwrap();
+    first.answer(&answered.id, answered.digest.unwrap(), Answer::approve()).await.unwrap();
+    let late = open(&first, &["ask"]).await;
+    let mut now = questions.clone();
+    now.retain(|id| *id != answered.id);
+    now.push(ApprovalId { run: late, node: "ask".into(), request: 1 });
+    assert_eq!(paged(&first, 7, &mut |_| ()).await.0, now);
+    first.shutdown().await;
+
+    // In the next process nobody drives them: a page reads the runs up to its end, and no further.
+    let watched = Watched::over(left_by(&memory));
+    let second = system(watched.clone(), Vec::new()).await;
+    let page = second.approval_page(None, 6).await.unwrap();
+    assert_eq!(
+        page.approvals.iter().map(|asked| &asked.id).collect::<Vec<_>>(),
+        now.iter().take(6).collect::<Vec<_>>()
+    );
+    let read = watched.read_of(&runs);
+    assert!(read.len() <= 6 + 6 / 2 + 3, "{}", read.len());
+    assert_eq!(paged(&second, 7, &mut |_| ()).await.0, now);
+    // Once they are taken up again, those that sleep are not read.
+    second.resume_all().await.unwrap();
+    for run in second.runs(true).unwrap() {
+        while second.agents().await.iter().any(|row| row.agent == run.agent && row.state != "row") {
+            tokio::task::yield_now().await;
+        }
+    }
+    watched.read_of(&runs);
+    assert_eq!(paged(&second, 1_000, &mut |_| ()).await.0, now);
+    assert_eq!(watched.read_of(&runs).len(), 39);
+    second.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_cannot_be_read_is_told_on_one_page() {
+    let memory = Arc::new(MemoryJournal::default());
+    let first = system(memory.clone(), Vec::new()).await;
+    let mut runs = Vec::new();
+    for _ in 0..12 {
+        runs.push(open(&first, &["ask"]).await);
+    }
+    runs.sort();
+    first.shutdown().await;
+    let left = left_by(&memory);
+    let broken: Vec<RunId> = [0, 1, 4, 7, 8, 11].map(|at| runs[at]).into();
+    for run in &broken {
+        let stream = StreamId::run(&left.run(*run).unwrap().unwrap().client, *run);
+        let expected = left.read(stream, Seq(0), usize::MAX).unwrap().last().unwrap().seq;
+        let events = vec![Event::Draining { node: "nobody".into() }];
+        left.append(vec![StreamBatch { stream, expected, at_ms: 0, events }]).unwrap();
+    }
+    let second = system(left, Vec::new()).await;
+    for limit in 1..8 {
+        let (questions, unreadable) = paged(&second, limit, &mut |_| ()).await;
+        assert_eq!((questions.len(), unreadable), (6, broken.clone()), "by {limit}");
+    }
+    second.shutdown().await;
+}
