@@ -222,8 +222,8 @@ fn each_fault_of_a_node_stands_at_its_own_place() {
         "  - {id: a, tool: time.sleep, params: {ms: 1}, deps: [b]}\n  - {id: b, tool: time.sleep, params: {ms: 1}, deps: [list, c]}\n  - {id: c, tool: time.sleep, params: {ms: 1}, deps: [a]}",
         expect![[r#"
             V04 a 4:55 "b]}\n  - ": waits for itself: a -> c -> b -> a; take out one of these dependencies
-            V04 b 5:61 "c]}\n  - ": waits for itself: b -> a -> c -> b; take out one of these dependencies
-            V04 c 6:55 "a]}\n": waits for itself: c -> b -> a -> c; take out one of these dependencies
+            V04 b 5:61 "c]}\n  - ": waits for itself: a -> c -> b -> a; take out one of these dependencies
+            V04 c 6:55 "a]}\n": waits for itself: a -> c -> b -> a; take out one of these dependencies
         "#]],
     );
 }
