@@ -29,11 +29,7 @@ impl Hints {
     }
 
     /// The name that was meant, if one is near.
-    pub(super) fn meant<'a>(
-        &self,
-        name: &str,
-        known: impl IntoIterator<Item = &'a str>,
-    ) -> Option<&'a str> {
+    pub(super) fn meant<'a>(&self, name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
         let mut pairs_left = self.pairs_left.get();
         let meant = nearest(name, known, &mut pairs_left);
         self.pairs_left.set(pairs_left);

@@ -521,7 +521,11 @@ mod tests {
             ("{{ a | indent(2) }}", Some("line 1: there is no filter indent")),
         ] {
             let found = check_template(template).map_err(|error| error.to_string()).err();
-            assert_eq!(found.as_deref(), unknown.map(|what| format!("template, {what}")).as_deref(), "{template}");
+            assert_eq!(
+                found.as_deref(),
+                unknown.map(|what| format!("template, {what}")).as_deref(),
+                "{template}"
+            );
         }
     }
 }
