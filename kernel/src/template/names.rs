@@ -4,8 +4,53 @@ use std::collections::BTreeSet;
 
 use minijinja::{Environment, ErrorKind};
 
+use crate::plan::nearest;
+
 /// Words after which a parenthesis opens a group, not a call.
 const WORDS: [&str; 10] = ["and", "elif", "else", "for", "if", "in", "is", "not", "or", "set"];
+
+/// Filters that may have been meant by another name: those of the engine that are used here.
+const FILTERS: [&str; 36] = [
+    "abs",
+    "attr",
+    "bool",
+    "capitalize",
+    "default",
+    "dictsort",
+    "escape",
+    "first",
+    "float",
+    "groupby",
+    "int",
+    "items",
+    "join",
+    "last",
+    "length",
+    "lines",
+    "list",
+    "lower",
+    "map",
+    "max",
+    "min",
+    "reject",
+    "replace",
+    "reverse",
+    "round",
+    "select",
+    "selectattr",
+    "sort",
+    "split",
+    "string",
+    "sum",
+    "title",
+    "tojson",
+    "trim",
+    "unique",
+    "upper",
+];
+
+/// Pairs of letters that are compared to find out which filter was meant.
+const LETTERS_COMPARED_MAX: usize = 10_000;
 
 /// What a template calls by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,7 +105,12 @@ impl<'a> Names<'a> {
                     Called::Test => "test",
                     Called::Function => "function",
                 };
-                return Err(format!("there is no {what} {word}"));
+                let meant = match called {
+                    Called::Filter => nearest(word, FILTERS, &mut LETTERS_COMPARED_MAX.clone()),
+                    Called::Test | Called::Function => None,
+                };
+                let meant = meant.map(|meant| format!(": did you mean {meant}?")).unwrap_or_default();
+                return Err(format!("there is no {what} {word}{meant}"));
             }
             self.known.insert((called, word.to_owned()));
         }
@@ -93,4 +143,17 @@ fn words(code: &str) -> Vec<&str> {
         rest = rest[end..].trim_start();
     }
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::template::check_template;
+
+    #[test]
+    fn every_filter_that_may_have_been_meant_is_there() {
+        for filter in FILTERS {
+            assert_eq!(check_template(&format!("{{{{ a | {filter} }}}}")), Ok(()), "{filter}");
+        }
+    }
 }
