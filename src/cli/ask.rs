@@ -156,6 +156,8 @@ impl Asker {
             lines(question, half).iter().for_each(say);
             say(POSSIBLE);
             self.listen();
+            // A stop before the question stood there took nothing of it away.
+            self.goes_on = GoesOn::listen();
             self.prompt();
         }
     }

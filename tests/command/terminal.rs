@@ -375,3 +375,22 @@ fn who_is_asked_is_asked_again_after_a_stop() {
         terminal.until("empty screen", |screen| screen.trim() == shell);
     }
 }
+
+#[test]
+fn a_stop_before_a_question_does_not_show_it_twice() {
+    let Some(terminal) = with(&asking().replace("id: text\n", "id: text\n    deps: [slow]\n"), 80, 24) else {
+        return;
+    };
+    terminal.keys("$OSTLER run plan.yaml --workspace work --intent 2");
+    terminal.until_says("0/5 nodes");
+    terminal.press("C-z");
+    terminal.until_says("Stopped");
+    terminal.keys("fg");
+    terminal.until_says("0/5 nodes");
+    terminal.go();
+    terminal.until_says("put >");
+    terminal.keys("v");
+    terminal.until_says("line 30.");
+    let everything = terminal.everything();
+    assert_eq!(everything.matches("may this be done?").count(), 2, "{everything}");
+}
