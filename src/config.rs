@@ -19,7 +19,7 @@
 //! assert_eq!(config.clients["acme"].weight, 300);
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use ostler_actors::ClientConfig;
@@ -176,13 +176,29 @@ impl Config {
     ///
     /// Everything that is wrong, with its place; for an unknown key, the known one that was meant.
     pub fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
+        Config::parse_with(name, text, None)
+    }
+
+    /// Reads a configuration for these tools and no others: a scope that names another one is refused too. A tool that
+    /// is switched off may be named.
+    ///
+    /// # Errors
+    ///
+    /// See [`Config::parse`].
+    pub fn parse_for(name: &str, text: &str, tools: &BTreeSet<String>) -> Result<Config, ConfigError> {
+        Config::parse_with(name, text, Some(tools))
+    }
+
+    fn parse_with(name: &str, text: &str, tools: Option<&BTreeSet<String>>) -> Result<Config, ConfigError> {
         let source = Box::new(Source::new(name, text.strip_prefix('\u{feff}').unwrap_or(text)));
         let mut shaped = Shaped::<Config>::read(Format::Toml, &source, "config");
         match shaped.value.take() {
             Some(config) if shaped.findings.is_empty() => {
+                let unknown = tools.map(|tools| config.unknown_tools(tools)).unwrap_or_default();
                 let findings: Vec<Finding> = config
                     .check()
                     .into_iter()
+                    .chain(unknown)
                     .map(|(pointer, detail, mend)| Finding {
                         code: "config".to_owned(),
                         node: None,
@@ -208,6 +224,15 @@ impl Config {
     /// It cannot be read, or see [`Config::parse`].
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
         Config::parse(&path.display().to_string(), &read_text(path, CONFIG_BYTES_MAX)?)
+    }
+
+    /// Reads a file for these tools and no others.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or see [`Config::parse_for`].
+    pub fn read_for(path: &Path, tools: &BTreeSet<String>) -> Result<Config, ConfigError> {
+        Config::parse_for(&path.display().to_string(), &read_text(path, CONFIG_BYTES_MAX)?, tools)
     }
 
     /// The file that counts: the one that is named, else the data folder's, else the workspace's; `None` if there
@@ -252,6 +277,26 @@ impl Config {
                         mend,
                     ));
                 }
+            }
+        }
+        wrong
+    }
+
+    /// The tools that scopes name and that are not among these: where, what, and what would mend it.
+    fn unknown_tools(&self, tools: &BTreeSet<String>) -> Vec<(Pointer, String, String)> {
+        let mut wrong = Vec::new();
+        for (scope, entry) in &self.scopes {
+            let list = Pointer::root().key("scopes").key(scope).key("tools");
+            let unknown = entry.tools.iter().enumerate().filter(|(_, tool)| !tools.contains(*tool));
+            for (at, tool) in unknown {
+                let mend = match meant(tool, tools.iter().map(String::as_str)) {
+                    Some(meant) => format!("did you mean {meant:?}?"),
+                    None => {
+                        let known: Vec<&str> = tools.iter().map(String::as_str).collect();
+                        format!("leave it out; there are {}", known.join(", "))
+                    }
+                };
+                wrong.push((list.item(at), format!("scope {scope} names {tool:?}, which is no tool"), mend));
             }
         }
         wrong
@@ -339,6 +384,30 @@ mod tests {
             expect!["ostler.toml:3:21: the cap of fs.read in scope r is 3: a cap is 0, 1 or 2"],
         );
         refused("a = \n", expect!["ostler.toml:1:5: string values must be quoted, expected literal string"]);
+    }
+
+    #[test]
+    fn a_scope_names_tools_that_there_are_unless_others_may_be_added() {
+        let tools = ["fs.list", "fs.read", "shell.run"].map(str::to_owned).into();
+        for (listed, told) in [
+            ("'fs.read'", None),
+            (
+                "'fs.read', 'fs.raed'",
+                Some("2:21: scope r names \"fs.raed\", which is no tool: did you mean \"fs.read\"?"),
+            ),
+            (
+                "'no.such.tool'",
+                Some(
+                    "2:10: scope r names \"no.such.tool\", which is no tool: leave it out; there are fs.list, fs.read, \
+                     shell.run",
+                ),
+            ),
+        ] {
+            let text = format!("[scopes.r]\ntools = [{listed}]\n");
+            assert!(Config::parse("x", &text).is_ok(), "{listed}");
+            let found = Config::parse_for("x", &text, &tools).map_err(|error| error.to_string()).err();
+            assert_eq!(found, told.map(|told| format!("x:{told}")), "{listed}");
+        }
     }
 
     #[test]

@@ -16,9 +16,9 @@ use super::client::{Client, Refused, part};
 use super::exit::{Failure, code};
 use super::live::screen::Aside;
 use super::session::{Session, Want, no_folder, settings};
-use super::signals::Signals;
+use super::signals::{GoesOn, Signals};
 use super::steer;
-use super::summary::{Seen, answers, is_over, silence, text_of};
+use super::summary::{Seen, answers, ending, is_over, silence, text_of};
 use super::term::{Out, Paint, count, say};
 use super::words;
 
@@ -82,6 +82,7 @@ async fn list(client: &Client, globals: &Globals, out: &mut Out) -> Result<(), F
                     client.get(&format!("/v1/approvals/{}", part(&question.id))).await?;
                 let mut line = serde_json::to_value(&whole).expect("a question is names, numbers and JSON");
                 line["type"] = json!("approval");
+                line["too_late"] = json!(is_over(question.deadline_ms));
                 out.json(&line);
             } else {
                 tell(question, out);
@@ -99,18 +100,27 @@ async fn list(client: &Client, globals: &Globals, out: &mut Out) -> Result<(), F
 }
 
 fn tell(question: &ApprovalView, out: &mut Out) {
-    let mut lines = lines(question, Extent::Lines(TEXT_LINES_MAX)).into_iter();
+    let paint = if is_over(question.deadline_ms) { Paint::Dim } else { Paint::Care };
+    let mut lines = listed(question).into_iter();
     if let Some(head) = lines.next() {
-        out.line(out.paint(Paint::Care, &head));
+        out.line(out.paint(paint, &head));
     }
     lines.for_each(|line| out.line(line));
-    if !is_over(question.deadline_ms) {
-        let digest = question.digest.as_deref().map(short_digest);
-        let seen = digest.as_deref().map_or(Seen::NotYet, Seen::Here);
-        for answer in answers(&question.run, &question.node, &question.ask, seen) {
-            out.line(format!("    {answer}"));
-        }
+}
+
+/// A question in the list of all: what is asked, and the commands that answer it, or that end it where no answer is
+/// taken any more.
+fn listed(question: &ApprovalView) -> Vec<String> {
+    let mut lines = lines(question, Extent::Lines(TEXT_LINES_MAX));
+    if is_over(question.deadline_ms) {
+        lines.push(format!("    ostler resume {}", ending(&question.run)));
+        return lines;
     }
+    let digest = question.digest.as_deref().map(short_digest);
+    let seen = digest.as_deref().map_or(Seen::NotYet, Seen::Here);
+    let answers = answers(&question.run, &question.node, &question.ask, seen);
+    lines.extend(answers.iter().map(|answer| format!("    {answer}")));
+    lines
 }
 
 /// How much of a question is shown.
@@ -147,6 +157,7 @@ impl Extent {
 /// A question as people read it; the first line says what is asked.
 pub(crate) fn lines(question: &ApprovalView, extent: Extent) -> Vec<String> {
     let asked = match question.ask.as_str() {
+        _ if is_over(question.deadline_ms) => "too late to answer",
         "before" => "may this be done?",
         "after" => "may this result be published?",
         _ => "asks",
@@ -309,14 +320,21 @@ async fn send(
 /// Shows a question to the person at the terminal, and waits for a yes: the note that is typed with it. Anything else is
 /// the exit code.
 async fn consent(question: &ApprovalView, signals: &mut Signals) -> Result<String, u8> {
-    lines(question, Extent::Lines(TEXT_LINES_MAX)).into_iter().for_each(say);
+    let show = || lines(question, Extent::Lines(TEXT_LINES_MAX)).into_iter().for_each(say);
+    show();
     let mut typed = ask::typed_from_now();
+    let mut goes_on = GoesOn::listen();
     loop {
         let mut to = Aside;
         let _ = write!(to, "  approve {}? y (and a note), v for all of it, or N > ", question.node);
         let _ = to.flush();
         let line = tokio::select! {
             line = typed.recv() => line,
+            () = goes_on.next() => {
+                say("");
+                show();
+                continue;
+            }
             code = signals.next() => {
                 say("");
                 return Err(code);
@@ -403,6 +421,28 @@ mod tests {
         field("text", &json!("a\n\u{1b}[2J\n"), Extent::Lines(TEXT_LINES_MAX), &mut lines);
         field("n", &json!({"x": 1}), Extent::Lines(TEXT_LINES_MAX), &mut lines);
         assert_eq!(lines, ["    text:", "    │ a", "    │ \u{fffd}[2J", "    n: {\"x\":1}"]);
+    }
+
+    #[test]
+    fn a_question_whose_time_is_over_says_so_first_and_offers_no_answer() {
+        let mut question: ApprovalView = serde_json::from_value(json!({
+            "id": "i", "run": "r-12", "plan": "p", "client": "c", "node": "n", "ask": "before", "kind": "tool",
+            "tool": "fs.write", "effect": "write", "impact": 1, "params": {}, "tests": [], "digest": "b3:00",
+            "outdated": false, "asked_ms": 0, "holds_up": [],
+        }))
+        .expect("a question");
+        for (deadline_ms, asked, last) in [
+            (None, "may this be done?", "ostler reject 12 n --note WHY"),
+            (Some(i64::MAX), "may this be done?", "ostler reject 12 n --note WHY"),
+            (Some(1), "too late to answer", "ostler resume 12"),
+        ] {
+            question.deadline_ms = deadline_ms;
+            let lines = listed(&question);
+            assert_eq!(lines[0], format!("r-12  p/n  {asked}  fs.write, impact 1"));
+            assert_eq!(lines[lines.len() - 1].trim(), last);
+            let offers = lines.iter().any(|line| line.contains("ostler approve"));
+            assert_eq!(offers, deadline_ms != Some(1), "{lines:#?}");
+        }
     }
 
     #[test]

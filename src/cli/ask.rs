@@ -6,13 +6,14 @@ use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 use ostler_server::wire::{
     AnswerRequest, ApprovalList, ApprovalView, Decision, EventLine, RunNamed, Summary,
 };
-use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
+use rustix::termios::{QueueSelector, tcflush};
 use tokio::sync::mpsc;
 
 use super::approve::{Extent, approver, lines};
 use super::client::{Client, Refused, part};
 use super::live::View;
 use super::live::screen::Aside;
+use super::signals::{GoesOn, is_foreground};
 use super::term::{Out, say, size_of_stdout};
 use super::words;
 
@@ -30,6 +31,17 @@ pub(crate) struct Asker {
     meanwhile: BTreeMap<String, usize>,
     /// What is typed, line by line, once somebody was asked.
     typed: Option<mpsc::UnboundedReceiver<String>>,
+    /// Whether the process was stopped meanwhile.
+    goes_on: GoesOn,
+}
+
+/// What comes while a question stands.
+#[derive(Debug)]
+pub(crate) enum Came {
+    /// A line; `None` if nothing more will be typed.
+    Line(Option<String>),
+    /// The process was stopped, and goes on: a shell has had the terminal since.
+    Back,
 }
 
 /// What somebody typed.
@@ -46,8 +58,14 @@ pub(crate) enum Typed {
 impl Asker {
     /// Somebody to ask about this run, if there is a person at this terminal.
     pub(crate) fn new(run: &str) -> Option<Asker> {
-        let (run, open) = (run.to_owned(), VecDeque::new());
-        is_person().then_some(Asker { run, open, shown: None, meanwhile: BTreeMap::new(), typed: None })
+        is_person().then(|| Asker {
+            run: run.to_owned(),
+            open: VecDeque::new(),
+            shown: None,
+            meanwhile: BTreeMap::new(),
+            typed: None,
+            goes_on: GoesOn::listen(),
+        })
     }
 
     /// Takes up what the run asks already.
@@ -123,16 +141,25 @@ impl Asker {
                     if !meanwhile.is_empty() {
                         say(format!("  meanwhile: {}", meanwhile.join(", ")));
                     }
-                    let half = Extent::Lines(size_of_stdout().1 / 2);
-                    lines(&question, half).iter().for_each(say);
-                    say(POSSIBLE);
                     self.shown = Some(question);
-                    self.listen();
-                    self.prompt();
+                    self.put();
                 }
             }
         }
         Ok(())
+    }
+
+    /// Shows the question that stands, and asks for an answer.
+    fn put(&mut self) {
+        if let Some(question) = &self.shown {
+            let half = Extent::Lines(size_of_stdout().1 / 2);
+            lines(question, half).iter().for_each(say);
+            say(POSSIBLE);
+            self.listen();
+            // A stop before the question stood there took nothing of it away.
+            self.goes_on = GoesOn::listen();
+            self.prompt();
+        }
     }
 
     /// Asks for an answer.
@@ -155,27 +182,36 @@ impl Asker {
         }
     }
 
-    /// Waits for a line; `None` if nothing more will be typed. Dropping the future loses nothing.
-    pub(crate) async fn line(&mut self) -> Option<String> {
-        match &mut self.typed {
-            Some(typed) => typed.recv().await,
-            None => std::future::pending().await,
+    /// Waits for a line, or for the process to be back. Dropping the future loses nothing.
+    pub(crate) async fn next(&mut self) -> Came {
+        let Some(typed) = &mut self.typed else { return std::future::pending().await };
+        tokio::select! {
+            line = typed.recv() => Came::Line(line),
+            () = self.goes_on.next() => Came::Back,
         }
     }
 
-    /// Takes a line that was typed while a question stands on the screen: an answer, or a wish to see more first.
+    /// Takes what came while a question stands on the screen: an answer, or a wish to see more first.
     pub(crate) async fn take(
         &mut self,
-        line: Option<String>,
+        came: Came,
         client: &Client,
         view: &mut (dyn View + Send),
         out: &Out,
     ) -> Result<(), Refused> {
-        let Some(line) = line else {
-            say("\n  left waiting");
-            self.open.clear();
-            self.shown = None;
-            return Ok(());
+        let line = match came {
+            Came::Line(Some(line)) => line,
+            Came::Line(None) => {
+                say("\n  left waiting");
+                self.open.clear();
+                self.shown = None;
+                return Ok(());
+            }
+            Came::Back => {
+                say("");
+                self.put();
+                return Ok(());
+            }
         };
         match read(&line) {
             Typed::Answer(decision, note) => return self.answer(decision, note, client).await,
@@ -237,11 +273,6 @@ pub(crate) fn typed_from_now() -> mpsc::UnboundedReceiver<String> {
         }
     });
     typed
-}
-
-/// A process in the background that reads from its terminal would be stopped.
-fn is_foreground() -> bool {
-    tcgetpgrp(stdin()).is_ok_and(|group| group == rustix::process::getpgrp())
 }
 
 /// Whether nothing follows a node's state of this name.

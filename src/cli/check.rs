@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ostler::config::{Config, run_slots_default};
-use ostler::finding::{Finding, Source};
+use ostler::finding::Finding;
 use ostler::plan_file::PlanFile;
 use ostler_actors::Toolbox;
 use ostler_drivers::tool::builtin;
@@ -15,8 +15,8 @@ use serde_json::json;
 
 use super::bounds::Bounds;
 use super::exit::{Failure, code};
-use super::term::{Out, Paint, count, say, stderr_look};
-use super::{Globals, foresee, session};
+use super::term::{Out, Paint, count};
+use super::{Globals, findings, foresee, session};
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
@@ -54,44 +54,6 @@ pub(crate) fn judge(file: &PlanFile, config: &Config) -> Result<(Plan, Vec<Findi
     file.validate(&Settings::real(run_slots_default(), &toolbox))
 }
 
-/// Tells what is wrong with a file: to a machine on stdout, to a person on stderr.
-/// A person is told the causes only.
-pub(crate) fn tell(source: &Source, findings: &[Finding], json: bool, out: &mut Out) -> Failure {
-    if json {
-        findings.iter().for_each(|finding| out.json(&line(source, finding)));
-        return Failure::invalid(format!("{} has {}", source.name(), count(findings.len(), "fault")));
-    }
-    let (follow, causes): (Vec<&Finding>, Vec<&Finding>) =
-        findings.iter().partition(|finding| follows(finding, findings));
-    causes.iter().for_each(|finding| say(source.show(finding, stderr_look())));
-    let rest = match follow.len() {
-        0 => String::new(),
-        1 => "; 1 more comes of it, and goes with it".to_owned(),
-        many => format!("; {many} more come of that, and go with it"),
-    };
-    Failure::invalid(format!("{} has {}{rest}", source.name(), count(causes.len(), "fault")))
-}
-
-/// Whether a fault goes with another one: an edge that leads nowhere leaves its source without a purpose, and a tool
-/// that is not there has no contract.
-fn follows(fault: &Finding, all: &[Finding]) -> bool {
-    match fault.code.as_str() {
-        "V05" => all.iter().any(|other| other.code == "V03"),
-        "V08" => all.iter().any(|other| other.code == "V20" && other.node == fault.node),
-        _ => false,
-    }
-}
-
-fn line(source: &Source, finding: &Finding) -> serde_json::Value {
-    json!({
-        "type": if finding.is_advice() { "advice" } else { "fault" },
-        "code": finding.code, "node": finding.node, "detail": finding.detail, "mend": finding.mend,
-        "file": source.name(), "line": finding.place.map(|place| place.line),
-        "column": finding.place.map(|place| place.column),
-        "source": finding.place.map(|place| source.line(place)), "url": finding.url(),
-    })
-}
-
 pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
     let workspace = args.bounds.workspace()?;
@@ -99,12 +61,12 @@ pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {
     let file = read(&args.plan, args.params)?;
     let (plan, mut advice) = match judge(&file, &config) {
         Ok(judged) => judged,
-        Err(findings) => return Err(tell(file.source(), &findings, globals.json, &mut out)),
+        Err(findings) => return Err(findings::tell(file.source(), &findings, globals.json, &mut out)),
     };
     advice.extend(foresee::refusals(&file, &plan, &config, &args.bounds, Path::new(&workspace)));
     let facts = Facts::of(&plan);
     if globals.json {
-        advice.iter().for_each(|finding| out.json(&line(file.source(), finding)));
+        advice.iter().for_each(|finding| out.json(&findings::line(file.source(), finding)));
         let mut told = serde_json::to_value(&facts).expect("facts are names and numbers");
         told["type"] = json!("plan");
         told["id"] = json!(plan.id);
@@ -113,7 +75,8 @@ pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {
         return Ok(code::SUCCEEDED);
     }
     let look = out.look();
-    advice.iter().for_each(|finding| out.line(file.show(finding, look)));
+    let advice: Vec<&Finding> = advice.iter().collect();
+    findings::shown(file.source(), &advice, look).iter().for_each(|told| out.line(told));
     let title = plan.title.as_deref().map(|title| format!(": {title}")).unwrap_or_default();
     out.line(format!("{} {}{title}", out.paint(Paint::Good, "valid"), out.paint(Paint::Bold, &plan.id)));
     let names = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
@@ -157,7 +120,7 @@ fn reliability(facts: &Facts) -> String {
 }
 
 /// Names of a list that are shown.
-const NAMES_SHOWN_MAX: usize = 12;
+pub(crate) const NAMES_SHOWN_MAX: usize = 12;
 
 fn shortened(names: &[&str]) -> String {
     match names.len() {

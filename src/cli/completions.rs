@@ -23,7 +23,28 @@ _ostler_or_names() {
     else
         IFS=$' \t\n'
         _ostler "$@"
+        [[ "$2" == -* ]] || _ostler_no_options "$2" "${words[@]:1}"
     fi
+}
+
+# Options are offered to who has begun to type one. Where nothing else is known, a file is meant: of `run` and `check` a plan,
+# else any, which is what bash itself offers.
+_ostler_no_options() {
+    local begun="$1" one
+    local -a offered=("${COMPREPLY[@]}")
+    COMPREPLY=()
+    shift
+    for one in "${offered[@]}"; do
+        [[ "$one" == -* ]] || COMPREPLY+=("$one")
+    done
+    (( ${#COMPREPLY[@]} == 0 )) && [[ " $* " == *" run "* || " $* " == *" check "* ]] || return 0
+    while IFS= read -r one; do
+        if [[ -d "$one" || "$one" == *.yaml || "$one" == *.yml || "$one" == *.json || "$one" == *.toml ]]; then
+            COMPREPLY+=("$one")
+        fi
+    done < <(compgen -f -- "$begun")
+    compopt -o filenames 2>/dev/null
+    return 0
 }
 "#;
 

@@ -5,7 +5,7 @@ use hyper::Method;
 use ostler_server::wire::{EventLine, Standing, Summary};
 use tokio::time::MissedTickBehavior;
 
-use super::ask::Asker;
+use super::ask::{Asker, Came};
 use super::client::{Client, Refused, part};
 use super::exit::{Failure, code};
 use super::live::{Live, Plain, View};
@@ -218,9 +218,9 @@ pub(crate) async fn follow(
                 view.tick(out);
                 continue;
             }
-            line = typed(&mut asker), if asking => {
+            came = asked(&mut asker), if asking => {
                 if let Some(asker) = &mut asker {
-                    asker.take(line, client, view, out).await?;
+                    asker.take(came, client, view, out).await?;
                 }
                 continue;
             }
@@ -246,9 +246,9 @@ pub(crate) async fn follow(
     Ok(())
 }
 
-async fn typed(asker: &mut Option<&mut Asker>) -> Option<String> {
+async fn asked(asker: &mut Option<&mut Asker>) -> Came {
     match asker {
-        Some(asker) => asker.line().await,
+        Some(asker) => asker.next().await,
         None => std::future::pending().await,
     }
 }

@@ -9,7 +9,7 @@ use ostler::finding::Finding;
 use ostler::plan_file::PlanFile;
 use ostler_drivers::tool::builtin;
 use ostler_kernel::contract::{self, TEST_TOOL};
-use ostler_kernel::gate::{Call, Denial, DenialCode, GatedTool, foresee};
+use ostler_kernel::gate::{Call, Denial, DenialCode, Egress, EgressFault, GatedTool, foresee};
 use ostler_kernel::plan::{Node, Plan};
 use serde_json::{Map, Value};
 
@@ -53,10 +53,10 @@ pub(super) fn refusals(
             tests.find_map(|test| judged(TEST_TOOL, test.params(), 0))
         })
     };
-    let place = |node: &Node| {
+    let place = |node: &Node, part: &str| {
         let nodes = file.draft().map(|draft| draft.nodes.as_slice()).unwrap_or_default();
         let at = nodes.iter().position(|written| written.id == node.id);
-        at.map(|at| format!("/nodes/{at}/tool")).unwrap_or_default()
+        at.map(|at| format!("/nodes/{at}/{part}")).unwrap_or_default()
     };
     let mut found = Vec::new();
     let over: Vec<&Node> =
@@ -70,13 +70,19 @@ pub(super) fn refusals(
             likewise(others)
         );
         let mend = format!("if it is meant to, run it with --intent {most}");
-        found.push(file.found(CODE, first.id.as_str(), &place(first), &what, &mend));
+        found.push(file.found(CODE, first.id.as_str(), &place(first, "tool"), &what, &mend));
     }
     for node in &plan.nodes {
         if let Some(denial) = refused(node) {
-            let mend = mend(&denial, &bounds.scope);
+            let tool = node.tool.as_deref().and_then(|name| gated.get(name));
+            let url = tool.and_then(|tool| bad_url(tool, &node.params, &policy.egress));
+            let mend = mend(&denial, &bounds.scope, url.as_ref().map(|(_, fault)| fault));
             let what = format!("would be refused: {}", denial.operator);
-            found.push(file.found(CODE, node.id.as_str(), &place(node), &what, &mend));
+            let place = match url.filter(|_| denial.code == DenialCode::EgressForbidden) {
+                Some((name, _)) => place(node, &format!("params/{name}")),
+                None => place(node, "tool"),
+            };
+            found.push(file.found(CODE, node.id.as_str(), &place, &what, &mend));
         }
     }
     found
@@ -91,7 +97,19 @@ fn likewise(others: &[&Node]) -> String {
     }
 }
 
-fn mend(denial: &Denial, scope: &str) -> String {
+/// The first parameter with a URL that may not be reached, and what is wrong with that.
+fn bad_url<'t>(
+    tool: &'t GatedTool,
+    params: &Map<String, Value>,
+    egress: &Egress,
+) -> Option<(&'t str, EgressFault)> {
+    tool.uris().iter().find_map(|name| {
+        let fault = egress.judge(params.get(name)?.as_str()?).err()?;
+        Some((name.as_str(), fault))
+    })
+}
+
+fn mend(denial: &Denial, scope: &str, url: Option<&EgressFault>) -> String {
     match denial.code {
         DenialCode::ScopeUnresolved => format!("name a scope of the configuration, or add [scopes.{scope}]"),
         DenialCode::OutOfScope => format!("add the tool to [scopes.{scope}], or name another --scope"),
@@ -99,9 +117,18 @@ fn mend(denial: &Denial, scope: &str) -> String {
             format!("raise its cap in [scopes.{scope}], or name another --scope")
         }
         DenialCode::PathEscape => "give a path within the workspace, or another --workspace".to_owned(),
-        DenialCode::EgressForbidden => {
-            "list HOST:PORT in egress_allow of [tools.http] of the configuration".to_owned()
-        }
+        DenialCode::EgressForbidden => match url {
+            Some(EgressFault::Unclear(_) | EgressFault::Scheme) => {
+                "write it as https://HOST/PATH or https://HOST:PORT/PATH, with %20 for a blank and the like"
+                    .to_owned()
+            }
+            Some(EgressFault::NotListed { host, port } | EgressFault::NotPublic { host, port }) => {
+                format!(
+                    "if it is meant to, list \"{host}:{port}\" in egress_allow of [tools.http] of the configuration"
+                )
+            }
+            None => "list HOST:PORT in egress_allow of [tools.http] of the configuration".to_owned(),
+        },
         DenialCode::ParamSchema | DenialCode::ImpactOverIntent | DenialCode::ImpactOverTenantCeiling => {
             "`ostler help run` tells what a run may do".to_owned()
         }

@@ -55,7 +55,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Run plans", &["check", "run", "resume", "cancel"]),
     ("Look", &["ps", "show", "events", "artifact"]),
     ("Answer", &["approvals", "approve", "reject", "skip", "resolve"]),
-    ("Look after it", &["doctor", "simulate", "completions", "help"]),
+    ("Look after it", &["doctor", "simulate", "completions", "man", "help"]),
 ];
 
 /// Where commands go that no group names.

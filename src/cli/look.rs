@@ -1,5 +1,6 @@
 //! `events`, `artifact`: looking, without changing anything.
 
+use std::num::NonZeroU64;
 use std::path::Path;
 
 use clap::Args;
@@ -14,6 +15,7 @@ use super::client::{part, whole};
 use super::exit::{Failure, code};
 use super::follow::{Lines, follow, lost, to_rest};
 use super::live::View;
+use super::number::from_one;
 use super::session::{Session, Want};
 use super::term::{Out, clock, say};
 
@@ -25,8 +27,8 @@ pub(crate) struct EventsArgs {
     #[arg(long)]
     follow: bool,
     /// The first record to print
-    #[arg(long, value_name = "SEQ", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    from: u64,
+    #[arg(long, value_name = "SEQ", default_value = "1", allow_negative_numbers = true, value_parser = from_one)]
+    from: NonZeroU64,
 }
 
 #[derive(Debug, Args)]
@@ -103,14 +105,14 @@ async fn tell_events(
     let summary: Summary = session.client.get(&path).await?;
     let path = format!("/v1/runs/{}", summary.run);
     let follows = args.follow && session.client.is_remote();
-    if args.from > summary.seq && (summary.standing == Standing::Closed || !follows) {
+    if args.from.get() > summary.seq && (summary.standing == Standing::Closed || !follows) {
         return Err(Failure::invalid(format!(
             "run {} has only {} records: there is no record {}",
             summary.run, summary.seq, args.from
         )));
     }
     let mut view: Box<dyn View + Send> = if globals.json { Box::new(Lines) } else { Box::new(Table) };
-    let mut after = args.from - 1;
+    let mut after = args.from.get() - 1;
     let followed = if follows {
         to_rest(session, &summary.run, &mut after, "closed", &mut *view, None, out).await
     } else {

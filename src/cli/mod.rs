@@ -13,12 +13,14 @@ mod complete;
 mod completions;
 mod doctor;
 mod exit;
+mod findings;
 mod follow;
 mod foresee;
 mod help;
 mod live;
 mod look;
 mod man;
+mod number;
 mod ps;
 mod run;
 mod session;
@@ -33,6 +35,7 @@ mod words;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
@@ -189,8 +192,10 @@ enum Command {
     /// Print what a shell offers for the last of these words
     #[command(hide = true, after_help = "Example:\n  ostler complete -- show @")]
     Complete(complete::CompleteArgs),
-    /// Print manual pages
-    #[command(hide = true, after_help = "Example:\n  ostler man --out share/man/man1")]
+    /// Print the manual page, or write one for every command
+    ///
+    /// The pages are made from the same words as this help. Put them where `man` looks: in the folder man1 of a folder of $MANPATH.
+    #[command(after_help = "Examples:\n  ostler man | man -l -\n  ostler man --out ~/.local/share/man/man1")]
     Man(man::ManArgs),
     /// Explain a command, or one of: exit-codes, environment, runs
     #[command(after_help = "Examples:\n  ostler help run\n  ostler help exit-codes")]
@@ -232,9 +237,24 @@ pub(crate) enum Format {
     Mermaid,
 }
 
+/// The same, without the variables of the environment that are set to nothing: that is as if they were not set.
+fn without_empty_variables(mut command: clap::Command) -> clap::Command {
+    let empty = |argument: &&clap::Arg| {
+        argument.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty())
+    };
+    let empty: Vec<clap::Id> =
+        command.get_arguments().filter(empty).map(|argument| argument.get_id().clone()).collect();
+    for id in empty {
+        command = command.mut_arg(id, |argument| argument.env(Resettable::Reset));
+    }
+    command
+}
+
 /// Runs the command line of this process.
 pub(crate) fn main() -> ExitCode {
-    let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed = without_empty_variables(command())
+        .try_get_matches()
+        .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = parsed.unwrap_or_else(|error| with_meant(error).exit());
     let filter = tracing_subscriber::EnvFilter::try_from_env("OSTLER_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));

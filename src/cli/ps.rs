@@ -1,6 +1,6 @@
 //! `ostler ps`: the runs of a data folder, newest first, or its agents.
 
-use std::num::NonZeroUsize;
+use std::num::NonZeroU64;
 use std::path::Path;
 
 use clap::Args;
@@ -12,6 +12,7 @@ use super::approve::waited_for;
 use super::cells::{fit, fit_name, padded, width};
 use super::exit::{Failure, code};
 use super::live::painted;
+use super::number::from_one;
 use super::session::{Session, Want, no_folder, settings};
 use super::summary::{Seen, answers, ending, is_over, silence};
 use super::term::{Out, ago, count, now_ms, say, span};
@@ -34,8 +35,8 @@ pub(crate) struct PsArgs {
     #[arg(long, conflicts_with_all = ["limit", "all"])]
     agents: bool,
     /// List at most so many runs, the newest [default: 20 on a terminal, else all]
-    #[arg(short = 'n', long, value_name = "N")]
-    limit: Option<NonZeroUsize>,
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_parser = from_one)]
+    limit: Option<NonZeroU64>,
     /// List all runs
     #[arg(short, long, conflicts_with = "limit")]
     all: bool,
@@ -55,7 +56,7 @@ pub(crate) async fn ps(globals: &Globals, args: PsArgs) -> Result<u8, Failure> {
         agents(&session, globals, &mut out).await
     } else {
         let most = match args.limit {
-            Some(limit) => limit.get(),
+            Some(limit) => usize::try_from(limit.get()).unwrap_or(usize::MAX),
             None if args.all || globals.json || !out.is_terminal() => usize::MAX,
             None => RUNS_SHOWN,
         };

@@ -14,7 +14,7 @@ use super::follow::{Watch, watch};
 use super::session::{Session, Want};
 use super::signals::Signals;
 use super::term::Out;
-use super::{Globals, check, session};
+use super::{Globals, check, findings, session};
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
@@ -43,7 +43,7 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
     }
     let file = check::read(&args.plan, args.params)?;
     if let Err(findings) = check::judge(&file, &config) {
-        return Err(check::tell(file.source(), &findings, globals.json, &mut out));
+        return Err(findings::tell(file.source(), &findings, globals.json, &mut out));
     }
     let request = SubmitRequest {
         plan: file.draft().expect("a valid plan was read as a whole").clone(),
@@ -78,7 +78,7 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
                             file.found(&fault.code, &fault.node, &fault.pointer, &fault.detail, &fault.mend)
                         })
                         .collect();
-                    check::tell(file.source(), &findings, globals.json, &mut out)
+                    findings::tell(file.source(), &findings, globals.json, &mut out)
                 }
                 Refused::Gone(what) => Failure::internal(format!(
                     "{what}; whether the run was opened is unknown: `ostler ps` tells, `ostler resume` goes on"

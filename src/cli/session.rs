@@ -1,5 +1,6 @@
 //! The way to the data folder: through the process that holds it, or by holding it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use ostler::config::{Config, ConfigError, StoreUrl};
 use ostler::{Ostler, StartError};
+use ostler_drivers::tool::{ToolConfig, builtin};
 use ostler_server::wire::{RunList, Standing, Summary};
 use ostler_server::{Children, ControlSocket, router, socket_path};
 use ostler_store::OpenError;
@@ -14,7 +16,7 @@ use ostler_store::OpenError;
 use super::client::{Client, Refused, part};
 use super::exit::Failure;
 use super::term::{Out, count, say};
-use super::{Globals, check, signals::Signals};
+use super::{Globals, findings, signals::Signals};
 
 /// How long a holder that does not answer is waited for: it may be starting, or ending.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -61,7 +63,7 @@ pub(crate) fn settings(globals: &Globals, workspace: &Path) -> Result<(Config, O
     let named = globals.data.clone();
     let data = named.clone().unwrap_or_else(|| PathBuf::from(ostler::DATA_FOLDER));
     let config = match Config::find(globals.config.as_deref(), &data, workspace) {
-        Some(path) => Config::read(&path).map_err(|error| refused(error, globals))?,
+        Some(path) => Config::read_for(&path, &tools()).map_err(|error| refused(error, globals))?,
         None => Config::default(),
     };
     let data = match (named, &config.store.url) {
@@ -70,6 +72,12 @@ pub(crate) fn settings(globals: &Globals, workspace: &Path) -> Result<(Config, O
         _ => Some(data),
     };
     Ok((config, data))
+}
+
+/// Names of the tools that the command has, those that a configuration can switch off among them.
+fn tools() -> BTreeSet<String> {
+    let tools = builtin(&ToolConfig::default(), None);
+    tools.iter().map(|tool| tool.spec().name.clone()).collect()
 }
 
 /// What is said where there is no data folder; `None` if there is one.
@@ -87,7 +95,7 @@ pub(crate) fn no_folder(data: Option<&Path>) -> Option<String> {
 fn refused(error: ConfigError, globals: &Globals) -> Failure {
     match error {
         ConfigError::Content { source_text, findings } => {
-            check::tell(&source_text, &findings, globals.json, &mut Out::new())
+            findings::tell(&source_text, &findings, globals.json, &mut Out::new())
         }
         ConfigError::Read(_) => Failure::invalid(error.to_string()),
     }

@@ -1,5 +1,6 @@
 //! `ostler show`: where a run stands, and its graph.
 
+use std::num::NonZeroU64;
 use std::path::Path;
 
 use clap::Args;
@@ -7,6 +8,7 @@ use ostler_server::wire::{GraphView, Summary};
 
 use super::client::part;
 use super::exit::{Failure, code};
+use super::number::from_one;
 use super::session::{Session, Want};
 use super::summary::{self, Sheet};
 use super::term::Out;
@@ -17,8 +19,8 @@ pub(crate) struct ShowArgs {
     /// The run: its id, a part of it, or @last
     run: String,
     /// As it stood at this record
-    #[arg(long, value_name = "SEQ", value_parser = clap::value_parser!(u64).range(1..))]
-    at: Option<u64>,
+    #[arg(long, value_name = "SEQ", allow_negative_numbers = true, value_parser = from_one)]
+    at: Option<NonZeroU64>,
     /// How to show it
     #[arg(long, value_enum, default_value = "text")]
     format: Format,

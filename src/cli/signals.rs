@@ -1,9 +1,11 @@
-//! ^C and termination: the first asks, the second ends. ^Z: the screen is given back for as long as it lasts.
+//! ^C and termination: the first asks, the second ends. ^Z: the screen is given back for as long as it lasts, and who
+//! was asked something is asked again.
 
-use std::io::{Write, stderr};
+use std::io::{Write, stderr, stdin};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
-use rustix::process::{Signal as Raw, getpid, getsid, kill_process};
+use rustix::process::{Signal as Raw, getpgrp, getpid, getsid, kill_process};
+use rustix::termios::tcgetpgrp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::exit::Failure;
@@ -60,6 +62,34 @@ impl Signals {
         });
         code
     }
+}
+
+/// Hears that the process was stopped, and goes on with the terminal: what stood there may be gone.
+pub(crate) struct GoesOn(Option<Signal>);
+
+impl GoesOn {
+    /// From here on. Where that cannot be listened for, it is never heard.
+    pub(crate) fn listen() -> GoesOn {
+        GoesOn(signal(SignalKind::from_raw(Raw::CONT.as_raw())).ok())
+    }
+
+    /// Waits until the process goes on in the foreground. Dropping the future loses nothing.
+    pub(crate) async fn next(&mut self) {
+        while let Some(signal) = &mut self.0 {
+            if signal.recv().await.is_none() {
+                break;
+            }
+            if is_foreground() {
+                return;
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+/// Whether this process has the terminal. One in the background that reads from it would be stopped.
+pub(crate) fn is_foreground() -> bool {
+    tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp())
 }
 
 /// From here on, the screen is given back before the process stops for ^Z or ends for ^\, and taken again when

@@ -87,11 +87,16 @@ pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Fa
         Ok(summary) => summary,
         Err(refused) => return fail(session, refused).await,
     };
-    if before.standing != Standing::Closed
-        && let Err(refused) = post(&session.client, &before.run, "resume").await
-        && !matches!(&refused, Refused::Problem(problem) if problem.code == "run_over")
-    {
-        return fail(session, refused).await;
+    let mut is_over = before.standing == Standing::Closed;
+    if !is_over {
+        match post(&session.client, &before.run, "resume").await {
+            Ok(_) => {}
+            Err(Refused::Problem(problem)) if problem.code == "run_over" => is_over = true,
+            Err(refused) => return fail(session, refused).await,
+        }
+    }
+    if is_over && !globals.json {
+        say(format!("run {} is over, nothing is left to resume; this is what came of it:", before.run));
     }
     let what = Watch { run: before.run, after: before.seq, json: globals.json };
     watch(session, &mut signals, what, &mut out).await

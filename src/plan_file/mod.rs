@@ -124,6 +124,8 @@ impl PlanFile {
     fn take(&mut self, mut root: Leaf, params: &BTreeMap<String, String>) {
         let (mut bad, mut used) = (Vec::new(), BTreeSet::new());
         params::fill(&mut root, self.source.text(), params, &mut bad, &mut used);
+        // A slip in a name is one fault: of the place that does not get its value.
+        used.extend(bad.iter().filter_map(|bad| bad.meant.clone()));
         for bad in bad {
             self.lost = true;
             self.find("parameter", None, bad.what, bad.mend, Some(bad.at));

@@ -13,6 +13,8 @@ pub(super) struct BadParameter {
     pub at: usize,
     pub what: String,
     pub mend: String,
+    /// The given one that is nearest to it, if one is near.
+    pub meant: Option<String>,
 }
 
 /// Replaces every parameter. Gives those that were used.
@@ -29,7 +31,9 @@ pub(super) fn fill(
             let alone = !quoted && name_of_all(text).is_some();
             match replaced(text, given, used) {
                 Ok(filled) => leaf.tree = if alone { read_plain(filled) } else { Tree::Text(filled) },
-                Err((what, mend)) => bad.push(BadParameter { at: leaf.at, what, mend }),
+                Err(NotFilled { what, mend, meant }) => {
+                    bad.push(BadParameter { at: leaf.at, what, mend, meant });
+                }
             }
         }
         Tree::List(items) => items.iter_mut().for_each(|item| fill(item, source, given, bad, used)),
@@ -58,11 +62,18 @@ fn read_plain(text: String) -> Tree {
     }
 }
 
+/// Why a text is not filled in.
+struct NotFilled {
+    what: String,
+    mend: String,
+    meant: Option<String>,
+}
+
 fn replaced(
     text: &str,
     given: &BTreeMap<String, String>,
     used: &mut BTreeSet<String>,
-) -> Result<String, (String, String)> {
+) -> Result<String, NotFilled> {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("${") {
@@ -77,17 +88,20 @@ fn replaced(
         let name = inner.split('}').next().unwrap_or_default();
         if !is_name(name) || inner.len() == name.len() {
             let shown: String = inner.chars().take(20).collect();
-            return Err((
-                format!("\"${{{shown}\" is no parameter"),
-                "write ${name}, or $${ for the text itself".to_owned(),
-            ));
+            return Err(NotFilled {
+                what: format!("\"${{{shown}\" is no parameter"),
+                mend: "write ${name}, or $${ for the text itself".to_owned(),
+                meant: None,
+            });
         }
         let Some(value) = given.get(name) else {
-            let mend = match meant(name, given.keys().map(String::as_str)) {
+            let meant = meant(name, given.keys().map(String::as_str));
+            let mend = match meant {
                 Some(meant) => format!("--param gives {meant:?}: did you mean that?"),
                 None => format!("add --param {name}=VALUE, or write $${{{name}}} for the text itself"),
             };
-            return Err((format!("the parameter {name:?} is not given"), mend));
+            let what = format!("the parameter {name:?} is not given");
+            return Err(NotFilled { what, mend, meant: meant.map(str::to_owned) });
         };
         used.insert(name.to_owned());
         filled.push_str(value);

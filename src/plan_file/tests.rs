@@ -272,7 +272,7 @@ fn parameters_become_text_or_what_they_read_as() {
 #[test]
 fn missing_and_idle_parameters_are_named() {
     let text = "id: ${name}\nnodes:\n  - {id: a, tool: fs.list, params: {path: \"${}\"}}\n";
-    let file = PlanFile::parse("p.yaml", Format::Yaml, text, &params(&[("nam", "x")]));
+    let file = PlanFile::parse("p.yaml", Format::Yaml, text, &params(&[("nam", "x"), ("unasked", "y")]));
     let told: String = file
         .validate(&Settings::simulation(Default::default(), None))
         .unwrap_err()
@@ -300,8 +300,8 @@ fn missing_and_idle_parameters_are_named() {
           help: write ${name}, or $${ for the text itself
         parameter (https://github.com/ostler-os/ostler/blob/main/docs/errors/parameter.md)
 
-          × nothing takes the parameter "nam"
-          help: write ${nam} where its value should stand, or leave it out
+          × nothing takes the parameter "unasked"
+          help: write ${unasked} where its value should stand, or leave it out
     "#]]
     .assert_eq(&told);
 }

@@ -142,6 +142,46 @@ fn a_parameter_that_is_missing_is_named() {
 }
 
 #[test]
+fn a_slip_in_the_name_of_a_parameter_is_one_fault() {
+    let world = world();
+    world.file("p.yaml", "id: p\nnodes: [{id: a, tool: fs.list, params: {path: '${name}'}}]\n");
+    world.file("q.yaml", "id: p\nnodes: [{id: a, tool: fs.read, params: {pth: x}}]\n");
+    for (line, says) in [
+        ("check p.yaml --param nmae=x", "--param gives \"nmae\": did you mean that?"),
+        ("check q.yaml", "did you mean \"path\"?"),
+    ] {
+        world.ostler(line).exits(2).complains(says).complains("yaml has 1 fault\n");
+    }
+    world.ostler("check p.yaml --param other=x").exits(2).complains("p.yaml has 2 faults");
+}
+
+#[test]
+fn of_many_findings_that_are_alike_a_few_are_shown_and_machines_get_all() {
+    let world = world();
+    let node = |at: usize, dep: usize| {
+        format!("  - {{id: n{at:02}, tool: time.sleep, params: {{ms: 1}}, deps: [n{dep:02}]}}\n")
+    };
+    let chain: String = (1..30).map(|at| node(at, at - 1)).collect();
+    let first = "  - {id: n00, tool: time.sleep, params: {ms: 1}}\n";
+    world.file("chain.yaml", &format!("id: chain\nnodes:\n{first}{chain}"));
+    world.file("circle.yaml", &format!("id: circle\nnodes:\n{}{chain}", node(0, 29)));
+    let unknown: String = (0..30).map(|at| node(at, at + 30)).collect();
+    world.file("lost.yaml", &format!("id: lost\nnodes:\n{unknown}"));
+    for (name, code, exit, in_full, rest) in [
+        ("chain", "W01", 0, 3, "W01: 26 more like these, of nodes n04, n05,"),
+        ("circle", "V04", 2, 1, "circle.yaml has 1 fault"),
+        ("lost", "V03", 2, 8, "V03: 22 more like these, of nodes n08,"),
+    ] {
+        let told = world.ostler(&format!("check {name}.yaml")).exits(exit);
+        let told = told.out + &told.err;
+        assert!(told.contains(rest), "{told}");
+        assert_eq!(told.matches(&format!("{code} (http")).count(), in_full, "{told}");
+        let lines = world.ostler(&format!("check {name}.yaml --json")).exits(exit).lines();
+        assert!(lines.iter().filter(|line| line["code"] == code).count() >= 29, "{name}");
+    }
+}
+
+#[test]
 fn what_is_no_plan_file_is_refused() {
     let world = world();
     world.file("x.txt", "").file("dir.yaml", "id: [");
@@ -305,6 +345,46 @@ fn an_unknown_key_of_the_configuration_names_the_known_one() {
 }
 
 #[test]
+fn a_scope_of_tools_that_there_are_not_is_refused() {
+    let world = world();
+    for (tool, mend) in
+        [("fs.raed", "did you mean \"fs.read\"?"), ("no.such.tool", "leave it out; there are fs.list")]
+    {
+        world.file("o.toml", &format!("[scopes.r]\ntools = ['fs.list', '{tool}']\n"));
+        let refused = world.ostler("check audit.yaml --config o.toml").exits(2);
+        refused.complains(&format!("scope r names \"{tool}\"")).complains("o.toml:2:21").complains(mend);
+    }
+    world.file("o.toml", "[scopes.r]\ntools = ['shell.run']\n[tools.shell]\nenabled = false\n");
+    world.ostler("ps --config o.toml").exits(0);
+}
+
+#[test]
+fn a_variable_that_is_set_to_nothing_is_as_if_it_were_not_set() {
+    let world = world();
+    world.file("p.yaml", "id: p\nnodes: [{id: a, tool: time.sleep, params: {ms: 1}}]\n");
+    let output =
+        world.command("run p.yaml").env("OSTLER_DATA", "").env("OSTLER_CONFIG", "").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(world.path().join(".ostler/journal").is_dir() && !world.data().exists());
+}
+
+#[test]
+fn who_resumes_a_run_that_is_over_is_told_so_and_how_it_ended() {
+    for (call, outcome, code) in [
+        ("tool: time.sleep, params: {ms: 1}", "succeeded", 0),
+        ("tool: fs.read, params: {path: nowhere}", "failed", 1),
+    ] {
+        let world = World::new();
+        world.file("p.yaml", &format!("id: p\nnodes: [{{id: a, {call}}}]\n"));
+        world.ostler("run p.yaml --workspace work").exits(code);
+        let told = world.ostler("resume @last").exits(code);
+        told.complains("is over, nothing is left to resume").says(&format!("{outcome}  p"));
+        let told = world.ostler("resume @last --json").exits(code);
+        assert_eq!((told.lines().len(), told.err.as_str()), (1, ""));
+    }
+}
+
+#[test]
 fn a_scope_of_the_configuration_counts() {
     let world = world();
     world.file("o.toml", "[scopes.reader]\ntools = [\"fs.list\"]\n");
@@ -412,6 +492,15 @@ fn check_tells_what_the_gate_would_refuse_within_the_bounds_of_a_run() {
     }
     let told = world.ostler("check acts.yaml --workspace work").exits(0).says("run it with --intent 2");
     told.says("W06").says("egress_allow").says("acts.yaml:5:").says("valid acts");
+    for (url, mend) in [
+        ("example.org/x", "write it as https://HOST/PATH"),
+        ("ftp://example.org/x", "write it as https://HOST/PATH"),
+        ("https://example.org:8443/x", "list \"example.org:8443\" in egress_allow"),
+    ] {
+        let node = format!("{{id: get, tool: http.request, params: {{method: GET, url: '{url}'}}}}");
+        world.file("get.yaml", &format!("id: get\nnodes:\n  - {node}\n"));
+        world.ostler("check get.yaml").exits(0).says(mend).says("get.yaml:3:62");
+    }
 
     // What the test of a contract calls counts as well.
     world.file(

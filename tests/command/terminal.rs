@@ -347,3 +347,50 @@ fn who_is_asked_can_see_all_of_it_and_how_the_run_stands_and_misses_nothing() {
     std::fs::write(terminal.world.path().join("work/go2"), "").unwrap();
     terminal.until_says("code 0");
 }
+
+#[test]
+fn who_is_asked_is_asked_again_after_a_stop() {
+    let Some(terminal) = with(&asking(), 80, 24) else { return };
+    terminal.go();
+    let shell = terminal.screen().trim().to_owned();
+    // In a pipe there is no tree that is drawn again.
+    for (command, node, text) in [
+        ("$OSTLER run plan.yaml --workspace work --intent 2", "put", "line 3."),
+        ("$OSTLER resume @last | cat", "put", "line 3."),
+        ("$OSTLER approve @last put", "approve put?", "line 3."),
+    ] {
+        let prompt = if node == "put" { "  put > " } else { "or N > " };
+        terminal.keys(command);
+        terminal.until_says(prompt.trim_end());
+        terminal.press("C-z");
+        terminal.until_says("Stopped");
+        terminal.keys("printf '\\033[2J\\033[H'");
+        terminal.until("empty screen", |screen| !screen.contains(node));
+        terminal.keys("fg");
+        let screen = terminal.until(prompt, |screen| screen.trim_end().ends_with(prompt.trim_end()));
+        assert!(screen.contains(text), "{command}: {screen}");
+        terminal.press("C-c");
+        terminal.until("shell", |screen| screen.trim_end().ends_with(&shell));
+        terminal.keys("printf '\\033[2J\\033[H'");
+        terminal.until("empty screen", |screen| screen.trim() == shell);
+    }
+}
+
+#[test]
+fn a_stop_before_a_question_does_not_show_it_twice() {
+    let Some(terminal) = with(&asking().replace("id: text\n", "id: text\n    deps: [slow]\n"), 80, 24) else {
+        return;
+    };
+    terminal.keys("$OSTLER run plan.yaml --workspace work --intent 2");
+    terminal.until_says("0/5 nodes");
+    terminal.press("C-z");
+    terminal.until_says("Stopped");
+    terminal.keys("fg");
+    terminal.until_says("0/5 nodes");
+    terminal.go();
+    terminal.until_says("put >");
+    terminal.keys("v");
+    terminal.until_says("line 30.");
+    let everything = terminal.everything();
+    assert_eq!(everything.matches("may this be done?").count(), 2, "{everything}");
+}

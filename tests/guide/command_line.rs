@@ -17,12 +17,17 @@ fn printed(arguments: &[&str]) -> String {
 
 #[test]
 fn errors_of_usage_exit_with_2_and_say_so_on_stderr() {
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 15] = [
         (&[], "Usage:"),
         (&["runn"], "'run'"),
         (&["rnu"], "'run'"),
         (&["run"], "<PLAN>"),
         (&["run", "plan.yaml", "--intent", "3"], "1 (it operates)"),
+        (&["ps", "-n", "0"], "invalid value '0' for '--limit <N>': give a whole number, 1 or more"),
+        (&["ps", "-n", "-1"], "give a whole number, 1 or more"),
+        (&["ps", "-n", "many"], "give a whole number, 1 or more"),
+        (&["show", "@last", "--at", "0"], "give a whole number, 1 or more"),
+        (&["events", "@last", "--from", "99999999999999999999"], "give at most 18446744073709551615"),
         (&["show"], "<RUN>"),
         (&["help", "nothing"], "no command or topic \"nothing\""),
         (&["completions", "tcsh"], "bash"),
@@ -90,7 +95,9 @@ fn offered_at_the_end_of(line: &str, folder: &std::path::Path) -> Vec<String> {
     let script = r#"
         source /dev/stdin || exit 1
         function=$(complete -p ostler | sed 's/.*-F \([^ ]*\) .*/\1/')
-        COMP_LINE="$1"; COMP_POINT=${#1}; COMP_WORDS=($1); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+        COMP_LINE="$1"; COMP_POINT=${#1}; COMP_WORDS=($1)
+        [[ "$1" == *" " ]] && COMP_WORDS+=("")
+        COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
         word="${1##*[ @]}"
         "$function" ostler "$word" ""
         printf '%s\n' "${COMPREPLY[@]}"
@@ -129,6 +136,37 @@ fn bash_completes_runs_and_nodes() {
 }
 
 #[test]
+fn bash_offers_plans_and_no_options_until_one_is_begun() {
+    if offered(&["ostler", "ru"]).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["plan.yaml", "pl an.toml", "p.json", "picture.png"] {
+        std::fs::write(folder.path().join(name), "").unwrap();
+    }
+    std::fs::create_dir(folder.path().join("plans")).unwrap();
+    std::fs::write(folder.path().join("plans/deep.yml"), "").unwrap();
+    for (line, expected) in [
+        ("ostler run ", &["p.json", "pl an.toml", "plan.yaml", "plans"][..]),
+        ("ostler check pl", &["pl an.toml", "plan.yaml", "plans"]),
+        ("ostler run plans/", &["plans/deep.yml"]),
+        ("ostler --json run --intent 2 plan", &["plan.yaml", "plans"]),
+        ("ostler run pi", &[""]), // bash offers any file then
+        ("ostler run --int", &["--intent"]),
+        ("ostler simulate ", &["graph", "queue"]),
+        ("ostler simulate graph ", &[""]),
+    ] {
+        let mut offered = offered_at_the_end_of(line, folder.path());
+        offered.sort();
+        assert_eq!(offered, expected, "{line:?}");
+    }
+    let commands = offered_at_the_end_of("ostler ", folder.path());
+    assert!(commands.contains(&"doctor".to_owned()), "{commands:?}");
+    assert!(!commands.iter().any(|offered| offered.starts_with('-')), "{commands:?}");
+    assert!(offered_at_the_end_of("ostler run -", folder.path()).contains(&"--param".to_owned()));
+}
+
+#[test]
 fn every_shell_has_its_script() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let script = printed(&["completions", shell]);
@@ -155,9 +193,10 @@ fn every_command_has_a_manual_page_without_a_fault() {
             Err(error) => println!("skipped: manual pages are looked at with groff: {error}"),
         }
     }
-    for name in ["ostler.1", "ostler-run.1", "ostler-resolve.1", "ostler-simulate-graph.1"] {
+    for name in ["ostler.1", "ostler-run.1", "ostler-resolve.1", "ostler-simulate-graph.1", "ostler-man.1"] {
         assert!(names.iter().any(|found| found == name), "{names:?}");
     }
-    assert!(!names.iter().any(|name| name == "ostler-man.1"), "{names:?}");
+    assert!(!names.iter().any(|name| name == "ostler-complete.1"), "{names:?}");
+    assert!(printed(&["--help"]).contains("manual page"));
     assert!(printed(&["man"]).contains(".TH ostler 1"));
 }

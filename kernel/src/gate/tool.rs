@@ -123,7 +123,7 @@ impl GatedTool {
     }
 
     /// Names of the parameters that hold URLs.
-    pub(super) fn uris(&self) -> &[String] {
+    pub fn uris(&self) -> &[String] {
         &self.uris
     }
 }

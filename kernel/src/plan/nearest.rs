@@ -22,13 +22,18 @@ impl Hints {
         known: impl IntoIterator<Item = &'a str>,
         otherwise: &str,
     ) -> String {
-        let mut pairs_left = self.pairs_left.get();
-        let meant = nearest(name, known, &mut pairs_left);
-        self.pairs_left.set(pairs_left);
-        match meant {
+        match self.meant(name, known) {
             Some(meant) => format!("did you mean {meant:?}?"),
             None => otherwise.to_owned(),
         }
+    }
+
+    /// The name that was meant, if one is near.
+    pub(super) fn meant<'a>(&self, name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+        let mut pairs_left = self.pairs_left.get();
+        let meant = nearest(name, known, &mut pairs_left);
+        self.pairs_left.set(pairs_left);
+        meant
     }
 }
 

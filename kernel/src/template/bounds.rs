@@ -12,8 +12,12 @@ const COMMAS_MAX: usize = 32;
 /// The statements there are.
 const STATEMENTS: [&str; 9] = ["if", "elif", "else", "endif", "for", "endfor", "set", "raw", "endraw"];
 
-/// Checks every tag of a template; the error is the line and what is wrong.
-pub(super) fn check(template: &str) -> Result<(), (usize, String)> {
+/// Checks every tag of a template, and has `judge` check its code, in which texts are empty; the error is the line and
+/// what is wrong.
+pub(super) fn check(
+    template: &str,
+    judge: &mut dyn FnMut(&str) -> Result<(), String>,
+) -> Result<(), (usize, String)> {
     let mut rest = template;
     while let Some(open) = rest.find('{') {
         let from = &rest[open..];
@@ -22,11 +26,12 @@ pub(super) fn check(template: &str) -> Result<(), (usize, String)> {
             comment.split_once("#}").map_or("", |(_, after)| after)
         } else if let Some(body) = from.strip_prefix("{{") {
             let (tag, after) = split_tag(body, "}}");
-            check_size(&unquoted(tag)).map_err(|what| (line(), what))?;
+            let code = unquoted(tag);
+            check_size(&code).and_then(|()| judge(&code)).map_err(|what| (line(), what))?;
             after
         } else if let Some(body) = from.strip_prefix("{%") {
             let (tag, after) = split_tag(body, "%}");
-            let word = check_statement(tag).map_err(|what| (line(), what))?;
+            let word = check_statement(tag, judge).map_err(|what| (line(), what))?;
             if word == "raw" { skip_raw(after) } else { after }
         } else {
             &from[1..]
@@ -107,7 +112,10 @@ fn check_size(code: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn check_statement(tag: &str) -> Result<&str, String> {
+fn check_statement<'a>(
+    tag: &'a str,
+    judge: &mut dyn FnMut(&str) -> Result<(), String>,
+) -> Result<&'a str, String> {
     let body = tag.strip_prefix(['-', '+']).unwrap_or(tag);
     let body = body.strip_suffix(['-', '+']).unwrap_or(body).trim();
     let word = body.split(|character: char| !character.is_ascii_alphanumeric()).next().unwrap_or_default();
@@ -122,6 +130,7 @@ fn check_statement(tag: &str) -> Result<&str, String> {
     if word == "set" || word == "for" {
         check_binding(word, &code)?;
     }
+    judge(&code)?;
     Ok(word)
 }
 

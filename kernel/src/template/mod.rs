@@ -2,6 +2,7 @@
 //! reports and prompts.
 
 mod bounds;
+mod names;
 mod render;
 
 use serde_json::Value;

@@ -10,7 +10,7 @@ use minijinja::value::{Serde, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value as Engine};
 use serde_json::{Map, Value};
 
-use super::bounds;
+use super::{bounds, names::Names};
 use crate::json::{MAX_DEPTH, canonical, measure};
 
 /// Longest template, in bytes.
@@ -63,7 +63,7 @@ pub enum RenderError {
     },
 }
 
-/// Checks a template without values.
+/// Checks a template without values: that it is one, and that there is every filter, test and function it names.
 ///
 /// # Errors
 ///
@@ -75,9 +75,11 @@ pub fn check_template(template: &str) -> Result<(), RenderError> {
     if !template.contains('{') {
         return Ok(()); // no tag
     }
-    bounds::check(template).map_err(|(line, what)| RenderError::Template { line, what })?;
     let environment: Environment<'_> = ENVIRONMENT.clone();
-    environment.template_from_str(template).map(drop).map_err(|error| explain(template, &error))
+    environment.template_from_str(template).map_err(|error| explain(template, &error))?;
+    let mut names = Names::of(&environment);
+    bounds::check(template, &mut |code| names.check(code))
+        .map_err(|(line, what)| RenderError::Template { line, what })
 }
 
 /// Renders a template over values. A value that is not there is an error, never an empty text.
@@ -102,7 +104,7 @@ pub fn render(template: &str, values: &Map<String, Value>) -> Result<String, Ren
     if !template.contains('{') {
         return Ok(template.to_owned()); // no tag, so nothing to do
     }
-    bounds::check(template).map_err(|(line, what)| RenderError::Template { line, what })?;
+    bounds::check(template, &mut |_| Ok(())).map_err(|(line, what)| RenderError::Template { line, what })?;
     let environment: Environment<'_> = ENVIRONMENT.clone();
     let compiled = environment.template_from_str(template).map_err(|error| explain(template, &error))?;
     let mut text = Bounded { bytes: Vec::new(), full: false };
@@ -499,5 +501,34 @@ mod tests {
         assert_eq!(check_template("{{ unknown.name }}"), Ok(()));
         assert!(check_template("{{ unknown.name").is_err());
         assert!(check_template("{% include 'x' %}").is_err());
+    }
+
+    #[test]
+    fn a_check_knows_every_filter_test_and_function() {
+        for (template, unknown) in [
+            ("{{ a | upper }} {{ a|join(', ')|length }} {{ a.b[0] | default('|nope') }}", None),
+            ("{% for i in range(3) %}{{ loop.cycle('a', 'b') }}{% endfor %}", None),
+            ("{% if (a) and not (b) or (c is defined) %}{% elif (d) %}{% endif %}", None),
+            ("{% set f = range %}{{ f(3) }} {{ a if (b) else (c) }} {{ a in (b) }}", None),
+            ("{{ a is not divisibleby(3) }}{% raw %}{{ a | nope }}{% endraw %}{# | nope #}", None),
+            ("{{ a | map('tojson') | list }} {{ a == '| nope' }} {{ a is odd or b is even }}", None),
+            ("a\n{{ a | uper }}", Some("line 2: there is no filter uper: did you mean upper?")),
+            ("{% if false %}{{ a|nope|upper }}{% endif %}", Some("line 1: there is no filter nope")),
+            (
+                "{% for i in a | sorted %}{% endfor %}",
+                Some("line 1: there is no filter sorted: did you mean sort?"),
+            ),
+            ("{{ a is not nope }}", Some("line 1: there is no test nope")),
+            ("{{ 1 + rnge (3) }}", Some("line 1: there is no function rnge")),
+            ("{{ dict(a=1) }}", Some("line 1: there is no function dict")),
+            ("{{ a | indent(2) }}", Some("line 1: there is no filter indent")),
+        ] {
+            let found = check_template(template).map_err(|error| error.to_string()).err();
+            assert_eq!(
+                found.as_deref(),
+                unknown.map(|what| format!("template, {what}")).as_deref(),
+                "{template}"
+            );
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::id::NodeId;
 /// Nodes of a cycle that are shown.
 const SHOWN_MAX: usize = 8;
 
-/// Names every node on a cycle. Where there is none, gives all nodes, sources before consumers and each
+/// Names every node on a cycle; those of the same cycle in the same words. Where there is none, gives all nodes, sources before consumers and each
 /// candidate of an ordered join before the next.
 pub(super) fn judge(subject: &Subject<'_>, faults: &mut Vec<Fault>) -> Option<Vec<usize>> {
     let graph = Precedence::new(subject);
@@ -111,14 +111,15 @@ impl<'a> Precedence<'a> {
             shown.push("…");
         }
         shown.push(shown[0]);
-        shown.join(" -> ")
+        let all = if cycle.length > SHOWN_MAX { format!(" ({} nodes)", cycle.length) } else { String::new() };
+        format!("{}{all}", shown.join(" -> "))
     }
 
-    /// Where the first node of a cycle says that it waits for the last: a dependency, or the order of a join that
+    /// Where a node of a cycle says that it waits for the one before: a dependency, or the order of a join that
     /// stands elsewhere.
     fn edge_place(&self, at: usize, cycle: &Cycle) -> Pointer {
         let node = &self.subject.plan.nodes[at];
-        let edge = node.deps.iter().position(|dep| dep.n == *self.name(cycle.last));
+        let edge = node.deps.iter().position(|dep| dep.n == *self.name(cycle.before));
         edge.map_or_else(|| self.subject.place(at).key("id"), |edge| self.subject.edge_place(at, edge))
     }
 }
@@ -131,15 +132,24 @@ struct Cycle {
     /// Its first nodes, at most [`SHOWN_MAX`].
     shown: Vec<usize>,
     length: usize,
-    last: usize,
+    /// The one before the node that was asked about.
+    before: usize,
 }
 
 impl Cycle {
-    fn of(walk: &[usize], from: usize) -> Cycle {
-        let around = || walk[from..].iter().chain(&walk[..from]).copied();
-        let last = if from == 0 { walk.len() - 1 } else { from - 1 };
-        Cycle { shown: around().take(SHOWN_MAX).collect(), length: walk.len(), last: walk[last] }
+    /// `place`: where in the walk the node stands that was asked about.
+    fn of(walk: &[usize], place: usize) -> Cycle {
+        let before = walk[(place + walk.len() - 1) % walk.len()];
+        Cycle { shown: walk[..walk.len().min(SHOWN_MAX)].to_vec(), length: walk.len(), before }
     }
+}
+
+/// Lets a cycle begin with its first node of the plan, whichever it was found by. Gives how far that was from where it
+/// began.
+fn begin_with_first(walk: &mut [usize]) -> usize {
+    let first = (0..walk.len()).min_by_key(|&place| walk[place]).unwrap_or(0);
+    walk.rotate_left(first);
+    first
 }
 
 /// Cycles through the nodes of a component, in which all reach each other.
@@ -158,13 +168,16 @@ impl<'a> Through<'a> {
         Through { graph, members, steps_left: STEPS_MAX, shared: None }
     }
 
-    /// A shortest cycle that begins with `at`, or, in a large component, one of its cycles.
+    /// A shortest cycle through `at`, or, in a large component, one of its cycles.
     fn cycle(&mut self, at: usize) -> Cycle {
-        if let Some(walk) = self.shortest(at) {
-            return Cycle::of(&walk, 0);
+        if let Some(mut walk) = self.shortest(at) {
+            let turned = begin_with_first(&mut walk);
+            let place = (walk.len() - turned) % walk.len();
+            return Cycle::of(&walk, place);
         }
         let (walk, places) = self.shared.get_or_insert_with(|| {
-            let walk = any_cycle(self.graph, &self.members);
+            let mut walk = any_cycle(self.graph, &self.members);
+            begin_with_first(&mut walk);
             let places = walk.iter().enumerate().map(|(place, &at)| (at, place)).collect();
             (walk, places)
         });

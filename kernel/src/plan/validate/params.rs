@@ -28,8 +28,27 @@ pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hint
             (Kind::Model, ..) => template(node, "prompt"),
             _ => continue,
         };
+        let bad = without_slips(bad, hints);
         faults.extend(bad.into_iter().map(|bad| told(node, bad, &subject.place(at).key("params"), hints)));
     }
+}
+
+/// Takes out what is missing where it was given under a name that is near: one slip is one fault.
+fn without_slips(mut bad: Vec<BadParam>, hints: &Hints) -> Vec<BadParam> {
+    let mut meant: BTreeSet<(String, String)> = BTreeSet::new();
+    for unknown in &bad {
+        if let BadParam::Unknown { pointer, name, known } = unknown
+            && let Some(near) = hints.meant(name, known.iter().map(String::as_str))
+        {
+            let outer = pointer.rsplit_once('/').map_or("", |(outer, _)| outer);
+            meant.insert((outer.to_owned(), near.to_owned()));
+        }
+    }
+    bad.retain(|bad| match bad {
+        BadParam::Missing { pointer, name, .. } => !meant.contains(&(pointer.clone(), name.clone())),
+        BadParam::Unknown { .. } | BadParam::Wrong { .. } => true,
+    });
+    bad
 }
 
 fn aggregator(node: &Node) -> Vec<BadParam> {

@@ -1,0 +1,159 @@
+//! That a template names filters, tests and functions that there are. The engine would say so only when it comes there.
+
+use std::collections::BTreeSet;
+
+use minijinja::{Environment, ErrorKind};
+
+use crate::plan::nearest;
+
+/// Words after which a parenthesis opens a group, not a call.
+const WORDS: [&str; 10] = ["and", "elif", "else", "for", "if", "in", "is", "not", "or", "set"];
+
+/// Filters that may have been meant by another name: those of the engine that are used here.
+const FILTERS: [&str; 36] = [
+    "abs",
+    "attr",
+    "bool",
+    "capitalize",
+    "default",
+    "dictsort",
+    "escape",
+    "first",
+    "float",
+    "groupby",
+    "int",
+    "items",
+    "join",
+    "last",
+    "length",
+    "lines",
+    "list",
+    "lower",
+    "map",
+    "max",
+    "min",
+    "reject",
+    "replace",
+    "reverse",
+    "round",
+    "select",
+    "selectattr",
+    "sort",
+    "split",
+    "string",
+    "sum",
+    "title",
+    "tojson",
+    "trim",
+    "unique",
+    "upper",
+];
+
+/// Pairs of letters that are compared to find out which filter was meant.
+const LETTERS_COMPARED_MAX: usize = 10_000;
+
+/// What a template calls by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Called {
+    Filter,
+    Test,
+    Function,
+}
+
+/// The names of one template, as far as they were met.
+pub(super) struct Names<'a> {
+    environment: &'a Environment<'a>,
+    /// What there is.
+    known: BTreeSet<(Called, String)>,
+    /// Names that the template gave to something: it may be a function.
+    bound: BTreeSet<String>,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn of(environment: &'a Environment<'a>) -> Names<'a> {
+        Names { environment, known: BTreeSet::new(), bound: BTreeSet::new() }
+    }
+
+    /// Checks the code of a tag, in which texts are empty.
+    pub(super) fn check(&mut self, code: &str) -> Result<(), String> {
+        let words = words(code);
+        let at = |at: usize| words.get(at).copied().unwrap_or_default();
+        if matches!(at(0), "set" | "for") {
+            let names = words.iter().take_while(|word| !matches!(**word, "=" | "in")).skip(1);
+            self.bound.extend(names.map(|&name| name.to_owned()));
+        }
+        for (place, &word) in words.iter().enumerate() {
+            let before = |back: usize| place.checked_sub(back).map_or("", at);
+            let called = match before(1) {
+                _ if !word.starts_with(|first: char| first.is_alphabetic() || first == '_') => continue,
+                "|" => Called::Filter,
+                "is" if word == "not" => continue,
+                "is" => Called::Test,
+                "not" if before(2) == "is" => Called::Test,
+                "." => continue,
+                _ if at(place + 1) == "(" && !WORDS.contains(&word) && !self.bound.contains(word) => {
+                    Called::Function
+                }
+                _ => continue,
+            };
+            if self.known.contains(&(called, word.to_owned())) {
+                continue;
+            }
+            if !self.is_known(called, word) {
+                let what = match called {
+                    Called::Filter => "filter",
+                    Called::Test => "test",
+                    Called::Function => "function",
+                };
+                let meant = match called {
+                    Called::Filter => nearest(word, FILTERS, &mut LETTERS_COMPARED_MAX.clone()),
+                    Called::Test | Called::Function => None,
+                };
+                let meant = meant.map(|meant| format!(": did you mean {meant}?")).unwrap_or_default();
+                return Err(format!("there is no {what} {word}{meant}"));
+            }
+            self.known.insert((called, word.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Asks the engine, which looks the name up before anything else.
+    fn is_known(&self, called: Called, name: &str) -> bool {
+        let (template, unknown) = match called {
+            Called::Filter => (format!("{{{{ 0|{name} }}}}"), ErrorKind::UnknownFilter),
+            Called::Test => (format!("{{{{ 0 is {name} }}}}"), ErrorKind::UnknownTest),
+            Called::Function => (format!("{{{{ {name}() }}}}"), ErrorKind::UnknownFunction),
+        };
+        self.environment.render_str(&template, ()).map_or_else(|error| error.kind() != unknown, |_| true)
+    }
+}
+
+/// Names and numbers, and every other sign by itself.
+fn words(code: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut rest = code.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let in_word = |character: char| character.is_alphanumeric() || character == '_';
+        let end = if in_word(first) {
+            rest.find(|character| !in_word(character)).unwrap_or(rest.len())
+        } else {
+            first.len_utf8()
+        };
+        words.push(&rest[..end]);
+        rest = rest[end..].trim_start();
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::template::check_template;
+
+    #[test]
+    fn every_filter_that_may_have_been_meant_is_there() {
+        for filter in FILTERS {
+            assert_eq!(check_template(&format!("{{{{ a | {filter} }}}}")), Ok(()), "{filter}");
+        }
+    }
+}
