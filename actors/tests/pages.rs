@@ -11,7 +11,7 @@ use ostler_actors::{Answer, ApprovalId, Settled, System};
 use ostler_kernel::event::Event;
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::{
-    BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
+    AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
 };
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
@@ -59,6 +59,10 @@ impl Journal for Watched {
 
     fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError> {
         self.journal.run(run)
+    }
+
+    fn accounts(&self) -> Result<Vec<AccountRow>, JournalError> {
+        self.journal.accounts()
     }
 
     fn clients(&self) -> Result<Vec<StreamId>, JournalError> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::event::{Event, Failure};
+use crate::event::{Accounts, Event, Failure};
 use crate::gate::{CallClass, Permit};
 use crate::id::{AgentId, ClientId, Digest, RunId, Ticks};
 use crate::run::RunOutcome;
@@ -118,6 +118,29 @@ pub struct RunRow {
     pub position: Position,
 }
 
+impl RunRow {
+    /// Its agent, if that has a name of its own; `None`: one that is there for this run alone.
+    pub fn named_agent(&self) -> Option<&AgentId> {
+        Some(&self.agent).filter(|agent| agent.as_str() != self.run.to_string())
+    }
+}
+
+/// What a client was charged for one of its agents, derived from the journal: how the accounts stood when an attempt of that
+/// agent ended last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccountRow {
+    /// Who pays.
+    pub client: ClientId,
+    /// For which of its agents; `None`: all those without a name of their own.
+    pub agent: Option<AgentId>,
+    /// Absolute values after the last settlement; `None` if nothing was settled yet.
+    pub accounts: Option<Accounts>,
+    /// Credits that its attempts cost, all together.
+    pub spent: u64,
+    /// Where that settlement is recorded: which of two lines of a client is the later one.
+    pub position: u64,
+}
+
 /// How a run stands, as far as the table of runs tells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -182,6 +205,9 @@ pub trait Journal: Send + Sync + 'static {
 
     /// One line of the table of runs; `None` if there is no such run.
     fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError>;
+
+    /// What clients were charged, in no order: a line for each client and agent whose attempts ended.
+    fn accounts(&self) -> Result<Vec<AccountRow>, JournalError>;
 
     /// The streams of clients that have any record.
     fn clients(&self) -> Result<Vec<StreamId>, JournalError>;

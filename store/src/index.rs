@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
 use ostler_kernel::id::RunId;
-use ostler_kernel::port::{RunRow, RunStanding, StreamId, StreamKind};
+use ostler_kernel::port::{AccountRow, RunRow, RunStanding, StreamId, StreamKind};
 use redb::backends::InMemoryBackend;
 use redb::{Database, ReadableDatabase, TableDefinition};
 
 use crate::bytes::{Cursor, put_u64};
 use crate::codec;
+use crate::journal::rows::AccountKey;
 use crate::journal::segments::{Chain, Fold, FrameAt, Place, STREAM_BYTES, stream_bytes, stream_from};
 
 /// Memory that the database may use for pages, in bytes.
@@ -24,7 +25,7 @@ const CACHE_BYTES: usize = 16 * 1024 * 1024;
 const FRAMES_PER_ENTRY: usize = 1024;
 
 /// Changes whenever the tables do; another one found means building the index again.
-const FORMAT: u64 = 2;
+const FORMAT: u64 = 3;
 
 type Table = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
@@ -35,6 +36,9 @@ const HEADS: Table = TableDefinition::new("heads");
 const FRAMES: Table = TableDefinition::new("frames");
 /// Whether it is closed or parked, and the run -> its line.
 const ROWS: Table = TableDefinition::new("rows");
+
+/// Client and agent -> what they were charged.
+const ACCOUNTS: Table = TableDefinition::new("accounts");
 
 /// The index cannot be used and must be built again.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -242,6 +246,22 @@ impl Index {
         Ok(rows)
     }
 
+    /// What a client was charged for one of its agents.
+    pub(crate) fn account(&self, key: &AccountKey) -> Result<Option<AccountRow>, Broken> {
+        let bytes = self.get(ACCOUNTS, &account_key(key)?)?;
+        bytes.map(|bytes| codec::decode_row(&bytes).map_err(broken)).transpose()
+    }
+
+    /// What all clients were charged.
+    pub(crate) fn accounts(&self) -> Result<Vec<AccountRow>, Broken> {
+        let mut accounts = Vec::new();
+        self.range(ACCOUNTS, (Bound::Unbounded, Bound::Unbounded), |_, value| {
+            accounts.push(codec::decode_row(value).map_err(broken)?);
+            Ok(true)
+        })?;
+        Ok(accounts)
+    }
+
     /// The streams of clients.
     pub(crate) fn clients(&self) -> Result<Vec<StreamId>, Broken> {
         let range = ([StreamKind::Client as u8], [StreamKind::Client as u8 + 1]);
@@ -274,10 +294,14 @@ impl Index {
                     }
                 }
                 let mut rows = write.open_table(ROWS).map_err(broken)?;
-                for (_, row) in fold.rows.values() {
+                for row in fold.lines.rows.values() {
                     let over = row.standing != RunStanding::Open;
                     rows.remove(&row_key(!over, row.run)[..]).map_err(broken)?;
                     put(&mut rows, &row_key(over, row.run), &codec::encode_row(row).map_err(broken)?)?;
+                }
+                let mut accounts = write.open_table(ACCOUNTS).map_err(broken)?;
+                for (key, row) in &fold.lines.accounts {
+                    put(&mut accounts, &account_key(key)?, &codec::encode_row(row).map_err(broken)?)?;
                 }
                 let mut bytes = Vec::new();
                 for number in [FORMAT, mark.upto.0, mark.last.0, u64::from(mark.last_crc), mark.epoch] {
@@ -348,6 +372,10 @@ fn entry_bytes(frames: &[FrameAt]) -> Vec<u8> {
         before = *frame;
     }
     bytes
+}
+
+fn account_key(key: &AccountKey) -> Result<Vec<u8>, Broken> {
+    codec::encode_row(key).map_err(broken)
 }
 
 fn row_key(over: bool, run: RunId) -> [u8; 17] {

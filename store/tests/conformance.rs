@@ -6,9 +6,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::{batch, client, events, numbered, opened, run, runtime, small, stream, wait};
-use ostler_kernel::event::Event;
-use ostler_kernel::id::{ClientId, Digest};
+use common::{batch, charged, client, events, numbered, opened, result, run, runtime, small, stream, wait};
+use ostler_kernel::event::{Event, RunOpened};
+use ostler_kernel::id::{AgentId, ClientId, Digest};
 use ostler_kernel::port::{
     Artifact, ArtifactError, ArtifactStore, Journal, JournalError, Position, RunStanding, Seq, StreamId,
 };
@@ -229,6 +229,48 @@ fn the_table_of_runs_follows_the_records() {
         assert_eq!(standings(false), all);
         assert_eq!(standings(true), all[..1]);
         assert_eq!(journal.runs(false).unwrap()[2].closed_ms, Some(1_700_000_000_001));
+    });
+}
+
+#[test]
+fn the_table_of_accounts_adds_up_what_attempts_cost_by_client_and_agent() {
+    each(|journal| {
+        let of = |number: u64, client: &str, agent: Option<&str>| {
+            let Event::RunOpened(opened) = opened(number) else { unreachable!() };
+            let agent = AgentId::from(agent.unwrap_or(&run(number).to_string()));
+            Event::RunOpened(RunOpened { client: client.into(), agent, ..opened })
+        };
+        let runs = [
+            (1, "acme", Some("worker")),
+            (2, "acme", None),
+            (3, "acme", None),
+            (4, "umbrella", Some("worker")),
+            (5, "acme", Some("worker")),
+        ];
+        let stream = |number: u64, client: &str| StreamId::run(&client.into(), run(number));
+        for (number, client, agent) in runs {
+            journal.append(vec![batch(stream(number, client), 0, vec![of(number, client, agent)])]).unwrap();
+        }
+        for round in 1..=20 {
+            for (number, client, _) in runs {
+                let ended = charged((round * 10 + number) as i64, number);
+                journal.append(vec![batch(stream(number, client), round, vec![ended])]).unwrap();
+            }
+        }
+        // One that was settled by nobody costs all the same; its accounts are the ones before.
+        journal.append(vec![batch(stream(5, "acme"), 21, vec![result(1)])]).unwrap();
+        let mut found: Vec<_> = journal.accounts().unwrap().into_iter().collect();
+        found.sort_by(|a, b| (&a.client, &a.agent).cmp(&(&b.client, &b.agent)));
+        let found: Vec<_> = found
+            .iter()
+            .map(|row| {
+                let agent = row.agent.as_ref().map_or("-", |agent| agent.as_str());
+                (row.client.as_str(), agent, row.accounts.unwrap().client_vruntime, row.spent)
+            })
+            .collect();
+        let expected =
+            [("acme", "-", 203, 100), ("acme", "worker", 205, 20 + 100 + 3), ("umbrella", "worker", 204, 80)];
+        assert_eq!(found, expected);
     });
 }
 

@@ -10,7 +10,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use common::{batch, client, events, numbered, opened, result, run, runtime, small, stream, wait};
+use common::{batch, charged, client, events, numbered, opened, result, run, runtime, small, stream, wait};
 use ostler_kernel::event::{AttemptIntent, Event, NodeTransition};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::port::{Artifact, ArtifactError, ArtifactStore, Journal, RunStanding, Seq, StreamId};
@@ -34,12 +34,14 @@ fn fill(store: &Store) {
                 journal.append(vec![batch(stream(number), expected, vec![numbered(expected)])]).unwrap(),
             );
         }
+        let ended = charged(number as i64, number);
+        journal.append(vec![batch(stream(number), 20, vec![ended])]).unwrap();
         let end = if number < 20 {
             Event::RunClosed { outcome: RunOutcome::Succeeded }
         } else {
             Event::RunRecovered { count: 1 }
         };
-        last = Some(journal.append(vec![batch(stream(number), 20, vec![end])]).unwrap()).or(last);
+        last = Some(journal.append(vec![batch(stream(number), 21, vec![end])]).unwrap()).or(last);
     }
     wait(journal, last.unwrap()).unwrap();
 }
@@ -48,18 +50,21 @@ fn check_filled(store: &Store, context: &str) {
     let journal = &*store.journal;
     for number in 1..=20 {
         let found = events(journal, stream(number));
-        assert_eq!(found.len(), 21, "{context}: run {number}");
+        assert_eq!(found.len(), 22, "{context}: run {number}");
         assert_eq!((&found[0], &found[7]), (&opened(number), &numbered(7)), "{context}");
         assert_eq!(journal.read(stream(number), Seq(9), 2).unwrap()[0].event, numbered(9), "{context}");
     }
     let rows = journal.runs(false).unwrap();
     assert_eq!(rows.len(), 20, "{context}");
+    let accounts = journal.accounts().unwrap();
+    let accounts = accounts.iter().map(|row| (row.spent, row.accounts.map(|known| known.client_vruntime)));
+    assert_eq!(accounts.collect::<Vec<_>>(), [((1..=20).sum(), Some(20))], "{context}");
     let open = journal.runs(true).unwrap();
     assert_eq!(open.iter().map(|row| row.run).collect::<Vec<_>>(), [run(20)], "{context}");
     assert_eq!(rows[19].standing, RunStanding::Closed(RunOutcome::Succeeded), "{context}");
     assert_eq!(journal.clients().unwrap(), [StreamId::client(&client())], "{context}");
     assert_eq!(journal.verify().unwrap(), [], "{context}");
-    let position = journal.append(vec![batch(stream(3), 21, Vec::new())]);
+    let position = journal.append(vec![batch(stream(3), 22, Vec::new())]);
     assert!(position.is_ok(), "{context}: {position:?}");
 }
 
@@ -283,7 +288,7 @@ fn segments_that_the_index_covers_are_not_read_on_opening_yet_never_given_out_da
     let mut damaged = 0;
     for number in 1..=20 {
         match store.journal.read(stream(number), Seq(0), usize::MAX) {
-            Ok(read) => assert_eq!(read.len(), 21),
+            Ok(read) => assert_eq!(read.len(), 22),
             Err(error) => {
                 assert!(error.to_string().contains("segment 2"), "{error}");
                 damaged += 1;
@@ -361,7 +366,7 @@ fn a_journal_of_large_segments_opens_with_small_ones() {
     fs::remove_file(folder.path().join("index.redb")).unwrap();
     let (store, _) = open(folder.path());
     check_filled(&store, "opened with smaller segments");
-    let position = store.journal.append(vec![batch(stream(3), 21, vec![numbered(21)])]).unwrap();
+    let position = store.journal.append(vec![batch(stream(3), 22, vec![numbered(21)])]).unwrap();
     wait(&*store.journal, position).unwrap();
     drop(store);
     assert_eq!(open(folder.path()).0.journal.verify().unwrap(), []);

@@ -11,7 +11,6 @@ mod golden;
 
 use bincode::config::{self, Configuration, Fixint, Limit, LittleEndian};
 use ostler_kernel::event::Event;
-use ostler_kernel::port::RunRow;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -99,10 +98,10 @@ pub fn decode(record: &[u8]) -> Result<Event, CodecError> {
     from_bytes(&bytes)
 }
 
-/// Whether the event in `record` changes its run's line in the table of runs. Does not unpack it.
-pub(crate) fn touches_row(record: &[u8]) -> Result<bool, CodecError> {
-    /// Places of `RunOpened`, `RunRecovered`, `Parked` and `RunClosed` among the variants.
-    const KINDS: [u8; 4] = [0, 1, 16, 20];
+/// Whether the event in `record` may change a line of the tables of runs and accounts. Does not unpack it.
+pub(crate) fn touches_tables(record: &[u8]) -> Result<bool, CodecError> {
+    /// Places of `RunOpened`, `RunRecovered`, `AttemptResult`, `LateResult`, `Parked` and `RunClosed` among the variants.
+    const KINDS: [u8; 6] = [0, 1, 6, 7, 16, 20];
     Ok(KINDS.contains(&split(record)?.1))
 }
 
@@ -114,13 +113,13 @@ fn split(record: &[u8]) -> Result<(u8, u8, &[u8]), CodecError> {
     }
 }
 
-/// A line of the table of runs, for the index alone.
-pub(crate) fn encode_row(row: &RunRow) -> Result<Vec<u8>, CodecError> {
+/// A line of a table, for the index alone.
+pub(crate) fn encode_row<R: Serialize>(row: &R) -> Result<Vec<u8>, CodecError> {
     to_bytes(row)
 }
 
 /// What [`encode_row`] wrote.
-pub(crate) fn decode_row(bytes: &[u8]) -> Result<RunRow, CodecError> {
+pub(crate) fn decode_row<R: DeserializeOwned>(bytes: &[u8]) -> Result<R, CodecError> {
     from_bytes(bytes)
 }
 
@@ -200,16 +199,21 @@ fn malformed(what: &str) -> CodecError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ostler_kernel::run::RunOutcome;
+    use ostler_kernel::event::{AttemptResult, Failure, Outcome};
+    use ostler_kernel::run::{Category, RunOutcome};
     use proptest::prelude::*;
 
     #[test]
-    fn the_kinds_that_touch_a_row_are_those_four() {
+    fn the_kinds_that_touch_a_table_are_those_six() {
         let check = |event: Event, expected: bool| {
             let mut record = Vec::new();
             encode(&event, &mut record).unwrap();
-            assert_eq!(touches_row(&record), Ok(expected), "{event:?}");
+            assert_eq!(touches_tables(&record), Ok(expected), "{event:?}");
         };
+        let failed = Outcome::Failed(Failure { category: Category::Crash, message: String::new() });
+        let result = Box::new(AttemptResult::unpaid("n".into(), 1, failed));
+        check(Event::AttemptResult(result.clone()), true);
+        check(Event::LateResult(result), true);
         check(Event::RunRecovered { count: 1 }, true);
         check(Event::Parked { reason: "r".into() }, true);
         check(Event::RunClosed { outcome: RunOutcome::Failed }, true);

@@ -5,7 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::{
-    BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId, StreamKind,
+    AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
+    StreamKind,
 };
 
 use super::watchers::Watchers;
@@ -37,7 +38,7 @@ pub struct MemoryJournal {
 #[derive(Default)]
 struct State {
     streams: HashMap<StreamId, Vec<Recorded>>,
-    rows: HashMap<RunId, RunRow>,
+    lines: rows::Lines,
     ordered: u64,
 }
 
@@ -58,9 +59,7 @@ impl State {
         }
         if let Some(run) = rows::run_of(&batch.stream) {
             for change in batch.events.iter().filter_map(|event| rows::change(event, batch.at_ms)) {
-                if let Some(row) = change.apply(self.rows.remove(&run), Position(self.ordered)) {
-                    self.rows.insert(run, row);
-                }
+                self.lines.apply(run, change, Position(self.ordered));
             }
         }
         let records = self.streams.entry(batch.stream).or_default();
@@ -119,11 +118,15 @@ impl Journal for MemoryJournal {
     }
 
     fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, JournalError> {
-        Ok(rows::listed(self.state().rows.values().cloned(), open_only))
+        Ok(rows::listed(self.state().lines.rows.values().cloned(), open_only))
     }
 
     fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError> {
-        Ok(self.state().rows.get(&run).cloned())
+        Ok(self.state().lines.rows.get(&run).cloned())
+    }
+
+    fn accounts(&self) -> Result<Vec<AccountRow>, JournalError> {
+        Ok(self.state().lines.accounts.values().cloned().collect())
     }
 
     fn clients(&self) -> Result<Vec<StreamId>, JournalError> {

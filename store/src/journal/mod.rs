@@ -1,7 +1,7 @@
 //! The event journal: in memory, and in segments on disk.
 
 mod memory;
-mod rows;
+pub(crate) mod rows;
 pub mod segments;
 mod watchers;
 

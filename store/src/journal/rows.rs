@@ -1,10 +1,11 @@
-//! How events change the table of runs.
+//! How events change the tables of runs and of accounts.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
-use ostler_kernel::event::Event;
-use ostler_kernel::id::{RunId, Ticks};
-use ostler_kernel::port::{Position, RunRow, RunStanding, StreamId, StreamKind};
+use ostler_kernel::event::{Accounts, Event};
+use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
+use ostler_kernel::port::{AccountRow, Position, RunRow, RunStanding, StreamId, StreamKind};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -16,12 +17,22 @@ pub(crate) fn run_of(stream: &StreamId) -> Option<RunId> {
     }
 }
 
-/// What an event does to the line of its run.
-pub(crate) enum RowChange {
-    /// The line begins.
+/// What an event does to the tables.
+pub(crate) enum Change {
+    /// The line of its run begins.
     Begin(RunRow),
     /// The run stands otherwise, and since when that is so, unless it is open.
     Stand(RunStanding, Option<Ticks>),
+    /// An attempt of the run ended, and this is what it cost.
+    Charge(Option<Accounts>, u64),
+}
+
+/// Whose line of the table of accounts.
+pub(crate) type AccountKey = (ClientId, Option<AgentId>);
+
+/// Whose account pays for a run.
+pub(crate) fn account_of(row: &RunRow) -> AccountKey {
+    (row.client.clone(), row.named_agent().cloned())
 }
 
 /// What of a plan stands in the table.
@@ -33,13 +44,13 @@ struct Skimmed {
     nodes: Vec<IgnoredAny>,
 }
 
-/// What `event` does to the line of its run, if anything. Apart from [`RowChange::apply`] because it may take
-/// long: a plan is skimmed for its id and its size.
-pub(crate) fn change(event: &Event, at_ms: Ticks) -> Option<RowChange> {
+/// What `event` does to the tables, if anything. Apart from [`Lines::apply`] because it may take long: a plan is skimmed
+/// for its id and its size.
+pub(crate) fn change(event: &Event, at_ms: Ticks) -> Option<Change> {
     match event {
         Event::RunOpened(opened) => {
             let plan: Skimmed = serde_json::from_str(opened.plan.as_str()).unwrap_or_default();
-            Some(RowChange::Begin(RunRow {
+            Some(Change::Begin(RunRow {
                 run: opened.run,
                 client: opened.client.clone(),
                 agent: opened.agent.clone(),
@@ -51,20 +62,44 @@ pub(crate) fn change(event: &Event, at_ms: Ticks) -> Option<RowChange> {
                 position: Position(0),
             }))
         }
-        Event::RunRecovered { .. } => Some(RowChange::Stand(RunStanding::Open, None)),
-        Event::Parked { reason } => Some(RowChange::Stand(RunStanding::Parked(reason.clone()), Some(at_ms))),
-        Event::RunClosed { outcome } => Some(RowChange::Stand(RunStanding::Closed(*outcome), Some(at_ms))),
+        Event::RunRecovered { .. } => Some(Change::Stand(RunStanding::Open, None)),
+        Event::Parked { reason } => Some(Change::Stand(RunStanding::Parked(reason.clone()), Some(at_ms))),
+        Event::RunClosed { outcome } => Some(Change::Stand(RunStanding::Closed(*outcome), Some(at_ms))),
+        Event::AttemptResult(result) | Event::LateResult(result) => (result.cost > 0
+            || result.accounts.is_some())
+        .then_some(Change::Charge(result.accounts, result.cost)),
         _ => None,
     }
 }
 
-impl RowChange {
-    /// The line after the change, which stands at `position`, when `row` is the one before. A run that was never opened has none.
-    pub(crate) fn apply(self, row: Option<RunRow>, position: Position) -> Option<RunRow> {
-        match self {
-            RowChange::Begin(row) => Some(RunRow { position, ..row }),
-            RowChange::Stand(standing, closed_ms) => {
-                row.map(|row| RunRow { standing, closed_ms, position, ..row })
+/// Lines of both tables: all of them, or those that changed of late.
+#[derive(Default)]
+pub(crate) struct Lines {
+    pub(crate) rows: HashMap<RunId, RunRow>,
+    pub(crate) accounts: HashMap<AccountKey, AccountRow>,
+}
+
+impl Lines {
+    /// Lets a change of a run take effect, which stands at `position`. The lines that it is about must be here, if there
+    /// are any; a run that was never opened has none.
+    pub(crate) fn apply(&mut self, run: RunId, change: Change, position: Position) {
+        match change {
+            Change::Begin(row) => {
+                self.rows.insert(run, RunRow { position, ..row });
+            }
+            Change::Stand(standing, closed_ms) => {
+                if let Some(row) = self.rows.get_mut(&run) {
+                    (row.standing, row.closed_ms, row.position) = (standing, closed_ms, position);
+                }
+            }
+            Change::Charge(accounts, cost) => {
+                let Some(key) = self.rows.get(&run).map(account_of) else { return };
+                let (client, agent) = key.clone();
+                let none = AccountRow { client, agent, accounts: None, spent: 0, position: 0 };
+                let row = self.accounts.entry(key).or_insert(none);
+                row.accounts = accounts.or(row.accounts);
+                row.spent = row.spent.saturating_add(cost);
+                row.position = position.0;
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ostler_kernel::event::{AttemptResult, Event, Outcome, Output, RunOpened};
+use ostler_kernel::event::{Accounts, AttemptResult, Event, Outcome, Output, RunOpened};
 use ostler_kernel::id::{AgentId, ClientId, Digest, NodeId, RunId};
 use ostler_kernel::json::canonical;
 use ostler_kernel::port::{Journal, Position, Seq, StreamBatch, StreamId};
@@ -71,6 +71,13 @@ pub(crate) fn result(bytes: usize) -> Event {
         cost: 3,
         accounts: None,
     }))
+}
+
+/// The end of an attempt after which its client stands at this virtual time, and what it cost.
+pub(crate) fn charged(vruntime: i64, cost: u64) -> Event {
+    let Event::AttemptResult(result) = result(1_000) else { unreachable!() };
+    let accounts = Some(Accounts { client_vruntime: vruntime, ..Accounts::default() });
+    Event::AttemptResult(Box::new(AttemptResult { cost, accounts, ..*result }))
 }
 
 pub(crate) fn batch(stream: StreamId, expected: u64, events: Vec<Event>) -> StreamBatch {

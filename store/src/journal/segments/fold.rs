@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use ostler_kernel::id::RunId;
-use ostler_kernel::port::{RunRow, StreamId};
+use ostler_kernel::port::StreamId;
 
 use super::frame::{Body, Place, Section};
 use crate::codec;
 use crate::index::{Broken, Head, Index, Mark};
-use crate::journal::rows::{self, RowChange};
+use crate::journal::rows::{self, AccountKey, Change, Lines};
 
 /// Where the frame is whose first record of a stream is `first`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +31,8 @@ pub(crate) struct StreamTail {
 #[derive(Default)]
 pub(crate) struct Fold {
     pub(crate) streams: HashMap<StreamId, StreamTail>,
-    /// Lines of the table of runs, and the frame that changed each last.
-    pub(crate) rows: HashMap<RunId, (Place, RunRow)>,
+    /// Lines of the tables; each says which frame changed it last.
+    pub(crate) lines: Lines,
     /// Highest epoch so far.
     pub(crate) epoch: u64,
     /// The last frame and its checksum.
@@ -84,21 +84,29 @@ impl Fold {
         tail.idle = false;
     }
 
-    /// Makes sure that the line of a run is here if there is one.
-    pub(crate) fn fetch_row(&mut self, run: RunId, index: &Index) -> Result<(), Broken> {
-        if !self.rows.contains_key(&run)
+    /// Makes sure that the lines that a change of a run is about are here, if there are any.
+    pub(crate) fn fetch(&mut self, run: RunId, change: &Change, index: &Index) -> Result<(), Broken> {
+        if let Change::Begin(row) = change {
+            return self.fetch_account(rows::account_of(row), index);
+        }
+        if !self.lines.rows.contains_key(&run)
             && let Some(row) = index.row(run)?
         {
-            self.rows.insert(run, (Place::default(), row));
+            self.lines.rows.insert(run, row);
         }
-        Ok(())
+        match (change, self.lines.rows.get(&run)) {
+            (Change::Charge(..), Some(row)) => self.fetch_account(rows::account_of(row), index),
+            _ => Ok(()),
+        }
     }
 
-    /// Changes the line of a run, which was fetched.
-    pub(crate) fn change(&mut self, run: RunId, place: Place, change: RowChange) {
-        if let Some(row) = change.apply(self.rows.remove(&run).map(|(_, row)| row), place.position()) {
-            self.rows.insert(run, (place, row));
+    fn fetch_account(&mut self, key: AccountKey, index: &Index) -> Result<(), Broken> {
+        if !self.lines.accounts.contains_key(&key)
+            && let Some(row) = index.account(&key)?
+        {
+            self.lines.accounts.insert(key, row);
         }
+        Ok(())
     }
 
     /// Adds a frame that was read back.
@@ -124,7 +132,7 @@ impl Fold {
             }
         }
         for section in &body.sections {
-            self.rows_of(place, section, index)?;
+            self.lines_of(place, section, index)?;
             let head = Head { seq: section.last(), chain: section.chain() };
             self.extend(section.stream, head, FrameAt { first: section.first, place });
         }
@@ -133,16 +141,16 @@ impl Fold {
         Ok(())
     }
 
-    fn rows_of(&mut self, place: Place, section: &Section<'_>, index: &Index) -> Result<(), Misfit> {
+    fn lines_of(&mut self, place: Place, section: &Section<'_>, index: &Index) -> Result<(), Misfit> {
         let Some(run) = rows::run_of(&section.stream) else { return Ok(()) };
         let misfit = |what: String| Misfit::Frame(Some(section.stream), what);
         let records = section.records().ok_or_else(|| misfit("its records do not add up".into()))?;
         for record in records {
-            if codec::touches_row(record).map_err(|error| misfit(error.to_string()))? {
+            if codec::touches_tables(record).map_err(|error| misfit(error.to_string()))? {
                 let event = codec::decode(record).map_err(|error| misfit(error.to_string()))?;
                 if let Some(change) = rows::change(&event, section.at_ms) {
-                    self.fetch_row(run, index)?;
-                    self.change(run, place, change);
+                    self.fetch(run, &change, index)?;
+                    self.lines.apply(run, change, place.position());
                 }
             }
         }
@@ -158,6 +166,8 @@ impl Fold {
             tail.frames.shrink_to_fit();
             !(tail.frames.is_empty() && std::mem::replace(&mut tail.idle, true))
         });
-        self.rows.retain(|_, (place, _)| *place >= upto);
+        let upto = upto.position();
+        self.lines.rows.retain(|_, row| row.position >= upto);
+        self.lines.accounts.retain(|_, row| row.position >= upto.0);
     }
 }

@@ -35,7 +35,8 @@ use std::time::{Duration, Instant};
 use crossbeam::channel::Sender;
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::{
-    BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId, StreamKind,
+    AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
+    StreamKind,
 };
 
 pub(crate) use fold::{Fold, FrameAt};
@@ -333,25 +334,36 @@ impl Journal for SegmentJournal {
 
     fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, JournalError> {
         let rows = self.shared.ask(|index| {
-            let mut rows = self.shared.order().fold.rows.clone();
+            let mut rows = self.shared.order().fold.lines.rows.clone();
             // A run that was closed since the mark is still open in the index: ours wins.
             for row in index.rows(open_only)? {
-                rows.entry(row.run).or_insert((Place::default(), row));
+                rows.entry(row.run).or_insert(row);
             }
             Ok(rows)
         })?;
-        Ok(rows::listed(rows.into_values().map(|(_, row)| row), open_only))
+        Ok(rows::listed(rows.into_values(), open_only))
     }
 
     fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError> {
         self.shared.ask(|index| {
             // What was appended since the mark of the index counts over what stands in it.
-            let recent = self.shared.order().fold.rows.get(&run).map(|(_, row)| row.clone());
+            let recent = self.shared.order().fold.lines.rows.get(&run).cloned();
             match recent {
                 Some(row) => Ok(Some(row)),
                 None => index.row(run),
             }
         })
+    }
+
+    fn accounts(&self) -> Result<Vec<AccountRow>, JournalError> {
+        let accounts = self.shared.ask(|index| {
+            let mut accounts = self.shared.order().fold.lines.accounts.clone();
+            for row in index.accounts()? {
+                accounts.entry((row.client.clone(), row.agent.clone())).or_insert(row);
+            }
+            Ok(accounts)
+        })?;
+        Ok(accounts.into_values().collect())
     }
 
     fn clients(&self) -> Result<Vec<StreamId>, JournalError> {

@@ -14,7 +14,7 @@ use super::segment::{SEAL_BYTES_MAX, SEGMENT_HEADER_BYTES};
 use crate::bytes::put_block;
 use crate::codec;
 use crate::index::{Broken, Head, Index};
-use crate::journal::rows::{self, RowChange};
+use crate::journal::rows::{self, Change};
 
 /// What the writer thread is told.
 pub(crate) enum Message {
@@ -67,7 +67,7 @@ pub(crate) struct Order {
 /// An append before it has a place: everything that can be done without the lock is done.
 pub(crate) struct Prepared {
     pub(crate) drafts: Vec<Draft>,
-    pub(crate) changes: Vec<(RunId, RowChange)>,
+    pub(crate) changes: Vec<(RunId, Change)>,
     /// No more bytes than the frame will take.
     pub(crate) bytes: usize,
     /// Whether an operator asked for it: it may use the reserve.
@@ -152,8 +152,8 @@ impl Order {
             }
         }
         // Lines are looked up before anything changes, since looking up can fail.
-        for (run, _) in &prepared.changes {
-            self.fold.fetch_row(*run, index)?;
+        for (run, change) in &prepared.changes {
+            self.fold.fetch(*run, change, index)?;
         }
         if chains.is_empty() {
             return Ok(self.last);
@@ -166,7 +166,7 @@ impl Order {
             self.fold.extend(draft.stream, head, FrameAt { first: draft.expected + 1, place });
         }
         for (run, change) in prepared.changes.drain(..) {
-            self.fold.change(run, place, change);
+            self.fold.lines.apply(run, change, place.position());
         }
         self.end = Place::new(place.segment(), place.offset() + bytes.len() as u64);
         self.last = place;
