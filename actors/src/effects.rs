@@ -4,19 +4,19 @@
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use dashmap::DashMap;
 use futures::FutureExt;
 use ostler_kernel::event::{Failure, Outcome};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::run::Category;
-use ostler_scheduler::JobHandle;
 use ractor::ActorRef;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::AgentMessage;
-use crate::scheduler::SchedulerMessage;
+use crate::scheduler::{Owner, SchedulerMessage, Ticket};
 use crate::services::Services;
 
 /// One try of a node of a run.
@@ -42,8 +42,10 @@ enum State {
 }
 
 struct Entry {
-    /// What to settle when it ends.
-    job: Option<JobHandle>,
+    /// On whose behalf it runs.
+    owner: Arc<Owner>,
+    /// The slot to settle when it ends.
+    slot: Option<Ticket>,
     /// The agent that waits for it.
     agent: ActorRef<AgentMessage>,
     /// It does something to the world.
@@ -57,6 +59,8 @@ pub(crate) struct Effects {
     entries: DashMap<AttemptKey, Entry>,
     /// Told whenever an entry goes.
     forgotten: Notify,
+    /// Lives of the scheduler so far.
+    lives: AtomicU64,
 }
 
 /// What the table knows of an attempt.
@@ -70,14 +74,14 @@ impl Effects {
     pub(crate) fn spawn(
         services: &Arc<Services>,
         key: AttemptKey,
-        job: JobHandle,
+        (owner, slot): (Arc<Owner>, Ticket),
         agent: ActorRef<AgentMessage>,
         acts: bool,
         attempt: impl Future<Output = Outcome> + Send + 'static,
     ) {
         let cancel = CancellationToken::new();
         let state = State::Running { cancel: cancel.clone() };
-        services.effects.entries.insert(key.clone(), Entry { job: Some(job), agent, acts, state });
+        services.effects.entries.insert(key.clone(), Entry { owner, slot: Some(slot), agent, acts, state });
         let services_of_task = Arc::clone(services);
         tokio::spawn(async move {
             let started = tokio::time::Instant::now();
@@ -111,10 +115,28 @@ impl Effects {
         }
     }
 
-    /// The jobs that the attempts of a run hold, or of all runs.
-    pub(crate) fn jobs(&self, run: Option<RunId>) -> Vec<JobHandle> {
+    /// The slots that the attempts of a run hold, or of all runs.
+    pub(crate) fn slots(&self, run: Option<RunId>) -> Vec<Ticket> {
         let wanted = self.entries.iter().filter(|entry| run.is_none_or(|run| entry.key().run == run));
-        wanted.filter_map(|entry| entry.job).collect()
+        wanted.filter_map(|entry| entry.slot).collect()
+    }
+
+    /// The scheduler begins another life: the number of it.
+    pub(crate) fn new_life(&self) -> u64 {
+        self.lives.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The attempts that hold a slot of an earlier life of the scheduler: for whom, and who waits for them.
+    pub(crate) fn holding(&self) -> Vec<(AttemptKey, Arc<Owner>, ActorRef<AgentMessage>)> {
+        let held = self.entries.iter().filter(|entry| entry.slot.is_some());
+        held.map(|entry| (entry.key().clone(), Arc::clone(&entry.owner), entry.agent.clone())).collect()
+    }
+
+    /// The slot that an attempt holds now. One that has ended meanwhile holds none: false.
+    pub(crate) fn hold(&self, key: &AttemptKey, slot: Ticket) -> bool {
+        let entry = self.entries.get_mut(key);
+        let held = entry.and_then(|mut entry| entry.slot.as_mut().map(|held| *held = slot));
+        held.is_some()
     }
 
     /// Whether the attempt runs, or has ended and is not recorded yet.
@@ -199,15 +221,11 @@ fn finish(services: &Services, key: &AttemptKey, ended: Ended) {
     let Some(mut entry) = services.effects.entries.get_mut(key) else { return };
     let cost = ended.cost;
     entry.state = State::Done(ended);
-    let (job, agent) = (entry.job.take(), entry.agent.clone());
+    let (slot, agent) = (entry.slot.take(), entry.agent.clone());
     drop(entry);
-    let settled = job.is_some_and(|job| {
-        let key = key.clone();
-        services.links.tell_scheduler(SchedulerMessage::Settle {
-            job,
-            cost,
-            ended: Some((key, agent.clone())),
-        })
+    let settled = slot.is_some_and(|ticket| {
+        let settle = SchedulerMessage::Settle { ticket, cost, key: key.clone(), agent: agent.clone() };
+        services.links.tell_scheduler(settle)
     });
     if !settled {
         let _ = agent.cast(AgentMessage::Ended { key: key.clone(), accounts: None });

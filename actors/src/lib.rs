@@ -22,12 +22,14 @@
 mod agent;
 mod approval;
 mod attempt;
+mod clients;
 mod clock;
 #[cfg(test)]
 mod crash_tests;
 mod cursor;
 mod effects;
 mod error;
+mod ledger;
 mod limits;
 mod links;
 mod outcome;
@@ -52,11 +54,12 @@ pub use approval::{
     Answer, Approval, ApprovalId, ApprovalIdError, ApprovalPage, BY_BYTES_MAX, NOTE_BYTES_MAX, held_up,
 };
 pub use attempt::INLINE_BYTES_MAX;
+pub use clients::{ClientChange, ClientError, ClientRow, QueueRow, Served};
 pub use cursor::EventCursor;
 pub use error::RunError;
 pub use limits::{
-    AGENTS_MAX, CONTRACTS_KEPT_MAX, LIVE_AGENTS_MAX, Limits, RESULT_BYTES_MAX, RESULT_DEPTH_MAX, TEST_MS_MAX,
-    WAITING_MAX,
+    AGENTS_MAX, CONTRACTS_KEPT_MAX, LIVE_AGENTS_MAX, Limits, QUEUED_JOBS_MAX, RESULT_BYTES_MAX,
+    RESULT_DEPTH_MAX, TEST_MS_MAX, WAITING_MAX,
 };
 pub use outcome::Settled;
 pub use registry::{AgentRow, RegisterError};

@@ -9,6 +9,9 @@ pub const LIVE_AGENTS_MAX: u32 = 20_000;
 /// Requests that wait for an agent to take their run up, at most; more are refused.
 pub const WAITING_MAX: usize = 10_000;
 
+/// Ready nodes in the run queue at once, those that run among them; what is ready beyond that waits with its agent.
+pub const QUEUED_JOBS_MAX: u32 = 1 << 20;
+
 /// Compiled contracts kept at once; beyond that they are compiled for each attempt.
 pub const CONTRACTS_KEPT_MAX: usize = 1_024;
 
@@ -31,6 +34,8 @@ pub struct Limits {
     pub live_agents: u32,
     /// See [`WAITING_MAX`].
     pub waiting: usize,
+    /// See [`QUEUED_JOBS_MAX`].
+    pub queued_jobs: u32,
     /// See [`CONTRACTS_KEPT_MAX`].
     pub contracts_kept: usize,
     /// See [`RESULT_BYTES_MAX`].
@@ -43,6 +48,7 @@ impl Default for Limits {
             agents: AGENTS_MAX,
             live_agents: LIVE_AGENTS_MAX,
             waiting: WAITING_MAX,
+            queued_jobs: QUEUED_JOBS_MAX,
             contracts_kept: CONTRACTS_KEPT_MAX,
             result_bytes: RESULT_BYTES_MAX,
         }

@@ -3,12 +3,11 @@
 
 use std::sync::Mutex;
 
-use ostler_scheduler::JobHandle;
 use ostler_supervisor::Pool;
 use ractor::ActorRef;
 
 use crate::registry::RegistryMessage;
-use crate::scheduler::SchedulerMessage;
+use crate::scheduler::{SchedulerMessage, Ticket};
 use crate::services::lock;
 
 #[derive(Default)]
@@ -47,8 +46,8 @@ impl Links {
     }
 
     /// Gives a granted slot back unused.
-    pub(crate) fn give_back(&self, job: JobHandle) {
-        self.tell_scheduler(SchedulerMessage::Settle { job, cost: 1, ended: None });
+    pub(crate) fn give_back(&self, slot: Ticket) {
+        self.tell_scheduler(SchedulerMessage::GiveBack(slot));
     }
 
     /// Sends to the registry. A registry that is down finds the work in the journal when it is up again.
@@ -67,7 +66,6 @@ impl Links {
         lock(&self.registry).clone()
     }
 
-    #[cfg(test)]
     pub(crate) fn scheduler(&self) -> Option<ActorRef<SchedulerMessage>> {
         lock(&self.scheduler).clone()
     }

@@ -14,9 +14,10 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::time::Instant;
 
 use crate::agent::{Agent, AgentArguments, AgentMessage, AskReply, Request};
+use crate::clients::{ClientChange, ClientError};
 use crate::error::RunError;
 use crate::rest;
-use crate::scheduler::{Lane, SchedulerMessage};
+use crate::scheduler::{Lane, Owner, SchedulerMessage};
 use crate::services::Services;
 use crate::slot::{Passive, Phase, Slot};
 use crate::stream;
@@ -56,6 +57,13 @@ pub(crate) enum RegistryMessage {
     /// A run is to be cancelled. If it waits behind another run of its agent, it is cancelled and closed here and
     /// now; the answer is where that is recorded, or `None` if it does not wait.
     CancelQueued { agent: AgentId, run: RunId, reply: RpcReplyPort<Result<Option<Position>, RunError>> },
+    /// The terms of a client are to change, or its credits; the answer is where that is recorded, if there was anything
+    /// to record.
+    ChangeClient {
+        client: ClientId,
+        change: ClientChange,
+        reply: RpcReplyPort<Result<Option<Position>, ClientError>>,
+    },
     /// All agents.
     List { reply: RpcReplyPort<Vec<AgentRow>> },
 }
@@ -151,6 +159,9 @@ impl Actor for Registry {
             RegistryMessage::CancelQueued { agent, run, reply } => {
                 let _ = reply.send(state.cancel_queued(&agent, run));
             }
+            RegistryMessage::ChangeClient { client, change, reply } => {
+                let _ = reply.send(state.change_client(&client, &change));
+            }
             RegistryMessage::List { reply } => {
                 let _ = reply.send(state.list());
             }
@@ -163,8 +174,10 @@ impl RegistryState {
     /// Brings back every registered agent from the streams of the clients, and the runs this process drives.
     fn rebuild(&mut self) -> Result<(), ActorProcessingErr> {
         let journal = Arc::clone(&self.services.journal);
+        self.services.ledger.forget_terms();
         for stream in journal.clients()? {
             stream::each(&*journal, stream, None, |record| -> Result<(), JournalError> {
+                self.services.ledger.record(&record.event, record.at_ms);
                 self.remember(&record.event, record.seq, record.position);
                 Ok(())
             })?;
@@ -195,20 +208,44 @@ impl RegistryState {
                     self.heads.insert(slot.client.clone(), seq);
                 }
             }
-            Event::ClientSet { client, .. } => {
+            Event::ClientSet { client, .. } | Event::CreditDeposited { client, .. } => {
                 self.heads.insert(client.clone(), seq);
             }
             _ => {}
         }
     }
 
-    fn append(&mut self, client: &ClientId, event: Event) -> Result<Position, JournalError> {
+    fn append(&mut self, client: &ClientId, events: Vec<Event>) -> Result<Position, JournalError> {
         let expected = self.heads.get(client).copied().unwrap_or_default();
         let (stream, at_ms) = (StreamId::client(client), self.services.clock.now());
-        let batch = StreamBatch { stream, expected, at_ms, events: vec![event] };
+        let batch = StreamBatch { stream, expected, at_ms, events: events.clone() };
         let position = self.services.journal.append(vec![batch])?;
-        self.heads.insert(client.clone(), Seq(expected.0 + 1));
+        self.heads.insert(client.clone(), Seq(expected.0 + events.len() as u64));
+        events.iter().for_each(|event| self.services.ledger.record(event, at_ms));
         Ok(position)
+    }
+
+    fn change_client(
+        &mut self,
+        client: &ClientId,
+        change: &ClientChange,
+    ) -> Result<Option<Position>, ClientError> {
+        let ledger = &self.services.ledger;
+        if change.served.is_some() && ledger.is_configured(client) {
+            return Err(ClientError::Configured(client.clone()));
+        }
+        if let Some(credits) = change.credits {
+            let book = ledger.client(client);
+            let checked = book.terms().check_deposit(credits, book.spent());
+            checked.map_err(|error| ClientError::Credits { client: client.clone(), error })?;
+        }
+        let events = change.events(client);
+        if events.is_empty() {
+            return Ok(None);
+        }
+        let position = self.append(client, events)?;
+        self.services.links.tell_scheduler(SchedulerMessage::Terms(client.clone()));
+        Ok(Some(position))
     }
 
     fn register(&mut self, agent: AgentId, client: ClientId, weight: u32) -> Result<Position, RegisterError> {
@@ -220,7 +257,7 @@ impl RegistryState {
             None => {}
         }
         let registered = Event::AgentRegistered { agent: agent.clone(), client: client.clone(), weight };
-        let since = self.append(&client, registered)?;
+        let since = self.append(&client, vec![registered])?;
         self.slots.insert(agent, Slot::registered(client, weight, since));
         self.registered += 1;
         Ok(since)
@@ -256,12 +293,8 @@ impl RegistryState {
         };
         slot.phase = Phase::Starting;
         let lane = Lane { client: slot.client.clone(), agent: slot.registered.then(|| agent.clone()) };
-        let arguments = AgentArguments {
-            agent: agent.clone(),
-            lane,
-            weight: slot.weight,
-            services: Arc::clone(&self.services),
-        };
+        let owner = Arc::new(Owner { agent: agent.clone(), lane, weight: slot.weight });
+        let arguments = AgentArguments { owner, services: Arc::clone(&self.services) };
         let spec = ChildSpec::actor(agent.as_str(), || Agent, move || arguments.clone());
         let spec = spec.restart(Restart::Transient);
         let (services, agent) = (Arc::clone(&self.services), agent.clone());
@@ -394,7 +427,7 @@ impl RegistryState {
             (_, true) => slot.phase = Phase::Starting,
             (_, false) => {
                 slot.phase = Phase::Row;
-                let running = self.services.effects.jobs(None);
+                let running = self.services.effects.slots(None);
                 let bye = SchedulerMessage::Bye { agent: agent.clone(), running };
                 self.services.links.tell_scheduler(bye);
                 if slot.runs.is_empty() && !slot.registered {
@@ -413,7 +446,7 @@ impl RegistryState {
         let runs: Vec<RunRow> = slot.runs.drain(..).collect();
         if registered {
             let agent = agent.clone();
-            self.append(&client, Event::AgentQuarantined { agent, reason: reason.clone() })?;
+            self.append(&client, vec![Event::AgentQuarantined { agent, reason: reason.clone() }])?;
         } else {
             self.slots.remove(agent);
         }

@@ -1,19 +1,26 @@
 //! The scheduler: owns the run queue, gives out slots, settles what attempts cost.
 
+mod tenants;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ostler_kernel::event::Accounts;
 use ostler_kernel::id::{AgentId, ClientId, NodeId, RunId};
 use ostler_scheduler::{
-    AgentHandle, ClientHandle, Config, Event, Grant, JobHandle, NewClient, NewJob, Price, RunQueue, Tier,
+    ClientHandle, Config, EnqueueError, Event, Grant, JobHandle, NewJob, Price, RunQueue,
 };
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use crate::agent::AgentMessage;
+use crate::clients::QueueShown;
 use crate::effects::AttemptKey;
+use crate::ledger::Books;
+use crate::services::Services;
+use tenants::Tenants;
 
-/// A client as the configuration knows it. One that nobody configured has weight 100 in the marketplace.
+/// A client as the configuration knows it. One that nobody configured has weight 100 in the marketplace, unless its
+/// records say otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientConfig {
     /// Its name.
@@ -34,10 +41,11 @@ pub(crate) struct Job {
 }
 
 /// What a job is queued as.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct Queued {
     job: Job,
-    agent: AgentId,
+    owner: Arc<Owner>,
+    books: Books,
 }
 
 /// Whose share a job uses up.
@@ -48,22 +56,37 @@ pub(crate) struct Lane {
     pub(crate) agent: Option<AgentId>,
 }
 
+/// An agent, as the scheduler needs to know it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) agent: AgentId,
+    pub(crate) lane: Lane,
+    /// Of the agent among those of its client.
+    pub(crate) weight: u32,
+}
+
+/// A slot that was granted: to which job, in which life of the scheduler. In another life it names nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    life: u64,
+    job: JobHandle,
+}
+
 pub(crate) enum SchedulerMessage {
     /// Ready nodes of an agent's run.
-    Enqueue {
-        agent: AgentId,
-        lane: Lane,
-        /// Of the agent among those of its client.
-        weight: u32,
-        reply_to: ActorRef<AgentMessage>,
-        jobs: Vec<Job>,
-    },
-    /// An attempt ended, or never started. With `ended`, its agent hears of it, with the accounts.
-    Settle { job: JobHandle, cost: u64, ended: Option<(AttemptKey, ActorRef<AgentMessage>)> },
+    Enqueue { owner: Arc<Owner>, reply_to: ActorRef<AgentMessage>, jobs: Vec<Job> },
+    /// An attempt ended. Its agent hears of it, with the accounts.
+    Settle { ticket: Ticket, cost: u64, key: AttemptKey, agent: ActorRef<AgentMessage> },
+    /// An attempt that was granted never started.
+    GiveBack(Ticket),
     /// An agent was started: whatever an earlier life of it had queued is void, but for the jobs that still run.
-    Hello { agent: AgentId, reply_to: ActorRef<AgentMessage>, running: Vec<JobHandle> },
+    Hello { agent: AgentId, reply_to: ActorRef<AgentMessage>, running: Vec<Ticket> },
     /// The actor of an agent is gone for now: what it had queued is void, but for the jobs that still run.
-    Bye { agent: AgentId, running: Vec<JobHandle> },
+    Bye { agent: AgentId, running: Vec<Ticket> },
+    /// The terms of a client have changed.
+    Terms(ClientId),
+    /// How the queue stands.
+    Show { reply: RpcReplyPort<QueueShown> },
     /// No more grants.
     Stop,
 }
@@ -71,30 +94,32 @@ pub(crate) enum SchedulerMessage {
 /// A slot for a job, its estimate charged.
 #[derive(Debug, Clone)]
 pub(crate) struct Granted {
-    pub(crate) handle: JobHandle,
+    pub(crate) ticket: Ticket,
     pub(crate) job: Job,
     pub(crate) accounts: Accounts,
 }
 
 pub(crate) struct SchedulerArguments {
     pub(crate) slots: u32,
-    pub(crate) clients: Arc<Vec<ClientConfig>>,
+    pub(crate) services: Arc<Services>,
 }
 
 pub(crate) struct Scheduler;
 
 pub(crate) struct SchedulerState {
+    services: Arc<Services>,
+    /// Which life of the scheduler this is.
+    life: u64,
     queue: RunQueue<Queued>,
-    clients: BTreeMap<ClientId, ClientHandle>,
-    lanes: BTreeMap<Lane, AgentHandle>,
+    tenants: Tenants,
     /// Agents that have jobs here.
     agents: BTreeMap<AgentId, Known>,
-    configured: Arc<Vec<ClientConfig>>,
     events: Vec<Event>,
     stopped: bool,
 }
 
 struct Known {
+    owner: Arc<Owner>,
     /// The agent's present life: a grant goes to no other.
     actor: ActorRef<AgentMessage>,
     jobs: BTreeSet<JobHandle>,
@@ -111,18 +136,21 @@ impl Actor for Scheduler {
     async fn pre_start(
         &self,
         _: ActorRef<SchedulerMessage>,
-        arguments: SchedulerArguments,
+        SchedulerArguments { slots, services }: SchedulerArguments,
     ) -> Result<SchedulerState, ActorProcessingErr> {
-        let queue = RunQueue::new(Config { slots: arguments.slots, ..Config::default() })?;
-        Ok(SchedulerState {
+        let jobs_max = services.limits.queued_jobs;
+        let queue = RunQueue::new(Config { slots, jobs_max, ..Config::default() })?;
+        let mut state = SchedulerState {
+            life: services.effects.new_life(),
+            services,
             queue,
-            clients: BTreeMap::new(),
-            lanes: BTreeMap::new(),
+            tenants: Tenants::default(),
             agents: BTreeMap::new(),
-            configured: arguments.clients,
             events: Vec::new(),
             stopped: false,
-        })
+        };
+        state.adopt()?;
+        Ok(state)
     }
 
     async fn handle(
@@ -132,13 +160,18 @@ impl Actor for Scheduler {
         state: &mut SchedulerState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            SchedulerMessage::Enqueue { agent, lane, weight, reply_to, jobs } => {
-                let lane = state.lane(lane, weight)?;
-                state.enqueue(agent, lane, reply_to, jobs)?;
+            SchedulerMessage::Enqueue { owner, reply_to, jobs } => state.enqueue(&owner, reply_to, jobs)?,
+            SchedulerMessage::Settle { ticket, cost, key, agent } => {
+                let accounts = state.settle(ticket, cost);
+                let _ = agent.cast(AgentMessage::Ended { key, accounts });
             }
-            SchedulerMessage::Settle { job, cost, ended } => state.settle(job, cost, ended),
+            SchedulerMessage::GiveBack(ticket) => state.give_back(ticket),
             SchedulerMessage::Hello { agent, reply_to, running } => state.hello(&agent, reply_to, &running),
             SchedulerMessage::Bye { agent, running } => state.void(&agent, &running),
+            SchedulerMessage::Terms(client) => state.renew_terms(&client)?,
+            SchedulerMessage::Show { reply } => {
+                let _ = reply.send((tenants::queue(&state.queue), state.tenants.queueing(&state.queue)));
+            }
             SchedulerMessage::Stop => state.stopped = true,
         }
         if !state.stopped {
@@ -150,58 +183,103 @@ impl Actor for Scheduler {
 }
 
 impl SchedulerState {
-    fn lane(&mut self, lane: Lane, weight: u32) -> Result<AgentHandle, ActorProcessingErr> {
-        if let Some(known) = self.lanes.get(&lane) {
-            return Ok(*known);
+    /// Takes up where an earlier life of the scheduler stopped: what runs still holds its slot, and the accounts stand
+    /// as they stood.
+    fn adopt(&mut self) -> Result<(), ActorProcessingErr> {
+        let mut events = Vec::new();
+        let services = Arc::clone(&self.services);
+        let mut adopted = Vec::new();
+        for (key, owner, actor) in services.effects.holding() {
+            let lane =
+                self.tenants.lane(&mut self.queue, &services.ledger, &owner, services.clock.now(), true)?;
+            let job = Job { run: key.run, node: key.node.clone(), rank: 0 };
+            let queued = Queued { job, owner: Arc::clone(&owner), books: lane.books };
+            let handle = self.queue.enqueue(lane.agent, NewJob::flat(ESTIMATE), queued, &mut events)?;
+            let known = self.agents.entry(owner.agent.clone());
+            let known =
+                known.or_insert_with(|| Known { owner: Arc::clone(&owner), actor, jobs: BTreeSet::new() });
+            known.jobs.insert(handle);
+            adopted.push((key, handle));
         }
-        let client = match self.clients.get(&lane.client) {
-            Some(known) => *known,
-            None => {
-                let configured = self.configured.iter().find(|client| client.name == lane.client);
-                let new = configured.map_or_else(NewClient::default, |client| NewClient {
-                    weight: client.weight,
-                    tier: if client.contracted { Tier::Contracted } else { Tier::Marketplace },
-                    ..NewClient::default()
-                });
-                let handle = self.queue.add_client(new)?;
-                self.clients.insert(lane.client.clone(), handle);
-                handle
+        self.queue.dispatch(u32::MAX, &mut events);
+        for (key, job) in adopted {
+            let ticket = Ticket { life: self.life, job };
+            if !services.effects.hold(&key, ticket) {
+                self.give_back(ticket);
             }
-        };
-        let handle = self.queue.add_agent(client, weight)?;
-        self.lanes.insert(lane, handle);
-        Ok(handle)
+        }
+        self.tenants.restore_all(&mut self.queue, &services.ledger)?;
+        Ok(())
     }
 
     fn enqueue(
         &mut self,
-        agent: AgentId,
-        lane: AgentHandle,
+        owner: &Arc<Owner>,
         reply_to: ActorRef<AgentMessage>,
         jobs: Vec<Job>,
     ) -> Result<(), ActorProcessingErr> {
-        let known = self.agents.entry(agent.clone());
-        let known = known.or_insert_with(|| Known { actor: reply_to, jobs: BTreeSet::new() });
+        let services = Arc::clone(&self.services);
+        let now = services.clock.now();
+        let lane = self.tenants.lane(&mut self.queue, &services.ledger, owner, now, false)?;
+        let known = self.agents.entry(owner.agent.clone());
+        let known = known.or_insert_with(|| Known {
+            owner: Arc::clone(owner),
+            actor: reply_to,
+            jobs: BTreeSet::new(),
+        });
+        let mut refused = Vec::new();
         for job in jobs {
             let new = NewJob { rank: job.rank, ..NewJob::flat(ESTIMATE) };
-            let queued = Queued { job, agent: agent.clone() };
-            known.jobs.insert(self.queue.enqueue(lane, new, queued, &mut self.events)?);
+            let queued = Queued { job: job.clone(), owner: Arc::clone(owner), books: lane.books.clone() };
+            match self.queue.enqueue(lane.agent, new, queued, &mut self.events) {
+                Ok(handle) => {
+                    known.jobs.insert(handle);
+                }
+                Err(EnqueueError::Full(_)) => refused.push(job.node),
+                Err(error) => return Err(error.into()),
+            }
         }
-        Ok(())
+        if !refused.is_empty() {
+            let _ = known.actor.cast(AgentMessage::NoRoom(refused));
+        }
+        // Whoever comes to a client that is parked already hears of it here.
+        if services.ledger.client(&owner.lane.client).is_parked() {
+            let _ = known.actor.cast(AgentMessage::OutOfCredit(true));
+        }
+        if known.jobs.is_empty() {
+            self.agents.remove(&owner.agent);
+        }
+        // Waking moves a virtual time, so what was recorded comes after.
+        self.tenants.restore_new(&mut self.queue, &mut self.events)
     }
 
-    fn settle(&mut self, job: JobHandle, cost: u64, ended: Option<(AttemptKey, ActorRef<AgentMessage>)>) {
-        let settled = self.queue.settle(job, Price::flat(cost), &mut self.events).ok();
-        if let Some(settled) = &settled {
-            self.forget(&settled.payload.agent, job);
-        }
-        if let Some((key, agent)) = ended {
-            let accounts = settled.map(|settled| recorded(settled.accounts));
-            let _ = agent.cast(AgentMessage::Ended { key, accounts });
-        }
+    /// The accounts after the settlement; `None` if the slot is of another life, whose successor has adopted or
+    /// forgotten it.
+    fn settle(&mut self, ticket: Ticket, cost: u64) -> Option<Accounts> {
+        let job = Some(ticket).filter(|ticket| ticket.life == self.life)?.job;
+        let settled = self.queue.settle(job, Price::flat(cost), &mut self.events).ok()?;
+        let Queued { owner, books, .. } = settled.payload;
+        let accounts = recorded(settled.accounts);
+        books.client.spend(cost);
+        self.services.ledger.charged(&books, None, accounts);
+        self.forget(&owner.agent, job);
+        Some(accounts)
     }
 
-    fn hello(&mut self, agent: &AgentId, reply_to: ActorRef<AgentMessage>, running: &[JobHandle]) {
+    /// Frees a slot that was not used. Nothing can be settled at no cost, so the least cost is given back.
+    fn give_back(&mut self, ticket: Ticket) {
+        let Some(job) = Some(ticket).filter(|ticket| ticket.life == self.life).map(|ticket| ticket.job)
+        else {
+            return;
+        };
+        let Ok(settled) = self.queue.settle(job, Price::flat(1), &mut self.events) else { return };
+        if settled.accounts.balance.is_some() {
+            let _ = self.queue.credit(settled.client, 1, &mut self.events);
+        }
+        self.forget(&settled.payload.owner.agent, job);
+    }
+
+    fn hello(&mut self, agent: &AgentId, reply_to: ActorRef<AgentMessage>, running: &[Ticket]) {
         if let Some(known) = self.agents.get_mut(agent) {
             known.actor = reply_to;
         }
@@ -209,14 +287,16 @@ impl SchedulerState {
     }
 
     /// Clears what an earlier life of an agent left: its queued jobs, and the granted ones that never started.
-    fn void(&mut self, agent: &AgentId, running: &[JobHandle]) {
+    fn void(&mut self, agent: &AgentId, running: &[Ticket]) {
         let Some(known) = self.agents.get(agent) else { return };
-        let void: Vec<JobHandle> = known.jobs.iter().copied().filter(|job| !running.contains(job)).collect();
+        let life = self.life;
+        let void: Vec<JobHandle> =
+            known.jobs.iter().copied().filter(|&job| !running.contains(&Ticket { life, job })).collect();
         for job in void {
             if self.queue.cancel(job, &mut self.events).is_ok() {
                 self.forget(agent, job);
             } else {
-                self.settle(job, 1, None);
+                self.give_back(Ticket { life, job });
             }
         }
     }
@@ -230,18 +310,26 @@ impl SchedulerState {
         }
     }
 
+    fn renew_terms(&mut self, client: &ClientId) -> Result<(), ActorProcessingErr> {
+        let services = Arc::clone(&self.services);
+        let now = services.clock.now();
+        self.tenants.renew(&mut self.queue, &services.ledger, client, now, &mut self.events)
+    }
+
     /// Sends the grants out, those of one agent together.
     fn tell(&mut self) {
         let mut granted: BTreeMap<AgentId, Vec<Granted>> = BTreeMap::new();
         for event in std::mem::take(&mut self.events) {
             match event {
-                Event::Granted(Grant { job: handle, accounts, .. }) => {
-                    let Some(Queued { job, agent }) = self.queue.job(handle) else { continue };
-                    let grant = Granted { handle, job: job.clone(), accounts: recorded(accounts) };
-                    granted.entry(agent.clone()).or_default().push(grant);
+                Event::Granted(Grant { job: handle, accounts, tier, .. }) => {
+                    let Some(Queued { job, owner, books }) = self.queue.job(handle) else { continue };
+                    let (ticket, accounts) = (Ticket { life: self.life, job: handle }, recorded(accounts));
+                    self.services.ledger.charged(books, Some(tier), accounts);
+                    let grant = Granted { ticket, job: job.clone(), accounts };
+                    granted.entry(owner.agent.clone()).or_default().push(grant);
                 }
-                Event::Parked(client) => tracing::warn!(?client, "a client is parked: its credit is used up"),
-                Event::Unparked(client) => tracing::info!(?client, "a client is no longer parked"),
+                Event::Parked(client) => self.parked(client, true),
+                Event::Unparked(client) => self.parked(client, false),
                 Event::Stepped { .. } | Event::Rebased { .. } | Event::AgentsRebased { .. } => {}
             }
         }
@@ -251,6 +339,20 @@ impl SchedulerState {
                 let _ = known.actor.cast(AgentMessage::Granted(grants));
             }
         }
+    }
+
+    fn parked(&self, client: ClientHandle, parked: bool) {
+        let Some(name) = self.tenants.name(client) else { return };
+        self.services.ledger.client(name).park(parked);
+        for known in self.agents.values().filter(|known| known.owner.lane.client == *name) {
+            let _ = known.actor.cast(AgentMessage::OutOfCredit(parked));
+        }
+        if parked {
+            tracing::warn!(client = %name, "its credits are used up: it is parked until more are deposited");
+        } else {
+            tracing::info!(client = %name, "it has credits again");
+        }
+        self.services.stir();
     }
 }
 

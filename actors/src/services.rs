@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::effects::Effects;
+use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::links::Links;
 use crate::plans::Plans;
@@ -27,6 +28,7 @@ pub(crate) struct Services {
     pub(crate) clock: Clock,
     pub(crate) effects: Effects,
     pub(crate) plans: Plans,
+    pub(crate) ledger: Ledger,
     pub(crate) links: Links,
     pub(crate) limits: Limits,
     /// Slots of a run whose plan does not say.
@@ -63,6 +65,7 @@ impl Services {
         gate: GatePolicy,
         run_slots: u32,
         limits: Limits,
+        ledger: Ledger,
     ) -> Services {
         Services {
             journal,
@@ -72,6 +75,7 @@ impl Services {
             clock: Clock::new(),
             effects: Effects::default(),
             plans: Plans::default(),
+            ledger,
             links: Links::default(),
             limits,
             run_slots,
@@ -190,7 +194,8 @@ mod tests {
         let toolbox = Toolbox::new(Vec::new()).unwrap();
         let limits = Limits { contracts_kept: 2, ..Limits::default() };
         let (journal, artifacts) = (Arc::new(MemoryJournal::default()), Arc::new(MemoryArtifacts::default()));
-        let services = Services::new(journal, artifacts, toolbox, GatePolicy::default(), 1, limits);
+        let services =
+            Services::new(journal, artifacts, toolbox, GatePolicy::default(), 1, limits, Ledger::default());
         let contract = |most: u32| {
             let spec = Some(json!({"type": "integer", "maximum": most}));
             services.contract(&[Rule { method: Method::Schema, p: None, spec: spec.map(Arc::new) }]).unwrap()

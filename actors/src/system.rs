@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::plan::Settings;
-use ostler_kernel::port::{ArtifactStore, Journal, Tool};
+use ostler_kernel::port::{ArtifactStore, Journal, JournalError, Tool};
 use ostler_supervisor::{Exit, SupervisorRef};
 use ractor::{ActorRef, RpcReplyPort};
 
+use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::registry::{AgentRow, RegistryMessage};
 use crate::scheduler::{ClientConfig, SchedulerMessage};
@@ -42,6 +43,9 @@ pub enum StartError {
     /// The tools do not go together.
     #[error(transparent)]
     Tools(#[from] ToolboxError),
+    /// What clients were charged cannot be read.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// An actor did not come up.
     #[error("the tree did not start: {0}")]
     Tree(#[from] ostler_supervisor::StartError),
@@ -63,10 +67,12 @@ impl System {
 
     /// The same, with limits of your own.
     pub async fn start_within(config: SystemConfig, limits: Limits) -> Result<System, StartError> {
-        let SystemConfig { journal, artifacts, tools, gate, run_slots, .. } = config;
-        let services = Services::new(journal, artifacts, Toolbox::new(tools)?, gate, run_slots, limits);
+        let SystemConfig { journal, artifacts, tools, gate, run_slots, clients, .. } = config;
+        let ledger = Ledger::new(clients, journal.accounts()?);
+        let toolbox = Toolbox::new(tools)?;
+        let services = Services::new(journal, artifacts, toolbox, gate, run_slots, limits, ledger);
         let services = Arc::new(services);
-        let root = tree::start(&services, config.slots, config.clients).await?;
+        let root = tree::start(&services, config.slots).await?;
         let (watched, halted) = (root.clone(), Arc::clone(&services));
         tokio::spawn(async move {
             let exit = watched.wait_exit().await;

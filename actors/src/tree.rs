@@ -12,7 +12,7 @@ use ostler_supervisor::{
 
 use crate::limits::LIVE_AGENTS_MAX;
 use crate::registry::{Registry, RegistryMessage};
-use crate::scheduler::{ClientConfig, Scheduler, SchedulerArguments};
+use crate::scheduler::{Scheduler, SchedulerArguments};
 use crate::services::Services;
 
 /// Restarts of the root's children, at most, in [`ROOT_PERIOD`].
@@ -26,15 +26,10 @@ const AGENT_PERIOD: Duration = Duration::from_secs(60);
 /// Restarts of all agents together, at most, in [`ROOT_PERIOD`].
 const POOL_RESTARTS: u32 = LIVE_AGENTS_MAX;
 
-pub(crate) async fn start(
-    services: &Arc<Services>,
-    slots: u32,
-    clients: Vec<ClientConfig>,
-) -> Result<SupervisorRef, StartError> {
-    let clients = Arc::new(clients);
+pub(crate) async fn start(services: &Arc<Services>, slots: u32) -> Result<SupervisorRef, StartError> {
     let mut spec = SupervisorSpec::new(
         Strategy::RestForOne,
-        vec![registry(services), scheduler(services, slots, clients), pool(services)],
+        vec![registry(services), scheduler(services, slots), pool(services)],
     );
     spec.intensity = Intensity::new(ROOT_RESTARTS, ROOT_PERIOD);
     let observed = Arc::clone(services);
@@ -47,9 +42,9 @@ fn registry(services: &Arc<Services>) -> ChildSpec {
         .on_start(move |child| linked.links.set_registry(child.actor::<Registry>()))
 }
 
-fn scheduler(services: &Arc<Services>, slots: u32, clients: Arc<Vec<ClientConfig>>) -> ChildSpec {
-    let linked = Arc::clone(services);
-    let arguments = move || SchedulerArguments { slots, clients: Arc::clone(&clients) };
+fn scheduler(services: &Arc<Services>, slots: u32) -> ChildSpec {
+    let (given, linked) = (Arc::clone(services), Arc::clone(services));
+    let arguments = move || SchedulerArguments { slots, services: Arc::clone(&given) };
     ChildSpec::actor("scheduler", || Scheduler, arguments)
         .on_start(move |child| linked.links.set_scheduler(child.actor::<Scheduler>()))
 }

@@ -95,7 +95,7 @@ pub enum Event {
     ClientSet {
         /// Its name.
         client: ClientId,
-        /// Its weight.
+        /// Its weight; 0: what its credits are worth.
         weight: u32,
         /// Whether it belongs to the contracted tier.
         contracted: bool,
@@ -123,6 +123,18 @@ pub enum Event {
         category: Category,
         /// 1 retry, 2 patch.
         level: u8,
+    },
+    /// Credits were deposited for a client, which is metered from here on.
+    CreditDeposited {
+        /// For whom.
+        client: ClientId,
+        /// How many; below zero: taken back.
+        credits: i64,
+    },
+    /// The credits of the run's client are used up: nothing more of the run starts until some are deposited. Or they were.
+    OutOfCredit {
+        /// Whether they are used up from here on.
+        out: bool,
     },
 }
 

@@ -15,3 +15,4 @@ pub mod plan;
 pub mod port;
 pub mod run;
 pub mod template;
+pub mod terms;

@@ -2,7 +2,7 @@
 
 use crate::agent::{Agent, AgentHandle};
 use crate::client::{Client, ClientHandle, Latency, NewClient, REPUTATION_MAX, REPUTATION_START};
-use crate::config::{BALANCE_MAX, WEIGHT_MAX};
+use crate::config::{AMOUNT_DEBT_MAX, BALANCE_MAX, WEIGHT_MAX};
 use crate::error::{
     AddAgentError, AddClientError, CreditError, RemoveClientError, ReputationError, UnknownClient,
     WeightError,
@@ -96,6 +96,23 @@ impl<P> RunQueue<P> {
         self.refresh_client(client.at, events);
         self.tiers.forget_if_idle();
         Ok(balance)
+    }
+
+    /// Sets the balance of a client, which is metered from here on; it may be below zero.
+    pub fn meter(
+        &mut self,
+        client: ClientHandle,
+        balance: i64,
+        events: &mut Vec<Event>,
+    ) -> Result<(), CreditError> {
+        self.find_client(client)?;
+        if !(-AMOUNT_DEBT_MAX..=BALANCE_MAX).contains(&balance) {
+            return Err(CreditError::Overflow { balance: 0, amount: balance });
+        }
+        self.clients[client.at].balance = Some(balance);
+        self.refresh_client(client.at, events);
+        self.tiers.forget_if_idle();
+        Ok(())
     }
 
     /// Sets the weight before reputation, and returns the one that counts. The client's lag is kept.

@@ -228,6 +228,10 @@ fn told(event: &Event) -> (&'static str, Value) {
         Event::ClientSet { client, weight, contracted } => {
             ("client_set", json!({"client": client, "weight": weight, "contracted": contracted}))
         }
+        Event::CreditDeposited { client, credits } => {
+            ("credit_deposited", json!({"client": client, "credits": credits}))
+        }
+        Event::OutOfCredit { out } => ("out_of_credit", json!({"out": out})),
         Event::RunClosed { outcome } => ("run_closed", json!({"outcome": outcome})),
         Event::Draining { node } => ("draining", json!({"node": node})),
         Event::ReplanAsked { for_contract } => ("replan_asked", json!({"for_contract": for_contract})),

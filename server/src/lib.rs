@@ -7,6 +7,7 @@
 //! | `wire` | what is said, for both sides |
 //! | `routes` | which path asks what of the system |
 //! | `approvals` | questions to people, and their answers |
+//! | `clients` | who pays, and the run queue |
 //! | `names` | from `@last` or a part of an id to a run |
 //! | `events` | records as they are told, once, or as they come |
 //! | `summary`, `graph` | a run as people and machines want it |
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod approvals;
+mod clients;
 mod events;
 mod graph;
 mod keys;

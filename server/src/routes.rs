@@ -26,7 +26,7 @@ use crate::summary::Stands;
 use crate::wire::{
     AgentLine, AgentList, GraphView, Health, How, ResolveRequest, RunList, RunNamed, SubmitRequest, Summary,
 };
-use crate::{approvals, graph, names, summary};
+use crate::{approvals, clients, graph, names, summary};
 
 /// Bytes of a request's body.
 pub const BODY_BYTES_MAX: usize = 5 << 20;
@@ -60,6 +60,9 @@ pub fn router(system: System) -> Router {
         .route("/v1/approvals", get(approvals::list))
         .route("/v1/approvals/{id}", get(approvals::one).post(approvals::answer))
         .route("/v1/agents", get(agents))
+        .route("/v1/clients", get(clients::list))
+        .route("/v1/clients/{client}", get(clients::one).post(clients::change))
+        .route("/v1/queue", get(clients::queue))
         .route("/healthz", get(health))
         .fallback(nothing_here)
         .method_not_allowed_fallback(not_this_way)

@@ -51,10 +51,11 @@ const TOPICS: [Topic; 3] = [
 ];
 
 /// The commands, in the order in which somebody meets them.
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 5] = [
     ("Run plans", &["check", "run", "resume", "cancel"]),
     ("Look", &["ps", "show", "events", "artifact"]),
     ("Answer", &["approvals", "approve", "reject", "skip", "resolve"]),
+    ("Share it", &["client", "credit"]),
     ("Look after it", &["doctor", "simulate", "completions", "man", "help"]),
 ];
 

@@ -9,6 +9,7 @@ mod bounds;
 mod cells;
 mod check;
 mod client;
+mod clients;
 mod complete;
 mod completions;
 mod doctor;
@@ -115,8 +116,10 @@ enum Command {
     /// key; else it is in doubt, and `ostler resolve` settles it.
     #[command(after_help = "Examples:\n  ostler resume\n  ostler resume @last")]
     Resume(steer::ResumeArgs),
-    /// List runs, the newest first, or agents
-    #[command(after_help = "Examples:\n  ostler ps\n  ostler ps -n 5\n  ostler ps --all --json")]
+    /// List runs, the newest first, or agents, or clients
+    #[command(
+        after_help = "Examples:\n  ostler ps\n  ostler ps -n 5\n  ostler ps --all --json\n  ostler ps --clients"
+    )]
     Ps(ps::PsArgs),
     /// Show where a run stands, now or at an earlier record
     ///
@@ -154,6 +157,16 @@ enum Command {
     /// Before an action that cancels the node. A result that is refused may be made again, if the plan allows for patches.
     #[command(after_help = "Example:\n  ostler reject @last publish --note 'too early'")]
     Reject(approve::AnswerArgs),
+    /// Add a client that pays for runs, or change its terms
+    Client(clients::ClientArgs),
+    /// Deposit credits for a client, take some back, or show what is left
+    ///
+    /// A credit is a millisecond of a slot. The first deposit makes a client metered: when its credits are used up, nothing more
+    /// of it starts until there are more.
+    #[command(
+        after_help = "Examples:\n  ostler credit acme +1000\n  ostler credit acme -200\n  ostler credit acme"
+    )]
+    Credit(clients::CreditArgs),
     /// Stop a run for good, or one node of it
     ///
     /// Steps that act on the world are let end; the rest is stopped at once. A cancelled run cannot be resumed.
@@ -300,6 +313,8 @@ async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Approvals => approve::approvals(&globals).await,
         Command::Approve(args) => approve::answer(&globals, args, Decision::Approve).await,
         Command::Reject(args) => approve::answer(&globals, args, Decision::Reject).await,
+        Command::Client(args) => clients::client(&globals, args).await,
+        Command::Credit(args) => clients::credit(&globals, args).await,
         Command::Skip(args) => steer::skip(&globals, args).await,
         Command::Cancel(args) => steer::cancel(&globals, args).await,
         Command::Resolve(args) => steer::resolve(&globals, args).await,

@@ -1,4 +1,4 @@
-//! `ostler ps`: the runs of a data folder, newest first, or its agents.
+//! `ostler ps`: the runs of a data folder, newest first, or its agents or clients.
 
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::Globals;
 use super::approve::waited_for;
 use super::cells::{fit, fit_name, padded, width};
+use super::clients;
 use super::exit::{Failure, code};
 use super::live::painted;
 use super::number::from_one;
@@ -32,8 +33,11 @@ const NAME_MIN: usize = 8;
 #[derive(Debug, Args)]
 pub(crate) struct PsArgs {
     /// List agents instead of runs
-    #[arg(long, conflicts_with_all = ["limit", "all"])]
+    #[arg(long, conflicts_with_all = ["limit", "all", "clients"])]
     agents: bool,
+    /// List clients instead of runs: their weights, what runs and waits of them, and their credits
+    #[arg(long, conflicts_with_all = ["limit", "all"])]
+    clients: bool,
     /// List at most so many runs, the newest [default: 20 on a terminal, else all]
     #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_parser = from_one)]
     limit: Option<NonZeroU64>,
@@ -54,6 +58,8 @@ pub(crate) async fn ps(globals: &Globals, args: PsArgs) -> Result<u8, Failure> {
     let session = Session::open(globals, Path::new("."), Want::Look).await?;
     let listed = if args.agents {
         agents(&session, globals, &mut out).await
+    } else if args.clients {
+        clients::list(&session.client, globals, &mut out).await
     } else {
         let most = match args.limit {
             Some(limit) => usize::try_from(limit.get()).unwrap_or(usize::MAX),
@@ -248,7 +254,7 @@ async fn agents(session: &Session, globals: &Globals, out: &mut Out) -> Result<(
     Ok(())
 }
 
-fn tagged(kind: &str, line: &impl serde::Serialize) -> Value {
+pub(crate) fn tagged(kind: &str, line: &impl serde::Serialize) -> Value {
     let mut value = serde_json::to_value(line).expect("a line is names and numbers");
     value["type"] = json!(kind);
     value

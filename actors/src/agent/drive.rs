@@ -49,6 +49,10 @@ pub(super) struct Drive {
     fresh: BTreeSet<(u32, NodeId)>,
     /// Nodes in the run queue.
     queued: BTreeSet<NodeId>,
+    /// The client's credits are used up, by the last record of it.
+    is_out_of_credit: bool,
+    /// Ready nodes for which there was no room there.
+    crowded: Vec<NodeId>,
     deadlines: Deadlines,
     alarm: Option<(Instant, tokio::task::JoinHandle<()>)>,
     /// Judges the plan's own contract; ends with this.
@@ -78,6 +82,8 @@ impl Drive {
             asking: BTreeSet::new(),
             fresh: BTreeSet::new(),
             queued: BTreeSet::new(),
+            is_out_of_credit: false,
+            crowded: Vec::new(),
             deadlines: Deadlines::default(),
             alarm: None,
             judge: None,
@@ -160,6 +166,37 @@ impl Drive {
     fn reorder(&mut self) {
         let nodes: Vec<NodeId> = std::mem::take(&mut self.fresh).into_iter().map(|(_, node)| node).collect();
         nodes.iter().for_each(|node| self.offer(node));
+    }
+
+    /// There was no room in the run queue: these nodes want a slot still, and ask again in a while.
+    pub(super) fn no_room(&mut self, nodes: Vec<NodeId>) {
+        for node in nodes {
+            if self.queued.remove(&node) {
+                self.crowded.push(node);
+            }
+        }
+        let me = self.me.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(CROWDED).await;
+            let _ = me.cast(AgentMessage::Again);
+        });
+    }
+
+    /// Nodes for which there was no room ask again, as far as they are still ready.
+    pub(super) fn again(&mut self) {
+        for node in std::mem::take(&mut self.crowded) {
+            if self.run.instance(&node).is_some_and(|instance| instance.state() == NodeState::Ready) {
+                self.offer(&node);
+            }
+        }
+    }
+
+    /// The client's credits are used up, or they are not any more: written down, so that whoever looks at the run knows
+    /// what it waits for.
+    pub(super) fn out_of_credit(&mut self, out: bool) {
+        if std::mem::replace(&mut self.is_out_of_credit, out) != out {
+            self.pending.push(Event::OutOfCredit { out });
+        }
     }
 
     /// A granted node is not in the queue any more.
@@ -333,14 +370,9 @@ impl Drive {
         if jobs.is_empty() {
             return;
         }
-        let AgentArguments { agent, lane, weight, services } = &self.arguments;
-        services.links.tell_scheduler(SchedulerMessage::Enqueue {
-            agent: agent.clone(),
-            lane: lane.clone(),
-            weight: *weight,
-            reply_to: self.me.clone(),
-            jobs,
-        });
+        let owner = Arc::clone(&self.arguments.owner);
+        let enqueue = SchedulerMessage::Enqueue { owner, reply_to: self.me.clone(), jobs };
+        self.services.links.tell_scheduler(enqueue);
     }
 
     /// Nodes from here to the end of the plan, along the longest path.
@@ -437,7 +469,7 @@ impl Drive {
     pub(super) fn idle(&self) -> Option<Idle> {
         let until = self.deadlines.first();
         let soon = until.is_some_and(|until| until < Instant::now() + IDLE_MIN);
-        let still = self.run.only_waits() && self.judge.is_none() && !soon;
+        let still = self.run.only_waits() && self.judge.is_none() && self.crowded.is_empty() && !soon;
         // What was stopped has its end to tell.
         (still && !self.services.effects.knows_run(self.opened.run)).then_some(Idle { until })
     }
@@ -445,7 +477,7 @@ impl Drive {
     /// The run is closed: tells the registry once that is durable.
     fn close(&self, position: Option<Position>) {
         let services = Arc::clone(&self.services);
-        let (agent, run) = (self.arguments.agent.clone(), self.opened.run);
+        let (agent, run) = (self.arguments.owner.agent.clone(), self.opened.run);
         tokio::spawn(async move {
             if let Some(position) = position {
                 let _ = services.journal.durable(position).await;
@@ -473,6 +505,9 @@ pub(super) struct Idle {
 
 /// Waits that are shorter are waited for here.
 const IDLE_MIN: Duration = Duration::from_secs(1);
+
+/// How long a node waits for which there was no room in the run queue.
+const CROWDED: Duration = Duration::from_millis(200);
 
 /// A century: longer waits are cut to it, so that adding them to the clock cannot overflow.
 const LONGEST_WAIT_MS: u64 = 100 * 366 * 24 * 3_600 * 1_000;

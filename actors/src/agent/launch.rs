@@ -8,14 +8,13 @@ use ostler_kernel::id::NodeId;
 use ostler_kernel::plan::{Node, Plan};
 use ostler_kernel::port::{ArtifactError, Position, Tool};
 use ostler_kernel::run::{Category, Given, Input, Intended, NodeState, Refs};
-use ostler_scheduler::JobHandle;
 use serde_json::{Map, Value};
 
 use super::drive::Drive;
 use crate::approval;
 use crate::attempt::{self, Caller, Unreadable, Work};
 use crate::effects::{Effects, failed};
-use crate::scheduler::Granted;
+use crate::scheduler::{Granted, Ticket};
 
 /// An attempt that starts as soon as its intent is appended (durable, if it acts on the world).
 pub(super) struct Launch {
@@ -23,7 +22,7 @@ pub(super) struct Launch {
     plan: Arc<Plan>,
     id: NodeId,
     attempt: u32,
-    job: JobHandle,
+    slot: Ticket,
     acts: bool,
     work: Work,
 }
@@ -55,7 +54,7 @@ impl Refusal {
 impl Drive {
     /// Starts what was granted; gives back what is not wanted any more.
     pub(super) async fn granted(&mut self, grants: Vec<Granted>) {
-        for Granted { handle, job, accounts } in grants {
+        for Granted { ticket, job, accounts } in grants {
             self.take_from_queue(&job.node);
             let wanted = self.run.instance(&job.node).filter(|instance| !instance.is_draining());
             let state = wanted.map(|instance| instance.state());
@@ -64,14 +63,14 @@ impl Drive {
                 Some(NodeState::Ready) if mine => {
                     let events = self.within(|run, cx| run.start(cx, &job.node, None));
                     self.note(events);
-                    self.begin_attempt(&job.node, handle, accounts).await;
+                    self.begin_attempt(&job.node, ticket, accounts).await;
                 }
                 // Its process died; it may be done again, under the same attempt.
                 Some(NodeState::Running) if mine => {
-                    self.begin_attempt(&job.node, handle, accounts).await;
+                    self.begin_attempt(&job.node, ticket, accounts).await;
                 }
                 _ => {
-                    self.services.links.give_back(handle);
+                    self.services.links.give_back(ticket);
                     self.end_unwanted(&job.node);
                 }
             }
@@ -87,7 +86,7 @@ impl Drive {
         }
     }
 
-    async fn begin_attempt(&mut self, id: &NodeId, job: JobHandle, accounts: Accounts) {
+    async fn begin_attempt(&mut self, id: &NodeId, slot: Ticket, accounts: Accounts) {
         let plan = Arc::clone(self.run.plan());
         let node = plan.node(id).expect("a node that was started exists");
         let attempt = self.run.instance(id).map_or(0, |instance| instance.attempts);
@@ -102,10 +101,10 @@ impl Drive {
                 let Prepared { work, refs } = prepared;
                 let acts = work.acts(node);
                 self.intend(node, &refs, Some(accounts));
-                self.launches.push(Launch { plan, id: id.clone(), attempt, job, acts, work });
+                self.launches.push(Launch { plan, id: id.clone(), attempt, slot, acts, work });
             }
             Err(refusal) => {
-                self.services.links.give_back(job);
+                self.services.links.give_back(slot);
                 self.refuse(id, attempt, refusal);
             }
         }
@@ -191,7 +190,7 @@ impl Drive {
 
     /// Starts what was appended. What acts on the world waits until its intent is durable.
     pub(super) fn launch(&mut self, position: Option<Position>) {
-        for Launch { plan, id, attempt, job, acts, work } in std::mem::take(&mut self.launches) {
+        for Launch { plan, id, attempt, slot, acts, work } in std::mem::take(&mut self.launches) {
             let key = self.key(&id, attempt);
             let (services, caller) = (Arc::clone(&self.services), self.caller());
             let body = async move {
@@ -204,7 +203,8 @@ impl Drive {
                 let node = plan.node(&id).expect("it was found before");
                 attempt::perform(&services, &caller, node, work).await
             };
-            Effects::spawn(&self.services, key, job, self.me.clone(), acts, body);
+            let held = (Arc::clone(&self.arguments.owner), slot);
+            Effects::spawn(&self.services, key, held, self.me.clone(), acts, body);
         }
     }
 }

@@ -24,7 +24,7 @@ impl Drive {
         row: RunRow,
     ) -> Result<Option<Drive>, ActorProcessingErr> {
         let services = &arguments.services;
-        let (agent, run) = (arguments.agent.clone(), row.run);
+        let (agent, run) = (arguments.owner.agent.clone(), row.run);
         let folded = match stream::fold(services, &row, None, |_| {}) {
             Ok(folded) => folded,
             // To fail for it would only be to fail again.

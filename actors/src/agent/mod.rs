@@ -9,7 +9,7 @@ mod load;
 use std::sync::Arc;
 
 use ostler_kernel::event::Accounts;
-use ostler_kernel::id::AgentId;
+use ostler_kernel::id::NodeId;
 use ostler_kernel::port::RunRow;
 use ostler_kernel::run::Operation;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
@@ -19,7 +19,7 @@ use crate::effects::AttemptKey;
 use crate::error::RunError;
 use crate::registry::RegistryMessage;
 use crate::resolve::ResolveRequest;
-use crate::scheduler::{Granted, Lane, SchedulerMessage};
+use crate::scheduler::{Granted, Owner, SchedulerMessage};
 use crate::services::Services;
 use drive::{Drive, Idle};
 
@@ -31,6 +31,12 @@ pub(crate) enum AgentMessage {
     /// An attempt ended; its outcome is in the effects table. With the accounts after its settlement, if the
     /// scheduler had it.
     Ended { key: AttemptKey, accounts: Option<Accounts> },
+    /// There was no room in the run queue for these nodes.
+    NoRoom(Vec<NodeId>),
+    /// Nodes for which there was no room may ask again.
+    Again,
+    /// The client's credits are used up, or they are not any more.
+    OutOfCredit(bool),
     /// The earliest deadline is past.
     Due,
     /// The plan's own contract was judged, for this version.
@@ -55,9 +61,7 @@ pub(crate) enum Request {
 
 #[derive(Clone)]
 pub(crate) struct AgentArguments {
-    pub(crate) agent: AgentId,
-    pub(crate) lane: Lane,
-    pub(crate) weight: u32,
+    pub(crate) owner: Arc<Owner>,
     pub(crate) services: Arc<Services>,
 }
 
@@ -89,7 +93,7 @@ impl Actor for Agent {
         me: ActorRef<AgentMessage>,
         state: &mut AgentState,
     ) -> Result<(), ActorProcessingErr> {
-        let agent = state.arguments.agent.clone();
+        let agent = state.arguments.owner.agent.clone();
         state.arguments.services.links.tell_registry(RegistryMessage::Up { agent, actor: me });
         Ok(())
     }
@@ -113,6 +117,9 @@ impl Actor for Agent {
             AgentMessage::Drive(_) => {}
             AgentMessage::Granted(grants) => drive.granted(grants).await,
             AgentMessage::Ended { key, accounts } => drive.ended(&key, accounts),
+            AgentMessage::NoRoom(nodes) => drive.no_room(nodes),
+            AgentMessage::Again => drive.again(),
+            AgentMessage::OutOfCredit(out) => drive.out_of_credit(out),
             AgentMessage::Due => drive.due(),
             AgentMessage::ContractJudged { version, holds } => drive.contract_judged(version, holds),
             AgentMessage::Ask { request, reply } => drive.ask(request, reply),
@@ -124,9 +131,10 @@ impl Actor for Agent {
 impl AgentState {
     /// Takes a run up: whatever an earlier life of this agent queued for it is void.
     async fn begin(&mut self, row: RunRow) -> Result<(), ActorProcessingErr> {
-        let AgentArguments { agent, services, .. } = &self.arguments;
-        let running = services.effects.jobs(Some(row.run));
-        let hello = SchedulerMessage::Hello { agent: agent.clone(), reply_to: self.me.clone(), running };
+        let AgentArguments { owner, services } = &self.arguments;
+        let running = services.effects.slots(Some(row.run));
+        let hello =
+            SchedulerMessage::Hello { agent: owner.agent.clone(), reply_to: self.me.clone(), running };
         services.links.tell_scheduler(hello);
         match Drive::load(&self.arguments, &self.me, row)? {
             Some(mut drive) => {
@@ -147,7 +155,7 @@ impl AgentState {
         if drive.advance().await? {
             self.drive = None;
         } else if let Some(Idle { until }) = drive.idle() {
-            let (agent, run) = (self.arguments.agent.clone(), drive.opened.run);
+            let (agent, run) = (self.arguments.owner.agent.clone(), drive.opened.run);
             let passivate = RegistryMessage::Passivate { agent, run, until, asked: self.asked };
             self.arguments.services.links.tell_registry(passivate);
         }
@@ -159,13 +167,18 @@ impl AgentState {
         let links = &self.arguments.services.links;
         match message {
             AgentMessage::Granted(grants) => {
-                grants.into_iter().for_each(|granted| links.give_back(granted.handle));
+                grants.into_iter().for_each(|granted| links.give_back(granted.ticket));
             }
             AgentMessage::Ask { reply, .. } => {
                 let _ = reply.send(Err(RunError::Over));
             }
             AgentMessage::Ended { key, .. } => self.arguments.services.effects.forget(&key),
-            AgentMessage::Drive(_) | AgentMessage::Due | AgentMessage::ContractJudged { .. } => {}
+            AgentMessage::Drive(_)
+            | AgentMessage::NoRoom(_)
+            | AgentMessage::Again
+            | AgentMessage::OutOfCredit(_)
+            | AgentMessage::Due
+            | AgentMessage::ContractJudged { .. } => {}
         }
     }
 }

@@ -141,6 +141,8 @@ impl Run {
             | Event::AgentQuarantined { .. }
             | Event::Parked { .. }
             | Event::ClientSet { .. }
+            | Event::CreditDeposited { .. }
+            | Event::OutOfCredit { .. }
             | Event::RunClosed { .. } => {}
         }
         Ok(())

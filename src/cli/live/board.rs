@@ -139,6 +139,10 @@ pub(crate) struct Board {
     /// The planner is asked for a new version.
     pub(crate) replanning: bool,
     pub(crate) parked: bool,
+    /// Who pays.
+    pub(crate) client: String,
+    /// The client's credits are used up.
+    pub(crate) out_of_credit: bool,
     nodes: Vec<Node>,
     places: HashMap<String, usize>,
     stale: bool,
@@ -176,6 +180,7 @@ impl Board {
             "run_opened" => {
                 line.run.clone_into(&mut self.run);
                 text(&body["plan"], "id").clone_into(&mut self.plan);
+                text(body, "client").clone_into(&mut self.client);
                 (self.opened_ms, self.version) = (Some(line.at_ms), 1);
                 self.take_in(&body["plan"]["nodes"], line.at_ms);
             }
@@ -186,6 +191,7 @@ impl Board {
             }
             "plan_refused" => self.replanning = false,
             "replan_asked" => self.replanning = true,
+            "out_of_credit" => self.out_of_credit = body["out"] == true,
             "parked" => self.parked = true,
             "run_recovered" => self.parked = false,
             "attempt_result" | "late_result" => {

@@ -171,6 +171,10 @@ fn head(board: &Board, look: &Look) -> String {
     if board.replanning {
         line.space(2).put_whole(Paint::Care, "a new version is being planned");
     }
+    if board.out_of_credit {
+        let what = format!("out of credit: ostler credit {} +1000", board.client);
+        line.space(2).put_whole(Paint::Care, &what);
+    }
     if board.parked {
         line.space(2).put_whole(Paint::Care, "set aside");
     }

@@ -54,6 +54,14 @@ impl Plain {
             }
             "run_recovered" => Some(format!("{time} taken up again")),
             "plan_version" => Some(format!("{time} the plan is now version {}", line.body["version"])),
+            "out_of_credit" if self.board.out_of_credit => {
+                let client = &self.board.client;
+                Some(format!(
+                    "{time} the credits of client {client} are used up: nothing more starts until there are more: \
+                     ostler credit {client} +1000"
+                ))
+            }
+            "out_of_credit" => Some(format!("{time} client {} has credits again", self.board.client)),
             "parked" => Some(format!("{time} set aside: {}", text(&line.body, "reason"))),
             _ => None,
         }

@@ -125,6 +125,8 @@ fn samples() -> Vec<Event> {
     samples.push(Event::Draining { node: node() });
     samples.push(Event::ReplanAsked { for_contract: true });
     samples.push(Event::Diagnosis { node: node(), category: Category::Crash, level: 1 });
+    samples.push(Event::CreditDeposited { client: ClientId::from("acme"), credits: -5 });
+    samples.push(Event::OutOfCredit { out: true });
     samples
 }
 
@@ -225,10 +227,12 @@ fn kind(event: &Event) -> u8 {
         Event::Draining { .. } => 21,
         Event::ReplanAsked { .. } => 22,
         Event::Diagnosis { .. } => 23,
+        Event::CreditDeposited { .. } => 24,
+        Event::OutOfCredit { .. } => 25,
     }
 }
 
-const KINDS: u8 = 24;
+const KINDS: u8 = 26;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -1,0 +1,202 @@
+//! Clients: on what terms they are served, and how they stand.
+
+use std::collections::BTreeMap;
+
+use ostler_kernel::event::Event;
+use ostler_kernel::id::{ClientId, NAME_RULE, is_name};
+use ostler_kernel::port::{JournalError, Position};
+use ostler_kernel::terms::DepositError;
+use ostler_scheduler::WEIGHT_MAX;
+
+use crate::registry::RegistryMessage;
+use crate::scheduler::SchedulerMessage;
+use crate::system::{System, ask};
+
+/// What is to change about a client. What is left out stays as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClientChange {
+    /// On what terms it is served from here on.
+    pub served: Option<Served>,
+    /// Credits that are deposited for it, or taken back if below zero. With the first deposit, also one of none, it is
+    /// metered: nothing of it is dispatched that its credits do not pay for.
+    pub credits: Option<i64>,
+}
+
+/// On what terms a client is served.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Its entitlement among the clients of its tier, 1 to 1,000,000; `None`: what the credits of the last thirty days
+    /// are worth.
+    pub weight: Option<u32>,
+    /// Whether it is served in the contracted tier.
+    pub contracted: bool,
+}
+
+/// Why a client was not changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ClientError {
+    /// The name is no name.
+    #[error("client name {0:?} is not {NAME_RULE}")]
+    Name(String),
+    /// The weight is out of range.
+    #[error("weight {0} is not within 1 and {WEIGHT_MAX}")]
+    Weight(u32),
+    /// The configuration states its terms.
+    #[error("the terms of client {0} are stated in ostler.toml: change them there, under [clients.{0}]")]
+    Configured(ClientId),
+    /// The credits do not add up.
+    #[error("client {client}: {error}")]
+    Credits {
+        /// Which client.
+        client: ClientId,
+        /// Why not.
+        error: DepositError,
+    },
+    /// It could not be written down.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The registry is being restarted.
+    #[error("the system is restarting: try again")]
+    Restarting,
+}
+
+/// A client, as it stands.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct ClientRow {
+    /// Its name.
+    pub client: ClientId,
+    /// `contracted` or `marketplace`.
+    pub tier: &'static str,
+    /// Its entitlement, before reputation bends it.
+    pub weight: u32,
+    /// Where that comes from: `configured`, `chosen`, `credits`, or `default`.
+    pub weight_from: &'static str,
+    /// All credits that were ever deposited for it; `None`: it is not metered.
+    pub deposited: Option<i64>,
+    /// Credits that its attempts cost so far.
+    pub spent: u64,
+    /// Credits that the attempts under way hold.
+    pub reserved: u64,
+    /// Credits that are left: `deposited - spent - reserved`; below zero where attempts cost more than was expected.
+    pub left: Option<i64>,
+    /// Nothing of it is dispatched, because its credits are used up.
+    pub parked: bool,
+    /// Its attempts that run.
+    pub running: u32,
+    /// Its attempts that wait for a slot.
+    pub queued: u64,
+    /// Credits that it was charged since the scheduler started.
+    pub charged: u64,
+    /// Credits by which it is behind what its weight entitles it to; below zero: ahead.
+    pub lag: i64,
+}
+
+/// The run queue, as it stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct QueueRow {
+    /// Attempts that may run at once.
+    pub slots: u32,
+    /// Attempts that run.
+    pub running: u32,
+    /// Attempts that wait for a slot.
+    pub queued: u64,
+    /// Credits that the marketplace is owed by the contracted tier; below zero: it is ahead.
+    pub marketplace_owed: i64,
+}
+
+/// A client in the run queue.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Queueing {
+    pub(crate) running: u32,
+    pub(crate) queued: u64,
+    pub(crate) charged: u64,
+    pub(crate) reserved: u64,
+    pub(crate) lag: i64,
+}
+
+/// What the scheduler tells of its queue.
+pub(crate) type QueueShown = (QueueRow, BTreeMap<ClientId, Queueing>);
+
+impl System {
+    /// Changes a client, which need not have been heard of before. Durable when it returns; dropping the future may or
+    /// may not have changed it.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`]; nothing has changed then.
+    pub async fn change_client(&self, client: &str, change: ClientChange) -> Result<(), ClientError> {
+        if !is_name(client) {
+            return Err(ClientError::Name(client.to_owned()));
+        }
+        if let Some(Served { weight: Some(weight), .. }) = change.served
+            && !(1..=WEIGHT_MAX).contains(&weight)
+        {
+            return Err(ClientError::Weight(weight));
+        }
+        let client = ClientId::from(client);
+        let registry = self.services.links.registry().ok_or(ClientError::Restarting)?;
+        let message = |reply| RegistryMessage::ChangeClient { client, change, reply };
+        let position: Option<Position> = ask(&registry, message).await.ok_or(ClientError::Restarting)??;
+        if let Some(position) = position {
+            self.services.journal.durable(position).await?;
+        }
+        Ok(())
+    }
+
+    /// All clients that anything is known of, by name.
+    pub async fn clients(&self) -> Vec<ClientRow> {
+        let (_, queueing) = self.queue_shown().await.unwrap_or_default();
+        let now = self.services.clock.now();
+        let ledger = &self.services.ledger;
+        let rows = ledger.clients().into_iter().map(|(client, book)| {
+            let terms = book.terms();
+            let queueing = queueing.get(&client).copied().unwrap_or_default();
+            let weight_from = match terms.chosen_weight() {
+                Some(_) if ledger.is_configured(&client) => "configured",
+                Some(_) => "chosen",
+                None if terms.deposited().is_some() => "credits",
+                None => "default",
+            };
+            ClientRow {
+                tier: if terms.is_contracted() { "contracted" } else { "marketplace" },
+                weight: terms.weight(now),
+                weight_from,
+                deposited: terms.deposited(),
+                spent: book.spent(),
+                reserved: queueing.reserved,
+                left: book.left().map(|left| left.saturating_sub_unsigned(queueing.reserved)),
+                parked: book.is_parked(),
+                running: queueing.running,
+                queued: queueing.queued,
+                charged: queueing.charged,
+                lag: queueing.lag,
+                client,
+            }
+        });
+        rows.collect()
+    }
+
+    /// The run queue; `None` while the scheduler is being restarted.
+    pub async fn queue(&self) -> Option<QueueRow> {
+        self.queue_shown().await.map(|(queue, _)| queue)
+    }
+
+    async fn queue_shown(&self) -> Option<QueueShown> {
+        let scheduler = self.services.links.scheduler()?;
+        ask(&scheduler, |reply| SchedulerMessage::Show { reply }).await
+    }
+}
+
+impl ClientChange {
+    /// What is written down of it.
+    pub(crate) fn events(&self, client: &ClientId) -> Vec<Event> {
+        let client = || client.clone();
+        let served = self.served.map(|Served { weight, contracted }| Event::ClientSet {
+            client: client(),
+            weight: weight.unwrap_or(0),
+            contracted,
+        });
+        let deposited = self.credits.map(|credits| Event::CreditDeposited { client: client(), credits });
+        served.into_iter().chain(deposited).collect()
+    }
+}

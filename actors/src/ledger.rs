@@ -1,0 +1,207 @@
+//! The ledger: on what terms each client is served, and what it was charged. A cache of the journal that the registry and
+//! the scheduler keep up to date, and that outlives them: who starts anew goes on from here.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ostler_kernel::event::{Accounts, Event};
+use ostler_kernel::id::{AgentId, ClientId, Ticks};
+use ostler_kernel::port::AccountRow;
+use ostler_kernel::terms::Terms;
+use ostler_scheduler::Tier;
+
+use crate::scheduler::{ClientConfig, Lane};
+use crate::services::lock;
+
+/// All clients that anything is known of.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    configured: BTreeMap<ClientId, Terms>,
+    clients: Mutex<BTreeMap<ClientId, Arc<ClientBook>>>,
+    /// Charges so far: tells which of two is the later one.
+    charges: AtomicU64,
+}
+
+/// What the scheduler knew of the tiers last.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Tiers {
+    pub(crate) vruntime: [i64; 2],
+    /// What the marketplace is owed.
+    pub(crate) owed: i128,
+}
+
+/// One client.
+#[derive(Default)]
+pub(crate) struct ClientBook {
+    terms: Mutex<Terms>,
+    /// Credits that its attempts cost so far.
+    spent: AtomicU64,
+    last: Mutex<Option<Last>>,
+    agents: Mutex<BTreeMap<Option<AgentId>, Arc<AgentBook>>>,
+    /// Nothing of it is dispatched, because its credits are used up.
+    parked: AtomicBool,
+}
+
+/// How a client's accounts stood after its last charge; that of an agent counts for nothing here.
+#[derive(Clone, Copy)]
+struct Last {
+    charge: u64,
+    /// Where it was served then; `None`: where it is now, as far as anybody knows.
+    tier: Option<Tier>,
+    accounts: Accounts,
+}
+
+/// One agent of a client, or all its agents without a name of their own.
+#[derive(Default)]
+pub(crate) struct AgentBook {
+    last: Mutex<Option<Accounts>>,
+}
+
+/// The two accounts that an attempt is charged to.
+#[derive(Clone)]
+pub(crate) struct Books {
+    pub(crate) client: Arc<ClientBook>,
+    pub(crate) agent: Arc<AgentBook>,
+}
+
+impl Ledger {
+    /// The ledger of a system that starts: as its configuration and the journal's table of accounts say. The registry
+    /// reads the rest.
+    pub(crate) fn new(configured: Vec<ClientConfig>, mut rows: Vec<AccountRow>) -> Ledger {
+        let configured = configured.into_iter();
+        let configured =
+            configured.map(|client| (client.name, Terms::configured(client.weight, client.contracted)));
+        let ledger = Ledger { configured: configured.collect(), ..Ledger::default() };
+        rows.sort_by_key(|row| row.position);
+        for AccountRow { client, agent, accounts, spent, .. } in rows {
+            let books = ledger.books(&Lane { client, agent });
+            books.client.spent.fetch_add(spent, Ordering::Relaxed);
+            if let Some(accounts) = accounts {
+                ledger.charged(&books, None, accounts);
+            }
+        }
+        ledger
+    }
+
+    /// The book of a client.
+    pub(crate) fn client(&self, client: &ClientId) -> Arc<ClientBook> {
+        let mut clients = lock(&self.clients);
+        if let Some(book) = clients.get(client) {
+            return Arc::clone(book);
+        }
+        let terms = self.configured.get(client).cloned().unwrap_or_default();
+        let book = Arc::new(ClientBook { terms: Mutex::new(terms), ..ClientBook::default() });
+        clients.insert(client.clone(), Arc::clone(&book));
+        book
+    }
+
+    /// The books that the attempts of a lane are charged to.
+    pub(crate) fn books(&self, lane: &Lane) -> Books {
+        let client = self.client(&lane.client);
+        let agent = Arc::clone(lock(&client.agents).entry(lane.agent.clone()).or_default());
+        Books { client, agent }
+    }
+
+    /// All clients that anything is known of.
+    pub(crate) fn clients(&self) -> Vec<(ClientId, Arc<ClientBook>)> {
+        for client in self.configured.keys() {
+            self.client(client);
+        }
+        lock(&self.clients).iter().map(|(client, book)| (client.clone(), Arc::clone(book))).collect()
+    }
+
+    /// Whether the configuration states the terms of a client.
+    pub(crate) fn is_configured(&self, client: &ClientId) -> bool {
+        self.configured.contains_key(client)
+    }
+
+    /// Forgets the terms that were recorded: they are about to be read again.
+    pub(crate) fn forget_terms(&self) {
+        for (client, book) in lock(&self.clients).iter() {
+            *lock(&book.terms) = self.configured.get(client).cloned().unwrap_or_default();
+        }
+    }
+
+    /// Lets a record of a client take effect. What the configuration states stays.
+    pub(crate) fn record(&self, event: &Event, at_ms: Ticks) {
+        match event {
+            Event::ClientSet { client, .. } if self.is_configured(client) => {}
+            Event::ClientSet { client, .. } | Event::CreditDeposited { client, .. } => {
+                lock(&self.client(client).terms).apply(event, at_ms);
+            }
+            _ => {}
+        }
+    }
+
+    /// An attempt was charged: this is how the accounts stand.
+    pub(crate) fn charged(&self, books: &Books, tier: Option<Tier>, accounts: Accounts) {
+        let charge = self.charges.fetch_add(1, Ordering::Relaxed);
+        *lock(&books.client.last) = Some(Last { charge, tier, accounts });
+        *lock(&books.agent.last) = Some(accounts);
+    }
+
+    /// What the scheduler knew of the tiers last.
+    pub(crate) fn tiers(&self) -> Tiers {
+        let clients = lock(&self.clients);
+        let charges = clients.values().filter_map(|book| {
+            let last = (*lock(&book.last))?;
+            Some((last.charge, last.tier.unwrap_or_else(|| book.tier()), last.accounts))
+        });
+        let mut charges: Vec<(u64, Tier, Accounts)> = charges.collect();
+        charges.sort_by_key(|(charge, ..)| *charge);
+        let mut tiers = Tiers::default();
+        for (_, tier, accounts) in charges {
+            tiers.vruntime[tier as usize] = accounts.tier_vruntime;
+            tiers.owed = accounts.owed;
+        }
+        tiers
+    }
+}
+
+impl ClientBook {
+    /// On what terms it is served.
+    pub(crate) fn terms(&self) -> Terms {
+        lock(&self.terms).clone()
+    }
+
+    pub(crate) fn tier(&self) -> Tier {
+        if lock(&self.terms).is_contracted() { Tier::Contracted } else { Tier::Marketplace }
+    }
+
+    /// Credits that its attempts cost so far.
+    pub(crate) fn spent(&self) -> u64 {
+        self.spent.load(Ordering::Relaxed)
+    }
+
+    /// Credits that are left when nothing of it runs; `None`: it is not metered.
+    pub(crate) fn left(&self) -> Option<i64> {
+        lock(&self.terms).deposited().map(|deposited| deposited.saturating_sub_unsigned(self.spent()))
+    }
+
+    /// An attempt ended that cost so much.
+    pub(crate) fn spend(&self, cost: u64) {
+        self.spent.fetch_add(cost, Ordering::Relaxed);
+    }
+
+    /// Nothing of it is dispatched from here on, because its credits are used up; or it is again.
+    pub(crate) fn park(&self, parked: bool) {
+        self.parked.store(parked, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_parked(&self) -> bool {
+        self.parked.load(Ordering::Relaxed)
+    }
+
+    /// How its account stood after the last charge.
+    pub(crate) fn last(&self) -> Option<Accounts> {
+        lock(&self.last).map(|last| last.accounts)
+    }
+}
+
+impl AgentBook {
+    /// How its account stood after the last charge.
+    pub(crate) fn last(&self) -> Option<Accounts> {
+        *lock(&self.last)
+    }
+}

@@ -1,0 +1,227 @@
+//! Clients and agents in the run queue: added when they first have work, on the terms of the ledger, with the accounts that
+//! they had when they were charged last.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ostler_kernel::id::{ClientId, Ticks};
+use ostler_scheduler::{AgentHandle, BALANCE_MAX, ClientHandle, Event, NewClient, RunQueue};
+use ractor::ActorProcessingErr;
+
+use super::{ESTIMATE, Lane, Owner, Queued};
+use crate::clients::{QueueRow, Queueing};
+use crate::ledger::{AgentBook, Books, ClientBook, Ledger};
+
+/// The clients and agents that the queue knows.
+#[derive(Default)]
+pub(super) struct Tenants {
+    clients: BTreeMap<ClientId, ClientHandle>,
+    names: BTreeMap<ClientHandle, ClientId>,
+    lanes: BTreeMap<Lane, AgentHandle>,
+    /// Those whose accounts are not restored yet.
+    new_clients: Vec<(ClientHandle, Arc<ClientBook>)>,
+    new_agents: Vec<(AgentHandle, ClientHandle, Books)>,
+}
+
+/// Where the jobs of an agent go.
+pub(super) struct LaneOf {
+    pub(super) agent: AgentHandle,
+    pub(super) books: Books,
+}
+
+impl Tenants {
+    /// The lane of an agent's jobs, made if it is new. With `holding`, its jobs hold slots already, so what they cost
+    /// was paid.
+    pub(super) fn lane(
+        &mut self,
+        queue: &mut RunQueue<Queued>,
+        ledger: &Ledger,
+        owner: &Owner,
+        now: Ticks,
+        holding: bool,
+    ) -> Result<LaneOf, ActorProcessingErr> {
+        let books = ledger.books(&owner.lane);
+        if let Some(agent) = self.lanes.get(&owner.lane) {
+            return Ok(LaneOf { agent: *agent, books });
+        }
+        let client = match self.clients.get(&owner.lane.client) {
+            Some(known) => *known,
+            None => {
+                let client = add(queue, &books.client, now, holding)?;
+                self.clients.insert(owner.lane.client.clone(), client);
+                self.names.insert(client, owner.lane.client.clone());
+                self.new_clients.push((client, Arc::clone(&books.client)));
+                client
+            }
+        };
+        let agent = queue.add_agent(client, owner.weight)?;
+        self.lanes.insert(owner.lane.clone(), agent);
+        self.new_agents.push((agent, client, books.clone()));
+        Ok(LaneOf { agent, books })
+    }
+
+    pub(super) fn name(&self, client: ClientHandle) -> Option<&ClientId> {
+        self.names.get(&client)
+    }
+
+    /// Brings the tiers back as they were, and then whoever holds slots.
+    pub(super) fn restore_all(
+        &mut self,
+        queue: &mut RunQueue<Queued>,
+        ledger: &Ledger,
+    ) -> Result<(), ActorProcessingErr> {
+        let tiers = ledger.tiers();
+        let [contracted, marketplace] = tiers.vruntime.map(|vruntime| vruntime.max(0));
+        queue.restore_tiers(contracted, marketplace, tiers.owed)?;
+        self.restore_new(queue, &mut Vec::new())
+    }
+
+    /// Brings the accounts of those back who were added since the last time.
+    pub(super) fn restore_new(
+        &mut self,
+        queue: &mut RunQueue<Queued>,
+        events: &mut Vec<Event>,
+    ) -> Result<(), ActorProcessingErr> {
+        for (client, book) in std::mem::take(&mut self.new_clients) {
+            restore_client(queue, client, &book, events)?;
+        }
+        for (agent, client, books) in std::mem::take(&mut self.new_agents) {
+            restore_agent(queue, agent, client, &books.agent, events)?;
+        }
+        Ok(())
+    }
+
+    /// Each client in the queue.
+    pub(super) fn queueing(&self, queue: &RunQueue<Queued>) -> BTreeMap<ClientId, Queueing> {
+        let views = queue.clients().into_iter().filter_map(|view| {
+            let behind = i128::from(queue.tier(view.tier).vruntime) - i128::from(view.vruntime);
+            let lag = if view.runnable || view.in_flight > 0 { behind } else { behind.min(0) };
+            let credits = lag * i128::from(view.weight) / i128::from(queue.config().scale);
+            let queueing = Queueing {
+                running: view.in_flight,
+                queued: view.queued,
+                charged: u64::try_from(view.charged).unwrap_or(0),
+                reserved: u64::from(view.in_flight) * ESTIMATE,
+                lag: i64::try_from(credits).unwrap_or(i64::MAX),
+            };
+            Some((self.name(view.client)?.clone(), queueing))
+        });
+        views.collect()
+    }
+
+    /// Serves a client on its present terms.
+    pub(super) fn renew(
+        &mut self,
+        queue: &mut RunQueue<Queued>,
+        ledger: &Ledger,
+        client: &ClientId,
+        now: Ticks,
+        events: &mut Vec<Event>,
+    ) -> Result<(), ActorProcessingErr> {
+        let Some(&handle) = self.clients.get(client) else { return Ok(()) };
+        let book = ledger.client(client);
+        queue.set_weight(handle, book.terms().weight(now))?;
+        queue.set_tier(handle, book.tier())?;
+        if let Some(left) = book.left() {
+            queue.meter(handle, left - reserved(queue, handle)?, events)?;
+        }
+        Ok(())
+    }
+}
+
+/// The queue as a whole.
+pub(super) fn queue(queue: &RunQueue<Queued>) -> QueueRow {
+    QueueRow {
+        slots: queue.config().slots,
+        running: queue.running(),
+        queued: queue.queued().into(),
+        marketplace_owed: i64::try_from(queue.owed() / 1_000).unwrap_or(i64::MAX),
+    }
+}
+
+fn add(
+    queue: &mut RunQueue<Queued>,
+    book: &ClientBook,
+    now: Ticks,
+    holding: bool,
+) -> Result<ClientHandle, ActorProcessingErr> {
+    let paid = if holding { BALANCE_MAX } else { 0 };
+    let balance = book.left().map(|left| left.max(paid).clamp(0, BALANCE_MAX));
+    let weight = book.terms().weight(now);
+    Ok(queue.add_client(NewClient { weight, tier: book.tier(), balance, ..NewClient::default() })?)
+}
+
+/// Credits that the estimates of a client's running jobs hold.
+fn reserved(queue: &RunQueue<Queued>, client: ClientHandle) -> Result<i64, ActorProcessingErr> {
+    Ok(i64::from(queue.client(client)?.in_flight) * ESTIMATE as i64)
+}
+
+/// A client that was charged before goes on where it was: with its debt, and with what it was behind by, up to what
+/// a client with work can be behind by at all (theorem T1): who has been idle earned nothing.
+fn restore_client(
+    queue: &mut RunQueue<Queued>,
+    client: ClientHandle,
+    book: &ClientBook,
+    events: &mut Vec<Event>,
+) -> Result<(), ActorProcessingErr> {
+    let view = queue.client(client)?;
+    let balance = match book.left() {
+        Some(left) => Some(left - reserved(queue, client)?),
+        None => None,
+    };
+    let (vruntime, remainder, agents_vruntime) = match book.last() {
+        None => (view.vruntime, view.remainder, view.agents_vruntime),
+        Some(last) => {
+            let now = queue.tier(view.tier).vruntime;
+            let lag_max = lag_max(queue, view.weight);
+            let vruntime = placed(last.client_vruntime, last.tier_vruntime, now, lag_max);
+            (vruntime, last.client_remainder.min(view.weight - 1), last.agents_vruntime.max(0))
+        }
+    };
+    Ok(queue.restore_client(client, vruntime, remainder, balance, agents_vruntime, events)?)
+}
+
+fn restore_agent(
+    queue: &mut RunQueue<Queued>,
+    agent: AgentHandle,
+    client: ClientHandle,
+    book: &AgentBook,
+    events: &mut Vec<Event>,
+) -> Result<(), ActorProcessingErr> {
+    let Some(last) = book.last() else { return Ok(()) };
+    let agents = queue.agents(client)?;
+    let Some(view) = agents.into_iter().find(|view| view.agent == agent) else { return Ok(()) };
+    let now = queue.client(client)?.agents_vruntime;
+    let vruntime = placed(last.agent_vruntime, last.agents_vruntime, now, lag_max(queue, view.weight));
+    Ok(queue.restore_agent(agent, vruntime, last.agent_remainder.min(view.weight - 1), events)?)
+}
+
+/// Where somebody stands that stood at `then` when the queue's virtual time was `base`, now that it is `now`. What was
+/// recorded before a rebase is further ahead than it can be: its lead counts then.
+fn placed(then: i64, base: i64, now: i64, lag_max: i64) -> i64 {
+    let by_lead = now.saturating_add(then.saturating_sub(base));
+    then.min(by_lead).max(now.saturating_sub(lag_max))
+}
+
+/// T1: the furthest that a runnable client can be behind its queue, D·o/w + 1, when each of D slots was charged o too much.
+fn lag_max(queue: &RunQueue<Queued>, weight: u32) -> i64 {
+    let config = queue.config();
+    let over = i128::from(config.slots) * i128::from(ESTIMATE - 1) * i128::from(config.scale);
+    i64::try_from(over / i128::from(weight) + 1).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lead_and_a_lag_are_kept_but_idleness_earns_nothing() {
+        let check = |then, base, now, expected| assert_eq!(placed(then, base, now, 50), expected);
+        check(130, 100, 100, 130); // in debt, and nothing happened since
+        check(130, 100, 120, 130); // the others came nearer
+        check(130, 100, 500, 450); // long ago
+        check(80, 100, 100, 80); // behind, as one with work may be
+        check(80, 100, 500, 450);
+        check(1_000_130, 1_000_100, 7, 37); // recorded before a rebase
+    }
+}

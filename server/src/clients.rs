@@ -1,0 +1,92 @@
+//! Clients, their credits, and the run queue.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use ostler_actors::{ClientChange, ClientError, ClientRow, Served};
+
+use crate::problem::Problem;
+use crate::routes::{Api, BodyBytes, body, whole};
+use crate::wire::{ClientLine, ClientList, ClientRequest, QueueView, Tier};
+
+pub(crate) async fn list(State(api): State<Api>) -> Json<ClientList> {
+    let clients = api.system.clients().await.iter().map(line).collect();
+    Json(ClientList { clients })
+}
+
+pub(crate) async fn one(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<Json<ClientLine>, Problem> {
+    find(&api, &name).await.map(Json)
+}
+
+pub(crate) async fn change(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    bytes: BodyBytes,
+) -> Result<Json<ClientLine>, Problem> {
+    let ClientRequest { weight, tier, credits } = body(&whole(bytes)?)?;
+    let served = tier.map(|tier| Served { weight, contracted: tier == Tier::Contracted });
+    if served.is_none() && weight.is_some() {
+        return Err(Problem::bad("client", "a weight is stated together with its `tier`"));
+    }
+    api.system.change_client(&name, ClientChange { served, credits }).await?;
+    find(&api, &name).await.map(Json)
+}
+
+pub(crate) async fn queue(State(api): State<Api>) -> Result<Json<QueueView>, Problem> {
+    let restarting = || {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "restarting", "the scheduler is restarting: try again")
+    };
+    let queue = api.system.queue().await.ok_or_else(restarting)?;
+    let clients = api.system.clients().await.iter().map(line).collect();
+    Ok(Json(QueueView {
+        slots: queue.slots,
+        running: queue.running,
+        queued: queue.queued,
+        marketplace_owed: queue.marketplace_owed,
+        clients,
+    }))
+}
+
+async fn find(api: &Api, name: &str) -> Result<ClientLine, Problem> {
+    let clients = api.system.clients().await;
+    let found = clients.iter().find(|row| row.client.as_str() == name);
+    found.map(line).ok_or_else(|| {
+        let what = format!("nothing is known of a client {name}: `ostler client add {name}` adds it");
+        Problem::new(StatusCode::NOT_FOUND, "client_unknown", what)
+    })
+}
+
+fn line(row: &ClientRow) -> ClientLine {
+    ClientLine {
+        client: row.client.to_string(),
+        tier: if row.tier == "contracted" { Tier::Contracted } else { Tier::Marketplace },
+        weight: row.weight,
+        weight_from: row.weight_from.to_owned(),
+        deposited: row.deposited,
+        spent: row.spent,
+        reserved: row.reserved,
+        left: row.left,
+        parked: row.parked,
+        running: row.running,
+        queued: row.queued,
+        charged: row.charged,
+        lag: row.lag,
+    }
+}
+
+impl From<ClientError> for Problem {
+    fn from(error: ClientError) -> Problem {
+        let (status, code) = match &error {
+            ClientError::Name(_) => (StatusCode::BAD_REQUEST, "client_name"),
+            ClientError::Weight(_) => (StatusCode::UNPROCESSABLE_ENTITY, "weight_out_of_range"),
+            ClientError::Configured(_) => (StatusCode::CONFLICT, "client_configured"),
+            ClientError::Credits { .. } => (StatusCode::CONFLICT, "credits_out_of_range"),
+            ClientError::Restarting => (StatusCode::SERVICE_UNAVAILABLE, "restarting"),
+            ClientError::Journal(error) => return error.clone().into(),
+        };
+        Problem::new(status, code, error.to_string())
+    }
+}
