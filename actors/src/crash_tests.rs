@@ -65,6 +65,10 @@ impl Tool for Hour {
 }
 
 async fn counting(calls: &Arc<Mutex<BTreeMap<String, u32>>>) -> System {
+    counting_with(calls, 8).await
+}
+
+async fn counting_with(calls: &Arc<Mutex<BTreeMap<String, u32>>>, slots: u32) -> System {
     let params = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
     let (name, version, description) = ("count".to_owned(), "1".to_owned(), "counts".to_owned());
     let spec = ToolSpec { name, version, description, params, result: json!({"type": "object"}) };
@@ -80,7 +84,7 @@ async fn counting(calls: &Arc<Mutex<BTreeMap<String, u32>>>) -> System {
             ceiling: 2,
             ..GatePolicy::default()
         },
-        slots: 8,
+        slots,
         run_slots: 4,
         drain: Duration::from_secs(5),
         clients: Vec::new(),
@@ -251,5 +255,47 @@ async fn a_request_that_comes_late_does_not_meet_the_next_run_of_the_agent() {
     assert!(matches!(answer, Err(RunError::Over)), "{answer:?}");
     assert!(!system.view(second, None).await.unwrap().run.is_cancelled());
     system.cancel(second).await.unwrap();
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slots_that_are_held_when_the_scheduler_dies_stay_held_and_paid_for() {
+    let calls = Arc::new(Mutex::new(BTreeMap::new()));
+    let system = counting_with(&calls, 1).await;
+    system.change_client("acme", crate::ClientChange { credits: Some(150), served: None }).await.unwrap();
+    let submit = async |client: &str, node: Value| {
+        let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": [node]})).unwrap();
+        let plan = draft.validate(&system.settings()).unwrap();
+        system.submit(Submission { client: client.into(), ..Submission::plan(plan) }).await.unwrap()
+    };
+    let looking = submit("acme", json!({"id": "h", "tool": "hour", "timeout": "2h"})).await;
+    let queue = async || system.queue().await.map(|queue| (queue.running, queue.queued));
+    while queue().await != Some((1, 0)) {
+        tokio::task::yield_now().await;
+    }
+    assert!(kill(&system, "scheduler"));
+    let waiting = submit("other", json!({"id": "n", "tool": "count", "params": {"name": "n"}})).await;
+    while queue().await != Some((1, 1)) {
+        tokio::task::yield_now().await;
+    }
+    assert!(lock(&calls).is_empty(), "the only slot is taken");
+    let acme = async || {
+        let rows = system.clients().await;
+        rows.into_iter()
+            .find(|row| row.client.as_str() == "acme")
+            .map(|row| (row.left, row.reserved))
+            .unwrap()
+    };
+    assert_eq!(acme().await, (Some(50), 100));
+    system.cancel(looking).await.unwrap();
+    assert_eq!(system.outcome(waiting).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(lock(&calls).get("n"), Some(&1));
+    while acme().await.1 > 0 {
+        tokio::task::yield_now().await;
+    }
+    let rows = system.clients().await;
+    let row = rows.iter().find(|row| row.client.as_str() == "acme").unwrap();
+    assert_eq!(row.left, Some(150 - row.spent as i64));
+    assert!(row.spent > 0);
     system.shutdown().await;
 }

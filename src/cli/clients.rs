@@ -47,7 +47,7 @@ struct AddArgs {
     #[arg(long, value_name = "TIER", default_value = "marketplace")]
     tier: TierArg,
     /// Credits to deposit
-    #[arg(long, value_name = "N", value_parser = credits)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = credits)]
     credit: Option<i64>,
 }
 

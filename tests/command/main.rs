@@ -4,6 +4,7 @@
 mod api;
 mod approvals;
 mod bad_plans;
+mod clients;
 mod kill;
 mod plans;
 mod second_terminal;

@@ -1,0 +1,257 @@
+//! Who pays: terms, credits, and accounts that outlive the process.
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{Hold, plan, system, within};
+use ostler_actors::{
+    ClientChange, ClientConfig, ClientError, ClientRow, Limits, Served, Settled, Submission, System,
+    SystemConfig,
+};
+use ostler_kernel::event::{Accounts, AttemptResult, Event, Failure, Outcome, RunOpened};
+use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
+use ostler_kernel::id::RunId;
+use ostler_kernel::json::canonical;
+use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::port::{
+    BoxFuture, CallContext, Journal, Seq, StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
+};
+use ostler_kernel::run::{Category, RunOutcome};
+use ostler_kernel::terms::DepositError;
+use ostler_store::{MemoryArtifacts, MemoryJournal};
+use serde_json::{Map, Value, json};
+
+/// Longer than anything here takes, and shorter than a test may hang.
+const SOON: Duration = Duration::from_secs(20);
+
+async fn row(system: &System, client: &str) -> ClientRow {
+    system.clients().await.into_iter().find(|row| row.client.as_str() == client).unwrap()
+}
+
+/// The client, once it is like that.
+async fn until(system: &System, client: &str, is: impl Fn(&ClientRow) -> bool) -> ClientRow {
+    let looked = async {
+        loop {
+            let rows = system.clients().await;
+            match rows.into_iter().find(|row| row.client.as_str() == client && is(row)) {
+                Some(row) => return row,
+                None => tokio::task::yield_now().await,
+            }
+        }
+    };
+    tokio::time::timeout(SOON, looked).await.expect("it comes to that")
+}
+
+fn credits(credits: i64) -> ClientChange {
+    ClientChange { credits: Some(credits), ..ClientChange::default() }
+}
+
+/// What the attempts of a run cost, by its records.
+fn cost(journal: &dyn Journal, client: &str, run: RunId) -> i64 {
+    let records = journal.read(StreamId::run(&client.into(), run), Seq(0), usize::MAX).unwrap();
+    let costs = records.iter().map(|record| match &record.event {
+        Event::AttemptResult(result) | Event::LateResult(result) => result.cost as i64,
+        _ => 0,
+    });
+    costs.sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_without_credits_is_parked_and_says_so_until_some_are_deposited_whatever_process_asks() {
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), vec![hold.clone()]).await;
+    first.change_client("acme", credits(100)).await.unwrap();
+    let chain = json!({"id": "p", "nodes": [
+        {"id": "a", "tool": "hold"}, {"id": "b", "tool": "hold", "deps": ["a"]},
+    ]});
+    let submission = Submission::plan(plan(&first, chain));
+    let run = first.submit(Submission { client: "acme".into(), ..submission }).await.unwrap();
+    hold.started().await;
+    assert_eq!(row(&first, "acme").await.left, Some(0), "what runs holds what it is expected to cost");
+    hold.go(1);
+    // What it cost is at least one credit, so a second attempt is not paid for.
+    let parked = until(&first, "acme", |row| row.parked && row.queued == 1).await;
+    let spent = cost(&*journal, "acme", run);
+    assert_eq!((parked.left, parked.running), (Some(100 - spent), 0));
+    assert!(!hold.has_started());
+    first.shutdown().await;
+
+    let second = system(journal.clone(), vec![hold.clone()]).await;
+    second.resume_all().await.unwrap();
+    let parked = until(&second, "acme", |row| row.parked && row.queued == 1).await;
+    assert_eq!(parked.left, Some(100 - spent));
+    second.change_client("acme", credits(1_000)).await.unwrap();
+    hold.started().await;
+    hold.go(1);
+    assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    let spent = cost(&*journal, "acme", run);
+    let row = until(&second, "acme", |row| row.running == 0).await;
+    assert_eq!((row.left, row.spent as i64, row.parked), (Some(1_100 - spent), spent, false));
+    let records = journal.read(StreamId::run(&"acme".into(), run), Seq(0), usize::MAX).unwrap();
+    let told = records.iter().filter_map(|record| match record.event {
+        Event::OutOfCredit { out } => Some(out),
+        _ => None,
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [true, true, false], "each process says what it waits for");
+    second.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_changed_is_refused_by_a_reason_and_changes_nothing() {
+    let journal = Arc::new(MemoryJournal::default());
+    let system = configured(journal.clone(), Vec::new(), 1).await;
+    let served = |weight| ClientChange {
+        served: Some(Served { weight, contracted: true }),
+        ..ClientChange::default()
+    };
+    let before = system.clients().await;
+    let refused = [
+        ("a b", credits(1), ClientError::Name("a b".into())),
+        ("acme", served(Some(0)), ClientError::Weight(0)),
+        ("acme", served(Some(1_000_001)), ClientError::Weight(1_000_001)),
+        ("fixed", served(Some(1)), ClientError::Configured("fixed".into())),
+        (
+            "acme",
+            credits(-1),
+            ClientError::Credits {
+                client: "acme".into(),
+                error: DepositError::TooFew { left: 0, credits: 1 },
+            },
+        ),
+    ];
+    for (client, change, expected) in refused {
+        assert_eq!(system.change_client(client, change).await, Err(expected));
+    }
+    let after: Vec<ClientRow> =
+        system.clients().await.into_iter().filter(|row| row.client.as_str() != "acme").collect();
+    assert_eq!(after, before);
+    assert_eq!(journal.clients().unwrap(), []);
+    // What the configuration states stays, also beside credits.
+    system.change_client("fixed", credits(50)).await.unwrap();
+    let fixed = row(&system, "fixed").await;
+    assert_eq!((fixed.weight, fixed.tier, fixed.left), (7, "contracted", Some(50)));
+    system.change_client("acme", served(None)).await.unwrap();
+    system.change_client("acme", credits(2_500)).await.unwrap();
+    let acme = row(&system, "acme").await;
+    assert_eq!((acme.weight, acme.weight_from, acme.tier), (250, "credits", "contracted"));
+    system.shutdown().await;
+}
+
+/// Writes down its calls, in order.
+struct Note {
+    spec: ToolSpec,
+    calls: Mutex<Vec<String>>,
+}
+
+impl Tool for Note {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn class(&self, _: &Map<String, Value>) -> CallClass {
+        CallClass { impact: 0, effect: Effect::Read, idem: Idempotency::Natural }
+    }
+
+    fn call(&self, permit: Permit, _: CallContext) -> BoxFuture<'_, ToolResult> {
+        Box::pin(async move {
+            self.calls.lock().unwrap().push(permit.params()["who"].as_str().unwrap().to_owned());
+            Ok(json!({}))
+        })
+    }
+}
+
+/// A system of so many slots with one configured client.
+async fn configured(journal: Arc<dyn Journal>, tools: Vec<Arc<dyn Tool>>, slots: u32) -> System {
+    let scope = Scope { tools: tools.iter().map(|tool| (tool.spec().name.clone(), None)).collect() };
+    let config = SystemConfig {
+        journal,
+        artifacts: Arc::new(MemoryArtifacts::default()),
+        tools,
+        gate: GatePolicy {
+            scopes: [("default".to_owned(), scope)].into(),
+            ceiling: 2,
+            ..GatePolicy::default()
+        },
+        slots,
+        run_slots: 8,
+        drain: Duration::from_secs(5),
+        clients: vec![ClientConfig { name: "fixed".into(), weight: 7, contracted: true }],
+    };
+    System::start(config).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_goes_on_with_the_debt_that_an_earlier_process_wrote_down() {
+    let params = json!({"type": "object", "properties": {"who": {"type": "string"}}});
+    let (version, description) = ("1".to_owned(), "notes".to_owned());
+    let spec =
+        ToolSpec { name: "note".to_owned(), version, description, params, result: json!({"type": "object"}) };
+    let note = Arc::new(Note { spec, calls: Mutex::default() });
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let journal = Arc::new(MemoryJournal::default());
+    // A run of an earlier process, after which client `debtor` was far ahead of the others.
+    let run: RunId = "00000000-0000-7000-8000-000000000001".parse().unwrap();
+    let opened = Event::RunOpened(RunOpened {
+        run,
+        client: "debtor".into(),
+        agent: run.to_string().as_str().into(),
+        plan: canonical(&json!({"id": "p", "nodes": []})).unwrap(),
+        intent: 1,
+        scope: "default".into(),
+        workspace: "/".into(),
+        policy_epoch: 1,
+        seed: 1,
+    });
+    let failed = Outcome::Failed(Failure { category: Category::Crash, message: String::new() });
+    let accounts = Some(Accounts { client_vruntime: 1 << 40, ..Accounts::default() });
+    let ended = AttemptResult { accounts, cost: 9_000, ..AttemptResult::unpaid("n".into(), 1, failed) };
+    let events =
+        vec![opened, Event::AttemptResult(Box::new(ended)), Event::RunClosed { outcome: RunOutcome::Failed }];
+    let stream = StreamId::run(&"debtor".into(), run);
+    journal.append(vec![StreamBatch { stream, expected: Seq(0), at_ms: 1, events }]).unwrap();
+
+    let system = configured(journal, vec![note.clone(), hold.clone()], 1).await;
+    assert_eq!(row(&system, "debtor").await.spent, 9_000);
+    let blocker = plan(&system, json!({"id": "p", "nodes": [{"id": "h", "tool": "hold"}]}));
+    system.submit(Submission::plan(blocker)).await.unwrap();
+    hold.started().await;
+    let mut runs = Vec::new();
+    for client in ["debtor", "other"] {
+        let node = |at: usize| json!({"id": format!("n{at}"), "tool": "note", "params": {"who": client}});
+        let nodes: Vec<Value> = (0..4).map(node).collect();
+        let submission = Submission::plan(plan(&system, json!({"id": "p", "nodes": nodes})));
+        runs.push(system.submit(Submission { client: client.into(), ..submission }).await.unwrap());
+        until(&system, client, |row| row.queued == 4).await;
+    }
+    let lag = row(&system, "debtor").await.lag;
+    assert_eq!(lag, -(1 << 40) * 100 / (1 << 16), "in credits");
+    hold.go(1);
+    for run in runs {
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    }
+    let calls = note.calls.lock().unwrap().concat();
+    assert_eq!(calls, ["other".repeat(4), "debtor".repeat(4)].concat());
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_for_which_the_run_queue_has_no_room_wait_and_then_run() {
+    let limits = Limits { queued_jobs: 2, ..Limits::default() };
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let system = within(Arc::new(MemoryJournal::default()), vec![hold.clone()], limits).await;
+    let node = |at: usize| json!({"id": format!("n{at}"), "tool": "hold"});
+    let nodes: Vec<Value> = (0..7).map(node).collect();
+    let plan = plan(&system, json!({"id": "p", "nodes": nodes}));
+    let run = system.submit(Submission::plan(plan)).await.unwrap();
+    for _ in 0..2 {
+        hold.started().await;
+    }
+    assert_eq!(system.queue().await.unwrap().running, 2, "though there are slots for more");
+    hold.go(7);
+    let outcome = tokio::time::timeout(SOON, system.outcome(run)).await.expect("nothing is forgotten");
+    assert_eq!(outcome.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    system.shutdown().await;
+}
