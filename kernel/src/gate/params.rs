@@ -25,7 +25,9 @@ impl GatedTool {
         let schema = &self.tool().spec().params;
         let mut params = literal.clone();
         self.fill_defaults(&mut params);
-        params.retain(|name, _| literal.contains_key(name) || !referred.contains(name.as_str()));
+        if !referred.is_empty() {
+            params.retain(|name, _| literal.contains_key(name) || !referred.contains(name.as_str()));
+        }
         let mut bad = self.unknown_references(schema, referred);
         let whole = Value::Object(params);
         if !self.validator().is_valid(&whole) {
@@ -34,10 +36,9 @@ impl GatedTool {
                 bad.extend(told(&error, schema));
             }
         }
-        let refused: BTreeSet<String> = bad.iter().map(|bad| top(pointer_of(bad)).to_owned()).collect();
-        let checked = catch_unwind(AssertUnwindSafe(|| self.tool().check(literal))).unwrap_or_default();
-        let by_tool = checked.into_iter().filter(|wrong| !refused.contains(&wrong.name));
-        bad.extend(by_tool.map(|WrongParam { name, what, mend }| BadParam::Wrong {
+        let mut checked = catch_unwind(AssertUnwindSafe(|| self.tool().check(literal))).unwrap_or_default();
+        checked.retain(|wrong| !bad.iter().any(|bad| top(pointer_of(bad)) == wrong.name));
+        bad.extend(checked.into_iter().map(|WrongParam { name, what, mend }| BadParam::Wrong {
             pointer: format!("/{}", escaped(&name)),
             what,
             mend,
@@ -47,6 +48,9 @@ impl GatedTool {
 
     /// References to parameters that the schema does not have.
     fn unknown_references(&self, schema: &Value, referred: &BTreeSet<&str>) -> Vec<BadParam> {
+        if referred.is_empty() {
+            return Vec::new();
+        }
         let none = Map::new();
         let known = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
         let open = schema.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false))

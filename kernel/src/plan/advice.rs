@@ -92,7 +92,7 @@ pub fn advise(plan: &Plan, origin: &Origin) -> Vec<Advice> {
 /// Candidates of an any_of compete for being there at all; a terminal edge, a control node and a person are
 /// waited for on purpose.
 fn idle_edges(plan: &Plan, graph: &Graph) -> Vec<BTreeSet<usize>> {
-    let idle = |(node, sources): (&Node, &Vec<(usize, On)>)| {
+    let idle = |(node, sources): (&Node, &[(usize, On)])| {
         if node.join != Some(Join::AllOf) || node.is_control() {
             return BTreeSet::new();
         }
@@ -106,7 +106,7 @@ fn idle_edges(plan: &Plan, graph: &Graph) -> Vec<BTreeSet<usize>> {
             sources.iter().filter(|(source, on)| *on == On::Success && is_idle(&plan.nodes[*source]));
         success.map(|&(source, _)| source).collect()
     };
-    plan.nodes.iter().zip(&graph.sources).map(idle).collect()
+    plan.nodes.iter().zip(graph.sources.iter()).map(idle).collect()
 }
 
 fn edges(

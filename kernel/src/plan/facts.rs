@@ -47,7 +47,7 @@ impl Facts {
         }
         Facts {
             nodes: plan.nodes.len(),
-            edges: graph.sources.iter().map(Vec::len).sum(),
+            edges: graph.sources.items().len(),
             depth: critical_path.len(),
             width: per_level.into_iter().max().unwrap_or(0),
             critical_path,

@@ -1,17 +1,15 @@
 //! The edges of a plan by index, for whoever walks them often.
 
-use std::collections::BTreeMap;
-
-use super::{Node, On};
-use crate::id::NodeId;
+use super::table::Table;
+use super::{Lists, Node, On};
 
 /// Adjacency of nodes that are sorted by id and whose edges all lead somewhere.
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
     /// Per node: its sources, in the author's order.
-    pub sources: Vec<Vec<(usize, On)>>,
+    pub sources: Lists<(usize, On)>,
     /// Per node: its consumers, ascending.
-    pub consumers: Vec<Vec<(usize, On)>>,
+    pub consumers: Lists<(usize, On)>,
     /// Per node: edges on the longest path from an entry, over edges of either kind.
     pub level: Vec<u32>,
     /// Per node: edges on the longest path to an exit, over edges of either kind.
@@ -21,18 +19,12 @@ pub struct Graph {
 impl Graph {
     /// Builds the adjacency. Edges to nodes that do not exist are left out; on a cycle levels are 0.
     pub fn new(nodes: &[Node]) -> Graph {
-        let index: BTreeMap<&NodeId, usize> =
-            nodes.iter().enumerate().map(|(at, node)| (&node.id, at)).collect();
-        let mut sources = vec![Vec::new(); nodes.len()];
-        let mut consumers = vec![Vec::new(); nodes.len()];
-        for (at, node) in nodes.iter().enumerate() {
-            for dep in &node.deps {
-                if let Some(&source) = index.get(&dep.n) {
-                    sources[at].push((source, dep.on));
-                    consumers[source].push((at, dep.on));
-                }
-            }
+        let named = Table::new(nodes).sources;
+        let mut sources = Lists::with_capacity(nodes.len(), named.items().len());
+        for (node, named) in nodes.iter().zip(named.iter()) {
+            sources.push(node.deps.iter().zip(named).filter_map(|(dep, source)| Some(((*source)?, dep.on))));
         }
+        let consumers = sources.turned();
         let level = longest(&sources, &consumers);
         let height = longest(&consumers, &sources);
         Graph { sources, consumers, level, height }
@@ -40,9 +32,9 @@ impl Graph {
 }
 
 /// Per node, the edges on the longest path that leads to it along `consumers`.
-fn longest(sources: &[Vec<(usize, On)>], consumers: &[Vec<(usize, On)>]) -> Vec<u32> {
+fn longest(sources: &Lists<(usize, On)>, consumers: &Lists<(usize, On)>) -> Vec<u32> {
     let mut level = vec![0; sources.len()];
-    let mut missing: Vec<usize> = sources.iter().map(Vec::len).collect();
+    let mut missing: Vec<usize> = sources.iter().map(<[_]>::len).collect();
     let mut reached: Vec<usize> = (0..sources.len()).filter(|&at| missing[at] == 0).collect();
     while let Some(at) = reached.pop() {
         for &(consumer, _) in &consumers[at] {

@@ -21,6 +21,7 @@ mod draft;
 mod facts;
 mod fault;
 mod graph;
+mod lists;
 mod model;
 mod nearest;
 mod normalise;
@@ -36,6 +37,7 @@ pub use draft::{DepDraft, Impact, NodeDraft, NodeFields, PlanDraft, PolicyDraft,
 pub use facts::Facts;
 pub use fault::{Fault, FaultCode, SAME_FAULTS_MAX};
 pub use graph::Graph;
+pub use lists::Lists;
 pub use model::*;
 pub use nearest::nearest;
 pub use normalise::{Unchecked, normalise};

@@ -22,6 +22,8 @@ pub struct Unchecked {
     pub(super) plan: Plan,
     /// Where its nodes stood in the plan as written.
     pub(super) origin: Origin,
+    /// What the names in it stand for.
+    pub(super) table: Table,
     /// Faults of what a [`Plan`] cannot even hold, such as a rule without a method.
     pub(super) faults: Vec<Fault>,
 }
@@ -44,13 +46,17 @@ pub fn normalise(draft: PlanDraft, settings: &Settings<'_>) -> Unchecked {
     let mut faults = Vec::new();
     let strict = draft.strict.unwrap_or(false);
     let root = Pointer::root();
-    let written = draft.nodes.into_iter().enumerate().map(|(at, node)| {
-        let deps = node.deps.as_ref().map_or(0, Vec::len);
-        (node.normalise(strict, settings, &|| root.key("nodes").item(at), &mut faults), (at, deps))
-    });
-    let mut written: Vec<(Node, (usize, usize))> = written.collect();
-    written.sort_by(|a, b| a.0.id.cmp(&b.0.id)); // stable: of one id used twice, the later stays the later
-    let (nodes, places): (Vec<Node>, Vec<(usize, usize)>) = written.into_iter().unzip();
+    let deps = |node: &NodeDraft| node.deps.as_ref().map_or(0, Vec::len);
+    let mut places: Vec<(usize, usize)> =
+        draft.nodes.iter().enumerate().map(|(at, node)| (at, deps(node))).collect();
+    let written = draft.nodes.into_iter().enumerate();
+    let mut nodes: Vec<Node> = written
+        .map(|(at, node)| node.normalise(strict, settings, &|| root.key("nodes").item(at), &mut faults))
+        .collect();
+    // Both sorts are stable: of one id used twice, the later stays the later.
+    places.sort_by(|a, b| nodes[a.0].id.cmp(&nodes[b.0].id));
+    nodes.sort_by(|a, b| a.id.cmp(&b.id));
+    let table = Table::new(&nodes);
     let place = || root.key("contract");
     if draft.contract.as_ref().is_some_and(Vec::is_empty) {
         let (detail, mend) = ("the contract of the plan is empty", "give it a rule, or leave it out");
@@ -66,13 +72,13 @@ pub fn normalise(draft: PlanDraft, settings: &Settings<'_>) -> Unchecked {
         title: draft.title,
         version: 1,
         outputs_declared: draft.outputs.is_some(),
-        outputs: draft.outputs.unwrap_or_else(|| exits(&nodes)),
+        outputs: draft.outputs.unwrap_or_else(|| exits(&nodes, &table)),
         nodes,
         policy,
         contract,
         strict,
     };
-    Unchecked { plan, origin: Origin::new(places), faults }
+    Unchecked { plan, origin: Origin::new(places), table, faults }
 }
 
 impl PlanDraft {
@@ -229,8 +235,7 @@ pub(super) fn rules(
     place: &dyn Fn() -> Pointer,
     faults: &mut Vec<Fault>,
 ) -> Vec<Rule> {
-    let mut rules = Vec::with_capacity(drafts.len());
-    for (at, draft) in drafts.into_iter().enumerate() {
+    let judged = drafts.into_iter().enumerate().map(|(at, draft)| {
         let place = || place().item(at);
         let named = draft.method.is_some();
         let rule = Rule { method: draft.method.unwrap_or(Method::Human), p: draft.p, spec: draft.spec };
@@ -244,16 +249,15 @@ pub(super) fn rules(
             let place = if rule.spec.is_some() { place.key("spec").join(&wrong.pointer) } else { place };
             faults.push(Fault::new(FaultCode::V09, node, detail, wrong.mend).at(&place));
         }
-        rules.push(rule);
-    }
-    rules
+        rule
+    });
+    judged.collect()
 }
 
 /// The nodes that no dependency of either kind names, ascending.
-fn exits(nodes: &[Node]) -> Vec<NodeId> {
-    let table = Table::new(nodes);
+fn exits(nodes: &[Node], table: &Table) -> Vec<NodeId> {
     let mut named = vec![false; nodes.len()];
-    for source in table.sources.iter().flatten().flatten() {
+    for source in table.sources.items().iter().flatten() {
         named[*source] = true;
     }
     let mut exits: Vec<NodeId> =

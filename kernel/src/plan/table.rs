@@ -1,43 +1,47 @@
 //! Nodes by name, where ids may repeat and edges may lead nowhere.
 
-use super::Node;
+use super::{Lists, Node};
 use crate::id::NodeId;
 
 /// What the names in a list of nodes stand for. The nodes are sorted by id; of several descriptions of one
 /// id the last one counts as the node.
-pub(super) struct Table<'a> {
-    pub(super) nodes: &'a [Node],
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Table {
+    /// Side by side, which the nodes are too large for.
+    ids: Vec<NodeId>,
     /// Per description and dependency, in the author's order: the node it names, if there is one.
-    pub(super) sources: Vec<Vec<Option<usize>>>,
+    pub(super) sources: Lists<Option<usize>>,
     /// A hash of each id and the node it names, each near the place its hash gives; a power of two of them.
-    slots: Vec<Option<(u64, u32)>>,
+    slots: Vec<Option<(u32, u32)>>,
 }
 
 /// Places looked at before a name is searched for among the sorted ids instead. So names that were chosen to
 /// have one and the same hash cost little more than others.
 const PROBES_MAX: usize = 16;
 
-impl<'a> Table<'a> {
-    pub(super) fn new(nodes: &'a [Node]) -> Table<'a> {
+impl Table {
+    pub(super) fn new(nodes: &[Node]) -> Table {
         debug_assert!(nodes.is_sorted_by(|a, b| a.id <= b.id));
         let slots = vec![None; (nodes.len() * 2).next_power_of_two()];
-        let mut table = Table { nodes, sources: Vec::with_capacity(nodes.len()), slots };
+        let ids = nodes.iter().map(|node| node.id.clone()).collect();
+        let edges = nodes.iter().map(|node| node.deps.len()).sum();
+        let mut table = Table { ids, sources: Lists::default(), slots };
         for at in (0..nodes.len()).filter(|&at| at <= u32::MAX as usize) {
             if table.counts(at) {
-                let hash = hash(&nodes[at].id);
+                let hash = hash(&table.ids[at]);
                 if let Some(free) = table.places(hash).find(|&place| table.slots[place].is_none()) {
                     table.slots[free] = Some((hash, at as u32));
                 }
             }
         }
+        let mut sources = Lists::with_capacity(nodes.len(), edges);
         for node in nodes {
-            let sources = node.deps.iter().map(|dep| table.find(&dep.n)).collect();
-            table.sources.push(sources);
+            sources.push(node.deps.iter().map(|dep| table.find(&dep.n)));
         }
-        table
+        Table { sources, ..table }
     }
 
-    fn places(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
+    fn places(&self, hash: u32) -> impl Iterator<Item = usize> + use<> {
         let mask = self.slots.len() - 1;
         (0..PROBES_MAX).map(move |probe| (hash as usize).wrapping_add(probe) & mask)
     }
@@ -48,38 +52,38 @@ impl<'a> Table<'a> {
         for place in self.places(hash) {
             match self.slots[place] {
                 None => return None, // it would have been put here
-                Some((other, at)) if other == hash && self.nodes[at as usize].id == *id => {
+                Some((other, at)) if other == hash && self.ids[at as usize] == *id => {
                     return Some(at as usize);
                 }
                 Some(_) => {}
             }
         }
-        let after = self.nodes.partition_point(|node| node.id <= *id);
+        let after = self.ids.partition_point(|other| other <= id);
         let at = after.checked_sub(1)?;
-        (self.nodes[at].id == *id).then_some(at)
+        (self.ids[at] == *id).then_some(at)
     }
 
     /// The description that counts among those with the id of the one at `at`.
     pub(super) fn last(&self, at: usize) -> usize {
-        if self.counts(at) { at } else { self.find(&self.nodes[at].id).unwrap_or(at) }
+        if self.counts(at) { at } else { self.find(&self.ids[at]).unwrap_or(at) }
     }
 
     /// Whether the description at `at` is the one that counts for its id.
     pub(super) fn counts(&self, at: usize) -> bool {
-        self.nodes.get(at + 1).is_none_or(|next| next.id != self.nodes[at].id)
+        self.ids.get(at + 1).is_none_or(|next| *next != self.ids[at])
     }
 
     /// How many nodes there are room for: indices of nodes are below it.
     pub(super) fn len(&self) -> usize {
-        self.nodes.len()
+        self.ids.len()
     }
 }
 
 /// FNV-1a with its high bits folded into the low ones: good enough to spread names, the same on every machine.
-fn hash(id: &NodeId) -> u64 {
+fn hash(id: &NodeId) -> u32 {
     let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     let hash = id.as_str().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, mix);
-    hash ^ (hash >> 32)
+    (hash ^ (hash >> 32)) as u32
 }
 
 #[cfg(test)]
@@ -100,8 +104,8 @@ mod tests {
                 if crowded {
                     table.slots.fill(Some((0, 0))); // as if all places were taken by names of another hash
                 }
-                for (at, node) in table.nodes.iter().enumerate() {
-                    assert_eq!(table.find(&node.id), Some(at));
+                for (at, id) in table.ids.iter().enumerate() {
+                    assert_eq!(table.find(id), Some(at));
                 }
                 for stranger in ["", "n", "n-1", "zz", "N0"] {
                     assert_eq!(table.find(&stranger.into()), None, "{stranger}");

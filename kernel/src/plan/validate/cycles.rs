@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::super::fault::{Fault, FaultCode};
 use super::super::pointer::Pointer;
-use super::super::{Dispatch, Join};
+use super::super::{Dispatch, Join, Lists};
 use super::Subject;
 use crate::id::NodeId;
 
@@ -15,20 +15,20 @@ const SHOWN_MAX: usize = 8;
 /// candidate of an ordered join before the next.
 pub(super) fn judge(subject: &Subject<'_>, faults: &mut Vec<Fault>) -> Option<Vec<usize>> {
     let graph = Precedence::new(subject);
-    let components = components(&graph.after);
+    let components = components(&graph);
     let mut cyclic = false;
-    for component in &components {
+    for component in components.iter() {
         let first = component[0];
-        if component.len() == 1 && !graph.after[first].contains(&first) {
+        if component.len() == 1 && !graph.after(first).any(|next| next == first) {
             continue;
         }
         cyclic = true;
         let mut through = Through::new(&graph, component);
         for &at in component.iter().filter(|&&at| at < subject.table.len()) {
-            let mend = if graph.has_order_edge {
-                "take out a dependency, or list candidates of ordered joins in one and the same order"
-            } else {
+            let mend = if graph.turns.items().is_empty() {
                 "take out one of these dependencies"
+            } else {
+                "take out a dependency, or list candidates of ordered joins in one and the same order"
             };
             let cycle = through.cycle(at);
             let detail = format!("waits for itself: {}", graph.show(&cycle));
@@ -62,18 +62,17 @@ pub(super) fn depth(subject: &Subject<'_>, order: &[usize], faults: &mut Vec<Fau
 /// What must come after what: edges of either kind, and the order of candidates.
 struct Precedence<'a> {
     subject: &'a Subject<'a>,
-    after: Vec<Vec<usize>>,
+    /// Per node and name that is none: candidates of ordered joins that come right after it.
+    turns: Lists<usize>,
     /// Names in lists of candidates that are no nodes; they have indices behind those of the nodes, since
     /// the order of a list reaches across them.
     nameless: Vec<&'a NodeId>,
-    has_order_edge: bool,
 }
 
 impl<'a> Precedence<'a> {
     fn new(subject: &'a Subject<'a>) -> Precedence<'a> {
         let count = subject.table.len();
-        let after = subject.consumers.iter().map(|edges| edges.iter().map(|&(at, _)| at).collect()).collect();
-        let mut graph = Precedence { subject, after, nameless: Vec::new(), has_order_edge: false };
+        let (mut turns, mut nameless) = (Vec::new(), Vec::new());
         let mut unknown: BTreeMap<&NodeId, usize> = BTreeMap::new();
         for (at, node) in subject.plan.nodes.iter().enumerate() {
             let ordered = node.join == Some(Join::AnyOf) && node.dispatch == Dispatch::Ordered;
@@ -84,19 +83,27 @@ impl<'a> Precedence<'a> {
             for (dep, source) in node.deps.iter().zip(&subject.table.sources[at]) {
                 let candidate = source.unwrap_or_else(|| {
                     *unknown.entry(&dep.n).or_insert_with(|| {
-                        graph.nameless.push(&dep.n);
-                        graph.after.push(Vec::new());
-                        count + graph.nameless.len() - 1
+                        nameless.push(&dep.n);
+                        count + nameless.len() - 1
                     })
                 });
-                if let Some(before) = before {
-                    graph.after[before].push(candidate);
-                    graph.has_order_edge = true;
-                }
+                turns.extend(before.map(|before| (before, candidate)));
                 before = Some(candidate);
             }
         }
-        graph
+        let turns = Lists::grouped(count + nameless.len(), turns.iter().copied());
+        Precedence { subject, turns, nameless }
+    }
+
+    /// How many nodes and names that are none there are.
+    fn len(&self) -> usize {
+        self.turns.len()
+    }
+
+    /// What comes right after one of them.
+    fn after(&self, at: usize) -> impl Iterator<Item = usize> {
+        let consumers = if at < self.subject.table.len() { &self.subject.consumers[at] } else { &[] };
+        consumers.iter().map(|&(consumer, _)| consumer).chain(self.turns[at].iter().copied())
     }
 
     fn name(&self, at: usize) -> &NodeId {
@@ -188,7 +195,7 @@ impl<'a> Through<'a> {
         let mut before: BTreeMap<usize, usize> = BTreeMap::new();
         let mut open = VecDeque::from([from]);
         while let Some(at) = open.pop_front() {
-            for &next in &self.graph.after[at] {
+            for next in self.graph.after(at) {
                 self.steps_left = self.steps_left.checked_sub(1)?;
                 if next == from {
                     let mut cycle = vec![at];
@@ -216,24 +223,25 @@ fn any_cycle(graph: &Precedence<'_>, members: &[usize]) -> Vec<usize> {
     while !seen.contains_key(&at) {
         seen.insert(at, walk.len());
         walk.push(at);
-        let next = graph.after[at].iter().find(|next| members.binary_search(next).is_ok());
-        at = *next.expect("a node that reaches itself has a successor that does");
+        let next = graph.after(at).find(|next| members.binary_search(next).is_ok());
+        at = next.expect("a node that reaches itself has a successor that does");
     }
     walk.split_off(seen[&at])
 }
 
 /// The strongly connected components, each after all that it leads to (Tarjan's algorithm, on a stack of its
 /// own: a plan may be as deep as it is large).
-fn components(after: &[Vec<usize>]) -> Vec<Vec<usize>> {
+fn components(graph: &Precedence<'_>) -> Lists<usize> {
     const UNSEEN: usize = usize::MAX;
-    let mut index = vec![UNSEEN; after.len()];
-    let mut low = vec![0; after.len()];
-    let mut on_path = vec![false; after.len()];
+    let count = graph.len();
+    let mut index = vec![UNSEEN; count];
+    let mut low = vec![0; count];
+    let mut on_path = vec![false; count];
     let mut path = Vec::new();
-    let mut found = Vec::new();
+    let mut found = Lists::with_capacity(count, count);
     let mut next_index = 0;
     let mut calls: Vec<(usize, usize)> = Vec::new();
-    for root in 0..after.len() {
+    for root in 0..count {
         if index[root] != UNSEEN {
             continue;
         }
@@ -245,7 +253,7 @@ fn components(after: &[Vec<usize>]) -> Vec<Vec<usize>> {
                 path.push(at);
             }
             let mut descend = None;
-            for (position, &next) in after[at].iter().enumerate().skip(edge) {
+            for (position, next) in graph.after(at).enumerate().skip(edge) {
                 if index[next] == UNSEEN {
                     descend = Some((position, next));
                     break;
@@ -263,9 +271,8 @@ fn components(after: &[Vec<usize>]) -> Vec<Vec<usize>> {
             if low[at] == index[at] {
                 let start =
                     path.iter().rposition(|&member| member == at).expect("every open node is on the path");
-                let component = path.split_off(start);
-                component.iter().for_each(|&member| on_path[member] = false);
-                found.push(component);
+                path[start..].iter().for_each(|&member| on_path[member] = false);
+                found.push(path.drain(start..));
             }
         }
     }

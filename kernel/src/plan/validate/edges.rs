@@ -10,6 +10,7 @@ pub(super) fn judge(subject: &Subject<'_>, hints: &Hints, faults: &mut Vec<Fault
     let plan = subject.plan;
     for (at, node) in plan.nodes.iter().enumerate() {
         id(subject, at, faults);
+        let own = subject.table.last(at);
         for (edge, (dep, source)) in node.deps.iter().zip(&subject.table.sources[at]).enumerate() {
             let place = || subject.edge_place(at, edge);
             let Some(source) = *source else {
@@ -21,7 +22,7 @@ pub(super) fn judge(subject: &Subject<'_>, hints: &Hints, faults: &mut Vec<Fault
                 faults.push(Fault::new(FaultCode::V03, &node.id, detail, mend).at(&place()));
                 continue;
             };
-            if dep.n == node.id {
+            if source == own {
                 let mend = "leave that dependency or reference out";
                 faults.push(Fault::new(FaultCode::V02, &node.id, "depends on itself", mend).at(&place()));
             }

@@ -22,45 +22,46 @@ use super::fault::{Fault, in_order};
 use super::nearest::Hints;
 use super::pointer::{Origin, Pointer};
 use super::table::Table;
-use super::{On, Plan, Settings, Unchecked};
+use super::{Lists, On, Plan, Settings, Unchecked};
 
 /// Gives the plan, its nodes in ascending order of their ids, or every fault, sorted by code and name.
 pub fn validate(unchecked: Unchecked, settings: &Settings<'_>) -> Result<Plan, Vec<Fault>> {
-    let Unchecked { plan, origin, mut faults } = unchecked;
-    judge(&plan, &origin, settings, true, &mut faults);
+    let Unchecked { plan, origin, table, mut faults } = unchecked;
+    let subject = Subject::new(&plan, &origin, &table);
+    judge(&subject, settings, true, &mut faults);
     if faults.is_empty() { Ok(plan) } else { Err(in_order(faults)) }
 }
 
 /// The faults of a running plan that was changed. V05 does not apply: what a change adds may be there for
 /// the next change alone.
 pub(super) fn changed(plan: &Plan, settings: &Settings<'_>, faults: &mut Vec<Fault>) {
-    judge(plan, &Origin::default(), settings, false, faults);
+    let (origin, table) = (Origin::default(), Table::new(&plan.nodes));
+    judge(&Subject::new(plan, &origin, &table), settings, false, faults);
 }
 
-fn judge(plan: &Plan, origin: &Origin, settings: &Settings<'_>, fresh: bool, faults: &mut Vec<Fault>) {
-    let subject = Subject::new(plan, origin);
+fn judge(subject: &Subject<'_>, settings: &Settings<'_>, fresh: bool, faults: &mut Vec<Fault>) {
     let hints = Hints::new();
-    edges::judge(&subject, &hints, faults);
-    joins::judge(&subject, faults);
-    references::judge(&subject, settings, &hints, faults);
-    contracts::judge(&subject, faults);
+    edges::judge(subject, &hints, faults);
+    joins::judge(subject, faults);
+    references::judge(subject, settings, &hints, faults);
+    contracts::judge(subject, faults);
     if settings.complete && fresh {
-        contracts::tests_of_the_whole(&subject, faults);
+        contracts::tests_of_the_whole(subject, faults);
     }
-    bounds::judge(&subject, settings, faults);
-    executors::judge(&subject, settings, &hints, faults);
+    bounds::judge(subject, settings, faults);
+    executors::judge(subject, settings, &hints, faults);
     if settings.complete {
-        params::judge(&subject, settings, &hints, faults);
-        paths::judge(&subject, settings, &hints, faults);
+        params::judge(subject, settings, &hints, faults);
+        paths::judge(subject, settings, &hints, faults);
     }
-    match cycles::judge(&subject, faults) {
+    match cycles::judge(subject, faults) {
         // Where there is a cycle, nothing can be said of paths.
         None => {}
         Some(order) => {
-            cycles::depth(&subject, &order, faults);
-            speculation::judge(&subject, &order, faults);
-            if fresh && plan.outputs_declared {
-                reach::judge(&subject, faults);
+            cycles::depth(subject, &order, faults);
+            speculation::judge(subject, &order, faults);
+            if fresh && subject.plan.outputs_declared {
+                reach::judge(subject, faults);
             }
         }
     }
@@ -72,31 +73,27 @@ struct Subject<'a> {
     plan: &'a Plan,
     /// Where its nodes were written.
     origin: &'a Origin,
-    table: Table<'a>,
+    table: &'a Table,
     /// Per node: its sources, in the author's order.
-    sources: Vec<Vec<(usize, On)>>,
+    sources: Lists<(usize, On)>,
     /// Per node: its consumers, ascending.
-    consumers: Vec<Vec<(usize, On)>>,
+    consumers: Lists<(usize, On)>,
     /// Per node: whether the run is for it.
     is_output: Vec<bool>,
 }
 
 impl<'a> Subject<'a> {
-    fn new(plan: &'a Plan, origin: &'a Origin) -> Subject<'a> {
-        let table = Table::new(&plan.nodes);
-        let mut sources = vec![Vec::new(); plan.nodes.len()];
-        let mut consumers = vec![Vec::new(); plan.nodes.len()];
+    fn new(plan: &'a Plan, origin: &'a Origin, table: &'a Table) -> Subject<'a> {
+        let mut sources = Lists::with_capacity(plan.nodes.len(), table.sources.items().len());
         for (at, node) in plan.nodes.iter().enumerate() {
-            if !table.counts(at) {
-                continue;
-            }
-            for (dep, source) in node.deps.iter().zip(&table.sources[at]) {
-                if let Some(source) = source.filter(|&source| source != at) {
-                    sources[at].push((source, dep.on));
-                    consumers[source].push((at, dep.on));
-                }
-            }
+            let named = if table.counts(at) { &table.sources[at] } else { &[] };
+            let edges = node.deps.iter().zip(named);
+            sources.push(edges.filter_map(|(dep, source)| {
+                let source = source.filter(|&source| source != at)?;
+                Some((source, dep.on))
+            }));
         }
+        let consumers = sources.turned();
         let mut is_output = vec![false; plan.nodes.len()];
         for output in &plan.outputs {
             if let Some(at) = table.find(output) {
