@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::{Args, Subcommand, ValueEnum};
+use ostler_kernel::terms::CREDITS_MAX;
 use ostler_server::wire::{ClientLine, ClientList, ClientRequest, Tier};
 
 use super::Globals;
@@ -72,12 +73,19 @@ fn weight(text: &str) -> Result<u32, String> {
 }
 
 fn credits(text: &str) -> Result<i64, String> {
-    let credits = text.parse().ok().filter(|credits| *credits >= 0);
-    credits.ok_or_else(|| "give a whole number, 0 or more".to_owned())
+    match text.parse::<i128>() {
+        Ok(credits) if credits > CREDITS_MAX.into() => Err(format!("give at most {CREDITS_MAX}")),
+        Ok(credits) if credits >= 0 => Ok(credits as i64),
+        _ => Err("give a whole number, 0 or more".to_owned()),
+    }
 }
 
 fn amount(text: &str) -> Result<i64, String> {
-    text.parse().map_err(|_| "give a whole number with its sign, such as +1000 or -200".to_owned())
+    match text.parse::<i128>() {
+        Ok(amount) if amount.abs() <= CREDITS_MAX.into() => Ok(amount as i64),
+        Ok(_) => Err(format!("give at most {CREDITS_MAX}, either way")),
+        Err(_) => Err("give a whole number with its sign, such as +1000 or -200".to_owned()),
+    }
 }
 
 pub(crate) async fn client(globals: &Globals, args: ClientArgs) -> Result<u8, Failure> {

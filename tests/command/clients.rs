@@ -32,7 +32,8 @@ fn a_run_whose_client_is_out_of_credit_says_so_and_goes_on_when_there_is_some() 
 #[test]
 fn what_cannot_be_is_refused_with_what_could_be() {
     let world = World::new();
-    world.file("work/ostler.toml", "[clients.fixed]\nweight = 7\n");
+    std::fs::create_dir(world.data()).unwrap();
+    world.file("data/ostler.toml", "[clients.fixed]\nweight = 7\n");
     world.ostler("client add acme").exits(0).says("acme: weight 100, marketplace, not metered");
     for (line, code, told) in [
         ("client add acme --weight 0", 2, "give a whole number from 1 to 1000000"),
@@ -42,10 +43,11 @@ fn what_cannot_be_is_refused_with_what_could_be() {
         ("credit nobody", 2, "nothing is known of a client nobody: `ostler client add nobody` adds it"),
         ("credit acme ten", 2, "give a whole number with its sign"),
         ("credit acme -5", 2, "0 of its credits are left: 5 cannot be taken back"),
-        ("credit acme +9007199254740993", 2, "CREDITS_MAX"),
+        ("credit acme +9007199254740993", 2, "give at most 9007199254740992"),
+        ("client add fixed --weight 8", 2, "stated in ostler.toml"),
     ] {
         world.ostler(line).exits(code).complains(told);
     }
     let clients = world.ostler("ps --clients").exits(0);
-    assert_eq!(clients.out.lines().count(), 2, "{}", clients.out);
+    assert_eq!(clients.out.lines().count(), 3, "{}", clients.out);
 }
