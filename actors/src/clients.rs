@@ -69,7 +69,9 @@ pub struct ClientRow {
     pub tier: &'static str,
     /// Its entitlement, before reputation bends it.
     pub weight: u32,
-    /// Where that comes from: `configured`, `chosen`, `credits`, or `default`.
+    /// The one that counts: bent by reputation, once it has had work in this process.
+    pub weight_served: u32,
+    /// Where the weight comes from: `configured`, `chosen`, `credits`, or `default`.
     pub weight_from: &'static str,
     /// All credits that were ever deposited for it; `None`: it is not metered.
     pub deposited: Option<i64>,
@@ -79,6 +81,9 @@ pub struct ClientRow {
     pub reserved: u64,
     /// Credits that are left: `deposited - spent - reserved`; below zero where attempts cost more than was expected.
     pub left: Option<i64>,
+    /// What the scores of its runs add up to, in thousandths; 500 leaves its weight as it is, 0 and 1,000 bend it by a
+    /// quarter. `None`: no run of it was evaluated yet.
+    pub reputation_pm: Option<u16>,
     /// Nothing of it is dispatched, because its credits are used up.
     pub parked: bool,
     /// Its attempts that run.
@@ -107,6 +112,7 @@ pub struct QueueRow {
 /// A client in the run queue.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Queueing {
+    pub(crate) weight: Option<u32>,
     pub(crate) running: u32,
     pub(crate) queued: u64,
     pub(crate) charged: u64,
@@ -160,11 +166,13 @@ impl System {
             ClientRow {
                 tier: if terms.is_contracted() { "contracted" } else { "marketplace" },
                 weight: terms.weight(now),
+                weight_served: queueing.weight.unwrap_or_else(|| terms.weight(now)),
                 weight_from,
                 deposited: terms.deposited(),
                 spent: book.spent(),
                 reserved: queueing.reserved,
                 left: book.left().map(|left| left.saturating_sub_unsigned(queueing.reserved)),
+                reputation_pm: book.reputation_pm(),
                 parked: book.is_parked(),
                 running: queueing.running,
                 queued: queueing.queued,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use ostler_kernel::evaluation::Reputation;
 use ostler_kernel::event::{Accounts, Event};
 use ostler_kernel::id::{AgentId, ClientId, Ticks};
 use ostler_kernel::port::AccountRow;
@@ -56,6 +57,7 @@ struct Last {
 #[derive(Default)]
 pub(crate) struct AgentBook {
     last: Mutex<Option<Accounts>>,
+    reputation: Mutex<Reputation>,
 }
 
 /// The two accounts that an attempt is charged to.
@@ -74,8 +76,9 @@ impl Ledger {
             configured.map(|client| (client.name, Terms::configured(client.weight, client.contracted)));
         let ledger = Ledger { configured: configured.collect(), ..Ledger::default() };
         rows.sort_by_key(|row| row.position);
-        for AccountRow { client, agent, accounts, spent, .. } in rows {
+        for AccountRow { client, agent, accounts, spent, reputation, .. } in rows {
             let books = ledger.books(&Lane { client, agent });
+            *lock(&books.agent.reputation) = reputation;
             books.client.spent.fetch_add(spent, Ordering::Relaxed);
             if let Some(accounts) = accounts {
                 ledger.charged(&books, None, accounts);
@@ -101,6 +104,13 @@ impl Ledger {
         let client = self.client(&lane.client);
         let agent = Arc::clone(lock(&client.agents).entry(lane.agent.clone()).or_default());
         Books { client, agent }
+    }
+
+    /// Sets what the scores of runs add up to, as the journal has it.
+    pub(crate) fn read_reputations(&self, rows: Vec<AccountRow>) {
+        for AccountRow { client, agent, reputation, .. } in rows {
+            *lock(&self.books(&Lane { client, agent }).agent.reputation) = reputation;
+        }
     }
 
     /// All clients that anything is known of.
@@ -193,6 +203,11 @@ impl ClientBook {
         self.parked.load(Ordering::Relaxed)
     }
 
+    /// What the scores of its runs add up to, in thousandths: each agent counts by the number of its runs.
+    pub(crate) fn reputation_pm(&self) -> Option<u16> {
+        Reputation::mean_pm(lock(&self.agents).values().map(|agent| *lock(&agent.reputation)))
+    }
+
     /// How its account stood after the last charge.
     pub(crate) fn last(&self) -> Option<Accounts> {
         lock(&self.last).map(|last| last.accounts)
@@ -200,6 +215,12 @@ impl ClientBook {
 }
 
 impl AgentBook {
+    /// A run of it was closed with this score, in thousandths.
+    pub(crate) fn score(&self, composite_pm: u16) {
+        let mut reputation = lock(&self.reputation);
+        *reputation = reputation.after(composite_pm);
+    }
+
     /// How its account stood after the last charge.
     pub(crate) fn last(&self) -> Option<Accounts> {
         *lock(&self.last)

@@ -29,6 +29,7 @@ mod crash_tests;
 mod cursor;
 mod effects;
 mod error;
+mod evaluator;
 mod ledger;
 mod limits;
 mod links;

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use ostler_supervisor::Pool;
 use ractor::ActorRef;
 
+use crate::evaluator::EvaluatorMessage;
 use crate::registry::RegistryMessage;
 use crate::scheduler::{SchedulerMessage, Ticket};
 use crate::services::lock;
@@ -13,6 +14,7 @@ use crate::services::lock;
 #[derive(Default)]
 pub(crate) struct Links {
     registry: Mutex<Option<ActorRef<RegistryMessage>>>,
+    evaluator: Mutex<Option<ActorRef<EvaluatorMessage>>>,
     scheduler: Mutex<Option<ActorRef<SchedulerMessage>>>,
     /// With its number: one more for each start.
     pool: Mutex<Option<(Pool, u64)>>,
@@ -21,6 +23,10 @@ pub(crate) struct Links {
 impl Links {
     pub(crate) fn set_registry(&self, registry: Option<ActorRef<RegistryMessage>>) {
         *lock(&self.registry) = registry;
+    }
+
+    pub(crate) fn set_evaluator(&self, evaluator: Option<ActorRef<EvaluatorMessage>>) {
+        *lock(&self.evaluator) = evaluator;
     }
 
     pub(crate) fn set_scheduler(&self, scheduler: Option<ActorRef<SchedulerMessage>>) {
@@ -36,6 +42,7 @@ impl Links {
     /// Lets go of everybody: the tree has ended. What they hold on to, this among it, is free then.
     pub(crate) fn clear(&self) {
         self.set_registry(None);
+        self.set_evaluator(None);
         self.set_scheduler(None);
         self.set_pool(None);
     }
@@ -54,6 +61,13 @@ impl Links {
     pub(crate) fn tell_registry(&self, message: RegistryMessage) {
         if let Some(registry) = &*lock(&self.registry) {
             let _ = registry.cast(message);
+        }
+    }
+
+    /// Sends to the evaluator. One that is down reads what it missed in the journal when it is up again.
+    pub(crate) fn tell_evaluator(&self, message: EvaluatorMessage) {
+        if let Some(evaluator) = &*lock(&self.evaluator) {
+            let _ = evaluator.cast(message);
         }
     }
 

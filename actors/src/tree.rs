@@ -1,4 +1,4 @@
-//! The tree: a rest-for-one root over registry, scheduler and a one-for-one pool of agents. The order is the order of
+//! The tree: a rest-for-one root over registry, evaluator, scheduler and a one-for-one pool of agents. The order is the order of
 //! dependency: a crash restarts that child and all after it.
 
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use ostler_supervisor::{
     What,
 };
 
+use crate::evaluator::Evaluator;
 use crate::limits::LIVE_AGENTS_MAX;
 use crate::registry::{Registry, RegistryMessage};
 use crate::scheduler::{Scheduler, SchedulerArguments};
@@ -29,7 +30,7 @@ const POOL_RESTARTS: u32 = LIVE_AGENTS_MAX;
 pub(crate) async fn start(services: &Arc<Services>, slots: u32) -> Result<SupervisorRef, StartError> {
     let mut spec = SupervisorSpec::new(
         Strategy::RestForOne,
-        vec![registry(services), scheduler(services, slots), pool(services)],
+        vec![registry(services), evaluator(services), scheduler(services, slots), pool(services)],
     );
     spec.intensity = Intensity::new(ROOT_RESTARTS, ROOT_PERIOD);
     let observed = Arc::clone(services);
@@ -40,6 +41,12 @@ fn registry(services: &Arc<Services>) -> ChildSpec {
     let (given, linked) = (Arc::clone(services), Arc::clone(services));
     ChildSpec::actor("registry", || Registry, move || Arc::clone(&given))
         .on_start(move |child| linked.links.set_registry(child.actor::<Registry>()))
+}
+
+fn evaluator(services: &Arc<Services>) -> ChildSpec {
+    let (given, linked) = (Arc::clone(services), Arc::clone(services));
+    ChildSpec::actor("evaluator", || Evaluator, move || Arc::clone(&given))
+        .on_start(move |child| linked.links.set_evaluator(child.actor::<Evaluator>()))
 }
 
 fn scheduler(services: &Arc<Services>, slots: u32) -> ChildSpec {

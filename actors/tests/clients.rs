@@ -255,3 +255,32 @@ async fn nodes_for_which_the_run_queue_has_no_room_wait_and_then_run() {
     assert_eq!(outcome.unwrap(), Settled::Closed(RunOutcome::Succeeded));
     system.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_runs_are_worth_bends_the_weight_of_their_client_and_outlives_the_process() {
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), Vec::new()).await;
+    // One renders what it should; of the other, every result breaks its contract.
+    for (client, contract) in [("good", json!([])), ("bad", json!([{"method": "schema", "spec": false}]))] {
+        let params = json!({"template": "x", "values": {}});
+        let mut node = json!({"id": "n", "tool": "text.render", "params": params, "retries": 0});
+        if contract != json!([]) {
+            node["contract"] = contract;
+        }
+        for _ in 0..3 {
+            let submission = Submission::plan(plan(&first, json!({"id": "p", "nodes": [node]})));
+            let run = first.submit(Submission { client: client.into(), ..submission }).await.unwrap();
+            first.outcome(run).await.unwrap();
+        }
+    }
+    let good = until(&first, "good", |row| row.weight_served == 125).await;
+    assert_eq!((good.reputation_pm, good.weight), (Some(1_000), 100));
+    // Only its speed is what it should be: 150 of 750.
+    let bad = until(&first, "bad", |row| row.weight_served < 100).await;
+    assert_eq!((bad.reputation_pm, bad.weight_served), (Some(200), 85));
+    first.shutdown().await;
+    let second = system(journal, Vec::new()).await;
+    assert_eq!(row(&second, "good").await.reputation_pm, Some(1_000));
+    assert_eq!(row(&second, "bad").await.reputation_pm, Some(200));
+    second.shutdown().await;
+}

@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::evaluation::Scores;
 use crate::id::{AgentId, ClientId, Digest, NodeId, RunId, Ticks};
 use crate::json::Json;
 use crate::run::{Category, NodeState, Reason, RunOutcome};
@@ -136,6 +137,8 @@ pub enum Event {
         /// Whether they are used up from here on.
         out: bool,
     },
+    /// How well the run was done; just before it is closed.
+    Evaluated(Evaluated),
 }
 
 /// See [`Event::RunOpened`].
@@ -159,6 +162,15 @@ pub struct RunOpened {
     pub policy_epoch: u64,
     /// Seed of everything random in this run (back-off jitter).
     pub seed: u64,
+}
+
+/// See [`Event::Evaluated`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evaluated {
+    /// The dimensions.
+    pub scores: Scores,
+    /// One score for all of them, in thousandths.
+    pub composite: u16,
 }
 
 /// See [`Event::PlanVersion`].

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod contract;
+pub mod evaluation;
 pub mod event;
 pub mod gate;
 pub mod id;

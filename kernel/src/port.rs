@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::evaluation::Reputation;
 use crate::event::{Accounts, Event, Failure};
 use crate::gate::{CallClass, Permit};
 use crate::id::{AgentId, ClientId, Digest, RunId, Ticks};
@@ -137,7 +138,9 @@ pub struct AccountRow {
     pub accounts: Option<Accounts>,
     /// Credits that its attempts cost, all together.
     pub spent: u64,
-    /// Where that settlement is recorded: which of two lines of a client is the later one.
+    /// What the scores of its runs add up to.
+    pub reputation: Reputation,
+    /// Where what changed it last is recorded: which of two lines of a client is the later one.
     pub position: u64,
 }
 

@@ -232,6 +232,7 @@ fn told(event: &Event) -> (&'static str, Value) {
             ("credit_deposited", json!({"client": client, "credits": credits}))
         }
         Event::OutOfCredit { out } => ("out_of_credit", json!({"out": out})),
+        Event::Evaluated(evaluated) => ("evaluated", json!(evaluated)),
         Event::RunClosed { outcome } => ("run_closed", json!({"outcome": outcome})),
         Event::Draining { node } => ("draining", json!({"node": node})),
         Event::ReplanAsked { for_contract } => ("replan_asked", json!({"for_contract": for_contract})),

@@ -118,7 +118,9 @@ pub struct ClientLine {
     pub tier: Tier,
     /// Its entitlement.
     pub weight: u32,
-    /// Where that comes from: `configured`, `chosen`, `credits` or `default`.
+    /// The one that counts: bent by reputation, once it has had work in this process.
+    pub weight_served: u32,
+    /// Where the weight comes from: `configured`, `chosen`, `credits` or `default`.
     pub weight_from: String,
     /// All credits that were ever deposited for it; absent: it is not metered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -130,6 +132,9 @@ pub struct ClientLine {
     /// Credits that are left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<i64>,
+    /// What the scores of its runs add up to, in thousandths; absent: none was evaluated yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reputation_pm: Option<u16>,
     /// Nothing of it is dispatched, because its credits are used up.
     pub parked: bool,
     /// Its attempts that run.

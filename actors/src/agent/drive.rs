@@ -20,6 +20,7 @@ use crate::approval;
 use crate::attempt;
 use crate::effects::AttemptKey;
 use crate::error::RunError;
+use crate::evaluator::EvaluatorMessage;
 use crate::registry::RegistryMessage;
 use crate::scheduler::{Job, SchedulerMessage};
 use crate::services::Services;
@@ -327,13 +328,19 @@ impl Drive {
                 Quiet::Busy | Quiet::JudgeContract => break false,
             }
         };
+        let evaluated = self.run.evaluated().filter(|_| over);
         if over {
+            self.pending.extend(evaluated.map(Event::Evaluated));
             self.pending.push(Event::RunClosed { outcome: self.run.outcome() });
         }
         let position = self.append()?;
         self.launch(position);
         self.set_alarm();
         if over {
+            if let Some(evaluated) = evaluated {
+                let owner = Arc::clone(&self.arguments.owner);
+                self.services.links.tell_evaluator(EvaluatorMessage::Evaluated { owner, evaluated });
+            }
             self.close(position);
         } else if position.is_some() && self.run.waits_for_person() {
             self.services.stir();

@@ -98,6 +98,7 @@ impl Tenants {
             let lag = if view.runnable || view.in_flight > 0 { behind } else { behind.min(0) };
             let credits = lag * i128::from(view.weight) / i128::from(queue.config().scale);
             let queueing = Queueing {
+                weight: Some(view.weight),
                 running: view.in_flight,
                 queued: view.queued,
                 charged: u64::try_from(view.charged).unwrap_or(0),
@@ -122,6 +123,9 @@ impl Tenants {
         let book = ledger.client(client);
         queue.set_weight(handle, book.terms().weight(now))?;
         queue.set_tier(handle, book.tier())?;
+        if let Some(reputation) = book.reputation_pm() {
+            queue.set_reputation(handle, reputation)?;
+        }
         if let Some(left) = book.left() {
             queue.meter(handle, left - reserved(queue, handle)?, events)?;
         }
@@ -148,7 +152,12 @@ fn add(
     let paid = if holding { BALANCE_MAX } else { 0 };
     let balance = book.left().map(|left| left.max(paid).clamp(0, BALANCE_MAX));
     let weight = book.terms().weight(now);
-    Ok(queue.add_client(NewClient { weight, tier: book.tier(), balance, ..NewClient::default() })?)
+    let client =
+        queue.add_client(NewClient { weight, tier: book.tier(), balance, ..NewClient::default() })?;
+    if let Some(reputation) = book.reputation_pm() {
+        queue.set_reputation(client, reputation)?;
+    }
+    Ok(client)
 }
 
 /// Credits that the estimates of a client's running jobs hold.

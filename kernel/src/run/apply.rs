@@ -52,7 +52,7 @@ pub enum IllegalStep {
 
 impl Run {
     /// Lets a record take effect. `at` is the time it was recorded. Records that only tell of something (gate
-    /// decisions, late results) change nothing here.
+    /// decisions) change nothing here.
     pub fn apply(&mut self, event: &Event, at: Ticks) -> Result<(), IllegalStep> {
         match event {
             Event::NodeTransition(transition) => self.apply_transition(transition, at)?,
@@ -81,6 +81,8 @@ impl Run {
             Event::AttemptResult(result) => {
                 self.recoveries = 0;
                 let index = self.find(&result.node)?;
+                let node = &self.plan.nodes[index];
+                self.tally.count(result, node.timeout, !node.contract.is_empty());
                 let instance = &mut self.instances[index];
                 match &result.outcome {
                     Outcome::Ok(output) => instance.output = Some(output.clone()),
@@ -127,12 +129,12 @@ impl Run {
             Event::RecoveryExhausted { node, level: 3, .. } if node.as_str() == super::quiesce::PLAN => {
                 self.close_recovery();
             }
+            Event::LateResult(result) => self.tally.count_late(result),
             Event::ContractChecked { version, holds } => self.contract = Some((*version, *holds)),
             Event::RunRecovered { count } => self.recoveries = *count,
             Event::Operator(OperatorAct::CancelPlan) => self.cancel_plan(),
             Event::Operator(OperatorAct::Cancel(_) | OperatorAct::Skip(_))
             | Event::RunOpened(_)
-            | Event::LateResult(_)
             | Event::TimerFired { .. }
             | Event::RecoveryExhausted { .. }
             | Event::Diagnosis { .. }
@@ -143,6 +145,7 @@ impl Run {
             | Event::ClientSet { .. }
             | Event::CreditDeposited { .. }
             | Event::OutOfCredit { .. }
+            | Event::Evaluated(_)
             | Event::RunClosed { .. } => {}
         }
         Ok(())

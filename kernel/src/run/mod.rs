@@ -57,6 +57,8 @@ pub use state::{Category, NodeState, Reason, RunOutcome};
 pub use take_up::{RECOVERIES_MAX, TakenUp};
 pub use turn::{Answer, Context, Input, NoPlanner, Operation, Patch, Planner, Resolution};
 
+use crate::evaluation::Tally;
+use crate::event::Evaluated;
 use crate::id::{NodeId, Ticks};
 use crate::plan::{Graph, Node, Plan};
 use dirty::Dirty;
@@ -89,6 +91,7 @@ pub struct Run {
     contract: Option<(u32, bool)>,
     /// Recoveries since the last attempt that ended.
     recoveries: u32,
+    tally: Tally,
 }
 
 /// How many nodes are in the states that keep a run going.
@@ -123,6 +126,7 @@ impl Run {
             replan_pending: false,
             contract: None,
             recoveries: 0,
+            tally: Tally::default(),
             plan,
             graph,
         };
@@ -218,6 +222,18 @@ impl Run {
         } else {
             RunOutcome::Failed
         }
+    }
+
+    /// How well the run was done, as far as its own records tell; `None`: it did nothing, or an operator ended it.
+    pub fn evaluated(&self) -> Option<Evaluated> {
+        if self.cancelled {
+            return None;
+        }
+        let patched: u64 = self.instances.iter().map(|instance| u64::from(instance.phase)).sum();
+        let patches: u64 = self.plan.nodes.iter().map(|node| u64::try_from(node.patches).unwrap_or(0)).sum();
+        let revisions_max = patches + u64::from(self.plan.policy.max_replans);
+        let scores = self.tally.scores(patched + u64::from(self.replans), revisions_max)?;
+        Some(Evaluated { scores, composite: scores.composite() })
     }
 
     /// Whether recovery could still bring what is missing: the run is neither cancelled nor concluded, the planner did not

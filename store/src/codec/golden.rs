@@ -4,6 +4,7 @@
 //! means that old journals cannot be read any more: that takes a new format, not a new line.
 
 use expect_test::expect_file;
+use ostler_kernel::evaluation::Scores;
 use ostler_kernel::event::*;
 use ostler_kernel::id::{AgentId, ClientId, Digest, NodeId};
 use ostler_kernel::json::{Json, canonical};
@@ -127,6 +128,11 @@ fn samples() -> Vec<Event> {
     samples.push(Event::Diagnosis { node: node(), category: Category::Crash, level: 1 });
     samples.push(Event::CreditDeposited { client: ClientId::from("acme"), credits: -5 });
     samples.push(Event::OutOfCredit { out: true });
+    let scores =
+        |quality, adherence| Scores { quality, adherence, speed: 1_000, cost: 7, errors: 0, revisions: 500 };
+    let evaluated = |scores| Event::Evaluated(Evaluated { scores, composite: 512 });
+    samples.push(evaluated(scores(None, None)));
+    samples.push(evaluated(scores(Some(900), Some(1))));
     samples
 }
 
@@ -229,10 +235,11 @@ fn kind(event: &Event) -> u8 {
         Event::Diagnosis { .. } => 23,
         Event::CreditDeposited { .. } => 24,
         Event::OutOfCredit { .. } => 25,
+        Event::Evaluated(_) => 26,
     }
 }
 
-const KINDS: u8 = 26;
+const KINDS: u8 = 27;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

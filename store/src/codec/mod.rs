@@ -100,8 +100,9 @@ pub fn decode(record: &[u8]) -> Result<Event, CodecError> {
 
 /// Whether the event in `record` may change a line of the tables of runs and accounts. Does not unpack it.
 pub(crate) fn touches_tables(record: &[u8]) -> Result<bool, CodecError> {
-    /// Places of `RunOpened`, `RunRecovered`, `AttemptResult`, `LateResult`, `Parked` and `RunClosed` among the variants.
-    const KINDS: [u8; 6] = [0, 1, 6, 7, 16, 20];
+    /// Places of `RunOpened`, `RunRecovered`, `AttemptResult`, `LateResult`, `Parked`, `RunClosed` and `Evaluated` among
+    /// the variants.
+    const KINDS: [u8; 7] = [0, 1, 6, 7, 16, 20, 26];
     Ok(KINDS.contains(&split(record)?.1))
 }
 
@@ -199,12 +200,13 @@ fn malformed(what: &str) -> CodecError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ostler_kernel::event::{AttemptResult, Failure, Outcome};
+    use ostler_kernel::evaluation::Scores;
+    use ostler_kernel::event::{AttemptResult, Evaluated, Failure, Outcome};
     use ostler_kernel::run::{Category, RunOutcome};
     use proptest::prelude::*;
 
     #[test]
-    fn the_kinds_that_touch_a_table_are_those_six() {
+    fn the_kinds_that_touch_a_table_are_those_seven() {
         let check = |event: Event, expected: bool| {
             let mut record = Vec::new();
             encode(&event, &mut record).unwrap();
@@ -214,6 +216,8 @@ mod tests {
         let result = Box::new(AttemptResult::unpaid("n".into(), 1, failed));
         check(Event::AttemptResult(result.clone()), true);
         check(Event::LateResult(result), true);
+        let scores = Scores { quality: None, adherence: None, speed: 1, cost: 1, errors: 1, revisions: 1 };
+        check(Event::Evaluated(Evaluated { scores, composite: 1 }), true);
         check(Event::RunRecovered { count: 1 }, true);
         check(Event::Parked { reason: "r".into() }, true);
         check(Event::RunClosed { outcome: RunOutcome::Failed }, true);

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use ostler_kernel::evaluation::Reputation;
 use ostler_kernel::event::{Accounts, Event};
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
 use ostler_kernel::port::{AccountRow, Position, RunRow, RunStanding, StreamId, StreamKind};
@@ -25,6 +26,8 @@ pub(crate) enum Change {
     Stand(RunStanding, Option<Ticks>),
     /// An attempt of the run ended, and this is what it cost.
     Charge(Option<Accounts>, u64),
+    /// The run was evaluated, at so many thousandths.
+    Evaluate(u16),
 }
 
 /// Whose line of the table of accounts.
@@ -68,6 +71,7 @@ pub(crate) fn change(event: &Event, at_ms: Ticks) -> Option<Change> {
         Event::AttemptResult(result) | Event::LateResult(result) => (result.cost > 0
             || result.accounts.is_some())
         .then_some(Change::Charge(result.accounts, result.cost)),
+        Event::Evaluated(evaluated) => Some(Change::Evaluate(evaluated.composite)),
         _ => None,
     }
 }
@@ -93,15 +97,28 @@ impl Lines {
                 }
             }
             Change::Charge(accounts, cost) => {
-                let Some(key) = self.rows.get(&run).map(account_of) else { return };
-                let (client, agent) = key.clone();
-                let none = AccountRow { client, agent, accounts: None, spent: 0, position: 0 };
-                let row = self.accounts.entry(key).or_insert(none);
-                row.accounts = accounts.or(row.accounts);
-                row.spent = row.spent.saturating_add(cost);
-                row.position = position.0;
+                if let Some(row) = self.account(run) {
+                    row.accounts = accounts.or(row.accounts);
+                    row.spent = row.spent.saturating_add(cost);
+                    row.position = position.0;
+                }
+            }
+            Change::Evaluate(composite) => {
+                if let Some(row) = self.account(run) {
+                    row.reputation = row.reputation.after(composite);
+                    row.position = position.0;
+                }
             }
         }
+    }
+
+    /// The account that pays for a run, which begins here if it is not there.
+    fn account(&mut self, run: RunId) -> Option<&mut AccountRow> {
+        let key = self.rows.get(&run).map(account_of)?;
+        let (client, agent) = key.clone();
+        let reputation = Reputation::default();
+        let none = AccountRow { client, agent, accounts: None, spent: 0, reputation, position: 0 };
+        Some(self.accounts.entry(key).or_insert(none))
     }
 }
 

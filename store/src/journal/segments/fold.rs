@@ -95,7 +95,9 @@ impl Fold {
             self.lines.rows.insert(run, row);
         }
         match (change, self.lines.rows.get(&run)) {
-            (Change::Charge(..), Some(row)) => self.fetch_account(rows::account_of(row), index),
+            (Change::Charge(..) | Change::Evaluate(_), Some(row)) => {
+                self.fetch_account(rows::account_of(row), index)
+            }
             _ => Ok(()),
         }
     }
