@@ -8,14 +8,16 @@
 //! | file | idea |
 //! |---|---|
 //! | `system` | the handle |
-//! | `spawn`, `submission`, `steer`, `approval`, `resolve` | what it takes: agents, runs, changes of runs, people's answers, settling of doubts |
+//! | `spawn`, `submission`, `steer`, `approval`, `resolve`, `clients` | what it takes: agents, runs, changes of runs, people's answers, settling of doubts, terms of clients |
 //! | `view`, `outcome`, `cursor` | what it gives: a run now, in the end, and as it goes on |
 //! | `tree` | who supervises whom |
 //! | `registry`, `waiting` | agents and their slots |
+//! | `evaluator` | what runs were worth, and what that changes |
 //! | `scheduler` | the run queue's owner |
 //! | `agent` | drives a run: `load` takes it up, `launch` starts attempts |
 //! | `stream`, `rest` | reads what is recorded; changes runs that nobody drives |
 //! | `effects`, `attempt` | what runs outside the actors |
+//! | `ledger` | on what terms clients are served, and what they were charged |
 //! | `services`, `links`, `limits`, `clock`, `toolbox`, `plans` | what they share |
 #![forbid(unsafe_code)]
 
