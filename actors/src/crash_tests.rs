@@ -17,7 +17,7 @@ use crate::agent::Request;
 use crate::registry::RegistryMessage;
 use crate::services::lock;
 use crate::system::ask;
-use crate::{AgentProfile, ResolveHow, RunError, Settled, Submission, System, SystemConfig};
+use crate::{AgentProfile, Measures, ResolveHow, RunError, Settled, Submission, System, SystemConfig};
 
 /// Counts its calls by name, and takes a while for each.
 struct Count {
@@ -84,6 +84,7 @@ async fn counting(calls: &Arc<Mutex<BTreeMap<String, u32>>>) -> System {
         run_slots: 4,
         drain: Duration::from_secs(5),
         clients: Vec::new(),
+        measures: Measures::default(),
     };
     System::start(config).await.unwrap()
 }

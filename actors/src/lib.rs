@@ -16,6 +16,7 @@
 //! | `agent` | drives a run: `load` takes it up, `launch` starts attempts |
 //! | `stream`, `rest` | reads what is recorded; changes runs that nobody drives |
 //! | `effects`, `attempt` | what runs outside the actors |
+//! | `measure` | what is counted and timed, if anybody wants to know |
 //! | `services`, `links`, `limits`, `clock`, `toolbox`, `plans` | what they share |
 #![forbid(unsafe_code)]
 
@@ -30,6 +31,7 @@ mod effects;
 mod error;
 mod limits;
 mod links;
+mod measure;
 mod outcome;
 mod plans;
 mod registry;
@@ -58,6 +60,7 @@ pub use limits::{
     AGENTS_MAX, CONTRACTS_KEPT_MAX, LIVE_AGENTS_MAX, Limits, RESULT_BYTES_MAX, RESULT_DEPTH_MAX, TEST_MS_MAX,
     WAITING_MAX,
 };
+pub use measure::{Measures, SharedRecorder, metric};
 pub use outcome::Settled;
 pub use registry::{AgentRow, RegisterError};
 pub use resolve::ResolveHow;

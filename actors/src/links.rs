@@ -67,7 +67,6 @@ impl Links {
         lock(&self.registry).clone()
     }
 
-    #[cfg(test)]
     pub(crate) fn scheduler(&self) -> Option<ActorRef<SchedulerMessage>> {
         lock(&self.scheduler).clone()
     }

@@ -2,16 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use ostler_kernel::event::Accounts;
 use ostler_kernel::id::{AgentId, ClientId, NodeId, RunId};
 use ostler_scheduler::{
     AgentHandle, ClientHandle, Config, Event, Grant, JobHandle, NewClient, NewJob, Price, RunQueue, Tier,
 };
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use crate::agent::AgentMessage;
 use crate::effects::AttemptKey;
+use crate::measure::{Measures, QueueLook, QueueMeasures};
 
 /// A client as the configuration knows it. One that nobody configured has weight 100 in the marketplace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub(crate) struct Job {
 struct Queued {
     job: Job,
     agent: AgentId,
+    /// When, if that is measured.
+    since: Option<Instant>,
 }
 
 /// Whose share a job uses up.
@@ -64,6 +68,8 @@ pub(crate) enum SchedulerMessage {
     Hello { agent: AgentId, reply_to: ActorRef<AgentMessage>, running: Vec<JobHandle> },
     /// The actor of an agent is gone for now: what it had queued is void, but for the jobs that still run.
     Bye { agent: AgentId, running: Vec<JobHandle> },
+    /// How does the queue stand?
+    Look { reply: RpcReplyPort<QueueLook> },
     /// No more grants.
     Stop,
 }
@@ -79,6 +85,7 @@ pub(crate) struct Granted {
 pub(crate) struct SchedulerArguments {
     pub(crate) slots: u32,
     pub(crate) clients: Arc<Vec<ClientConfig>>,
+    pub(crate) measures: Measures,
 }
 
 pub(crate) struct Scheduler;
@@ -91,6 +98,7 @@ pub(crate) struct SchedulerState {
     agents: BTreeMap<AgentId, Known>,
     configured: Arc<Vec<ClientConfig>>,
     events: Vec<Event>,
+    measures: QueueMeasures,
     stopped: bool,
 }
 
@@ -121,6 +129,7 @@ impl Actor for Scheduler {
             agents: BTreeMap::new(),
             configured: arguments.clients,
             events: Vec::new(),
+            measures: QueueMeasures::new(arguments.measures),
             stopped: false,
         })
     }
@@ -139,6 +148,9 @@ impl Actor for Scheduler {
             SchedulerMessage::Settle { job, cost, ended } => state.settle(job, cost, ended),
             SchedulerMessage::Hello { agent, reply_to, running } => state.hello(&agent, reply_to, &running),
             SchedulerMessage::Bye { agent, running } => state.void(&agent, &running),
+            SchedulerMessage::Look { reply } => {
+                let _ = reply.send(state.measures.look(&state.queue, &state.clients));
+            }
             SchedulerMessage::Stop => state.stopped = true,
         }
         if !state.stopped {
@@ -182,9 +194,10 @@ impl SchedulerState {
     ) -> Result<(), ActorProcessingErr> {
         let known = self.agents.entry(agent.clone());
         let known = known.or_insert_with(|| Known { actor: reply_to, jobs: BTreeSet::new() });
+        let since = self.measures.measures.now();
         for job in jobs {
             let new = NewJob { rank: job.rank, ..NewJob::flat(ESTIMATE) };
-            let queued = Queued { job, agent: agent.clone() };
+            let queued = Queued { job, agent: agent.clone(), since };
             known.jobs.insert(self.queue.enqueue(lane, new, queued, &mut self.events)?);
         }
         Ok(())
@@ -193,6 +206,7 @@ impl SchedulerState {
     fn settle(&mut self, job: JobHandle, cost: u64, ended: Option<(AttemptKey, ActorRef<AgentMessage>)>) {
         let settled = self.queue.settle(job, Price::flat(cost), &mut self.events).ok();
         if let Some(settled) = &settled {
+            self.measures.settled(settled.client, cost);
             self.forget(&settled.payload.agent, job);
         }
         if let Some((key, agent)) = ended {
@@ -235,8 +249,9 @@ impl SchedulerState {
         let mut granted: BTreeMap<AgentId, Vec<Granted>> = BTreeMap::new();
         for event in std::mem::take(&mut self.events) {
             match event {
-                Event::Granted(Grant { job: handle, accounts, .. }) => {
-                    let Some(Queued { job, agent }) = self.queue.job(handle) else { continue };
+                Event::Granted(Grant { job: handle, tier, accounts, .. }) => {
+                    let Some(Queued { job, agent, since }) = self.queue.job(handle) else { continue };
+                    self.measures.measures.dispatched(tier, *since);
                     let grant = Granted { handle, job: job.clone(), accounts: recorded(accounts) };
                     granted.entry(agent.clone()).or_default().push(grant);
                 }

@@ -48,8 +48,9 @@ fn registry(services: &Arc<Services>) -> ChildSpec {
 }
 
 fn scheduler(services: &Arc<Services>, slots: u32, clients: Arc<Vec<ClientConfig>>) -> ChildSpec {
-    let linked = Arc::clone(services);
-    let arguments = move || SchedulerArguments { slots, clients: Arc::clone(&clients) };
+    let (linked, measures) = (Arc::clone(services), services.measures.clone());
+    let arguments =
+        move || SchedulerArguments { slots, clients: Arc::clone(&clients), measures: measures.clone() };
     ChildSpec::actor("scheduler", || Scheduler, arguments)
         .on_start(move |child| linked.links.set_scheduler(child.actor::<Scheduler>()))
 }
@@ -68,8 +69,9 @@ fn pool(services: &Arc<Services>) -> ChildSpec {
     })
 }
 
-/// Tells the registry what becomes of agents.
+/// Counts what happens, and tells the registry what becomes of agents.
 fn observe(services: &Services, event: &Event<'_>) {
+    services.measures.observe(event);
     if event.tree != "/pool/" {
         return;
     }

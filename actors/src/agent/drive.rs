@@ -202,6 +202,9 @@ impl Drive {
             return;
         }
         let Some(ended) = self.services.effects.ended(key) else { return };
+        if let Some(node) = self.run.node(&key.node) {
+            self.services.measures.attempted(&self.opened.client, node.kind, &ended);
+        }
         let result = AttemptResult {
             node: key.node.clone(),
             attempt: key.attempt,
@@ -248,7 +251,8 @@ impl Drive {
     async fn ask_person(&mut self, id: &NodeId) -> bool {
         let (Some(node), Some(ask)) = (self.run.node(id), self.run.shows(id)) else { return false };
         // Boxed, as all that is seldom awaited: what stands here is part of the future of every message.
-        let shown = Box::pin(approval::shown(&self.services, &self.opened, &self.run, node, ask)).await.digest();
+        let shown =
+            Box::pin(approval::shown(&self.services, &self.opened, &self.run, node, ask)).await.digest();
         let events = self.within(|run, cx| run.ask(cx, id, Some(shown)));
         let asked = !events.is_empty();
         self.note(events);
