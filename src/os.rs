@@ -121,7 +121,7 @@ impl OstlerBuilder {
 
     /// Serves metrics for Prometheus at `/metrics` of this address, and `/healthz` and `/readyz` beside it. Port 0 takes a
     /// free one: see [`Ostler::metrics_address`]. Nobody is asked who they are: give a loopback address, such as
-    /// `([127, 0, 0, 1], 9090)`, or see that nobody else gets there.
+    /// `([127, 0, 0, 1], 9464)`, or see that nobody else gets there.
     pub fn metrics(self, address: impl Into<SocketAddr>) -> Self {
         OstlerBuilder { metrics: Some(address.into()), ..self }
     }

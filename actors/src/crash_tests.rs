@@ -14,6 +14,7 @@ use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};
 
 use crate::agent::Request;
+use crate::measure::Seen;
 use crate::registry::RegistryMessage;
 use crate::services::lock;
 use crate::system::ask;
@@ -65,6 +66,10 @@ impl Tool for Hour {
 }
 
 async fn counting(calls: &Arc<Mutex<BTreeMap<String, u32>>>) -> System {
+    measured(calls, Measures::default()).await
+}
+
+async fn measured(calls: &Arc<Mutex<BTreeMap<String, u32>>>, measures: Measures) -> System {
     let params = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
     let (name, version, description) = ("count".to_owned(), "1".to_owned(), "counts".to_owned());
     let spec = ToolSpec { name, version, description, params, result: json!({"type": "object"}) };
@@ -84,7 +89,7 @@ async fn counting(calls: &Arc<Mutex<BTreeMap<String, u32>>>) -> System {
         run_slots: 4,
         drain: Duration::from_secs(5),
         clients: Vec::new(),
-        measures: Measures::default(),
+        measures,
     };
     System::start(config).await.unwrap()
 }
@@ -107,7 +112,8 @@ fn kill(system: &System, child: &str) -> bool {
 
 async fn check_killing(child: Option<&str>, times: u32) {
     let calls = Arc::new(Mutex::new(BTreeMap::new()));
-    let system = counting(&calls).await;
+    let recorded = Seen::default();
+    let system = measured(&calls, Measures::recording(Arc::new(recorded.clone()))).await;
     let nodes: Vec<Value> = (0..60)
         .map(|at| {
             let deps: Vec<String> = (at >= 3).then(|| format!("n{}", at - 3)).into_iter().collect();
@@ -134,6 +140,13 @@ async fn check_killing(child: Option<&str>, times: u32) {
     assert_eq!(calls.len(), 60);
     assert!(calls.values().all(|&calls| calls == 1), "{calls:?}");
     tokio::time::timeout(SOON, system.services.effects.emptied()).await.expect("effects go with their run");
+    let restarts = format!("ostler_supervisor_restarts_total {}", child.unwrap_or("agent"));
+    let counted = async {
+        while recorded.value(&restarts) != Some(f64::from(times)) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, counted).await.expect("every restart is counted");
     system.shutdown().await;
 }
 

@@ -149,7 +149,8 @@ impl Actor for Scheduler {
             SchedulerMessage::Hello { agent, reply_to, running } => state.hello(&agent, reply_to, &running),
             SchedulerMessage::Bye { agent, running } => state.void(&agent, &running),
             SchedulerMessage::Look { reply } => {
-                let _ = reply.send(state.measures.look(&state.queue, &state.clients));
+                let clients = state.clients.iter().map(|(name, client)| (name, *client));
+                let _ = reply.send(state.measures.look(&state.queue, clients));
             }
             SchedulerMessage::Stop => state.stopped = true,
         }

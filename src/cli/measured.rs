@@ -48,7 +48,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = port.parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }
-    text.parse().map_err(|_| "give a port, such as 9090, or ADDRESS:PORT, such as 127.0.0.1:9090".to_owned())
+    text.parse().map_err(|_| "give a port, such as 9464, or ADDRESS:PORT, such as 127.0.0.1:9464".to_owned())
 }
 
 #[cfg(test)]
@@ -58,12 +58,12 @@ mod tests {
     #[test]
     fn a_bare_port_is_one_of_this_machine() {
         let read = |text| address(text).map(|address| address.to_string());
-        assert_eq!(read("9090").unwrap(), "127.0.0.1:9090");
+        assert_eq!(read("9464").unwrap(), "127.0.0.1:9464");
         assert_eq!(read("localhost:0").unwrap(), "127.0.0.1:0");
-        assert_eq!(read("0.0.0.0:9090").unwrap(), "0.0.0.0:9090");
-        assert_eq!(read("[::1]:9090").unwrap(), "[::1]:9090");
-        for wrong in ["", "70000", ":9090", "example.com:9090", "127.0.0.1", "-1"] {
-            assert!(read(wrong).unwrap_err().contains("such as 9090"), "{wrong}");
+        assert_eq!(read("0.0.0.0:9464").unwrap(), "0.0.0.0:9464");
+        assert_eq!(read("[::1]:9464").unwrap(), "[::1]:9464");
+        for wrong in ["", "70000", ":9464", "example.com:9464", "127.0.0.1", "-1"] {
+            assert!(read(wrong).unwrap_err().contains("such as 9464"), "{wrong}");
         }
     }
 }

@@ -5,6 +5,7 @@ mod api;
 mod approvals;
 mod bad_plans;
 mod kill;
+mod metrics;
 mod plans;
 mod second_terminal;
 mod terminal;

@@ -8,6 +8,8 @@
 mod counted;
 pub mod metric;
 mod queue;
+#[cfg(test)]
+mod seen;
 mod tally;
 
 use std::fmt;
@@ -23,6 +25,8 @@ use ostler_scheduler::Tier;
 use ostler_supervisor::{Event, What};
 
 pub(crate) use queue::{QueueLook, QueueMeasures};
+#[cfg(test)]
+pub(crate) use seen::Seen;
 use tally::Tally;
 
 use crate::effects::Ended;

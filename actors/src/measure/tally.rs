@@ -83,6 +83,11 @@ impl Tally {
         self.clients.entry(client.clone()).or_default()
     }
 
+    /// The clients that have a name of their own in metrics.
+    pub(super) fn named(&self) -> impl Iterator<Item = &ClientId> {
+        self.named.iter()
+    }
+
     /// Whether the client has a name of its own in metrics.
     pub(super) fn names(&self, client: &ClientId) -> bool {
         self.named.contains(client)
@@ -100,5 +105,60 @@ impl Tally {
             }
         }
         self.others.tell(into, OTHER);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::seen::Seen;
+
+    /// Everything that is shown for all clients together, and how many have a name.
+    fn shown(tally: &mut Tally) -> (f64, usize, Seen) {
+        let seen = Seen::default();
+        tally.tell(&seen);
+        let service: Vec<String> =
+            seen.names().into_iter().filter(|name| name.starts_with(metric::SERVICE.name)).collect();
+        let all = service.iter().filter_map(|name| seen.value(name)).sum();
+        (all, service.len() - 1, seen)
+    }
+
+    #[test]
+    fn as_many_clients_as_the_limit_are_named_and_nothing_is_lost() {
+        let mut tally = Tally::default();
+        let client = |number: usize| ClientId::from(format!("c{number:03}").as_str());
+        let served: Vec<(ClientId, u64)> = (1..=60).map(|number| (client(number), number as u64)).collect();
+        tally.serve(&served);
+        tally.spend(&client(1), Kind::Tool, 7);
+        let (all, named, seen) = shown(&mut tally);
+        assert_eq!((all, named), (1830.0, CLIENTS_NAMED_MAX));
+        assert!(!tally.names(&client(10)) && tally.names(&client(11)));
+        assert_eq!(seen.value("ostler_scheduler_service_total other"), Some(55.0));
+        assert_eq!(seen.value("ostler_credits_total other tool"), Some(7.0));
+
+        // One of the rest becomes the busiest: what it used under no name stays with the others.
+        tally.serve(&[(client(1), 1_000)]);
+        let (all, named, seen) = shown(&mut tally);
+        assert_eq!(
+            (all, named),
+            (2830.0 - 11.0, CLIENTS_NAMED_MAX),
+            "one that has lost its name is not shown"
+        );
+        assert_eq!(seen.value("ostler_scheduler_service_total c001"), Some(1_000.0));
+        assert_eq!(seen.value("ostler_scheduler_service_total other"), Some(55.0));
+
+        // And has what it had when it gets its name back.
+        tally.serve(&[(client(11), 500)]);
+        let (_, _, seen) = shown(&mut tally);
+        assert_eq!(seen.value("ostler_scheduler_service_total c011"), Some(511.0));
+    }
+
+    #[test]
+    fn a_client_that_is_called_as_the_others_is_one_of_them() {
+        let mut tally = Tally::default();
+        tally.serve(&[(ClientId::from(OTHER), 5), (ClientId::from("acme"), 3)]);
+        let (_, named, seen) = shown(&mut tally);
+        assert_eq!(named, 1);
+        assert_eq!(seen.value("ostler_scheduler_service_total other"), Some(5.0));
     }
 }
