@@ -104,6 +104,13 @@ async fn what_is_served_is_what_the_table_of_metrics_says() {
         assert_eq!(labels, metric.labels, "{series}");
         seen.insert(metric.name);
     }
+    let found = series(&page);
+    let appends = found["ostler_journal_append_seconds_count"];
+    assert_eq!(found["ostler_journal_group_size_sum"], appends, "each is made durable once");
+    assert!(
+        found["ostler_journal_records_total"] > appends
+            && appends >= found["ostler_journal_group_size_count"]
+    );
     let all: BTreeSet<&str> = metric::ALL.iter().map(|metric| metric.name).collect();
     assert_eq!(seen, all);
     for Metric { name, kind, help, .. } in metric::ALL {

@@ -195,7 +195,7 @@ impl SchedulerState {
     ) -> Result<(), ActorProcessingErr> {
         let known = self.agents.entry(agent.clone());
         let known = known.or_insert_with(|| Known { actor: reply_to, jobs: BTreeSet::new() });
-        let since = self.measures.measures.now();
+        let since = self.measures.now();
         for job in jobs {
             let new = NewJob { rank: job.rank, ..NewJob::flat(ESTIMATE) };
             let queued = Queued { job, agent: agent.clone(), since };
@@ -252,7 +252,7 @@ impl SchedulerState {
             match event {
                 Event::Granted(Grant { job: handle, tier, accounts, .. }) => {
                     let Some(Queued { job, agent, since }) = self.queue.job(handle) else { continue };
-                    self.measures.measures.dispatched(tier, *since);
+                    self.measures.dispatched(tier, *since);
                     let grant = Granted { handle, job: job.clone(), accounts: recorded(accounts) };
                     granted.entry(agent.clone()).or_default().push(grant);
                 }

@@ -112,6 +112,13 @@ impl Measures {
         lock(&recording.tally).spend(client, kind, ended.cost);
     }
 
+    /// What jobs of clients cost that ended since the last time.
+    fn served(&self, served: &[(ClientId, u64)]) {
+        if let Some(recording) = &self.0 {
+            lock(&recording.tally).serve(served);
+        }
+    }
+
     /// The gate decided, asked at `since`.
     pub(crate) fn gated<T>(&self, since: Option<Instant>, verdict: Result<&T, &Denial>) {
         let (Some(recording), Some(since)) = (&self.0, since) else { return };
@@ -145,7 +152,6 @@ impl Measures {
         }
         let mut tally = lock(&recording.tally);
         if let Some(queue) = queue {
-            tally.serve(&queue.served);
             queue.tell(into, &tally);
         }
         tally.tell(into);

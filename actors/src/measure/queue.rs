@@ -1,6 +1,7 @@
 //! The run queue as metrics show it.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use metrics::Recorder;
 use ostler_kernel::id::ClientId;
@@ -11,7 +12,7 @@ use super::{Measures, metric, tier_name};
 
 /// What the owner of the queue keeps for whoever looks; nothing if nobody does.
 pub(crate) struct QueueMeasures {
-    pub(crate) measures: Measures,
+    measures: Measures,
     /// Settled since the last look.
     served: BTreeMap<ClientHandle, u64>,
     /// What clients that had work at the last look were charged by then.
@@ -20,8 +21,6 @@ pub(crate) struct QueueMeasures {
 
 /// How the queue stands.
 pub(crate) struct QueueLook {
-    /// Credits that ended since the last look.
-    pub(super) served: Vec<(ClientId, u64)>,
     /// By tier: jobs that wait, and the spread of virtual times.
     tiers: [(u64, f64); 2],
     /// Of clients with work.
@@ -46,6 +45,16 @@ struct TierLook {
 impl QueueMeasures {
     pub(crate) fn new(measures: Measures) -> QueueMeasures {
         QueueMeasures { measures, served: BTreeMap::new(), charged: BTreeMap::new() }
+    }
+
+    /// See [`Measures::now`].
+    pub(crate) fn now(&self) -> Option<Instant> {
+        self.measures.now()
+    }
+
+    /// See [`Measures::dispatched`].
+    pub(crate) fn dispatched(&self, tier: Tier, since: Option<Instant>) {
+        self.measures.dispatched(tier, since);
     }
 
     /// A job ended.
@@ -77,9 +86,10 @@ impl QueueMeasures {
             parked += u32::from(view.parked);
             tiers[view.tier as usize].take_in(&view, before.get(&client).copied());
         }
+        // Not part of the answer: whoever asked may be gone, and nothing may be lost.
+        self.measures.served(&served);
         let taken = queue.running();
         QueueLook {
-            served,
             lags,
             jain: tiers.iter().filter_map(|tier| jain(&tier.shares)).fold(1.0, f64::min),
             tiers: tiers.map(|tier| (tier.queued, tier.spread() / queue.config().scale as f64)),
@@ -166,7 +176,8 @@ mod tests {
             }
         }
         let recorder = Seen::default();
-        let mut measures = QueueMeasures::new(Measures::recording(std::sync::Arc::new(recorder)));
+        let recording = Measures::recording(std::sync::Arc::new(recorder));
+        let mut measures = QueueMeasures::new(recording.clone());
         let clients = || clients.iter().map(|(name, client)| (name, *client));
         measures.look(&queue, clients());
         for _ in 0..40 {
@@ -177,12 +188,13 @@ mod tests {
         }
         queue.dispatch(1, &mut events);
         let look = measures.look(&queue, clients());
-        let served: u64 = look.served.iter().map(|(_, credits)| credits).sum();
-        assert_eq!(served, 4_000);
-        let (mut tally, seen) = (Tally::default(), Seen::default());
-        tally.serve(&look.served);
-        look.tell(&seen, &tally);
+        let seen = Seen::default();
+        recording.look(&seen, Some(look), &[]);
         let value = |name: &str| seen.value(&format!("ostler_scheduler_{name}"));
+        assert_eq!(
+            (value("service_total acme"), value("service_total globex")),
+            (Some(3_000.0), Some(1_000.0))
+        );
         assert_eq!(value("queued_jobs marketplace"), Some(159.0));
         assert_eq!((value("slots taken"), value("slots free")), (Some(1.0), Some(0.0)));
         assert!(value("fairness_jain").unwrap() > 0.99, "{:?}", value("fairness_jain"));

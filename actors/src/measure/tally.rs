@@ -65,7 +65,7 @@ impl Tally {
         *self.used(client).fresh.credits.entry(kind).or_default() += credits;
     }
 
-    /// Clients were served this since the last look. Names the busiest anew, and shows what is fresh.
+    /// Clients were served this since the last look. Names the busiest anew.
     pub(super) fn serve(&mut self, served: &[(ClientId, u64)]) {
         for (client, credits) in served {
             let used = self.used(client);
