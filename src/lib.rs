@@ -35,6 +35,7 @@
 
 pub mod config;
 pub mod finding;
+mod metrics;
 mod os;
 pub mod plan_file;
 

@@ -1,6 +1,7 @@
 //! The facade: a running system and what is in it.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,9 +16,10 @@ use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::{Fault, Plan, PlanDraft};
 use ostler_kernel::port::{Artifact, ArtifactStore, Journal, Seq, Tool};
 use ostler_server::{Children, ControlSocket, router};
-use ostler_store::{MemoryArtifacts, MemoryJournal, OpenError, Opened, Store};
+use ostler_store::{MemoryArtifacts, MemoryJournal, OpenError, Opened, Options, Store};
 
 use crate::config::{Config, StoreUrl, run_slots_default, slots_default};
+use crate::metrics::{Endpoint, Meter};
 
 /// The data folder of who names none.
 pub const DATA_FOLDER: &str = ".ostler";
@@ -36,6 +38,7 @@ pub struct OstlerBuilder {
     tools: Vec<Arc<dyn Tool>>,
     gate: Option<GatePolicy>,
     slots: Option<u32>,
+    metrics: Option<SocketAddr>,
     rests: bool,
     alone: bool,
 }
@@ -60,9 +63,28 @@ pub enum StartError {
         /// What the file system said.
         error: std::io::Error,
     },
+    /// Metrics cannot be served where they should be. Nothing was opened.
+    #[error(
+        "cannot serve metrics at {address}: {}: name another address, or port 0 for any that is free",
+        told(error)
+    )]
+    Metrics {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        error: std::io::Error,
+    },
     /// Its open runs could not be taken up.
     #[error("open runs cannot be taken up: {0}")]
     Resume(#[from] RunError),
+}
+
+fn told(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => "something else listens there".to_owned(),
+        std::io::ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 impl OstlerBuilder {
@@ -97,6 +119,13 @@ impl OstlerBuilder {
         OstlerBuilder { slots: Some(slots.max(1)), ..self }
     }
 
+    /// Serves metrics for Prometheus at `/metrics` of this address, and `/healthz` and `/readyz` beside it. Port 0 takes a
+    /// free one: see [`Ostler::metrics_address`]. Nobody is asked who they are: give a loopback address, such as
+    /// `([127, 0, 0, 1], 9464)`, or see that nobody else gets there.
+    pub fn metrics(self, address: impl Into<SocketAddr>) -> Self {
+        OstlerBuilder { metrics: Some(address.into()), ..self }
+    }
+
     /// Lets the open runs rest until they are asked for, instead of taking them up.
     pub fn let_runs_rest(self) -> Self {
         OstlerBuilder { rests: true, ..self }
@@ -113,8 +142,8 @@ impl OstlerBuilder {
     ///
     /// # Errors
     ///
-    /// See [`StartError`]: the folder may be held by another process, or be damaged; or programs that its last holder
-    /// left when it died do not end.
+    /// See [`StartError`]: the folder may be held by another process, or be damaged; programs that its last holder
+    /// left when it died do not end; or something else listens where metrics are to be served.
     pub async fn start(self) -> Result<Ostler, StartError> {
         let place = self.place.or(self.config.store.url.clone());
         let data = match place {
@@ -122,8 +151,18 @@ impl OstlerBuilder {
             Some(StoreUrl::File(path)) => Some(path),
             None => Some(PathBuf::from(DATA_FOLDER)),
         };
+        let meter = match self.metrics {
+            Some(address) => {
+                let bound = Meter::bind(address).await;
+                Some(bound.map_err(|error| StartError::Metrics { address, error })?)
+            }
+            None => None,
+        };
         let (journal, artifacts, opened): OnDisk = match &data {
-            Some(path) => on_disk(path).await?,
+            Some(path) => {
+                let measures = meter.as_ref().map(Meter::journal);
+                on_disk(path, Options { measures, ..Options::default() }).await?
+            }
             None => (Arc::new(MemoryJournal::default()), Arc::new(MemoryArtifacts::default()), None),
         };
         let (mut folder, mut ended) = (None, 0);
@@ -142,6 +181,7 @@ impl OstlerBuilder {
             run_slots: run_slots_default(),
             drain: DRAIN,
             clients: self.config.clients(),
+            measures: meter.as_ref().map(Meter::measures).unwrap_or_default(),
         })
         .await?;
         if !self.rests {
@@ -157,16 +197,18 @@ impl OstlerBuilder {
                 }
             }
         }
-        Ok(Ostler { system, opened, ended, socket: Arc::new(Mutex::new(socket)) })
+        let metrics = meter.map(|meter| meter.serve(system.clone()));
+        let (socket, metrics) = (Arc::new(Mutex::new(socket)), Arc::new(Mutex::new(metrics)));
+        Ok(Ostler { system, opened, ended, socket, metrics })
     }
 }
 
 type OnDisk = (Arc<dyn Journal>, Arc<dyn ArtifactStore>, Option<Opened>);
 
-async fn on_disk(path: &Path) -> Result<OnDisk, OpenError> {
+async fn on_disk(path: &Path, options: Options) -> Result<OnDisk, OpenError> {
     let begun = Instant::now();
     loop {
-        match Store::open(path) {
+        match Store::open_with(path, options.clone()) {
             Ok((store, opened)) => return Ok((store.journal, store.artifacts, Some(opened))),
             // After a shutdown, what was under way in this process takes a moment to let go.
             Err(OpenError::Held { pid: Some(pid), .. })
@@ -198,6 +240,8 @@ pub struct Ostler {
     ended: usize,
     /// Where other processes ask, until the shutdown.
     socket: Arc<Mutex<Option<ControlSocket>>>,
+    /// Where metrics are served, until the shutdown.
+    metrics: Arc<Mutex<Option<Endpoint>>>,
 }
 
 /// Everything that is wrong with a plan.
@@ -291,6 +335,12 @@ impl Ostler {
         self.ended
     }
 
+    /// Where metrics are served, as long as they are.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        let metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        metrics.as_ref().map(Endpoint::address)
+    }
+
     /// Ends: work that acts on the world goes on to its end for up to 30 s, other work is stopped. Open runs stay
     /// open, and go on when the data folder is opened again.
     pub async fn shutdown(&self) {
@@ -301,6 +351,10 @@ impl Ostler {
         self.system.shutdown().await;
         if let Some(socket) = socket {
             socket.finish().await;
+        }
+        let metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(metrics) = metrics {
+            metrics.stop().await;
         }
     }
 }

@@ -14,10 +14,11 @@ use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};
 
 use crate::agent::Request;
+use crate::measure::Seen;
 use crate::registry::RegistryMessage;
 use crate::services::lock;
 use crate::system::ask;
-use crate::{AgentProfile, ResolveHow, RunError, Settled, Submission, System, SystemConfig};
+use crate::{AgentProfile, Measures, ResolveHow, RunError, Settled, Submission, System, SystemConfig};
 
 /// Counts its calls by name, and takes a while for each.
 struct Count {
@@ -65,10 +66,18 @@ impl Tool for Hour {
 }
 
 async fn counting(calls: &Arc<Mutex<BTreeMap<String, u32>>>) -> System {
-    counting_with(calls, 8).await
+    made(calls, 8, Measures::default()).await
 }
 
 async fn counting_with(calls: &Arc<Mutex<BTreeMap<String, u32>>>, slots: u32) -> System {
+    made(calls, slots, Measures::default()).await
+}
+
+async fn measured(calls: &Arc<Mutex<BTreeMap<String, u32>>>, measures: Measures) -> System {
+    made(calls, 8, measures).await
+}
+
+async fn made(calls: &Arc<Mutex<BTreeMap<String, u32>>>, slots: u32, measures: Measures) -> System {
     let params = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
     let (name, version, description) = ("count".to_owned(), "1".to_owned(), "counts".to_owned());
     let spec = ToolSpec { name, version, description, params, result: json!({"type": "object"}) };
@@ -88,6 +97,7 @@ async fn counting_with(calls: &Arc<Mutex<BTreeMap<String, u32>>>, slots: u32) ->
         run_slots: 4,
         drain: Duration::from_secs(5),
         clients: Vec::new(),
+        measures,
     };
     System::start(config).await.unwrap()
 }
@@ -110,7 +120,8 @@ fn kill(system: &System, child: &str) -> bool {
 
 async fn check_killing(child: Option<&str>, times: u32) {
     let calls = Arc::new(Mutex::new(BTreeMap::new()));
-    let system = counting(&calls).await;
+    let recorded = Seen::default();
+    let system = measured(&calls, Measures::recording(Arc::new(recorded.clone()))).await;
     let nodes: Vec<Value> = (0..60)
         .map(|at| {
             let deps: Vec<String> = (at >= 3).then(|| format!("n{}", at - 3)).into_iter().collect();
@@ -137,6 +148,15 @@ async fn check_killing(child: Option<&str>, times: u32) {
     assert_eq!(calls.len(), 60);
     assert!(calls.values().all(|&calls| calls == 1), "{calls:?}");
     tokio::time::timeout(SOON, system.services.effects.emptied()).await.expect("effects go with their run");
+    let restarts = format!("ostler_supervisor_restarts_total {}", child.unwrap_or("agent"));
+    let counted = async {
+        while recorded.value(&restarts) == Some(0.0) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, counted).await.expect("restarts are counted");
+    // A kill may come before the restart that the one before it led to.
+    assert!(recorded.value(&restarts) <= Some(f64::from(times)));
     system.shutdown().await;
 }
 

@@ -18,6 +18,7 @@
 //! | `stream`, `rest` | reads what is recorded; changes runs that nobody drives |
 //! | `effects`, `attempt` | what runs outside the actors |
 //! | `ledger` | on what terms clients are served, and what they were charged |
+//! | `measure` | what is counted and timed, if anybody wants to know |
 //! | `services`, `links`, `limits`, `clock`, `toolbox`, `plans` | what they share |
 #![forbid(unsafe_code)]
 
@@ -35,6 +36,7 @@ mod evaluator;
 mod ledger;
 mod limits;
 mod links;
+mod measure;
 mod outcome;
 mod plans;
 mod registry;
@@ -64,6 +66,7 @@ pub use limits::{
     AGENTS_MAX, CONTRACTS_KEPT_MAX, LIVE_AGENTS_MAX, Limits, QUEUED_JOBS_MAX, RESULT_BYTES_MAX,
     RESULT_DEPTH_MAX, TEST_MS_MAX, WAITING_MAX,
 };
+pub use measure::{Measures, SharedRecorder, metric};
 pub use outcome::Settled;
 pub use registry::{AgentRow, RegisterError};
 pub use resolve::ResolveHow;

@@ -66,6 +66,8 @@ pub(crate) enum RegistryMessage {
     },
     /// All agents.
     List { reply: RpcReplyPort<Vec<AgentRow>> },
+    /// How many agents are in each state?
+    Count { reply: RpcReplyPort<Vec<(&'static str, usize)>> },
 }
 
 /// Why an agent could not be registered.
@@ -164,6 +166,9 @@ impl Actor for Registry {
             }
             RegistryMessage::List { reply } => {
                 let _ = reply.send(state.list());
+            }
+            RegistryMessage::Count { reply } => {
+                let _ = reply.send(state.count());
             }
         }
         Ok(())
@@ -495,16 +500,18 @@ impl RegistryState {
             agent: agent.clone(),
             client: slot.client.clone(),
             weight: slot.weight,
-            state: match slot.phase {
-                Phase::Row => "row",
-                Phase::Starting => "starting",
-                Phase::Live { .. } => "live",
-                Phase::Stopping => "stopping",
-                Phase::Quarantined => "quarantined",
-            },
+            state: slot.phase.as_str(),
             runs_open: slot.runs.len(),
         });
         rows.collect()
+    }
+
+    fn count(&self) -> Vec<(&'static str, usize)> {
+        let mut counts = Phase::WORDS.map(|word| (word, 0));
+        for slot in self.slots.values() {
+            counts[slot.phase.index()].1 += 1;
+        }
+        counts.into()
     }
 }
 

@@ -4,6 +4,7 @@ mod tenants;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use ostler_kernel::event::Accounts;
 use ostler_kernel::id::{AgentId, ClientId, NodeId, RunId};
@@ -16,6 +17,7 @@ use crate::agent::AgentMessage;
 use crate::clients::QueueShown;
 use crate::effects::AttemptKey;
 use crate::ledger::Books;
+use crate::measure::{QueueLook, QueueMeasures};
 use crate::services::Services;
 use tenants::Tenants;
 
@@ -46,6 +48,8 @@ struct Queued {
     job: Job,
     owner: Arc<Owner>,
     books: Books,
+    /// When, if that is measured.
+    since: Option<Instant>,
 }
 
 /// Whose share a job uses up.
@@ -85,8 +89,10 @@ pub(crate) enum SchedulerMessage {
     Bye { agent: AgentId, running: Vec<Ticket> },
     /// The terms of a client have changed.
     Terms(ClientId),
-    /// How the queue stands.
+    /// How the queue stands, for people and programs.
     Show { reply: RpcReplyPort<QueueShown> },
+    /// How the queue stands, for whoever measures.
+    Look { reply: RpcReplyPort<QueueLook> },
     /// No more grants.
     Stop,
 }
@@ -115,6 +121,7 @@ pub(crate) struct SchedulerState {
     /// Agents that have jobs here.
     agents: BTreeMap<AgentId, Known>,
     events: Vec<Event>,
+    measures: QueueMeasures,
     stopped: bool,
 }
 
@@ -139,6 +146,7 @@ impl Actor for Scheduler {
         SchedulerArguments { slots, services }: SchedulerArguments,
     ) -> Result<SchedulerState, ActorProcessingErr> {
         let jobs_max = services.limits.queued_jobs;
+        let measures = QueueMeasures::new(services.measures.clone());
         let queue = RunQueue::new(Config { slots, jobs_max, ..Config::default() })?;
         let mut state = SchedulerState {
             life: services.effects.new_life(),
@@ -147,6 +155,7 @@ impl Actor for Scheduler {
             tenants: Tenants::default(),
             agents: BTreeMap::new(),
             events: Vec::new(),
+            measures,
             stopped: false,
         };
         state.adopt()?;
@@ -172,6 +181,9 @@ impl Actor for Scheduler {
             SchedulerMessage::Show { reply } => {
                 let _ = reply.send((tenants::queue(&state.queue), state.tenants.queueing(&state.queue)));
             }
+            SchedulerMessage::Look { reply } => {
+                let _ = reply.send(state.measures.look(&state.queue, state.tenants.clients()));
+            }
             SchedulerMessage::Stop => state.stopped = true,
         }
         if !state.stopped {
@@ -193,7 +205,7 @@ impl SchedulerState {
             let lane =
                 self.tenants.lane(&mut self.queue, &services.ledger, &owner, services.clock.now(), true)?;
             let job = Job { run: key.run, node: key.node.clone(), rank: 0 };
-            let queued = Queued { job, owner: Arc::clone(&owner), books: lane.books };
+            let queued = Queued { job, owner: Arc::clone(&owner), books: lane.books, since: None };
             let handle = self.queue.enqueue(lane.agent, NewJob::flat(ESTIMATE), queued, &mut events)?;
             let known = self.agents.entry(owner.agent.clone());
             let known =
@@ -227,10 +239,11 @@ impl SchedulerState {
             actor: reply_to,
             jobs: BTreeSet::new(),
         });
-        let mut refused = Vec::new();
+        let (since, mut refused) = (self.measures.now(), Vec::new());
         for job in jobs {
             let new = NewJob { rank: job.rank, ..NewJob::flat(ESTIMATE) };
-            let queued = Queued { job: job.clone(), owner: Arc::clone(owner), books: lane.books.clone() };
+            let (owner, books) = (Arc::clone(owner), lane.books.clone());
+            let queued = Queued { job: job.clone(), owner, books, since };
             match self.queue.enqueue(lane.agent, new, queued, &mut self.events) {
                 Ok(handle) => {
                     known.jobs.insert(handle);
@@ -260,6 +273,7 @@ impl SchedulerState {
         let settled = self.queue.settle(job, Price::flat(cost), &mut self.events).ok()?;
         let Queued { owner, books, .. } = settled.payload;
         let accounts = recorded(settled.accounts);
+        self.measures.settled(settled.client, cost);
         books.client.spend(cost);
         self.services.ledger.charged(&books, None, accounts);
         self.forget(&owner.agent, job);
@@ -322,7 +336,8 @@ impl SchedulerState {
         for event in std::mem::take(&mut self.events) {
             match event {
                 Event::Granted(Grant { job: handle, accounts, tier, .. }) => {
-                    let Some(Queued { job, owner, books }) = self.queue.job(handle) else { continue };
+                    let Some(Queued { job, owner, books, since }) = self.queue.job(handle) else { continue };
+                    self.measures.dispatched(tier, *since);
                     let (ticket, accounts) = (Ticket { life: self.life, job: handle }, recorded(accounts));
                     self.services.ledger.charged(books, Some(tier), accounts);
                     let grant = Granted { ticket, job: job.clone(), accounts };

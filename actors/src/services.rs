@@ -5,17 +5,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ostler_kernel::contract::{Contract, ContractError};
-use ostler_kernel::gate::GatePolicy;
-use ostler_kernel::id::RunId;
+use ostler_kernel::gate::{Denial, GatePolicy, Permit};
+use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::plan::{Rule, Settings};
-use ostler_kernel::port::{ArtifactStore, Journal, Position, Seq};
+use ostler_kernel::port::{ArtifactStore, Journal, Position, Seq, Tool};
+use serde_json::{Map, Value};
 use tokio::sync::watch;
 
+use crate::attempt::Caller;
 use crate::clock::Clock;
 use crate::effects::Effects;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::links::Links;
+use crate::measure::Measures;
 use crate::plans::Plans;
 use crate::toolbox::Toolbox;
 
@@ -30,6 +33,7 @@ pub(crate) struct Services {
     pub(crate) plans: Plans,
     pub(crate) ledger: Ledger,
     pub(crate) links: Links,
+    pub(crate) measures: Measures,
     pub(crate) limits: Limits,
     /// Slots of a run whose plan does not say.
     pub(crate) run_slots: u32,
@@ -65,18 +69,19 @@ impl Services {
         gate: GatePolicy,
         run_slots: u32,
         limits: Limits,
-        ledger: Ledger,
+        measures: Measures,
     ) -> Services {
         Services {
-            journal,
+            journal: measures.count(journal),
             artifacts,
             toolbox,
             gate,
             clock: Clock::new(),
             effects: Effects::default(),
             plans: Plans::default(),
-            ledger,
+            ledger: Ledger::default(),
             links: Links::default(),
+            measures,
             limits,
             run_slots,
             driven: Mutex::default(),
@@ -86,6 +91,11 @@ impl Services {
             stirs: watch::Sender::new(0),
             halted: watch::Sender::new(None),
         }
+    }
+
+    /// The same, with a ledger that was read from the journal.
+    pub(crate) fn with_ledger(self, ledger: Ledger) -> Services {
+        Services { ledger, ..self }
     }
 
     /// How plans are normalised and judged here.
@@ -161,6 +171,21 @@ impl Services {
         self.stir();
     }
 
+    /// Leave to make a call, and the tool that takes it; or why not.
+    pub(crate) fn gate(
+        &self,
+        caller: &Caller,
+        name: &str,
+        params: Map<String, Value>,
+        floor: u8,
+        idempotency_key: Digest,
+    ) -> Result<(Arc<dyn Tool>, Permit), Denial> {
+        let since = self.measures.now();
+        let verdict = self.toolbox.gate(&self.gate, caller, name, params, floor, idempotency_key);
+        self.measures.gated(since, verdict.as_ref());
+        verdict
+    }
+
     /// The compiled form of a contract.
     pub(crate) fn contract(&self, rules: &[Rule]) -> Result<Arc<Contract>, ContractError> {
         let key = serde_json::to_string(rules).expect("rules hold names, numbers and JSON");
@@ -195,7 +220,7 @@ mod tests {
         let limits = Limits { contracts_kept: 2, ..Limits::default() };
         let (journal, artifacts) = (Arc::new(MemoryJournal::default()), Arc::new(MemoryArtifacts::default()));
         let services =
-            Services::new(journal, artifacts, toolbox, GatePolicy::default(), 1, limits, Ledger::default());
+            Services::new(journal, artifacts, toolbox, GatePolicy::default(), 1, limits, Measures::default());
         let contract = |most: u32| {
             let spec = Some(json!({"type": "integer", "maximum": most}));
             services.contract(&[Rule { method: Method::Schema, p: None, spec: spec.map(Arc::new) }]).unwrap()

@@ -23,6 +23,26 @@ pub(crate) enum Phase {
     Quarantined,
 }
 
+impl Phase {
+    /// Every phase, as it is told.
+    pub(crate) const WORDS: [&str; 5] = ["row", "starting", "live", "stopping", "quarantined"];
+
+    pub(crate) fn as_str(&self) -> &'static str {
+        Phase::WORDS[self.index()]
+    }
+
+    /// Place among [`Phase::WORDS`].
+    pub(crate) fn index(&self) -> usize {
+        match self {
+            Phase::Row => 0,
+            Phase::Starting => 1,
+            Phase::Live { .. } => 2,
+            Phase::Stopping => 3,
+            Phase::Quarantined => 4,
+        }
+    }
+}
+
 /// An agent: what it is, and what it has to do.
 pub(crate) struct Slot {
     pub(crate) client: ClientId,

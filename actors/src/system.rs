@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use metrics::Recorder;
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::plan::Settings;
 use ostler_kernel::port::{ArtifactStore, Journal, JournalError, Tool};
@@ -11,6 +12,7 @@ use ractor::{ActorRef, RpcReplyPort};
 
 use crate::ledger::Ledger;
 use crate::limits::Limits;
+use crate::measure::Measures;
 use crate::registry::{AgentRow, RegistryMessage};
 use crate::scheduler::{ClientConfig, SchedulerMessage};
 use crate::services::Services;
@@ -35,7 +37,12 @@ pub struct SystemConfig {
     pub drain: Duration,
     /// Clients that are not like any other.
     pub clients: Vec<ClientConfig>,
+    /// Where it records what it measures.
+    pub measures: Measures,
 }
+
+/// How long actors may take to say how things stand.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Why a system did not start.
 #[derive(Debug, thiserror::Error)]
@@ -67,11 +74,11 @@ impl System {
 
     /// The same, with limits of your own.
     pub async fn start_within(config: SystemConfig, limits: Limits) -> Result<System, StartError> {
-        let SystemConfig { journal, artifacts, tools, gate, run_slots, clients, .. } = config;
+        let SystemConfig { journal, artifacts, tools, gate, run_slots, clients, measures, .. } = config;
         let ledger = Ledger::new(clients, journal.accounts()?);
         let toolbox = Toolbox::new(tools)?;
-        let services = Services::new(journal, artifacts, toolbox, gate, run_slots, limits, ledger);
-        let services = Arc::new(services);
+        let services = Services::new(journal, artifacts, toolbox, gate, run_slots, limits, measures);
+        let services = Arc::new(services.with_ledger(ledger));
         let root = tree::start(&services, config.slots).await?;
         let (watched, halted) = (root.clone(), Arc::clone(&services));
         tokio::spawn(async move {
@@ -102,6 +109,24 @@ impl System {
             }
             None => Vec::new(),
         }
+    }
+
+    /// Puts how queue and agents stand, and what clients used, into a recorder that is made for this answer. Nothing if
+    /// the system measures nothing. What does not answer within a second is left out.
+    pub async fn look(&self, into: &(dyn Recorder + Sync)) {
+        let links = &self.services.links;
+        let queue = async { ask(&links.scheduler()?, |reply| SchedulerMessage::Look { reply }).await };
+        let agents = async { ask(&links.registry()?, |reply| RegistryMessage::Count { reply }).await };
+        let (queue, agents) =
+            tokio::join!(tokio::time::timeout(LOOK, queue), tokio::time::timeout(LOOK, agents));
+        let agents = agents.ok().flatten().unwrap_or_default();
+        self.services.measures.look(into, queue.ok().flatten(), &agents);
+    }
+
+    /// Why nothing goes on any more here; `None`: it does.
+    pub fn halted(&self) -> Option<String> {
+        let halted = self.services.halted.borrow().clone();
+        halted.or_else(|| self.services.is_stopping().then(|| "it is being shut down".to_owned()))
     }
 
     /// Runs that this process drives.

@@ -70,8 +70,9 @@ fn pool(services: &Arc<Services>) -> ChildSpec {
     })
 }
 
-/// Tells the registry what becomes of agents.
+/// Counts what happens, and tells the registry what becomes of agents.
 fn observe(services: &Services, event: &Event<'_>) {
+    services.measures.observe(event);
     if event.tree != "/pool/" {
         return;
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use common::{Hold, plan, system, within};
 use ostler_actors::{
-    ClientChange, ClientConfig, ClientError, ClientRow, Limits, Served, Settled, Submission, System,
-    SystemConfig,
+    ClientChange, ClientConfig, ClientError, ClientRow, Limits, Measures, Served, Settled, Submission,
+    System, SystemConfig,
 };
 use ostler_kernel::event::{Accounts, AttemptResult, Event, Failure, Outcome, RunOpened};
 use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
@@ -179,6 +179,7 @@ async fn configured(journal: Arc<dyn Journal>, tools: Vec<Arc<dyn Tool>>, slots:
         run_slots: 8,
         drain: Duration::from_secs(5),
         clients: vec![ClientConfig { name: "fixed".into(), weight: 7, contracted: true }],
+        measures: Measures::default(),
     };
     System::start(config).await.unwrap()
 }

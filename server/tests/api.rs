@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use ostler_actors::{System, SystemConfig};
+use ostler_actors::{Measures, System, SystemConfig};
 use ostler_drivers::tool::{ToolConfig, builtin};
 use ostler_kernel::event::{Event, RunOpened};
 use ostler_kernel::gate::{GatePolicy, Scope};
@@ -42,6 +42,7 @@ async fn api_over(journal: MemoryJournal) -> Router {
         run_slots: 4,
         drain: Duration::from_secs(1),
         clients: Vec::new(),
+        measures: Measures::default(),
     };
     router(System::start(config).await.unwrap())
 }

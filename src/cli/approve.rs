@@ -15,6 +15,7 @@ use super::cells::{fit, harmless};
 use super::client::{Client, Refused, part};
 use super::exit::{Failure, code};
 use super::live::screen::Aside;
+use super::measured::Measured;
 use super::session::{Session, Want, no_folder, settings};
 use super::signals::{GoesOn, Signals};
 use super::steer;
@@ -48,6 +49,8 @@ pub(crate) struct AnswerArgs {
     /// what was looked at
     #[arg(long, value_name = "DIGEST")]
     digest: Option<String>,
+    #[command(flatten)]
+    measured: Measured,
 }
 
 pub(crate) async fn approvals(globals: &Globals) -> Result<u8, Failure> {
@@ -248,7 +251,7 @@ pub(crate) fn approver() -> Option<String> {
 pub(crate) async fn answer(globals: &Globals, args: AnswerArgs, decision: Decision) -> Result<u8, Failure> {
     let mut out = Out::new();
     let mut signals = Signals::listen()?;
-    let mut session = Session::open(globals, Path::new("."), Want::Drive).await?;
+    let mut session = Session::open_measured(globals, Path::new("."), Want::Drive, args.measured).await?;
     let person = ask::is_person() && !globals.json;
     let before = match send(&mut session, &mut signals, &args, decision, person).await {
         Ok(Ok(before)) => before,

@@ -21,6 +21,7 @@ mod help;
 mod live;
 mod look;
 mod man;
+mod measured;
 mod number;
 mod ps;
 mod run;
@@ -99,7 +100,7 @@ enum Command {
     /// Checks the plan, opens a run, shows what happens, and ends when nothing is left to do. The run is written down as it goes:
     /// whatever stops this command, `ostler resume` goes on with the run.
     #[command(
-        after_help = "Examples:\n  ostler run plan.yaml\n  ostler run examples/plans/audit.yaml --workspace ../project\n  ostler run release.yaml --param version=1.2.0 --intent 2"
+        after_help = "Examples:\n  ostler run plan.yaml\n  ostler run examples/plans/audit.yaml --workspace ../project\n  ostler run release.yaml --param version=1.2.0 --intent 2\n  ostler run plan.yaml --metrics 9464"
     )]
     Run(run::RunArgs),
     /// Show every fault of a plan, or what it amounts to
@@ -114,7 +115,9 @@ enum Command {
     ///
     /// What was finished is not done again. What was under way is done again if that is harmless, or sent again under the same
     /// key; else it is in doubt, and `ostler resolve` settles it.
-    #[command(after_help = "Examples:\n  ostler resume\n  ostler resume @last")]
+    #[command(
+        after_help = "Examples:\n  ostler resume\n  ostler resume @last\n  ostler resume --metrics 9464"
+    )]
     Resume(steer::ResumeArgs),
     /// List runs, the newest first, or agents, or clients
     #[command(

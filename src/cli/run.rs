@@ -11,6 +11,7 @@ use super::bounds::{self, Bounds};
 use super::client::Refused;
 use super::exit::Failure;
 use super::follow::{Watch, watch};
+use super::measured::Measured;
 use super::session::{Session, Want};
 use super::signals::Signals;
 use super::term::Out;
@@ -28,6 +29,8 @@ pub(crate) struct RunArgs {
     params: Vec<(String, String)>,
     #[command(flatten)]
     bounds: Bounds,
+    #[command(flatten)]
+    measured: Measured,
 }
 
 /// Times that a run is asked for again because whoever held the data folder has left it.
@@ -55,7 +58,7 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
         run: Some(new_run_id().to_string()),
     };
     let mut signals = Signals::listen()?;
-    let mut session = Session::open(globals, &workspace, Want::Begin).await?;
+    let mut session = Session::open_measured(globals, &workspace, Want::Begin, args.measured).await?;
     let mut submitted = session.client.post::<RunNamed>("/v1/runs", &request).await;
     for _ in 0..RENEWALS_MAX {
         // The process that held the data folder has left it.

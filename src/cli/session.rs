@@ -15,6 +15,7 @@ use ostler_store::OpenError;
 
 use super::client::{Client, Refused, part};
 use super::exit::Failure;
+use super::measured::Measured;
 use super::term::{Out, count, say};
 use super::{Globals, findings, signals::Signals};
 
@@ -104,14 +105,26 @@ fn refused(error: ConfigError, globals: &Globals) -> Failure {
 impl Session {
     /// Finds the way. Only who begins makes a data folder.
     pub(crate) async fn open(globals: &Globals, workspace: &Path, want: Want) -> Result<Session, Failure> {
+        Session::open_measured(globals, workspace, want, Measured::default()).await
+    }
+
+    /// The same; what goes on in this process is measured. Refused where another process holds the data folder: it does
+    /// the work then.
+    pub(crate) async fn open_measured(
+        globals: &Globals,
+        workspace: &Path,
+        want: Want,
+        measured: Measured,
+    ) -> Result<Session, Failure> {
         let (config, data) = settings(globals, workspace)?;
         let made = |client, held| {
             let (globals, workspace) = (globals.clone(), workspace.to_owned());
             Ok(Session { client, held, globals, workspace })
         };
         let Some(data) = data else {
-            let os = Ostler::builder().config(config).memory().let_runs_rest().start().await;
-            let os = os.map_err(|error| Failure::internal(error.to_string()))?;
+            let builder = measured.to(Ostler::builder().config(config).memory().let_runs_rest());
+            let os = builder.start().await.map_err(not_started)?;
+            measured.say(&os);
             let client = Client::Here(router(os.system().clone()));
             return made(client, Some(Held { os, door: None }));
         };
@@ -123,11 +136,13 @@ impl Session {
         let begun = Instant::now();
         loop {
             if let Some(client) = answering(&data).await {
+                measured.only_here(&data)?;
                 return made(client, None);
             }
             let builder = Ostler::builder().config(config.clone()).data_dir(&data).let_runs_rest().alone();
-            match builder.start().await {
+            match measured.to(builder).start().await {
                 Ok(os) => {
+                    measured.say(&os);
                     let (client, held) = hold(os, &data, want).await?;
                     return made(client, Some(held));
                 }
@@ -135,7 +150,7 @@ impl Session {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
                 Err(StartError::Store(error)) => return Err(not_opened(&data, &error)),
-                Err(error) => return Err(Failure::internal(error.to_string())),
+                Err(error) => return Err(not_started(error)),
             }
         }
     }
@@ -266,6 +281,13 @@ async fn answering(data: &Path) -> Option<Client> {
     let answer = tokio::time::timeout(ANSWER, client.get::<serde_json::Value>("/healthz")).await;
     answer.ok()?.ok()?;
     Some(client)
+}
+
+fn not_started(error: StartError) -> Failure {
+    match error {
+        StartError::Metrics { .. } => Failure::invalid(error.to_string()),
+        error => Failure::internal(error.to_string()),
+    }
 }
 
 fn not_opened(data: &Path, error: &OpenError) -> Failure {

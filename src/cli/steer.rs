@@ -11,6 +11,7 @@ use super::Globals;
 use super::client::{Client, Refused, part};
 use super::exit::{Failure, code};
 use super::follow::{Ended, Watch, code_of, interrupted, lost, one, to_rest, watch};
+use super::measured::Measured;
 use super::session::{Session, Want};
 use super::signals::Signals;
 use super::term::{Out, say};
@@ -22,6 +23,8 @@ const RESULT_BYTES_MAX: u64 = 4 << 20;
 pub(crate) struct ResumeArgs {
     /// The run: its id, a part of it, or @last; absent: all that are open
     run: Option<String>,
+    #[command(flatten)]
+    measured: Measured,
 }
 
 #[derive(Debug, Args)]
@@ -30,6 +33,8 @@ pub(crate) struct CancelArgs {
     run: String,
     /// Only this node; what depends on it is lost with it
     node: Option<String>,
+    #[command(flatten)]
+    measured: Measured,
 }
 
 #[derive(Debug, Args)]
@@ -38,6 +43,8 @@ pub(crate) struct SkipArgs {
     run: String,
     /// The node to do without
     node: String,
+    #[command(flatten)]
+    measured: Measured,
 }
 
 #[derive(Debug, Args)]
@@ -48,6 +55,8 @@ pub(crate) struct ResolveArgs {
     node: String,
     #[command(flatten)]
     how: HowArgs,
+    #[command(flatten)]
+    measured: Measured,
 }
 
 #[derive(Debug, Args)]
@@ -81,7 +90,7 @@ async fn post(client: &Client, run: &str, what: &str) -> Result<RunNamed, Refuse
 pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
     let mut signals = Signals::listen()?;
-    let session = Session::open(globals, Path::new("."), Want::Drive).await?;
+    let session = Session::open_measured(globals, Path::new("."), Want::Drive, args.measured).await?;
     let Some(run) = args.run else { return resume_all(session, globals, &mut signals, &mut out).await };
     let before = match summary(&session.client, &run).await {
         Ok(summary) => summary,
@@ -155,13 +164,19 @@ async fn resume_all(
 }
 
 pub(crate) async fn skip(globals: &Globals, args: SkipArgs) -> Result<u8, Failure> {
-    stop_node(globals, &args.run, &args.node, "skip").await
+    stop_node(globals, &args.run, &args.node, "skip", args.measured).await
 }
 
-async fn stop_node(globals: &Globals, run: &str, node: &str, how: &str) -> Result<u8, Failure> {
+async fn stop_node(
+    globals: &Globals,
+    run: &str,
+    node: &str,
+    how: &str,
+    measured: Measured,
+) -> Result<u8, Failure> {
     let mut out = Out::new();
     let mut signals = Signals::listen()?;
-    let mut session = Session::open(globals, Path::new("."), Want::Drive).await?;
+    let mut session = Session::open_measured(globals, Path::new("."), Want::Drive, measured).await?;
     let before = match session.summary(run).await {
         Ok(before) => before,
         Err(failure) => return fail(session, failure).await,
@@ -224,11 +239,11 @@ pub(crate) async fn go_on(
 
 pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Failure> {
     if let Some(node) = &args.node {
-        return stop_node(globals, &args.run, node, "cancel").await;
+        return stop_node(globals, &args.run, node, "cancel", args.measured).await;
     }
     let mut out = Out::new();
     let mut signals = Signals::listen()?;
-    let mut session = Session::open(globals, Path::new("."), Want::Drive).await?;
+    let mut session = Session::open_measured(globals, Path::new("."), Want::Drive, args.measured).await?;
     let run = match post(&session.client, &args.run, "cancel").await {
         Ok(RunNamed { run }) => run,
         Err(refused) => return fail(session, refused).await,
@@ -279,7 +294,7 @@ pub(crate) async fn resolve(globals: &Globals, args: ResolveArgs) -> Result<u8, 
         (None, false) => (How::Fail, None),
     };
     let mut signals = Signals::listen()?;
-    let session = Session::open(globals, Path::new("."), Want::Drive).await?;
+    let session = Session::open_measured(globals, Path::new("."), Want::Drive, args.measured).await?;
     let before = match summary(&session.client, &args.run).await {
         Ok(summary) => summary,
         Err(refused) => return fail(session, refused).await,

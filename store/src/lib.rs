@@ -3,7 +3,7 @@
 //! [`Store::open`] gives both on disk, held by one process. [`MemoryJournal`] and [`MemoryArtifacts`] have the
 //! same semantics and end with the process.
 //!
-//! What this crate deliberately lacks: it decides nothing about runs, it has no clock (times come with the
+//! What this crate deliberately lacks: it decides nothing about runs, it has no calendar (times come with the
 //! batches), and nothing of it is read from or sent over a network.
 #![forbid(unsafe_code)]
 
@@ -21,4 +21,4 @@ pub use artifact::{FolderArtifacts, MemoryArtifacts};
 pub use codec::{CodecError, RECORD_BYTES_MAX, decode, encode};
 pub use data_folder::{FORMAT, OpenError, Opened, Store};
 pub use journal::MemoryJournal;
-pub use journal::segments::{Damage, SegmentJournal, Torn};
+pub use journal::segments::{Damage, JournalMeasures, Options, SegmentJournal, Torn};

@@ -6,6 +6,7 @@ mod approvals;
 mod bad_plans;
 mod clients;
 mod kill;
+mod metrics;
 mod plans;
 mod second_terminal;
 mod terminal;

@@ -16,6 +16,7 @@ static VARIES: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
         (r"\bparallelism \d+\.\d+", "parallelism N"),
         (r"\bprocess \d+", "process PID"),
         (r"\babout \d+", "about N"),
+        (r"\b127\.0\.0\.1:\d+", "ADDR"),
         (r"/\S*/git\b", "/usr/bin/git"),
         (r"/\S*/here$", "/here"),
         // Shells differ in how they tell of a process that was killed.

@@ -9,6 +9,7 @@ use ostler::kernel::plan::{
 };
 use ostler::kernel::{contract, template};
 use ostler::{config, plan_file};
+use ostler_actors::metric;
 use ostler_drivers::tool::{self, ToolConfig, builtin};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -69,6 +70,16 @@ fn check(path: &str, note: &str, expected: &[String]) -> Vec<Vec<String>> {
     };
     assert_eq!(sorted(names(&rows)), sorted(expected.to_vec()), "{path}: {note}");
     rows
+}
+
+#[test]
+fn every_metric_has_its_row() {
+    let metrics: Vec<String> = metric::ALL.iter().map(|metric| metric.name.to_owned()).collect();
+    let rows = check(OPERATING, "metrics", &metrics);
+    for metric in metric::ALL {
+        let row = rows.iter().find(|row| names(std::slice::from_ref(row)) == [metric.name]).unwrap();
+        assert_eq!(quoted(&row[1]), metric.labels, "{}", metric.name);
+    }
 }
 
 #[test]

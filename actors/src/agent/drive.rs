@@ -240,6 +240,9 @@ impl Drive {
             return;
         }
         let Some(ended) = self.services.effects.ended(key) else { return };
+        if let Some(node) = self.run.node(&key.node) {
+            self.services.measures.attempted(&self.opened.client, node.kind, &ended);
+        }
         let result = AttemptResult {
             node: key.node.clone(),
             attempt: key.attempt,

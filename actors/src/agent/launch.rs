@@ -168,11 +168,8 @@ impl Drive {
 
     fn gate(&self, node: &Node, params: Map<String, Value>) -> Result<(Arc<dyn Tool>, Permit), Refusal> {
         let name = node.tool.as_deref().unwrap_or_default();
-        let toolbox = &self.services.toolbox;
         let key = self.run.idempotency_key(self.opened.run, &node.id);
-        toolbox
-            .gate(&self.services.gate, &self.caller(), name, params, node.impact, key)
-            .map_err(Refusal::Denied)
+        self.services.gate(&self.caller(), name, params, node.impact, key).map_err(Refusal::Denied)
     }
 
     pub(super) fn caller(&self) -> Caller {

@@ -60,6 +60,11 @@ impl Tenants {
         Ok(LaneOf { agent, books })
     }
 
+    /// Every client, by name.
+    pub(super) fn clients(&self) -> impl Iterator<Item = (&ClientId, ClientHandle)> {
+        self.clients.iter().map(|(name, client)| (name, *client))
+    }
+
     pub(super) fn name(&self, client: ClientHandle) -> Option<&ClientId> {
         self.names.get(&client)
     }

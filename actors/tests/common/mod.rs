@@ -9,7 +9,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ostler_actors::{Limits, Submission, System, SystemConfig};
+use ostler_actors::{Limits, Measures, Submission, System, SystemConfig};
 use ostler_drivers::tool::{ToolConfig, builtin};
 use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
 use ostler_kernel::id::{NodeId, RunId};
@@ -59,6 +59,7 @@ pub(crate) async fn over(
         run_slots: 4,
         drain: Duration::from_secs(5),
         clients: Vec::new(),
+        measures: Measures::default(),
     };
     System::start_within(config, limits).await.unwrap()
 }

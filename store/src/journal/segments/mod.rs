@@ -33,6 +33,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::Sender;
+use metrics::{Counter, Histogram};
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::{
     AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
@@ -63,7 +64,8 @@ pub const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Longest time that an append waits for room in the queue, in milliseconds.
 pub const QUEUE_WAIT_MS_MAX: u64 = 10_000;
 
-/// Sizes that tests make small. The defaults are the ones that are documented and measured.
+/// How a journal is to be: sizes that tests make small, whose defaults are the ones that are documented and measured; and
+/// where it records what it does.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Length of a segment, in bytes.
@@ -76,6 +78,21 @@ pub struct Options {
     pub queue_bytes_max: usize,
     /// Longest wait for room in the queue, in milliseconds.
     pub queue_wait_ms_max: u64,
+    /// Where what it does is recorded; `None`: nowhere.
+    pub measures: Option<JournalMeasures>,
+}
+
+/// Where a journal records what it does.
+#[derive(Debug, Clone)]
+pub struct JournalMeasures {
+    /// Seconds from an append until it was durable.
+    pub append_seconds: Histogram,
+    /// Records that were appended.
+    pub records: Counter,
+    /// Times that the disk was waited for.
+    pub fsyncs: Counter,
+    /// Appends that became durable together.
+    pub group_size: Histogram,
 }
 
 /// Least length of a segment, in bytes.
@@ -105,6 +122,7 @@ impl Default for Options {
             reserve_bytes: 1024 * 1024,
             queue_bytes_max: QUEUE_BYTES_MAX,
             queue_wait_ms_max: QUEUE_WAIT_MS_MAX,
+            measures: None,
         }
     }
 }
@@ -289,7 +307,8 @@ impl Journal for SegmentJournal {
     fn append(&self, batches: Vec<StreamBatch>) -> Result<Position, JournalError> {
         check_shape(&batches)?;
         let shared = &*self.shared;
-        let mut prepared = Prepared::new(&batches, shared.options.segment_bytes)?;
+        let since = shared.options.measures.as_ref().map(|_| Instant::now());
+        let mut prepared = Prepared::new(&batches, shared.options.segment_bytes, since)?;
         let mut order = shared.admit(&prepared)?;
         let place = match order.append(&mut prepared, &shared.index) {
             Err(NotOrdered::Index(broken)) => {
@@ -306,6 +325,9 @@ impl Journal for SegmentJournal {
         })?;
         shared.ordered.store(order.end.0, Ordering::Release);
         drop(order);
+        if let Some(measures) = &shared.options.measures {
+            measures.records.increment(prepared.drafts.iter().map(|draft| draft.count).sum());
+        }
         let drafts = prepared.drafts.iter();
         shared.watchers.grown(drafts.map(|draft| (draft.stream, draft.expected + draft.count)));
         Ok(place.position())

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crossbeam::channel::Sender;
 use ostler_kernel::event::Event;
@@ -29,6 +30,8 @@ pub(crate) struct Ordered {
     pub(crate) place: Place,
     /// With a blank header.
     pub(crate) bytes: Vec<u8>,
+    /// When it was appended, if that is measured.
+    pub(crate) since: Option<Instant>,
 }
 
 impl Ordered {
@@ -72,11 +75,18 @@ pub(crate) struct Prepared {
     pub(crate) bytes: usize,
     /// Whether an operator asked for it: it may use the reserve.
     pub(crate) urgent: bool,
+    /// When it was begun, if that is measured.
+    since: Option<Instant>,
 }
 
 impl Prepared {
-    pub(crate) fn new(batches: &[StreamBatch], segment_bytes: u64) -> Result<Prepared, JournalError> {
-        let mut prepared = Prepared { drafts: Vec::new(), changes: Vec::new(), bytes: 32, urgent: false };
+    pub(crate) fn new(
+        batches: &[StreamBatch],
+        segment_bytes: u64,
+        since: Option<Instant>,
+    ) -> Result<Prepared, JournalError> {
+        let mut prepared =
+            Prepared { drafts: Vec::new(), changes: Vec::new(), bytes: 32, urgent: false, since };
         for batch in batches {
             let draft = draft(batch)?;
             prepared.bytes += draft.bytes_max();
@@ -171,7 +181,7 @@ impl Order {
         self.end = Place::new(place.segment(), place.offset() + bytes.len() as u64);
         self.last = place;
         self.pending_bytes += bytes.len();
-        let ordered = Arc::new(Ordered { place, bytes });
+        let ordered = Arc::new(Ordered { place, bytes, since: prepared.since });
         self.pending.push_back(ordered.clone());
         // The writer lives as long as the journal; if it panicked, nobody ever gets an acknowledgement.
         let _ = self.writer.send(Message::Frame(ordered));

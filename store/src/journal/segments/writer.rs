@@ -105,6 +105,7 @@ impl Writer {
         }
         match self.write(part[0].place) {
             Ok(()) => {
+                self.measure(part);
                 self.unsealed = true;
                 let last = &part[part.len() - 1];
                 let end = last.place.offset() + last.bytes.len() as u64;
@@ -124,6 +125,23 @@ impl Writer {
         }
     }
 
+    /// Records what is durable now.
+    fn measure(&self, part: &[Arc<Ordered>]) {
+        let Some(measures) = &self.shared.options.measures else { return };
+        measures.group_size.record(part.len() as f64);
+        for since in part.iter().filter_map(|ordered| ordered.since) {
+            measures.append_seconds.record(since.elapsed());
+        }
+    }
+
+    /// Waits for the disk.
+    fn sync(shared: &Shared, file: &dyn DiskFile) -> io::Result<()> {
+        if let Some(measures) = &shared.options.measures {
+            measures.fsyncs.increment(1);
+        }
+        file.sync()
+    }
+
     /// Writes and syncs the buffer.
     fn write(&mut self, place: Place) -> Result<(), Trouble> {
         if self.current.as_ref().is_none_or(|current| current.number != place.segment()) {
@@ -141,7 +159,7 @@ impl Writer {
         }
         current.file.write_at(&self.buffer, place.offset()).map_err(trouble)?;
         // A failed sync says nothing about what is on the disk, so it is never just "full".
-        current.file.sync().map_err(Trouble::Broken)
+        Writer::sync(shared, &*current.file).map_err(Trouble::Broken)
     }
 
     /// Opens the segment of `place`, which is its first frame unless the segment is there already.
@@ -157,7 +175,7 @@ impl Writer {
         let file = files.disk.open(&segment::name(number), true).map_err(trouble)?;
         file.set_len(self.shared.options.segment_bytes).map_err(trouble)?;
         file.write_at(&segment::header(number, self.last_segment), 0).map_err(trouble)?;
-        file.sync().map_err(Trouble::Broken)?;
+        Writer::sync(&self.shared, &*file).map_err(Trouble::Broken)?;
         files.disk.sync().map_err(Trouble::Broken)?;
         self.current = Some(Current { number, file, prepared: SEGMENT_HEADER_BYTES as u64 });
         self.last_segment = number;

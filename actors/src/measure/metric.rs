@@ -1,0 +1,269 @@
+//! Every metric: its name, its type, its unit, its labels and what it says. The one place where a name is written.
+//!
+//! Names and units are those that Prometheus recommends: base units, `_total` for what only grows. A label has values of
+//! a closed set, or names one of the busiest clients; never a run, an agent or a node.
+
+use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, SharedString, Unit};
+
+/// What a metric is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Type {
+    /// It only grows.
+    Counter,
+    /// It stands where it stands.
+    Gauge,
+    /// Counts values up to each of these bounds.
+    Histogram(&'static [f64]),
+}
+
+/// A metric, and what is known of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Metric {
+    /// As Prometheus knows it.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Type,
+    /// What it is counted in.
+    pub unit: Unit,
+    /// The names of its labels.
+    pub labels: &'static [&'static str],
+    /// What it says, in a sentence.
+    pub help: &'static str,
+}
+
+/// From a tenth of a millisecond to a minute and a half.
+const SECONDS: &[f64] = &[0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 90.0];
+
+/// From a microsecond to a tenth of a second.
+const SHORT_SECONDS: &[f64] = &[0.000_001, 0.000_005, 0.000_01, 0.000_05, 0.000_1, 0.000_5, 0.001, 0.01, 0.1];
+
+/// Powers of two.
+const SIZES: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
+
+const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, kind: Type::Counter, unit: Unit::Count, labels, help }
+}
+
+const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, kind: Type::Gauge, unit: Unit::Count, labels, help }
+}
+
+const fn seconds(
+    name: &'static str,
+    bounds: &'static [f64],
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
+    Metric { name, kind: Type::Histogram(bounds), unit: Unit::Seconds, labels, help }
+}
+
+/// Jobs that wait for a slot.
+pub const QUEUED_JOBS: Metric =
+    gauge("ostler_scheduler_queued_jobs", &["tier"], "Jobs (ready nodes) that wait for a slot.");
+/// Jobs that were given a slot.
+pub const DISPATCHED_JOBS: Metric = counter(
+    "ostler_scheduler_dispatched_jobs_total",
+    &["tier"],
+    "Jobs (attempts of nodes) that were given a slot.",
+);
+/// How long jobs waited for their slot.
+pub const WAIT_SECONDS: Metric = seconds(
+    "ostler_scheduler_wait_seconds",
+    SECONDS,
+    &["tier"],
+    "Time from when a job was queued until it was given a slot.",
+);
+/// What clients were served.
+pub const SERVICE: Metric = counter(
+    "ostler_scheduler_service_total",
+    &["client"],
+    "Credits of the jobs of a client that have ended. The 50 busiest clients have their names; client=\"other\" is the rest.",
+);
+/// How far clients are behind what they are entitled to.
+pub const LAG: Metric = gauge(
+    "ostler_scheduler_lag",
+    &["client"],
+    "Credits that a client with work is behind its share (positive) or ahead of it (negative); 0 for one that wants nothing. \
+     client=\"other\" is whoever of the rest is farthest from 0.",
+);
+/// How even shares are.
+pub const FAIRNESS_JAIN: Metric = gauge(
+    "ostler_scheduler_fairness_jain",
+    &[],
+    "Jain's index of what clients that had work at the last scrape, and still have, were charged for their weight since: 1 is \
+     even, 1/n is all for one of n. Of the less even tier; 1 if nobody competes.",
+);
+/// How far virtual times are apart.
+pub const VRUNTIME_SPREAD: Metric = gauge(
+    "ostler_scheduler_vruntime_spread",
+    &["tier"],
+    "Greatest less least virtual time of the clients with work, in credits for a weight of 1.",
+);
+/// What the marketplace is owed.
+pub const MARKETPLACE_OWED: Metric = gauge(
+    "ostler_scheduler_marketplace_owed",
+    &[],
+    "Credits that the marketplace tier is owed of its guaranteed share; negative if it is ahead.",
+);
+/// Clients without credit.
+pub const PARKED_CLIENTS: Metric =
+    gauge("ostler_scheduler_parked_clients", &[], "Clients whose jobs wait because their credit is used up.");
+/// Slots.
+pub const SLOTS: Metric = gauge(
+    "ostler_scheduler_slots",
+    &["state"],
+    "Slots of the system, by whether a job holds them: taken or free.",
+);
+/// Runs that are over.
+pub const RUNS: Metric = counter("ostler_runs_total", &["outcome"], "Runs that came to their end, by how.");
+/// Steps of the node machine.
+pub const NODE_TRANSITIONS: Metric =
+    counter("ostler_node_transitions_total", &["to", "reason"], "Changes of the state of nodes.");
+/// How long attempts took.
+pub const ATTEMPT_SECONDS: Metric = seconds(
+    "ostler_attempt_seconds",
+    SECONDS,
+    &["kind"],
+    "How long attempts took that held a slot, by the kind of their node.",
+);
+/// What was done about failures.
+pub const RECOVERY: Metric = counter(
+    "ostler_recovery_total",
+    &["level", "result"],
+    "Failures that a level of recovery was tried for (retry, patch, replan), and those that it could not help (exhausted).",
+);
+/// What the gate said.
+pub const GATE_VERDICTS: Metric = counter(
+    "ostler_gate_verdicts_total",
+    &["verdict", "code"],
+    "Calls of tools that the gate decided about; code says why one was denied.",
+);
+/// How long the gate took.
+pub const GATE_SECONDS: Metric =
+    seconds("ostler_gate_seconds", SHORT_SECONDS, &[], "How long the gate took to decide about a call.");
+/// What attempts cost.
+pub const CREDITS: Metric = counter(
+    "ostler_credits_total",
+    &["client", "kind"],
+    "Credits that attempts cost, by client and kind of node. The 50 busiest clients have their names; client=\"other\" is \
+     the rest.",
+);
+/// How long appends took to be durable.
+pub const APPEND_SECONDS: Metric = seconds(
+    "ostler_journal_append_seconds",
+    SECONDS,
+    &[],
+    "Time from when records were appended until they were durable.",
+);
+/// Records.
+pub const RECORDS: Metric = counter("ostler_journal_records_total", &[], "Records that were appended.");
+/// Syncs.
+pub const FSYNCS: Metric =
+    counter("ostler_journal_fsyncs_total", &[], "Times that the journal waited for the disk.");
+/// Appends that one sync made durable.
+pub const GROUP_SIZE: Metric = Metric {
+    name: "ostler_journal_group_size",
+    kind: Type::Histogram(SIZES),
+    unit: Unit::Count,
+    labels: &[],
+    help: "Appends that were made durable together.",
+};
+/// Restarts.
+pub const RESTARTS: Metric = counter(
+    "ostler_supervisor_restarts_total",
+    &["child"],
+    "Actors that were started again after a crash: registry, scheduler, pool, agent.",
+);
+/// Agents.
+pub const AGENTS: Metric = gauge(
+    "ostler_agents",
+    &["state"],
+    "Agents: row (without an actor), starting, live, stopping, quarantined.",
+);
+
+/// Every metric.
+pub const ALL: [Metric; 23] = [
+    QUEUED_JOBS,
+    DISPATCHED_JOBS,
+    WAIT_SECONDS,
+    SERVICE,
+    LAG,
+    FAIRNESS_JAIN,
+    VRUNTIME_SPREAD,
+    MARKETPLACE_OWED,
+    PARKED_CLIENTS,
+    SLOTS,
+    RUNS,
+    NODE_TRANSITIONS,
+    ATTEMPT_SECONDS,
+    RECOVERY,
+    GATE_VERDICTS,
+    GATE_SECONDS,
+    CREDITS,
+    APPEND_SECONDS,
+    RECORDS,
+    FSYNCS,
+    GROUP_SIZE,
+    RESTARTS,
+    AGENTS,
+];
+
+/// What is recorded has no levels here.
+const METADATA: Metadata<'static> = Metadata::new("ostler", Level::INFO, None);
+
+impl Metric {
+    /// Tells a recorder what the metric says.
+    pub fn describe(&self, recorder: &dyn Recorder) {
+        let (name, unit, help) = (self.name.into(), Some(self.unit), self.help.into());
+        match self.kind {
+            Type::Counter => recorder.describe_counter(name, unit, help),
+            Type::Gauge => recorder.describe_gauge(name, unit, help),
+            Type::Histogram(_) => recorder.describe_histogram(name, unit, help),
+        }
+    }
+
+    /// The counter with these values of the labels, in their order.
+    pub fn counter<const N: usize>(&self, recorder: &dyn Recorder, values: [SharedString; N]) -> Counter {
+        recorder.register_counter(&self.key(values), &METADATA)
+    }
+
+    /// The gauge with these values of the labels, in their order.
+    pub fn gauge<const N: usize>(&self, recorder: &dyn Recorder, values: [SharedString; N]) -> Gauge {
+        recorder.register_gauge(&self.key(values), &METADATA)
+    }
+
+    /// The histogram with these values of the labels, in their order.
+    pub fn histogram<const N: usize>(&self, recorder: &dyn Recorder, values: [SharedString; N]) -> Histogram {
+        recorder.register_histogram(&self.key(values), &METADATA)
+    }
+
+    fn key<const N: usize>(&self, values: [SharedString; N]) -> Key {
+        debug_assert_eq!(N, self.labels.len(), "{}", self.name);
+        let labels = self.labels.iter().zip(values).map(|(label, value)| Label::new(*label, value));
+        Key::from_parts(self.name, labels.collect::<Vec<_>>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_as_prometheus_wants_them() {
+        let names: BTreeSet<&str> = ALL.iter().map(|metric| metric.name).collect();
+        assert_eq!(names.len(), ALL.len());
+        for Metric { name, kind, unit, labels, help } in ALL {
+            assert!(name.starts_with("ostler_"), "{name}");
+            assert_eq!(name.ends_with("_total"), kind == Type::Counter, "{name}");
+            assert_eq!(name.ends_with("_seconds"), unit == Unit::Seconds, "{name}");
+            assert!(help.ends_with('.') && !help.contains("  "), "{name}: {help}");
+            let is_bounded = |label: &&str| !["run", "agent", "node"].contains(label);
+            assert!(labels.iter().all(is_bounded), "{name}");
+            if let Type::Histogram(bounds) = kind {
+                assert!(bounds.is_sorted() && bounds.len() <= 16, "{name}");
+            }
+        }
+    }
+}

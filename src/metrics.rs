@@ -1,0 +1,174 @@
+//! The endpoint that Prometheus scrapes: `/metrics`, and `/healthz` and `/readyz` beside it.
+//!
+//! A system has a recorder of its own, so several in one process do not mix. What happens is recorded as it happens; how
+//! things stand is looked up for the answer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use ostler_actors::metric::{self, Type};
+use ostler_actors::{Measures, System};
+use ostler_store::JournalMeasures;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::{Mutex, oneshot};
+use tokio::task::JoinHandle;
+
+/// How old an answer may be that is given again: looking at every client and agent takes time.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// How often what was timed is sorted into its buckets, if nobody scrapes.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// How long answers under way may take at the end.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// How Prometheus wants its text to be called.
+const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// An address that is taken, and a recorder: what is there before the system is.
+pub(crate) struct Meter {
+    listener: TcpListener,
+    address: SocketAddr,
+    recorder: Arc<PrometheusRecorder>,
+}
+
+/// An endpoint that answers. Dropping it ends it.
+pub(crate) struct Endpoint {
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    served: JoinHandle<()>,
+}
+
+fn recorder() -> PrometheusRecorder {
+    let mut builder = PrometheusBuilder::new();
+    for metric in metric::ALL {
+        if let Type::Histogram(bounds) = metric.kind {
+            let matcher = Matcher::Full(metric.name.to_owned());
+            builder = builder.set_buckets_for_metric(matcher, bounds).expect("every histogram has bounds");
+        }
+    }
+    let recorder = builder.build_recorder();
+    metric::ALL.iter().for_each(|metric| metric.describe(&recorder));
+    recorder
+}
+
+impl Meter {
+    pub(crate) async fn bind(address: SocketAddr) -> std::io::Result<Meter> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        Ok(Meter { listener, address, recorder: Arc::new(recorder()) })
+    }
+
+    /// Where the system records.
+    pub(crate) fn measures(&self) -> Measures {
+        Measures::recording(Arc::clone(&self.recorder) as _)
+    }
+
+    /// Where its journal records.
+    pub(crate) fn journal(&self) -> JournalMeasures {
+        let recorder = &*self.recorder;
+        JournalMeasures {
+            append_seconds: metric::APPEND_SECONDS.histogram(recorder, []),
+            records: metric::RECORDS.counter(recorder, []),
+            fsyncs: metric::FSYNCS.counter(recorder, []),
+            group_size: metric::GROUP_SIZE.histogram(recorder, []),
+        }
+    }
+
+    /// Answers from here on.
+    pub(crate) fn serve(self, system: System) -> Endpoint {
+        let Meter { listener, address, recorder } = self;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let recorded = recorder.handle();
+        let page = Page { system, recorded: recorded.clone(), last: Mutex::default() };
+        let router = Router::new()
+            .route("/metrics", get(metrics))
+            .route("/healthz", get(health))
+            .route("/readyz", get(ready))
+            .with_state(Arc::new(page));
+        let served = tokio::spawn(async move {
+            let stopped = async move {
+                let _ = stopped.await;
+            };
+            let serve = axum::serve(listener, router).with_graceful_shutdown(stopped).into_future();
+            tokio::select! {
+                served = serve => {
+                    if let Err(error) = served {
+                        tracing::error!(%error, "metrics are no longer served");
+                    }
+                }
+                () = upkeep(recorded) => {}
+            }
+        });
+        Endpoint { address, stop, served }
+    }
+}
+
+impl Endpoint {
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends it: requests under way get a moment.
+    pub(crate) async fn stop(self) {
+        let Endpoint { stop, mut served, .. } = self;
+        drop(stop);
+        if tokio::time::timeout(LAST_ANSWERS, &mut served).await.is_err() {
+            served.abort();
+        }
+    }
+}
+
+async fn upkeep(recorded: PrometheusHandle) {
+    let mut interval = tokio::time::interval(UPKEEP);
+    loop {
+        interval.tick().await;
+        recorded.run_upkeep();
+    }
+}
+
+struct Page {
+    system: System,
+    recorded: PrometheusHandle,
+    /// The last answer, and when it was made.
+    last: Mutex<Option<(Instant, String)>>,
+}
+
+async fn metrics(State(page): State<Arc<Page>>) -> Response {
+    // Held while the answer is made: several who ask at once get the same.
+    let mut last = page.last.lock().await;
+    let fresh = last.take().filter(|(made, _)| made.elapsed() < FRESH);
+    let (made, text) = match fresh {
+        Some(fresh) => fresh,
+        None => (Instant::now(), text(&page).await),
+    };
+    *last = Some((made, text.clone()));
+    ([(header::CONTENT_TYPE, TEXT)], text).into_response()
+}
+
+async fn text(page: &Page) -> String {
+    let standing = recorder();
+    page.system.look(&standing).await;
+    page.recorded.render() + &standing.handle().render()
+}
+
+async fn health() -> Response {
+    Json(json!({"status": "ok"})).into_response()
+}
+
+async fn ready(State(page): State<Arc<Page>>) -> Response {
+    match page.system.halted() {
+        None => Json(json!({"status": "ready"})).into_response(),
+        Some(why) => {
+            (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "halted", "why": why}))).into_response()
+        }
+    }
+}
