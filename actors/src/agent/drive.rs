@@ -248,7 +248,8 @@ impl Drive {
     async fn ask_person(&mut self, id: &NodeId) -> bool {
         let (Some(node), Some(ask)) = (self.run.node(id), self.run.shows(id)) else { return false };
         // Boxed, as all that is seldom awaited: what stands here is part of the future of every message.
-        let shown = Box::pin(approval::shown(&self.services, &self.opened, &self.run, node, ask)).await.digest();
+        let shown =
+            Box::pin(approval::shown(&self.services, &self.opened, &self.run, node, ask)).await.digest();
         let events = self.within(|run, cx| run.ask(cx, id, Some(shown)));
         let asked = !events.is_empty();
         self.note(events);
