@@ -25,10 +25,7 @@ mod start;
 mod table;
 mod validation;
 
-use table::Row;
-
-/// A group of figures: its name, and what measures it.
-type Group = (&'static str, fn() -> Vec<Row>);
+use table::Group;
 
 const GROUPS: [Group; 6] = [
     ("makespan", makespan::rows),
@@ -46,23 +43,5 @@ fn main() {
     {
         return memory::child(data.as_ref());
     }
-    if let Some(unknown) = arguments.iter().find(|wanted| GROUPS.iter().all(|(name, _)| name != wanted)) {
-        let known: Vec<&str> = GROUPS.iter().map(|(name, _)| *name).collect();
-        eprintln!("no group {unknown:?}: there is {}", known.join(", "));
-        std::process::exit(2);
-    }
-    let wanted = |name: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == name);
-    table::head();
-    let mut missed = Vec::new();
-    for (_, rows) in GROUPS.iter().filter(|(name, _)| wanted(name)) {
-        for row in rows() {
-            println!("{row}");
-            if row.misses() {
-                missed.push(row.figure);
-            }
-        }
-    }
-    if !missed.is_empty() {
-        println!("\nmissed: {}", missed.join("; "));
-    }
+    table::print(&GROUPS, &arguments);
 }

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// A group of figures: its name, and what measures it.
+pub(crate) type Group = (&'static str, fn() -> Vec<Row>);
+
 /// One figure.
 pub(crate) struct Row {
     /// What is measured.
@@ -32,13 +35,36 @@ impl Row {
         Row { note: note.into(), ..self }
     }
 
-    pub(crate) fn misses(&self) -> bool {
+    fn misses(&self) -> bool {
         self.must.is_some_and(|must| self.measured > must)
     }
 }
 
+/// Measures the groups that are `wanted`, all of them if none is named, and prints every figure when it is known.
+pub(crate) fn print(groups: &[Group], wanted: &[String]) {
+    if let Some(unknown) = wanted.iter().find(|wanted| groups.iter().all(|(name, _)| name != wanted)) {
+        let known: Vec<&str> = groups.iter().map(|(name, _)| *name).collect();
+        eprintln!("no group {unknown:?}: there is {}", known.join(", "));
+        std::process::exit(2);
+    }
+    let wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name);
+    head();
+    let mut missed = Vec::new();
+    for (_, rows) in groups.iter().filter(|(name, _)| wanted(name)) {
+        for row in rows() {
+            println!("{row}");
+            if row.misses() {
+                missed.push(row.figure);
+            }
+        }
+    }
+    if !missed.is_empty() {
+        println!("\nmissed: {}", missed.join("; "));
+    }
+}
+
 /// Prints the head of the table.
-pub(crate) fn head() {
+fn head() {
     println!("| {:<62} | {:>8} | {:>10} | made of |", "figure", "must", "measured");
     println!("|:{:-<62}-|-{:->8}:|-{:->10}:|:--------|", "", "", "");
 }

@@ -9,8 +9,10 @@ use ostler::kernel::id::NodeId;
 use ostler::kernel::plan::{Plan, PlanDraft, Settings};
 use ostler::kernel::run::{Context, Input, NoPlanner, NodeState, Quiet, Run};
 use ostler::kernel::{json, lineage};
-use ostler_scheduler::{Config, Event as QueueEvent, NewClient, NewJob, RunQueue};
+use ostler_scheduler::{Event as QueueEvent, NewJob};
 use serde_json::{Value, json};
+
+use crate::workload::{COST_MAX, Draws, Numbers, Size, filled};
 
 /// Something that is repeated: what makes it ready is counted once, however often it runs.
 pub(crate) struct Case {
@@ -23,15 +25,22 @@ pub(crate) struct Case {
 /// Nothing but the standard library: trees, strings, numbers as text.
 pub(crate) const YARDSTICK: Case = Case { name: "yardstick", times: 20, repeat: yardstick };
 
-pub(crate) const CASES: [Case; 7] = [
+pub(crate) const CASES: [Case; 8] = [
     YARDSTICK,
     Case { name: "validation of 1,000 nodes and 10,000 edges", times: 3, repeat: validation },
     Case { name: "deciding a chain of 100", times: 10, repeat: deciding },
     Case { name: "applying the records of a chain of 100", times: 20, repeat: applying },
-    Case { name: "enqueue, dispatch and settle of 1,000 in a queue of 10,000", times: 5, repeat: queue },
+    Case { name: THREE, times: 5, repeat: queue },
+    Case { name: PAIR, times: 5, repeat: pair },
     Case { name: "encoding the records of a chain of 100", times: 10, repeat: encoding },
     Case { name: "decoding the records of a chain of 100", times: 10, repeat: decoding },
 ];
+
+const THREE: &str = "enqueue, dispatch, settle of 1,000 at n=100k, k=1k";
+const PAIR: &str = "insert and pop_first of 1,000 at n=100k in a BTreeMap";
+
+/// What one case may take at most beside another, whatever the baseline says.
+pub(crate) const LIMITS: [(&str, &str, f64); 1] = [(THREE, PAIR, 2.0)];
 
 fn yardstick(times: usize) {
     for _ in 0..times {
@@ -126,33 +135,32 @@ fn applying(times: usize) {
     }
 }
 
+const SIZE: Size = Size { jobs: 100_000, clients: 1_000 };
+
 fn queue(times: usize) {
-    let mut queue = RunQueue::new(Config::default()).unwrap();
-    let mut agents = Vec::new();
-    for client in 0..100 {
-        let weight = 50 + client % 7 * 50;
-        let client = queue.add_client(NewClient { weight, ..NewClient::default() }).unwrap();
-        agents.push(queue.add_agent(client, 100).unwrap());
-    }
-    let (mut events, mut number) = (Vec::new(), 42_u64);
-    let mut cost = move || {
-        number ^= number << 13;
-        number ^= number >> 7;
-        number ^= number << 17;
-        1 + number % 2_000
-    };
-    for job in 0..10_000 {
-        queue.enqueue(agents[job % 100], NewJob::flat(cost()), job, &mut events).unwrap();
-    }
-    events.clear();
-    for job in 0..1_000 * times {
+    let ((mut queue, agents), mut draws) = (filled(SIZE, 1), Draws::new(SIZE));
+    let mut events = Vec::new();
+    for job in 0..1_000 * times as u64 {
+        let draw = draws.draw();
+        let agent = agents[draw.client as usize];
+        queue.enqueue(agent, NewJob::flat(draw.estimate), job, &mut events).unwrap();
         queue.dispatch(1, &mut events);
-        let Some(QueueEvent::Granted(grant)) = events.first().copied() else {
-            unreachable!("a slot is free")
-        };
-        queue.settle(grant.job, cost().into(), &mut events).unwrap();
-        queue.enqueue(grant.agent, NewJob::flat(cost()), job, &mut events).unwrap();
+        let Some(QueueEvent::Granted(grant)) = events.first() else { unreachable!("the slot is free") };
+        let granted = grant.job;
+        black_box(queue.settle(granted, draw.actual.into(), &mut events).unwrap());
         events.clear();
+    }
+}
+
+fn pair(times: usize) {
+    let (mut tree, mut numbers, mut draws) = (BTreeMap::new(), Numbers::new(), Draws::new(SIZE));
+    for job in 0..SIZE.jobs {
+        tree.insert((1_u8, numbers.below(SIZE.jobs * COST_MAX) as i64, job), job);
+    }
+    let mut first = 0;
+    for job in SIZE.jobs..SIZE.jobs + 1_000 * times as u64 {
+        tree.insert((1, first + draws.draw().behind, job), job);
+        first = black_box(tree.pop_first()).unwrap().0.1;
     }
 }
 

@@ -2,7 +2,7 @@
 //! sway. Needs valgrind.
 //!
 //! ```text
-//! cargo bench --bench instructions              # the table; fails if anything is more than a tenth over the baseline
+//! cargo bench --bench instructions              # the table; fails if anything is a tenth over the baseline, or over a limit
 //! cargo bench --bench instructions -- --renew   # writes the baseline anew
 //! ```
 //!
@@ -19,13 +19,15 @@
 )]
 
 mod cases;
+#[path = "../queue/workload.rs"]
+mod workload;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use cases::{CASES, Case, YARDSTICK};
+use cases::{CASES, Case, LIMITS, YARDSTICK};
 
 /// What a case may take more than its baseline.
 const TOLERANCE: f64 = 1.10;
@@ -107,6 +109,12 @@ fn judge(measured: &BTreeMap<&str, f64>) -> ExitCode {
         };
         println!("{name:<56} {now:>10.3} {before:>10.3} {ratio:>7.3} {verdict}");
         passed &= ratio <= TOLERANCE;
+    }
+    for (ours, other, must) in LIMITS {
+        let ratio = measured[ours] / measured[other];
+        let verdict = if ratio > must { "too many" } else { "" };
+        println!("{ours} ÷ {other}: {ratio:.3}, at most {must} {verdict}");
+        passed &= ratio <= must;
     }
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

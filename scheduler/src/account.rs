@@ -22,6 +22,7 @@ impl Account {
     }
 
     /// Charges `charge` units of cost at `scale`; a negative charge is a refund.
+    #[inline]
     pub(crate) fn charge(&mut self, charge: i64, scale: i64) {
         let weight = i64::from(self.weight);
         let due = charge * scale + i64::from(self.remainder);
@@ -31,6 +32,7 @@ impl Account {
     }
 
     /// Wakes at `floor` or later: debt is kept, idleness earns nothing.
+    #[inline]
     pub(crate) fn wake(&mut self, floor: i64, seq: u64) {
         self.vruntime = self.vruntime.max(floor);
         self.seq = seq;

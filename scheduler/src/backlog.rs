@@ -25,11 +25,15 @@ pub(crate) struct Backlog {
 
 impl Backlog {
     /// The job that goes next.
+    #[inline]
     pub(crate) fn first(&self) -> Option<u32> {
-        match self.sorted.first_key_value() {
-            Some((order, &at)) if self.line.is_empty() || order.precedes_plain() => Some(at),
-            _ => self.line.front().copied(),
+        if !self.sorted.is_empty()
+            && let Some((order, &at)) = self.sorted.first_key_value()
+            && (self.line.is_empty() || order.precedes_plain())
+        {
+            return Some(at);
         }
+        self.line.front().copied()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -38,17 +42,22 @@ impl Backlog {
 
     /// Adds a job: at the end of the line, or in its order. Says whether it is first now.
     pub(crate) fn push(&mut self, at: u32, order: Option<Order>) -> bool {
-        match order {
-            None => self.line.push_back(at),
-            Some(order) => {
-                self.sorted.insert(order, at);
-            }
-        }
+        let Some(order) = order else { return self.push_plain(at) };
+        self.sorted.insert(order, at);
         self.first() == Some(at)
     }
 
+    /// Adds a job at the end of the line. Says whether it is first now.
+    #[inline]
+    pub(crate) fn push_plain(&mut self, at: u32) -> bool {
+        self.line.push_back(at);
+        self.line.len() == 1 && self.first() == Some(at)
+    }
+
+    #[inline]
     pub(crate) fn pop_first<P>(&mut self, payloads: &mut Slab<P>) -> Option<u32> {
-        if let Some(first) = self.sorted.first_entry()
+        if !self.sorted.is_empty()
+            && let Some(first) = self.sorted.first_entry()
             && (self.line.is_empty() || first.key().precedes_plain())
         {
             return Some(first.remove());

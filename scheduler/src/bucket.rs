@@ -46,6 +46,7 @@ impl Buckets {
         }
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.buckets.is_empty()
     }

@@ -4,7 +4,6 @@ use std::num::NonZeroU32;
 
 use crate::account::Account;
 use crate::agent::Agent;
-use crate::slab::Slab;
 use crate::tier::Tier;
 use crate::tournament::{Key, Tournament};
 
@@ -73,6 +72,8 @@ pub(crate) struct Client {
     pub(crate) reputation: u16,
     pub(crate) tier: Tier,
     pub(crate) parked: bool,
+    /// Its runnable agent that goes first.
+    pub(crate) first_agent: Option<u32>,
     /// Places of its agents, in order of creation.
     pub(crate) agents: Vec<u32>,
     /// Who of them goes first; there is none while there is at most one.
@@ -94,6 +95,7 @@ impl Client {
             reputation: REPUTATION_START,
             tier: new.tier,
             parked: false,
+            first_agent: None,
             agents: Vec::new(),
             contest: None,
         }
@@ -109,11 +111,15 @@ impl Client {
         if self.account.runnable { Key::new(self.due(), self.account.seq) } else { Key::ABSENT }
     }
 
-    /// Its runnable agent that goes first.
-    pub(crate) fn first_agent(&self, agents: &Slab<Agent>) -> Option<u32> {
-        match &self.contest {
-            Some(contest) => contest.first().map(|number| self.agents[number as usize]),
-            None => self.agents.first().copied().filter(|&at| agents[at].account.runnable),
-        }
+    /// Finds out who goes first after `agent` at `at`, one of its own, changed.
+    #[inline]
+    pub(crate) fn place(&mut self, at: u32, agent: &Agent) {
+        self.first_agent = match &mut self.contest {
+            Some(contest) => {
+                contest.set(agent.number, agent.key());
+                contest.first().map(|number| self.agents[number as usize])
+            }
+            None => agent.account.runnable.then_some(at),
+        };
     }
 }

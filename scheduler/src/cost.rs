@@ -28,10 +28,11 @@ impl Price {
         Self { charge: amount, credits: amount, tokens: amount }
     }
 
-    pub(crate) fn checked(self, cost_max: u64) -> Result<Self, CostOutOfRange> {
+    #[inline]
+    pub(crate) fn check(&self, cost_max: u64) -> Result<(), CostOutOfRange> {
         let fits =
             (1..=cost_max).contains(&self.charge) && self.credits <= AMOUNT_MAX && self.tokens <= AMOUNT_MAX;
-        if fits { Ok(self) } else { Err(CostOutOfRange { price: self, cost_max }) }
+        if fits { Ok(()) } else { Err(CostOutOfRange { price: *self, cost_max }) }
     }
 }
 
@@ -114,10 +115,10 @@ mod tests {
     #[test]
     fn a_price_is_checked_in_every_unit() {
         let price = Price { charge: 7, credits: AMOUNT_MAX, tokens: 0 };
-        assert!(price.checked(7).is_ok());
-        assert!(price.checked(6).is_err());
-        assert!(Price { charge: 0, ..price }.checked(7).is_err());
-        assert!(Price { credits: AMOUNT_MAX + 1, ..price }.checked(7).is_err());
-        assert!(Price { tokens: AMOUNT_MAX + 1, ..price }.checked(7).is_err());
+        assert!(price.check(7).is_ok());
+        assert!(price.check(6).is_err());
+        assert!(Price { charge: 0, ..price }.check(7).is_err());
+        assert!(Price { credits: AMOUNT_MAX + 1, ..price }.check(7).is_err());
+        assert!(Price { tokens: AMOUNT_MAX + 1, ..price }.check(7).is_err());
     }
 }

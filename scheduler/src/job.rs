@@ -48,6 +48,19 @@ impl NewJob {
     pub const fn of(estimate: Price) -> Self {
         Self { estimate, priority: 0, deadline: None, rank: 0, model: None }
     }
+
+    /// Whether anything but arrival orders it.
+    fn is_sorted(&self) -> bool {
+        self.priority != 0 || self.deadline.is_some_and(|at| at != u64::MAX) || self.rank != 0
+    }
+
+    /// The charge, if that is all there is to say of it.
+    #[inline]
+    pub(crate) fn plain_charge(&self) -> Option<u32> {
+        let Price { charge, credits, .. } = self.estimate;
+        let plain = !self.is_sorted() && self.model.is_none() && charge == credits;
+        (plain && charge < u64::from(BOUT)).then_some(charge as u32)
+    }
 }
 
 /// Order of the jobs of one agent, least first.
@@ -120,6 +133,7 @@ enum Tag {
 }
 
 impl Tag {
+    #[inline]
     fn of(tag: u32) -> Self {
         match tag {
             0..BOUT => Self::Charge(tag),
@@ -142,19 +156,20 @@ impl<P> Jobs<P> {
         Self { payloads: Slab::new(), terms: Slab::new(), bouts: Vec::new(), bouts_free: Vec::new() }
     }
 
-    /// Stores a job that is about to be queued; `arrival` counts if it stands among the sorted ones.
+    /// Stores a job of which nothing is stated but its charge.
+    #[inline]
+    pub(crate) fn insert_plain(&mut self, charge: u32, payload: P) -> (u32, NonZeroU32) {
+        self.payloads.insert(payload, charge)
+    }
+
+    /// Stores any other job; `arrival` counts if it stands among the sorted ones.
     pub(crate) fn insert(
         &mut self,
         job: &NewJob,
         payload: P,
         arrival: u64,
     ) -> (u32, NonZeroU32, Option<Order>) {
-        let price = job.estimate;
-        let sorted = job.priority != 0 || job.deadline.is_some_and(|at| at != u64::MAX) || job.rank != 0;
-        if !sorted && job.model.is_none() && price.charge == price.credits && price.charge < u64::from(BOUT) {
-            let (at, generation) = self.payloads.insert(payload, price.charge as u32);
-            return (at, generation, None);
-        }
+        let (price, sorted) = (job.estimate, job.is_sorted());
         let order = Order {
             priority: Reverse(job.priority),
             deadline: job.deadline.unwrap_or(u64::MAX),
@@ -185,8 +200,10 @@ impl<P> Jobs<P> {
     }
 
     /// Marks a queued job as running; `first_dispatch` orders it among plain jobs should it come back.
-    pub(crate) fn start(&mut self, at: u32, share_pm: i16, first_dispatch: u64) -> Running {
-        match Tag::of(self.payloads.tag(at)) {
+    #[inline]
+    pub(crate) fn start(&mut self, at: u32, share_pm: i16, first_dispatch: u64) -> (Running, NonZeroU32) {
+        let (tag, generation) = self.payloads.tag_mut(at);
+        let running = match Tag::of(*tag) {
             Tag::Charge(charge) => {
                 let bout = Bout { first_dispatch, charge, share_pm };
                 let index = match self.bouts_free.pop() {
@@ -199,7 +216,7 @@ impl<P> Jobs<P> {
                         self.bouts.len() as u32 - 1
                     }
                 };
-                self.payloads.set_tag(at, BOUT + index);
+                *tag = BOUT + index;
                 Running { price: Price::flat(charge.into()), share_pm, model: None }
             }
             Tag::Terms(index) => {
@@ -211,12 +228,14 @@ impl<P> Jobs<P> {
                 Running { price: terms.price, share_pm, model: terms.model }
             }
             Tag::Bout(_) => unreachable!("a running job is not in a backlog"),
-        }
+        };
+        (running, generation)
     }
 
-    /// What the accounts need of a job, if it runs.
-    pub(crate) fn running(&self, at: u32) -> Option<Running> {
-        match Tag::of(self.payloads.tag(at)) {
+    /// What the accounts need of the job with this tag, if it runs.
+    #[inline]
+    pub(crate) fn running(&self, tag: u32) -> Option<Running> {
+        match Tag::of(tag) {
             Tag::Charge(_) => None,
             Tag::Bout(index) => {
                 let Bout { charge, share_pm, .. } = self.bouts[index as usize];
@@ -240,7 +259,7 @@ impl<P> Jobs<P> {
                     (Price::flat(charge.into()), Order { arrival: first_dispatch, ..Order::PLAIN });
                 let terms = Terms { price, order, model: None, share_pm, place: Place::Running };
                 let (index, _) = self.terms.insert(terms, 0);
-                self.payloads.set_tag(at, TERMS + index);
+                *self.payloads.tag_mut(at).0 = TERMS + index;
                 index
             }
             Tag::Charge(_) => unreachable!("the job was just seen to run"),
@@ -248,9 +267,25 @@ impl<P> Jobs<P> {
         &mut self.terms[index]
     }
 
-    /// Forgets everything stated of a job whose payload is about to go.
-    pub(crate) fn forget(&mut self, at: u32) {
-        match Tag::of(self.payloads.tag(at)) {
+    /// Takes a job out.
+    #[inline]
+    pub(crate) fn remove(&mut self, at: u32) -> P {
+        let (payload, tag) = self.payloads.remove(at);
+        self.forget(tag);
+        payload
+    }
+
+    /// Takes a job out whose place something still points at.
+    pub(crate) fn vacate(&mut self, at: u32) -> P {
+        let (payload, tag) = self.payloads.vacate(at);
+        self.forget(tag);
+        payload
+    }
+
+    /// Forgets everything stated of a job that is gone.
+    #[inline]
+    fn forget(&mut self, tag: u32) {
+        match Tag::of(tag) {
             Tag::Charge(_) => {}
             Tag::Bout(index) => self.bouts_free.push(index),
             Tag::Terms(index) => {

@@ -11,6 +11,28 @@
 //! - What a call changes besides its answer (a client parked for lack of credit, say) is appended to a list of [`Event`]s.
 //! - A refused call changes nothing.
 //!
+//! # What is promised
+//!
+//! Costs are counted in units of charge (what an [`estimate`](NewJob::estimate) is given in), credits of a balance and tokens of a
+//! bucket; virtual time is charge times [`scale`](Config::scale) divided by a weight. For one client or tier let `S` be the
+//! scale, `w` the weight, `D` the slots (or the client's cap, if that is less), `L` the largest estimate, and `u` and `o`
+//! the most by which an estimate was too low and too high so far; `M` is the largest estimate of the marketplace, with its own
+//! `u`, and `g` its guarantee as a fraction.
+//!
+//! - **T1, nobody runs ahead or falls behind.** While weights stay, a runnable client's virtual time less its head start is at
+//!   most `S(L + Du)/w + 1` above its tier's, and at most `SDo/w + warp + 1` below. [`RunQueue::dispatch`] serves the least,
+//!   [`RunQueue::settle`] corrects to the unit, and a client that wakes starts at its tier's virtual time: it keeps its debt, and
+//!   idleness earns nothing.
+//! - **T2, no tier starves.** What the contracted tier is charged while the marketplace waits is at most
+//!   `(1 - g)/g * (M + Du)` and, of the contracted tier, `D(o + u) + L`.
+//! - **T3, limits hold.** Slots and caps are never exceeded, nothing is dispatched that the balance does not pay for, and a
+//!   balance is below zero by no more than settlements exceeded their estimates.
+//! - **T4, shares converge.** T1 bounds how far shares spread, and [`jain_bound`] how uneven that can make them.
+//!
+//! `tests/theorems.rs` asserts all four after each of a million random operations, and that the bounds are reached.
+//!
+//! # Example
+//!
 //! ```
 //! use ostler_scheduler::{Config, Event, NewClient, NewJob, RunQueue};
 //!
@@ -35,6 +57,7 @@ mod bucket;
 mod client;
 mod config;
 mod cost;
+mod dispatch;
 mod error;
 mod event;
 mod fairness;
@@ -43,6 +66,7 @@ mod rebase;
 mod refresh;
 mod restore;
 mod run_queue;
+mod settle;
 mod slab;
 mod tenants;
 mod tier;

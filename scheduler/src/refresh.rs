@@ -28,9 +28,7 @@ impl<P> RunQueue<P> {
             return self.refresh_with(agent_at, events);
         }
         // whoever was runnable still is, so only the places in the order moved
-        if let Some(contest) = &mut client.contest {
-            contest.set(agent.number, agent.key());
-        }
+        client.place(agent_at, agent);
         self.tiers.set(client.tier, agent.client, client.key());
         self.tiers.forget_if_idle();
     }
@@ -79,16 +77,14 @@ impl<P> RunQueue<P> {
             agent.account.wake(client.agents_vruntime, self.seq);
         }
         agent.account.runnable = runnable;
-        if let Some(contest) = &mut client.contest {
-            contest.set(agent.number, agent.key());
-        }
+        client.place(at, agent);
         agent.client
     }
 
     /// A client is runnable while an agent of it is, its cap is not reached, and its balance pays for the first job.
     pub(crate) fn refresh_client(&mut self, at: u32, events: &mut Vec<Event>) {
         let client = &mut self.clients[at];
-        let first = client.first_agent(&self.agents).filter(|_| client.in_flight < client.in_flight_max);
+        let first = client.first_agent.filter(|_| client.in_flight < client.in_flight_max);
         let parked = match (first, client.balance) {
             (Some(agent), Some(balance)) => {
                 let job = self.agents[agent].backlog.first().expect("a runnable agent has a job");

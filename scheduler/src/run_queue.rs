@@ -2,14 +2,14 @@
 
 use crate::agent::{Agent, AgentHandle};
 use crate::bucket::Buckets;
-use crate::client::{Client, ClientHandle};
+use crate::client::Client;
 use crate::config::Config;
-use crate::cost::{Price, Pricing};
-use crate::error::{CancelError, ConfigError, EnqueueError, SettleError};
-use crate::event::{Accounts, Event, Grant, Settled};
-use crate::job::{JobHandle, Jobs, ModelHandle, NewJob, Place, Running};
+use crate::cost::Pricing;
+use crate::error::{CancelError, ConfigError, EnqueueError};
+use crate::event::Event;
+use crate::job::{JobHandle, Jobs, ModelHandle, NewJob, Place};
 use crate::slab::Slab;
-use crate::tier::{Tier, Tiers};
+use crate::tier::Tiers;
 
 /// Orders the jobs of many clients by what each was charged for its weight. `P` is whatever the caller queues.
 ///
@@ -26,10 +26,10 @@ pub struct RunQueue<P> {
     /// Last number drawn on waking or dispatch, of an arrival, of a dispatch, of a client.
     pub(crate) seq: u64,
     arrivals: u64,
-    dispatches: u64,
+    pub(crate) dispatches: u64,
     pub(crate) births: u64,
     pub(crate) rebase_at: i64,
-    scale: i64,
+    pub(crate) scale: i64,
     pub(crate) config: Config,
 }
 
@@ -117,101 +117,19 @@ impl<P> RunQueue<P> {
         Ok(handles)
     }
 
-    /// Gives up to `n` jobs a slot, charges their estimates, and appends a grant for each to `events`.
-    ///
-    /// Ends early when all slots are taken or nothing is runnable. Returns how many jobs were granted.
-    pub fn dispatch(&mut self, n: u32, events: &mut Vec<Event>) -> u32 {
-        let mut granted = 0;
-        while granted < n
-            && self.running < self.config.slots
-            && let Some((client, shared)) = self.pick()
-        {
-            self.grant(client, shared, events);
-            granted += 1;
-        }
-        granted
-    }
-
-    /// Ends a running job at its true cost: the difference to its estimate is charged or given back.
-    ///
-    /// Refused if the job does not run or the cost is out of range; it then keeps its slot and its charge.
-    pub fn settle(
-        &mut self,
-        job: JobHandle,
-        actual: Price,
-        events: &mut Vec<Event>,
-    ) -> Result<Settled<P>, SettleError> {
-        let running = self.find_running(job)?;
-        let actual = actual.checked(self.config.cost_max)?;
-        let payload = self.end(job, running, actual);
-        self.refresh_settled(job.agent, events);
-        Ok(self.settled(job, payload, Vec::new()))
-    }
-
-    /// As [`RunQueue::settle`], and queues the jobs that its end made ready before anyone sees the free slot.
-    pub fn settle_then(
-        &mut self,
-        job: JobHandle,
-        actual: Price,
-        following: Vec<(AgentHandle, NewJob, P)>,
-        events: &mut Vec<Event>,
-    ) -> Result<Settled<P>, SettleError> {
-        let running = self.find_running(job)?;
-        let actual = actual.checked(self.config.cost_max)?;
-        let check = |(agent, job, _): &(AgentHandle, NewJob, P)| self.check(*agent, job);
-        self.check_room(following.len().saturating_sub(1)).map_err(SettleError::Following)?;
-        following.iter().try_for_each(check).map_err(SettleError::Following)?;
-        let payload = self.end(job, running, actual);
-        let following = self.push_all(following);
-        self.refresh_with(job.agent, events);
-        Ok(self.settled(job, payload, following))
-    }
-
-    /// A running job reports at a step boundary what it used since its dispatch, and learns whether it has to yield.
-    ///
-    /// The charge rises to what was used. A marketplace job yields when a contracted client waits, no slot is free and
-    /// the marketplace is not owed a pick: it is settled at what it used and queued again, under the same handle and in
-    /// its old place, with what is left of its estimate. Refused as [`RunQueue::settle`] is.
-    pub fn step(
-        &mut self,
-        job: JobHandle,
-        used: Price,
-        events: &mut Vec<Event>,
-    ) -> Result<bool, SettleError> {
-        let price = self.find_running(job)?.price;
-        let used = used.checked(self.config.cost_max)?;
-        if used.charge > price.charge {
-            let credits = used.credits.max(price.credits);
-            self.raise(job, Price { charge: used.charge, credits, tokens: used.tokens.max(price.tokens) }, 0);
-            self.refresh_with(job.agent, events);
-        }
-        let client = self.agents[job.agent].client;
-        let yielded = self.clients[client].tier == Tier::Marketplace
-            && self.tiers.runnable(Tier::Contracted) > 0
-            && self.running >= self.config.slots
-            && !self.owes_pick();
-        events.push(Event::Stepped { job, yielded });
-        if yielded {
-            self.requeue(job, used);
-            self.refresh_with(job.agent, events);
-        }
-        Ok(yielded)
-    }
-
     /// Takes a queued job out. A running one is refused: what it cost has to be settled.
     pub fn cancel(&mut self, job: JobHandle, events: &mut Vec<Event>) -> Result<P, CancelError> {
         if !self.jobs.payloads.holds(job.at, job.generation) {
             return Err(CancelError::UnknownJob);
         }
-        if self.jobs.running(job.at).is_some() {
+        if self.jobs.running(self.jobs.payloads.tag(job.at)).is_some() {
             return Err(CancelError::Running);
         }
         let backlog = &mut self.agents[job.agent].backlog;
         let was_first = backlog.first() == Some(job.at);
         let sorted =
             self.jobs.terms(job.at).filter(|terms| terms.place == Place::Sorted).map(|terms| terms.order);
-        self.jobs.forget(job.at);
-        let payload = self.jobs.payloads.vacate(job.at);
+        let payload = self.jobs.vacate(job.at);
         match sorted {
             Some(order) => {
                 backlog.remove_sorted(&order);
@@ -233,24 +151,24 @@ impl<P> RunQueue<P> {
 
     // -- queueing --------------------------------------------------------------------------------------------------
 
-    fn check(&self, agent: AgentHandle, job: &NewJob) -> Result<(), EnqueueError> {
+    pub(crate) fn check(&self, agent: AgentHandle, job: &NewJob) -> Result<(), EnqueueError> {
         if !self.agents.holds(agent.at, agent.generation) {
             return Err(EnqueueError::UnknownAgent);
         }
-        job.estimate.checked(self.config.cost_max)?;
+        job.estimate.check(self.config.cost_max)?;
         if job.model.is_some_and(|model| !self.buckets.has(model)) {
             return Err(EnqueueError::UnknownModel);
         }
         Ok(())
     }
 
-    fn check_room(&self, jobs: usize) -> Result<(), EnqueueError> {
+    pub(crate) fn check_room(&self, jobs: usize) -> Result<(), EnqueueError> {
         let max = self.config.jobs_max;
         if (max - self.jobs.payloads.len()) as usize >= jobs { Ok(()) } else { Err(EnqueueError::Full(max)) }
     }
 
     /// Queues jobs that were checked, and notes whose first job changed.
-    fn push_all(&mut self, jobs: Vec<(AgentHandle, NewJob, P)>) -> Vec<JobHandle> {
+    pub(crate) fn push_all(&mut self, jobs: Vec<(AgentHandle, NewJob, P)>) -> Vec<JobHandle> {
         let push = |(agent, job, payload): (AgentHandle, NewJob, P)| {
             let (handle, first) = self.push(agent.at, &job, payload);
             if first {
@@ -264,179 +182,21 @@ impl<P> RunQueue<P> {
     /// Queues a job that was checked; says whether it is its agent's first.
     fn push(&mut self, agent: u32, job: &NewJob, payload: P) -> (JobHandle, bool) {
         self.arrivals += 1;
-        let (at, generation, order) = self.jobs.insert(job, payload, self.arrivals);
-        (JobHandle { at, generation, agent }, self.agents[agent].backlog.push(at, order))
-    }
-
-    // -- dispatching -----------------------------------------------------------------------------------------------
-
-    /// The client to serve next, and whether the other tier waits meanwhile.
-    fn pick(&self) -> Option<(u32, bool)> {
-        let contracted = self.tiers.first(Tier::Contracted);
-        match (contracted, self.tiers.first(Tier::Marketplace)) {
-            (Some(_), Some(marketplace)) if self.owes_pick() => Some((marketplace, true)),
-            (Some(contracted), marketplace) => Some((contracted, marketplace.is_some())),
-            (None, marketplace) => Some((marketplace?, false)),
-        }
-    }
-
-    /// Whether the marketplace is owed the charge of the job it would be served next.
-    fn owes_pick(&self) -> bool {
-        let Some(client) = self.tiers.first(Tier::Marketplace) else { return false };
-        let agent =
-            self.clients[client].first_agent(&self.agents).expect("a runnable client has a runnable agent");
-        let job = self.agents[agent].backlog.first().expect("a runnable agent has a job");
-        self.tiers.owes(self.jobs.price(job).charge)
-    }
-
-    fn grant(&mut self, client_at: u32, shared: bool, events: &mut Vec<Event>) {
-        let (client, generation) = self.clients.with_generation(client_at);
-        let client_handle = ClientHandle { at: client_at, generation };
-        let agent_at = client.first_agent(&self.agents).expect("a runnable client has a runnable agent");
-        let (agent, generation) = self.agents.with_generation(agent_at);
-        let agent_handle = AgentHandle { at: agent_at, generation };
-        let at = agent.backlog.pop_first(&mut self.jobs.payloads).expect("a runnable agent has a job");
-        let (tier, key) = (client.tier, client.due());
-        let tier_vruntime = &mut self.tiers.vruntime[tier as usize];
-        *tier_vruntime = key.max(*tier_vruntime);
-        client.agents_vruntime = client.agents_vruntime.max(agent.account.vruntime);
-        client.in_flight += 1;
-        self.running += 1;
-        self.dispatches += 1;
-        let share_pm = if shared { self.tiers.share_pm(tier) } else { 0 };
-        let running = self.jobs.start(at, share_pm, self.dispatches);
-        let taken = Taken::between(NOTHING, running.price);
-        taken.charge(client, agent, &mut self.tiers, share_pm, self.scale);
-        client.account.seq = self.seq + 1;
-        agent.account.seq = self.seq + 2;
-        self.seq += 2;
-        if let Some(model) = running.model {
-            self.buckets.take(model, taken.tokens, &mut self.changed);
-        }
-        events.push(Event::Granted(Grant {
-            job: JobHandle { at, generation: self.jobs.payloads.generation(at), agent: agent_at },
-            client: client_handle,
-            agent: agent_handle,
-            tier,
-            key,
-            accounts: accounts(client, agent, &self.tiers),
-        }));
-        self.refresh_with(agent_at, events);
-        self.rebase(tier, client_at, events);
-    }
-
-    // -- charging --------------------------------------------------------------------------------------------------
-
-    /// Charges what a job of this agent costs more than before, or gives back what it costs less; `slots` are given back.
-    fn take(&mut self, agent: u32, running: Running, to: Price, slots: u32) {
-        let taken = Taken::between(running.price, to);
-        let agent = &mut self.agents[agent];
-        let client = &mut self.clients[agent.client];
-        taken.charge(client, agent, &mut self.tiers, running.share_pm, self.scale);
-        client.in_flight -= slots;
-        self.running -= slots;
-        if let Some(model) = running.model {
-            self.buckets.take(model, taken.tokens, &mut self.changed);
-        }
-    }
-
-    /// Settles a running job and takes it out of its slot and of the queue.
-    fn end(&mut self, job: JobHandle, running: Running, actual: Price) -> P {
-        self.take(job.agent, running, actual, 1);
-        self.jobs.forget(job.at);
-        self.jobs.payloads.remove(job.at)
-    }
-
-    /// Brings what a running job is charged to `to`; `slots` are given back.
-    fn raise(&mut self, job: JobHandle, to: Price, slots: u32) {
-        let terms = self.jobs.terms_of_running(job.at);
-        let running = Running { price: terms.price, share_pm: terms.share_pm, model: terms.model };
-        terms.price = to;
-        self.take(job.agent, running, to, slots);
-    }
-
-    /// Ends a dispatch at `used` and queues the job again with what is left.
-    fn requeue(&mut self, job: JobHandle, used: Price) {
-        let charged = self.jobs.price(job.at);
-        self.raise(job, used, 1);
-        let terms = self.jobs.terms_of_running(job.at);
-        terms.price = Price {
-            charge: charged.charge.saturating_sub(used.charge).max(1),
-            credits: charged.credits.saturating_sub(used.credits),
-            tokens: charged.tokens.saturating_sub(used.tokens),
+        let backlog = &mut self.agents[agent].backlog;
+        let (at, generation, first) = match job.plain_charge() {
+            Some(charge) => {
+                let (at, generation) = self.jobs.insert_plain(charge, payload);
+                (at, generation, backlog.push_plain(at))
+            }
+            None => {
+                let (at, generation, order) = self.jobs.insert(job, payload, self.arrivals);
+                (at, generation, backlog.push(at, order))
+            }
         };
-        terms.place = Place::Sorted;
-        self.agents[job.agent].backlog.push(job.at, Some(terms.order));
+        (JobHandle { at, generation, agent }, first)
     }
-
-    fn find_running(&self, job: JobHandle) -> Result<Running, SettleError> {
-        if !self.jobs.payloads.holds(job.at, job.generation) {
-            return Err(SettleError::UnknownJob);
-        }
-        self.jobs.running(job.at).ok_or(SettleError::NotRunning)
-    }
-
-    // -- what calls answer -----------------------------------------------------------------------------------------
 
     pub(crate) fn agent_handle(&self, at: u32) -> AgentHandle {
         AgentHandle { at, generation: self.agents.generation(at) }
-    }
-
-    fn settled(&mut self, job: JobHandle, payload: P, following: Vec<JobHandle>) -> Settled<P> {
-        let (agent, generation) = self.agents.with_generation(job.agent);
-        let agent_handle = AgentHandle { at: job.agent, generation };
-        let (client, generation) = self.clients.with_generation(agent.client);
-        Settled {
-            payload,
-            client: ClientHandle { at: agent.client, generation },
-            agent: agent_handle,
-            accounts: accounts(client, agent, &self.tiers),
-            following,
-        }
-    }
-}
-
-fn accounts(client: &Client, agent: &Agent, tiers: &Tiers) -> Accounts {
-    Accounts {
-        client_vruntime: client.account.vruntime,
-        client_remainder: client.account.remainder,
-        balance: client.balance,
-        agents_vruntime: client.agents_vruntime,
-        agent_vruntime: agent.account.vruntime,
-        agent_remainder: agent.account.remainder,
-        tier_vruntime: tiers.vruntime[client.tier as usize],
-        owed: tiers.owed,
-    }
-}
-
-const NOTHING: Price = Price::flat(0);
-
-/// A difference in the three units of a [`Price`].
-struct Taken {
-    charge: i64,
-    credits: i64,
-    tokens: i64,
-}
-
-impl Taken {
-    fn between(from: Price, to: Price) -> Self {
-        Self {
-            charge: to.charge as i64 - from.charge as i64,
-            credits: to.credits as i64 - from.credits as i64,
-            tokens: to.tokens as i64 - from.tokens as i64,
-        }
-    }
-
-    /// Charges every account but the bucket.
-    fn charge(&self, client: &mut Client, agent: &mut Agent, tiers: &mut Tiers, share_pm: i16, scale: i64) {
-        if self.charge != 0 {
-            client.account.charge(self.charge, scale);
-            agent.account.charge(self.charge, scale);
-            client.charged += i128::from(self.charge);
-            tiers.owed += i128::from(self.charge) * i128::from(share_pm);
-        }
-        if let Some(balance) = &mut client.balance {
-            *balance -= self.credits;
-        }
     }
 }

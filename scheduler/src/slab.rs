@@ -5,7 +5,7 @@ use std::ops::{Index, IndexMut};
 
 /// Entries of one page; a page is never moved once it is full-sized, so growth copies at most one page.
 const PAGE_ENTRIES: usize = 1 << PAGE_BITS;
-const PAGE_BITS: u32 = 10;
+const PAGE_BITS: u32 = 14;
 
 const FIRST: NonZeroU32 = NonZeroU32::MIN;
 /// End of the list of free places.
@@ -59,8 +59,18 @@ impl<T> Slab<T> {
     }
 
     /// Whether `at` holds the value that was inserted with `generation`.
+    #[inline]
     pub(crate) fn holds(&self, at: u32, generation: NonZeroU32) -> bool {
-        matches!(self.find(at), Some(Entry::Taken { generation: found, .. }) if *found == generation)
+        self.tag_if_held(at, generation).is_some()
+    }
+
+    /// The tag of the value that was inserted with `generation`, if `at` holds it.
+    #[inline]
+    pub(crate) fn tag_if_held(&self, at: u32, generation: NonZeroU32) -> Option<u32> {
+        match self.find(at) {
+            Some(Entry::Taken { tag, generation: found, .. }) if *found == generation => Some(*tag),
+            _ => None,
+        }
     }
 
     pub(crate) fn is_taken(&self, at: u32) -> bool {
@@ -74,9 +84,11 @@ impl<T> Slab<T> {
         }
     }
 
-    pub(crate) fn set_tag(&mut self, at: u32, to: u32) {
+    /// The tag of a taken place, and its generation.
+    #[inline]
+    pub(crate) fn tag_mut(&mut self, at: u32) -> (&mut u32, NonZeroU32) {
         match self.entry_mut(at) {
-            Entry::Taken { tag, .. } => *tag = to,
+            Entry::Taken { tag, generation, .. } => (tag, *generation),
             Entry::Vacant { .. } => unreachable!("tag of a vacant place"),
         }
     }
@@ -96,8 +108,9 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Takes the value out and frees the place. One whose generations are used up is never used again.
-    pub(crate) fn remove(&mut self, at: u32) -> T {
+    /// Takes the value and its tag out and frees the place. One whose generations are used up is never used again.
+    #[inline]
+    pub(crate) fn remove(&mut self, at: u32) -> (T, u32) {
         let free = self.free;
         let entry = self.entry_mut(at);
         let Entry::Taken { generation, .. } = *entry else { unreachable!("removal of a vacant place") };
@@ -106,24 +119,25 @@ impl<T> Slab<T> {
             None => Entry::Vacant { next: HELD, generation },
         };
         let retired = generation == NonZeroU32::MAX;
-        let Entry::Taken { value, .. } = std::mem::replace(entry, vacant) else {
+        let Entry::Taken { value, tag, .. } = std::mem::replace(entry, vacant) else {
             unreachable!("the place was taken a line ago")
         };
         self.free = if retired { free } else { at };
         self.taken -= 1;
-        value
+        (value, tag)
     }
 
-    /// Takes the value out, but keeps the place from being used again until [`Slab::release`].
-    pub(crate) fn vacate(&mut self, at: u32) -> T {
+    /// Takes the value and its tag out, but keeps the place from being used again until [`Slab::release`].
+    pub(crate) fn vacate(&mut self, at: u32) -> (T, u32) {
         let entry = self.entry_mut(at);
         let Entry::Taken { generation, .. } = *entry else { unreachable!("removal of a vacant place") };
-        let Entry::Taken { value, .. } = std::mem::replace(entry, Entry::Vacant { next: HELD, generation })
+        let Entry::Taken { value, tag, .. } =
+            std::mem::replace(entry, Entry::Vacant { next: HELD, generation })
         else {
             unreachable!("the place was taken a line ago")
         };
         self.taken -= 1;
-        value
+        (value, tag)
     }
 
     /// Frees a vacated place. One whose generations are used up is never used again.
@@ -155,10 +169,12 @@ impl<T> Slab<T> {
         })
     }
 
+    #[inline]
     fn find(&self, at: u32) -> Option<&Entry<T>> {
         self.pages.get((at >> PAGE_BITS) as usize)?.get(at as usize & (PAGE_ENTRIES - 1))
     }
 
+    #[inline]
     fn entry_mut(&mut self, at: u32) -> &mut Entry<T> {
         &mut self.pages[(at >> PAGE_BITS) as usize][at as usize & (PAGE_ENTRIES - 1)]
     }
@@ -193,7 +209,7 @@ mod tests {
         let mut slab = Slab::new();
         let (at, old) = slab.insert('a', 7);
         assert_eq!((slab[at], slab.tag(at), slab.holds(at, old)), ('a', 7, true));
-        assert_eq!(slab.remove(at), 'a');
+        assert_eq!(slab.remove(at), ('a', 7));
         let (again, new) = slab.insert('b', 0);
         assert_eq!((again, slab.holds(at, old), slab.holds(at, new)), (at, false, true));
     }

@@ -45,7 +45,7 @@ impl<P> RunQueue<P> {
             return Err(RemoveClientError::Busy { queued, in_flight: found.in_flight });
         }
         let tier = found.tier;
-        for agent in self.clients.remove(client.at).agents {
+        for agent in self.clients.remove(client.at).0.agents {
             self.agents.remove(agent);
         }
         self.tiers.set(tier, client.at, Key::ABSENT);

@@ -30,24 +30,29 @@ impl Tiers {
         Self { order: Default::default(), vruntime: [0; 2], owed: 0, guarantee_pm: guarantee_pm as i16 }
     }
 
-    pub(crate) fn first(&self, tier: Tier) -> Option<u32> {
+    #[inline]
+    pub(crate) fn first(&mut self, tier: Tier) -> Option<u32> {
         self.order[tier as usize].first()
     }
 
+    #[inline]
     pub(crate) fn runnable(&self, tier: Tier) -> u32 {
         self.order[tier as usize].present()
     }
 
+    #[inline]
     pub(crate) fn set(&mut self, tier: Tier, client: u32, key: Key) {
         self.order[tier as usize].set(client, key);
     }
 
     /// Whether the marketplace is owed a job of this charge.
+    #[inline]
     pub(crate) fn owes(&self, charge: u64) -> bool {
         self.guarantee_pm > 0 && self.owed >= i128::from(charge) * i128::from(1000 - self.guarantee_pm)
     }
 
     /// What a unit of charge adds to what is owed, when one tier is served while the other waits too.
+    #[inline]
     pub(crate) fn share_pm(&self, served: Tier) -> i16 {
         match served {
             Tier::Contracted => self.guarantee_pm,
@@ -56,9 +61,10 @@ impl Tiers {
     }
 
     /// An idle marketplace saves nothing up.
+    #[inline]
     pub(crate) fn forget_if_idle(&mut self) {
-        if self.runnable(Tier::Marketplace) == 0 {
-            self.owed = self.owed.min(0);
+        if self.owed > 0 && self.runnable(Tier::Marketplace) == 0 {
+            self.owed = 0;
         }
     }
 }

@@ -21,17 +21,24 @@ impl Key {
 pub(crate) struct Tournament {
     /// By leaf; the length is a power of two, or 0.
     keys: Vec<Key>,
-    /// The leaf that wins each node: node 1 is the root, the children of `n` are `2n` and `2n + 1`, and the second half
-    /// are the leaves themselves.
+    /// The leaf that wins each node: node 1 is the root, the children of `n` are `2n` and `2n + 1`. There are as many
+    /// nodes as leaves, counting node 0, which is none; a child from there on is a leaf.
     winners: Vec<u32>,
     present: u32,
+    /// The leaf whose key changed since its matches were last played: several changes of one leaf in a row, as those of a
+    /// client whose job is dispatched and settled, cost one walk.
+    unplayed: Option<u32>,
 }
 
 impl Tournament {
     /// The leaf with the least key.
-    pub(crate) fn first(&self) -> Option<u32> {
-        let leaf = *self.winners.get(1)?;
-        (self.keys[leaf as usize] != Key::ABSENT).then_some(leaf)
+    #[inline]
+    pub(crate) fn first(&mut self) -> Option<u32> {
+        if let Some(leaf) = self.unplayed.take() {
+            self.replay(leaf);
+        }
+        let leaf = self.winners.get(1).copied().unwrap_or(0);
+        self.keys.get(leaf as usize).is_some_and(|&key| key != Key::ABSENT).then_some(leaf)
     }
 
     /// How many leaves compete.
@@ -40,6 +47,7 @@ impl Tournament {
     }
 
     /// Gives `leaf` a key; [`Key::ABSENT`] takes it out.
+    #[inline]
     pub(crate) fn set(&mut self, leaf: u32, key: Key) {
         if leaf as usize >= self.keys.len() {
             if key == Key::ABSENT {
@@ -47,31 +55,36 @@ impl Tournament {
             }
             self.grow(leaf as usize + 1);
         }
-        let old = std::mem::replace(&mut self.keys[leaf as usize], key);
-        if old != key {
-            if old == Key::ABSENT {
-                self.present += 1;
-            } else if key == Key::ABSENT {
-                self.present -= 1;
-            }
-            self.replay(leaf, key);
+        let old = self.keys[leaf as usize];
+        if old == key {
+            return;
         }
+        if let Some(other) = self.unplayed.replace(leaf)
+            && other != leaf
+        {
+            self.replay(other);
+        }
+        self.present = self.present + u32::from(old == Key::ABSENT) - u32::from(key == Key::ABSENT);
+        self.keys[leaf as usize] = key;
     }
 
     /// Plays again every match on the way from `leaf` to the root whose outcome may differ.
-    fn replay(&mut self, leaf: u32, key: Key) {
+    fn replay(&mut self, leaf: u32) {
         let (keys, winners) = (self.keys.as_slice(), self.winners.as_mut_slice());
-        let (mut best, mut best_key) = (leaf, key);
-        let mut node = keys.len() + leaf as usize;
-        while node > 1 {
-            let rival = winners[node ^ 1];
+        let (mut best, mut best_key) = (leaf, keys[leaf as usize]);
+        let mut rival = leaf ^ 1;
+        let mut node = (keys.len() + leaf as usize) / 2;
+        while node > 0 {
             let rival_key = keys[rival as usize];
-            (best, best_key) = if rival_key < best_key { (rival, rival_key) } else { (best, best_key) };
-            node >>= 1;
+            let beaten = rival_key < best_key;
+            best = if beaten { rival } else { best };
+            best_key = if beaten { rival_key } else { best_key };
             if winners[node] == best && best != leaf {
                 return; // neither the winner nor its key changed, so nothing above does
             }
             winners[node] = best;
+            rival = winners[node ^ 1];
+            node /= 2;
         }
     }
 
@@ -79,12 +92,13 @@ impl Tournament {
         let leaves = leaves.next_power_of_two();
         self.keys.reserve_exact(leaves - self.keys.len());
         self.keys.resize(leaves, Key::ABSENT);
-        self.winners = vec![0; 2 * leaves];
-        for (leaf, winner) in (0..).zip(&mut self.winners[leaves..]) {
-            *winner = leaf;
-        }
+        self.winners = vec![0; leaves];
+        self.unplayed = None;
         for node in (1..leaves).rev() {
-            let (left, right) = (self.winners[2 * node], self.winners[2 * node + 1]);
+            let child = |child: usize| {
+                if child < leaves { self.winners[child] } else { (child - leaves) as u32 }
+            };
+            let (left, right) = (child(2 * node), child(2 * node + 1));
             self.winners[node] =
                 if self.keys[right as usize] < self.keys[left as usize] { right } else { left };
         }

@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 use ostler_scheduler::{
-    AddAgentError, AddClientError, BALANCE_MAX, CancelError, ClientHandle, Config, CreditError, EnqueueError,
-    Event, JobHandle, NewClient, NewJob, Price, RemoveClientError, ReputationError, RestoreError, RunQueue,
-    SettleError, UnknownClient, WeightError,
+    AddAgentError, AddClientError, BALANCE_MAX, BucketConfig, CancelError, ClientHandle, Config, CreditError,
+    EnqueueError, Event, JobHandle, NewClient, NewJob, Price, RemoveClientError, ReputationError,
+    RestoreError, RunQueue, SettleError, Tier, UnknownClient, WeightError,
 };
 
 type Queue = RunQueue<&'static str>;
@@ -23,7 +23,8 @@ fn queue(config: Config) -> (Queue, ClientHandle, [JobHandle; 2]) {
 fn picture(queue: &Queue) -> String {
     let clients = queue.clients();
     let agents: Vec<_> = clients.iter().map(|client| queue.agents(client.client)).collect();
-    format!("{clients:?} {agents:?} {} {} {}", queue.running(), queue.queued(), queue.owed())
+    let tiers = Tier::ALL.map(|tier| queue.tier(tier));
+    format!("{clients:?} {agents:?} {tiers:?} {} {} {}", queue.running(), queue.queued(), queue.owed())
 }
 
 #[track_caller]
@@ -43,6 +44,23 @@ fn a_refused_call_changes_nothing() {
     use ostler_scheduler::CostOutOfRange as Cost;
     let cost_max = Config::default().cost_max;
     let cost = |amount| Cost { price: Price::flat(amount), cost_max };
+    for amount in [0, cost_max + 1, u64::MAX] {
+        check(
+            |q, c, _, e| {
+                let agent = q.agents(c).unwrap()[0].agent;
+                q.enqueue(agent, NewJob::flat(amount), "refused", e)
+            },
+            EnqueueError::Cost(cost(amount)),
+        );
+        check(
+            |q, c, _, e| {
+                let agent = q.agents(c).unwrap()[0].agent;
+                let jobs = [1, amount].map(|amount| (agent, NewJob::flat(amount), "refused"));
+                q.enqueue_together(jobs.into(), e)
+            },
+            EnqueueError::Cost(cost(amount)),
+        );
+    }
     check(|q, _, [job, _], e| q.settle(job, 0.into(), e), SettleError::Cost(cost(0)));
     check(|q, _, [job, _], e| q.settle(job, (cost_max + 1).into(), e), SettleError::Cost(cost(cost_max + 1)));
     check(|q, _, [job, _], e| q.step(job, 0.into(), e), SettleError::Cost(cost(0)));
@@ -131,4 +149,46 @@ fn a_spent_handle_names_nothing() {
     assert_ne!(client, successor);
     assert_eq!(queue.client(client), Err(UnknownClient));
     assert_eq!(queue.enqueue(agent, NewJob::flat(1), "late", &mut events), Err(EnqueueError::UnknownAgent));
+}
+
+/// What names nothing any more, or something of another queue, is refused by every call that takes it.
+#[test]
+fn a_stranger_is_refused_and_changes_nothing() {
+    let (mut queue, client, [running, _]) = queue(Config::default());
+    let (mut events, agent) = (Vec::new(), queue.agents(client).unwrap()[0].agent);
+    let gone = queue.add_client(NewClient::default()).unwrap();
+    let gone_agent = queue.add_agent(gone, 100).unwrap();
+    queue.remove_client(gone).unwrap();
+    queue.settle(running, 10.into(), &mut events).unwrap();
+    events.clear();
+    let bucket = BucketConfig { rate: 1, burst: 1 };
+    let other = RunQueue::<()>::new(Config { models: [("m".into(), bucket)].into(), ..Config::default() });
+    let model = other.unwrap().model("m");
+    let before = picture(&queue);
+
+    assert_eq!(queue.remove_client(gone), Err(RemoveClientError::Unknown(UnknownClient)));
+    assert_eq!(queue.add_agent(gone, 100), Err(AddAgentError::Unknown(UnknownClient)));
+    assert_eq!(queue.credit(gone, 1, &mut events), Err(CreditError::Unknown(UnknownClient)));
+    assert_eq!(queue.set_weight(gone, 1), Err(WeightError::Unknown(UnknownClient)));
+    assert_eq!(queue.set_reputation(gone, 1), Err(ReputationError::Unknown(UnknownClient)));
+    assert_eq!(queue.set_tier(gone, Tier::Contracted), Err(UnknownClient));
+    assert_eq!(queue.restore_client(gone, 0, 0, None, 0, &mut events), Err(RestoreError::Unknown));
+    assert_eq!(queue.restore_agent(gone_agent, 0, 0, &mut events), Err(RestoreError::Unknown));
+    let refused = queue.enqueue(gone_agent, NewJob::flat(1), "refused", &mut events);
+    assert_eq!(refused, Err(EnqueueError::UnknownAgent));
+    let refused = queue.enqueue(agent, NewJob { model, ..NewJob::flat(1) }, "refused", &mut events);
+    assert_eq!(refused, Err(EnqueueError::UnknownModel));
+    assert_eq!(queue.settle(running, 10.into(), &mut events), Err(SettleError::UnknownJob), "settled before");
+    assert_eq!(queue.step(running, 10.into(), &mut events), Err(SettleError::UnknownJob));
+    assert_eq!(queue.cancel(running, &mut events), Err(CancelError::UnknownJob));
+    assert_eq!((picture(&queue), events), (before, Vec::new()));
+}
+
+#[test]
+fn an_unmetered_client_takes_no_credit() {
+    let mut queue = Queue::new(Config::default()).unwrap();
+    let client = queue.add_client(NewClient::default()).unwrap();
+    let before = picture(&queue);
+    assert_eq!(queue.credit(client, 1, &mut Vec::new()), Err(CreditError::Unmetered));
+    assert_eq!(picture(&queue), before);
 }

@@ -1,0 +1,60 @@
+//! Enqueue, dispatch and settle beside an insertion and a removal of bare structures that hold as many jobs.
+
+use crate::contenders::{Contender, Heap, Locked, Ours, Paper, Tree, sample};
+use crate::table::{Row, ratios};
+use crate::workload::{Draws, Size};
+
+/// Turns of one sample, and samples of each.
+const TURNS: u32 = 20_000;
+const SAMPLES: usize = 31;
+
+/// A size, and the most a turn may cost beside one of a `BTreeMap`, and of a `BinaryHeap`.
+const SIZES: [(u64, u64, f64, Option<f64>); 5] = [
+    (1_000, 10, 1.6, None),
+    (100_000, 1_000, 2.0, None),
+    (1_000_000, 1_000, 1.0, Some(0.6)),
+    (10_000_000, 1_000, 0.8, None),
+    (1_000_000, 100_000, 2.2, None),
+];
+
+pub(crate) fn rows() -> Vec<Row> {
+    SIZES
+        .iter()
+        .flat_map(|&(jobs, clients, must, must_heap)| of_size(Size { jobs, clients }, must, must_heap))
+        .collect()
+}
+
+/// What a turn is held against: its name, and what fills it.
+type Other = (&'static str, fn(Size) -> Box<dyn Contender>);
+
+const OTHERS: [Other; 4] = [
+    ("a BTreeMap", |size| Box::new(Tree::new(size))),
+    ("a BinaryHeap", |size| Box::new(Heap::new(size))),
+    ("the paper's algorithm", |size| Box::new(Paper::new(size))),
+    ("a BTreeMap in a Mutex", |size| Box::new(Locked::new(size))),
+];
+
+/// One other at a time stands beside ours: more of them would have the caches to themselves in turn.
+fn of_size(size: Size, must: f64, must_heap: Option<f64>) -> Vec<Row> {
+    let mut ours = Ours::new(size);
+    let mut draws = Draws::new(size);
+    let musts = [Some(must), must_heap, None, None];
+    OTHERS
+        .iter()
+        .zip(musts)
+        .map(|((name, filled), must)| {
+            let mut other = filled(size);
+            let pairs: Vec<(f64, f64)> =
+                (0..SAMPLES).map(|_| (warm(&mut ours, &mut draws), warm(&mut *other, &mut draws))).collect();
+            let [ratio, of_ours, of_other] = ratios(&pairs);
+            Row::ratio(format!("{size}: three operations ÷ {name}"), must, ratio)
+                .note(format!("{of_ours:.0} ns ÷ {of_other:.0} ns"))
+        })
+        .collect()
+}
+
+/// A sample after as many turns that bring back into the caches what the other drove out.
+fn warm(contender: &mut dyn Contender, draws: &mut Draws) -> f64 {
+    sample(contender, draws, TURNS);
+    sample(contender, draws, TURNS)
+}

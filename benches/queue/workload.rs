@@ -1,0 +1,103 @@
+//! What is done to a queue: jobs for clients drawn at random, of costs and keys drawn at random, the same in every run.
+
+use ostler_scheduler::{AgentHandle, Config, NewClient, NewJob, RunQueue};
+
+/// Largest estimate and largest actual cost.
+pub(crate) const COST_MAX: u64 = 2_000;
+
+/// Operations drawn beforehand, so that drawing is no part of what is measured.
+const DRAWS: usize = 1 << 16;
+
+/// Xorshift.
+pub(crate) struct Numbers(u64);
+
+impl Numbers {
+    pub(crate) fn new() -> Self {
+        Self(42)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+
+    pub(crate) fn cost(&mut self) -> u64 {
+        1 + self.below(COST_MAX)
+    }
+}
+
+/// One job that comes and one that goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Draw {
+    pub(crate) client: u32,
+    pub(crate) estimate: u64,
+    pub(crate) actual: u64,
+    /// How far behind the first entry of a bare structure the new one goes: anywhere in it.
+    pub(crate) behind: i64,
+}
+
+/// Draws without end, over and over.
+pub(crate) struct Draws {
+    drawn: Vec<Draw>,
+    next: usize,
+}
+
+impl Draws {
+    pub(crate) fn new(size: Size) -> Self {
+        let mut numbers = Numbers::new();
+        let draw = |_| Draw {
+            client: numbers.below(size.clients) as u32,
+            estimate: numbers.cost(),
+            actual: numbers.cost(),
+            behind: numbers.below(size.jobs * COST_MAX) as i64,
+        };
+        Self { drawn: (0..DRAWS).map(draw).collect(), next: 0 }
+    }
+
+    pub(crate) fn draw(&mut self) -> Draw {
+        self.next = (self.next + 1) % DRAWS;
+        self.drawn[self.next]
+    }
+}
+
+/// How many jobs are queued, and for how many clients.
+#[derive(Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) jobs: u64,
+    pub(crate) clients: u64,
+}
+
+impl std::fmt::Display for Size {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let short = |number: u64| match number {
+            1_000_000.. => format!("{}M", number / 1_000_000),
+            1_000.. => format!("{}k", number / 1_000),
+            _ => number.to_string(),
+        };
+        write!(f, "n={}, k={}", short(self.jobs), short(self.clients))
+    }
+}
+
+/// Seven weights, in turn.
+pub(crate) fn weight(client: u64) -> u32 {
+    50 + (client % 7) as u32 * 50
+}
+
+/// A queue of this size and the agents of its clients, one each.
+pub(crate) fn filled(size: Size, slots: u32) -> (RunQueue<u64>, Vec<AgentHandle>) {
+    let mut queue = RunQueue::new(Config { slots, cost_max: COST_MAX, ..Config::default() }).unwrap();
+    let agent = |client| {
+        let new = NewClient { weight: weight(client), ..NewClient::default() };
+        let client = queue.add_client(new).unwrap();
+        queue.add_agent(client, 100).unwrap()
+    };
+    let agents: Vec<AgentHandle> = (0..size.clients).map(agent).collect();
+    let (mut numbers, mut events) = (Numbers::new(), Vec::new());
+    for job in 0..size.jobs {
+        let agent = agents[(job % size.clients) as usize];
+        queue.enqueue(agent, NewJob::flat(numbers.cost()), job, &mut events).unwrap();
+    }
+    (queue, agents)
+}

@@ -1,0 +1,87 @@
+//! Who goes next.
+//!
+//! Of the tiers the contracted one, unless the marketplace is owed a job; of its clients the one whose virtual time, less
+//! its head start, is least; of the client's agents the one whose virtual time is least; of the agent's jobs its first.
+
+use crate::agent::AgentHandle;
+use crate::client::ClientHandle;
+use crate::cost::Price;
+use crate::event::{Event, Grant};
+use crate::job::JobHandle;
+use crate::run_queue::RunQueue;
+use crate::settle::{Taken, accounts};
+use crate::tier::Tier;
+
+impl<P> RunQueue<P> {
+    /// Gives up to `n` jobs a slot, charges their estimates, and appends a grant for each to `events`.
+    ///
+    /// The least virtual time goes first, which is what keeps everybody within the bound T1 of the crate's documentation; the
+    /// marketplace goes before the contracted tier when it is owed the charge of its next job, which gives T2.
+    ///
+    /// Ends early when all slots are taken or nothing is runnable. Returns how many jobs were granted.
+    pub fn dispatch(&mut self, n: u32, events: &mut Vec<Event>) -> u32 {
+        let mut granted = 0;
+        while granted < n
+            && self.running < self.config.slots
+            && let Some((client, shared)) = self.pick()
+        {
+            self.grant(client, shared, events);
+            granted += 1;
+        }
+        granted
+    }
+
+    /// The client to serve next, and whether the other tier waits meanwhile.
+    fn pick(&mut self) -> Option<(u32, bool)> {
+        let contracted = self.tiers.first(Tier::Contracted);
+        match (contracted, self.tiers.first(Tier::Marketplace)) {
+            (Some(_), Some(marketplace)) if self.owes_pick() => Some((marketplace, true)),
+            (Some(contracted), marketplace) => Some((contracted, marketplace.is_some())),
+            (None, marketplace) => Some((marketplace?, false)),
+        }
+    }
+
+    /// Whether the marketplace is owed the charge of the job it would be served next.
+    pub(crate) fn owes_pick(&mut self) -> bool {
+        let Some(client) = self.tiers.first(Tier::Marketplace) else { return false };
+        let agent = self.clients[client].first_agent.expect("a runnable client has a runnable agent");
+        let job = self.agents[agent].backlog.first().expect("a runnable agent has a job");
+        self.tiers.owes(self.jobs.price(job).charge)
+    }
+
+    fn grant(&mut self, client_at: u32, shared: bool, events: &mut Vec<Event>) {
+        let (client, generation) = self.clients.with_generation(client_at);
+        let client_handle = ClientHandle { at: client_at, generation };
+        let agent_at = client.first_agent.expect("a runnable client has a runnable agent");
+        let (agent, generation) = self.agents.with_generation(agent_at);
+        let agent_handle = AgentHandle { at: agent_at, generation };
+        let at = agent.backlog.pop_first(&mut self.jobs.payloads).expect("a runnable agent has a job");
+        let (tier, key) = (client.tier, client.due());
+        let tier_vruntime = &mut self.tiers.vruntime[tier as usize];
+        *tier_vruntime = key.max(*tier_vruntime);
+        client.agents_vruntime = client.agents_vruntime.max(agent.account.vruntime);
+        client.in_flight += 1;
+        self.running += 1;
+        self.dispatches += 1;
+        let share_pm = if shared { self.tiers.share_pm(tier) } else { 0 };
+        let (running, generation) = self.jobs.start(at, share_pm, self.dispatches);
+        let taken = Taken::between(Price::flat(0), running.price);
+        taken.charge(client, agent, &mut self.tiers, share_pm, self.scale);
+        client.account.seq = self.seq + 1;
+        agent.account.seq = self.seq + 2;
+        self.seq += 2;
+        if let Some(model) = running.model {
+            self.buckets.take(model, taken.tokens, &mut self.changed);
+        }
+        events.push(Event::Granted(Grant {
+            job: JobHandle { at, generation, agent: agent_at },
+            client: client_handle,
+            agent: agent_handle,
+            tier,
+            key,
+            accounts: accounts(client, agent, &self.tiers),
+        }));
+        self.refresh_with(agent_at, events);
+        self.rebase(tier, client_at, events);
+    }
+}

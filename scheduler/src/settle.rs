@@ -1,0 +1,193 @@
+//! What a job really cost: charged or given back when it ends, and raised while it runs.
+
+use crate::agent::{Agent, AgentHandle};
+use crate::client::{Client, ClientHandle};
+use crate::cost::Price;
+use crate::error::SettleError;
+use crate::event::{Accounts, Event, Settled};
+use crate::job::{JobHandle, NewJob, Place, Running};
+use crate::run_queue::RunQueue;
+use crate::tier::{Tier, Tiers};
+
+impl<P> RunQueue<P> {
+    /// Ends a running job at its true cost: the difference to its estimate is charged or given back.
+    ///
+    /// Virtual times, balance, bucket and what the marketplace is owed are corrected to the unit, so a wrong estimate moves a
+    /// client for as long as its job runs, and never its share (T1, T3).
+    ///
+    /// Refused if the job does not run or the cost is out of range; it then keeps its slot and its charge.
+    pub fn settle(
+        &mut self,
+        job: JobHandle,
+        actual: Price,
+        events: &mut Vec<Event>,
+    ) -> Result<Settled<P>, SettleError> {
+        let running = self.find_running(job)?;
+        actual.check(self.config.cost_max)?;
+        let payload = self.end(job, running, actual);
+        self.refresh_settled(job.agent, events);
+        Ok(self.settled(job, payload, Vec::new()))
+    }
+
+    /// As [`RunQueue::settle`], and queues the jobs that its end made ready before anyone sees the free slot.
+    pub fn settle_then(
+        &mut self,
+        job: JobHandle,
+        actual: Price,
+        following: Vec<(AgentHandle, NewJob, P)>,
+        events: &mut Vec<Event>,
+    ) -> Result<Settled<P>, SettleError> {
+        let running = self.find_running(job)?;
+        actual.check(self.config.cost_max)?;
+        let check = |(agent, job, _): &(AgentHandle, NewJob, P)| self.check(*agent, job);
+        self.check_room(following.len().saturating_sub(1)).map_err(SettleError::Following)?;
+        following.iter().try_for_each(check).map_err(SettleError::Following)?;
+        let payload = self.end(job, running, actual);
+        let following = self.push_all(following);
+        self.refresh_with(job.agent, events);
+        Ok(self.settled(job, payload, following))
+    }
+
+    /// A running job reports at a step boundary what it used since its dispatch, and learns whether it has to yield.
+    ///
+    /// The charge rises to what was used. A marketplace job yields when a contracted client waits, no slot is free and
+    /// the marketplace is not owed a pick: it is settled at what it used and queued again, under the same handle and in
+    /// its old place, with what is left of its estimate. Refused as [`RunQueue::settle`] is.
+    pub fn step(
+        &mut self,
+        job: JobHandle,
+        used: Price,
+        events: &mut Vec<Event>,
+    ) -> Result<bool, SettleError> {
+        let price = self.find_running(job)?.price;
+        used.check(self.config.cost_max)?;
+        if used.charge > price.charge {
+            let credits = used.credits.max(price.credits);
+            self.raise(job, Price { charge: used.charge, credits, tokens: used.tokens.max(price.tokens) }, 0);
+            self.refresh_with(job.agent, events);
+        }
+        let client = self.agents[job.agent].client;
+        let yielded = self.clients[client].tier == Tier::Marketplace
+            && self.tiers.runnable(Tier::Contracted) > 0
+            && self.running >= self.config.slots
+            && !self.owes_pick();
+        events.push(Event::Stepped { job, yielded });
+        if yielded {
+            self.requeue(job, used);
+            self.refresh_with(job.agent, events);
+        }
+        Ok(yielded)
+    }
+
+    /// Charges what a job of this agent costs more than before, or gives back what it costs less; `slots` are given back.
+    fn take(&mut self, agent: u32, running: &Running, to: Price, slots: u32) {
+        let taken = Taken::between(running.price, to);
+        let agent = &mut self.agents[agent];
+        let client = &mut self.clients[agent.client];
+        taken.charge(client, agent, &mut self.tiers, running.share_pm, self.scale);
+        client.in_flight -= slots;
+        self.running -= slots;
+        if let Some(model) = running.model {
+            self.buckets.take(model, taken.tokens, &mut self.changed);
+        }
+    }
+
+    /// Settles a running job and takes it out of its slot and of the queue.
+    fn end(&mut self, job: JobHandle, running: Running, actual: Price) -> P {
+        self.take(job.agent, &running, actual, 1);
+        self.jobs.remove(job.at)
+    }
+
+    /// Brings what a running job is charged to `to`; `slots` are given back.
+    fn raise(&mut self, job: JobHandle, to: Price, slots: u32) {
+        let terms = self.jobs.terms_of_running(job.at);
+        let running = Running { price: terms.price, share_pm: terms.share_pm, model: terms.model };
+        terms.price = to;
+        self.take(job.agent, &running, to, slots);
+    }
+
+    /// Ends a dispatch at `used` and queues the job again with what is left.
+    fn requeue(&mut self, job: JobHandle, used: Price) {
+        let charged = self.jobs.price(job.at);
+        self.raise(job, used, 1);
+        let terms = self.jobs.terms_of_running(job.at);
+        terms.price = Price {
+            charge: charged.charge.saturating_sub(used.charge).max(1),
+            credits: charged.credits.saturating_sub(used.credits),
+            tokens: charged.tokens.saturating_sub(used.tokens),
+        };
+        terms.place = Place::Sorted;
+        self.agents[job.agent].backlog.push(job.at, Some(terms.order));
+    }
+
+    fn find_running(&self, job: JobHandle) -> Result<Running, SettleError> {
+        let tag = self.jobs.payloads.tag_if_held(job.at, job.generation).ok_or(SettleError::UnknownJob)?;
+        self.jobs.running(tag).ok_or(SettleError::NotRunning)
+    }
+
+    fn settled(&mut self, job: JobHandle, payload: P, following: Vec<JobHandle>) -> Settled<P> {
+        let (agent, generation) = self.agents.with_generation(job.agent);
+        let agent_handle = AgentHandle { at: job.agent, generation };
+        let (client, generation) = self.clients.with_generation(agent.client);
+        Settled {
+            payload,
+            client: ClientHandle { at: agent.client, generation },
+            agent: agent_handle,
+            accounts: accounts(client, agent, &self.tiers),
+            following,
+        }
+    }
+}
+
+#[inline]
+pub(crate) fn accounts(client: &Client, agent: &Agent, tiers: &Tiers) -> Accounts {
+    Accounts {
+        client_vruntime: client.account.vruntime,
+        client_remainder: client.account.remainder,
+        balance: client.balance,
+        agents_vruntime: client.agents_vruntime,
+        agent_vruntime: agent.account.vruntime,
+        agent_remainder: agent.account.remainder,
+        tier_vruntime: tiers.vruntime[client.tier as usize],
+        owed: tiers.owed,
+    }
+}
+
+/// A difference in the three units of a [`Price`].
+pub(crate) struct Taken {
+    pub(crate) charge: i64,
+    pub(crate) credits: i64,
+    pub(crate) tokens: i64,
+}
+
+impl Taken {
+    #[inline]
+    pub(crate) fn between(from: Price, to: Price) -> Self {
+        Self {
+            charge: to.charge as i64 - from.charge as i64,
+            credits: to.credits as i64 - from.credits as i64,
+            tokens: to.tokens as i64 - from.tokens as i64,
+        }
+    }
+
+    /// Charges every account but the bucket.
+    #[inline]
+    pub(crate) fn charge(
+        &self,
+        client: &mut Client,
+        agent: &mut Agent,
+        tiers: &mut Tiers,
+        share_pm: i16,
+        scale: i64,
+    ) {
+        if self.charge != 0 {
+            client.account.charge(self.charge, scale);
+            agent.account.charge(self.charge, scale);
+            client.charged += i128::from(self.charge);
+            tiers.owed += i128::from(self.charge) * i128::from(share_pm);
+        }
+        if let Some(balance) = &mut client.balance {
+            *balance -= self.credits;
+        }
+    }
+}
