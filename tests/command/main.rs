@@ -9,4 +9,5 @@ mod kill;
 mod plans;
 mod second_terminal;
 mod terminal;
+mod top;
 mod world;
