@@ -1,4 +1,5 @@
 //! Who pays: terms, credits, and accounts that outlive the process.
+#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
 
 mod common;
 

@@ -15,7 +15,7 @@ use super::session::{Session, Want};
 use super::term::{Out, Paint, say};
 
 /// Columns of a client's name.
-const NAME_MAX: usize = 32;
+pub(crate) const NAME_MAX: usize = 32;
 
 #[derive(Debug, Args)]
 pub(crate) struct ClientArgs {
@@ -154,7 +154,7 @@ fn told(line: &ClientLine) -> String {
     told
 }
 
-fn tier(tier: Tier) -> &'static str {
+pub(crate) fn tier(tier: Tier) -> &'static str {
     match tier {
         Tier::Contracted => "contracted",
         Tier::Marketplace => "marketplace",

@@ -55,7 +55,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Run plans", &["check", "run", "resume", "cancel"]),
     ("Look", &["ps", "show", "events", "artifact"]),
     ("Answer", &["approvals", "approve", "reject", "skip", "resolve"]),
-    ("Share it", &["client", "credit"]),
+    ("Share it", &["client", "credit", "top"]),
     ("Look after it", &["doctor", "simulate", "completions", "man", "help"]),
 ];
 

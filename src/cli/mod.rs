@@ -32,6 +32,7 @@ mod simulate;
 mod steer;
 mod summary;
 mod term;
+mod top;
 mod words;
 
 use std::path::PathBuf;
@@ -170,6 +171,14 @@ enum Command {
         after_help = "Examples:\n  ostler credit acme +1000\n  ostler credit acme -200\n  ostler credit acme"
     )]
     Credit(clients::CreditArgs),
+    /// Watch the run queue: who is entitled to what, and who gets it
+    ///
+    /// On a terminal, a table of clients that is drawn anew every second, until q or Esc. s sorts it by the next column; the arrow
+    /// keys, PgUp and PgDn scroll. Elsewhere, the table once. The shares are those of a client's tier: SHARE is its weight among the
+    /// clients that have work; GOT, GOT/MIN and GOT/ALL are what it got of what was charged since the look before, over the last
+    /// minute, and since the scheduler started. LAG is what it is behind by, in credits. A parked client has used up its credits.
+    #[command(after_help = "Examples:\n  ostler top\n  ostler top | head\n  ostler top --json -n 10")]
+    Top(top::TopArgs),
     /// Stop a run for good, or one node of it
     ///
     /// Steps that act on the world are let end; the rest is stopped at once. A cancelled run cannot be resumed.
@@ -318,6 +327,7 @@ async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Reject(args) => approve::answer(&globals, args, Decision::Reject).await,
         Command::Client(args) => clients::client(&globals, args).await,
         Command::Credit(args) => clients::credit(&globals, args).await,
+        Command::Top(args) => top::top(&globals, args).await,
         Command::Skip(args) => steer::skip(&globals, args).await,
         Command::Cancel(args) => steer::cancel(&globals, args).await,
         Command::Resolve(args) => steer::resolve(&globals, args).await,

@@ -23,7 +23,7 @@ use super::{Globals, findings, signals::Signals};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a process that holds the data folder may take to say that it is well.
-const ANSWER: Duration = Duration::from_secs(2);
+pub(crate) const ANSWER: Duration = Duration::from_secs(2);
 
 /// How often the runs of other terminals are looked at.
 const LOOK: Duration = Duration::from_millis(500);
@@ -274,7 +274,7 @@ fn open_door(data: &Path, router: Router) -> std::io::Result<Door> {
 }
 
 /// The way to a process that holds the data folder, if one answers.
-async fn answering(data: &Path) -> Option<Client> {
+pub(crate) async fn answering(data: &Path) -> Option<Client> {
     let (path, folder) = socket_path(data).ok()?;
     let client = Client::Socket { path, _folder: folder.map(Arc::new) };
     // A suspended process takes connections, but answers none.

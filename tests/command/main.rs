@@ -10,4 +10,5 @@ mod metrics;
 mod plans;
 mod second_terminal;
 mod terminal;
+mod top;
 mod world;

@@ -13,14 +13,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A terminal with a shell in it, which stands in a world.
-struct Terminal {
+pub(crate) struct Terminal {
     socket: PathBuf,
-    world: World,
+    pub(crate) world: World,
 }
 
 impl Terminal {
     /// `None`, and why, where there is no tmux.
-    fn open(columns: usize, rows: usize) -> Option<Terminal> {
+    pub(crate) fn open(columns: usize, rows: usize) -> Option<Terminal> {
         if Command::new("tmux").arg("-V").stdout(Stdio::null()).status().is_err() {
             eprintln!("skipped: there is no tmux to be the terminal");
             return None;
@@ -50,38 +50,38 @@ impl Terminal {
     }
 
     /// Types a line.
-    fn keys(&self, line: &str) {
+    pub(crate) fn keys(&self, line: &str) {
         self.tmux(&["send-keys", "-l", line]);
         self.tmux(&["send-keys", "Enter"]);
     }
 
     /// Presses a key, such as `C-c`.
-    fn press(&self, key: &str) {
+    pub(crate) fn press(&self, key: &str) {
         self.tmux(&["send-keys", key]);
     }
 
-    fn resize(&self, columns: usize, rows: usize) {
+    pub(crate) fn resize(&self, columns: usize, rows: usize) {
         let (columns, rows) = (columns.to_string(), rows.to_string());
         self.tmux(&["resize-window", "-x", &columns, "-y", &rows]);
     }
 
-    fn screen(&self) -> String {
+    pub(crate) fn screen(&self) -> String {
         self.tmux(&["capture-pane", "-p"])
     }
 
     /// The screen, and all that was scrolled away.
-    fn everything(&self) -> String {
+    pub(crate) fn everything(&self) -> String {
         self.tmux(&["capture-pane", "-p", "-S", "-"])
     }
 
     /// Whether the cursor is shown, and whether it is the other screen.
-    fn modes(&self) -> String {
+    pub(crate) fn modes(&self) -> String {
         self.tmux(&["display-message", "-p", "#{cursor_flag} #{alternate_on} #{wrap_flag}"]).trim().to_owned()
     }
 
     /// Waits until the screen is like this, and gives it.
     #[track_caller]
-    fn until(&self, what: &str, holds: impl Fn(&str) -> bool) -> String {
+    pub(crate) fn until(&self, what: &str, holds: impl Fn(&str) -> bool) -> String {
         let begun = Instant::now();
         loop {
             let screen = self.screen();
@@ -94,13 +94,13 @@ impl Terminal {
     }
 
     #[track_caller]
-    fn until_says(&self, text: &str) -> String {
+    pub(crate) fn until_says(&self, text: &str) -> String {
         self.until(text, |screen| screen.contains(text))
     }
 
     /// Panics unless the terminal is as it was before the run, without a trace of the tree.
     #[track_caller]
-    fn is_whole(&self) {
+    pub(crate) fn is_whole(&self) {
         assert_eq!(self.modes(), "1 0 1", "the cursor is shown, on the first screen, where lines wrap");
         let everything = self.everything();
         for sign in ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "░", "█", "\u{b7} "] {
@@ -109,14 +109,14 @@ impl Terminal {
     }
 
     /// Sends the command that [`RUN`] started a signal, such as `TERM`.
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let pid = std::fs::read_to_string(self.world.path().join("pid")).unwrap();
         let status = Command::new("kill").args(["-s", name, pid.trim()]).status().unwrap();
         assert!(status.success());
     }
 
     /// Lets the plans that wait go on.
-    fn go(&self) {
+    pub(crate) fn go(&self) {
         std::fs::write(self.world.path().join("work/go"), "").unwrap();
     }
 }
@@ -131,7 +131,7 @@ const RUN: &str =
     "sh -c 'echo $$ > pid; exec $OSTLER run plan.yaml --workspace work --intent 2'; echo code $?";
 
 /// A node that is done when the world says so.
-fn waiting(id: &str) -> String {
+pub(crate) fn waiting(id: &str) -> String {
     // Who is left behind by a process that ends at once ends too.
     let wait = "n=0; until [ -e go ] || [ $n -gt 1500 ]; do sleep 0.02; n=$((n+1)); done";
     format!("  - {{id: {id}, tool: shell.run, params: {{argv: [sh, -c, '{wait}']}}, timeout: 50s}}\n")

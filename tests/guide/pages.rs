@@ -139,6 +139,7 @@ macro_rules! pages {
 pages! {
     the_index: "docs/guide/README.md",
     approvals: "docs/guide/approvals.md",
+    clients: "docs/guide/clients.md",
     contracts: "docs/guide/contracts.md",
     embedding: "docs/guide/embedding.md",
     first_plan: "docs/guide/first-plan.md",

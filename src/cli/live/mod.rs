@@ -1,10 +1,12 @@
 //! A run as it goes: plain lines for a pipe, a tree that is drawn again and again for a screen.
 //!
-//! `board` is what is known of the run, `draw` and `fold` make lines of it, `screen` brings them to a terminal.
+//! `board` is what is known of the run, `draw` and `fold` make lines of it, `screen` brings them to a terminal, and
+//! `keyboard` takes its keys for who wants them.
 
 mod board;
 mod draw;
 mod fold;
+mod keyboard;
 mod plain;
 pub(crate) mod screen;
 
@@ -66,12 +68,18 @@ pub(crate) struct Live {
     paused: bool,
 }
 
+/// From here on, something may be drawn on the terminal that is taken away whatever ends the process. Call it inside
+/// the runtime.
+pub(crate) fn begin() {
+    static HOOKED: Once = Once::new();
+    HOOKED.call_once(screen::clear_on_panic);
+    screen::open();
+    super::signals::mind_stops();
+}
+
 impl Live {
     pub(crate) fn new() -> Live {
-        static HOOKED: Once = Once::new();
-        HOOKED.call_once(screen::clear_on_panic);
-        screen::open();
-        super::signals::mind_stops();
+        begin();
         Live { board: Board::default(), beat: 0, over: false, paused: false }
     }
 }

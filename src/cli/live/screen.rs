@@ -10,6 +10,7 @@ use std::io::{IsTerminal, Write, stderr, stdout};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::keyboard;
 use crate::cli::cells::visible;
 
 /// Bytes of messages that are kept for when the other screen is left.
@@ -131,6 +132,7 @@ impl Stage {
         let size = crate::cli::term::size_of_stdout();
         let bytes = self.clear(size, rewraps());
         write(&bytes);
+        keyboard::give_back(in_background());
         if !self.kept.is_empty() {
             let kept = std::mem::take(&mut self.kept);
             let _ = stderr().write_all(&kept);
@@ -218,6 +220,17 @@ pub(super) fn show(lines: Vec<String>, rows_wanted: usize, size: Size) {
     write(&bytes);
 }
 
+/// Brings the lines of a whole screen to the other one, and takes the keys: none is shown as it is pressed.
+pub(crate) fn show_whole(lines: Vec<String>, size: Size) {
+    let mut stage = stage();
+    if stage.closed || in_background() {
+        return;
+    }
+    keyboard::take();
+    let bytes = stage.show(Picture { lines, size }, true, rewraps());
+    write(&bytes);
+}
+
 /// Whether a tree of so many rows belongs on the other screen.
 fn is_large(rows_wanted: usize, size: Size) -> bool {
     rows_wanted > size.1 / 2
@@ -261,6 +274,7 @@ pub(super) fn clear_on_panic() {
             stage.clear_now();
         } else {
             write(&format!("{END}{BACK}"));
+            keyboard::give_back(in_background());
         }
         told(panic);
     }));

@@ -1,0 +1,248 @@
+//! The table of clients: its columns, their order, and which of them a terminal has room for.
+
+use std::cmp::{Ordering, Reverse};
+
+use super::shares::{Share, Standing};
+use crate::cli::cells::{fit_name, padded, width};
+use crate::cli::clients::{NAME_MAX, tier};
+
+/// Columns of a client's name that other columns leave to it.
+const NAME_KEPT: usize = 12;
+
+/// Something that is told of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Column {
+    Client,
+    Tier,
+    Weight,
+    Entitled,
+    Last,
+    Minute,
+    All,
+    Running,
+    Queued,
+    Lag,
+    Spent,
+    Left,
+    Parked,
+}
+
+use Column as C;
+
+/// All columns, from left to right.
+const COLUMNS: [Column; 13] = [
+    C::Client,
+    C::Tier,
+    C::Weight,
+    C::Entitled,
+    C::Last,
+    C::Minute,
+    C::All,
+    C::Running,
+    C::Queued,
+    C::Lag,
+    C::Spent,
+    C::Left,
+    C::Parked,
+];
+
+/// What is left out where there is no room, first to last. The name and a share always stay.
+const LEFT_OUT: [Column; 10] =
+    [C::All, C::Spent, C::Weight, C::Tier, C::Last, C::Lag, C::Left, C::Queued, C::Running, C::Parked];
+
+impl Column {
+    /// What stands above it.
+    pub(super) fn head(self) -> &'static str {
+        match self {
+            C::Client => "CLIENT",
+            C::Tier => "TIER",
+            C::Weight => "WEIGHT",
+            C::Entitled => "SHARE",
+            C::Last => "GOT",
+            C::Minute => "GOT/MIN",
+            C::All => "GOT/ALL",
+            C::Running => "RUN",
+            C::Queued => "QUEUED",
+            C::Lag => "LAG",
+            C::Spent => "SPENT",
+            C::Left => "LEFT",
+            C::Parked => "",
+        }
+    }
+
+    /// Whether it holds numbers, which stand at its right side.
+    pub(super) fn is_number(self) -> bool {
+        !matches!(self, C::Client | C::Tier | C::Parked)
+    }
+
+    /// What it says of a client.
+    pub(super) fn cell(self, standing: &Standing) -> String {
+        let line = &standing.line;
+        match self {
+            C::Client => fit_name(&line.client, NAME_MAX),
+            C::Tier => tier(line.tier).to_owned(),
+            C::Weight => line.weight_served.to_string(),
+            C::Entitled => told(standing.entitled),
+            C::Last => told(standing.got_last),
+            C::Minute => told(standing.got_minute),
+            C::All => told(standing.got_all),
+            C::Running => line.running.to_string(),
+            C::Queued => line.queued.to_string(),
+            C::Lag => line.lag.to_string(),
+            C::Spent => line.spent.to_string(),
+            C::Left => told(line.left),
+            C::Parked => if line.parked { "parked" } else { "" }.to_owned(),
+        }
+    }
+
+    /// Which client stands first if it is what they are sorted by: the one with the most, except for names.
+    fn compare(self, one: &Standing, other: &Standing) -> Ordering {
+        let most = |of: fn(&Standing) -> Option<i128>| of(other).cmp(&of(one));
+        match self {
+            C::Client => one.line.client.cmp(&other.line.client),
+            C::Tier => tier(one.line.tier).cmp(tier(other.line.tier)),
+            C::Weight => most(|standing| Some(standing.line.weight_served.into())),
+            C::Entitled => other.entitled.cmp(&one.entitled),
+            C::Last => other.got_last.cmp(&one.got_last),
+            C::Minute => other.got_minute.cmp(&one.got_minute),
+            C::All => other.got_all.cmp(&one.got_all),
+            C::Running => most(|standing| Some(standing.line.running.into())),
+            C::Queued => most(|standing| Some(standing.line.queued.into())),
+            C::Lag => most(|standing| Some(standing.line.lag.into())),
+            C::Spent => most(|standing| Some(standing.line.spent.into())),
+            C::Left => most(|standing| standing.line.left.map(i128::from)),
+            C::Parked => Reverse(one.line.parked).cmp(&Reverse(other.line.parked)),
+        }
+    }
+
+    /// The column that clients are sorted by after this one, of those that are shown.
+    pub(super) fn next(self, shown: &[Column]) -> Column {
+        let sortable: Vec<Column> = shown.iter().copied().filter(|column| *column != C::Parked).collect();
+        let at = sortable.iter().position(|column| *column == self);
+        sortable.get(at.map_or(0, |at| at + 1)).or(sortable.first()).copied().unwrap_or(self)
+    }
+}
+
+fn told(number: Option<impl ToString>) -> String {
+    number.map_or_else(|| "-".to_owned(), |number| number.to_string())
+}
+
+/// Sorts the clients by a column; those that are equal in it by what they got and are entitled to, then by name.
+pub(super) fn sort(standings: &mut [Standing], by: Column) {
+    let standing_by = |standing: &Standing| -> ([Option<Share>; 3], u32) {
+        ([standing.got_minute, standing.entitled, standing.got_all], standing.line.weight_served)
+    };
+    standings.sort_by(|one, other| {
+        let equal = || {
+            standing_by(other).cmp(&standing_by(one)).then_with(|| one.line.client.cmp(&other.line.client))
+        };
+        by.compare(one, other).then_with(equal)
+    });
+}
+
+/// The columns that a table has room for, and how wide each is.
+pub(super) fn columns(standings: &[Standing], room: Option<usize>, spacing: usize) -> Vec<(Column, usize)> {
+    let any = |has: fn(&Standing) -> bool| standings.iter().any(has);
+    let mut found: Vec<(Column, usize)> = COLUMNS
+        .into_iter()
+        .filter(|column| match column {
+            C::Parked => any(|standing| standing.line.parked),
+            _ => true,
+        })
+        .map(|column| {
+            let cells = standings.iter().map(|standing| width(&column.cell(standing)));
+            // The sign of what is sorted by has a place.
+            (column, cells.max().unwrap_or(0).max(width(column.head()) + usize::from(column != C::Parked)))
+        })
+        .collect();
+    let Some(room) = room else { return found };
+    let names = found[0].1;
+    found[0].1 = names.min(NAME_KEPT);
+    let wide = |found: &[(Column, usize)]| -> usize {
+        found.iter().map(|(_, wide)| wide + spacing).sum::<usize>().saturating_sub(spacing)
+    };
+    let all = found.clone();
+    let mut out = Vec::new();
+    for column in LEFT_OUT {
+        if wide(&found) <= room {
+            break;
+        }
+        found.retain(|(shown, _)| *shown != column);
+        out.push(column);
+    }
+    // A wide one that had to go may have made room for one that went before it.
+    for column in out.into_iter().rev() {
+        let with =
+            |(shown, _): &&(Column, usize)| *shown == column || found.iter().any(|(kept, _)| kept == shown);
+        let with: Vec<(Column, usize)> = all.iter().filter(with).copied().collect();
+        if wide(&with) <= room {
+            found = with;
+        }
+    }
+    let free = room.saturating_sub(wide(&found));
+    found[0].1 = names.min(found[0].1 + free);
+    found
+}
+
+/// A row of a table as plain text.
+pub(super) fn plain(columns: &[(Column, usize)], cell: impl Fn(Column) -> String) -> String {
+    let cells: Vec<String> = columns
+        .iter()
+        .map(|&(column, wide)| match column.is_number() {
+            true => format!("{:>wide$}", cell(column)),
+            false => padded(&cell(column), wide),
+        })
+        .collect();
+    cells.join("  ").trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::shares::{Looks, tests::client};
+    use super::*;
+
+    #[test]
+    fn the_one_with_the_most_stands_first() {
+        let mut clients = vec![client("a", 300, 2, 10), client("b", 100, 1, 50), client("c", 200, 3, 50)];
+        clients[0].left = Some(-5);
+        clients[2].left = Some(7);
+        clients[1].parked = true;
+        let mut looks = Looks::default();
+        looks.standings(clients.clone(), Duration::ZERO);
+        clients[0].charged += 1;
+        let mut standings = looks.standings(clients, Duration::from_secs(1));
+        for (by, expected) in [
+            (C::Client, "abc"),
+            (C::Tier, "acb"),
+            (C::Weight, "acb"),
+            (C::Entitled, "acb"),
+            (C::Last, "acb"),
+            (C::Minute, "acb"),
+            (C::All, "cba"),
+            (C::Running, "cab"),
+            (C::Spent, "cba"),
+            (C::Left, "cab"),
+            (C::Parked, "bac"),
+        ] {
+            sort(&mut standings, by);
+            let names: String = standings.iter().map(|standing| standing.line.client.as_str()).collect();
+            assert_eq!(names, expected, "{by:?}");
+        }
+    }
+
+    #[test]
+    fn each_column_can_be_sorted_by_and_none_that_is_not_shown() {
+        let shown: Vec<Column> = COLUMNS.into_iter().filter(|column| *column != C::All).collect();
+        let mut at = C::Minute;
+        let mut passed = Vec::new();
+        while !passed.contains(&at) {
+            passed.push(at);
+            at = at.next(&shown);
+        }
+        assert_eq!((passed.len(), at), (shown.len() - 1, C::Minute));
+        assert_eq!(C::All.next(&shown), C::Client, "what is no longer shown");
+        assert_eq!(C::Minute.next(&[C::Client, C::Minute]), C::Client);
+    }
+}
