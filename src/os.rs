@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ostler_actors::{
-    AgentHandle, AgentProfile, Answer, Approval, EventCursor, ResolveHow, RunError, Settled, SpawnError,
-    Submission, SubmitError, System, SystemConfig,
+    AgentHandle, AgentProfile, Answer, Approval, ClientChange, ClientError, ClientRow, EventCursor,
+    ResolveHow, RunError, Settled, SpawnError, Submission, SubmitError, System, SystemConfig,
 };
 use ostler_drivers::tool::{DataFolder, NotEnded, builtin};
 use ostler_kernel::gate::GatePolicy;
@@ -318,6 +318,36 @@ impl Ostler {
         // One that is bound to nothing is not answered by what it shows now: it is asked anew first.
         let shown = approval.digest.unwrap_or_else(|| approval.shown.digest());
         self.system.answer(&approval.id, shown, answer).await
+    }
+
+    /// All clients that anything is known of: their terms, their credits, and what runs and waits of them.
+    pub async fn clients(&self) -> Vec<ClientRow> {
+        self.system.clients().await
+    }
+
+    /// Changes the terms or the credits of a client, which need not have been heard of before. Durable when it returns;
+    /// dropping the future may or may not have changed it.
+    ///
+    /// # Errors
+    ///
+    /// See [`ClientError`]; nothing has changed then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// use ostler::{ClientChange, Ostler};
+    ///
+    /// let os = Ostler::builder().memory().start().await?;
+    /// os.change_client("acme", ClientChange { credits: Some(5_000), ..ClientChange::default() }).await?;
+    /// let acme = &os.clients().await[0];
+    /// assert_eq!((acme.left, acme.weight), (Some(5_000), 500));
+    /// os.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn change_client(&self, client: &str, change: ClientChange) -> Result<(), ClientError> {
+        self.system.change_client(client, change).await
     }
 
     /// What everything here goes through, for what this facade leaves out.
