@@ -23,6 +23,8 @@ const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
 /// The picture in lines, as a terminal takes them.
 pub(super) fn lines(board: &mut Board, size: (usize, usize), colour: bool) -> Vec<String> {
+    // Whether there are colours is decided by who calls; the backend would look at NO_COLOR once more.
+    ratatui::crossterm::style::force_color_output(true);
     let side = |cells: usize| u16::try_from(cells).unwrap_or(u16::MAX);
     let area = Rect::new(0, 0, side(size.0), side(size.1));
     let mut picture = Buffer::empty(area);
