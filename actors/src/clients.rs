@@ -75,11 +75,11 @@ pub struct ClientRow {
     pub weight_from: &'static str,
     /// All credits that were ever deposited for it; `None`: it is not metered.
     pub deposited: Option<i64>,
-    /// Credits that its attempts cost so far.
+    /// Credits that its attempts cost so far, those before its first deposit included.
     pub spent: u64,
     /// Credits that the attempts under way hold.
     pub reserved: u64,
-    /// Credits that are left: `deposited - spent - reserved`; below zero where attempts cost more than was expected.
+    /// Credits that are left: `deposited - reserved`, less what was spent since the first deposit; below zero where attempts cost more than was expected.
     pub left: Option<i64>,
     /// What the scores of its runs add up to, in thousandths; 500 leaves its weight as it is, 0 and 1,000 bend it by a
     /// quarter. `None`: no run of it was evaluated yet.
@@ -197,14 +197,15 @@ impl System {
 
 impl ClientChange {
     /// What is written down of it.
-    pub(crate) fn events(&self, client: &ClientId) -> Vec<Event> {
+    pub(crate) fn events(&self, client: &ClientId, spent: u64) -> Vec<Event> {
         let client = || client.clone();
         let served = self.served.map(|Served { weight, contracted }| Event::ClientSet {
             client: client(),
             weight: weight.unwrap_or(0),
             contracted,
         });
-        let deposited = self.credits.map(|credits| Event::CreditDeposited { client: client(), credits });
+        let deposited =
+            self.credits.map(|credits| Event::CreditDeposited { client: client(), credits, spent });
         served.into_iter().chain(deposited).collect()
     }
 }

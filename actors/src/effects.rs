@@ -149,6 +149,11 @@ impl Effects {
         self.entries.iter().any(|entry| entry.key().run == run)
     }
 
+    /// Whether there is any such attempt of the run but these.
+    pub(crate) fn knows_another(&self, run: RunId, these: &[AttemptKey]) -> bool {
+        self.entries.iter().any(|entry| entry.key().run == run && !these.contains(entry.key()))
+    }
+
     /// The end of the attempt is in the journal.
     pub(crate) fn forget(&self, key: &AttemptKey) {
         self.entries.remove(key);

@@ -75,7 +75,7 @@ impl Ledger {
         let configured =
             configured.map(|client| (client.name, Terms::configured(client.weight, client.contracted)));
         let ledger = Ledger { configured: configured.collect(), ..Ledger::default() };
-        rows.sort_by_key(|row| row.position);
+        rows.sort_by_key(|row| row.settled);
         for AccountRow { client, agent, accounts, spent, reputation, .. } in rows {
             let books = ledger.books(&Lane { client, agent });
             *lock(&books.agent.reputation) = reputation;
@@ -186,7 +186,7 @@ impl ClientBook {
 
     /// Credits that are left when nothing of it runs; `None`: it is not metered.
     pub(crate) fn left(&self) -> Option<i64> {
-        lock(&self.terms).deposited().map(|deposited| deposited.saturating_sub_unsigned(self.spent()))
+        lock(&self.terms).left(self.spent())
     }
 
     /// An attempt ended that cost so much.

@@ -244,7 +244,7 @@ impl RegistryState {
             let checked = book.terms().check_deposit(credits, book.spent());
             checked.map_err(|error| ClientError::Credits { client: client.clone(), error })?;
         }
-        let events = change.events(client);
+        let events = change.events(client, ledger.client(client).spent());
         if events.is_empty() {
             return Ok(None);
         }
@@ -447,6 +447,9 @@ impl RegistryState {
     fn give_up(&mut self, agent: &AgentId, reason: String) -> Result<(), ActorProcessingErr> {
         let Some(slot) = self.slots.get_mut(agent) else { return Ok(()) };
         slot.phase = Phase::Quarantined;
+        // What its last life had queued or was granted is nobody's any more.
+        let (running, given_up) = (self.services.effects.slots(None), agent.clone());
+        self.services.links.tell_scheduler(SchedulerMessage::Bye { agent: given_up, running });
         let (client, registered) = (slot.client.clone(), slot.registered);
         let runs: Vec<RunRow> = slot.runs.drain(..).collect();
         if registered {

@@ -142,7 +142,7 @@ impl Actor for Scheduler {
 
     async fn pre_start(
         &self,
-        _: ActorRef<SchedulerMessage>,
+        me: ActorRef<SchedulerMessage>,
         SchedulerArguments { slots, services }: SchedulerArguments,
     ) -> Result<SchedulerState, ActorProcessingErr> {
         let jobs_max = services.limits.queued_jobs;
@@ -158,6 +158,8 @@ impl Actor for Scheduler {
             measures,
             stopped: false,
         };
+        // What ends while its slot is adopted is told to this life already.
+        state.services.links.set_scheduler(Some(me));
         state.adopt()?;
         Ok(state)
     }
@@ -232,7 +234,15 @@ impl SchedulerState {
     ) -> Result<(), ActorProcessingErr> {
         let services = Arc::clone(&self.services);
         let now = services.clock.now();
-        let lane = self.tenants.lane(&mut self.queue, &services.ledger, owner, now, false)?;
+        let lane = match self.tenants.lane(&mut self.queue, &services.ledger, owner, now, false) {
+            Ok(lane) => lane,
+            Err(error) => {
+                tracing::warn!(client = %owner.lane.client, %error, "there is no room for it in the run queue");
+                let nodes = jobs.into_iter().map(|job| job.node).collect();
+                let _ = reply_to.cast(AgentMessage::NoRoom(nodes));
+                return Ok(());
+            }
+        };
         let known = self.agents.entry(owner.agent.clone());
         let known = known.or_insert_with(|| Known {
             owner: Arc::clone(owner),
@@ -333,6 +343,8 @@ impl SchedulerState {
     /// Sends the grants out, those of one agent together.
     fn tell(&mut self) {
         let mut granted: BTreeMap<AgentId, Vec<Granted>> = BTreeMap::new();
+        // A settlement may free the credits that the next grant takes: only what is so in the end is told.
+        let mut parked: BTreeMap<ClientHandle, bool> = BTreeMap::new();
         for event in std::mem::take(&mut self.events) {
             match event {
                 Event::Granted(Grant { job: handle, accounts, tier, .. }) => {
@@ -343,11 +355,12 @@ impl SchedulerState {
                     let grant = Granted { ticket, job: job.clone(), accounts };
                     granted.entry(owner.agent.clone()).or_default().push(grant);
                 }
-                Event::Parked(client) => self.parked(client, true),
-                Event::Unparked(client) => self.parked(client, false),
+                Event::Parked(client) => drop(parked.insert(client, true)),
+                Event::Unparked(client) => drop(parked.insert(client, false)),
                 Event::Stepped { .. } | Event::Rebased { .. } | Event::AgentsRebased { .. } => {}
             }
         }
+        parked.into_iter().for_each(|(client, parked)| self.parked(client, parked));
         for (agent, grants) in granted {
             if let Some(known) = self.agents.get(&agent) {
                 // One that is gone gets its jobs voided, which gives these slots back.
@@ -358,7 +371,11 @@ impl SchedulerState {
 
     fn parked(&self, client: ClientHandle, parked: bool) {
         let Some(name) = self.tenants.name(client) else { return };
-        self.services.ledger.client(name).park(parked);
+        let book = self.services.ledger.client(name);
+        if book.is_parked() == parked {
+            return;
+        }
+        book.park(parked);
         for known in self.agents.values().filter(|known| known.owner.lane.client == *name) {
             let _ = known.actor.cast(AgentMessage::OutOfCredit(parked));
         }

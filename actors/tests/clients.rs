@@ -96,7 +96,7 @@ async fn a_client_without_credits_is_parked_and_says_so_until_some_are_deposited
         Event::OutOfCredit { out } => Some(out),
         _ => None,
     });
-    assert_eq!(told.collect::<Vec<_>>(), [true, true, false], "each process says what it waits for");
+    assert_eq!(told.collect::<Vec<_>>(), [true, false], "it is said once, whatever process it is");
     second.shutdown().await;
 }
 
@@ -285,4 +285,67 @@ async fn what_runs_are_worth_bends_the_weight_of_their_client_and_outlives_the_p
     assert_eq!(row(&second, "good").await.reputation_pm, Some(1_000));
     assert_eq!(row(&second, "bad").await.reputation_pm, Some(200));
     second.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_stopped_is_paid_for_by_the_records_too() {
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let journal = Arc::new(MemoryJournal::default());
+    let system = system(journal.clone(), vec![hold.clone()]).await;
+    system.change_client("acme", credits(1_000)).await.unwrap();
+    let submission =
+        Submission::plan(plan(&system, json!({"id": "p", "nodes": [{"id": "h", "tool": "hold"}]})));
+    let run = system.submit(Submission { client: "acme".into(), ..submission }).await.unwrap();
+    hold.started().await;
+    system.cancel(run).await.unwrap();
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    let paid = cost(&*journal, "acme", run);
+    assert!(paid > 0);
+    assert_eq!(row(&system, "acme").await.left, Some(1_000 - paid));
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credits_are_taken_from_the_first_deposit_on() {
+    let system = system(Arc::new(MemoryJournal::default()), Vec::new()).await;
+    let render = json!({"id": "n", "tool": "text.render", "params": {"template": "x", "values": {}}});
+    let run = async || {
+        let submission = Submission::plan(plan(&system, json!({"id": "p", "nodes": [render.clone()]})));
+        let run = system.submit(Submission { client: "acme".into(), ..submission }).await.unwrap();
+        system.outcome(run).await.unwrap();
+        until(&system, "acme", |row| row.running == 0).await.spent as i64
+    };
+    let free = run().await;
+    system.change_client("acme", credits(500)).await.unwrap();
+    assert_eq!(row(&system, "acme").await.left, Some(500));
+    let spent = run().await;
+    assert_eq!(row(&system, "acme").await.left, Some(500 - (spent - free)));
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attempts_that_died_with_their_process_are_done_again_one_by_one_where_the_queue_is_small() {
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), vec![hold.clone()]).await;
+    let node = |at: usize| json!({"id": format!("n{at}"), "tool": "hold"});
+    let nodes: Vec<Value> = (0..3).map(node).collect();
+    let submission = Submission::plan(plan(&first, json!({"id": "p", "nodes": nodes})));
+    let run = first.submit(submission).await.unwrap();
+    for _ in 0..3 {
+        hold.started().await;
+    }
+    let left = common::left_by(&journal);
+    let limits = Limits { queued_jobs: 1, ..Limits::default() };
+    let again = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let second = within(left, vec![again.clone()], limits).await;
+    second.resume_all().await.unwrap();
+    for _ in 0..3 {
+        again.started().await;
+        again.go(1);
+    }
+    let outcome = tokio::time::timeout(SOON, second.outcome(run)).await.expect("none is forgotten");
+    assert_eq!(outcome.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    second.shutdown().await;
+    first.shutdown().await;
 }

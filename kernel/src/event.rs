@@ -131,6 +131,8 @@ pub enum Event {
         client: ClientId,
         /// How many; below zero: taken back.
         credits: i64,
+        /// What its attempts had cost by then: with the first deposit, what was free.
+        spent: u64,
     },
     /// The credits of the run's client are used up: nothing more of the run starts until some are deposited. Or they were.
     OutOfCredit {

@@ -140,7 +140,9 @@ pub struct AccountRow {
     pub spent: u64,
     /// What the scores of its runs add up to.
     pub reputation: Reputation,
-    /// Where what changed it last is recorded: which of two lines of a client is the later one.
+    /// Where the settlement is recorded that the accounts are of: which of two lines of a client is the later one.
+    pub settled: u64,
+    /// Where what changed this line last is recorded.
     pub position: u64,
 }
 

@@ -33,7 +33,8 @@ const DAY_MS: i64 = 24 * 3_600 * 1_000;
 ///
 /// let mut terms = Terms::default();
 /// assert_eq!((terms.weight(0), terms.deposited()), (100, None));
-/// terms.apply(&Event::CreditDeposited { client: "acme".into(), credits: 5_000 }, 0);
+/// terms.apply(&Event::CreditDeposited { client: "acme".into(), credits: 5_000, spent: 70 }, 0);
+/// assert_eq!(terms.left(90), Some(4_980));
 /// assert_eq!((terms.weight(0), terms.deposited()), (500, Some(5_000)));
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub struct Terms {
     contracted: bool,
     /// All that was ever deposited; `None`: it is not metered.
     deposited: Option<i64>,
+    /// What its attempts had cost before it was metered.
+    free: u64,
     /// What was deposited on the days that may still count.
     days: BTreeMap<i64, i64>,
 }
@@ -83,7 +86,10 @@ impl Terms {
                 self.weight = Some(*weight).filter(|weight| *weight > 0);
                 self.contracted = *contracted;
             }
-            Event::CreditDeposited { credits, .. } => {
+            Event::CreditDeposited { credits, spent, .. } => {
+                if self.deposited.is_none() {
+                    self.free = *spent;
+                }
                 self.deposited = Some(self.deposited.unwrap_or(0).saturating_add(*credits));
                 let day = at_ms.div_euclid(DAY_MS);
                 let sum = self.days.entry(day).or_default();
@@ -124,11 +130,18 @@ impl Terms {
         self.deposited
     }
 
+    /// What is left of its credits when its attempts have cost so much in all, those among it that cost nothing because
+    /// it was not metered yet; `None`: it is not metered.
+    pub fn left(&self, spent: u64) -> Option<i64> {
+        let paid = spent.saturating_sub(self.free);
+        self.deposited.map(|deposited| deposited.saturating_sub_unsigned(paid))
+    }
+
     /// Whether so many credits may be deposited, or taken back if they are below zero, when so many were spent.
     pub fn check_deposit(&self, credits: i64, spent: u64) -> Result<(), DepositError> {
         let deposited = self.deposited.unwrap_or(0);
         let sum = deposited.saturating_add(credits);
-        let left = deposited.saturating_sub_unsigned(spent);
+        let left = self.left(spent).unwrap_or(0);
         if sum > CREDITS_MAX || credits > CREDITS_MAX {
             return Err(DepositError::TooMany { deposited, credits });
         }
@@ -144,7 +157,7 @@ mod tests {
     use super::*;
 
     fn deposit(credits: i64) -> Event {
-        Event::CreditDeposited { client: "acme".into(), credits }
+        Event::CreditDeposited { client: "acme".into(), credits, spent: 0 }
     }
 
     fn set(weight: u32, contracted: bool) -> Event {

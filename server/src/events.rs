@@ -228,8 +228,8 @@ fn told(event: &Event) -> (&'static str, Value) {
         Event::ClientSet { client, weight, contracted } => {
             ("client_set", json!({"client": client, "weight": weight, "contracted": contracted}))
         }
-        Event::CreditDeposited { client, credits } => {
-            ("credit_deposited", json!({"client": client, "credits": credits}))
+        Event::CreditDeposited { client, credits, spent } => {
+            ("credit_deposited", json!({"client": client, "credits": credits, "spent": spent}))
         }
         Event::OutOfCredit { out } => ("out_of_credit", json!({"out": out})),
         Event::Evaluated(evaluated) => ("evaluated", json!(evaluated)),

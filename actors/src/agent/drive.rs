@@ -51,8 +51,8 @@ pub(super) struct Drive {
     /// Nodes in the run queue.
     queued: BTreeSet<NodeId>,
     /// The client's credits are used up, by the last record of it.
-    is_out_of_credit: bool,
-    /// Ready nodes for which there was no room there.
+    pub(super) is_out_of_credit: bool,
+    /// Nodes for which there was no room there.
     crowded: Vec<NodeId>,
     deadlines: Deadlines,
     alarm: Option<(Instant, tokio::task::JoinHandle<()>)>,
@@ -172,7 +172,7 @@ impl Drive {
     /// There was no room in the run queue: these nodes want a slot still, and ask again in a while.
     pub(super) fn no_room(&mut self, nodes: Vec<NodeId>) {
         for node in nodes {
-            if self.queued.remove(&node) {
+            if self.queued.remove(&node) || self.is_lost_attempt(&node) {
                 self.crowded.push(node);
             }
         }
@@ -186,10 +186,18 @@ impl Drive {
     /// Nodes for which there was no room ask again, as far as they are still ready.
     pub(super) fn again(&mut self) {
         for node in std::mem::take(&mut self.crowded) {
-            if self.run.instance(&node).is_some_and(|instance| instance.state() == NodeState::Ready) {
+            if self.is_lost_attempt(&node) {
+                self.redo(vec![node]);
+            } else if self.run.instance(&node).is_some_and(|instance| instance.state() == NodeState::Ready) {
                 self.offer(&node);
             }
         }
+    }
+
+    /// Whether the attempt of a node died with its process, and is to be done again.
+    fn is_lost_attempt(&self, node: &NodeId) -> bool {
+        let running = self.run.instance(node).is_some_and(|instance| instance.state() == NodeState::Running);
+        running && self.is_lost(node)
     }
 
     /// The client's credits are used up, or they are not any more: written down, so that whoever looks at the run knows
@@ -322,6 +330,10 @@ impl Drive {
             let moved = !events.is_empty();
             self.note(events);
             match quiet {
+                // What was stopped has its end to tell, which is paid for.
+                Quiet::Over if self.services.effects.knows_another(self.opened.run, &self.taken) => {
+                    break false;
+                }
                 Quiet::Over => break true,
                 Quiet::JudgeContract if self.judge.is_none() => {
                     self.judge_contract();

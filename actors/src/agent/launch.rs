@@ -54,6 +54,8 @@ impl Refusal {
 impl Drive {
     /// Starts what was granted; gives back what is not wanted any more.
     pub(super) async fn granted(&mut self, grants: Vec<Granted>) {
+        // Who is given slots has credits, whatever was heard before.
+        self.out_of_credit(false);
         for Granted { ticket, job, accounts } in grants {
             self.take_from_queue(&job.node);
             let wanted = self.run.instance(&job.node).filter(|instance| !instance.is_draining());
@@ -65,8 +67,8 @@ impl Drive {
                     self.note(events);
                     self.begin_attempt(&job.node, ticket, accounts).await;
                 }
-                // Its process died; it may be done again, under the same attempt.
-                Some(NodeState::Running) if mine => {
+                // Its process died; it may be done again, under the same attempt, but not twice.
+                Some(NodeState::Running) if mine && self.is_lost(&job.node) => {
                     self.begin_attempt(&job.node, ticket, accounts).await;
                 }
                 _ => {
@@ -75,6 +77,13 @@ impl Drive {
                 }
             }
         }
+    }
+
+    /// Whether nobody is about the attempt of a running node: it died with its process.
+    pub(super) fn is_lost(&self, node: &NodeId) -> bool {
+        let attempt = self.run.instance(node).map_or(0, |instance| instance.attempts);
+        let is_about_to = self.launches.iter().any(|launch| launch.id == *node);
+        !is_about_to && !self.services.effects.knows(&self.key(node, attempt))
     }
 
     /// An attempt that was lost with its process, and stopped before it could be done again.

@@ -1,6 +1,6 @@
 //! Taking a run up again from its records.
 
-use ostler_kernel::event::TimerKind;
+use ostler_kernel::event::{Event, TimerKind};
 use ostler_kernel::id::NodeId;
 use ostler_kernel::port::RunRow;
 use ostler_kernel::run::{Folded, Input, Standing, TakenUp};
@@ -25,7 +25,12 @@ impl Drive {
     ) -> Result<Option<Drive>, ActorProcessingErr> {
         let services = &arguments.services;
         let (agent, run) = (arguments.owner.agent.clone(), row.run);
-        let folded = match stream::fold(services, &row, None, |_| {}) {
+        let mut is_out_of_credit = false;
+        let folded = match stream::fold(services, &row, None, |record| {
+            if let Event::OutOfCredit { out } = record.event {
+                is_out_of_credit = out;
+            }
+        }) {
             Ok(folded) => folded,
             // To fail for it would only be to fail again.
             Err(RunError::Fold(error)) => {
@@ -42,6 +47,7 @@ impl Drive {
         let Folded { opened, run: state, last, position, parked, .. } = folded;
         services.note_quiet(run, last, (!state.asks()).then_some(position));
         let mut drive = Drive::new(arguments, me, opened, state, last);
+        drive.is_out_of_credit = is_out_of_credit;
         let lost = drive.attach();
         let by_name = services.asked_for(run);
         match drive.within(|run, cx| run.take_up(cx, &lost, parked.is_some(), by_name)) {
@@ -93,7 +99,7 @@ impl Drive {
     }
 
     /// Queues attempts that died with their process, and are done again under the same number.
-    fn redo(&mut self, again: Vec<NodeId>) {
+    pub(super) fn redo(&mut self, again: Vec<NodeId>) {
         let run = self.opened.run;
         self.submit(again.into_iter().map(|node| Job { run, node, rank: REDO_RANK }).collect());
     }

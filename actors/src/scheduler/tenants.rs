@@ -156,6 +156,8 @@ fn add(
 ) -> Result<ClientHandle, ActorProcessingErr> {
     let paid = if holding { BALANCE_MAX } else { 0 };
     let balance = book.left().map(|left| left.max(paid).clamp(0, BALANCE_MAX));
+    // Whether it is parked is for this queue to find out.
+    book.park(false);
     let weight = book.terms().weight(now);
     let client =
         queue.add_client(NewClient { weight, tier: book.tier(), balance, ..NewClient::default() })?;

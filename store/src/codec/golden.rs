@@ -126,7 +126,7 @@ fn samples() -> Vec<Event> {
     samples.push(Event::Draining { node: node() });
     samples.push(Event::ReplanAsked { for_contract: true });
     samples.push(Event::Diagnosis { node: node(), category: Category::Crash, level: 1 });
-    samples.push(Event::CreditDeposited { client: ClientId::from("acme"), credits: -5 });
+    samples.push(Event::CreditDeposited { client: ClientId::from("acme"), credits: -5, spent: 7 });
     samples.push(Event::OutOfCredit { out: true });
     let scores =
         |quality, adherence| Scores { quality, adherence, speed: 1_000, cost: 7, errors: 0, revisions: 500 };

@@ -98,7 +98,9 @@ impl Lines {
             }
             Change::Charge(accounts, cost) => {
                 if let Some(row) = self.account(run) {
-                    row.accounts = accounts.or(row.accounts);
+                    if accounts.is_some() {
+                        (row.accounts, row.settled) = (accounts, position.0);
+                    }
                     row.spent = row.spent.saturating_add(cost);
                     row.position = position.0;
                 }
@@ -117,7 +119,8 @@ impl Lines {
         let key = self.rows.get(&run).map(account_of)?;
         let (client, agent) = key.clone();
         let reputation = Reputation::default();
-        let none = AccountRow { client, agent, accounts: None, spent: 0, reputation, position: 0 };
+        let none =
+            AccountRow { client, agent, accounts: None, spent: 0, reputation, settled: 0, position: 0 };
         Some(self.accounts.entry(key).or_insert(none))
     }
 }
