@@ -172,7 +172,8 @@ fn head(board: &Board, look: &Look) -> String {
         line.space(2).put_whole(Paint::Care, "a new version is being planned");
     }
     if board.out_of_credit {
-        let what = format!("out of credit: ostler credit {} +1000", board.client);
+        let client = if board.client.is_empty() { "CLIENT" } else { &board.client };
+        let what = format!("out of credit: ostler credit {client} +1000");
         line.space(2).put_whole(Paint::Care, &what);
     }
     if board.parked {

@@ -54,14 +54,20 @@ impl Plain {
             }
             "run_recovered" => Some(format!("{time} taken up again")),
             "plan_version" => Some(format!("{time} the plan is now version {}", line.body["version"])),
-            "out_of_credit" if self.board.out_of_credit => {
-                let client = &self.board.client;
-                Some(format!(
-                    "{time} the credits of client {client} are used up: nothing more starts until there are more: \
-                     ostler credit {client} +1000"
-                ))
+            // Who looks from a later record on has not been told who pays.
+            "out_of_credit" => {
+                let client = Some(self.board.client.as_str()).filter(|client| !client.is_empty());
+                let whose =
+                    client.map_or_else(|| "its client".to_owned(), |client| format!("client {client}"));
+                Some(match self.board.out_of_credit {
+                    true => format!(
+                        "{time} the credits of {whose} are used up: nothing more starts until there are more: \
+                         ostler credit {} +1000",
+                        client.unwrap_or("CLIENT")
+                    ),
+                    false => format!("{time} {whose} has credits again"),
+                })
             }
-            "out_of_credit" => Some(format!("{time} client {} has credits again", self.board.client)),
             "parked" => Some(format!("{time} set aside: {}", text(&line.body, "reason"))),
             _ => None,
         }
