@@ -290,7 +290,8 @@ async fn slots_that_are_held_when_the_scheduler_dies_stay_held_and_paid_for() {
     };
     let looking = submit("acme", json!({"id": "h", "tool": "hour", "timeout": "2h"})).await;
     let queue = async || system.queue().await.map(|queue| (queue.running, queue.queued));
-    while queue().await != Some((1, 0)) {
+    // Granted is not started: only what runs holds its slot.
+    while system.services.effects.slots(None).is_empty() {
         tokio::task::yield_now().await;
     }
     assert!(kill(&system, "scheduler"));
@@ -318,4 +319,33 @@ async fn slots_that_are_held_when_the_scheduler_dies_stay_held_and_paid_for() {
     assert_eq!(row.left, Some(150 - row.spent as i64));
     assert!(row.spent > 0);
     system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_closed_though_its_agent_dies_after_an_attempt_was_stopped() {
+    let calls = Arc::new(Mutex::new(BTreeMap::new()));
+    for _ in 0..20 {
+        let system = counting_with(&calls, 4).await;
+        let nodes = json!([{"id": "h", "tool": "hour", "timeout": "2h"}, {"id": "i", "tool": "hour", "timeout": "2h"}]);
+        let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
+        let plan = draft.validate(&system.settings()).unwrap();
+        let run = system.submit(Submission::plan(plan)).await.unwrap();
+        while system.queue().await.is_none_or(|queue| queue.running < 2) {
+            tokio::task::yield_now().await;
+        }
+        let agent = run.to_string();
+        let (cancelled, _) = tokio::join!(system.cancel(run), async {
+            tokio::task::yield_now().await;
+            kill(&system, &agent)
+        });
+        if cancelled.is_err() {
+            // The actor died with the question: it is asked again.
+            while !matches!(system.cancel(run).await, Ok(()) | Err(RunError::Over)) {
+                tokio::task::yield_now().await;
+            }
+        }
+        let outcome = tokio::time::timeout(Duration::from_secs(20), system.outcome(run)).await;
+        assert_eq!(outcome.expect("it is closed").unwrap(), Settled::Closed(RunOutcome::Cancelled));
+        system.shutdown().await;
+    }
 }

@@ -144,6 +144,11 @@ impl Effects {
         self.entries.contains_key(key)
     }
 
+    /// Every such attempt of a run.
+    pub(crate) fn of_run(&self, run: RunId) -> Vec<AttemptKey> {
+        self.entries.iter().filter(|entry| entry.key().run == run).map(|entry| entry.key().clone()).collect()
+    }
+
     /// Whether there is any such attempt of the run.
     pub(crate) fn knows_run(&self, run: RunId) -> bool {
         self.entries.iter().any(|entry| entry.key().run == run)

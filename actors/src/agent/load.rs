@@ -94,6 +94,13 @@ impl Drive {
                 _ => {}
             }
         }
+        // Those of nodes that were given up meanwhile have their end to tell as well, to whoever drives the run now.
+        for key in self.services.effects.of_run(self.opened.run) {
+            let attached = self.services.effects.attach(&key, &self.me);
+            if matches!(attached, Some(Found::Done)) && !ended.contains(&key) {
+                ended.push(key);
+            }
+        }
         ended.iter().for_each(|key| self.ended(key, None));
         lost
     }
