@@ -65,8 +65,8 @@ pub enum ClientError {
 pub struct ClientRow {
     /// Its name.
     pub client: ClientId,
-    /// `contracted` or `marketplace`.
-    pub tier: &'static str,
+    /// Whether it is served in the contracted tier.
+    pub contracted: bool,
     /// Its entitlement, before reputation bends it.
     pub weight: u32,
     /// The one that counts: bent by reputation, once it has had work in this process.
@@ -164,7 +164,7 @@ impl System {
                 None => "default",
             };
             ClientRow {
-                tier: if terms.is_contracted() { "contracted" } else { "marketplace" },
+                contracted: terms.is_contracted(),
                 weight: terms.weight(now),
                 weight_served: queueing.weight.unwrap_or_else(|| terms.weight(now)),
                 weight_from,

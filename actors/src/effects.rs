@@ -151,7 +151,7 @@ impl Effects {
 
     /// Whether there is any such attempt of the run.
     pub(crate) fn knows_run(&self, run: RunId) -> bool {
-        self.entries.iter().any(|entry| entry.key().run == run)
+        self.knows_another(run, &[])
     }
 
     /// Whether there is any such attempt of the run but these.

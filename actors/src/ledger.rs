@@ -1,5 +1,5 @@
-//! The ledger: on what terms each client is served, and what it was charged. A cache of the journal that the registry and
-//! the scheduler keep up to date, and that outlives them: who starts anew goes on from here.
+//! The ledger: on what terms each client is served, and what it was charged. A cache of the journal that the registry,
+//! the evaluator and the scheduler keep up to date, and that outlives them: who starts anew goes on from here.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

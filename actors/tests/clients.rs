@@ -133,11 +133,11 @@ async fn what_cannot_be_changed_is_refused_by_a_reason_and_changes_nothing() {
     // What the configuration states stays, also beside credits.
     system.change_client("fixed", credits(50)).await.unwrap();
     let fixed = row(&system, "fixed").await;
-    assert_eq!((fixed.weight, fixed.tier, fixed.left), (7, "contracted", Some(50)));
+    assert_eq!((fixed.weight, fixed.contracted, fixed.left), (7, true, Some(50)));
     system.change_client("acme", served(None)).await.unwrap();
     system.change_client("acme", credits(2_500)).await.unwrap();
     let acme = row(&system, "acme").await;
-    assert_eq!((acme.weight, acme.weight_from, acme.tier), (250, "credits", "contracted"));
+    assert_eq!((acme.weight, acme.weight_from, acme.contracted), (250, "credits", true));
     system.shutdown().await;
 }
 

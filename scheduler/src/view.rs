@@ -109,6 +109,15 @@ impl<P> RunQueue<P> {
         TierView { vruntime: self.tiers.vruntime[tier as usize], runnable: self.tiers.runnable(tier) }
     }
 
+    /// What a client was charged less than its tier's virtual time entitles it to, in units of charge; below zero, more.
+    /// One that wants nothing is never behind.
+    pub fn lag(&self, client: &ClientView) -> i128 {
+        let behind = i128::from(self.tier(client.tier).vruntime) - i128::from(client.vruntime);
+        let has_work = client.runnable || client.in_flight > 0;
+        let behind = if has_work { behind } else { behind.min(0) };
+        behind * i128::from(client.weight) / i128::from(self.config.scale)
+    }
+
     /// What the marketplace is owed, in thousandths of charge; negative if it is ahead.
     pub fn owed(&self) -> i128 {
         self.tiers.owed

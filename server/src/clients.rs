@@ -62,7 +62,7 @@ async fn find(api: &Api, name: &str) -> Result<ClientLine, Problem> {
 fn line(row: &ClientRow) -> ClientLine {
     ClientLine {
         client: row.client.to_string(),
-        tier: if row.tier == "contracted" { Tier::Contracted } else { Tier::Marketplace },
+        tier: if row.contracted { Tier::Contracted } else { Tier::Marketplace },
         weight: row.weight,
         weight_served: row.weight_served,
         weight_from: row.weight_from.to_owned(),

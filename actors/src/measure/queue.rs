@@ -80,7 +80,7 @@ impl QueueMeasures {
                 served.push((name.clone(), *credits));
             }
             if view.runnable {
-                lags.push((name.clone(), lag(queue, &view)));
+                lags.push((name.clone(), queue.lag(&view) as f64));
                 self.charged.insert(client, view.charged);
             }
             parked += u32::from(view.parked);
@@ -119,12 +119,6 @@ impl TierLook {
     fn spread(&self) -> f64 {
         self.ends.map_or(0.0, |(least, most)| (i128::from(most) - i128::from(least)) as f64)
     }
-}
-
-/// Credits that a client is behind its share.
-fn lag<P>(queue: &RunQueue<P>, view: &ClientView) -> f64 {
-    let behind = i128::from(queue.tier(view.tier).vruntime) - i128::from(view.vruntime);
-    behind as f64 * f64::from(view.weight) / queue.config().scale as f64
 }
 
 impl QueueLook {

@@ -99,16 +99,13 @@ impl Tenants {
     /// Each client in the queue.
     pub(super) fn queueing(&self, queue: &RunQueue<Queued>) -> BTreeMap<ClientId, Queueing> {
         let views = queue.clients().into_iter().filter_map(|view| {
-            let behind = i128::from(queue.tier(view.tier).vruntime) - i128::from(view.vruntime);
-            let lag = if view.runnable || view.in_flight > 0 { behind } else { behind.min(0) };
-            let credits = lag * i128::from(view.weight) / i128::from(queue.config().scale);
             let queueing = Queueing {
                 weight: Some(view.weight),
                 running: view.in_flight,
                 queued: view.queued,
                 charged: u64::try_from(view.charged).unwrap_or(0),
                 reserved: u64::from(view.in_flight) * ESTIMATE,
-                lag: i64::try_from(credits).unwrap_or(i64::MAX),
+                lag: i64::try_from(queue.lag(&view)).unwrap_or(i64::MAX),
             };
             Some((self.name(view.client)?.clone(), queueing))
         });
