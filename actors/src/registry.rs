@@ -432,9 +432,7 @@ impl RegistryState {
             (_, true) => slot.phase = Phase::Starting,
             (_, false) => {
                 slot.phase = Phase::Row;
-                let running = self.services.effects.slots(None);
-                let bye = SchedulerMessage::Bye { agent: agent.clone(), running };
-                self.services.links.tell_scheduler(bye);
+                self.services.links.tell_scheduler(SchedulerMessage::Bye(agent.clone()));
                 if slot.runs.is_empty() && !slot.registered {
                     self.slots.remove(agent);
                 } else {
@@ -448,8 +446,7 @@ impl RegistryState {
         let Some(slot) = self.slots.get_mut(agent) else { return Ok(()) };
         slot.phase = Phase::Quarantined;
         // What its last life had queued or was granted is nobody's any more.
-        let (running, given_up) = (self.services.effects.slots(None), agent.clone());
-        self.services.links.tell_scheduler(SchedulerMessage::Bye { agent: given_up, running });
+        self.services.links.tell_scheduler(SchedulerMessage::Bye(agent.clone()));
         let (client, registered) = (slot.client.clone(), slot.registered);
         let runs: Vec<RunRow> = slot.runs.drain(..).collect();
         if registered {
