@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo bench --bench figures                     # all of them
-//! cargo bench --bench figures -- makespan memory  # some: makespan, overhead, validation, start, memory, disk
+//! cargo bench --bench figures -- makespan memory  # some: makespan, overhead, flood, validation, start, memory, disk
 //! ```
 //!
 //! What is compared is measured in turns within one run, in many short samples, and what counts is the median of the
@@ -17,6 +17,7 @@
 
 mod bare;
 mod disk;
+mod flood;
 mod makespan;
 mod memory;
 mod overhead;
@@ -27,9 +28,10 @@ mod validation;
 
 use table::Group;
 
-const GROUPS: [Group; 6] = [
+const GROUPS: [Group; 7] = [
     ("makespan", makespan::rows),
     ("overhead", overhead::rows),
+    ("flood", flood::rows),
     ("validation", validation::rows),
     ("start", start::rows),
     ("memory", memory::rows),
