@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dashmap::DashMap;
 use futures::FutureExt;
@@ -34,6 +34,19 @@ pub(crate) struct Ended {
     pub(crate) duration_ms: u64,
     /// In credits: a millisecond of a slot is one.
     pub(crate) cost: u64,
+    pub(crate) bill: Bill,
+}
+
+/// What an attempt cost is charged to the ledger once: by the scheduler as it settles the slot, or, if that news died with it,
+/// by the agent that takes the outcome in.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Bill(Arc<AtomicBool>);
+
+impl Bill {
+    /// Whether whoever asks is the first, and is to charge it.
+    pub(crate) fn take(&self) -> bool {
+        !self.0.swap(true, Ordering::Relaxed)
+    }
 }
 
 enum State {
@@ -92,7 +105,7 @@ impl Effects {
             };
             let duration_ms = started.elapsed().as_millis() as u64;
             let cost = duration_ms.clamp(1, ostler_scheduler::COST_MAX);
-            let ended = Ended { outcome, duration_ms, cost };
+            let ended = Ended { outcome, duration_ms, cost, bill: Bill::default() };
             finish(&services_of_task, &key, ended);
         });
     }
@@ -229,12 +242,12 @@ impl Effects {
 /// after the settlement; if it is down, the agent hears of it at once.
 fn finish(services: &Services, key: &AttemptKey, ended: Ended) {
     let Some(mut entry) = services.effects.entries.get_mut(key) else { return };
-    let cost = ended.cost;
+    let (cost, bill) = (ended.cost, ended.bill.clone());
     entry.state = State::Done(ended);
     let (slot, agent) = (entry.slot.take(), entry.agent.clone());
     drop(entry);
     let settled = slot.is_some_and(|ticket| {
-        let settle = SchedulerMessage::Settle { ticket, cost, key: key.clone(), agent: agent.clone() };
+        let settle = SchedulerMessage::Settle { ticket, cost, bill, key: key.clone(), agent: agent.clone() };
         services.links.tell_scheduler(settle)
     });
     if !settled {

@@ -15,7 +15,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use crate::agent::AgentMessage;
 use crate::clients::QueueShown;
-use crate::effects::AttemptKey;
+use crate::effects::{AttemptKey, Bill};
 use crate::ledger::Books;
 use crate::measure::{QueueLook, QueueMeasures};
 use crate::services::Services;
@@ -80,7 +80,7 @@ pub(crate) enum SchedulerMessage {
     /// Ready nodes of an agent's run.
     Enqueue { owner: Arc<Owner>, reply_to: ActorRef<AgentMessage>, jobs: Vec<Job> },
     /// An attempt ended. Its agent hears of it, with the accounts.
-    Settle { ticket: Ticket, cost: u64, key: AttemptKey, agent: ActorRef<AgentMessage> },
+    Settle { ticket: Ticket, cost: u64, bill: Bill, key: AttemptKey, agent: ActorRef<AgentMessage> },
     /// An attempt that was granted never started.
     GiveBack(Ticket),
     /// An agent was started: whatever an earlier life of it had queued is void, but for the jobs that still run.
@@ -93,6 +93,9 @@ pub(crate) enum SchedulerMessage {
     Show { reply: RpcReplyPort<QueueShown> },
     /// How the queue stands, for whoever measures.
     Look { reply: RpcReplyPort<QueueLook> },
+    /// How the accounts of clients and agents stand: virtual times, what divisions left over, and balances.
+    #[cfg(test)]
+    Accounts { reply: RpcReplyPort<Vec<String>> },
     /// No more grants.
     Stop,
 }
@@ -159,7 +162,7 @@ impl Actor for Scheduler {
             stopped: false,
         };
         // What ends while its slot is adopted is told to this life already.
-        state.services.links.set_scheduler(Some(me));
+        state.services.links.scheduler.point_to(me);
         state.adopt()?;
         Ok(state)
     }
@@ -170,10 +173,16 @@ impl Actor for Scheduler {
         message: SchedulerMessage,
         state: &mut SchedulerState,
     ) -> Result<(), ActorProcessingErr> {
+        #[cfg(test)]
+        state.services.trip("scheduler");
         match message {
+            #[cfg(test)]
+            SchedulerMessage::Accounts { reply } => {
+                let _ = reply.send(state.tenants.accounts(&state.queue));
+            }
             SchedulerMessage::Enqueue { owner, reply_to, jobs } => state.enqueue(&owner, reply_to, jobs)?,
-            SchedulerMessage::Settle { ticket, cost, key, agent } => {
-                let accounts = state.settle(ticket, cost);
+            SchedulerMessage::Settle { ticket, cost, bill, key, agent } => {
+                let accounts = state.settle(ticket, cost, &bill)?;
                 let _ = agent.cast(AgentMessage::Ended { key, accounts });
             }
             SchedulerMessage::GiveBack(ticket) => state.give_back(ticket),
@@ -278,16 +287,31 @@ impl SchedulerState {
 
     /// The accounts after the settlement; `None` if the slot is of another life, whose successor has adopted or
     /// forgotten it.
-    fn settle(&mut self, ticket: Ticket, cost: u64) -> Option<Accounts> {
-        let job = Some(ticket).filter(|ticket| ticket.life == self.life)?.job;
-        let settled = self.queue.settle(job, Price::flat(cost), &mut self.events).ok()?;
+    fn settle(
+        &mut self,
+        ticket: Ticket,
+        cost: u64,
+        bill: &Bill,
+    ) -> Result<Option<Accounts>, ActorProcessingErr> {
+        if ticket.life != self.life {
+            return Ok(None);
+        }
+        let job = ticket.job;
+        let Ok(settled) = self.queue.settle(job, Price::flat(cost), &mut self.events) else {
+            return Ok(None);
+        };
         let Queued { owner, books, .. } = settled.payload;
         let accounts = recorded(settled.accounts);
         self.measures.settled(settled.client, cost);
-        books.client.spend(cost);
         self.services.ledger.charged(&books, None, accounts);
         self.forget(&owner.agent, job);
-        Some(accounts)
+        if bill.take() {
+            books.client.spend(cost);
+        } else {
+            // Its agent has charged it already, and this queue as well by now: what is left tells how it stands.
+            self.renew_terms(&owner.lane.client)?;
+        }
+        Ok(Some(accounts))
     }
 
     /// Frees a slot that was not used. Nothing can be settled at no cost, so the least cost is given back.

@@ -62,7 +62,7 @@ pub enum StartError {
 #[derive(Clone)]
 pub struct System {
     pub(crate) services: Arc<Services>,
-    root: SupervisorRef,
+    pub(crate) root: SupervisorRef,
     drain: Duration,
 }
 

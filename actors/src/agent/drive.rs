@@ -251,6 +251,12 @@ impl Drive {
         if let Some(node) = self.run.node(&key.node) {
             self.services.measures.attempted(&self.opened.client, node.kind, &ended);
         }
+        if accounts.is_none() && ended.bill.take() {
+            // The scheduler that held its slot did not live to settle it.
+            let lane = &self.arguments.owner.lane;
+            self.services.ledger.books(lane).client.spend(ended.cost);
+            self.services.links.tell_scheduler(SchedulerMessage::Terms(lane.client.clone()));
+        }
         let result = AttemptResult {
             node: key.node.clone(),
             attempt: key.attempt,

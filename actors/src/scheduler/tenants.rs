@@ -112,6 +112,28 @@ impl Tenants {
         views.collect()
     }
 
+    /// How the accounts of clients and agents stand.
+    #[cfg(test)]
+    pub(super) fn accounts(&self, queue: &RunQueue<Queued>) -> Vec<String> {
+        let told = |view: ostler_scheduler::ClientView| {
+            let client = self.name(view.client)?;
+            let mut agents: Vec<(i64, u32)> = queue
+                .agents(view.client)
+                .ok()?
+                .into_iter()
+                .map(|agent| (agent.vruntime, agent.remainder))
+                .collect();
+            agents.sort_unstable();
+            let ostler_scheduler::ClientView { vruntime, remainder, balance, in_flight, weight, .. } = view;
+            Some(format!(
+                "{client}: {vruntime}+{remainder} of {weight}, {balance:?} left, {in_flight} run, agents {agents:?}"
+            ))
+        };
+        let mut accounts: Vec<String> = queue.clients().into_iter().filter_map(told).collect();
+        accounts.sort_unstable();
+        accounts
+    }
+
     /// Serves a client on its present terms.
     pub(super) fn renew(
         &mut self,
