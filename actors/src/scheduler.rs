@@ -3,6 +3,7 @@
 mod tenants;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -202,6 +203,18 @@ impl Actor for Scheduler {
         }
         state.tell();
         Ok(())
+    }
+}
+
+impl Drop for SchedulerState {
+    /// However it ends, what is owed to whom outlives it.
+    fn drop(&mut self) {
+        let note = AssertUnwindSafe(|| self.tenants.leave(&self.queue, &self.services.ledger));
+        if catch_unwind(note).is_err() {
+            tracing::error!(
+                "the scheduler left its queue in a state that cannot be read: who is behind is forgotten"
+            );
+        }
     }
 }
 
