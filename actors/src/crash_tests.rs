@@ -199,7 +199,8 @@ async fn who_waits_for_an_agent_that_is_taken_out_of_service_is_answered() {
     let agent = system.spawn(AgentProfile::new("a")).await.unwrap();
     let first = agent.submit(hour(&system)).await.unwrap();
     let second = agent.submit(hour(&system)).await.unwrap();
-    let mut waits = pin!(system.resolve(second, "s".into(), ResolveHow::Redo));
+    let third = agent.submit(hour(&system)).await.unwrap();
+    let mut waits = pin!(system.resolve(third, "s".into(), ResolveHow::Redo));
     assert!(futures::poll!(waits.as_mut()).is_pending());
     let quarantine = async {
         while system.agents().await[0].state != "quarantined" {
@@ -210,18 +211,17 @@ async fn who_waits_for_an_agent_that_is_taken_out_of_service_is_answered() {
     tokio::time::timeout(SOON, quarantine).await.expect("it fails too often");
     let answer = tokio::time::timeout(SOON, waits).await.expect("it is answered");
     assert!(matches!(answer, Err(RunError::Over)), "{answer:?}");
-    for run in [first, second] {
+    for (run, expected) in [(first, "it "), (second, "it "), (third, "it failed too often: killed")] {
         let settled = system.outcome(run).await.unwrap();
-        assert!(
-            matches!(&settled, Settled::Parked(why) if why.starts_with("it failed too often")),
-            "{settled:?}"
-        );
+        assert!(matches!(&settled, Settled::Parked(why) if why.starts_with(expected)), "{settled:?}");
     }
-    let third = agent.submit(hour(&system)).await.unwrap();
-    let settled = system.outcome(third).await.unwrap();
+    let row = &system.agents().await[0];
+    assert_eq!((row.state, row.reason.as_deref()), ("quarantined", Some("it failed too often: killed")));
+    let fourth = agent.submit(hour(&system)).await.unwrap();
+    let settled = system.outcome(fourth).await.unwrap();
     assert_eq!(settled, Settled::Parked("its agent is quarantined".to_owned()));
     // What its attempts come to is learned by nobody: `first` was under way.
-    for run in [first, second, third] {
+    for run in [first, second, third, fourth] {
         system.cancel(run).await.unwrap();
         assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
     }

@@ -3,6 +3,7 @@
 mod tenants;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -93,6 +94,9 @@ pub(crate) enum SchedulerMessage {
     Show { reply: RpcReplyPort<QueueShown> },
     /// How the queue stands, for whoever measures.
     Look { reply: RpcReplyPort<QueueLook> },
+    /// How the accounts of clients and agents stand: virtual times, what divisions left over, and balances.
+    #[cfg(test)]
+    Accounts { reply: RpcReplyPort<Vec<String>> },
     /// No more grants.
     Stop,
 }
@@ -159,7 +163,7 @@ impl Actor for Scheduler {
             stopped: false,
         };
         // What ends while its slot is adopted is told to this life already.
-        state.services.links.set_scheduler(Some(me));
+        state.services.links.scheduler.point_to(me);
         state.adopt()?;
         Ok(state)
     }
@@ -170,7 +174,13 @@ impl Actor for Scheduler {
         message: SchedulerMessage,
         state: &mut SchedulerState,
     ) -> Result<(), ActorProcessingErr> {
+        #[cfg(test)]
+        state.services.trip("scheduler");
         match message {
+            #[cfg(test)]
+            SchedulerMessage::Accounts { reply } => {
+                let _ = reply.send(state.tenants.accounts(&state.queue));
+            }
             SchedulerMessage::Enqueue { owner, reply_to, jobs } => state.enqueue(&owner, reply_to, jobs)?,
             SchedulerMessage::Settle(key) => state.settle(&key),
             SchedulerMessage::GiveBack(ticket) => state.give_back(ticket),
@@ -190,6 +200,18 @@ impl Actor for Scheduler {
         }
         state.tell();
         Ok(())
+    }
+}
+
+impl Drop for SchedulerState {
+    /// However it ends, what is owed to whom outlives it.
+    fn drop(&mut self) {
+        let note = AssertUnwindSafe(|| self.tenants.leave(&self.queue, &self.services.ledger));
+        if catch_unwind(note).is_err() {
+            tracing::error!(
+                "the scheduler left its queue in a state that cannot be read: who is behind is forgotten"
+            );
+        }
     }
 }
 

@@ -102,6 +102,8 @@ impl Actor for Agent {
         message: AgentMessage,
         state: &mut AgentState,
     ) -> Result<(), ActorProcessingErr> {
+        #[cfg(test)]
+        state.arguments.services.trip(state.arguments.owner.agent.as_str());
         if let AgentMessage::Drive(row) = message {
             // Boxed: what stands here is part of the future of every message, which is moved several times.
             return Box::pin(state.begin(row)).await;
