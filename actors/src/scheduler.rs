@@ -337,6 +337,8 @@ impl SchedulerState {
         if settled.accounts.balance.is_some() {
             let _ = self.queue.credit(settled.client, 1, &mut self.events);
         }
+        // What the grant was charged for is given back: that is how the accounts stand now.
+        self.services.ledger.charged(&settled.payload.books, None, recorded(settled.accounts));
         self.forget(&settled.payload.owner.agent, job);
     }
 
