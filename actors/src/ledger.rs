@@ -42,22 +42,8 @@ pub(crate) struct ClientBook {
     agents: Mutex<BTreeMap<Option<AgentId>, Arc<AgentBook>>>,
     /// Nothing of it is dispatched, because its credits are used up.
     parked: AtomicBool,
-    behind: Behind,
-}
-
-/// By how much somebody with work was behind, in virtual time, when the scheduler ended: that is owed still. Without work, by
-/// nothing.
-#[derive(Default)]
-pub(crate) struct Behind(AtomicI64);
-
-impl Behind {
-    pub(crate) fn set(&self, lag: i64) {
-        self.0.store(lag, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> i64 {
-        self.0.load(Ordering::Relaxed)
-    }
+    /// By how much it was behind, in virtual time, if it had work when the scheduler ended: that is owed still.
+    behind: AtomicI64,
 }
 
 /// How a client's accounts stood after its last charge; that of an agent counts for nothing here.
@@ -74,7 +60,8 @@ struct Last {
 pub(crate) struct AgentBook {
     last: Mutex<Option<Accounts>>,
     reputation: Mutex<Reputation>,
-    behind: Behind,
+    /// By how much it was behind, in virtual time, if it had work when the scheduler ended: that is owed still.
+    behind: AtomicI64,
 }
 
 /// The two accounts that an attempt is charged to.
@@ -171,6 +158,13 @@ impl Ledger {
         *lock(&books.agent.last) = Some(accounts);
     }
 
+    /// The scheduler ends: this is how a client stands, and by how much it is behind, if it has work.
+    pub(crate) fn leave_client(&self, book: &ClientBook, tier: Tier, accounts: Accounts, behind: i64) {
+        let charge = self.charges.fetch_add(1, Ordering::Relaxed);
+        *lock(&book.last) = Some(Last { charge, tier: Some(tier), accounts });
+        book.behind.store(behind, Ordering::Relaxed);
+    }
+
     /// What the scheduler knew of the tiers last.
     pub(crate) fn tiers(&self) -> Tiers {
         let clients = lock(&self.clients);
@@ -233,8 +227,9 @@ impl ClientBook {
         lock(&self.last).map(|last| last.accounts)
     }
 
-    pub(crate) fn behind(&self) -> &Behind {
-        &self.behind
+    /// By how much it was behind, in virtual time, if it had work when the scheduler ended; else 0.
+    pub(crate) fn behind(&self) -> i64 {
+        self.behind.load(Ordering::Relaxed)
     }
 }
 
@@ -245,12 +240,19 @@ impl AgentBook {
         *reputation = reputation.after(composite_pm);
     }
 
-    /// How its account stood after the last charge.
+    /// The scheduler ends: this is how it stands, and by how much it is behind, if it has work.
+    pub(crate) fn leave(&self, accounts: Accounts, behind: i64) {
+        *lock(&self.last) = Some(accounts);
+        self.behind.store(behind, Ordering::Relaxed);
+    }
+
+    /// How its account stood after the last charge, or when the scheduler ended.
     pub(crate) fn last(&self) -> Option<Accounts> {
         *lock(&self.last)
     }
 
-    pub(crate) fn behind(&self) -> &Behind {
-        &self.behind
+    /// By how much it was behind, in virtual time, if it had work when the scheduler ended; else 0.
+    pub(crate) fn behind(&self) -> i64 {
+        self.behind.load(Ordering::Relaxed)
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ostler_kernel::event::Accounts;
 use ostler_kernel::id::{ClientId, Ticks};
 use ostler_scheduler::{AgentHandle, BALANCE_MAX, ClientHandle, Event, NewClient, RunQueue};
 use ractor::ActorProcessingErr;
@@ -97,21 +98,35 @@ impl Tenants {
         Ok(())
     }
 
-    /// Notes how far behind everybody with work is, for the next life of the scheduler.
+    /// Notes how everybody stands, for the next life of the scheduler: since the last charge, slots may have been given back and
+    /// weights may have changed. And how far behind those with work are.
     pub(super) fn leave(&self, queue: &RunQueue<Queued>, ledger: &Ledger) {
         let mut agents = BTreeMap::new();
         for (name, &client) in &self.clients {
             let Ok(view) = queue.client(client) else { continue };
-            let lag = queue.tier(view.tier).vruntime.saturating_sub(view.vruntime);
-            ledger.client(name).behind().set(if view.queued > 0 { lag } else { 0 });
+            let accounts = Accounts {
+                client_vruntime: view.vruntime,
+                client_remainder: view.remainder,
+                balance: view.balance,
+                agents_vruntime: view.agents_vruntime,
+                agent_vruntime: 0,
+                agent_remainder: 0,
+                tier_vruntime: queue.tier(view.tier).vruntime,
+                owed: queue.owed(),
+            };
+            let owed = |queued, lag| if queued > 0 { lag } else { 0 };
+            let lag = owed(view.queued, accounts.tier_vruntime.saturating_sub(view.vruntime));
+            ledger.leave_client(&ledger.client(name), view.tier, accounts, lag);
             for agent in queue.agents(client).unwrap_or_default() {
-                let lag = view.agents_vruntime.saturating_sub(agent.vruntime);
-                agents.insert(agent.agent, if agent.queued > 0 { lag } else { 0 });
+                let lag = owed(agent.queued, view.agents_vruntime.saturating_sub(agent.vruntime));
+                let (agent_vruntime, agent_remainder) = (agent.vruntime, agent.remainder);
+                agents.insert(agent.agent, (Accounts { agent_vruntime, agent_remainder, ..accounts }, lag));
             }
         }
         for (lane, agent) in &self.lanes {
-            let lag = agents.get(agent).copied().unwrap_or(0);
-            ledger.books(lane).agent.behind().set(lag);
+            if let Some((accounts, lag)) = agents.get(agent) {
+                ledger.books(lane).agent.leave(*accounts, *lag);
+            }
         }
     }
 
@@ -220,7 +235,7 @@ fn restore_client(
         None => (view.vruntime, view.remainder, view.agents_vruntime),
         Some(last) => {
             let now = queue.tier(view.tier).vruntime;
-            let lag_max = lag_max(queue, view.weight).max(book.behind().get());
+            let lag_max = lag_max(queue, view.weight).max(book.behind());
             let vruntime = placed(last.client_vruntime, last.tier_vruntime, now, lag_max);
             (vruntime, last.client_remainder.min(view.weight - 1), last.agents_vruntime.max(0))
         }
@@ -239,7 +254,7 @@ fn restore_agent(
     let agents = queue.agents(client)?;
     let Some(view) = agents.into_iter().find(|view| view.agent == agent) else { return Ok(()) };
     let now = queue.client(client)?.agents_vruntime;
-    let lag_max = lag_max(queue, view.weight).max(book.behind().get());
+    let lag_max = lag_max(queue, view.weight).max(book.behind());
     let vruntime = placed(last.agent_vruntime, last.agents_vruntime, now, lag_max);
     Ok(queue.restore_agent(agent, vruntime, last.agent_remainder.min(view.weight - 1), events)?)
 }
