@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use ostler_actors::ClientConfig;
 use ostler_drivers::tool::ToolConfig;
 use ostler_kernel::gate::{CallLimits, GatePolicy, Scope};
+use ostler_kernel::id::{NAME_RULE, is_name};
 use ostler_kernel::plan::Pointer;
 use ostler_kernel::port::Tool;
 use serde::Deserialize;
@@ -251,6 +252,14 @@ impl Config {
     fn check(&self) -> Vec<(Pointer, String, String)> {
         let mut wrong = Vec::new();
         for (client, entry) in &self.clients {
+            if !is_name(client) {
+                let detail = format!("{client:?} cannot be the name of a client");
+                wrong.push((
+                    Pointer::root().key("clients").key(client),
+                    detail,
+                    format!("a name is {NAME_RULE}"),
+                ));
+            }
             if !(1..=ostler_scheduler::WEIGHT_MAX).contains(&entry.weight) {
                 wrong.push((
                     Pointer::root().key("clients").key(client).key("weight"),
@@ -373,6 +382,7 @@ mod tests {
             "[clients.acme]\nweight = 0\n",
             expect!["ostler.toml:2:10: the weight of client acme is 0: give it 1 to 1000000"],
         );
+        refused("[clients.\"a b\"]\nweight = 1\n", expect![[""]]);
         refused(
             "[scopes.r]\ntools = ['fs.read']\ncaps = {'fs.raed' = 1}\n",
             expect![[

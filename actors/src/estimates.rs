@@ -8,7 +8,7 @@ use ostler_kernel::plan::Node;
 use crate::toolbox::Toolbox;
 
 /// What an attempt is expected to cost as long as none has ended, in credits (milliseconds of a slot).
-pub(crate) const ESTIMATE: u64 = 100;
+pub const ESTIMATE: u64 = 100;
 
 /// How much the last cost counts among those before it, in tenths.
 const ALPHA_TENTHS: u64 = 3;
@@ -64,7 +64,7 @@ mod tests {
         let toolbox = Toolbox::new(Vec::new()).unwrap();
         let plan = draft.validate(&ostler_kernel::plan::Settings::real(1, &toolbox)).unwrap();
         let node = &plan.nodes[0];
-        let mut check = |cost, expected| {
+        let check = |cost, expected| {
             estimates.learn(node, cost);
             assert_eq!(estimates.of(node), expected, "after {cost}");
         };

@@ -229,7 +229,8 @@ fn intent_caps_what_a_run_may_do() {
         "write.yaml",
         "id: w\nnodes:\n  - {id: put, tool: fs.write, params: {path: x, text: hi, mode: create}}\n",
     );
-    world.ostler("run write.yaml --workspace work --intent 0").exits(1);
+    let refused = world.ostler("run write.yaml --workspace work --intent 0").exits(1);
+    refused.says("IMPACT_OVER_INTENT").says("\n    if it is meant to, run it with --intent 1\n");
     assert_eq!(world.work("x"), "");
     world.ostler("run write.yaml --workspace work").exits(0);
     assert_eq!(world.work("x"), "hi");
