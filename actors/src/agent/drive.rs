@@ -152,8 +152,8 @@ impl Drive {
 
     /// Place in the order of dispatch.
     fn order(&self, node: &NodeId) -> (u32, NodeId) {
-        let at = self.run.plan().position(node);
-        (at.map_or(0, |at| self.run.graph().level[at]), node.clone())
+        let graph = self.run.graph();
+        (graph.position(node).map_or(0, |at| graph.level[at]), node.clone())
     }
 
     /// The node is no longer ready. Its job, if it has one, is given back when it is granted.
@@ -377,7 +377,8 @@ impl Drive {
             if self.ask_person(&id).await {
                 continue;
             }
-            let Some(node) = plan.node(&id) else { continue };
+            let Some(at) = self.run.graph().position(&id) else { continue };
+            let node = &plan.nodes[at];
             if self.services.toolbox.is_timer(node) {
                 Box::pin(self.launch_timer(node)).await;
             } else {
@@ -399,8 +400,8 @@ impl Drive {
 
     /// Nodes from here to the end of the plan, along the longest path.
     fn rank(&self, node: &NodeId) -> u64 {
-        let at = self.run.plan().position(node);
-        at.map_or(0, |at| u64::from(self.run.graph().height[at]) + 1)
+        let graph = self.run.graph();
+        graph.position(node).map_or(0, |at| u64::from(graph.height[at]) + 1)
     }
 
     /// Appends what was decided. Without a journal nothing can go on.

@@ -20,6 +20,8 @@ use crate::scheduler::{Granted, Ticket};
 pub(super) struct Launch {
     /// The plan it is part of, by reference: nodes hold schemas and parameters.
     plan: Arc<Plan>,
+    /// Its place in it.
+    at: usize,
     id: NodeId,
     attempt: u32,
     slot: Ticket,
@@ -97,7 +99,8 @@ impl Drive {
 
     async fn begin_attempt(&mut self, id: &NodeId, slot: Ticket, accounts: Accounts) {
         let plan = Arc::clone(self.run.plan());
-        let node = plan.node(id).expect("a node that was started exists");
+        let at = self.run.graph().position(id).expect("a node that was started exists");
+        let node = &plan.nodes[at];
         let attempt = self.run.instance(id).map_or(0, |instance| instance.attempts);
         // What was approved is shown again before an attempt starts; only one that its process did not live to end can
         // come here with something else.
@@ -110,7 +113,7 @@ impl Drive {
                 let Prepared { work, refs } = prepared;
                 let acts = work.acts(node);
                 self.intend(node, &refs, Some(accounts));
-                self.launches.push(Launch { plan, id: id.clone(), attempt, slot, acts, work });
+                self.launches.push(Launch { plan, at, id: id.clone(), attempt, slot, acts, work });
             }
             Err(refusal) => {
                 self.services.links.give_back(slot);
@@ -196,7 +199,7 @@ impl Drive {
 
     /// Starts what was appended. What acts on the world waits until its intent is durable.
     pub(super) fn launch(&mut self, position: Option<Position>) {
-        for Launch { plan, id, attempt, slot, acts, work } in std::mem::take(&mut self.launches) {
+        for Launch { plan, at, id, attempt, slot, acts, work } in std::mem::take(&mut self.launches) {
             let key = self.key(&id, attempt);
             let (services, caller) = (Arc::clone(&self.services), self.caller());
             let body = async move {
@@ -206,8 +209,7 @@ impl Drive {
                     services.halt(&error.to_string());
                     return failed(Category::Transient, format!("not started: {error}"));
                 }
-                let node = plan.node(&id).expect("it was found before");
-                attempt::perform(&services, &caller, node, work).await
+                attempt::perform(&services, &caller, &plan.nodes[at], work).await
             };
             let held = (Arc::clone(&self.arguments.owner), slot);
             Effects::spawn(&self.services, key, held, self.me.clone(), acts, body);
