@@ -39,6 +39,7 @@ pub struct MemoryJournal {
 struct State {
     streams: HashMap<StreamId, Vec<Recorded>>,
     lines: rows::Lines,
+    reader: rows::Reader,
     ordered: u64,
 }
 
@@ -58,7 +59,7 @@ impl State {
             return;
         }
         if let Some(run) = rows::run_of(&batch.stream) {
-            for change in batch.events.iter().filter_map(|event| rows::change(event, batch.at_ms)) {
+            for change in batch.events.iter().filter_map(|event| self.reader.change(event, batch.at_ms)) {
                 self.lines.apply(run, change, Position(self.ordered));
             }
         }
