@@ -343,7 +343,7 @@ impl Drive {
                 Quiet::Busy | Quiet::JudgeContract => break false,
             }
         };
-        let evaluated = self.run.evaluated().filter(|_| over);
+        let evaluated = if over { self.run.evaluated() } else { None };
         if over {
             self.pending.extend(evaluated.map(Event::Evaluated));
             self.pending.push(Event::RunClosed { outcome: self.run.outcome() });
