@@ -13,8 +13,9 @@ use crate::services::lock;
 /// Entries below which nobody looks for plans that no run has any more.
 const SWEEP_AT_MIN: usize = 64;
 
-/// Nodes of the plans that are kept though no run may have them any more, since they are often run again.
-const RECENT_NODES_MAX: usize = 10_000;
+/// Nodes of the plans that are kept though no run may have them any more, since they are often run again: a plan of the
+/// size that plans have at most by default, and as much again.
+const RECENT_NODES_MAX: usize = 20_000;
 
 /// How many of them, at most.
 const RECENT_PLANS_MAX: usize = 16;

@@ -17,13 +17,14 @@ use crate::ledger::{AgentBook, Books, ClientBook, Ledger};
 pub(super) struct Tenants {
     clients: BTreeMap<ClientId, ClientHandle>,
     names: BTreeMap<ClientHandle, ClientId>,
-    lanes: BTreeMap<Lane, AgentHandle>,
+    lanes: BTreeMap<Lane, LaneOf>,
     /// Those whose accounts are not restored yet.
     new_clients: Vec<(ClientHandle, Arc<ClientBook>)>,
     new_agents: Vec<(AgentHandle, ClientHandle, Books)>,
 }
 
 /// Where the jobs of an agent go.
+#[derive(Clone)]
 pub(super) struct LaneOf {
     pub(super) agent: AgentHandle,
     pub(super) books: Books,
@@ -40,10 +41,10 @@ impl Tenants {
         now: Ticks,
         holding: bool,
     ) -> Result<LaneOf, ActorProcessingErr> {
-        let books = ledger.books(&owner.lane);
-        if let Some(agent) = self.lanes.get(&owner.lane) {
-            return Ok(LaneOf { agent: *agent, books });
+        if let Some(lane) = self.lanes.get(&owner.lane) {
+            return Ok(lane.clone());
         }
+        let books = ledger.books(&owner.lane);
         let client = match self.clients.get(&owner.lane.client) {
             Some(known) => *known,
             None => {
@@ -55,9 +56,10 @@ impl Tenants {
             }
         };
         let agent = queue.add_agent(client, owner.weight)?;
-        self.lanes.insert(owner.lane.clone(), agent);
         self.new_agents.push((agent, client, books.clone()));
-        Ok(LaneOf { agent, books })
+        let lane = LaneOf { agent, books };
+        self.lanes.insert(owner.lane.clone(), lane.clone());
+        Ok(lane)
     }
 
     /// Every client, by name.

@@ -138,11 +138,16 @@ impl Lines {
     /// The account that pays for a run, which begins here if it is not there.
     fn account(&mut self, run: RunId) -> Option<&mut AccountRow> {
         let key = self.rows.get(&run).map(account_of)?;
-        let (client, agent) = key.clone();
-        let reputation = Reputation::default();
-        let none =
-            AccountRow { client, agent, accounts: None, spent: 0, reputation, settled: 0, position: 0 };
-        Some(self.accounts.entry(key).or_insert(none))
+        let none = |(client, agent): &AccountKey| AccountRow {
+            client: client.clone(),
+            agent: agent.clone(),
+            accounts: None,
+            spent: 0,
+            reputation: Reputation::default(),
+            settled: 0,
+            position: 0,
+        };
+        Some(self.accounts.entry(key).or_insert_with_key(none))
     }
 }
 
