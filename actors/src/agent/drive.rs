@@ -17,7 +17,7 @@ use tokio::time::{Duration, Instant};
 use super::deadlines::{Deadline, Deadlines};
 use super::{AgentArguments, AgentMessage, AskReply, Request};
 use crate::approval;
-use crate::attempt;
+use crate::attempt::{self, Caller};
 use crate::effects::AttemptKey;
 use crate::error::RunError;
 use crate::evaluator::EvaluatorMessage;
@@ -32,6 +32,8 @@ pub(super) struct Drive {
     pub(super) me: ActorRef<AgentMessage>,
     /// How it was opened; without the text of its plan, which `run` has read.
     pub(super) opened: RunOpened,
+    /// On whose behalf its attempts act.
+    pub(super) caller: Arc<Caller>,
     pub(super) run: Run,
     pub(super) stream: StreamId,
     /// The last record of the stream.
@@ -73,6 +75,7 @@ impl Drive {
             services: Arc::clone(&arguments.services),
             me: me.clone(),
             stream: StreamId::run(&opened.client, opened.run),
+            caller: Arc::new(Caller::of(&opened)),
             opened: RunOpened { plan: Json::null(), ..opened },
             run,
             seq,
