@@ -26,7 +26,8 @@ pub(super) struct Launch {
     attempt: u32,
     slot: Ticket,
     acts: bool,
-    work: Work,
+    /// Boxed: it is handed on several times until it is done.
+    work: Box<Work>,
 }
 
 /// Why a granted node does not start.
@@ -59,7 +60,6 @@ impl Drive {
         // Who is given slots has credits, whatever was heard before.
         self.out_of_credit(false);
         for Granted { ticket, job, accounts } in grants {
-            self.take_from_queue(&job.node);
             let wanted = self.run.instance(&job.node).filter(|instance| !instance.is_draining());
             let state = wanted.map(|instance| instance.state());
             let mine = job.run == self.opened.run && !self.services.is_stopping();
@@ -78,6 +78,7 @@ impl Drive {
                     self.end_unwanted(&job.node);
                 }
             }
+            self.take_from_queue(&job.node);
         }
     }
 
@@ -112,7 +113,7 @@ impl Drive {
             Ok(prepared) => {
                 let acts = prepared.work.acts(node);
                 self.intend(node, &prepared, Some(accounts));
-                let work = prepared.work;
+                let work = Box::new(prepared.work);
                 self.launches.push(Launch { plan, at, id: id.clone(), attempt, slot, acts, work });
             }
             Err(refusal) => {
