@@ -2,7 +2,7 @@
 //! the evaluator and the scheduler keep up to date, and that outlives them: who starts anew goes on from here.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ostler_kernel::evaluation::Reputation;
@@ -42,6 +42,22 @@ pub(crate) struct ClientBook {
     agents: Mutex<BTreeMap<Option<AgentId>, Arc<AgentBook>>>,
     /// Nothing of it is dispatched, because its credits are used up.
     parked: AtomicBool,
+    behind: Behind,
+}
+
+/// By how much somebody with work was behind, in virtual time, when the scheduler ended: that is owed still. Without work, by
+/// nothing.
+#[derive(Default)]
+pub(crate) struct Behind(AtomicI64);
+
+impl Behind {
+    pub(crate) fn set(&self, lag: i64) {
+        self.0.store(lag, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// How a client's accounts stood after its last charge; that of an agent counts for nothing here.
@@ -58,6 +74,7 @@ struct Last {
 pub(crate) struct AgentBook {
     last: Mutex<Option<Accounts>>,
     reputation: Mutex<Reputation>,
+    behind: Behind,
 }
 
 /// The two accounts that an attempt is charged to.
@@ -212,6 +229,10 @@ impl ClientBook {
     pub(crate) fn last(&self) -> Option<Accounts> {
         lock(&self.last).map(|last| last.accounts)
     }
+
+    pub(crate) fn behind(&self) -> &Behind {
+        &self.behind
+    }
 }
 
 impl AgentBook {
@@ -224,5 +245,9 @@ impl AgentBook {
     /// How its account stood after the last charge.
     pub(crate) fn last(&self) -> Option<Accounts> {
         *lock(&self.last)
+    }
+
+    pub(crate) fn behind(&self) -> &Behind {
+        &self.behind
     }
 }

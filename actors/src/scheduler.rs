@@ -3,6 +3,7 @@
 mod tenants;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -79,20 +80,23 @@ pub(crate) struct Ticket {
 pub(crate) enum SchedulerMessage {
     /// Ready nodes of an agent's run.
     Enqueue { owner: Arc<Owner>, reply_to: ActorRef<AgentMessage>, jobs: Vec<Job> },
-    /// An attempt ended. Its agent hears of it, with the accounts.
-    Settle { ticket: Ticket, cost: u64, key: AttemptKey, agent: ActorRef<AgentMessage> },
+    /// An attempt ended: what it cost stands in the effects table.
+    Settle(AttemptKey),
     /// An attempt that was granted never started.
     GiveBack(Ticket),
     /// An agent was started: whatever an earlier life of it had queued is void, but for the jobs that still run.
-    Hello { agent: AgentId, reply_to: ActorRef<AgentMessage>, running: Vec<Ticket> },
+    Hello { agent: AgentId, reply_to: ActorRef<AgentMessage> },
     /// The actor of an agent is gone for now: what it had queued is void, but for the jobs that still run.
-    Bye { agent: AgentId, running: Vec<Ticket> },
+    Bye(AgentId),
     /// The terms of a client have changed.
     Terms(ClientId),
     /// How the queue stands, for people and programs.
     Show { reply: RpcReplyPort<QueueShown> },
     /// How the queue stands, for whoever measures.
     Look { reply: RpcReplyPort<QueueLook> },
+    /// How the accounts of clients and agents stand: virtual times, what divisions left over, and balances.
+    #[cfg(test)]
+    Accounts { reply: RpcReplyPort<Vec<String>> },
     /// No more grants.
     Stop,
 }
@@ -159,7 +163,7 @@ impl Actor for Scheduler {
             stopped: false,
         };
         // What ends while its slot is adopted is told to this life already.
-        state.services.links.set_scheduler(Some(me));
+        state.services.links.scheduler.point_to(me);
         state.adopt()?;
         Ok(state)
     }
@@ -170,15 +174,18 @@ impl Actor for Scheduler {
         message: SchedulerMessage,
         state: &mut SchedulerState,
     ) -> Result<(), ActorProcessingErr> {
+        #[cfg(test)]
+        state.services.trip("scheduler");
         match message {
-            SchedulerMessage::Enqueue { owner, reply_to, jobs } => state.enqueue(&owner, reply_to, jobs)?,
-            SchedulerMessage::Settle { ticket, cost, key, agent } => {
-                let accounts = state.settle(ticket, cost);
-                let _ = agent.cast(AgentMessage::Ended { key, accounts });
+            #[cfg(test)]
+            SchedulerMessage::Accounts { reply } => {
+                let _ = reply.send(state.tenants.accounts(&state.queue));
             }
+            SchedulerMessage::Enqueue { owner, reply_to, jobs } => state.enqueue(&owner, reply_to, jobs)?,
+            SchedulerMessage::Settle(key) => state.settle(&key),
             SchedulerMessage::GiveBack(ticket) => state.give_back(ticket),
-            SchedulerMessage::Hello { agent, reply_to, running } => state.hello(&agent, reply_to, &running),
-            SchedulerMessage::Bye { agent, running } => state.void(&agent, &running),
+            SchedulerMessage::Hello { agent, reply_to } => state.hello(&agent, reply_to),
+            SchedulerMessage::Bye(agent) => state.void(&agent),
             SchedulerMessage::Terms(client) => state.renew_terms(&client)?,
             SchedulerMessage::Show { reply } => {
                 let _ = reply.send((tenants::queue(&state.queue), state.tenants.queueing(&state.queue)));
@@ -193,6 +200,18 @@ impl Actor for Scheduler {
         }
         state.tell();
         Ok(())
+    }
+}
+
+impl Drop for SchedulerState {
+    /// However it ends, what is owed to whom outlives it.
+    fn drop(&mut self) {
+        let note = AssertUnwindSafe(|| self.tenants.leave(&self.queue, &self.services.ledger));
+        if catch_unwind(note).is_err() {
+            tracing::error!(
+                "the scheduler left its queue in a state that cannot be read: who is behind is forgotten"
+            );
+        }
     }
 }
 
@@ -216,13 +235,12 @@ impl SchedulerState {
             adopted.push((key, handle));
         }
         self.queue.dispatch(u32::MAX, &mut events);
-        for (key, job) in adopted {
-            let ticket = Ticket { life: self.life, job };
-            if !services.effects.hold(&key, ticket) {
-                self.give_back(ticket);
-            }
+        for (key, job) in &adopted {
+            services.effects.hold(key, Ticket { life: self.life, job: *job });
         }
         self.tenants.restore_all(&mut self.queue, &services.ledger)?;
+        // What ended while nobody was here.
+        adopted.iter().for_each(|(key, _)| self.settle(key));
         Ok(())
     }
 
@@ -276,9 +294,17 @@ impl SchedulerState {
         self.tenants.restore_new(&mut self.queue, &mut self.events)
     }
 
-    /// The accounts after the settlement; `None` if the slot is of another life, whose successor has adopted or
-    /// forgotten it.
-    fn settle(&mut self, ticket: Ticket, cost: u64) -> Option<Accounts> {
+    /// Charges what an attempt cost, if it has ended, and frees its slot.
+    fn settle(&mut self, key: &AttemptKey) {
+        let services = Arc::clone(&self.services);
+        if let Some((ticket, cost)) = services.effects.to_settle(key) {
+            let accounts = self.charge(ticket, cost);
+            services.effects.settled(&services, key, accounts);
+        }
+    }
+
+    /// The accounts after the settlement; `None` if the slot is of another life.
+    fn charge(&mut self, ticket: Ticket, cost: u64) -> Option<Accounts> {
         let job = Some(ticket).filter(|ticket| ticket.life == self.life)?.job;
         let settled = self.queue.settle(job, Price::flat(cost), &mut self.events).ok()?;
         let Queued { owner, books, .. } = settled.payload;
@@ -303,17 +329,18 @@ impl SchedulerState {
         self.forget(&settled.payload.owner.agent, job);
     }
 
-    fn hello(&mut self, agent: &AgentId, reply_to: ActorRef<AgentMessage>, running: &[Ticket]) {
+    fn hello(&mut self, agent: &AgentId, reply_to: ActorRef<AgentMessage>) {
         if let Some(known) = self.agents.get_mut(agent) {
             known.actor = reply_to;
         }
-        self.void(agent, running);
+        self.void(agent);
     }
 
-    /// Clears what an earlier life of an agent left: its queued jobs, and the granted ones that never started.
-    fn void(&mut self, agent: &AgentId, running: &[Ticket]) {
+    /// Clears what an earlier life of an agent left: its queued jobs, and the granted ones that never started. What runs is
+    /// looked up here and now: slots that were adopted have other tickets than those who speak of them may know.
+    fn void(&mut self, agent: &AgentId) {
         let Some(known) = self.agents.get(agent) else { return };
-        let life = self.life;
+        let (life, running) = (self.life, self.services.effects.slots());
         let void: Vec<JobHandle> =
             known.jobs.iter().copied().filter(|&job| !running.contains(&Ticket { life, job })).collect();
         for job in void {

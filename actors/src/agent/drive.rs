@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 
-use ostler_kernel::event::{Accounts, AttemptResult, Event, HumanRequestKind, Output, RunOpened, TimerKind};
+use ostler_kernel::event::{AttemptResult, Event, HumanRequestKind, Output, RunOpened, TimerKind};
 use ostler_kernel::id::{NodeId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::port::{Position, Seq, StreamBatch, StreamId};
@@ -244,7 +244,7 @@ impl Drive {
     }
 
     /// An attempt ended: its outcome is in the table.
-    pub(super) fn ended(&mut self, key: &AttemptKey, accounts: Option<Accounts>) {
+    pub(super) fn ended(&mut self, key: &AttemptKey) {
         if key.run != self.opened.run {
             self.services.effects.forget(key);
             return;
@@ -259,7 +259,7 @@ impl Drive {
             outcome: ended.outcome,
             duration_ms: ended.duration_ms,
             cost: ended.cost,
-            accounts,
+            accounts: ended.accounts,
         };
         self.decide(Input::Result(Box::new(result)));
         self.taken.push(key.clone());

@@ -80,8 +80,8 @@ impl Drive {
                 Standing::Running { .. } => {
                     let key = self.key(&node, attempt);
                     match self.services.effects.attach(&key, &self.me) {
-                        Some(Found::Running) => {}
-                        Some(Found::Done) => ended.push(key),
+                        Some(Found::UnderWay) => {}
+                        Some(Found::Ended) => ended.push(key),
                         None => lost.push(node),
                     }
                 }
@@ -97,11 +97,11 @@ impl Drive {
         // Those of nodes that were given up meanwhile have their end to tell as well, to whoever drives the run now.
         for key in self.services.effects.of_run(self.opened.run) {
             let attached = self.services.effects.attach(&key, &self.me);
-            if matches!(attached, Some(Found::Done)) && !ended.contains(&key) {
+            if matches!(attached, Some(Found::Ended)) && !ended.contains(&key) {
                 ended.push(key);
             }
         }
-        ended.iter().for_each(|key| self.ended(key, None));
+        ended.iter().for_each(|key| self.ended(key));
         lost
     }
 

@@ -98,6 +98,24 @@ impl Tenants {
         Ok(())
     }
 
+    /// Notes how far behind everybody with work is, for the next life of the scheduler.
+    pub(super) fn leave(&self, queue: &RunQueue<Queued>, ledger: &Ledger) {
+        let mut agents = BTreeMap::new();
+        for (name, &client) in &self.clients {
+            let Ok(view) = queue.client(client) else { continue };
+            let lag = queue.tier(view.tier).vruntime.saturating_sub(view.vruntime);
+            ledger.client(name).behind().set(if view.queued > 0 { lag } else { 0 });
+            for agent in queue.agents(client).unwrap_or_default() {
+                let lag = view.agents_vruntime.saturating_sub(agent.vruntime);
+                agents.insert(agent.agent, if agent.queued > 0 { lag } else { 0 });
+            }
+        }
+        for (lane, agent) in &self.lanes {
+            let lag = agents.get(agent).copied().unwrap_or(0);
+            ledger.books(lane).agent.behind().set(lag);
+        }
+    }
+
     /// Each client in the queue.
     pub(super) fn queueing(&self, queue: &RunQueue<Queued>) -> BTreeMap<ClientId, Queueing> {
         let views = queue.clients().into_iter().filter_map(|view| {
@@ -112,6 +130,28 @@ impl Tenants {
             Some((self.name(view.client)?.clone(), queueing))
         });
         views.collect()
+    }
+
+    /// How the accounts of clients stand, and the virtual times of those that have work and of their agents that have. Who
+    /// wants nothing earns nothing: where it stands is settled when it comes back.
+    #[cfg(test)]
+    pub(super) fn accounts(&self, queue: &RunQueue<Queued>) -> Vec<String> {
+        let told = |view: ostler_scheduler::ClientView| {
+            let client = self.name(view.client)?;
+            let agents = queue.agents(view.client).ok()?.into_iter().filter(|agent| agent.queued > 0);
+            let mut agents: Vec<String> = agents
+                .map(|agent| format!("{}+{} of {}", agent.vruntime, agent.remainder, agent.weight))
+                .collect();
+            agents.sort_unstable();
+            let ostler_scheduler::ClientView { vruntime, remainder, balance, in_flight, weight, .. } = view;
+            let stands = (view.queued > 0).then_some((vruntime, remainder));
+            Some(format!(
+                "{client} of {weight}: {stands:?}, {balance:?} left, {in_flight} run, agents {agents:?}"
+            ))
+        };
+        let mut accounts: Vec<String> = queue.clients().into_iter().filter_map(told).collect();
+        accounts.sort_unstable();
+        accounts
     }
 
     /// Serves a client on its present terms.
@@ -172,7 +212,7 @@ fn reserved(queue: &RunQueue<Queued>, client: ClientHandle) -> Result<i64, Actor
 }
 
 /// A client that was charged before goes on where it was: with its debt, and with what it was behind by, up to what
-/// a client with work can be behind by at all (theorem T1): who has been idle earned nothing.
+/// a client with work can be behind by at all (theorem T1), or was when the scheduler ended: who has been idle earned nothing.
 fn restore_client(
     queue: &mut RunQueue<Queued>,
     client: ClientHandle,
@@ -188,7 +228,7 @@ fn restore_client(
         None => (view.vruntime, view.remainder, view.agents_vruntime),
         Some(last) => {
             let now = queue.tier(view.tier).vruntime;
-            let lag_max = lag_max(queue, view.weight);
+            let lag_max = lag_max(queue, view.weight).max(book.behind().get());
             let vruntime = placed(last.client_vruntime, last.tier_vruntime, now, lag_max);
             (vruntime, last.client_remainder.min(view.weight - 1), last.agents_vruntime.max(0))
         }
@@ -207,7 +247,8 @@ fn restore_agent(
     let agents = queue.agents(client)?;
     let Some(view) = agents.into_iter().find(|view| view.agent == agent) else { return Ok(()) };
     let now = queue.client(client)?.agents_vruntime;
-    let vruntime = placed(last.agent_vruntime, last.agents_vruntime, now, lag_max(queue, view.weight));
+    let lag_max = lag_max(queue, view.weight).max(book.behind().get());
+    let vruntime = placed(last.agent_vruntime, last.agents_vruntime, now, lag_max);
     Ok(queue.restore_agent(agent, vruntime, last.agent_remainder.min(view.weight - 1), events)?)
 }
 
