@@ -110,9 +110,9 @@ impl Tenants {
                 agents.insert(agent.agent, if agent.queued > 0 { lag } else { 0 });
             }
         }
-        for (lane, agent) in &self.lanes {
+        for LaneOf { agent, books } in self.lanes.values() {
             let lag = agents.get(agent).copied().unwrap_or(0);
-            ledger.books(lane).agent.behind().set(lag);
+            books.agent.behind().set(lag);
         }
     }
 
