@@ -87,3 +87,27 @@ fn longest(sources: &Lists<(usize, On)>, consumers: &Lists<(usize, On)>) -> Vec<
     }
     level
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::plan::{PlanDraft, PolicyDraft, Settings, normalise};
+
+    #[test]
+    fn who_has_one_plan_shares_its_graph_and_a_copy_makes_its_own() {
+        let nodes = json!([{"id": "a"}, {"id": "b", "deps": ["a"]}]);
+        let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
+        let unchecked = normalise(draft, &Settings::simulation(PolicyDraft::default(), None));
+        let plan = unchecked.plan();
+        assert!(Arc::ptr_eq(plan.graph(), plan.graph()));
+
+        let mut copy = plan.clone();
+        assert_eq!(copy, *plan);
+        copy.nodes.pop();
+        let positions =
+            ["a", "b", "c"].map(|id| (plan.graph().position(&id.into()), copy.graph().position(&id.into())));
+        assert_eq!(positions, [(Some(0), Some(0)), (Some(1), None), (None, None)]);
+    }
+}
