@@ -17,14 +17,13 @@ use crate::ledger::{AgentBook, Books, ClientBook, Ledger};
 pub(super) struct Tenants {
     clients: BTreeMap<ClientId, ClientHandle>,
     names: BTreeMap<ClientHandle, ClientId>,
-    lanes: BTreeMap<Lane, LaneOf>,
+    lanes: BTreeMap<Lane, AgentHandle>,
     /// Those whose accounts are not restored yet.
     new_clients: Vec<(ClientHandle, Arc<ClientBook>)>,
     new_agents: Vec<(AgentHandle, ClientHandle, Books)>,
 }
 
 /// Where the jobs of an agent go.
-#[derive(Clone)]
 pub(super) struct LaneOf {
     pub(super) agent: AgentHandle,
     pub(super) books: Books,
@@ -41,10 +40,10 @@ impl Tenants {
         now: Ticks,
         holding: bool,
     ) -> Result<LaneOf, ActorProcessingErr> {
-        if let Some(lane) = self.lanes.get(&owner.lane) {
-            return Ok(lane.clone());
-        }
         let books = ledger.books(&owner.lane);
+        if let Some(agent) = self.lanes.get(&owner.lane) {
+            return Ok(LaneOf { agent: *agent, books });
+        }
         let client = match self.clients.get(&owner.lane.client) {
             Some(known) => *known,
             None => {
@@ -56,10 +55,9 @@ impl Tenants {
             }
         };
         let agent = queue.add_agent(client, owner.weight)?;
+        self.lanes.insert(owner.lane.clone(), agent);
         self.new_agents.push((agent, client, books.clone()));
-        let lane = LaneOf { agent, books };
-        self.lanes.insert(owner.lane.clone(), lane.clone());
-        Ok(lane)
+        Ok(LaneOf { agent, books })
     }
 
     /// Every client, by name.
@@ -110,9 +108,9 @@ impl Tenants {
                 agents.insert(agent.agent, if agent.queued > 0 { lag } else { 0 });
             }
         }
-        for LaneOf { agent, books } in self.lanes.values() {
+        for (lane, agent) in &self.lanes {
             let lag = agents.get(agent).copied().unwrap_or(0);
-            books.agent.behind().set(lag);
+            ledger.books(lane).agent.behind().set(lag);
         }
     }
 
