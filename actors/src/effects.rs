@@ -156,10 +156,12 @@ impl Effects {
         self.lives.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The attempts that hold a slot of an earlier life of the scheduler: for whom, and who waits for them.
-    pub(crate) fn holding(&self) -> Vec<(AttemptKey, Arc<Owner>, ActorRef<AgentMessage>)> {
-        let held = self.entries.iter().filter(|entry| entry.slot.is_some());
-        held.map(|entry| (entry.key().clone(), Arc::clone(&entry.owner), entry.agent.clone())).collect()
+    /// The attempts that hold a slot of an earlier life of the scheduler: which, for whom, and who waits for them.
+    pub(crate) fn holding(&self) -> Vec<(AttemptKey, Ticket, Arc<Owner>, ActorRef<AgentMessage>)> {
+        let held = self.entries.iter().filter_map(|entry| {
+            Some((entry.key().clone(), entry.slot?, Arc::clone(&entry.owner), entry.agent.clone()))
+        });
+        held.collect()
     }
 
     /// The slot that an attempt holds from now on.

@@ -27,7 +27,6 @@ use crate::{
     AgentHandle, AgentProfile, ClientChange, Measures, Served, Settled, Submission, System, SystemConfig,
 };
 
-const PANICS: usize = 1_000;
 const SLOTS: u32 = 8;
 
 /// The tool of these tests: a call is counted by its name, acts on the world, and ends when it is let.
@@ -189,9 +188,10 @@ async fn recorded_cost(system: &System, runs: &[RunId]) -> u64 {
     cost
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_thousand_panics_of_all_children_lose_repeat_and_charge_nothing() {
+/// Lets every child panic in turn, so often in all, while more attempts are ready than there are slots.
+async fn check_panics(panics: usize) {
     let (system, tool) = system().await;
+    let runs_each = panics / 50;
     let deposited = 1_000_000_000;
     let served = Some(Served { weight: Some(100), contracted: false });
     system.change_client("acme", ClientChange { credits: Some(deposited), served }).await.unwrap();
@@ -202,14 +202,14 @@ async fn a_thousand_panics_of_all_children_lose_repeat_and_charge_nothing() {
         let name = format!("agent-{at}");
         let profile = AgentProfile::new(&name).client(client).weight(100 + at as u32);
         let agent = system.spawn(profile).await.unwrap();
-        for run in 0..20 {
+        for run in 0..runs_each {
             let run = submit(&system, &agent, &format!("{name}/{run}"), 10).await;
             runs.entry(client).or_default().push(run);
         }
         agents.push(name);
     }
     let mut left = agents.iter().cycle();
-    for panicked in 0..PANICS {
+    for panicked in 0..panics {
         let child = match panicked % 5 {
             0 => "registry",
             1 => "evaluator",
@@ -235,13 +235,13 @@ async fn a_thousand_panics_of_all_children_lose_repeat_and_charge_nothing() {
         tool.gate.add_permits(1);
         tokio::time::advance(Duration::from_secs(7)).await;
     }
-    tool.gate.add_permits(10_000);
+    tool.gate.add_permits(100_000);
     for run in runs.values().flatten() {
         let settled = tokio::time::timeout(Duration::from_secs(3_600), system.outcome(*run)).await;
         assert_eq!(settled.expect("it is not lost").unwrap(), Settled::Closed(RunOutcome::Succeeded));
     }
     let calls = lock(&tool.calls).clone();
-    assert_eq!(calls.len(), 6 * 20 * 10);
+    assert_eq!(calls.len(), 6 * runs_each * 10);
     assert!(calls.values().all(|&calls| calls == 1), "{calls:?}");
     until("all is paid", async || system.clients().await.iter().all(|row| row.reserved == 0)).await;
     for row in system.clients().await {
@@ -251,6 +251,17 @@ async fn a_thousand_panics_of_all_children_lose_repeat_and_charge_nothing() {
         assert_eq!(row.left, (row.client.as_str() == "acme").then_some(deposited - cost as i64));
     }
     system.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_panics_of_all_children_lose_repeat_and_charge_nothing() {
+    check_panics(1_000).await;
+}
+
+#[tokio::test(start_paused = true)]
+#[ignore = "takes a minute: a figure of docs/performance.md"]
+async fn ten_thousand_panics_of_all_children_lose_repeat_and_charge_nothing() {
+    check_panics(10_000).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -277,12 +288,16 @@ async fn k02_what_an_agent_has_to_do_outlives_its_panic() {
 
 #[tokio::test(start_paused = true)]
 async fn k05_an_agent_that_crashes_at_every_start_is_the_only_one_to_suffer() {
-    const HEALTHY: usize = 1_000;
+    const HEALTHY: usize = 10_000;
+    /// One of so many has something to do.
+    const BUSY: usize = 10;
     let (system, tool) = system().await;
     let mut runs = Vec::new();
     for at in 0..HEALTHY {
         let agent = system.spawn(AgentProfile::new(&format!("well-{at}"))).await.unwrap();
-        runs.push(submit(&system, &agent, &at.to_string(), 1).await);
+        if at % BUSY == 0 {
+            runs.push(submit(&system, &agent, &at.to_string(), 1).await);
+        }
     }
     let poisoned = system.spawn(AgentProfile::new("ill")).await.unwrap();
     lock(&system.services.trips).insert("ill".to_owned(), u32::MAX);
@@ -291,9 +306,9 @@ async fn k05_an_agent_that_crashes_at_every_start_is_the_only_one_to_suffer() {
         parked.push(submit(&system, &poisoned, job, 1).await);
     }
     let ill = async || system.agents().await.into_iter().find(|row| row.agent.as_str() == "ill").unwrap();
-    until("it is out of service", async || ill().await.state == "quarantined").await;
+    system.outcome(parked[2]).await.unwrap();
     let reason = "it failed too often: panicked: ill was to panic";
-    assert_eq!(ill().await.reason.as_deref(), Some(reason));
+    assert_eq!((ill().await.state, ill().await.reason.as_deref()), ("quarantined", Some(reason)));
     let why = async |run| match system.outcome(run).await.unwrap() {
         Settled::Parked(why) => why,
         other => panic!("{other:?}"),
@@ -304,11 +319,11 @@ async fn k05_an_agent_that_crashes_at_every_start_is_the_only_one_to_suffer() {
     assert_eq!(why(parked[2]).await, reason);
 
     let tree = starts(&system).await.expect("all is up");
-    assert_eq!(tree.len(), 4 + HEALTHY, "all others have their actor");
+    assert_eq!(tree.len(), 4 + HEALTHY / BUSY, "all others have their actor");
     let restarted: Vec<_> =
         tree.iter().filter(|(name, count)| **count != u64::from(!name.contains('-'))).collect();
     assert!(restarted.is_empty(), "{restarted:?}");
-    tool.gate.add_permits(10_000);
+    tool.gate.add_permits(2 * HEALTHY);
     for run in runs {
         assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
     }

@@ -276,12 +276,12 @@ impl RegistryState {
         if change.served.is_some() && ledger.is_configured(client) {
             return Err(ClientError::Configured(client.clone()));
         }
+        let book = ledger.find(client).unwrap_or_default();
         if let Some(credits) = change.credits {
-            let book = ledger.client(client);
             let checked = book.terms().check_deposit(credits, book.spent());
             checked.map_err(|error| ClientError::Credits { client: client.clone(), error })?;
         }
-        let events = change.events(client, ledger.client(client).spent());
+        let events = change.events(client, book.spent());
         if events.is_empty() {
             return Ok(None);
         }

@@ -17,8 +17,11 @@ use crate::memory::resident_mb;
 use crate::plans;
 use crate::table::{Row, median};
 
+/// What one of them takes in bytes, measured in a process with a data folder.
+type Measure = fn(&Path) -> f64;
+
 /// The words that make this program such a process.
-pub(crate) const CHILDREN: [(&str, fn(&Path) -> f64); 3] =
+pub(crate) const CHILDREN: [(&str, Measure); 3] =
     [("--live-agents", live), ("--bare-actors", bare), ("--rows", rows_only)];
 
 const ROUNDS: usize = 5;
@@ -49,7 +52,7 @@ pub(crate) fn rows() -> Vec<Row> {
 }
 
 /// Prints what one of them takes, in bytes.
-pub(crate) fn child(measure: fn(&Path) -> f64, data: &Path) {
+pub(crate) fn child(measure: Measure, data: &Path) {
     println!("{}", measure(data));
 }
 

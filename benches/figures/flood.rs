@@ -78,7 +78,8 @@ async fn sample(runs_of_flood: usize) -> Met {
 }
 
 async fn submit(os: &Ostler, client: &str, steps: usize) -> Run {
-    let node = |at: usize| json!({"id": format!("n{at}"), "tool": "work", "params": {"late": client == "late"}});
+    let node =
+        |at: usize| json!({"id": format!("n{at}"), "tool": "work", "params": {"late": client == "late"}});
     let nodes: Vec<Value> = (0..steps).map(node).collect();
     let plan = plans::plan(os, json!({"id": client, "policy": {"slots": steps}, "nodes": nodes}));
     os.submit(Submission { client: client.into(), ..Submission::plan(plan) }).await.unwrap()

@@ -121,7 +121,7 @@ enum Command {
         after_help = "Examples:\n  ostler resume\n  ostler resume @last\n  ostler resume --metrics 9464"
     )]
     Resume(steer::ResumeArgs),
-    /// List runs, the newest first, or agents, or clients, or what supervises them
+    /// List runs, the newest first; or agents, clients, actors
     #[command(
         after_help = "Examples:\n  ostler ps\n  ostler ps -n 5\n  ostler ps --all --json\n  ostler ps --clients\n  ostler ps --tree"
     )]

@@ -8,6 +8,8 @@ use super::world::World;
 
 const LONG: &str =
     "id: long\nnodes:\n  - {id: nap, tool: shell.run, params: {argv: [sleep, \"60\"]}, timeout: 90s}\n";
+/// To sleep only looks at the world: it is stopped at once.
+const SLEEPS: &str = "[tools.shell]\nallow = [{argv = [\"sleep\", \"*\"], impact = 0, effect = \"read\"}]\n";
 
 /// Writes down that these agents of client `acme` exist, and that the first was taken out of service.
 fn with_agents(world: &World, agents: &[&str]) {
@@ -53,9 +55,9 @@ fn a_quarantined_agent_is_listed_with_its_reason_and_released() {
 #[test]
 fn the_tree_of_the_process_that_holds_the_folder_is_shown() {
     let world = World::new();
-    world.file("long.yaml", LONG);
+    world.file("long.yaml", LONG).file("sleeps.toml", SLEEPS);
     world.ostler("ps --tree").exits(0).complains("there is no run yet");
-    let mut holder = world.start("run long.yaml --workspace work --intent 2");
+    let mut holder = world.start("run long.yaml --workspace work --config sleeps.toml");
     let run = holder.until("opened: long").split_whitespace().nth(2).unwrap().to_owned();
     let shown = world.ostler("ps --tree").exits(0);
     let mut expected = format!("{:<39}  STATE       GENERATION  RESTARTS  LAST END\n", "CHILD");

@@ -20,6 +20,7 @@ use crate::approval;
 use crate::attempt::{self, Caller};
 use crate::effects::AttemptKey;
 use crate::error::RunError;
+use crate::estimates::ESTIMATE;
 use crate::evaluator::EvaluatorMessage;
 use crate::registry::RegistryMessage;
 use crate::scheduler::{Job, SchedulerMessage};
@@ -34,6 +35,8 @@ pub(super) struct Drive {
     pub(super) opened: RunOpened,
     /// On whose behalf its attempts act.
     pub(super) caller: Arc<Caller>,
+    /// When, in milliseconds since the Unix epoch.
+    opened_ms: u64,
     pub(super) run: Run,
     pub(super) stream: StreamId,
     /// The last record of the stream.
@@ -66,7 +69,7 @@ impl Drive {
     pub(super) fn new(
         arguments: &AgentArguments,
         me: &ActorRef<AgentMessage>,
-        opened: RunOpened,
+        (opened, opened_ms): (RunOpened, Ticks),
         run: Run,
         seq: Seq,
     ) -> Drive {
@@ -77,6 +80,7 @@ impl Drive {
             stream: StreamId::run(&opened.client, opened.run),
             caller: Arc::new(Caller::of(&opened)),
             opened: RunOpened { plan: Json::null(), ..opened },
+            opened_ms: u64::try_from(opened_ms).unwrap_or(0),
             run,
             seq,
             pending: Vec::new(),
@@ -251,6 +255,7 @@ impl Drive {
         }
         let Some(ended) = self.services.effects.ended(key) else { return };
         if let Some(node) = self.run.node(&key.node) {
+            self.services.estimates.learn(node, ended.cost);
             self.services.measures.attempted(&self.opened.client, node.kind, &ended);
         }
         let result = AttemptResult {
@@ -384,7 +389,7 @@ impl Drive {
             if self.services.toolbox.is_timer(node) {
                 Box::pin(self.launch_timer(node)).await;
             } else {
-                jobs.push(Job { run: self.opened.run, rank: self.rank(&id), node: id.clone() });
+                jobs.push(self.job(id.clone()));
                 self.queued.insert(id);
             }
         }
@@ -400,10 +405,12 @@ impl Drive {
         self.services.links.tell_scheduler(enqueue);
     }
 
-    /// Nodes from here to the end of the plan, along the longest path.
-    fn rank(&self, node: &NodeId) -> u64 {
+    /// What is queued of a node. Its rank: nodes from here to the end of the plan, along the longest path.
+    pub(super) fn job(&self, id: NodeId) -> Job {
         let graph = self.run.graph();
-        graph.position(node).map_or(0, |at| u64::from(graph.height[at]) + 1)
+        let rank = graph.position(&id).map_or(0, |at| u64::from(graph.height[at]) + 1);
+        let estimate = self.run.node(&id).map_or(ESTIMATE, |node| self.services.estimates.of(node));
+        Job { run: self.opened.run, rank, opened_ms: self.opened_ms, estimate, node: id }
     }
 
     /// Appends what was decided. Without a journal nothing can go on.

@@ -46,7 +46,7 @@ impl Drive {
         }
         let Folded { opened, run: state, last, position, parked, .. } = folded;
         services.note_quiet(run, last, (!state.asks()).then_some(position));
-        let mut drive = Drive::new(arguments, me, opened, state, last);
+        let mut drive = Drive::new(arguments, me, (opened, row.opened_ms), state, last);
         drive.is_out_of_credit = is_out_of_credit;
         let lost = drive.attach();
         let by_name = services.asked_for(run);
@@ -107,8 +107,8 @@ impl Drive {
 
     /// Queues attempts that died with their process, and are done again under the same number.
     pub(super) fn redo(&mut self, again: Vec<NodeId>) {
-        let run = self.opened.run;
-        self.submit(again.into_iter().map(|node| Job { run, node, rank: REDO_RANK }).collect());
+        let jobs = again.into_iter().map(|node| Job { rank: REDO_RANK, ..self.job(node) });
+        self.submit(jobs.collect());
     }
 }
 

@@ -243,6 +243,8 @@ impl tracing::Subscriber for Lines {
 async fn a_restart_is_logged_with_whose_end_led_to_it() {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let _kept = tracing::subscriber::set_default(Lines(lines.clone()));
+    // While there is only one subscriber, what other threads log first is taken for what nobody wants.
+    let _second = tracing::Dispatch::new(Lines(Arc::default()));
     let world = World::new();
     let spec = world.spec(Strategy::RestForOne, 1, vec![world.probe("a"), world.probe("b")]);
     let root = world.start(spec).await;
