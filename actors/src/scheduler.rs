@@ -43,8 +43,8 @@ pub(crate) struct Job {
     pub(crate) rank: u64,
     /// When its run was opened: of one lane, older runs go first, and rank counts within a run.
     pub(crate) opened_ms: u64,
-    /// What it is expected to cost, in credits.
-    pub(crate) estimate: u64,
+    /// What it is expected to cost.
+    pub(crate) estimate: Price,
 }
 
 /// What a job is queued as.
@@ -79,8 +79,8 @@ pub(crate) struct Owner {
 pub(crate) struct Ticket {
     life: u64,
     job: JobHandle,
-    /// What was charged for it, in credits.
-    estimate: u64,
+    /// What was charged for it.
+    estimate: Price,
 }
 
 pub(crate) enum SchedulerMessage {
@@ -231,7 +231,7 @@ impl SchedulerState {
             let (run, node) = (key.run, key.node.clone());
             let job = Job { run, node, rank: 0, opened_ms: 0, estimate: slot.estimate };
             let queued = Queued { job, owner: Arc::clone(&owner), books: lane.books, since: None };
-            let new = NewJob::flat(slot.estimate);
+            let new = NewJob::of(slot.estimate);
             let handle = self.queue.enqueue(lane.agent, new, queued, &mut events)?;
             let known = self.agents.entry(owner.agent.clone());
             let known =
@@ -274,8 +274,8 @@ impl SchedulerState {
         });
         let (since, mut refused) = (self.measures.now(), Vec::new());
         for job in jobs {
-            let job = Job { estimate: job.estimate.min(self.queue.config().cost_max), ..job };
-            let new = NewJob { rank: job.rank, deadline: Some(job.opened_ms), ..NewJob::flat(job.estimate) };
+            let job = Job { estimate: capped(job.estimate, self.queue.config().cost_max), ..job };
+            let new = NewJob { rank: job.rank, deadline: Some(job.opened_ms), ..NewJob::of(job.estimate) };
             let (owner, books) = (Arc::clone(owner), lane.books.clone());
             let queued = Queued { job: job.clone(), owner, books, since };
             match self.queue.enqueue(lane.agent, new, queued, &mut self.events) {
@@ -425,6 +425,10 @@ impl SchedulerState {
         }
         self.services.stir();
     }
+}
+
+fn capped(Price { charge, credits, tokens }: Price, most: u64) -> Price {
+    Price { charge: charge.min(most), credits: credits.min(most), tokens: tokens.min(most) }
 }
 
 fn recorded(accounts: ostler_scheduler::Accounts) -> Accounts {

@@ -20,7 +20,7 @@ use crate::approval;
 use crate::attempt::{self, Caller};
 use crate::effects::AttemptKey;
 use crate::error::RunError;
-use crate::estimates::ESTIMATE;
+use crate::estimates::UNKNOWN;
 use crate::evaluator::EvaluatorMessage;
 use crate::registry::RegistryMessage;
 use crate::scheduler::{Job, SchedulerMessage};
@@ -409,7 +409,7 @@ impl Drive {
     pub(super) fn job(&self, id: NodeId) -> Job {
         let graph = self.run.graph();
         let rank = graph.position(&id).map_or(0, |at| u64::from(graph.height[at]) + 1);
-        let estimate = self.run.node(&id).map_or(ESTIMATE, |node| self.services.estimates.of(node));
+        let estimate = self.run.node(&id).map_or(UNKNOWN, |node| self.services.estimates.of(node));
         Job { run: self.opened.run, rank, opened_ms: self.opened_ms, estimate, node: id }
     }
 
