@@ -79,6 +79,7 @@ impl Ledger {
         let configured =
             configured.map(|client| (client.name, Terms::configured(client.weight, client.contracted)));
         let ledger = Ledger { configured: configured.collect(), ..Ledger::default() };
+        ledger.configured.keys().for_each(|client| drop(ledger.client(client)));
         rows.sort_by_key(|row| row.settled);
         for AccountRow { client, agent, accounts, spent, reputation, .. } in rows {
             let books = ledger.books(&Lane { client, agent });
@@ -91,7 +92,12 @@ impl Ledger {
         ledger
     }
 
-    /// The book of a client.
+    /// The book of a client that something is known of.
+    pub(crate) fn find(&self, client: &ClientId) -> Option<Arc<ClientBook>> {
+        lock(&self.clients).get(client).cloned()
+    }
+
+    /// The book of a client, made if it is new.
     pub(crate) fn client(&self, client: &ClientId) -> Arc<ClientBook> {
         let mut clients = lock(&self.clients);
         if let Some(book) = clients.get(client) {
@@ -119,9 +125,6 @@ impl Ledger {
 
     /// All clients that anything is known of.
     pub(crate) fn clients(&self) -> Vec<(ClientId, Arc<ClientBook>)> {
-        for client in self.configured.keys() {
-            self.client(client);
-        }
         lock(&self.clients).iter().map(|(client, book)| (client.clone(), Arc::clone(book))).collect()
     }
 

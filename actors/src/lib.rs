@@ -32,6 +32,7 @@ mod crash_tests;
 mod cursor;
 mod effects;
 mod error;
+mod estimates;
 mod evaluator;
 mod ledger;
 mod limits;

@@ -164,7 +164,7 @@ async fn accounts(system: &System) -> Vec<String> {
     };
     let seen = Mutex::new(None);
     until("all slots are taken", async || {
-        let is_full = system.services.effects.slots(None).len() == SLOTS as usize
+        let is_full = system.services.effects.slots().len() == SLOTS as usize
             && system.queue().await.is_some_and(|queue| queue.running == SLOTS && queue.queued > 0);
         let now = look().await;
         let before = std::mem::replace(&mut *lock(&seen), now.clone());

@@ -276,12 +276,12 @@ impl RegistryState {
         if change.served.is_some() && ledger.is_configured(client) {
             return Err(ClientError::Configured(client.clone()));
         }
+        let book = ledger.find(client).unwrap_or_default();
         if let Some(credits) = change.credits {
-            let book = ledger.client(client);
             let checked = book.terms().check_deposit(credits, book.spent());
             checked.map_err(|error| ClientError::Credits { client: client.clone(), error })?;
         }
-        let events = change.events(client, ledger.client(client).spent());
+        let events = change.events(client, book.spent());
         if events.is_empty() {
             return Ok(None);
         }
@@ -478,8 +478,7 @@ impl RegistryState {
 
     /// What the last life of an agent had queued or was granted is nobody's any more.
     fn say_bye(&self, agent: &AgentId) {
-        let running = self.services.effects.slots(None);
-        self.services.links.tell_scheduler(SchedulerMessage::Bye { agent: agent.clone(), running });
+        self.services.links.tell_scheduler(SchedulerMessage::Bye(agent.clone()));
     }
 
     fn give_up(&mut self, agent: &AgentId, reason: String) -> Result<(), ActorProcessingErr> {

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use crate::attempt::Caller;
 use crate::clock::Clock;
 use crate::effects::Effects;
+use crate::estimates::Estimates;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::links::Links;
@@ -30,6 +31,7 @@ pub(crate) struct Services {
     pub(crate) gate: GatePolicy,
     pub(crate) clock: Clock,
     pub(crate) effects: Effects,
+    pub(crate) estimates: Estimates,
     pub(crate) plans: Plans,
     pub(crate) ledger: Ledger,
     pub(crate) links: Links,
@@ -80,6 +82,7 @@ impl Services {
         Services {
             journal: measures.count(journal),
             artifacts,
+            estimates: Estimates::new(&toolbox),
             toolbox,
             gate,
             clock: Clock::new(),

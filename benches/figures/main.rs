@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo bench --bench figures                     # all of them
-//! cargo bench --bench figures -- makespan memory  # some: makespan, overhead, validation, start, memory, agents, disk
+//! cargo bench --bench figures -- makespan memory  # some: makespan, overhead, flood, validation, start, memory, agents, disk
 //! ```
 //!
 //! What is compared is measured in turns within one run, in many short samples, and what counts is the median of the
@@ -18,6 +18,7 @@
 mod agents;
 mod bare;
 mod disk;
+mod flood;
 mod makespan;
 mod memory;
 mod overhead;
@@ -28,9 +29,10 @@ mod validation;
 
 use table::Group;
 
-const GROUPS: [Group; 7] = [
+const GROUPS: [Group; 8] = [
     ("makespan", makespan::rows),
     ("overhead", overhead::rows),
+    ("flood", flood::rows),
     ("validation", validation::rows),
     ("start", start::rows),
     ("memory", memory::rows),

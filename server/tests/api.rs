@@ -303,11 +303,13 @@ async fn questions_are_listed_and_answered_once_for_what_they_show() {
     ]});
     let run = value(send(&api, post("/v1/runs", &json!({"plan": plan, "workspace": "/"}))).await).await;
     let run = run["run"].as_str().unwrap();
+    let begun = std::time::Instant::now();
     let listed = loop {
         let listed = value(send(&api, get(&format!("/v1/approvals?run={run}&limit=1"))).await).await;
         if listed["next"].is_string() {
             break listed;
         }
+        assert!(begun.elapsed().as_secs() < 60, "{listed}");
         tokio::task::yield_now().await;
     };
     let draft = &listed["approvals"][0];

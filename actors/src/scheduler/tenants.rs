@@ -9,8 +9,9 @@ use ostler_kernel::id::{ClientId, Ticks};
 use ostler_scheduler::{AgentHandle, BALANCE_MAX, ClientHandle, Event, NewClient, RunQueue};
 use ractor::ActorProcessingErr;
 
-use super::{ESTIMATE, Lane, Owner, Queued};
+use super::{Lane, Owner, Queued};
 use crate::clients::{QueueRow, Queueing};
+use crate::estimates::ESTIMATE;
 use crate::ledger::{AgentBook, Books, ClientBook, Ledger};
 
 /// The clients and agents that the queue knows.
@@ -137,7 +138,7 @@ impl Tenants {
                 running: view.in_flight,
                 queued: view.queued,
                 charged: u64::try_from(view.charged).unwrap_or(0),
-                reserved: u64::from(view.in_flight) * ESTIMATE,
+                reserved: view.held,
                 lag: i64::try_from(queue.lag(&view)).unwrap_or(i64::MAX),
             };
             Some((self.name(view.client)?.clone(), queueing))
@@ -184,7 +185,7 @@ impl Tenants {
             queue.set_reputation(handle, reputation)?;
         }
         if let Some(left) = book.left() {
-            queue.meter(handle, left - reserved(queue, handle)?, events)?;
+            queue.meter(handle, left - queue.held(handle)? as i64, events)?;
         }
         Ok(())
     }
@@ -219,11 +220,6 @@ fn add(
     Ok(client)
 }
 
-/// Credits that the estimates of a client's running jobs hold.
-fn reserved(queue: &RunQueue<Queued>, client: ClientHandle) -> Result<i64, ActorProcessingErr> {
-    Ok(i64::from(queue.client(client)?.in_flight) * ESTIMATE as i64)
-}
-
 /// A client that was charged before goes on where it was: with its debt, and with what it was behind by, up to what
 /// a client with work can be behind by at all (theorem T1), or was when the scheduler ended: who has been idle earned nothing.
 fn restore_client(
@@ -233,10 +229,8 @@ fn restore_client(
     events: &mut Vec<Event>,
 ) -> Result<(), ActorProcessingErr> {
     let view = queue.client(client)?;
-    let balance = match book.left() {
-        Some(left) => Some(left - reserved(queue, client)?),
-        None => None,
-    };
+    // What is deposited from here on comes with a message of its own.
+    let balance = view.balance.map(|balance| book.left().map_or(balance, |left| left - view.held as i64));
     let (vruntime, remainder, agents_vruntime) = match book.last() {
         None => (view.vruntime, view.remainder, view.agents_vruntime),
         Some(last) => {
@@ -272,10 +266,10 @@ fn placed(then: i64, base: i64, now: i64, lag_max: i64) -> i64 {
     then.min(by_lead).max(now.saturating_sub(lag_max))
 }
 
-/// T1: the furthest that a runnable client can be behind its queue, D·o/w + 1, when each of D slots was charged o too much.
+/// T1: the furthest that a runnable client can be behind its queue, D·o/w + 1, when each of D slots was charged o too much: more than an attempt that nothing is known of.
 fn lag_max(queue: &RunQueue<Queued>, weight: u32) -> i64 {
     let config = queue.config();
-    let over = i128::from(config.slots) * i128::from(ESTIMATE - 1) * i128::from(config.scale);
+    let over = i128::from(config.slots) * i128::from(ESTIMATE) * i128::from(config.scale);
     i64::try_from(over / i128::from(weight) + 1).unwrap_or(i64::MAX)
 }
 
