@@ -6,15 +6,16 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-work="$(mktemp -d)"
-trap 'rm -rf "$work"' EXIT
-copy="$work/ostler"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}" CARGO_INCREMENTAL=0 CARGO_TERM_COLOR=never
+# Always the same place, so that what was built for it is built once.
+work="$CARGO_TARGET_DIR/mutants" copy="$CARGO_TARGET_DIR/mutants/ostler"
+rm -rf "$work"
+trap 'rm -rf "$work"' EXIT
 # What a mutant does to a test may be that it never ends.
 patience=300
 
-mkdir "$copy"
-git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$copy"
+mkdir -p "$copy"
+git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents --preserve=timestamps -t "$copy"
 
 # Runs the tests of a file, or those of them that have a name.
 tests() {

@@ -122,8 +122,8 @@ impl Torture<'_> {
         let before = self.last_run();
         // Per node that the journal called executed when nobody was alive: how often it had been sent by then.
         let mut finished: BTreeMap<String, usize> = BTreeMap::new();
+        let mut run = None;
         for _ in 0..PROCESSES_PER_RUN_MAX {
-            let run = self.last_run().filter(|run| Some(run) != before.as_ref());
             let arguments = match &run {
                 Some(run) => vec!["resume", run, "--json"],
                 None => vec!["run", &plan, "--json"],
@@ -134,12 +134,13 @@ impl Torture<'_> {
             };
             self.tally.kills += 1;
 
-            let Some(run) = self.last_run().filter(|run| Some(run) != before.as_ref()) else {
+            run = self.last_run().filter(|run| Some(run) != before.as_ref());
+            let Some(run) = &run else {
                 assert_eq!(shown, BTreeSet::new(), "shown, but not in the journal: run {number}");
                 self.tally.before_opening += 1;
                 continue;
             };
-            let journaled = self.journaled(&run);
+            let journaled = self.journaled(run);
             let lost: Vec<_> = shown.difference(&journaled.executed).collect();
             assert!(
                 lost.is_empty(),
@@ -237,8 +238,12 @@ impl Torture<'_> {
     fn journaled(&self, run: &str) -> Journaled {
         let events = self.ostler(&["events", run, "--json"]);
         assert!(events.status.success(), "events {run}: {}\n{}", events.status, text(&events));
-        let summary = self.summary(run).unwrap_or_else(|| panic!("{run} has events, but cannot be shown"));
-        Journaled { executed: executed(events.stdout.as_slice()), closed: summary["outcome"].is_string() }
+        let closed = |line: &str| {
+            let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+            line["kind"] == "run_closed"
+        };
+        let closed = String::from_utf8_lossy(&events.stdout).lines().any(closed);
+        Journaled { executed: executed(events.stdout.as_slice()), closed }
     }
 
     fn sent(&self, number: usize, node: &str) -> usize {
