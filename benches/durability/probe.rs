@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
 /// Bytes of a record: about what a step writes.
@@ -38,4 +39,9 @@ impl Probe {
         }
         f64::from(count) / begun.elapsed().as_secs_f64()
     }
+}
+
+/// Waits until the disk has written everything that it was given, by whomever.
+pub(crate) fn settle() {
+    assert!(Command::new("sync").status().unwrap().success());
 }

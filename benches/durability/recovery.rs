@@ -13,7 +13,7 @@ use ostler::kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
 use ostler::{Ostler, Submission};
 use serde_json::{Map, Value, json};
 
-use crate::steps::{self, SLOTS};
+use crate::steps;
 use crate::table::{Must, Row, median};
 
 /// The word that makes this program the process that is killed.
@@ -28,18 +28,18 @@ const ROUNDS: usize = 7;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) fn rows() -> Vec<Row> {
-    let folder = steps::folder();
-    let marks = folder.path().join("marks");
-    let (first, _) = Process::start(folder.path(), &marks);
-    drop(first);
-    let (mut whole, mut within) = (Vec::new(), Vec::new());
+    let (mut whole, mut within, mut again) = (Vec::new(), Vec::new(), 0);
     for _ in 0..ROUNDS {
+        // A folder of its own: runs that end their process again and again are set aside.
+        let folder = steps::folder();
+        let marks = folder.path().join("marks");
+        drop(Process::start(folder.path(), &marks));
         let begun = Instant::now();
         let (_process, said) = Process::start(folder.path(), &marks);
         whole.push(begun.elapsed().as_secs_f64() * 1e3);
         within.push(said);
+        again += std::fs::read_to_string(&marks).unwrap().lines().count() - RUNS;
     }
-    let lines = std::fs::read_to_string(&marks).unwrap().lines().count();
     vec![
         Row::new(
             "1,000 runs under way, kill -9, until all are queued again",
@@ -49,8 +49,8 @@ pub(crate) fn rows() -> Vec<Row> {
         )
         .unit("ms")
         .note(format!("of it {:.0} ms from the start of the runtime on", median(within))),
-        Row::new("finished steps that ran again", Must::Most(0.0), 0.0, (lines - RUNS) as f64)
-            .note(format!("of {RUNS}, in {} kills", ROUNDS + 1)),
+        Row::new("finished steps that ran again", Must::Most(0.0), 0.0, again as f64)
+            .note(format!("of {}", ROUNDS * RUNS)),
     ]
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn child(data: &Path, marks: &Path) {
             .data_dir(data)
             .tool(Mark(spec("mark"), Mutex::new(file)))
             .tool(Hang(spec("hang")))
-            .slots(SLOTS)
+            .slots(2 * RUNS as u32)
             .start()
             .await
             .unwrap();
@@ -150,7 +150,8 @@ pub(crate) fn child(data: &Path, marks: &Path) {
                 os.submit(Submission::plan(plan.clone())).await.unwrap();
             }
         }
-        let queued = async || os.system().queue().await.map_or(0, |queue| u64::from(queue.running) + queue.queued);
+        let queued =
+            async || os.system().queue().await.map_or(0, |queue| u64::from(queue.running) + queue.queued);
         let marked = || std::fs::read(marks).unwrap().iter().filter(|byte| **byte == b'\n').count();
         while queued().await < RUNS as u64 || marked() < RUNS {
             assert!(begun.elapsed() < PATIENCE, "{} of {RUNS} queued, {} marked", queued().await, marked());

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 use ostler::Ostler;
 
@@ -43,8 +44,12 @@ pub(crate) fn rows() -> Vec<Row> {
     })
 }
 
+/// Longer than an answer is given again, in milliseconds.
+const STALE_MS: u64 = 1_500;
+
 /// The counter of the journal, as it is served.
 async fn fsyncs(address: SocketAddr) -> f64 {
+    tokio::time::sleep(Duration::from_millis(STALE_MS)).await;
     let read = move || {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();

@@ -106,8 +106,12 @@ def main():
     for round_ in range(rounds + 1):
         for at_once, times in AT_ONCE:
             for peer in peers:
-                probe = ostler.ask(f"probe {SYNCS}")
+                # What the one before left to be written is none of the next.
+                os.sync()
+                before = ostler.ask(f"probe {SYNCS}")
                 steps = peer.steps(at_once, times)
+                os.sync()
+                probe = (before + ostler.ask(f"probe {SYNCS}")) / 2
                 # The first round warms up.
                 if round_:
                     syncs.append(probe)

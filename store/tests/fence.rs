@@ -23,15 +23,13 @@ const FOLDER: &str = "OSTLER_TEST_FENCE_FOLDER";
 fn child_that_appends_when_it_is_told() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
     let (store, _) = Store::open_with(Path::new(&folder), small()).unwrap();
-    let mut count = 0;
-    for line in std::io::stdin().lines() {
+    for (line, count) in std::io::stdin().lines().zip(0u64..) {
         line.unwrap();
         let appended = store.journal.append(vec![batch(stream(1), count, vec![numbered(count)])]);
         match appended.and_then(|position| wait(&*store.journal, position)) {
             Ok(()) => println!("\ndurable {count}"),
             Err(error) => println!("\nrefused {error}"),
         }
-        count += 1;
     }
 }
 

@@ -175,11 +175,13 @@ fn timers_fire_once_and_order_is_by_number_however_the_clock_jumps() {
     assert_eq!(results, 3, "each node has one result: {records:?}");
 
     // Begun by a clock that is ahead, and gone on with by one that is right.
-    let asks = "id: asks\nnodes:\n  - {id: ok, kind: human_approval}\n  - {id: a, tool: fs.list, params: {path: .}, deps: [ok]}\n";
+    let asks = "id: asks\nnodes:\n  - {id: ok, kind: human_approval, human_timeout: 1h}\n  - {id: a, tool: fs.list, params: {path: .}, deps: [ok]}\n";
     world.file("asks.yaml", asks);
     let Some(ahead) = by_clock(&world, "+1h", "run asks.yaml --workspace work") else { return };
     ended(ahead).exits(3);
-    world.ostler("approve @last ok").exits(0).says("succeeded  asks");
+    let asked = world.ostler("approvals --json").exits(0).lines().remove(0);
+    let digest = asked["digest"].as_str().unwrap();
+    world.ostler(&format!("approve @last ok --digest {digest}")).exits(0).says("succeeded  asks");
     let numbers: Vec<u64> = world
         .ostler("events @last --json")
         .exits(0)

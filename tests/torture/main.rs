@@ -122,7 +122,7 @@ impl Torture<'_> {
         let before = self.last_run();
         // Per node that the journal called executed when nobody was alive: how often it had been sent by then.
         let mut finished: BTreeMap<String, usize> = BTreeMap::new();
-        let mut run = None;
+        let mut run: Option<String> = None;
         for _ in 0..PROCESSES_PER_RUN_MAX {
             let arguments = match &run {
                 Some(run) => vec!["resume", run, "--json"],
