@@ -133,6 +133,7 @@ fn samples() -> Vec<Event> {
     let evaluated = |scores| Event::Evaluated(Evaluated { scores, composite: 512 });
     samples.push(evaluated(scores(None, None)));
     samples.push(evaluated(scores(Some(900), Some(1))));
+    samples.push(Event::AgentReleased { agent: AgentId::from("worker") });
     samples
 }
 
@@ -236,10 +237,11 @@ fn kind(event: &Event) -> u8 {
         Event::CreditDeposited { .. } => 24,
         Event::OutOfCredit { .. } => 25,
         Event::Evaluated(_) => 26,
+        Event::AgentReleased { .. } => 27,
     }
 }
 
-const KINDS: u8 = 27;
+const KINDS: u8 = 28;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
