@@ -7,10 +7,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use ostler::kernel::event::Event;
 use ostler::kernel::gate::{CallClass, Permit};
 use ostler::kernel::plan::{Effect, Idempotency, PlanDraft};
 use ostler::kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
-use ostler::{Ostler, Submission};
+use ostler::kernel::run::NodeState;
+use ostler::{Ostler, Run, Submission};
 use serde_json::{Map, Value, json};
 
 use crate::steps;
@@ -147,7 +149,8 @@ pub(crate) fn child(data: &Path, marks: &Path) {
             let draft: PlanDraft = serde_json::from_value(json!({"id": "hangs", "nodes": nodes})).unwrap();
             let plan = os.plan(draft).unwrap();
             for _ in 0..RUNS {
-                os.submit(Submission::plan(plan.clone())).await.unwrap();
+                let run = os.submit(Submission::plan(plan.clone())).await.unwrap();
+                until_marked(&run).await;
             }
         }
         let queued =
@@ -160,4 +163,16 @@ pub(crate) fn child(data: &Path, marks: &Path) {
         println!("{}", begun.elapsed().as_secs_f64() * 1e3);
         std::future::pending::<()>().await;
     });
+}
+
+/// Waits until it is durable that the first step of a run is done: only then has it finished.
+async fn until_marked(run: &Run) {
+    let mut events = run.events().unwrap();
+    while let Some(record) = events.next().await {
+        if let Event::NodeTransition(moved) = record.unwrap().event
+            && moved.to == NodeState::Executed
+        {
+            return;
+        }
+    }
 }
