@@ -479,3 +479,31 @@ fn a_run_is_folded_from_its_records() {
     assert_eq!((folded.closed, folded.opened_at), (Some(RunOutcome::Failed), 1));
     assert_eq!((folded.last, folded.position), (Seq(4), Position(40)));
 }
+
+#[test]
+fn a_result_that_comes_twice_or_too_late_changes_nothing_and_is_written_down() {
+    let mut run = open(json!([{"id": "n", "tool": "look", "retries": 1}]));
+    let result = |attempt, value: Value| {
+        let result = AttemptResult::unpaid("n".into(), attempt, Outcome::Ok(output(&value)));
+        Input::Result(Box::new(result))
+    };
+    let is_late = |events: &[Event]| matches!(events, [Event::LateResult(_)]);
+    start(&mut run, "n");
+    ends(&mut run, "n", Outcome::Failed(Failure { category: Category::Timeout, message: String::new() }));
+    assert_eq!(state(&run, "n"), "failed_retryable timeout");
+    // The first attempt was given up, and its result comes all the same: before the second has started, and while it runs.
+    assert!(is_late(&with(&mut run, |run, cx| run.decide(cx, result(1, json!({"of": 1}))))));
+    assert_eq!(state(&run, "n"), "failed_retryable timeout");
+    with(&mut run, |run, cx| run.decide(cx, Input::RetryDue("n".into())));
+    assert!(with(&mut run, |run, cx| run.decide(cx, Input::RetryDue("n".into()))).is_empty(), "fired once");
+    start(&mut run, "n");
+    assert!(is_late(&with(&mut run, |run, cx| run.decide(cx, result(1, json!({"of": 1}))))));
+    assert_eq!(state(&run, "n"), "running attempt:2");
+    with(&mut run, |run, cx| run.decide(cx, result(2, json!({"of": 2}))));
+    assert_eq!(state(&run, "n"), "executed ok");
+    for attempt in [1, 2] {
+        assert!(is_late(&with(&mut run, |run, cx| run.decide(cx, result(attempt, json!({"of": 3}))))));
+        let kept = run.instance(&"n".into()).unwrap().output.clone().unwrap();
+        assert_eq!(kept, output(&json!({"of": 2})), "attempt {attempt}");
+    }
+}

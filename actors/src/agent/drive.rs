@@ -221,6 +221,11 @@ impl Drive {
 
     pub(super) fn set_deadline(&mut self, node: &NodeId, kind: TimerKind, at: Ticks) {
         let wait = at.saturating_sub(self.services.clock.now()).max(0) as u64;
+        // A clock that was set back while nobody was there makes no backoff longer.
+        let wait = match kind {
+            TimerKind::Backoff => wait.min(self.run.plan().policy.backoff_cap.max(0) as u64),
+            TimerKind::Human | TimerKind::Sleep => wait,
+        };
         let instance = self.run.instance(node);
         let number = instance.map_or(0, |instance| match kind {
             TimerKind::Human => instance.requests,

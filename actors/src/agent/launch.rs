@@ -67,11 +67,11 @@ impl Drive {
                 Some(NodeState::Ready) if mine => {
                     let events = self.within(|run, cx| run.start(cx, &job.node, None));
                     self.note(events);
-                    self.begin_attempt(&job.node, ticket, accounts).await;
+                    self.begin_attempt(&job.node, ticket, accounts, false).await;
                 }
                 // Its process died; it may be done again, under the same attempt, but not twice.
                 Some(NodeState::Running) if mine && self.is_lost(&job.node) => {
-                    self.begin_attempt(&job.node, ticket, accounts).await;
+                    self.begin_attempt(&job.node, ticket, accounts, true).await;
                 }
                 _ => {
                     self.services.links.give_back(ticket);
@@ -98,7 +98,8 @@ impl Drive {
         }
     }
 
-    async fn begin_attempt(&mut self, id: &NodeId, slot: Ticket, accounts: Accounts) {
+    /// Starts the attempt of a running node; `again`: one that died with its process.
+    async fn begin_attempt(&mut self, id: &NodeId, slot: Ticket, accounts: Accounts, again: bool) {
         let plan = Arc::clone(self.run.plan());
         let at = self.run.graph().position(id).expect("a node that was started exists");
         let node = &plan.nodes[at];
@@ -110,6 +111,11 @@ impl Drive {
             if self.run.is_approved(id, shown) { Ok(prepared) } else { Err(Refusal::unapproved()) }
         });
         match prepared {
+            Ok(Prepared { refs, .. }) if again && !self.is_same_work(node, &refs) => {
+                self.services.links.give_back(slot);
+                let what = self.changed_since(node);
+                self.decide(Input::Changed { node: id.clone(), what });
+            }
             Ok(prepared) => {
                 let acts = prepared.work.acts(node);
                 self.intend(node, &prepared, Some(accounts));
@@ -121,6 +127,21 @@ impl Drive {
                 self.refuse(id, attempt, refusal);
             }
         }
+    }
+
+    fn tool_version(&self, node: &Node) -> Option<&str> {
+        self.services.toolbox.version(node.tool.as_deref()?)
+    }
+
+    fn is_same_work(&self, node: &Node, refs: &Refs) -> bool {
+        self.run.is_same_work(&node.id, refs, self.tool_version(node))
+    }
+
+    /// Why an attempt that was lost is not just done again.
+    fn changed_since(&self, node: &Node) -> String {
+        let tool = node.tool.as_deref().unwrap_or("what it does");
+        let version = self.tool_version(node).map(|version| format!(", now version {version},"));
+        format!("not done again: {tool}{} has changed since it was started", version.unwrap_or_default())
     }
 
     /// Starts a node that is nothing but a wait. It passes the gate like any other.

@@ -50,6 +50,14 @@ impl Run {
         Some(intent)
     }
 
+    /// Whether the work of a node is what the last intent said, by its identity: what it calls, in which version, on
+    /// what. A node of which no intent tells has nothing to differ from.
+    pub fn is_same_work(&self, node: &NodeId, refs: &Refs, tool_version: Option<&str>) -> bool {
+        let written = self.instance(node).and_then(|instance| instance.identity);
+        let now = self.node(node).map(|node| self.reuse(node, refs, tool_version));
+        written.is_none_or(|written| Some(written.reuse) == now)
+    }
+
     /// What a receiver can recognise a repetition of the node's work by: the same for every attempt, until a patch
     /// makes it other work.
     pub fn idempotency_key(&self, run: RunId, node: &NodeId) -> Digest {

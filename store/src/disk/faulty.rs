@@ -100,6 +100,18 @@ impl FaultyDisk {
         FaultyDisk { shared: self.shared.clone(), life }
     }
 
+    /// Ends the process that uses the disk, which gets errors from here on, and nothing else: what was written is read
+    /// back, synced or not. Gives the disk to the next process.
+    pub fn kill(&self) -> FaultyDisk {
+        let mut state = self.state();
+        state.life += 1;
+        state.syncs_held = false;
+        let life = state.life;
+        drop(state);
+        self.shared.released.notify_all();
+        FaultyDisk { shared: self.shared.clone(), life }
+    }
+
     /// Lets files take `bytes` in all; `None` is no limit.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state().capacity = bytes;

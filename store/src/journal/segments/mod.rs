@@ -12,6 +12,7 @@
 //! - The index is never needed: it is a fold of the segments before its mark, and memory holds the fold of the
 //!   rest. All three ways to that rest (ordering, opening, taking back) end in the same `Fold`.
 //! - After an error nobody understands, nothing is written any more until the journal is opened again.
+//! - Who does not hold the folder any more writes nothing and acknowledges nothing.
 
 mod acks;
 mod files;
@@ -134,8 +135,6 @@ pub struct SegmentJournal {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
     indexer: Option<(Sender<Place>, JoinHandle<()>)>,
-    /// Released last.
-    _lock: Option<HeldLock>,
 }
 
 /// What the journal, its writer and its indexer share. Locks are taken in this order: order, acks, watchers.
@@ -154,11 +153,18 @@ pub(crate) struct Shared {
     indexing: Mutex<()>,
     /// Where what is ordered ends.
     ordered: AtomicU64,
+    /// Released last, when the writer and the indexer are gone.
+    lock: Option<HeldLock>,
 }
 
 impl Shared {
     fn order(&self) -> MutexGuard<'_, Order> {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this process still holds the folder.
+    fn check_held(&self) -> std::io::Result<()> {
+        self.lock.as_ref().map_or(Ok(()), HeldLock::check)
     }
 
     fn poisoned(&self) -> bool {

@@ -153,7 +153,8 @@ fn refuse(files: &Files, error: LoadError) -> OpenJournalError {
 }
 
 /// Cuts off what was torn, and makes sure that what was read is durable: the process before this one may have
-/// died between writing and syncing, or after a sync that failed and left clean pages that are not on the disk.
+/// died between writing and syncing, or after a sync that failed and left clean pages that are not on the disk. Even
+/// the last seal may be such: what follows it is taken for proof that it was durable.
 fn mend(files: &Files, loaded: &Loaded, segment_bytes: u64) -> io::Result<Option<Torn>> {
     if let Some(number) = loaded.stillborn {
         files.remove(number)?;
@@ -167,12 +168,16 @@ fn mend(files: &Files, loaded: &Loaded, segment_bytes: u64) -> io::Result<Option
         file.set_len(loaded.end.offset())?;
         file.set_len(segment_bytes.max(loaded.end.offset()))?;
     }
-    if !loaded.sealed && loaded.last_write < loaded.end {
-        let mut bytes = vec![0; (loaded.end.offset() - loaded.last_write.offset()) as usize];
-        let read = file.read_at(&mut bytes, loaded.last_write.offset())?;
-        file.write_at(&bytes[..read], loaded.last_write.offset())?;
+    // The header goes with the first write of its segment.
+    let first = loaded.last_write.offset() == SEGMENT_HEADER_BYTES as u64;
+    let from = if first { 0 } else { loaded.last_write.offset() };
+    let rewrites = from < loaded.end.offset();
+    if rewrites {
+        let mut bytes = vec![0; (loaded.end.offset() - from) as usize];
+        let read = file.read_at(&mut bytes, from)?;
+        file.write_at(&bytes[..read], from)?;
     }
-    if loaded.torn.is_some() || !loaded.sealed {
+    if loaded.torn.is_some() || rewrites {
         file.sync()?;
     }
     Ok(loaded.torn.map(|(bytes, what)| Torn {
@@ -193,6 +198,8 @@ fn start(
 ) -> io::Result<SegmentJournal> {
     let (to_writer, queue) = channel::unbounded();
     let (to_indexer, places) = channel::unbounded();
+    // What a process left that did not live to seal it is durable by now, and a flip in it is to be told from a torn end.
+    let unsealed = !loaded.sealed && loaded.last_write < loaded.end;
     let Loaded { fold, end, last_segment, .. } = loaded;
     let order = Order {
         last: fold.last.0,
@@ -216,6 +223,7 @@ fn start(
         options,
         indexing: Mutex::new(()),
         ordered: AtomicU64::new(end.0),
+        lock,
     });
     let mut writer = Writer {
         shared: shared.clone(),
@@ -224,7 +232,7 @@ fn start(
         last_segment,
         current: None,
         buffer: Vec::new(),
-        unsealed: false,
+        unsealed,
         closing: false,
     };
     let writer = thread::Builder::new().name("journal-writer".into()).spawn(move || writer.run())?;
@@ -232,5 +240,5 @@ fn start(
         let shared = shared.clone();
         thread::Builder::new().name("journal-indexer".into()).spawn(|| indexer::run(shared, places))?
     };
-    Ok(SegmentJournal { shared, writer: Some(writer), indexer: Some((to_indexer, indexer)), _lock: lock })
+    Ok(SegmentJournal { shared, writer: Some(writer), indexer: Some((to_indexer, indexer)) })
 }

@@ -142,8 +142,9 @@ impl Writer {
         file.sync()
     }
 
-    /// Writes and syncs the buffer.
+    /// Writes and syncs the buffer, as long as this process holds the folder.
     fn write(&mut self, place: Place) -> Result<(), Trouble> {
+        self.shared.check_held().map_err(Trouble::Broken)?;
         if self.current.as_ref().is_none_or(|current| current.number != place.segment()) {
             self.enter(place)?;
         }
@@ -159,7 +160,9 @@ impl Writer {
         }
         current.file.write_at(&self.buffer, place.offset()).map_err(trouble)?;
         // A failed sync says nothing about what is on the disk, so it is never just "full".
-        Writer::sync(shared, &*current.file).map_err(Trouble::Broken)
+        Writer::sync(shared, &*current.file).map_err(Trouble::Broken)?;
+        // It may have been suspended, and the folder taken over, since it looked.
+        shared.check_held().map_err(Trouble::Broken)
     }
 
     /// Opens the segment of `place`, which is its first frame unless the segment is there already.
@@ -249,5 +252,63 @@ impl Drop for Writer {
         if std::thread::panicking() {
             self.shared.poison("the writer panicked".into());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use ostler_kernel::event::Event;
+    use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId, StreamKind};
+
+    use super::super::{Options, open};
+    use super::*;
+    use crate::disk::FaultyDisk;
+    use crate::index::Index;
+    use crate::lock::HeldLock;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn what_was_written_while_the_folder_was_taken_over_is_not_acknowledged() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let (lock, _) = HeldLock::take(&path).unwrap();
+        let disk = FaultyDisk::new();
+        let options =
+            Options { segment_bytes: 8192, prepare_bytes: 0, reserve_bytes: 1, ..Options::default() };
+        let opened = open(Arc::new(disk.clone()), Index::open(None), options, 0, |_| Ok(Some(lock)));
+        let (journal, _) = opened.unwrap();
+        let append = |expected: u64| {
+            let stream = StreamId { partition: 0, kind: StreamKind::Run, key: [1; 16] };
+            let events = vec![Event::Parked { reason: expected.to_string() }];
+            journal.append(vec![StreamBatch { stream, expected: Seq(expected), at_ms: 0, events }]).unwrap()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let wait = |position| {
+            runtime
+                .block_on(async { tokio::time::timeout(PATIENCE, journal.durable(position)).await })
+                .unwrap()
+        };
+        assert_eq!(wait(append(0)), Ok(()));
+        disk.hold_syncs();
+        let position = append(1);
+        let begun = Instant::now();
+        while disk.syncs_waiting() == 0 {
+            assert!(begun.elapsed() < PATIENCE, "nothing was synced");
+            std::thread::yield_now();
+        }
+        std::fs::remove_file(&path).unwrap();
+        let _taken_over = HeldLock::take(&path).unwrap();
+        disk.release_syncs();
+        let answer = wait(position);
+        assert!(
+            matches!(&answer, Err(JournalError::Poisoned(why)) if why.contains("another process may hold")),
+            "{answer:?}"
+        );
+        let syncs = disk.syncs();
+        drop(journal);
+        assert_eq!(disk.syncs(), syncs, "not even a seal is written");
     }
 }
