@@ -156,6 +156,8 @@ pub enum RunStanding {
     Parked(String),
     /// It is over.
     Closed(RunOutcome),
+    /// Something of it is damaged: it is kept as far as it can be, and never goes on; what is damaged.
+    Quarantined(String),
 }
 
 /// Why the journal did not do as asked.
