@@ -46,8 +46,8 @@ impl Quarantined {
 
     /// Why its records are not to be had.
     pub(crate) fn damaged(&self) -> JournalError {
-        let place = format!("run {}", self.row.run);
-        JournalError::Damaged { place, what: format!("it is quarantined: {}", self.why) }
+        let place = format!("run {}, which is quarantined", self.row.run);
+        JournalError::Damaged { place, what: self.why.clone() }
     }
 
     /// Its line in the table of runs.
