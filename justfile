@@ -27,7 +27,7 @@ conformance:
 guide:
     UPDATE_EXPECT=1 cargo test --test guide
 
-# The figures of docs/performance.md; with names, some of them: makespan, overhead, validation, start, memory, disk.
+# The figures of docs/performance.md; with names, some of them: makespan, overhead, flood, validation, start, memory, agents, disk.
 figures *groups:
     cargo bench --bench figures -- {{groups}}
 

@@ -41,8 +41,8 @@ pub mod plan_file;
 
 pub use os::{Agent, DATA_FOLDER, DRAIN, Faults, Ostler, OstlerBuilder, Run, StartError};
 pub use ostler_actors::{
-    AgentProfile, Answer, Approval, ApprovalId, ClientChange, ClientError, ClientRow, EventCursor,
-    ResolveHow, RunError, Served, Settled, SpawnError, Submission, SubmitError,
+    AgentProfile, AgentRow, Answer, Approval, ApprovalId, ClientChange, ClientError, ClientRow, EventCursor,
+    ReleaseError, ResolveHow, RunError, Served, Settled, SpawnError, Submission, SubmitError, TreeRow,
 };
 pub use ostler_kernel as kernel;
 

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use ostler_actors::{
-    AgentHandle, AgentProfile, Answer, Approval, ClientChange, ClientError, ClientRow, EventCursor,
-    ResolveHow, RunError, Settled, SpawnError, Submission, SubmitError, System, SystemConfig,
+    AgentHandle, AgentProfile, AgentRow, Answer, Approval, ClientChange, ClientError, ClientRow, EventCursor,
+    ReleaseError, ResolveHow, RunError, Settled, SpawnError, Submission, SubmitError, System, SystemConfig,
+    TreeRow,
 };
 use ostler_drivers::tool::{DataFolder, NotEnded, builtin};
 use ostler_kernel::gate::GatePolicy;
@@ -361,6 +362,40 @@ impl Ostler {
     /// ```
     pub async fn change_client(&self, client: &str, change: ClientChange) -> Result<(), ClientError> {
         self.system.change_client(client, change).await
+    }
+
+    /// All agents: what they are, where their actor is, and what they have to do.
+    pub async fn agents(&self) -> Vec<AgentRow> {
+        self.system.agents().await
+    }
+
+    /// Puts an agent that is quarantined back into service. Durable when it returns; dropping the future may or may not have
+    /// released it.
+    ///
+    /// # Errors
+    ///
+    /// See [`ReleaseError`]; nothing has changed then.
+    pub async fn release(&self, agent: &str) -> Result<(), ReleaseError> {
+        self.system.release(agent).await
+    }
+
+    /// What supervises what, and how often each actor had to be started again.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let os = ostler::Ostler::builder().memory().start().await?;
+    /// let tree = os.tree().await;
+    /// let names: Vec<&str> = tree.iter().map(|child| child.name.as_str()).collect();
+    /// assert_eq!(names, ["registry", "evaluator", "scheduler", "pool"]);
+    /// assert!(tree.iter().all(|child| child.generation == 1 && child.restarts == 0));
+    /// os.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn tree(&self) -> Vec<TreeRow> {
+        self.system.tree().await
     }
 
     /// What everything here goes through, for what this facade leaves out.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dashmap::DashMap;
 use futures::FutureExt;
-use ostler_kernel::event::{Failure, Outcome};
+use ostler_kernel::event::{Accounts, Failure, Outcome};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::run::Category;
 use ractor::ActorRef;
@@ -34,6 +34,8 @@ pub(crate) struct Ended {
     pub(crate) duration_ms: u64,
     /// In credits: a millisecond of a slot is one.
     pub(crate) cost: u64,
+    /// How its client stood once that was charged; `None` if it held no slot any more.
+    pub(crate) accounts: Option<Accounts>,
 }
 
 enum State {
@@ -44,7 +46,7 @@ enum State {
 struct Entry {
     /// On whose behalf it runs.
     owner: Arc<Owner>,
-    /// The slot to settle when it ends.
+    /// The slot it holds, until the scheduler has settled its end.
     slot: Option<Ticket>,
     /// The agent that waits for it.
     agent: ActorRef<AgentMessage>,
@@ -65,8 +67,9 @@ pub(crate) struct Effects {
 
 /// What the table knows of an attempt.
 pub(crate) enum Found {
-    Running,
-    Done,
+    /// Its agent will hear of its end.
+    UnderWay,
+    Ended,
 }
 
 impl Effects {
@@ -92,7 +95,7 @@ impl Effects {
             };
             let duration_ms = started.elapsed().as_millis() as u64;
             let cost = duration_ms.clamp(1, ostler_scheduler::COST_MAX);
-            let ended = Ended { outcome, duration_ms, cost };
+            let ended = Ended { outcome, duration_ms, cost, accounts: None };
             finish(&services_of_task, &key, ended);
         });
     }
@@ -101,24 +104,48 @@ impl Effects {
     pub(crate) fn attach(&self, key: &AttemptKey, agent: &ActorRef<AgentMessage>) -> Option<Found> {
         let mut entry = self.entries.get_mut(key)?;
         entry.agent = agent.clone();
-        Some(match &entry.state {
-            State::Running { .. } => Found::Running,
-            State::Done(_) => Found::Done,
+        Some(match (&entry.state, entry.slot) {
+            (State::Done(_), None) => Found::Ended,
+            (State::Done(_), Some(_)) | (State::Running { .. }, _) => Found::UnderWay,
         })
     }
 
-    /// What became of an attempt, if it has ended.
+    /// What became of an attempt, if it has ended and is settled.
     pub(crate) fn ended(&self, key: &AttemptKey) -> Option<Ended> {
-        match &self.entries.get(key)?.state {
-            State::Done(ended) => Some(ended.clone()),
+        let entry = self.entries.get(key)?;
+        match &entry.state {
+            State::Done(ended) if entry.slot.is_none() => Some(ended.clone()),
+            State::Done(_) | State::Running { .. } => None,
+        }
+    }
+
+    /// The slots that attempts hold.
+    pub(crate) fn slots(&self) -> Vec<Ticket> {
+        self.entries.iter().filter_map(|entry| entry.slot).collect()
+    }
+
+    /// What is to be settled of an attempt: the slot it holds, and what it cost. `None` if it runs, or that was done.
+    pub(crate) fn to_settle(&self, key: &AttemptKey) -> Option<(Ticket, u64)> {
+        let entry = self.entries.get(key)?;
+        match &entry.state {
+            State::Done(ended) => Some((entry.slot?, ended.cost)),
             State::Running { .. } => None,
         }
     }
 
-    /// The slots that the attempts of a run hold, or of all runs.
-    pub(crate) fn slots(&self, run: Option<RunId>) -> Vec<Ticket> {
-        let wanted = self.entries.iter().filter(|entry| run.is_none_or(|run| entry.key().run == run));
-        wanted.filter_map(|entry| entry.slot).collect()
+    /// The end of an attempt is settled: its agent hears of it.
+    pub(crate) fn settled(&self, services: &Services, key: &AttemptKey, after: Option<Accounts>) {
+        let Some(mut entry) = self.entries.get_mut(key) else { return };
+        entry.slot = None;
+        if let State::Done(ended) = &mut entry.state {
+            ended.accounts = after;
+        }
+        let agent = entry.agent.clone();
+        drop(entry);
+        let _ = agent.cast(AgentMessage::Ended(key.clone()));
+        if !services.drives(key.run) {
+            self.forget(key); // its run ended before it did
+        }
     }
 
     /// The scheduler begins another life: the number of it.
@@ -126,17 +153,19 @@ impl Effects {
         self.lives.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The attempts that hold a slot of an earlier life of the scheduler: for whom, and who waits for them.
-    pub(crate) fn holding(&self) -> Vec<(AttemptKey, Arc<Owner>, ActorRef<AgentMessage>)> {
-        let held = self.entries.iter().filter(|entry| entry.slot.is_some());
-        held.map(|entry| (entry.key().clone(), Arc::clone(&entry.owner), entry.agent.clone())).collect()
+    /// The attempts that hold a slot of an earlier life of the scheduler: which, for whom, and who waits for them.
+    pub(crate) fn holding(&self) -> Vec<(AttemptKey, Ticket, Arc<Owner>, ActorRef<AgentMessage>)> {
+        let held = self.entries.iter().filter_map(|entry| {
+            Some((entry.key().clone(), entry.slot?, Arc::clone(&entry.owner), entry.agent.clone()))
+        });
+        held.collect()
     }
 
-    /// The slot that an attempt holds now. One that has ended meanwhile holds none: false.
-    pub(crate) fn hold(&self, key: &AttemptKey, slot: Ticket) -> bool {
-        let entry = self.entries.get_mut(key);
-        let held = entry.and_then(|mut entry| entry.slot.as_mut().map(|held| *held = slot));
-        held.is_some()
+    /// The slot that an attempt holds from now on.
+    pub(crate) fn hold(&self, key: &AttemptKey, slot: Ticket) {
+        if let Some(mut entry) = self.entries.get_mut(key) {
+            entry.slot = Some(slot);
+        }
     }
 
     /// Whether the attempt runs, or has ended and is not recorded yet.
@@ -165,9 +194,10 @@ impl Effects {
         self.forgotten.notify_waiters();
     }
 
-    /// The run is over for this process: nobody will ask for what its stopped attempts come to.
+    /// The run is over for this process: nobody will ask for what its stopped attempts come to, but the scheduler.
     pub(crate) fn forget_run(&self, run: RunId) {
-        self.entries.retain(|key, entry| key.run != run || matches!(entry.state, State::Running { .. }));
+        let is_due = |entry: &Entry| matches!(entry.state, State::Running { .. }) || entry.slot.is_some();
+        self.entries.retain(|key, entry| key.run != run || is_due(entry));
         self.forgotten.notify_waiters();
     }
 
@@ -225,24 +255,12 @@ impl Effects {
     }
 }
 
-/// Keeps the outcome, frees the slot, and wakes the agent. The scheduler passes the wake-up on with the accounts
-/// after the settlement; if it is down, the agent hears of it at once.
+/// Keeps the outcome, and has it settled. A scheduler that is down settles what it finds here when it starts.
 fn finish(services: &Services, key: &AttemptKey, ended: Ended) {
     let Some(mut entry) = services.effects.entries.get_mut(key) else { return };
-    let cost = ended.cost;
     entry.state = State::Done(ended);
-    let (slot, agent) = (entry.slot.take(), entry.agent.clone());
     drop(entry);
-    let settled = slot.is_some_and(|ticket| {
-        let settle = SchedulerMessage::Settle { ticket, cost, key: key.clone(), agent: agent.clone() };
-        services.links.tell_scheduler(settle)
-    });
-    if !settled {
-        let _ = agent.cast(AgentMessage::Ended { key: key.clone(), accounts: None });
-    }
-    if !services.drives(key.run) {
-        services.effects.forget(key); // its run ended before it did
-    }
+    services.links.tell_scheduler(SchedulerMessage::Settle(key.clone()));
 }
 
 pub(crate) fn failed(category: Category, message: String) -> Outcome {

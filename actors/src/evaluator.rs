@@ -38,6 +38,8 @@ impl Actor for Evaluator {
         EvaluatorMessage::Evaluated { owner, evaluated }: EvaluatorMessage,
         services: &mut Arc<Services>,
     ) -> Result<(), ActorProcessingErr> {
+        #[cfg(test)]
+        services.trip("evaluator");
         services.ledger.books(&owner.lane).agent.score(evaluated.composite);
         services.links.tell_scheduler(SchedulerMessage::Terms(owner.lane.client.clone()));
         Ok(())

@@ -2,7 +2,7 @@
 //! the evaluator and the scheduler keep up to date, and that outlives them: who starts anew goes on from here.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ostler_kernel::evaluation::Reputation;
@@ -42,6 +42,8 @@ pub(crate) struct ClientBook {
     agents: Mutex<BTreeMap<Option<AgentId>, Arc<AgentBook>>>,
     /// Nothing of it is dispatched, because its credits are used up.
     parked: AtomicBool,
+    /// By how much it was behind, in virtual time, if it had work when the scheduler ended: that is owed still.
+    behind: AtomicI64,
 }
 
 /// How a client's accounts stood after its last charge; that of an agent counts for nothing here.
@@ -58,6 +60,8 @@ struct Last {
 pub(crate) struct AgentBook {
     last: Mutex<Option<Accounts>>,
     reputation: Mutex<Reputation>,
+    /// By how much it was behind, in virtual time, if it had work when the scheduler ended: that is owed still.
+    behind: AtomicI64,
 }
 
 /// The two accounts that an attempt is charged to.
@@ -75,6 +79,7 @@ impl Ledger {
         let configured =
             configured.map(|client| (client.name, Terms::configured(client.weight, client.contracted)));
         let ledger = Ledger { configured: configured.collect(), ..Ledger::default() };
+        ledger.configured.keys().for_each(|client| drop(ledger.client(client)));
         rows.sort_by_key(|row| row.settled);
         for AccountRow { client, agent, accounts, spent, reputation, .. } in rows {
             let books = ledger.books(&Lane { client, agent });
@@ -87,7 +92,12 @@ impl Ledger {
         ledger
     }
 
-    /// The book of a client.
+    /// The book of a client that something is known of.
+    pub(crate) fn find(&self, client: &ClientId) -> Option<Arc<ClientBook>> {
+        lock(&self.clients).get(client).cloned()
+    }
+
+    /// The book of a client, made if it is new.
     pub(crate) fn client(&self, client: &ClientId) -> Arc<ClientBook> {
         let mut clients = lock(&self.clients);
         if let Some(book) = clients.get(client) {
@@ -115,9 +125,6 @@ impl Ledger {
 
     /// All clients that anything is known of.
     pub(crate) fn clients(&self) -> Vec<(ClientId, Arc<ClientBook>)> {
-        for client in self.configured.keys() {
-            self.client(client);
-        }
         lock(&self.clients).iter().map(|(client, book)| (client.clone(), Arc::clone(book))).collect()
     }
 
@@ -149,6 +156,13 @@ impl Ledger {
         let charge = self.charges.fetch_add(1, Ordering::Relaxed);
         *lock(&books.client.last) = Some(Last { charge, tier, accounts });
         *lock(&books.agent.last) = Some(accounts);
+    }
+
+    /// The scheduler ends: this is how a client stands, and by how much it is behind, if it has work.
+    pub(crate) fn leave_client(&self, book: &ClientBook, tier: Tier, accounts: Accounts, behind: i64) {
+        let charge = self.charges.fetch_add(1, Ordering::Relaxed);
+        *lock(&book.last) = Some(Last { charge, tier: Some(tier), accounts });
+        book.behind.store(behind, Ordering::Relaxed);
     }
 
     /// What the scheduler knew of the tiers last.
@@ -212,6 +226,11 @@ impl ClientBook {
     pub(crate) fn last(&self) -> Option<Accounts> {
         lock(&self.last).map(|last| last.accounts)
     }
+
+    /// By how much it was behind, in virtual time, if it had work when the scheduler ended; else 0.
+    pub(crate) fn behind(&self) -> i64 {
+        self.behind.load(Ordering::Relaxed)
+    }
 }
 
 impl AgentBook {
@@ -221,8 +240,19 @@ impl AgentBook {
         *reputation = reputation.after(composite_pm);
     }
 
-    /// How its account stood after the last charge.
+    /// The scheduler ends: this is how it stands, and by how much it is behind, if it has work.
+    pub(crate) fn leave(&self, accounts: Accounts, behind: i64) {
+        *lock(&self.last) = Some(accounts);
+        self.behind.store(behind, Ordering::Relaxed);
+    }
+
+    /// How its account stood after the last charge, or when the scheduler ended.
     pub(crate) fn last(&self) -> Option<Accounts> {
         *lock(&self.last)
+    }
+
+    /// By how much it was behind, in virtual time, if it had work when the scheduler ended; else 0.
+    pub(crate) fn behind(&self) -> i64 {
+        self.behind.load(Ordering::Relaxed)
     }
 }

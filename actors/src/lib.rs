@@ -10,8 +10,8 @@
 //! | `system` | the handle |
 //! | `spawn`, `submission`, `steer`, `approval`, `resolve`, `clients` | what it takes: agents, runs, changes of runs, people's answers, settling of doubts, terms of clients |
 //! | `view`, `outcome`, `cursor` | what it gives: a run now, in the end, and as it goes on |
-//! | `tree` | who supervises whom |
-//! | `registry`, `waiting` | agents and their slots |
+//! | `tree`, `supervision` | who supervises whom, and how that stands |
+//! | `registry`, `slot`, `phase`, `waiting` | agents: what they have to do, and whether an actor stands behind them |
 //! | `evaluator` | what runs were worth, and what that changes |
 //! | `scheduler` | the run queue's owner |
 //! | `agent` | drives a run: `load` takes it up, `launch` starts attempts |
@@ -32,12 +32,16 @@ mod crash_tests;
 mod cursor;
 mod effects;
 mod error;
+mod estimates;
 mod evaluator;
 mod ledger;
 mod limits;
 mod links;
 mod measure;
 mod outcome;
+#[cfg(test)]
+mod panic_tests;
+mod phase;
 mod plans;
 mod registry;
 mod resolve;
@@ -49,6 +53,7 @@ mod spawn;
 mod steer;
 mod stream;
 mod submission;
+mod supervision;
 mod system;
 mod toolbox;
 mod tree;
@@ -68,11 +73,12 @@ pub use limits::{
 };
 pub use measure::{Measures, SharedRecorder, metric};
 pub use outcome::Settled;
-pub use registry::{AgentRow, RegisterError};
+pub use registry::{AgentRow, RegisterError, ReleaseError};
 pub use resolve::ResolveHow;
 pub use scheduler::ClientConfig;
 pub use spawn::{AgentHandle, AgentProfile, SpawnError};
 pub use submission::{Submission, SubmitError, Term, new_run_id};
+pub use supervision::{TREE_CHILDREN_MAX, TreeRow};
 pub use system::{StartError, System, SystemConfig};
 pub use toolbox::{Toolbox, ToolboxError};
 pub use view::RunView;

@@ -1,9 +1,9 @@
-//! Where the children of the tree are now. Each start of a child puts a fresh reference here, so nobody holds on to
-//! one that has died.
+//! Where the children of the tree are now. Each of their starts is reached through the same reference, so nobody holds on
+//! to one that has died.
 
 use std::sync::Mutex;
 
-use ostler_supervisor::Pool;
+use ostler_supervisor::{Pool, StableRef};
 use ractor::ActorRef;
 
 use crate::evaluator::EvaluatorMessage;
@@ -13,37 +13,22 @@ use crate::services::lock;
 
 #[derive(Default)]
 pub(crate) struct Links {
-    registry: Mutex<Option<ActorRef<RegistryMessage>>>,
-    evaluator: Mutex<Option<ActorRef<EvaluatorMessage>>>,
-    scheduler: Mutex<Option<ActorRef<SchedulerMessage>>>,
+    pub(crate) registry: StableRef<RegistryMessage>,
+    pub(crate) evaluator: StableRef<EvaluatorMessage>,
+    pub(crate) scheduler: StableRef<SchedulerMessage>,
     /// With its number: one more for each start.
     pool: Mutex<Option<(Pool, u64)>>,
 }
 
 impl Links {
-    pub(crate) fn set_registry(&self, registry: Option<ActorRef<RegistryMessage>>) {
-        *lock(&self.registry) = registry;
-    }
-
-    pub(crate) fn set_evaluator(&self, evaluator: Option<ActorRef<EvaluatorMessage>>) {
-        *lock(&self.evaluator) = evaluator;
-    }
-
-    pub(crate) fn set_scheduler(&self, scheduler: Option<ActorRef<SchedulerMessage>>) {
-        *lock(&self.scheduler) = scheduler;
-    }
-
     pub(crate) fn set_pool(&self, pool: Option<Pool>) {
         let mut link = lock(&self.pool);
         let number = link.as_ref().map_or(0, |(_, number)| number + 1);
         *link = pool.map(|pool| (pool, number));
     }
 
-    /// Lets go of everybody: the tree has ended. What they hold on to, this among it, is free then.
+    /// Lets go of the pool: the tree has ended. What it holds on to, this among it, is free then.
     pub(crate) fn clear(&self) {
-        self.set_registry(None);
-        self.set_evaluator(None);
-        self.set_scheduler(None);
         self.set_pool(None);
     }
 
@@ -59,28 +44,24 @@ impl Links {
 
     /// Sends to the registry. A registry that is down finds the work in the journal when it is up again.
     pub(crate) fn tell_registry(&self, message: RegistryMessage) {
-        if let Some(registry) = &*lock(&self.registry) {
-            let _ = registry.cast(message);
-        }
+        let _ = self.registry.send(message);
     }
 
     /// Sends to the evaluator. One that is down reads what it missed in the journal when it is up again.
     pub(crate) fn tell_evaluator(&self, message: EvaluatorMessage) {
-        if let Some(evaluator) = &*lock(&self.evaluator) {
-            let _ = evaluator.cast(message);
-        }
+        let _ = self.evaluator.send(message);
     }
 
     /// Sends to the scheduler; false if it is down. Agents are restarted after it, and queue their work again.
     pub(crate) fn tell_scheduler(&self, message: SchedulerMessage) -> bool {
-        lock(&self.scheduler).as_ref().is_some_and(|scheduler| scheduler.cast(message).is_ok())
+        self.scheduler.send(message).is_ok()
     }
 
     pub(crate) fn registry(&self) -> Option<ActorRef<RegistryMessage>> {
-        lock(&self.registry).clone()
+        self.registry.get().ok()
     }
 
     pub(crate) fn scheduler(&self) -> Option<ActorRef<SchedulerMessage>> {
-        lock(&self.scheduler).clone()
+        self.scheduler.get().ok()
     }
 }

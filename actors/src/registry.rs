@@ -16,10 +16,11 @@ use tokio::time::Instant;
 use crate::agent::{Agent, AgentArguments, AgentMessage, AskReply, Request};
 use crate::clients::{ClientChange, ClientError};
 use crate::error::RunError;
+use crate::phase::{Input, Phase, Step};
 use crate::rest;
 use crate::scheduler::{Lane, Owner, SchedulerMessage};
 use crate::services::Services;
-use crate::slot::{Passive, Phase, Slot};
+use crate::slot::Slot;
 use crate::stream;
 use crate::waiting::Waiting;
 
@@ -43,6 +44,8 @@ pub(crate) enum RegistryMessage {
     Gone { agent: AgentId, again: bool },
     /// An actor failed too often: its agent is taken out of service.
     GivenUp { agent: AgentId, reason: String },
+    /// An agent that is out of service is to be put back; the answer is where that is recorded.
+    Release { agent: AgentId, reply: RpcReplyPort<Result<Position, ReleaseError>> },
     /// The pool is up, empty.
     PoolUp,
     /// The pool of this number ended before the agent was up.
@@ -91,6 +94,23 @@ pub enum RegisterError {
     Journal(#[from] JournalError),
 }
 
+/// Why an agent was not put back into service.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReleaseError {
+    /// There is no agent of this name.
+    #[error("there is no agent {0} with a name of its own")]
+    Unknown(AgentId),
+    /// It never left.
+    #[error("agent {0} is in service: only one that is quarantined can be released")]
+    InService(AgentId),
+    /// It could not be written down.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The registry is being restarted.
+    #[error("the system is restarting: try again")]
+    Restarting,
+}
+
 /// One line of the table of agents.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct AgentRow {
@@ -102,6 +122,8 @@ pub struct AgentRow {
     pub weight: u32,
     /// `row`, `starting`, `live`, `stopping` or `quarantined`.
     pub state: &'static str,
+    /// Why it is quarantined, if it is.
+    pub reason: Option<String>,
     /// Runs it has to drive.
     pub runs_open: usize,
 }
@@ -141,15 +163,19 @@ impl Actor for Registry {
         message: RegistryMessage,
         state: &mut RegistryState,
     ) -> Result<(), ActorProcessingErr> {
+        #[cfg(test)]
+        state.services.trip("registry");
         match message {
             RegistryMessage::Register { agent, client, weight, reply } => {
                 let _ = reply.send(state.register(agent, client, weight));
             }
             RegistryMessage::Drive(row) => state.drive(row)?,
-            RegistryMessage::Up { agent, actor } => state.up(&agent, actor),
+            RegistryMessage::Up { agent, actor } => {
+                state.take(&agent, Input::Up(actor));
+            }
             RegistryMessage::Done { agent, run } => state.done(&agent, run),
             RegistryMessage::SetAside { agent, run, reason } => state.aside(&agent, run, reason)?,
-            RegistryMessage::Gone { agent, again } => state.gone(&agent, again),
+            RegistryMessage::Gone { agent, again } => state.gone(&agent, again)?,
             RegistryMessage::GivenUp { agent, reason } => state.give_up(&agent, reason)?,
             RegistryMessage::PoolUp => state.pool_up(),
             RegistryMessage::PoolGone { agent, pool } => state.pool_gone(&agent, pool),
@@ -157,7 +183,12 @@ impl Actor for Registry {
             RegistryMessage::Passivate { agent, run, until, asked } => {
                 state.passivate(&agent, run, until, asked)
             }
-            RegistryMessage::Wake { agent, run } => state.wake(&agent, run),
+            RegistryMessage::Wake { agent, run } => {
+                state.take(&agent, Input::Wake { run });
+            }
+            RegistryMessage::Release { agent, reply } => {
+                let _ = reply.send(state.release(&agent));
+            }
             RegistryMessage::CancelQueued { agent, run, reply } => {
                 let _ = reply.send(state.cancel_queued(&agent, run));
             }
@@ -207,9 +238,15 @@ impl RegistryState {
                     self.registered += 1;
                 }
             }
-            Event::AgentQuarantined { agent, .. } => {
+            Event::AgentQuarantined { agent, reason } => {
                 if let Some(slot) = self.slots.get_mut(agent) {
-                    slot.phase = Phase::Quarantined;
+                    slot.note_quarantined(reason.clone());
+                    self.heads.insert(slot.client.clone(), seq);
+                }
+            }
+            Event::AgentReleased { agent } => {
+                if let Some(slot) = self.slots.get_mut(agent) {
+                    slot.note_released();
                     self.heads.insert(slot.client.clone(), seq);
                 }
             }
@@ -239,12 +276,12 @@ impl RegistryState {
         if change.served.is_some() && ledger.is_configured(client) {
             return Err(ClientError::Configured(client.clone()));
         }
+        let book = ledger.find(client).unwrap_or_default();
         if let Some(credits) = change.credits {
-            let book = ledger.client(client);
             let checked = book.terms().check_deposit(credits, book.spent());
             checked.map_err(|error| ClientError::Credits { client: client.clone(), error })?;
         }
-        let events = change.events(client, ledger.client(client).spent());
+        let events = change.events(client, book.spent());
         if events.is_empty() {
             return Ok(None);
         }
@@ -276,27 +313,39 @@ impl RegistryState {
     fn drive(&mut self, row: RunRow) -> Result<(), ActorProcessingErr> {
         let agent = row.agent.clone();
         let slot = self.slot(&row);
-        if matches!(slot.phase, Phase::Quarantined) {
+        if slot.is_quarantined() {
             self.park(&row, "its agent is quarantined".to_owned())?;
             return Ok(());
         }
-        if slot.runs.iter().all(|known| known.run != row.run) {
+        if !slot.has(row.run) {
             slot.runs.push_back(row);
         }
-        self.start(&agent);
+        self.take(&agent, Input::Work);
         Ok(())
     }
 
-    /// Starts an actor for an agent that has work to go on with and none yet. In any other phase the work is
-    /// remembered.
-    fn start(&mut self, agent: &AgentId) {
-        let Some(slot) = self.slots.get_mut(agent) else { return };
-        let (Phase::Row, false, Some((pool, number))) =
-            (&slot.phase, slot.runs.is_empty() || slot.passive.is_some(), self.services.links.pool())
-        else {
-            return;
-        };
-        slot.phase = Phase::Starting;
+    /// Lets the machine of an agent take something in, and does what it says. Gives what it said, for the one who has more to
+    /// do about it.
+    fn take(
+        &mut self,
+        agent: &AgentId,
+        input: Input<ActorRef<AgentMessage>>,
+    ) -> Step<ActorRef<AgentMessage>> {
+        let pool = self.services.links.pool();
+        let Some(slot) = self.slots.get_mut(agent) else { return Step::Nothing };
+        let step = slot.take(input, pool.is_some());
+        match &step {
+            Step::Start => self.start(agent, pool),
+            Step::Drive(actor) => self.give(agent, actor),
+            Step::Stop(actor) => actor.stop(None),
+            Step::PassOn(_) | Step::Nothing => {}
+        }
+        step
+    }
+
+    /// Starts an actor for an agent.
+    fn start(&self, agent: &AgentId, pool: Option<(Pool, u64)>) {
+        let (Some(slot), Some((pool, number))) = (self.slots.get(agent), pool) else { return };
         let lane = Lane { client: slot.client.clone(), agent: slot.registered.then(|| agent.clone()) };
         let owner = Arc::new(Owner { agent: agent.clone(), lane, weight: slot.weight });
         let arguments = AgentArguments { owner, services: Arc::clone(&self.services) };
@@ -316,51 +365,31 @@ impl RegistryState {
     /// The pool ended before the agent was up. If there is another by now, it is started there; else it is when
     /// the next one is up.
     fn pool_gone(&mut self, agent: &AgentId, pool: u64) {
-        if let Some(slot) = self.slots.get_mut(agent)
-            && matches!(slot.phase, Phase::Starting)
-        {
-            slot.phase = Phase::Row;
-            if self.services.links.pool().is_some_and(|(_, number)| number > pool) {
-                self.start(agent);
-            }
-        }
+        let another = self.services.links.pool().is_some_and(|(_, number)| number > pool);
+        self.take(agent, Input::PoolGone { another });
     }
 
-    fn up(&mut self, agent: &AgentId, actor: ActorRef<AgentMessage>) {
-        let Some(slot) = self.slots.get_mut(agent) else { return };
-        slot.phase = Phase::Live { actor, asked: 0 };
-        self.next(agent);
-    }
-
-    /// Gives a live agent its next run, or lets its actor go.
-    fn next(&mut self, agent: &AgentId) {
-        let Some(slot) = self.slots.get_mut(agent) else { return };
-        let Phase::Live { actor, .. } = &slot.phase else { return };
-        let Some(row) = slot.runs.front() else {
-            actor.stop(None);
-            slot.phase = Phase::Stopping;
-            return;
-        };
-        slot.passive = None;
+    /// Gives an actor the first run of its agent, and the requests that waited for that.
+    fn give(&mut self, agent: &AgentId, actor: &ActorRef<AgentMessage>) {
+        let Some(row) = self.slots.get(agent).and_then(|slot| slot.runs.front()) else { return };
         let run = row.run;
         let _ = actor.cast(AgentMessage::Drive(row.clone()));
-        let waited = self.waiting.take(run);
-        if let Some(slot) = self.slots.get_mut(agent) {
-            waited.into_iter().for_each(|(request, reply)| slot.pass_on(request, reply));
+        for (request, reply) in self.waiting.take(run) {
+            self.ask(agent, run, request, reply);
         }
     }
 
     fn done(&mut self, agent: &AgentId, run: RunId) {
         self.strike(agent, run);
         self.let_go(run);
-        self.next(agent);
+        self.take(agent, Input::RunOver);
     }
 
     fn aside(&mut self, agent: &AgentId, run: RunId, reason: String) -> Result<(), JournalError> {
         if let Some(row) = self.strike(agent, run) {
             self.park(&row, reason)?;
         }
-        self.next(agent);
+        self.take(agent, Input::RunOver);
         Ok(())
     }
 
@@ -388,32 +417,19 @@ impl RegistryState {
     /// Lets the actor of a run go that has nothing to do before `until`, unless a request is on its way to it: then
     /// it says so again afterwards.
     fn passivate(&mut self, agent: &AgentId, run: RunId, until: Option<Instant>, asked: u64) {
-        let Some(slot) = self.slots.get_mut(agent) else { return };
-        match (&slot.phase, slot.runs.front()) {
-            (Phase::Live { actor, asked: sent }, Some(row)) if *sent == asked && row.run == run => {
-                actor.stop(None);
-                slot.phase = Phase::Stopping;
-                let alarm = until.map(|until| {
-                    let (services, agent) = (Arc::clone(&self.services), agent.clone());
-                    let wakes = async move {
-                        tokio::time::sleep_until(until).await;
-                        services.links.tell_registry(RegistryMessage::Wake { agent, run });
-                    };
-                    tokio::spawn(wakes).abort_handle()
-                });
-                slot.passive = Some(Passive { alarm });
-            }
-            _ => {}
+        if !matches!(self.take(agent, Input::Idle { run, asked }), Step::Stop(_)) {
+            return;
         }
-    }
-
-    /// A passive run goes on.
-    fn wake(&mut self, agent: &AgentId, run: RunId) {
-        if let Some(slot) = self.slots.get_mut(agent)
-            && slot.runs.front().is_some_and(|row| row.run == run)
-            && slot.passive.take().is_some()
-        {
-            self.start(agent);
+        let alarm = until.map(|until| {
+            let (services, agent) = (Arc::clone(&self.services), agent.clone());
+            let wakes = async move {
+                tokio::time::sleep_until(until).await;
+                services.links.tell_registry(RegistryMessage::Wake { agent, run });
+            };
+            tokio::spawn(wakes).abort_handle()
+        });
+        if let Some(slot) = self.slots.get_mut(agent) {
+            slot.set_alarm(alarm);
         }
     }
 
@@ -425,31 +441,51 @@ impl RegistryState {
         }
     }
 
-    fn gone(&mut self, agent: &AgentId, again: bool) {
-        let Some(slot) = self.slots.get_mut(agent) else { return };
-        match (&slot.phase, again) {
-            (Phase::Quarantined, _) => {}
-            (_, true) => slot.phase = Phase::Starting,
-            (_, false) => {
-                slot.phase = Phase::Row;
-                let running = self.services.effects.slots(None);
-                let bye = SchedulerMessage::Bye { agent: agent.clone(), running };
-                self.services.links.tell_scheduler(bye);
-                if slot.runs.is_empty() && !slot.registered {
-                    self.slots.remove(agent);
-                } else {
-                    self.start(agent);
-                }
+    fn gone(&mut self, agent: &AgentId, again: bool) -> Result<(), ActorProcessingErr> {
+        let Some(slot) = self.slots.get(agent) else { return Ok(()) };
+        let (is_out, passes) = (slot.is_quarantined(), slot.runs.is_empty() && !slot.registered);
+        if again && !is_out {
+            self.crashed(agent)?;
+        } else if !is_out {
+            self.say_bye(agent);
+        }
+        if passes && !again {
+            self.slots.remove(agent);
+        } else {
+            self.take(agent, Input::Gone { again });
+        }
+        Ok(())
+    }
+
+    /// Sets the run aside that its agent was about, if that has ended the actor again and again without getting on: those
+    /// behind it go on without it.
+    fn crashed(&mut self, agent: &AgentId) -> Result<(), JournalError> {
+        let Some(slot) = self.slots.get(agent).filter(|slot| matches!(slot.phase(), Phase::Live { .. }))
+        else {
+            return Ok(());
+        };
+        let Some(run) = slot.runs.front().map(|row| row.run) else { return Ok(()) };
+        if self.services.crashed(run) < CRASHES_MAX {
+            return Ok(());
+        }
+        match self.strike(agent, run) {
+            Some(row) => {
+                self.park(&row, format!("it ended its agent {CRASHES_MAX} times in a row without getting on"))
             }
+            None => Ok(()),
         }
     }
 
+    /// What the last life of an agent had queued or was granted is nobody's any more.
+    fn say_bye(&self, agent: &AgentId) {
+        self.services.links.tell_scheduler(SchedulerMessage::Bye(agent.clone()));
+    }
+
     fn give_up(&mut self, agent: &AgentId, reason: String) -> Result<(), ActorProcessingErr> {
+        self.say_bye(agent);
+        self.take(agent, Input::GivenUp);
         let Some(slot) = self.slots.get_mut(agent) else { return Ok(()) };
-        slot.phase = Phase::Quarantined;
-        // What its last life had queued or was granted is nobody's any more.
-        let (running, given_up) = (self.services.effects.slots(None), agent.clone());
-        self.services.links.tell_scheduler(SchedulerMessage::Bye { agent: given_up, running });
+        slot.reason = Some(reason.clone());
         let (client, registered) = (slot.client.clone(), slot.registered);
         let runs: Vec<RunRow> = slot.runs.drain(..).collect();
         if registered {
@@ -469,33 +505,49 @@ impl RegistryState {
         Ok(())
     }
 
+    /// Puts an agent back into service. Runs that were set aside stay so until they are asked for by name.
+    fn release(&mut self, agent: &AgentId) -> Result<Position, ReleaseError> {
+        let slot = self.slots.get(agent).filter(|slot| slot.registered);
+        let slot = slot.ok_or_else(|| ReleaseError::Unknown(agent.clone()))?;
+        if !slot.is_quarantined() {
+            return Err(ReleaseError::InService(agent.clone()));
+        }
+        let client = slot.client.clone();
+        let position = self.append(&client, vec![Event::AgentReleased { agent: agent.clone() }])?;
+        if let Some(slot) = self.slots.get_mut(agent) {
+            slot.reason = None;
+        }
+        self.take(agent, Input::Released);
+        tracing::info!(%agent, "the agent is back in service");
+        Ok(position)
+    }
+
     /// Every actor is gone with the old pool; those with work get a new one.
     fn pool_up(&mut self) {
         let agents: Vec<AgentId> = self.slots.keys().cloned().collect();
         for agent in agents {
-            if let Some(slot) = self.slots.get_mut(&agent)
-                && !matches!(slot.phase, Phase::Quarantined)
-            {
-                slot.phase = Phase::Row;
-            }
-            self.start(&agent);
+            self.take(&agent, Input::PoolUp);
         }
     }
 
     /// Passes a request on; one that comes before its run's actor is live, or in whose way another run is, waits.
     fn ask(&mut self, agent: &AgentId, run: RunId, request: Request, reply: AskReply) {
         let most = self.services.limits.waiting;
-        let slot = self.slots.get_mut(agent).filter(|slot| slot.runs.iter().any(|row| row.run == run));
-        let refused = match slot {
-            None => RunError::Over,
-            Some(slot) if slot.drives(run) => return slot.pass_on(request, reply),
-            Some(_) if self.waiting.len() >= most => RunError::Crowded(most),
-            Some(_) => {
-                self.waiting.push(run, request, reply);
-                return self.wake(agent, run);
-            }
+        let refused = match self.slots.get(agent).filter(|slot| slot.has(run)) {
+            None => Some(RunError::Over),
+            Some(slot) if !slot.drives(run) && self.waiting.len() >= most => Some(RunError::Crowded(most)),
+            Some(_) => None,
         };
-        let _ = reply.send(Err(refused));
+        if let Some(error) = refused {
+            let _ = reply.send(Err(error));
+            return;
+        }
+        match self.take(agent, Input::Asked { run }) {
+            Step::PassOn(actor) => {
+                let _ = actor.cast(AgentMessage::Ask { request, reply });
+            }
+            _ => self.waiting.push(run, request, reply),
+        }
     }
 
     fn list(&self) -> Vec<AgentRow> {
@@ -503,16 +555,17 @@ impl RegistryState {
             agent: agent.clone(),
             client: slot.client.clone(),
             weight: slot.weight,
-            state: slot.phase.as_str(),
+            state: slot.phase().as_str(),
+            reason: slot.reason.clone(),
             runs_open: slot.runs.len(),
         });
         rows.collect()
     }
 
     fn count(&self) -> Vec<(&'static str, usize)> {
-        let mut counts = Phase::WORDS.map(|word| (word, 0));
+        let mut counts = Phase::<()>::WORDS.map(|word| (word, 0));
         for slot in self.slots.values() {
-            counts[slot.phase.index()].1 += 1;
+            counts[slot.phase().index()].1 += 1;
         }
         counts.into()
     }
@@ -530,6 +583,9 @@ async fn start_in(pool: &Pool, spec: ChildSpec) -> Result<ChildRef, StartChildEr
         }
     }
 }
+
+/// Times that a run may end the actor of its agent, without any progress between, before it is set aside.
+const CRASHES_MAX: u32 = 3;
 
 /// Wait before a start that could not be is tried again.
 const START_AGAIN: Duration = Duration::from_millis(10);

@@ -3,6 +3,7 @@
 mod tenants;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -40,6 +41,10 @@ pub(crate) struct Job {
     pub(crate) node: NodeId,
     /// Longest expected work from here to the end of the plan.
     pub(crate) rank: u64,
+    /// When its run was opened: of one lane, older runs go first, and rank counts within a run.
+    pub(crate) opened_ms: u64,
+    /// What it is expected to cost, in credits.
+    pub(crate) estimate: u64,
 }
 
 /// What a job is queued as.
@@ -74,25 +79,30 @@ pub(crate) struct Owner {
 pub(crate) struct Ticket {
     life: u64,
     job: JobHandle,
+    /// What was charged for it, in credits.
+    estimate: u64,
 }
 
 pub(crate) enum SchedulerMessage {
     /// Ready nodes of an agent's run.
     Enqueue { owner: Arc<Owner>, reply_to: ActorRef<AgentMessage>, jobs: Vec<Job> },
-    /// An attempt ended. Its agent hears of it, with the accounts.
-    Settle { ticket: Ticket, cost: u64, key: AttemptKey, agent: ActorRef<AgentMessage> },
+    /// An attempt ended: what it cost stands in the effects table.
+    Settle(AttemptKey),
     /// An attempt that was granted never started.
     GiveBack(Ticket),
     /// An agent was started: whatever an earlier life of it had queued is void, but for the jobs that still run.
-    Hello { agent: AgentId, reply_to: ActorRef<AgentMessage>, running: Vec<Ticket> },
+    Hello { agent: AgentId, reply_to: ActorRef<AgentMessage> },
     /// The actor of an agent is gone for now: what it had queued is void, but for the jobs that still run.
-    Bye { agent: AgentId, running: Vec<Ticket> },
+    Bye(AgentId),
     /// The terms of a client have changed.
     Terms(ClientId),
     /// How the queue stands, for people and programs.
     Show { reply: RpcReplyPort<QueueShown> },
     /// How the queue stands, for whoever measures.
     Look { reply: RpcReplyPort<QueueLook> },
+    /// How the accounts of clients and agents stand: virtual times, what divisions left over, and balances.
+    #[cfg(test)]
+    Accounts { reply: RpcReplyPort<Vec<String>> },
     /// No more grants.
     Stop,
 }
@@ -132,9 +142,6 @@ struct Known {
     jobs: BTreeSet<JobHandle>,
 }
 
-/// What an attempt is expected to cost, in credits (milliseconds of a slot), until it has ended.
-const ESTIMATE: u64 = 100;
-
 impl Actor for Scheduler {
     type Msg = SchedulerMessage;
     type State = SchedulerState;
@@ -147,7 +154,7 @@ impl Actor for Scheduler {
     ) -> Result<SchedulerState, ActorProcessingErr> {
         let jobs_max = services.limits.queued_jobs;
         let measures = QueueMeasures::new(services.measures.clone());
-        let queue = RunQueue::new(Config { slots, jobs_max, ..Config::default() })?;
+        let queue = RunQueue::new(Config { jobs_max, ..Config::of_slots(slots) })?;
         let mut state = SchedulerState {
             life: services.effects.new_life(),
             services,
@@ -159,7 +166,7 @@ impl Actor for Scheduler {
             stopped: false,
         };
         // What ends while its slot is adopted is told to this life already.
-        state.services.links.set_scheduler(Some(me));
+        state.services.links.scheduler.point_to(me);
         state.adopt()?;
         Ok(state)
     }
@@ -170,15 +177,18 @@ impl Actor for Scheduler {
         message: SchedulerMessage,
         state: &mut SchedulerState,
     ) -> Result<(), ActorProcessingErr> {
+        #[cfg(test)]
+        state.services.trip("scheduler");
         match message {
-            SchedulerMessage::Enqueue { owner, reply_to, jobs } => state.enqueue(&owner, reply_to, jobs)?,
-            SchedulerMessage::Settle { ticket, cost, key, agent } => {
-                let accounts = state.settle(ticket, cost);
-                let _ = agent.cast(AgentMessage::Ended { key, accounts });
+            #[cfg(test)]
+            SchedulerMessage::Accounts { reply } => {
+                let _ = reply.send(state.tenants.accounts(&state.queue));
             }
+            SchedulerMessage::Enqueue { owner, reply_to, jobs } => state.enqueue(&owner, reply_to, jobs)?,
+            SchedulerMessage::Settle(key) => state.settle(&key),
             SchedulerMessage::GiveBack(ticket) => state.give_back(ticket),
-            SchedulerMessage::Hello { agent, reply_to, running } => state.hello(&agent, reply_to, &running),
-            SchedulerMessage::Bye { agent, running } => state.void(&agent, &running),
+            SchedulerMessage::Hello { agent, reply_to } => state.hello(&agent, reply_to),
+            SchedulerMessage::Bye(agent) => state.void(&agent),
             SchedulerMessage::Terms(client) => state.renew_terms(&client)?,
             SchedulerMessage::Show { reply } => {
                 let _ = reply.send((tenants::queue(&state.queue), state.tenants.queueing(&state.queue)));
@@ -196,6 +206,18 @@ impl Actor for Scheduler {
     }
 }
 
+impl Drop for SchedulerState {
+    /// However it ends, what is owed to whom outlives it.
+    fn drop(&mut self) {
+        let note = AssertUnwindSafe(|| self.tenants.leave(&self.queue, &self.services.ledger));
+        if catch_unwind(note).is_err() {
+            tracing::error!(
+                "the scheduler left its queue in a state that cannot be read: who is behind is forgotten"
+            );
+        }
+    }
+}
+
 impl SchedulerState {
     /// Takes up where an earlier life of the scheduler stopped: what runs still holds its slot, and the accounts stand
     /// as they stood.
@@ -203,26 +225,27 @@ impl SchedulerState {
         let mut events = Vec::new();
         let services = Arc::clone(&self.services);
         let mut adopted = Vec::new();
-        for (key, owner, actor) in services.effects.holding() {
+        for (key, slot, owner, actor) in services.effects.holding() {
             let lane =
                 self.tenants.lane(&mut self.queue, &services.ledger, &owner, services.clock.now(), true)?;
-            let job = Job { run: key.run, node: key.node.clone(), rank: 0 };
+            let (run, node) = (key.run, key.node.clone());
+            let job = Job { run, node, rank: 0, opened_ms: 0, estimate: slot.estimate };
             let queued = Queued { job, owner: Arc::clone(&owner), books: lane.books, since: None };
-            let handle = self.queue.enqueue(lane.agent, NewJob::flat(ESTIMATE), queued, &mut events)?;
+            let new = NewJob::flat(slot.estimate);
+            let handle = self.queue.enqueue(lane.agent, new, queued, &mut events)?;
             let known = self.agents.entry(owner.agent.clone());
             let known =
                 known.or_insert_with(|| Known { owner: Arc::clone(&owner), actor, jobs: BTreeSet::new() });
             known.jobs.insert(handle);
-            adopted.push((key, handle));
+            adopted.push((key, Ticket { life: self.life, job: handle, ..slot }));
         }
         self.queue.dispatch(u32::MAX, &mut events);
-        for (key, job) in adopted {
-            let ticket = Ticket { life: self.life, job };
-            if !services.effects.hold(&key, ticket) {
-                self.give_back(ticket);
-            }
+        for (key, slot) in &adopted {
+            services.effects.hold(key, *slot);
         }
         self.tenants.restore_all(&mut self.queue, &services.ledger)?;
+        // What ended while nobody was here.
+        adopted.iter().for_each(|(key, _)| self.settle(key));
         Ok(())
     }
 
@@ -251,7 +274,8 @@ impl SchedulerState {
         });
         let (since, mut refused) = (self.measures.now(), Vec::new());
         for job in jobs {
-            let new = NewJob { rank: job.rank, ..NewJob::flat(ESTIMATE) };
+            let job = Job { estimate: job.estimate.min(self.queue.config().cost_max), ..job };
+            let new = NewJob { rank: job.rank, deadline: Some(job.opened_ms), ..NewJob::flat(job.estimate) };
             let (owner, books) = (Arc::clone(owner), lane.books.clone());
             let queued = Queued { job: job.clone(), owner, books, since };
             match self.queue.enqueue(lane.agent, new, queued, &mut self.events) {
@@ -276,11 +300,21 @@ impl SchedulerState {
         self.tenants.restore_new(&mut self.queue, &mut self.events)
     }
 
-    /// The accounts after the settlement; `None` if the slot is of another life, whose successor has adopted or
-    /// forgotten it.
-    fn settle(&mut self, ticket: Ticket, cost: u64) -> Option<Accounts> {
+    /// Charges what an attempt cost, if it has ended, and frees its slot.
+    fn settle(&mut self, key: &AttemptKey) {
+        let services = Arc::clone(&self.services);
+        if let Some((ticket, cost)) = services.effects.to_settle(key) {
+            let accounts = self.charge(ticket, cost);
+            services.effects.settled(&services, key, accounts);
+        }
+    }
+
+    /// The accounts after the settlement; `None` if the slot is of another life.
+    fn charge(&mut self, ticket: Ticket, cost: u64) -> Option<Accounts> {
         let job = Some(ticket).filter(|ticket| ticket.life == self.life)?.job;
-        let settled = self.queue.settle(job, Price::flat(cost), &mut self.events).ok()?;
+        let cost = cost.clamp(1, self.queue.config().cost_max);
+        let settled = self.queue.settle(job, Price::flat(cost), &mut self.events);
+        let settled = settled.expect("what holds a slot of this life runs, and its cost is in range");
         let Queued { owner, books, .. } = settled.payload;
         let accounts = recorded(settled.accounts);
         self.measures.settled(settled.client, cost);
@@ -290,37 +324,39 @@ impl SchedulerState {
         Some(accounts)
     }
 
-    /// Frees a slot that was not used. Nothing can be settled at no cost, so the least cost is given back.
+    /// Frees a slot that was not used; one of another life is no more.
     fn give_back(&mut self, ticket: Ticket) {
-        let Some(job) = Some(ticket).filter(|ticket| ticket.life == self.life).map(|ticket| ticket.job)
-        else {
-            return;
-        };
-        let Ok(settled) = self.queue.settle(job, Price::flat(1), &mut self.events) else { return };
-        if settled.accounts.balance.is_some() {
-            let _ = self.queue.credit(settled.client, 1, &mut self.events);
+        if ticket.life == self.life {
+            self.free(ticket.job);
         }
+    }
+
+    fn free(&mut self, job: JobHandle) {
+        let Ok(settled) = self.queue.give_back(job, &mut self.events) else { return };
+        // What the grant was charged for is given back: that is how the accounts stand now.
+        self.services.ledger.charged(&settled.payload.books, None, recorded(settled.accounts));
         self.forget(&settled.payload.owner.agent, job);
     }
 
-    fn hello(&mut self, agent: &AgentId, reply_to: ActorRef<AgentMessage>, running: &[Ticket]) {
+    fn hello(&mut self, agent: &AgentId, reply_to: ActorRef<AgentMessage>) {
         if let Some(known) = self.agents.get_mut(agent) {
             known.actor = reply_to;
         }
-        self.void(agent, running);
+        self.void(agent);
     }
 
-    /// Clears what an earlier life of an agent left: its queued jobs, and the granted ones that never started.
-    fn void(&mut self, agent: &AgentId, running: &[Ticket]) {
+    /// Clears what an earlier life of an agent left: its queued jobs, and the granted ones that never started. What runs is
+    /// looked up here and now: slots that were adopted have other tickets than those who speak of them may know.
+    fn void(&mut self, agent: &AgentId) {
         let Some(known) = self.agents.get(agent) else { return };
-        let life = self.life;
-        let void: Vec<JobHandle> =
-            known.jobs.iter().copied().filter(|&job| !running.contains(&Ticket { life, job })).collect();
+        let running = self.services.effects.slots();
+        let runs = |job| running.iter().any(|slot| slot.life == self.life && slot.job == job);
+        let void: Vec<JobHandle> = known.jobs.iter().copied().filter(|&job| !runs(job)).collect();
         for job in void {
             if self.queue.cancel(job, &mut self.events).is_ok() {
                 self.forget(agent, job);
             } else {
-                self.give_back(Ticket { life, job });
+                self.free(job);
             }
         }
     }
@@ -350,7 +386,8 @@ impl SchedulerState {
                 Event::Granted(Grant { job: handle, accounts, tier, .. }) => {
                     let Some(Queued { job, owner, books, since }) = self.queue.job(handle) else { continue };
                     self.measures.dispatched(tier, *since);
-                    let (ticket, accounts) = (Ticket { life: self.life, job: handle }, recorded(accounts));
+                    let ticket = Ticket { life: self.life, job: handle, estimate: job.estimate };
+                    let accounts = recorded(accounts);
                     self.services.ledger.charged(books, Some(tier), accounts);
                     let grant = Granted { ticket, job: job.clone(), accounts };
                     granted.entry(owner.agent.clone()).or_default().push(grant);

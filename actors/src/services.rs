@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use crate::attempt::Caller;
 use crate::clock::Clock;
 use crate::effects::Effects;
+use crate::estimates::Estimates;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::links::Links;
@@ -30,6 +31,7 @@ pub(crate) struct Services {
     pub(crate) gate: GatePolicy,
     pub(crate) clock: Clock,
     pub(crate) effects: Effects,
+    pub(crate) estimates: Estimates,
     pub(crate) plans: Plans,
     pub(crate) ledger: Ledger,
     pub(crate) links: Links,
@@ -44,6 +46,9 @@ pub(crate) struct Services {
     pub(crate) opening: Mutex<()>,
     /// Nothing starts any more.
     stopping: AtomicBool,
+    /// Actors that are to panic at their next messages, and at how many.
+    #[cfg(test)]
+    pub(crate) trips: Mutex<BTreeMap<String, u32>>,
     /// Counts whatever may change how a run stands, for those who wait for it.
     pub(crate) stirs: watch::Sender<u64>,
     /// Why nothing goes on any more, once that is so.
@@ -59,6 +64,9 @@ struct Driven {
     seq: Seq,
     /// Where that record stands, if by then the run asks nobody anything; `None`: it may.
     quiet: Option<Position>,
+    /// Times that its actor ended as of the record `crashed_at`.
+    crashes: u32,
+    crashed_at: Seq,
 }
 
 impl Services {
@@ -74,6 +82,7 @@ impl Services {
         Services {
             journal: measures.count(journal),
             artifacts,
+            estimates: Estimates::new(&toolbox),
             toolbox,
             gate,
             clock: Clock::new(),
@@ -88,6 +97,8 @@ impl Services {
             contracts: Mutex::default(),
             opening: Mutex::default(),
             stopping: AtomicBool::new(false),
+            #[cfg(test)]
+            trips: Mutex::default(),
             stirs: watch::Sender::new(0),
             halted: watch::Sender::new(None),
         }
@@ -121,6 +132,17 @@ impl Services {
         }
     }
 
+    /// The actor that drives the run has ended: how often so far, since the run got on last.
+    pub(crate) fn crashed(&self, run: RunId) -> u32 {
+        let mut driven = lock(&self.driven);
+        let Some(driven) = driven.get_mut(&run) else { return 0 };
+        if driven.seq > driven.crashed_at {
+            (driven.crashed_at, driven.crashes) = (driven.seq, 0);
+        }
+        driven.crashes += 1;
+        driven.crashes
+    }
+
     /// Where the record stands as of which the run is known to ask nobody anything.
     pub(crate) fn quiet(&self, run: RunId) -> Option<Position> {
         lock(&self.driven).get(&run)?.quiet
@@ -139,6 +161,19 @@ impl Services {
 
     pub(crate) fn driven(&self) -> Vec<RunId> {
         lock(&self.driven).keys().copied().collect()
+    }
+
+    /// Panics if this actor is to.
+    #[cfg(test)]
+    pub(crate) fn trip(&self, who: &str) {
+        let mut trips = lock(&self.trips);
+        let Some(left) = trips.get_mut(who) else { return };
+        *left -= 1;
+        if *left == 0 {
+            trips.remove(who);
+        }
+        drop(trips);
+        panic!("{who} was to panic");
     }
 
     /// From here on nothing starts.

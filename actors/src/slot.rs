@@ -1,5 +1,4 @@
-//! An agent as the registry keeps it: `Row -> Starting -> Live -> Stopping -> Row`, and whether its first run needs an
-//! actor at all.
+//! An agent as the registry keeps it.
 
 use std::collections::VecDeque;
 
@@ -8,40 +7,8 @@ use ostler_kernel::port::{Position, RunRow};
 use ractor::ActorRef;
 use tokio::task::AbortHandle;
 
-use crate::agent::{AgentMessage, AskReply, Request};
-
-/// Whether an actor stands behind an agent.
-pub(crate) enum Phase {
-    Row,
-    Starting,
-    /// With the requests that were passed on to it.
-    Live {
-        actor: ActorRef<AgentMessage>,
-        asked: u64,
-    },
-    Stopping,
-    Quarantined,
-}
-
-impl Phase {
-    /// Every phase, as it is told.
-    pub(crate) const WORDS: [&str; 5] = ["row", "starting", "live", "stopping", "quarantined"];
-
-    pub(crate) fn as_str(&self) -> &'static str {
-        Phase::WORDS[self.index()]
-    }
-
-    /// Place among [`Phase::WORDS`].
-    pub(crate) fn index(&self) -> usize {
-        match self {
-            Phase::Row => 0,
-            Phase::Starting => 1,
-            Phase::Live { .. } => 2,
-            Phase::Stopping => 3,
-            Phase::Quarantined => 4,
-        }
-    }
-}
+use crate::agent::AgentMessage;
+use crate::phase::{Around, Input, Machine, Phase, Step};
 
 /// An agent: what it is, and what it has to do.
 pub(crate) struct Slot {
@@ -51,21 +18,22 @@ pub(crate) struct Slot {
     pub(crate) registered: bool,
     /// Where that stands in the journal.
     pub(crate) since: Position,
-    pub(crate) phase: Phase,
+    machine: Machine<ActorRef<AgentMessage>>,
+    /// Why it is out of service, if it is.
+    pub(crate) reason: Option<String>,
     /// First in, first out; the first is being driven, or passive.
     pub(crate) runs: VecDeque<RunRow>,
-    /// Set while the first run only waits, and needs no actor.
-    pub(crate) passive: Option<Passive>,
+    /// What wakes a passive run.
+    alarm: Alarm,
 }
 
-/// A run that needs no actor for now: its journal has everything. Dropping this stops what would wake it.
-pub(crate) struct Passive {
-    pub(crate) alarm: Option<AbortHandle>,
-}
+/// Dropping this stops what would wake a run.
+#[derive(Default)]
+struct Alarm(Option<AbortHandle>);
 
-impl Drop for Passive {
+impl Drop for Alarm {
     fn drop(&mut self) {
-        if let Some(alarm) = &self.alarm {
+        if let Some(alarm) = &self.0 {
             alarm.abort();
         }
     }
@@ -73,23 +41,66 @@ impl Drop for Passive {
 
 impl Slot {
     pub(crate) fn new(client: ClientId, weight: u32) -> Slot {
-        let (since, phase, runs) = (Position(0), Phase::Row, VecDeque::new());
-        Slot { client, weight, registered: false, since, phase, runs, passive: None }
+        Slot {
+            client,
+            weight,
+            registered: false,
+            since: Position(0),
+            machine: Machine::new(),
+            reason: None,
+            runs: VecDeque::new(),
+            alarm: Alarm::default(),
+        }
     }
 
     pub(crate) fn registered(client: ClientId, weight: u32, since: Position) -> Slot {
         Slot { registered: true, since, ..Slot::new(client, weight) }
     }
 
-    /// Whether its actor is there and has this run.
-    pub(crate) fn drives(&self, run: RunId) -> bool {
-        matches!(self.phase, Phase::Live { .. }) && self.runs.front().is_some_and(|row| row.run == run)
+    pub(crate) fn phase(&self) -> &Phase<ActorRef<AgentMessage>> {
+        self.machine.phase()
     }
 
-    pub(crate) fn pass_on(&mut self, request: Request, reply: AskReply) {
-        if let Phase::Live { actor, asked } = &mut self.phase {
-            *asked += 1;
-            let _ = actor.cast(AgentMessage::Ask { request, reply });
+    /// Its records say that it is out of service.
+    pub(crate) fn note_quarantined(&mut self, reason: String) {
+        (self.machine, self.reason) = (Machine::quarantined(), Some(reason));
+    }
+
+    /// Its records say that it was put back into service.
+    pub(crate) fn note_released(&mut self) {
+        (self.machine, self.reason) = (Machine::new(), None);
+    }
+
+    pub(crate) fn is_quarantined(&self) -> bool {
+        self.machine.is_quarantined()
+    }
+
+    /// Lets its machine take something in.
+    pub(crate) fn take(
+        &mut self,
+        input: Input<ActorRef<AgentMessage>>,
+        pool: bool,
+    ) -> Step<ActorRef<AgentMessage>> {
+        let around = Around { first: self.runs.front().map(|row| row.run), pool };
+        let step = self.machine.take(input, around);
+        if !self.machine.is_passive() {
+            self.alarm = Alarm::default();
         }
+        step
+    }
+
+    /// Keeps what wakes its first run, which is passive.
+    pub(crate) fn set_alarm(&mut self, alarm: Option<AbortHandle>) {
+        self.alarm = Alarm(alarm);
+    }
+
+    /// Whether its actor is there and has this run.
+    pub(crate) fn drives(&self, run: RunId) -> bool {
+        matches!(self.phase(), Phase::Live { .. }) && self.runs.front().is_some_and(|row| row.run == run)
+    }
+
+    /// Whether it has this run on its list.
+    pub(crate) fn has(&self, run: RunId) -> bool {
+        self.runs.iter().any(|row| row.run == run)
     }
 }

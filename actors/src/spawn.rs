@@ -4,7 +4,7 @@ use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, RunId, is_
 
 use ostler_scheduler::AGENT_WEIGHT;
 
-use crate::registry::{RegisterError, RegistryMessage};
+use crate::registry::{RegisterError, RegistryMessage, ReleaseError};
 use crate::submission::{Submission, SubmitError};
 use crate::system::{System, ask};
 
@@ -87,5 +87,19 @@ impl System {
         let position = ask(&registry, register).await.ok_or(SpawnError::Restarting)??;
         self.services.journal.durable(position).await.map_err(RegisterError::from)?;
         Ok(AgentHandle { system: self.clone(), name, client })
+    }
+
+    /// Puts an agent that is quarantined back into service: it takes runs again. Those that were set aside go on when they are
+    /// asked for, with [`System::resume`]. Durable when it returns; dropping the future may or may not have released it.
+    ///
+    /// # Errors
+    ///
+    /// [`ReleaseError`]; nothing has changed then.
+    pub async fn release(&self, agent: &str) -> Result<(), ReleaseError> {
+        let registry = self.services.links.registry().ok_or(ReleaseError::Restarting)?;
+        let agent = AgentId::from(agent);
+        let released = ask(&registry, |reply| RegistryMessage::Release { agent, reply }).await;
+        let position = released.ok_or(ReleaseError::Restarting)??;
+        Ok(self.services.journal.durable(position).await?)
     }
 }

@@ -62,7 +62,7 @@ pub enum StartError {
 #[derive(Clone)]
 pub struct System {
     pub(crate) services: Arc<Services>,
-    root: SupervisorRef,
+    pub(crate) root: SupervisorRef,
     drain: Duration,
 }
 
@@ -83,8 +83,13 @@ impl System {
         let (watched, halted) = (root.clone(), Arc::clone(&services));
         tokio::spawn(async move {
             let exit = watched.wait_exit().await;
+            let causes: Vec<String> =
+                watched.causes().iter().map(|cause| format!("{} ended: {}", cause.id, cause.exit)).collect();
             match exit {
-                Exit::Normal | Exit::Shutdown => halted.end("it was shut down"),
+                Exit::Normal | Exit::Shutdown if causes.is_empty() => halted.end("it was shut down"),
+                Exit::Normal | Exit::Shutdown => {
+                    halted.halt(&format!("too many restarts: {}", causes.join(", so ")));
+                }
                 exit => halted.halt(&format!("the tree has ended: {exit}")),
             }
         });

@@ -38,22 +38,20 @@ pub(crate) async fn start(services: &Arc<Services>, slots: u32) -> Result<Superv
 }
 
 fn registry(services: &Arc<Services>) -> ChildSpec {
-    let (given, linked) = (Arc::clone(services), Arc::clone(services));
-    ChildSpec::actor("registry", || Registry, move || Arc::clone(&given))
-        .on_start(move |child| linked.links.set_registry(child.actor::<Registry>()))
+    let given = Arc::clone(services);
+    ChildSpec::actor("registry", || Registry, move || Arc::clone(&given)).stable_ref(&services.links.registry)
 }
 
 fn evaluator(services: &Arc<Services>) -> ChildSpec {
-    let (given, linked) = (Arc::clone(services), Arc::clone(services));
+    let given = Arc::clone(services);
     ChildSpec::actor("evaluator", || Evaluator, move || Arc::clone(&given))
-        .on_start(move |child| linked.links.set_evaluator(child.actor::<Evaluator>()))
+        .stable_ref(&services.links.evaluator)
 }
 
 fn scheduler(services: &Arc<Services>, slots: u32) -> ChildSpec {
-    let (given, linked) = (Arc::clone(services), Arc::clone(services));
+    let given = Arc::clone(services);
     let arguments = move || SchedulerArguments { slots, services: Arc::clone(&given) };
-    ChildSpec::actor("scheduler", || Scheduler, arguments)
-        .on_start(move |child| linked.links.set_scheduler(child.actor::<Scheduler>()))
+    ChildSpec::actor("scheduler", || Scheduler, arguments).stable_ref(&services.links.scheduler)
 }
 
 fn pool(services: &Arc<Services>) -> ChildSpec {

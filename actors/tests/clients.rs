@@ -126,9 +126,7 @@ async fn what_cannot_be_changed_is_refused_by_a_reason_and_changes_nothing() {
     for (client, change, expected) in refused {
         assert_eq!(system.change_client(client, change).await, Err(expected));
     }
-    let after: Vec<ClientRow> =
-        system.clients().await.into_iter().filter(|row| row.client.as_str() != "acme").collect();
-    assert_eq!(after, before);
+    assert_eq!(system.clients().await, before);
     assert_eq!(journal.clients().unwrap(), []);
     // What the configuration states stays, also beside credits.
     system.change_client("fixed", credits(50)).await.unwrap();
@@ -145,6 +143,15 @@ async fn what_cannot_be_changed_is_refused_by_a_reason_and_changes_nothing() {
 struct Note {
     spec: ToolSpec,
     calls: Mutex<Vec<String>>,
+}
+
+impl Note {
+    fn new() -> Arc<Note> {
+        let params = json!({"type": "object", "properties": {"who": {"type": "string"}}});
+        let (name, version, description) = ("note".to_owned(), "1".to_owned(), "notes".to_owned());
+        let spec = ToolSpec { name, version, description, params, result: json!({"type": "object"}) };
+        Arc::new(Note { spec, calls: Mutex::default() })
+    }
 }
 
 impl Tool for Note {
@@ -187,11 +194,7 @@ async fn configured(journal: Arc<dyn Journal>, tools: Vec<Arc<dyn Tool>>, slots:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_goes_on_with_the_debt_that_an_earlier_process_wrote_down() {
-    let params = json!({"type": "object", "properties": {"who": {"type": "string"}}});
-    let (version, description) = ("1".to_owned(), "notes".to_owned());
-    let spec =
-        ToolSpec { name: "note".to_owned(), version, description, params, result: json!({"type": "object"}) };
-    let note = Arc::new(Note { spec, calls: Mutex::default() });
+    let note = Note::new();
     let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
     let journal = Arc::new(MemoryJournal::default());
     // A run of an earlier process, after which client `debtor` was far ahead of the others.
@@ -236,6 +239,60 @@ async fn a_client_goes_on_with_the_debt_that_an_earlier_process_wrote_down() {
     }
     let calls = note.calls.lock().unwrap().concat();
     assert_eq!(calls, ["other".repeat(4), "debtor".repeat(4)].concat());
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_one_client_the_older_run_goes_first() {
+    let (note, hold) = (Note::new(), Hold::new("hold", Effect::Read, Idempotency::Natural));
+    let system = configured(Arc::new(MemoryJournal::default()), vec![note.clone(), hold.clone()], 1).await;
+    let blocker = plan(&system, json!({"id": "p", "nodes": [{"id": "h", "tool": "hold"}]}));
+    system.submit(Submission::plan(blocker)).await.unwrap();
+    hold.started().await;
+    let mut runs = Vec::new();
+    for (at, who) in ["a", "b", "c"].into_iter().enumerate() {
+        // The later ones are longer, which counts within a run alone.
+        let node = |step: usize| {
+            let deps: Vec<String> =
+                step.checked_sub(1).map(|before| format!("n{before}")).into_iter().collect();
+            json!({"id": format!("n{step}"), "tool": "note", "params": {"who": who}, "deps": deps})
+        };
+        let nodes: Vec<Value> = (0..2 + at).map(node).collect();
+        let submission = Submission::plan(plan(&system, json!({"id": "p", "nodes": nodes})));
+        runs.push(system.submit(Submission { client: "acme".into(), ..submission }).await.unwrap());
+        until(&system, "acme", |row| row.queued == at as u64 + 1).await;
+        tokio::time::sleep(Duration::from_millis(2)).await; // to be opened at different times
+    }
+    hold.go(1);
+    for run in runs {
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    }
+    let calls = note.calls.lock().unwrap().concat();
+    // Between two steps of a run, while its agent takes the first in, the slot goes to whoever is next.
+    let ends = ["a", "b", "c"].map(|who| calls.rfind(who).unwrap());
+    assert!(ends.is_sorted(), "{calls}");
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_attempts_are_expected_to_cost_is_learnt_from_those_before() {
+    let (note, hold) = (Note::new(), Hold::new("hold", Effect::Read, Idempotency::Natural));
+    let system = configured(Arc::new(MemoryJournal::default()), vec![note, hold.clone()], 1).await;
+    let submit = async |node: Value| {
+        let submission = Submission::plan(plan(&system, json!({"id": "p", "nodes": [node]})));
+        system.submit(Submission { client: "acme".into(), ..submission }).await.unwrap()
+    };
+    submit(json!({"id": "h", "tool": "hold"})).await;
+    hold.started().await;
+    assert_eq!(row(&system, "acme").await.reserved, 100, "nothing is known of it yet");
+    for _ in 0..20 {
+        hold.go(1);
+        submit(json!({"id": "h", "tool": "hold"})).await;
+        hold.started().await;
+    }
+    let reserved = row(&system, "acme").await.reserved;
+    assert!(reserved < 100, "they took less: {reserved}");
+    hold.go(1);
     system.shutdown().await;
 }
 

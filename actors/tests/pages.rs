@@ -6,8 +6,8 @@ mod common;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use common::{left_by, states, submit, system};
-use ostler_actors::{Answer, ApprovalId, Settled, System};
+use common::{left_by, states, submit, system, until};
+use ostler_actors::{AgentRow, Answer, ApprovalId, Settled, System};
 use ostler_kernel::event::Event;
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::{
@@ -79,11 +79,7 @@ async fn open(system: &System, asking: &[&str]) -> RunId {
     }
     let run = submit(system, json!({"id": "p", "nodes": nodes})).await;
     match asking.is_empty() {
-        true => {
-            while states(system, run).await != "s running" {
-                tokio::task::yield_now().await;
-            }
-        }
+        true => until(async || states(system, run).await == "s running").await,
         false => assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson),
     }
     run
@@ -163,9 +159,8 @@ async fn a_page_of_questions_reads_no_run_that_asks_nothing_and_none_of_another_
     // Once they are taken up again, those that sleep are not read.
     second.resume_all().await.unwrap();
     for run in second.runs(true).unwrap() {
-        while second.agents().await.iter().any(|row| row.agent == run.agent && row.state != "row") {
-            tokio::task::yield_now().await;
-        }
+        let rests = |row: &AgentRow| row.agent != run.agent || row.state == "row";
+        until(async || second.agents().await.iter().all(rests)).await;
     }
     watched.read_of(&runs);
     assert_eq!(paged(&second, 1_000, &mut |_| ()).await.0, now);

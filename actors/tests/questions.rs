@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Hold, left_by, states, submit, system};
+use common::{Hold, left_by, states, submit, system, until};
 use ostler_actors::{Answer, RunError, Settled};
 use ostler_kernel::event::{Event, HumanRequest};
 use ostler_kernel::plan::{Effect, Idempotency};
@@ -92,9 +92,7 @@ async fn a_run_whose_results_are_gone_hides_no_other_says_what_is_wrong_and_can_
     let sound = submit(&first, json!({"id": "q", "nodes": [question]})).await;
     assert_eq!(first.outcome(sound).await.unwrap(), Settled::WaitsForPerson);
     hold.started().await;
-    while first.approvals(broken).await.unwrap().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    until(async || !first.approvals(broken).await.unwrap().is_empty()).await;
     let left = left_by(&journal);
     hold.go(1);
     first.shutdown().await;
@@ -152,9 +150,7 @@ async fn a_run_whose_records_do_not_fit_hides_no_other_and_is_set_aside() {
     );
     second.resume_all().await.unwrap();
     let standing = || second.runs(false).unwrap().into_iter().find(|row| row.run == broken).unwrap().standing;
-    while standing() == RunStanding::Open {
-        tokio::task::yield_now().await;
-    }
+    until(async || standing() != RunStanding::Open).await;
     assert!(matches!(standing(), RunStanding::Parked(why) if why.starts_with("it cannot be read")));
     assert_eq!(second.all_approvals().await.unwrap().approvals.len(), 1);
     second.shutdown().await;

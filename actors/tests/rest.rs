@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Hold, SLOTS, memory, plan, states, submit, system};
+use common::{Hold, SLOTS, memory, plan, states, submit, system, until};
 use ostler_actors::{AgentProfile, Settled, Submission, System};
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::run::RunOutcome;
@@ -15,9 +15,7 @@ use serde_json::json;
 
 /// Waits until no agent has an actor.
 async fn resting(system: &System) {
-    while system.agents().await.iter().any(|row| row.state != "row") {
-        tokio::task::yield_now().await;
-    }
+    until(async || system.agents().await.iter().all(|row| row.state == "row")).await;
 }
 
 fn asks(id: &str) -> serde_json::Value {
@@ -57,9 +55,7 @@ async fn a_wait_of_less_than_a_second_is_waited_for_by_the_actor() {
     let long = submit(&system, sleeps(1_000)).await;
     resting(&system).await;
     let short = submit(&system, sleeps(999)).await;
-    while states(&system, short).await != "s running" {
-        tokio::task::yield_now().await;
-    }
+    until(async || states(&system, short).await == "s running").await;
     // Time stands still as long as there is anything to do, and there are more turns here than it takes to rest.
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
@@ -101,13 +97,9 @@ async fn a_slot_that_is_granted_to_a_run_that_rests_by_then_is_free_again() {
     // Its other node is queued, and cancelled there.
     let nodes = json!([asks("a"), {"id": "late", "tool": "hold"}]);
     let rests = submit(&system, json!({"id": "rests", "nodes": nodes})).await;
-    while states(&system, rests).await != "a waiting_human, late ready" {
-        tokio::task::yield_now().await;
-    }
+    until(async || states(&system, rests).await == "a waiting_human, late ready").await;
     system.cancel_node(rests, "late".into()).await.unwrap();
-    while system.agents().await.iter().filter(|row| row.state != "row").count() > 1 {
-        tokio::task::yield_now().await;
-    }
+    until(async || system.agents().await.iter().filter(|row| row.state != "row").count() <= 1).await;
 
     hold.go(SLOTS);
     assert_eq!(system.outcome(full).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo bench --bench figures                     # all of them
-//! cargo bench --bench figures -- makespan memory  # some: makespan, overhead, validation, start, memory, disk
+//! cargo bench --bench figures -- makespan memory  # some: makespan, overhead, flood, validation, start, memory, agents, disk
 //! ```
 //!
 //! What is compared is measured in turns within one run, in many short samples, and what counts is the median of the
@@ -15,8 +15,10 @@
     reason = "a program that measures, prints, and stops at the first error"
 )]
 
+mod agents;
 mod bare;
 mod disk;
+mod flood;
 mod makespan;
 mod memory;
 mod overhead;
@@ -27,12 +29,14 @@ mod validation;
 
 use table::Group;
 
-const GROUPS: [Group; 6] = [
+const GROUPS: [Group; 8] = [
     ("makespan", makespan::rows),
     ("overhead", overhead::rows),
+    ("flood", flood::rows),
     ("validation", validation::rows),
     ("start", start::rows),
     ("memory", memory::rows),
+    ("agents", agents::rows),
     ("disk", disk::rows),
 ];
 
@@ -42,6 +46,11 @@ fn main() {
         && child == memory::CHILD
     {
         return memory::child(data.as_ref());
+    }
+    if let [child, data] = &arguments[..]
+        && let Some((_, measure)) = agents::CHILDREN.into_iter().find(|(word, _)| word == child)
+    {
+        return agents::child(measure, data.as_ref());
     }
     table::print(&GROUPS, &arguments);
 }

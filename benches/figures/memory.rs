@@ -52,7 +52,7 @@ pub(crate) fn child(data: &Path) {
 }
 
 /// By Linux's own account, in megabytes of a million bytes.
-fn resident_mb() -> f64 {
+pub(crate) fn resident_mb() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     let kib: f64 = line.split_whitespace().next().unwrap().parse().unwrap();

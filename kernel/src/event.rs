@@ -141,6 +141,11 @@ pub enum Event {
     },
     /// How well the run was done; just before it is closed.
     Evaluated(Evaluated),
+    /// A person has put an agent that was quarantined back into service.
+    AgentReleased {
+        /// Its name.
+        agent: AgentId,
+    },
 }
 
 /// See [`Event::RunOpened`].

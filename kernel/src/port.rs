@@ -127,7 +127,7 @@ impl RunRow {
 }
 
 /// What a client was charged for one of its agents, derived from the journal: how the accounts stood when an attempt of that
-/// agent ended last.
+/// agent ended last. Checkpoints of the journal hold it as bytes: another field is another version of theirs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountRow {
     /// Who pays.

@@ -63,6 +63,8 @@ pub(crate) struct Client {
     /// Virtual time of the queue of its agents.
     pub(crate) agents_vruntime: i64,
     pub(crate) charged: i128,
+    /// Credits that its running jobs are charged.
+    pub(crate) held: u64,
     pub(crate) balance: Option<i64>,
     /// Its number in order of creation.
     pub(crate) birth: u64,
@@ -87,6 +89,7 @@ impl Client {
             warp,
             agents_vruntime: 0,
             charged: 0,
+            held: 0,
             balance: new.balance,
             birth,
             base_weight: new.weight,

@@ -112,6 +112,12 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The settings for so many slots, 1 to 1,000,000: a job may cost as much as can be counted for all of them at once.
+    pub fn of_slots(slots: u32) -> Config {
+        let most = PRODUCT_MAX / (Config::default().scale * (u64::from(slots) + 1));
+        Config { slots, cost_max: most.min(COST_MAX), ..Config::default() }
+    }
+
     /// Checks every range; buckets come last.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let ranges: [(&'static str, u64, u64, u64); 14] = [
@@ -188,6 +194,10 @@ mod tests {
             "scale * cost_max * (slots + 1) is 1153202979583557632, expected at most 1152921504606846976",
         );
         check(|c| c.slots = 4095, "accepted");
+        for slots in [1, 4095, 4096, SLOTS_MAX] {
+            check(|c| *c = Config::of_slots(slots), "accepted");
+        }
+        assert_eq!(Config::of_slots(4095), Config { slots: 4095, ..Config::default() });
         check(
             |c| c.models = [("m".into(), BucketConfig { rate: 0, burst: 0 })].into(),
             "bucket of model m has rate 0 and burst 0, expected at most 4294967296 each and a burst of 1 or more",

@@ -65,6 +65,7 @@ impl<P> RunQueue<P> {
         self.dispatches += 1;
         let share_pm = if shared { self.tiers.share_pm(tier) } else { 0 };
         let (running, generation) = self.jobs.start(at, share_pm, self.dispatches);
+        client.held += running.price.credits;
         let taken = Taken::between(Price::flat(0), running.price);
         taken.charge(client, agent, &mut self.tiers, share_pm, self.scale);
         client.account.seq = self.seq + 1;

@@ -29,6 +29,16 @@ impl<P> RunQueue<P> {
         Ok(self.settled(job, payload, Vec::new()))
     }
 
+    /// Takes back the grant of a running job that was never started: whatever was charged for it is given back.
+    ///
+    /// Refused if the job does not run.
+    pub fn give_back(&mut self, job: JobHandle, events: &mut Vec<Event>) -> Result<Settled<P>, SettleError> {
+        let running = self.find_running(job)?;
+        let payload = self.end(job, running, Price::flat(0));
+        self.refresh_settled(job.agent, events);
+        Ok(self.settled(job, payload, Vec::new()))
+    }
+
     /// As [`RunQueue::settle`], and queues the jobs that its end made ready before anyone sees the free slot.
     pub fn settle_then(
         &mut self,
@@ -85,6 +95,8 @@ impl<P> RunQueue<P> {
         let agent = &mut self.agents[agent];
         let client = &mut self.clients[agent.client];
         taken.charge(client, agent, &mut self.tiers, running.share_pm, self.scale);
+        // One that gives its slot back holds nothing any more.
+        client.held = client.held - running.price.credits + if slots == 0 { to.credits } else { 0 };
         client.in_flight -= slots;
         self.running -= slots;
         if let Some(model) = running.model {

@@ -35,6 +35,8 @@ pub struct ClientView {
     pub queued: u64,
     /// All it was ever charged.
     pub charged: i128,
+    /// Credits that its running jobs are charged until they are settled.
+    pub held: u64,
     /// Its credits, if it is metered.
     pub balance: Option<i64>,
     /// Whether the next dispatch may take a job of it.
@@ -104,6 +106,11 @@ impl<P> RunQueue<P> {
             .collect())
     }
 
+    /// Credits that the running jobs of a client are charged until they are settled.
+    pub fn held(&self, client: ClientHandle) -> Result<u64, UnknownClient> {
+        Ok(self.find_client(client)?.held)
+    }
+
     /// A tier.
     pub fn tier(&self, tier: Tier) -> TierView {
         TierView { vruntime: self.tiers.vruntime[tier as usize], runnable: self.tiers.runnable(tier) }
@@ -138,6 +145,7 @@ impl<P> RunQueue<P> {
             in_flight_max: client.in_flight_max,
             queued: client.agents.iter().map(|&at| self.agents[at].backlog.len() as u64).sum(),
             charged: client.charged,
+            held: client.held,
             balance: client.balance,
             runnable: client.account.runnable,
             parked: client.parked,

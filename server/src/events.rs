@@ -216,6 +216,7 @@ fn told(event: &Event) -> (&'static str, Value) {
         Event::AgentQuarantined { agent, reason } => {
             ("agent_quarantined", json!({"agent": agent, "reason": reason}))
         }
+        Event::AgentReleased { agent } => ("agent_released", json!({"agent": agent})),
         Event::Parked { reason } => ("parked", json!({"reason": reason})),
         Event::Operator(act) => match act {
             OperatorAct::CancelPlan => ("operator", json!({"act": "cancel_plan"})),

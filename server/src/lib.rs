@@ -16,6 +16,7 @@
 //! | `socket` | the local socket |
 #![forbid(unsafe_code)]
 
+mod agents;
 mod approvals;
 mod clients;
 mod events;

@@ -23,10 +23,8 @@ use crate::events::{self, NDJSON, Until};
 use crate::keys::Keys;
 use crate::problem::Problem;
 use crate::summary::Stands;
-use crate::wire::{
-    AgentLine, AgentList, GraphView, Health, How, ResolveRequest, RunList, RunNamed, SubmitRequest, Summary,
-};
-use crate::{approvals, clients, graph, names, summary};
+use crate::wire::{GraphView, Health, How, ResolveRequest, RunList, RunNamed, SubmitRequest, Summary};
+use crate::{agents, approvals, clients, graph, names, summary};
 
 /// Bytes of a request's body.
 pub const BODY_BYTES_MAX: usize = 5 << 20;
@@ -59,7 +57,9 @@ pub fn router(system: System) -> Router {
         .route("/v1/runs/{run}/nodes/{node}/skip", post(skip_node))
         .route("/v1/approvals", get(approvals::list))
         .route("/v1/approvals/{id}", get(approvals::one).post(approvals::answer))
-        .route("/v1/agents", get(agents))
+        .route("/v1/agents", get(agents::list))
+        .route("/v1/agents/{agent}/release", post(agents::release))
+        .route("/v1/tree", get(agents::tree))
         .route("/v1/clients", get(clients::list))
         .route("/v1/clients/{client}", get(clients::one).post(clients::change))
         .route("/v1/queue", get(clients::queue))
@@ -349,17 +349,6 @@ async fn artifact(
     let digest = lineage::hash("aos/artifact/1", &[artifact.media.as_bytes(), &artifact.content]);
     let headers = [(header::CONTENT_TYPE, artifact.media), (header::ETAG, format!("\"{digest}\""))];
     Ok((headers, artifact.content).into_response())
-}
-
-async fn agents(State(api): State<Api>) -> Json<AgentList> {
-    let agents = api.system.agents().await.into_iter().map(|row| AgentLine {
-        agent: row.agent.to_string(),
-        client: row.client.to_string(),
-        weight: row.weight,
-        state: row.state.to_owned(),
-        runs_open: row.runs_open,
-    });
-    Json(AgentList { agents: agents.collect() })
 }
 
 async fn health(State(api): State<Api>) -> Json<Health> {

@@ -564,8 +564,53 @@ pub struct AgentLine {
     pub weight: u32,
     /// `row`, `starting`, `live`, `stopping` or `quarantined`.
     pub state: String,
+    /// Why it is quarantined, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// Runs it has to drive.
     pub runs_open: usize,
+}
+
+/// The answer to `POST /v1/agents/{agent}/release`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentNamed {
+    /// The agent, which is in service again.
+    pub agent: String,
+}
+
+/// The answer to `GET /v1/tree`: what supervises what in the process that answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeView {
+    /// The children of the root, in start order: a crash restarts a child and all after it.
+    pub children: Vec<TreeLine>,
+}
+
+/// A supervised child, and what is below it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeLine {
+    /// Its name among its siblings.
+    pub name: String,
+    /// `worker`, `supervisor` or `pool`.
+    pub kind: String,
+    /// `down`, `starting`, `restarting`, `running` or `stopping`.
+    pub state: String,
+    /// How many times it was started, failed attempts included.
+    pub generation: u64,
+    /// How many times it was brought up again.
+    pub restarts: u64,
+    /// How it ended last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_exit: Option<String>,
+    /// How many children it has; `children` lists the first thousand.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub width: usize,
+    /// Its children.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<TreeLine>,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// The answer to `GET /healthz`.

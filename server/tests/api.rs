@@ -303,11 +303,13 @@ async fn questions_are_listed_and_answered_once_for_what_they_show() {
     ]});
     let run = value(send(&api, post("/v1/runs", &json!({"plan": plan, "workspace": "/"}))).await).await;
     let run = run["run"].as_str().unwrap();
+    let begun = std::time::Instant::now();
     let listed = loop {
         let listed = value(send(&api, get(&format!("/v1/approvals?run={run}&limit=1"))).await).await;
         if listed["next"].is_string() {
             break listed;
         }
+        assert!(begun.elapsed().as_secs() < 60, "{listed}");
         tokio::task::yield_now().await;
     };
     let draft = &listed["approvals"][0];
@@ -385,4 +387,40 @@ async fn a_page_of_the_table_of_runs_is_no_longer_than_the_limit() {
         let rest = value(send(&api, get(&format!("/v1/runs?after={next}"))).await).await;
         assert_eq!((rest["runs"].as_array().unwrap().len(), &rest["next"]), (1, &Value::Null), "{path}");
     }
+}
+
+#[tokio::test]
+async fn the_tree_of_supervision_is_told() {
+    let tree = value(send(&api().await, get("/v1/tree")).await).await;
+    let child = |name: &str, kind: &str| json!({"name": name, "kind": kind, "state": "running", "generation": 1, "restarts": 0});
+    let children = [
+        child("registry", "worker"),
+        child("evaluator", "worker"),
+        child("scheduler", "worker"),
+        child("pool", "pool"),
+    ];
+    assert_eq!(tree, json!({"children": children}));
+}
+
+#[tokio::test]
+async fn a_quarantined_agent_is_told_with_its_reason_and_released() {
+    let journal = MemoryJournal::default();
+    let stream = StreamId::client(&"acme".into());
+    let events = vec![
+        Event::AgentRegistered { agent: "ill".into(), client: "acme".into(), weight: 100 },
+        Event::AgentQuarantined { agent: "ill".into(), reason: "it failed too often".into() },
+    ];
+    journal.append(vec![StreamBatch { stream, expected: Seq(0), at_ms: 1, events }]).unwrap();
+    let api = api_over(journal).await;
+    let agents = value(send(&api, get("/v1/agents")).await).await;
+    let agent = &agents["agents"][0];
+    assert_eq!((&agent["state"], &agent["reason"]), (&json!("quarantined"), &json!("it failed too often")));
+
+    let release = || post("/v1/agents/ill/release", &json!({}));
+    let released = send(&api, release()).await;
+    assert_eq!(value(released).await, json!({"agent": "ill"}));
+    refused(&api, release(), (409, "agent_in_service")).await;
+    refused(&api, post("/v1/agents/nobody/release", &json!({})), (404, "agent_unknown")).await;
+    let agents = value(send(&api, get("/v1/agents")).await).await;
+    assert_eq!((&agents["agents"][0]["state"], agents["agents"][0].get("reason")), (&json!("row"), None));
 }

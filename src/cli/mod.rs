@@ -3,6 +3,7 @@
 //! Every command that concerns runs speaks the /v1 API, whoever holds the data folder: `session` finds the way,
 //! `client` asks, `follow` watches a run and `summary` tells what came of it.
 
+mod agents;
 mod approve;
 mod ask;
 mod bounds;
@@ -121,9 +122,9 @@ enum Command {
         after_help = "Examples:\n  ostler resume\n  ostler resume @last\n  ostler resume --metrics 9464"
     )]
     Resume(steer::ResumeArgs),
-    /// List runs, the newest first, or agents, or clients
+    /// List runs, the newest first; or agents, clients, actors
     #[command(
-        after_help = "Examples:\n  ostler ps\n  ostler ps -n 5\n  ostler ps --all --json\n  ostler ps --clients"
+        after_help = "Examples:\n  ostler ps\n  ostler ps -n 5\n  ostler ps --all --json\n  ostler ps --clients\n  ostler ps --tree"
     )]
     Ps(ps::PsArgs),
     /// Show where a run stands, now or at an earlier record
@@ -197,6 +198,12 @@ enum Command {
         after_help = "Examples:\n  ostler resolve @last notify --redo\n  ostler resolve @last notify --done result.json"
     )]
     Resolve(steer::ResolveArgs),
+    /// Put an agent that is quarantined back into service
+    ///
+    /// An agent whose actor fails too often is taken out of service, and its runs are set aside; `ostler ps --agents` says why. A
+    /// released agent takes runs again. Those that were set aside go on with `ostler resume RUN`.
+    #[command(after_help = "Example:\n  ostler release auditor")]
+    Release(agents::ReleaseArgs),
     /// Live through cases in virtual time
     Simulate(simulate::SimulateArgs),
     /// Verify the data folder, and say what is missing
@@ -345,6 +352,7 @@ async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Skip(args) => steer::skip(&globals, args).await,
         Command::Cancel(args) => steer::cancel(&globals, args).await,
         Command::Resolve(args) => steer::resolve(&globals, args).await,
+        Command::Release(args) => agents::release(&globals, args).await,
         Command::Simulate(args) => simulate::simulate(&globals, args),
         Command::Doctor(args) => doctor::doctor(&globals, args).await,
         Command::Gc(args) => gc::gc(&globals, args),

@@ -1,22 +1,21 @@
-//! `ostler ps`: the runs of a data folder, newest first, or its agents or clients.
+//! `ostler ps`: the runs of a data folder, newest first, or its agents or clients, or what supervises them.
 
 use std::num::NonZeroU64;
 use std::path::Path;
 
 use clap::Args;
-use ostler_server::wire::{AgentList, RunLine, RunList, Standing, Waiting};
+use ostler_server::wire::{RunLine, RunList, Standing, Waiting};
 use serde_json::{Value, json};
 
-use super::Globals;
 use super::approve::waited_for;
 use super::cells::{fit, fit_name, padded, width};
-use super::clients;
 use super::exit::{Failure, code};
 use super::live::painted;
 use super::number::from_one;
 use super::session::{Session, Want, no_folder, settings};
 use super::summary::{Seen, answers, ending, is_over, silence};
 use super::term::{Out, ago, count, now_ms, say, span};
+use super::{Globals, agents, clients};
 
 /// Runs that are listed on a terminal, where nobody says how many.
 const RUNS_SHOWN: usize = 20;
@@ -33,11 +32,14 @@ const NAME_MIN: usize = 8;
 #[derive(Debug, Args)]
 pub(crate) struct PsArgs {
     /// List agents instead of runs
-    #[arg(long, conflicts_with_all = ["limit", "all", "clients"])]
+    #[arg(long, conflicts_with_all = ["limit", "all", "clients", "tree"])]
     agents: bool,
     /// List clients instead of runs: their weights, what runs and waits of them, and their credits
-    #[arg(long, conflicts_with_all = ["limit", "all"])]
+    #[arg(long, conflicts_with_all = ["limit", "all", "tree"])]
     clients: bool,
+    /// Show what supervises what in the process that holds the data folder: how often each actor was started, and started again
+    #[arg(long, conflicts_with_all = ["limit", "all"])]
+    tree: bool,
     /// List at most so many runs, the newest [default: 20 on a terminal, else all]
     #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_parser = from_one)]
     limit: Option<NonZeroU64>,
@@ -57,7 +59,9 @@ pub(crate) async fn ps(globals: &Globals, args: PsArgs) -> Result<u8, Failure> {
     }
     let session = Session::open(globals, Path::new("."), Want::Look).await?;
     let listed = if args.agents {
-        agents(&session, globals, &mut out).await
+        agents::list(&session.client, globals, &mut out).await
+    } else if args.tree {
+        agents::tree(&session.client, globals, &mut out).await
     } else if args.clients {
         clients::list(&session.client, globals, &mut out).await
     } else {
@@ -229,30 +233,6 @@ fn waiting_lines(run: &str, waiting: &Waiting, columns: Option<usize>) -> Vec<St
     std::iter::once(fit(&told, columns.unwrap_or(usize::MAX)))
         .chain(answer.map(|answer| format!("    {answer}")))
         .collect()
-}
-
-async fn agents(session: &Session, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
-    let list: AgentList = session.client.get("/v1/agents").await?;
-    if globals.json {
-        list.agents.iter().for_each(|line| out.json(&tagged("agent", line)));
-        return Ok(());
-    }
-    if list.agents.is_empty() {
-        say("there is no agent: a run without one gets an agent of its own, for as long as it is open");
-        return Ok(());
-    }
-    out.line(format!("{:<36}  {:<12}  {:>7}  {:<11}  RUNS", "AGENT", "CLIENT", "WEIGHT", "STATE"));
-    for line in &list.agents {
-        out.line(format!(
-            "{:<36}  {:<12}  {:>7}  {}  {}",
-            line.agent,
-            fit(&line.client, 12),
-            line.weight,
-            painted(out, &line.state, 11),
-            line.runs_open
-        ));
-    }
-    Ok(())
 }
 
 pub(crate) fn tagged(kind: &str, line: &impl serde::Serialize) -> Value {

@@ -106,7 +106,9 @@ fn examine(path: &Path, apply: bool) -> Result<Examination, OpenError> {
     let damaged: HashMap<Digest, ArtifactError> =
         present.iter().filter_map(|digest| Some((*digest, files.get(*digest).err()?))).collect();
     let wrong = |digest: Digest| match damaged.get(&digest) {
-        Some(error) => Some(error.to_string()),
+        Some(error @ ArtifactError::Damaged { .. }) => Some(error.to_string()),
+        // One that cannot be read now may be another time.
+        Some(_) => None,
         None if present.contains(&digest) => None,
         None => Some(format!("artifact {digest} is missing")),
     };

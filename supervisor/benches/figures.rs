@@ -1,6 +1,7 @@
 //! What supervision costs, as ratios to bare ractor in the same run.
 //!
-//! `cargo bench -p ostler-supervisor` prints one line per figure.
+//! `cargo bench -p ostler-supervisor` prints one line per figure. What is compared is measured in turns, in many short samples,
+//! and what counts is the median of the ratios: a machine that is busy with something else then slows both sides.
 
 #![allow(missing_docs, reason = "a program")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program that measures and prints")]
@@ -9,16 +10,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ostler_supervisor::{
-    ChildSpec, Event, Intensity, Pool, PoolSpec, Strategy, Supervisor, SupervisorSpec, What,
+    ChildSpec, Event, Intensity, Pool, PoolSpec, Restart, StableRef, Strategy, Supervisor, SupervisorRef,
+    SupervisorSpec, What,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent, call};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 const SIBLINGS: usize = 20_000;
-const RESTARTS: usize = 2_000;
-const SPAWNS: usize = 20_000;
-const CALLS: usize = 200_000;
 const TOGETHER: usize = 200;
+/// Of each sample, and how many samples there are.
+const RESTARTS: usize = 1_000;
+const SPAWNS: usize = 10_000;
+const CALLS: usize = 10_000;
+const ROUNDS: usize = 11;
 
 struct Leaf;
 
@@ -78,48 +82,73 @@ impl Actor for Parent {
     }
 }
 
-/// The middle and the 99th hundredth of `times`.
-fn quantiles(mut times: Vec<Duration>) -> (f64, f64) {
-    times.sort_unstable();
-    let at = |q: usize| times[times.len() * q / 100].as_secs_f64() * 1e6;
-    (at(50), at(99))
+type Fresh = UnboundedReceiver<ActorRef<Msg>>;
+
+/// The middle one.
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_unstable_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
 }
 
-/// Crashes `leaf` and its successors, one after the other.
-async fn restarts(mut leaf: ActorRef<Msg>, up: &mut UnboundedReceiver<ActorRef<Msg>>) -> (f64, f64) {
-    let mut times = Vec::with_capacity(RESTARTS);
-    for _ in 0..RESTARTS {
-        let start = Instant::now();
-        leaf.send_message(Msg::Crash).unwrap();
-        leaf = up.recv().await.unwrap();
-        times.push(start.elapsed());
+/// Prints the median of the ratios of pairs, beside what it must not exceed (or fall below, if it is a rate), and what
+/// is aimed at.
+fn tell(figure: &str, (must, aim): (f64, f64), pairs: &[(f64, f64)], unit: &str) {
+    let ratio = median(pairs.iter().map(|(ours, theirs)| ours / theirs).collect());
+    let ours = median(pairs.iter().map(|pair| pair.0).collect());
+    let theirs = median(pairs.iter().map(|pair| pair.1).collect());
+    println!("| {figure:<66} | {must:>5} | {aim:>5} | {ratio:>6.2} | {ours:.1} ÷ {theirs:.1} {unit} |");
+}
+
+/// A leaf that crashes over and over, and where its successors come from.
+struct Crashing {
+    leaf: ActorRef<Msg>,
+    up: Fresh,
+}
+
+impl Crashing {
+    /// The middle and the 99th hundredth of the microseconds from a crash until the next leaf is up.
+    async fn restarts(&mut self) -> (f64, f64) {
+        let mut times = Vec::with_capacity(RESTARTS);
+        for _ in 0..RESTARTS {
+            let start = Instant::now();
+            self.leaf.send_message(Msg::Crash).unwrap();
+            self.leaf = self.up.recv().await.unwrap();
+            times.push(start.elapsed());
+        }
+        times.sort_unstable();
+        let at = |q: usize| times[times.len() * q / 100].as_secs_f64() * 1e6;
+        (at(50), at(99))
     }
-    quantiles(times)
 }
 
-/// Crashes all `leaves` at once and waits until as many are up again.
-async fn together(leaves: &[ActorRef<Msg>], up: &mut UnboundedReceiver<ActorRef<Msg>>) -> f64 {
+/// Crashes all `leaves` at once and waits until as many are up again: microseconds.
+async fn together(leaves: &mut Vec<ActorRef<Msg>>, up: &mut Fresh) -> f64 {
     let start = Instant::now();
-    for leaf in leaves {
+    for leaf in leaves.drain(..) {
         leaf.send_message(Msg::Crash).unwrap();
     }
-    for _ in leaves {
-        up.recv().await.unwrap();
+    for _ in 0..TOGETHER {
+        leaves.push(up.recv().await.unwrap());
     }
     start.elapsed().as_secs_f64() * 1e6
 }
 
-/// Microseconds per call, the best of a few rounds.
-async fn calls(leaf: &ActorRef<Msg>) -> f64 {
-    let mut best = f64::MAX;
-    for _ in 0..10 {
-        let start = Instant::now();
-        for _ in 0..CALLS / 10 {
-            call!(leaf, Msg::Ping).unwrap();
-        }
-        best = best.min(start.elapsed().as_secs_f64() * 1e6 / (CALLS / 10) as f64);
+/// Calls per millisecond.
+async fn call_rate(leaf: &ActorRef<Msg>) -> f64 {
+    let start = Instant::now();
+    for _ in 0..CALLS {
+        call!(leaf, Msg::Ping).unwrap();
     }
-    best
+    CALLS as f64 / (start.elapsed().as_secs_f64() * 1e3)
+}
+
+/// The same through a stable reference.
+async fn stable_call_rate(leaf: &StableRef<Msg>) -> f64 {
+    let start = Instant::now();
+    for _ in 0..CALLS {
+        leaf.call(Msg::Ping).await.unwrap();
+    }
+    CALLS as f64 / (start.elapsed().as_secs_f64() * 1e3)
 }
 
 fn leaf_spec(n: usize) -> ChildSpec {
@@ -134,32 +163,51 @@ fn restarted_to(up: UnboundedSender<ActorRef<Msg>>) -> Arc<impl Fn(&Event<'_>) +
     })
 }
 
-async fn tree_of(count: usize) -> ((f64, f64), f64) {
-    let (to, mut up) = unbounded_channel();
+/// A supervisor of so many, the first of which is to crash.
+async fn tree_of(count: usize) -> (SupervisorRef, Crashing) {
+    let (to, up) = unbounded_channel();
     let spec = SupervisorSpec {
         intensity: Intensity::UNLIMITED,
         ..SupervisorSpec::new(Strategy::OneForOne, (0..count).map(leaf_spec).collect())
     };
     let root = Supervisor::start_observed(spec, restarted_to(to)).await.unwrap();
-    let result = restarts(root.child::<Leaf>("leaf-0").unwrap(), &mut up).await;
-    let call = calls(&root.child::<Leaf>("leaf-0").unwrap()).await;
-    root.kill().await;
-    (result, call)
+    let leaf = root.child::<Leaf>("leaf-0").unwrap();
+    (root, Crashing { leaf, up })
 }
 
-async fn pool_of(count: usize) -> (Pool, UnboundedReceiver<ActorRef<Msg>>) {
+/// A pool of so many, the first of which is to crash.
+async fn pool_of(count: usize) -> (Pool, Crashing) {
     let (to, up) = unbounded_channel();
-    let spec = PoolSpec { intensity: Intensity::UNLIMITED, ..PoolSpec::default() };
-    let pool = Pool::start_observed(spec, restarted_to(to)).await.unwrap();
+    let pool = empty_pool(Some(to)).await;
     for n in 0..count {
         pool.start_child(leaf_spec(n)).await.unwrap();
     }
-    (pool, up)
+    let leaf = pool.child::<Leaf>("leaf-0").unwrap();
+    (pool, Crashing { leaf, up })
 }
 
-/// Microseconds per start with `width` callers at a time.
+async fn empty_pool(to: Option<UnboundedSender<ActorRef<Msg>>>) -> Pool {
+    let spec = PoolSpec { intensity: Intensity::UNLIMITED, ..PoolSpec::default() };
+    match to {
+        Some(to) => Pool::start_observed(spec, restarted_to(to)).await.unwrap(),
+        None => Pool::start(spec).await.unwrap(),
+    }
+}
+
+/// Bare ractor: a parent, its leaves, and where fresh ones come from.
+async fn bare_of(count: usize) -> (ActorRef<()>, Vec<ActorRef<Msg>>, Fresh) {
+    let (to, up) = unbounded_channel();
+    let (parent, _) = Parent::spawn(None, Parent, to).await.unwrap();
+    let mut leaves = Vec::new();
+    for _ in 0..count {
+        leaves.push(Leaf::spawn_linked(None, Leaf, (), parent.get_cell()).await.unwrap().0);
+    }
+    (parent, leaves, up)
+}
+
+/// Spawns per millisecond with `width` callers at a time.
 async fn pool_spawns(width: usize) -> f64 {
-    let (pool, _up) = pool_of(0).await;
+    let pool = empty_pool(None).await;
     let start = Instant::now();
     let callers = (0..width).map(|caller| {
         let pool = pool.clone();
@@ -170,14 +218,13 @@ async fn pool_spawns(width: usize) -> f64 {
         })
     });
     futures::future::join_all(callers).await;
-    let each = start.elapsed().as_secs_f64() * 1e6 / SPAWNS as f64;
+    let rate = SPAWNS as f64 / (start.elapsed().as_secs_f64() * 1e3);
     pool.kill().await;
-    each
+    rate
 }
 
 async fn bare_spawns(width: usize) -> f64 {
-    let (to, _up) = unbounded_channel();
-    let (parent, task) = Parent::spawn(None, Parent, to).await.unwrap();
+    let (parent, _, _up) = bare_of(0).await;
     let start = Instant::now();
     let callers = (0..width).map(|caller| {
         let parent = parent.get_cell();
@@ -188,61 +235,134 @@ async fn bare_spawns(width: usize) -> f64 {
         })
     });
     futures::future::join_all(callers).await;
-    let each = start.elapsed().as_secs_f64() * 1e6 / SPAWNS as f64;
+    let rate = SPAWNS as f64 / (start.elapsed().as_secs_f64() * 1e3);
     parent.kill();
-    task.await.unwrap();
     // Bare children outlive their parent for a while and would disturb the next measurement.
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    each
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    rate
+}
+
+/// Milliseconds to terminate so many children of a pool one by one; and to start them and stop the pool.
+async fn goings(count: usize) -> (f64, f64) {
+    let pool = empty_pool(None).await;
+    let ms = |since: Instant| since.elapsed().as_secs_f64() * 1e3;
+    let fill = async |pool: &Pool| {
+        for n in 0..count {
+            pool.start_child(leaf_spec(n).restart(Restart::Temporary)).await.unwrap();
+        }
+    };
+    fill(&pool).await;
+    let begun = Instant::now();
+    for n in 0..count {
+        pool.terminate_child(format!("leaf-{n}")).await.unwrap();
+    }
+    let terminated = ms(begun);
+    let begun = Instant::now();
+    fill(&pool).await;
+    pool.stop().await;
+    (terminated, ms(begun))
 }
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
-    tokio::spawn(measure()).await.unwrap();
+    println!("| {:<66} | must | aim | ratio | made of |", "figure");
+    tokio::spawn(async {
+        restarts().await;
+        calls().await;
+        spawns().await;
+        scale().await;
+    })
+    .await
+    .unwrap();
 }
 
-async fn measure() {
-    let (to, mut up) = unbounded_channel();
-    let (parent, task) = Parent::spawn(None, Parent, to).await.unwrap();
-    let mut bare_leaves = Vec::new();
-    for _ in 0..TOGETHER {
-        bare_leaves.push(Leaf::spawn_linked(None, Leaf, (), parent.get_cell()).await.unwrap().0);
+async fn restarts() {
+    let (parent, mut leaves, up) = bare_of(1).await;
+    let mut bare = Crashing { leaf: leaves.remove(0), up };
+    let (_tree, mut alone) = tree_of(1).await;
+    let (_crowd, mut crowded) = tree_of(SIBLINGS).await;
+    let (_pool, mut pooled) = pool_of(1).await;
+    let (big, mut pool_crowded) = pool_of(SIBLINGS).await;
+    let [mut p50, mut p99, mut pool50, mut pool99, mut crowd, mut pool_crowd] = [const { Vec::new() }; 6];
+    for _ in 0..ROUNDS {
+        let (bare50, bare99) = bare.restarts().await;
+        let (one50, one99) = alone.restarts().await;
+        let (many50, _) = crowded.restarts().await;
+        p50.push((one50, bare50));
+        p99.push((one99, bare99));
+        crowd.push((many50, one50));
+        let (one50, one99) = pooled.restarts().await;
+        let (many50, _) = pool_crowded.restarts().await;
+        pool50.push((one50, bare50));
+        pool99.push((one99, bare99));
+        pool_crowd.push((many50, one50));
     }
-    let bare_call = calls(&bare_leaves[0]).await;
-    let bare = restarts(bare_leaves.swap_remove(0), &mut up).await;
-    bare_leaves.push(Leaf::spawn_linked(None, Leaf, (), parent.get_cell()).await.unwrap().0);
-    let bare_together = together(&bare_leaves, &mut up).await;
+    tell("restart under a supervisor ÷ bare respawn, median", (2.0, 1.4), &p50, "us");
+    tell("restart under a supervisor ÷ bare respawn, 99th hundredth", (3.0, 2.0), &p99, "us");
+    tell("restart in a pool ÷ bare respawn, median", (2.0, 1.4), &pool50, "us");
+    tell("restart in a pool ÷ bare respawn, 99th hundredth", (3.0, 2.0), &pool99, "us");
+    tell("restart with 20,000 siblings ÷ with 1, supervisor", (1.5, 1.1), &crowd, "us");
+    tell("restart with 20,000 siblings ÷ with 1, pool", (1.5, 1.1), &pool_crowd, "us");
+
+    let (parent_of_many, mut bare_leaves, mut bare_up) = bare_of(TOGETHER).await;
+    let mut leaves: Vec<_> =
+        (0..TOGETHER).map(|n| big.child::<Leaf>(format!("leaf-{}", n * 7 + 1)).unwrap()).collect();
+    let mut storms = Vec::new();
+    for _ in 0..5 * ROUNDS {
+        let theirs = together(&mut bare_leaves, &mut bare_up).await;
+        storms.push((together(&mut leaves, &mut pool_crowded.up).await, theirs));
+    }
+    tell("200 of 20,000 crash together, all up ÷ 200 bare respawns", (5.0, 2.0), &storms, "us");
     parent.kill();
-    task.await.unwrap();
-    println!("bare restart us: p50 {:.1} p99 {:.1}; call {bare_call:.2} us", bare.0, bare.1);
+    parent_of_many.kill();
+    futures::future::join(_tree.kill(), _crowd.kill()).await;
+    futures::future::join(_pool.kill(), big.kill()).await;
+}
 
-    let (alone, call) = tree_of(1).await;
-    println!("supervisor restart / bare: p50 {:.2} p99 {:.2}", alone.0 / bare.0, alone.1 / bare.1);
-    println!("supervised call rate / raw: {:.2}", bare_call / call);
-    let (crowded, _) = tree_of(SIBLINGS).await;
-    println!("supervisor restart, {SIBLINGS} siblings / 1: {:.2}", crowded.0 / alone.0);
-
-    let (pool, mut up) = pool_of(1).await;
-    let alone = restarts(pool.child::<Leaf>("leaf-0").unwrap(), &mut up).await;
-    pool.kill().await;
-    println!("pool restart / bare: p50 {:.2} p99 {:.2}", alone.0 / bare.0, alone.1 / bare.1);
-    let (pool, mut up) = pool_of(SIBLINGS).await;
-    let crowded = restarts(pool.child::<Leaf>("leaf-0").unwrap(), &mut up).await;
-    println!("pool restart, {SIBLINGS} siblings / 1: {:.2}", crowded.0 / alone.0);
-    let leaves: Vec<_> =
-        (0..TOGETHER).map(|n| pool.child::<Leaf>(format!("leaf-{}", n * 7 + 1)).unwrap()).collect();
-    let all = together(&leaves, &mut up).await;
-    println!("{TOGETHER} of {SIBLINGS} crash together / {TOGETHER} bare: {:.2}", all / bare_together);
-    let start = Instant::now();
-    pool.stop().await;
-    println!("stop of {SIBLINGS}: {:.0} ms", start.elapsed().as_secs_f64() * 1e3);
-
-    for width in [1, 64] {
-        let (mut bare, mut pool) = (f64::MAX, f64::MAX);
-        for _ in 0..5 {
-            bare = bare.min(bare_spawns(width).await);
-            pool = pool.min(pool_spawns(width).await);
-        }
-        println!("pool spawns, {width} callers / raw: {:.2} ({bare:.1} us raw)", bare / pool);
+async fn calls() {
+    let (parent, bare, _up) = bare_of(1).await;
+    let stable = StableRef::new();
+    let spec = SupervisorSpec::new(Strategy::OneForOne, vec![leaf_spec(0).stable_ref(&stable)]);
+    let root = Supervisor::start(spec).await.unwrap();
+    let present = stable.get().unwrap();
+    let (mut supervised, mut through) = (Vec::new(), Vec::new());
+    for _ in 0..3 * ROUNDS {
+        let raw = call_rate(&bare[0]).await;
+        supervised.push((call_rate(&present).await, raw));
+        through.push((stable_call_rate(&stable).await, raw));
     }
+    tell("rate of calls to a supervised actor ÷ raw (higher is better)", (0.9, 0.97), &supervised, "per ms");
+    tell(
+        "rate of calls through a stable reference ÷ raw (higher is better)",
+        (0.9, 0.97),
+        &through,
+        "per ms",
+    );
+    parent.kill();
+    root.kill().await;
+}
+
+async fn spawns() {
+    for width in [1, 64] {
+        let mut pairs = Vec::new();
+        for _ in 0..ROUNDS {
+            let theirs = bare_spawns(width).await;
+            pairs.push((pool_spawns(width).await, theirs));
+        }
+        let figure = format!("rate of spawns through the pool, {width} callers ÷ raw (higher is better)");
+        tell(&figure, (0.8, 0.95), &pairs, "per ms");
+    }
+}
+
+async fn scale() {
+    let ((few, few_whole), (many, many_whole)) = (goings(10_000).await, goings(100_000).await);
+    tell("100,000 children terminated one by one ÷ 10,000 (I06)", (50.0, 12.0), &[(many, few)], "ms");
+    let (_, least) = goings(1_000).await;
+    tell(
+        "100,000 children started, and stopped ÷ 1,000 (I07)",
+        (1_000.0, 120.0),
+        &[(many_whole, least)],
+        "ms",
+    );
+    tell("100,000 children started, and stopped ÷ 10,000", (50.0, 12.0), &[(many_whole, few_whole)], "ms");
 }

@@ -18,7 +18,8 @@ use crate::pool_task::PoolMessage;
 use crate::spec::OnStart;
 use crate::status::ChildState;
 use crate::{
-    AutoShutdown, ChildId, ChildSpec, ChildStatus, Clock, Counts, Exit, StartChildError, TerminateChildError,
+    AutoShutdown, Cause, ChildId, ChildSpec, ChildStatus, Clock, Counts, Exit, StartChildError,
+    TerminateChildError,
 };
 
 pub(crate) type StartAnswer = Result<ChildRef, StartChildError>;
@@ -29,6 +30,10 @@ pub(crate) struct Entry {
     /// Its place in the order of first starts.
     ordinal: u64,
     pub(crate) generation: u64,
+    /// How often it was brought up again.
+    pub(crate) restarts: u32,
+    /// How it ended last.
+    pub(crate) last_exit: Option<Box<Exit>>,
     /// Made at its first crash, if children have windows of their own.
     pub(crate) window: Option<Box<Window>>,
     pub(crate) state: State,
@@ -141,13 +146,14 @@ impl Shared {
         if book.entries.len() as u64 >= u64::from(self.max_children) {
             return Err(StartChildError::MaxChildren { max: self.max_children });
         }
-        let Some(ticket) = self.ticket(&mut book, &spec, 1, false) else {
+        let Some(ticket) = self.ticket(&mut book, &spec, 1, None) else {
             return Err(StartChildError::Ended);
         };
         let ordinal = book.next_ordinal;
         book.next_ordinal += 1;
         let state = ticket.starting();
-        book.entries.insert(id, Entry { spec, ordinal, generation: 1, window: None, state });
+        let (restarts, last_exit, window) = (0, None, None);
+        book.entries.insert(id, Entry { spec, ordinal, generation: 1, restarts, last_exit, window, state });
         Ok(Reserved::Start(ticket))
     }
 
@@ -157,7 +163,7 @@ impl Shared {
         book: &mut Book,
         spec: &ChildSpec,
         generation: u64,
-        again: bool,
+        again: Option<Exit>,
     ) -> Option<Ticket> {
         let parent = self.completion.token()?;
         book.next_birth += 1;
@@ -184,12 +190,13 @@ impl Shared {
     pub(crate) fn restart(self: &Arc<Self>, id: &ChildId, ended: u64) -> Option<Ticket> {
         let mut book = self.write();
         let entry = book.entries.get_mut(id)?;
-        if !matches!(&entry.state, State::Restarting { birth, .. } if *birth == ended) {
-            return None;
-        }
+        let exit = match &entry.state {
+            State::Restarting { birth, exit } if *birth == ended => exit.clone(),
+            _ => return None,
+        };
         entry.generation += 1;
         let (spec, generation) = (entry.spec.clone(), entry.generation);
-        let ticket = self.ticket(&mut book, &spec, generation, true)?;
+        let ticket = self.ticket(&mut book, &spec, generation, Some(exit))?;
         if let Some(entry) = book.entries.get_mut(id) {
             entry.state = ticket.starting();
         }
@@ -299,6 +306,8 @@ impl Entry {
             kind: self.spec.kind,
             restart: self.spec.restart,
             generation: self.generation,
+            restarts: self.restarts.into(),
+            last_exit: self.last_exit.as_deref().cloned(),
         }
     }
 }
@@ -309,7 +318,8 @@ pub(crate) struct Ticket {
     id: ChildId,
     birth: u64,
     generation: u64,
-    again: bool,
+    /// How it ended before, if this is a restart.
+    again: Option<Exit>,
     start: Arc<dyn Start>,
     on_start: Option<OnStart>,
     token: Option<Token>,
@@ -319,7 +329,7 @@ pub(crate) struct Ticket {
 
 impl Ticket {
     fn starting(&self) -> State {
-        let (birth, completion, again) = (self.birth, self.completion.clone(), self.again);
+        let (birth, completion, again) = (self.birth, self.completion.clone(), self.again.is_some());
         State::Starting(Starting { birth, completion, waiting: Vec::new(), again, gone: false })
     }
 
@@ -345,7 +355,7 @@ impl Ticket {
             }
             Err(NotStarted::Failed(exit)) => {
                 self.shared.voice.say(&self.id, self.generation, What::StartFailed { exit: &exit });
-                if self.again {
+                if self.again.is_some() {
                     self.try_again_later(&exit);
                 } else {
                     self.gave_up(|id| StartChildError::Failed { id, exit: exit.clone() });
@@ -364,14 +374,19 @@ impl Ticket {
         if let Some(hook) = &self.on_start {
             shielded("on_start", || hook(&child));
         }
-        let what = match self.again {
-            true => What::Restarted { child: &child },
-            false => What::Started { child: &child },
-        };
-        self.shared.voice.say(&self.id, self.generation, what);
+        match &self.again {
+            None => self.shared.voice.say(&self.id, self.generation, What::Started { child: &child }),
+            Some(exit) => {
+                let cause = Cause { id: self.id.clone(), exit: exit.clone() };
+                self.shared.voice.say_restarted(&self.id, self.generation, &child, &cause);
+            }
+        }
 
         let mut book = self.shared.write();
-        let entry = book.entries.get_mut(&self.id);
+        let mut entry = book.entries.get_mut(&self.id);
+        if let Some(entry) = &mut entry {
+            entry.restarts += u32::from(self.again.is_some());
+        }
         match entry.map(|entry| &mut entry.state) {
             Some(state) if state.is_start(self.birth) => {
                 let before = std::mem::replace(state, State::Up(running));
@@ -424,6 +439,7 @@ impl Ticket {
             return;
         }
         if let Some(entry) = book.entries.get_mut(&self.id) {
+            entry.last_exit = Some(Box::new(exit.clone()));
             entry.state = State::Restarting { birth: self.birth, exit: exit.clone() };
         }
         drop(book);

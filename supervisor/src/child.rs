@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use ractor::{Actor, ActorCell, ActorRef, ActorStatus, SpawnErr};
+use ractor::{Actor, ActorCell, ActorRef, ActorStatus, Message, SpawnErr};
 use tokio::task::JoinHandle;
 
 use crate::clock::pass;
@@ -38,9 +38,14 @@ pub enum ChildRef {
 impl ChildRef {
     /// The typed reference, if this is a worker that takes the messages of `A`.
     pub fn actor<A: Actor>(&self) -> Option<ActorRef<A::Msg>> {
+        self.takes::<A::Msg>()
+    }
+
+    /// The typed reference, if this is a worker that takes such messages.
+    pub(crate) fn takes<M: Message>(&self) -> Option<ActorRef<M>> {
         match self {
             ChildRef::Actor(cell) => {
-                let takes = cell.is_message_type_of::<A::Msg>().unwrap_or(false);
+                let takes = cell.is_message_type_of::<M>().unwrap_or(false);
                 takes.then(|| cell.clone().into())
             }
             ChildRef::Supervisor(_) | ChildRef::Pool(_) => None,

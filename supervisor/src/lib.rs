@@ -13,6 +13,7 @@ mod observer;
 mod pool;
 mod pool_task;
 mod spec;
+mod stable;
 mod status;
 pub mod strategy;
 mod supervised;
@@ -33,5 +34,6 @@ pub use spec::{
     AutoShutdown, CHILD_ID_BYTES_MAX, ChildId, ChildSpec, Kind, POOL_CHILDREN_DEFAULT, PoolSpec, Restart,
     SHUTDOWN_DEFAULT, SUPERVISOR_CHILDREN_MAX, Shutdown, SpecError, Strategy, SupervisorSpec,
 };
-pub use status::{ChildState, ChildStatus, Counts};
+pub use stable::{StableRef, Unreachable};
+pub use status::{Branch, ChildState, ChildStatus, Counts};
 pub use supervisor::{Supervisor, SupervisorRef};

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::child::ChildRef;
-use crate::{ChildId, Exit};
+use crate::{Cause, ChildId, Exit};
 
 /// Hears everything that happens in a tree, for counting and logging.
 ///
@@ -106,12 +106,20 @@ impl Voice {
         Voice { observer: self.observer.clone(), tree: format!("{}{id}/", self.tree).into() }
     }
 
+    /// Says that a child is up again, and whose end led to it: its own, or that of a sibling of its group.
+    pub(crate) fn say_restarted(&self, id: &ChildId, generation: u64, child: &ChildRef, cause: &Cause) {
+        let (tree, because_of, exit) = (&*self.tree, &cause.id, &cause.exit);
+        tracing::info!(tree, %id, generation, %because_of, %exit, "child restarted");
+        self.say(id, generation, What::Restarted { child });
+    }
+
     /// Says what happened, to the log and to the observer.
     pub(crate) fn say(&self, id: &ChildId, generation: u64, what: What<'_>) {
         let tree = &*self.tree;
         match what {
             What::Started { .. } => tracing::debug!(tree, %id, generation, "child started"),
-            What::Restarted { .. } => tracing::info!(tree, %id, generation, "child restarted"),
+            // Told by `say_restarted`, which knows why.
+            What::Restarted { .. } => {}
             What::Ignored => tracing::debug!(tree, %id, generation, "child declined to run"),
             What::StartFailed { exit } => {
                 tracing::warn!(tree, %id, generation, %exit, "child did not start");

@@ -126,6 +126,7 @@ impl PoolTask {
                 let (causes, generation) = (running.causes(), entry.generation);
                 let again = strategy::restarts(entry.spec.restart, &exit);
                 let removed = if again {
+                    entry.last_exit = Some(Box::new(exit.clone()));
                     entry.state = State::Restarting { birth, exit: exit.clone() };
                     None
                 } else {

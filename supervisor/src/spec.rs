@@ -9,7 +9,7 @@ use std::time::Duration;
 use ractor::Actor;
 
 use crate::child::{ActorStart, ChildRef, PoolStart, Start, TreeStart};
-use crate::{Clock, Intensity, SystemClock};
+use crate::{Clock, Intensity, StableRef, SystemClock};
 
 /// Longest child id, in bytes.
 pub const CHILD_ID_BYTES_MAX: usize = 256;
@@ -226,10 +226,27 @@ impl ChildSpec {
 
     /// Hands every fresh reference to `hook`, after the child is up and before a later sibling
     /// starts: the place to refresh what dependants hold. The hook runs where the factories run and
-    /// must not block; a panic in it is logged and otherwise ignored.
+    /// must not block; a panic in it is logged and otherwise ignored. A further hook runs after the earlier ones.
     pub fn on_start(mut self, hook: impl Fn(&ChildRef) + Send + Sync + 'static) -> Self {
-        self.on_start = Some(Arc::new(hook));
+        self.on_start = Some(match self.on_start.take() {
+            None => Arc::new(hook),
+            Some(earlier) => Arc::new(move |child| {
+                earlier(child);
+                hook(child);
+            }),
+        });
         self
+    }
+
+    /// Lets `stable` lead to this worker, through all its restarts, as long as this spec or a copy of it is kept: a supervisor
+    /// drops it when it ends or forgets the worker. Ignored by a child that does not take such messages.
+    pub fn stable_ref<M: ractor::Message>(self, stable: &StableRef<M>) -> Self {
+        let pointer = stable.pointer();
+        self.on_start(move |child| {
+            if let Some(worker) = child.takes::<M>() {
+                pointer.point_to(worker);
+            }
+        })
     }
 
     /// Every fault in this spec, for a supervisor with this auto-shutdown rule.

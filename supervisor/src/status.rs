@@ -1,6 +1,8 @@
 //! What a supervisor tells about its children.
 
-use crate::{ChildId, ChildRef, Kind, Restart};
+use futures::future::{BoxFuture, join_all};
+
+use crate::{ChildId, ChildRef, Exit, Kind, Restart};
 
 /// Whether a child runs.
 #[derive(Debug, Clone)]
@@ -30,6 +32,39 @@ pub struct ChildStatus {
     pub restart: Restart,
     /// How many times it was started, failed attempts included.
     pub generation: u64,
+    /// How many times its supervisor has brought it up again.
+    pub restarts: u64,
+    /// How it ended last, if it did.
+    pub last_exit: Option<Exit>,
+}
+
+/// A child and what is below it.
+#[derive(Debug, Clone)]
+pub struct Branch {
+    /// The child.
+    pub child: ChildStatus,
+    /// How many children it has.
+    pub width: usize,
+    /// The children, or the first of them.
+    pub branches: Vec<Branch>,
+}
+
+/// What is below `children`; at most `most` of each supervisor and pool. One that ends meanwhile has none.
+pub(crate) fn grow(children: Vec<ChildStatus>, most: usize) -> BoxFuture<'static, Vec<Branch>> {
+    Box::pin(join_all(children.into_iter().map(move |child| async move {
+        let mut below = match &child.state {
+            ChildState::Running(ChildRef::Supervisor(supervisor)) => supervisor.which_children().await,
+            ChildState::Running(ChildRef::Pool(pool)) => pool.which_children().await,
+            ChildState::Running(ChildRef::Actor(_))
+            | ChildState::Down
+            | ChildState::Starting
+            | ChildState::Restarting
+            | ChildState::Stopping => Vec::new(),
+        };
+        let width = below.len();
+        below.truncate(most);
+        Branch { child, width, branches: grow(below, most).await }
+    })))
 }
 
 /// How many children there are.

@@ -11,9 +11,10 @@ use crate::child::{Birth, ChildRef};
 use crate::completion::{Report, Token};
 use crate::control::{Control, Demand, Published};
 use crate::observer::{Observer, Voice};
+use crate::status::grow;
 use crate::tree::{Call, Tree, TreeMessage};
 use crate::{
-    Cause, ChildId, ChildSpec, ChildStatus, Counts, DeleteChildError, Exit, GetSpecError, Pool,
+    Branch, Cause, ChildId, ChildSpec, ChildStatus, Counts, DeleteChildError, Exit, GetSpecError, Pool,
     RestartChildError, StartChildError, StartError, SupervisorSpec, TerminateChildError,
 };
 
@@ -128,6 +129,14 @@ impl SupervisorRef {
     /// All children in start order.
     pub async fn which_children(&self) -> Vec<ChildStatus> {
         self.call(Call::Which).await.unwrap_or_default()
+    }
+
+    /// The whole tree below, in start order; of each supervisor and pool at most the first `most` children. Not a moment of
+    /// the whole: each supervisor tells how it stands when it is asked.
+    pub async fn tree(&self, most: usize) -> Vec<Branch> {
+        let mut children = self.which_children().await;
+        children.truncate(most);
+        grow(children, most).await
     }
 
     /// How many children there are. Supervisors and workers are counted whether they run or not.

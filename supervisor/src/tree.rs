@@ -53,6 +53,10 @@ pub(crate) enum Call {
 pub(crate) struct Row {
     pub(crate) spec: ChildSpec,
     pub(crate) generation: u64,
+    /// How often it was brought up again.
+    pub(crate) restarts: u64,
+    /// How it ended last.
+    pub(crate) last_exit: Option<Exit>,
     pub(crate) state: State,
 }
 
@@ -88,10 +92,11 @@ impl Member for Row {
 }
 
 /// Why a child is started; decides what the observer hears.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Purpose {
+#[derive(Clone, Copy)]
+enum Purpose<'a> {
     First,
-    Again,
+    /// It is brought up again after this.
+    Again(&'a Cause),
 }
 
 /// The state of a supervisor's task.
@@ -232,6 +237,7 @@ impl Tree {
         let exit = running.exit().await;
         let mut causes = running.causes();
         row.state = State::Down;
+        row.last_exit = Some(exit.clone());
         self.published.remove(&row.spec.id);
         self.voice.say(&row.spec.id, row.generation, What::Exited { exit: &exit, asked: false });
         let actions = strategy::on_exit(self.rules, &self.rows, place, &exit);
@@ -267,7 +273,8 @@ impl Tree {
                 Action::Stop(at) => self.stop_row(at).await,
                 Action::Forget(at) => self.forget(at),
                 Action::Start(at) => {
-                    if let Err(NotStarted::Failed(exit)) = self.start_row(at, Purpose::Again).await {
+                    let cause = causes.last().expect("a restart has a cause");
+                    if let Err(NotStarted::Failed(exit)) = self.start_row(at, Purpose::Again(cause)).await {
                         self.try_again_later(at, exit);
                         return ControlFlow::Continue(());
                     }
@@ -308,7 +315,8 @@ impl Tree {
         let place = self.next_place;
         self.next_place += 1;
         self.places.insert(spec.id.clone(), place);
-        self.rows.insert(place, Row { spec, generation: 0, state: State::Down });
+        let row = Row { spec, generation: 0, restarts: 0, last_exit: None, state: State::Down };
+        self.rows.insert(place, row);
         place
     }
 
@@ -320,7 +328,7 @@ impl Tree {
 
     /// Starts the child at `place` and waits until it is up. A failure leaves it down; a temporary
     /// child that declines is forgotten.
-    async fn start_row(&mut self, place: Place, purpose: Purpose) -> Result<ChildRef, NotStarted> {
+    async fn start_row(&mut self, place: Place, purpose: Purpose<'_>) -> Result<ChildRef, NotStarted> {
         self.next_birth += 1;
         let birth = self.next_birth;
         let row = self.rows.get_mut(&place).expect("only listed children are started");
@@ -354,11 +362,13 @@ impl Tree {
                 if let Some(hook) = &row.spec.on_start {
                     shielded("on_start", || hook(&child));
                 }
-                let what = match purpose {
-                    Purpose::First => What::Started { child: &child },
-                    Purpose::Again => What::Restarted { child: &child },
-                };
-                self.voice.say(&id, row.generation, what);
+                match purpose {
+                    Purpose::First => self.voice.say(&id, row.generation, What::Started { child: &child }),
+                    Purpose::Again(cause) => {
+                        row.restarts += 1;
+                        self.voice.say_restarted(&id, row.generation, &child, cause);
+                    }
+                }
                 Ok(child)
             }
             Err(NotStarted::Ignored) => {
@@ -371,6 +381,7 @@ impl Tree {
             }
             Err(NotStarted::Failed(exit)) => {
                 row.state = State::Down;
+                row.last_exit = Some(exit.clone());
                 self.voice.say(&id, row.generation, What::StartFailed { exit: &exit });
                 Err(NotStarted::Failed(exit))
             }
@@ -390,6 +401,7 @@ impl Tree {
                 Exit::Killed
             };
             self.voice.say(&row.spec.id, row.generation, What::Exited { exit: &exit, asked: true });
+            row.last_exit = Some(exit);
         }
         row.state = State::Down;
     }

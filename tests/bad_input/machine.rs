@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::is_well;
-use super::world::{Ended, World};
+use super::world::{Ended, World, until};
 
 const SHORT: &str = "id: short\nnodes:\n  - {id: a, tool: fs.list, params: {path: .}}\n  - {id: b, tool: fs.list, params: {path: .}, deps: [a]}\n";
 const RUN: &str = "run short.yaml --workspace work";
@@ -22,9 +22,7 @@ fn interrupts_and_terminations_keep_the_store_in_order() {
         world.file("acts.yaml", acts);
         let mut run = world.start("run acts.yaml --workspace work --intent 2 --json");
         run.until("attempt_intent");
-        while world.work("log").is_empty() {
-            std::thread::yield_now();
-        }
+        until("it has begun", || !world.work("log").is_empty());
         run.signal(signals[0]);
         if signals.len() > 1 {
             // The second counts once the first was heard.

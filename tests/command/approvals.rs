@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::world::{Ended, World};
+use super::world::{Ended, World, until};
 
 /// Writes a file with leave, after an entry that needs none and beside one that goes on.
 const WRITE: &str = r#"
@@ -324,9 +324,7 @@ fn what_acts_on_the_world_is_not_said_to_be_cancelled() {
     let mut run = world.start("run act.yaml --workspace work --intent 2");
     let opened = run.until("opened: act");
     let id = opened.split_whitespace().nth(2).unwrap();
-    while !world.path().join("work/begun").exists() {
-        std::thread::yield_now();
-    }
+    until("it has begun", || world.path().join("work/begun").exists());
     world
         .ostler(&format!("cancel {id} act"))
         .exits(0)

@@ -1,6 +1,6 @@
 //! What a kill, ^C and a termination leave, and how it goes on.
 
-use super::world::World;
+use super::world::{World, until};
 
 /// Leaves a line for each time a step is done, with a wait between two of them.
 const STEPS: &str = r#"
@@ -59,9 +59,7 @@ fn a_second_interrupt_ends_at_once() {
     let world = world();
     let mut run = world.start("run doubt.yaml --workspace work --intent 2 --json");
     run.until("attempt_intent");
-    while world.work("log").is_empty() {
-        std::thread::yield_now();
-    }
+    until("it has begun", || !world.work("log").is_empty());
     while !run.has_ended() {
         run.signal("INT");
         std::thread::yield_now();
@@ -78,9 +76,7 @@ fn in_doubt() -> World {
     let mut run = world.start("run doubt.yaml --workspace work --intent 2 --json");
     assert!(run.until("attempt_intent").contains("\"act\""));
     // The record is told before the step begins: its trace tells that it has.
-    while world.work("log") != "acted\n" {
-        std::thread::yield_now();
-    }
+    until("it has begun", || world.work("log") == "acted\n");
     run.signal("KILL");
     run.end();
     world

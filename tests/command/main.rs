@@ -1,6 +1,7 @@
 //! The `ostler` command, as people and scripts meet it: its words, its exit codes, and what survives a kill.
 #![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
 
+mod agents;
 mod api;
 mod approvals;
 mod bad_plans;

@@ -50,6 +50,8 @@ fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
 /// The body of an answer that says it is well.
 fn get(address: &str, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
+    // A port where nobody listens yet may be connected to itself.
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;

@@ -3,12 +3,46 @@
 use std::io::{BufRead, BufReader, Lines};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 /// A folder with a workspace and, in time, a data folder.
 pub(crate) struct World {
     folder: tempfile::TempDir,
+}
+
+/// How long a command may take, and what it does be waited for.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits until it is so.
+#[track_caller]
+pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "it never came to be that {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Kills a process that takes too long; what it said by then is what its test fails with.
+struct Watchdog {
+    /// Gone as soon as nobody needs watching.
+    _done: mpsc::Sender<()>,
+}
+
+impl Watchdog {
+    fn of(child: &Child) -> Watchdog {
+        let (done, ended) = mpsc::channel();
+        let pid = child.id().to_string();
+        std::thread::spawn(move || {
+            if ended.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let _ = Command::new("kill").args(["-s", "KILL", &pid]).status();
+            }
+        });
+        Watchdog { _done: done }
+    }
 }
 
 /// What a command left.
@@ -87,7 +121,10 @@ impl World {
 
     /// Runs a command to its end.
     pub(crate) fn ostler(&self, line: &str) -> Ended {
-        let output = self.command(line).output().unwrap();
+        let mut command = self.command(line);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let _watchdog = Watchdog::of(&child);
+        let output = child.wait_with_output().unwrap();
         Ended {
             code: output.status.code(),
             out: String::from_utf8(output.stdout).unwrap(),
@@ -99,7 +136,8 @@ impl World {
     pub(crate) fn start(&self, line: &str) -> Started {
         let mut child = self.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Started { child, lines, said: String::new() }
+        let watchdog = Watchdog::of(&child);
+        Started { child, lines, said: String::new(), _watchdog: watchdog }
     }
 }
 
@@ -108,6 +146,7 @@ pub(crate) struct Started {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
     said: String,
+    _watchdog: Watchdog,
 }
 
 impl Started {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 
-use ostler_kernel::event::{Accounts, AttemptResult, Event, HumanRequestKind, Output, RunOpened, TimerKind};
+use ostler_kernel::event::{AttemptResult, Event, HumanRequestKind, Output, RunOpened, TimerKind};
 use ostler_kernel::id::{NodeId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::port::{Position, Seq, StreamBatch, StreamId};
@@ -20,6 +20,7 @@ use crate::approval;
 use crate::attempt;
 use crate::effects::AttemptKey;
 use crate::error::RunError;
+use crate::estimates::ESTIMATE;
 use crate::evaluator::EvaluatorMessage;
 use crate::registry::RegistryMessage;
 use crate::scheduler::{Job, SchedulerMessage};
@@ -32,6 +33,8 @@ pub(super) struct Drive {
     pub(super) me: ActorRef<AgentMessage>,
     /// How it was opened; without the text of its plan, which `run` has read.
     pub(super) opened: RunOpened,
+    /// When, in milliseconds since the Unix epoch.
+    opened_ms: u64,
     pub(super) run: Run,
     pub(super) stream: StreamId,
     /// The last record of the stream.
@@ -64,7 +67,7 @@ impl Drive {
     pub(super) fn new(
         arguments: &AgentArguments,
         me: &ActorRef<AgentMessage>,
-        opened: RunOpened,
+        (opened, opened_ms): (RunOpened, Ticks),
         run: Run,
         seq: Seq,
     ) -> Drive {
@@ -74,6 +77,7 @@ impl Drive {
             me: me.clone(),
             stream: StreamId::run(&opened.client, opened.run),
             opened: RunOpened { plan: Json::null(), ..opened },
+            opened_ms: u64::try_from(opened_ms).unwrap_or(0),
             run,
             seq,
             pending: Vec::new(),
@@ -242,13 +246,14 @@ impl Drive {
     }
 
     /// An attempt ended: its outcome is in the table.
-    pub(super) fn ended(&mut self, key: &AttemptKey, accounts: Option<Accounts>) {
+    pub(super) fn ended(&mut self, key: &AttemptKey) {
         if key.run != self.opened.run {
             self.services.effects.forget(key);
             return;
         }
         let Some(ended) = self.services.effects.ended(key) else { return };
         if let Some(node) = self.run.node(&key.node) {
+            self.services.estimates.learn(node, ended.cost);
             self.services.measures.attempted(&self.opened.client, node.kind, &ended);
         }
         let result = AttemptResult {
@@ -257,7 +262,7 @@ impl Drive {
             outcome: ended.outcome,
             duration_ms: ended.duration_ms,
             cost: ended.cost,
-            accounts,
+            accounts: ended.accounts,
         };
         self.decide(Input::Result(Box::new(result)));
         self.taken.push(key.clone());
@@ -381,7 +386,7 @@ impl Drive {
             if self.services.toolbox.is_timer(node) {
                 Box::pin(self.launch_timer(node)).await;
             } else {
-                jobs.push(Job { run: self.opened.run, rank: self.rank(&id), node: id.clone() });
+                jobs.push(self.job(id.clone()));
                 self.queued.insert(id);
             }
         }
@@ -397,10 +402,12 @@ impl Drive {
         self.services.links.tell_scheduler(enqueue);
     }
 
-    /// Nodes from here to the end of the plan, along the longest path.
-    fn rank(&self, node: &NodeId) -> u64 {
-        let at = self.run.plan().position(node);
-        at.map_or(0, |at| u64::from(self.run.graph().height[at]) + 1)
+    /// What is queued of a node. Its rank: nodes from here to the end of the plan, along the longest path.
+    pub(super) fn job(&self, id: NodeId) -> Job {
+        let at = self.run.plan().position(&id);
+        let rank = at.map_or(0, |at| u64::from(self.run.graph().height[at]) + 1);
+        let estimate = self.run.node(&id).map_or(ESTIMATE, |node| self.services.estimates.of(node));
+        Job { run: self.opened.run, rank, opened_ms: self.opened_ms, estimate, node: id }
     }
 
     /// Appends what was decided. Without a journal nothing can go on.

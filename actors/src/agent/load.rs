@@ -46,7 +46,7 @@ impl Drive {
         }
         let Folded { opened, run: state, last, position, parked, .. } = folded;
         services.note_quiet(run, last, (!state.asks()).then_some(position));
-        let mut drive = Drive::new(arguments, me, opened, state, last);
+        let mut drive = Drive::new(arguments, me, (opened, row.opened_ms), state, last);
         drive.is_out_of_credit = is_out_of_credit;
         let lost = drive.attach();
         let by_name = services.asked_for(run);
@@ -80,8 +80,8 @@ impl Drive {
                 Standing::Running { .. } => {
                     let key = self.key(&node, attempt);
                     match self.services.effects.attach(&key, &self.me) {
-                        Some(Found::Running) => {}
-                        Some(Found::Done) => ended.push(key),
+                        Some(Found::UnderWay) => {}
+                        Some(Found::Ended) => ended.push(key),
                         None => lost.push(node),
                     }
                 }
@@ -97,18 +97,18 @@ impl Drive {
         // Those of nodes that were given up meanwhile have their end to tell as well, to whoever drives the run now.
         for key in self.services.effects.of_run(self.opened.run) {
             let attached = self.services.effects.attach(&key, &self.me);
-            if matches!(attached, Some(Found::Done)) && !ended.contains(&key) {
+            if matches!(attached, Some(Found::Ended)) && !ended.contains(&key) {
                 ended.push(key);
             }
         }
-        ended.iter().for_each(|key| self.ended(key, None));
+        ended.iter().for_each(|key| self.ended(key));
         lost
     }
 
     /// Queues attempts that died with their process, and are done again under the same number.
     pub(super) fn redo(&mut self, again: Vec<NodeId>) {
-        let run = self.opened.run;
-        self.submit(again.into_iter().map(|node| Job { run, node, rank: REDO_RANK }).collect());
+        let jobs = again.into_iter().map(|node| Job { rank: REDO_RANK, ..self.job(node) });
+        self.submit(jobs.collect());
     }
 }
 

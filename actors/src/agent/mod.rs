@@ -8,7 +8,6 @@ mod load;
 
 use std::sync::Arc;
 
-use ostler_kernel::event::Accounts;
 use ostler_kernel::id::NodeId;
 use ostler_kernel::port::RunRow;
 use ostler_kernel::run::Operation;
@@ -28,9 +27,8 @@ pub(crate) enum AgentMessage {
     Drive(RunRow),
     /// Slots for ready nodes.
     Granted(Vec<Granted>),
-    /// An attempt ended; its outcome is in the effects table. With the accounts after its settlement, if the
-    /// scheduler had it.
-    Ended { key: AttemptKey, accounts: Option<Accounts> },
+    /// An attempt ended, and is settled; its outcome is in the effects table.
+    Ended(AttemptKey),
     /// There was no room in the run queue for these nodes.
     NoRoom(Vec<NodeId>),
     /// Nodes for which there was no room may ask again.
@@ -104,6 +102,8 @@ impl Actor for Agent {
         message: AgentMessage,
         state: &mut AgentState,
     ) -> Result<(), ActorProcessingErr> {
+        #[cfg(test)]
+        state.arguments.services.trip(state.arguments.owner.agent.as_str());
         if let AgentMessage::Drive(row) = message {
             // Boxed: what stands here is part of the future of every message, which is moved several times.
             return Box::pin(state.begin(row)).await;
@@ -116,7 +116,7 @@ impl Actor for Agent {
         match message {
             AgentMessage::Drive(_) => {}
             AgentMessage::Granted(grants) => drive.granted(grants).await,
-            AgentMessage::Ended { key, accounts } => drive.ended(&key, accounts),
+            AgentMessage::Ended(key) => drive.ended(&key),
             AgentMessage::NoRoom(nodes) => drive.no_room(nodes),
             AgentMessage::Again => drive.again(),
             AgentMessage::OutOfCredit(out) => drive.out_of_credit(out),
@@ -132,9 +132,7 @@ impl AgentState {
     /// Takes a run up: whatever an earlier life of this agent queued for it is void.
     async fn begin(&mut self, row: RunRow) -> Result<(), ActorProcessingErr> {
         let AgentArguments { owner, services } = &self.arguments;
-        let running = services.effects.slots(Some(row.run));
-        let hello =
-            SchedulerMessage::Hello { agent: owner.agent.clone(), reply_to: self.me.clone(), running };
+        let hello = SchedulerMessage::Hello { agent: owner.agent.clone(), reply_to: self.me.clone() };
         services.links.tell_scheduler(hello);
         match Drive::load(&self.arguments, &self.me, row)? {
             Some(mut drive) => {
@@ -172,7 +170,7 @@ impl AgentState {
             AgentMessage::Ask { reply, .. } => {
                 let _ = reply.send(Err(RunError::Over));
             }
-            AgentMessage::Ended { key, .. } => self.arguments.services.effects.forget(&key),
+            AgentMessage::Ended(key) => self.arguments.services.effects.forget(&key),
             AgentMessage::Drive(_)
             | AgentMessage::NoRoom(_)
             | AgentMessage::Again

@@ -172,7 +172,13 @@ pub const GROUP_SIZE: Metric = Metric {
 pub const RESTARTS: Metric = counter(
     "ostler_supervisor_restarts_total",
     &["child"],
-    "Actors that were started again after a crash: registry, scheduler, pool, agent.",
+    "Actors that were started again after a crash: registry, evaluator, scheduler, pool, agent.",
+);
+/// Actors that cannot be killed.
+pub const UNKILLABLE: Metric = counter(
+    "ostler_supervisor_unkillable_total",
+    &["child"],
+    "Actors that still ran five seconds after they were killed, and were left behind: some code of them never yields.",
 );
 /// Agents.
 pub const AGENTS: Metric = gauge(
@@ -182,7 +188,7 @@ pub const AGENTS: Metric = gauge(
 );
 
 /// Every metric.
-pub const ALL: [Metric; 23] = [
+pub const ALL: [Metric; 24] = [
     QUEUED_JOBS,
     DISPATCHED_JOBS,
     WAIT_SECONDS,
@@ -205,6 +211,7 @@ pub const ALL: [Metric; 23] = [
     FSYNCS,
     GROUP_SIZE,
     RESTARTS,
+    UNKILLABLE,
     AGENTS,
 ];
 

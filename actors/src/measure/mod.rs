@@ -57,7 +57,7 @@ struct Recording {
 const NO_CODE: &str = "none";
 
 /// Children of the root, and those of the pool, all under one name.
-const CHILDREN: [&str; 4] = ["registry", "scheduler", "pool", AGENT];
+const CHILDREN: [&str; 5] = ["registry", "evaluator", "scheduler", "pool", AGENT];
 const AGENT: &str = "agent";
 
 impl Measures {
@@ -70,6 +70,7 @@ impl Measures {
         // What may never happen stands at 0 from the start.
         for child in CHILDREN {
             metric::RESTARTS.counter(&recorder, [child.into()]).increment(0);
+            metric::UNKILLABLE.counter(&recorder, [child.into()]).increment(0);
         }
         counted::begin(&recorder);
         metric::GATE_VERDICTS.counter(&recorder, ["allowed".into(), NO_CODE.into()]).increment(0);
@@ -132,11 +133,15 @@ impl Measures {
 
     /// Something happened in the tree.
     pub(crate) fn observe(&self, event: &Event<'_>) {
-        if let (Some(recording), What::Restarted { .. }) = (&self.0, &event.what) {
-            let known = CHILDREN.into_iter().find(|child| event.tree == "/" && event.id.as_str() == *child);
-            let child = known.unwrap_or(AGENT);
-            metric::RESTARTS.counter(&recording.recorder, [child.into()]).increment(1);
-        }
+        let counted = match event.what {
+            What::Restarted { .. } => metric::RESTARTS,
+            What::Unkillable => metric::UNKILLABLE,
+            _ => return,
+        };
+        let Some(recording) = &self.0 else { return };
+        let known = CHILDREN.into_iter().find(|child| event.tree == "/" && event.id.as_str() == *child);
+        let child = known.unwrap_or(AGENT);
+        counted.counter(&recording.recorder, [child.into()]).increment(1);
     }
 
     /// Puts how things stand into `into`.

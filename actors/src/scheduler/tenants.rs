@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ostler_kernel::event::Accounts;
 use ostler_kernel::id::{ClientId, Ticks};
 use ostler_scheduler::{AgentHandle, BALANCE_MAX, ClientHandle, Event, NewClient, RunQueue};
 use ractor::ActorProcessingErr;
 
-use super::{ESTIMATE, Lane, Owner, Queued};
+use super::{Lane, Owner, Queued};
 use crate::clients::{QueueRow, Queueing};
+use crate::estimates::ESTIMATE;
 use crate::ledger::{AgentBook, Books, ClientBook, Ledger};
 
 /// The clients and agents that the queue knows.
@@ -96,6 +98,38 @@ impl Tenants {
         Ok(())
     }
 
+    /// Notes how everybody stands, for the next life of the scheduler: since the last charge, slots may have been given back and
+    /// weights may have changed. And how far behind those with work are.
+    pub(super) fn leave(&self, queue: &RunQueue<Queued>, ledger: &Ledger) {
+        let mut agents = BTreeMap::new();
+        for (name, &client) in &self.clients {
+            let Ok(view) = queue.client(client) else { continue };
+            let accounts = Accounts {
+                client_vruntime: view.vruntime,
+                client_remainder: view.remainder,
+                balance: view.balance,
+                agents_vruntime: view.agents_vruntime,
+                agent_vruntime: 0,
+                agent_remainder: 0,
+                tier_vruntime: queue.tier(view.tier).vruntime,
+                owed: queue.owed(),
+            };
+            let owed = |queued, lag| if queued > 0 { lag } else { 0 };
+            let lag = owed(view.queued, accounts.tier_vruntime.saturating_sub(view.vruntime));
+            ledger.leave_client(&ledger.client(name), view.tier, accounts, lag);
+            for agent in queue.agents(client).unwrap_or_default() {
+                let lag = owed(agent.queued, view.agents_vruntime.saturating_sub(agent.vruntime));
+                let (agent_vruntime, agent_remainder) = (agent.vruntime, agent.remainder);
+                agents.insert(agent.agent, (Accounts { agent_vruntime, agent_remainder, ..accounts }, lag));
+            }
+        }
+        for (lane, agent) in &self.lanes {
+            if let Some((accounts, lag)) = agents.get(agent) {
+                ledger.books(lane).agent.leave(*accounts, *lag);
+            }
+        }
+    }
+
     /// Each client in the queue.
     pub(super) fn queueing(&self, queue: &RunQueue<Queued>) -> BTreeMap<ClientId, Queueing> {
         let views = queue.clients().into_iter().filter_map(|view| {
@@ -104,12 +138,34 @@ impl Tenants {
                 running: view.in_flight,
                 queued: view.queued,
                 charged: u64::try_from(view.charged).unwrap_or(0),
-                reserved: u64::from(view.in_flight) * ESTIMATE,
+                reserved: view.held,
                 lag: i64::try_from(queue.lag(&view)).unwrap_or(i64::MAX),
             };
             Some((self.name(view.client)?.clone(), queueing))
         });
         views.collect()
+    }
+
+    /// How the accounts of clients stand, and the virtual times of those that have work and of their agents that have. Who
+    /// wants nothing earns nothing: where it stands is settled when it comes back.
+    #[cfg(test)]
+    pub(super) fn accounts(&self, queue: &RunQueue<Queued>) -> Vec<String> {
+        let told = |view: ostler_scheduler::ClientView| {
+            let client = self.name(view.client)?;
+            let agents = queue.agents(view.client).ok()?.into_iter().filter(|agent| agent.queued > 0);
+            let mut agents: Vec<String> = agents
+                .map(|agent| format!("{}+{} of {}", agent.vruntime, agent.remainder, agent.weight))
+                .collect();
+            agents.sort_unstable();
+            let ostler_scheduler::ClientView { vruntime, remainder, balance, in_flight, weight, .. } = view;
+            let stands = (view.queued > 0).then_some((vruntime, remainder));
+            Some(format!(
+                "{client} of {weight}: {stands:?}, {balance:?} left, {in_flight} run, agents {agents:?}"
+            ))
+        };
+        let mut accounts: Vec<String> = queue.clients().into_iter().filter_map(told).collect();
+        accounts.sort_unstable();
+        accounts
     }
 
     /// Serves a client on its present terms.
@@ -129,7 +185,7 @@ impl Tenants {
             queue.set_reputation(handle, reputation)?;
         }
         if let Some(left) = book.left() {
-            queue.meter(handle, left - reserved(queue, handle)?, events)?;
+            queue.meter(handle, left - queue.held(handle)? as i64, events)?;
         }
         Ok(())
     }
@@ -164,13 +220,8 @@ fn add(
     Ok(client)
 }
 
-/// Credits that the estimates of a client's running jobs hold.
-fn reserved(queue: &RunQueue<Queued>, client: ClientHandle) -> Result<i64, ActorProcessingErr> {
-    Ok(i64::from(queue.client(client)?.in_flight) * ESTIMATE as i64)
-}
-
 /// A client that was charged before goes on where it was: with its debt, and with what it was behind by, up to what
-/// a client with work can be behind by at all (theorem T1): who has been idle earned nothing.
+/// a client with work can be behind by at all (theorem T1), or was when the scheduler ended: who has been idle earned nothing.
 fn restore_client(
     queue: &mut RunQueue<Queued>,
     client: ClientHandle,
@@ -178,15 +229,13 @@ fn restore_client(
     events: &mut Vec<Event>,
 ) -> Result<(), ActorProcessingErr> {
     let view = queue.client(client)?;
-    let balance = match book.left() {
-        Some(left) => Some(left - reserved(queue, client)?),
-        None => None,
-    };
+    // What is deposited from here on comes with a message of its own.
+    let balance = view.balance.map(|balance| book.left().map_or(balance, |left| left - view.held as i64));
     let (vruntime, remainder, agents_vruntime) = match book.last() {
         None => (view.vruntime, view.remainder, view.agents_vruntime),
         Some(last) => {
             let now = queue.tier(view.tier).vruntime;
-            let lag_max = lag_max(queue, view.weight);
+            let lag_max = lag_max(queue, view.weight).max(book.behind());
             let vruntime = placed(last.client_vruntime, last.tier_vruntime, now, lag_max);
             (vruntime, last.client_remainder.min(view.weight - 1), last.agents_vruntime.max(0))
         }
@@ -205,7 +254,8 @@ fn restore_agent(
     let agents = queue.agents(client)?;
     let Some(view) = agents.into_iter().find(|view| view.agent == agent) else { return Ok(()) };
     let now = queue.client(client)?.agents_vruntime;
-    let vruntime = placed(last.agent_vruntime, last.agents_vruntime, now, lag_max(queue, view.weight));
+    let lag_max = lag_max(queue, view.weight).max(book.behind());
+    let vruntime = placed(last.agent_vruntime, last.agents_vruntime, now, lag_max);
     Ok(queue.restore_agent(agent, vruntime, last.agent_remainder.min(view.weight - 1), events)?)
 }
 
@@ -216,10 +266,10 @@ fn placed(then: i64, base: i64, now: i64, lag_max: i64) -> i64 {
     then.min(by_lead).max(now.saturating_sub(lag_max))
 }
 
-/// T1: the furthest that a runnable client can be behind its queue, D·o/w + 1, when each of D slots was charged o too much.
+/// T1: the furthest that a runnable client can be behind its queue, D·o/w + 1, when each of D slots was charged o too much: more than an attempt that nothing is known of.
 fn lag_max(queue: &RunQueue<Queued>, weight: u32) -> i64 {
     let config = queue.config();
-    let over = i128::from(config.slots) * i128::from(ESTIMATE - 1) * i128::from(config.scale);
+    let over = i128::from(config.slots) * i128::from(ESTIMATE) * i128::from(config.scale);
     i64::try_from(over / i128::from(weight) + 1).unwrap_or(i64::MAX)
 }
 

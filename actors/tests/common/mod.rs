@@ -24,6 +24,18 @@ use tokio::sync::Semaphore;
 /// Attempts at once in the whole system.
 pub(crate) const SLOTS: usize = 64;
 
+/// Waits until it is so, by the clock on the wall: time of the test may stand still.
+pub(crate) async fn until(holds: impl AsyncFn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !holds().await {
+        assert!(begun.elapsed() < PATIENCE, "it did not come to be so");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// How long something may take that comes at once, on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A system over `journal` with the built-in tools and `more`.
 pub(crate) async fn system(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>) -> System {
     within(journal, more, Limits::default()).await

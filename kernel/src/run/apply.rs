@@ -141,6 +141,7 @@ impl Run {
             | Event::GateDecision(_)
             | Event::AgentRegistered { .. }
             | Event::AgentQuarantined { .. }
+            | Event::AgentReleased { .. }
             | Event::Parked { .. }
             | Event::ClientSet { .. }
             | Event::CreditDeposited { .. }

@@ -133,6 +133,7 @@ fn samples() -> Vec<Event> {
     let evaluated = |scores| Event::Evaluated(Evaluated { scores, composite: 512 });
     samples.push(evaluated(scores(None, None)));
     samples.push(evaluated(scores(Some(900), Some(1))));
+    samples.push(Event::AgentReleased { agent: AgentId::from("worker") });
     samples
 }
 
@@ -236,10 +237,11 @@ fn kind(event: &Event) -> u8 {
         Event::CreditDeposited { .. } => 24,
         Event::OutOfCredit { .. } => 25,
         Event::Evaluated(_) => 26,
+        Event::AgentReleased { .. } => 27,
     }
 }
 
-const KINDS: u8 = 27;
+const KINDS: u8 = 28;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -276,4 +278,24 @@ fn the_bytes_of_the_released_format_are_read() {
             assert_ne!(decode(&record[..cut]).as_ref(), Ok(&event), "cut at {cut}");
         }
     }
+}
+
+/// Lines of accounts stand in checkpoints of the journal, which outlive the records that they come from.
+#[test]
+fn a_line_of_an_account_has_the_bytes_of_the_released_format() {
+    use ostler_kernel::evaluation::Reputation;
+    use ostler_kernel::port::AccountRow;
+
+    let row = AccountRow {
+        client: "acme".into(),
+        agent: Some("worker".into()),
+        accounts: Some(Accounts { client_vruntime: -1, balance: Some(2), owed: 3, ..Accounts::default() }),
+        spent: 4,
+        reputation: Reputation::default().after(750),
+        settled: 5,
+        position: 6,
+    };
+    let bytes = super::encode_row(&row).unwrap();
+    expect_test::expect![[""]].assert_eq(&hex(&bytes));
+    assert_eq!(super::decode_row::<AccountRow>(&bytes), Ok(row));
 }

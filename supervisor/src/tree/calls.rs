@@ -130,5 +130,7 @@ fn status(row: &Row) -> ChildStatus {
         kind: row.spec.kind,
         restart: row.spec.restart,
         generation: row.generation,
+        restarts: row.restarts,
+        last_exit: row.last_exit.clone(),
     }
 }

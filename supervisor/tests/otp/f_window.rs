@@ -1,5 +1,8 @@
 //! F: the restart window.
 
+use std::time::{Duration, Instant};
+
+use ostler_supervisor::intensity::{Charge, Window};
 use ostler_supervisor::{ChildSpec, Exit, Intensity, Strategy, SupervisorRef};
 
 use crate::world::*;
@@ -45,7 +48,19 @@ async fn f02_an_intensity_of_zero_allows_nothing() {
 }
 
 #[tokio::test]
-async fn f03_f04_exactly_the_intensity_is_allowed() {
+async fn f03_as_many_crashes_as_the_intensity_are_repaired() {
+    let world = World::new();
+    let supervisor = start(&world, 5, 1000).await;
+    for _ in 0..5 {
+        crash(&world, &supervisor).await;
+        world.clock.advance(ms(100));
+    }
+    assert_eq!(world.starts("a"), 1 + 5);
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn f04_one_crash_more_than_the_intensity_ends_the_supervisor() {
     let world = World::new();
     let supervisor = start(&world, 5, 1000).await;
     for _ in 0..5 {
@@ -92,4 +107,27 @@ async fn f07_a_group_of_fifty_is_one_charge() {
     tell(&supervisor, "c0-", Msg::Panic);
     assert_eq!(in_time(supervisor.wait_exit()).await, Exit::Shutdown);
     world.settle();
+}
+
+#[test]
+fn f08_the_cost_of_a_crash_does_not_grow_with_history() {
+    const CRASHES: usize = 200_000;
+    const PART: usize = 10_000;
+    for restarts in [1_000_000, 1_000, 1] {
+        let start = Instant::now();
+        let mut window = Window::new(Intensity::new(restarts, Duration::from_secs(5)));
+        // Instants that each charge puts in, takes out, or finds to stay.
+        let costs: Vec<usize> = (0..CRASHES as u32)
+            .map(|crash| {
+                let before = window.len();
+                let charge = window.charge(start + crash * Duration::from_millis(1));
+                let put = usize::from(charge == Charge::Allowed);
+                assert!(window.len() <= restarts as usize, "the memory is bounded by the intensity");
+                1 + put + (before + put - window.len())
+            })
+            .collect();
+        let (first, last) = (&costs[..PART], &costs[CRASHES - PART..]);
+        let (first, last) = (first.iter().sum::<usize>(), last.iter().sum::<usize>());
+        assert!(2 * last <= 3 * first, "{restarts}: {last} against {first} at first");
+    }
 }

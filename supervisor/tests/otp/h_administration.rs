@@ -13,7 +13,7 @@ async fn start_one(world: &World) -> SupervisorRef {
 }
 
 #[tokio::test]
-async fn h01_h02_a_known_id_cannot_be_started_again() {
+async fn h01_the_id_of_a_running_child_gives_that_child() {
     let world = World::new();
     let supervisor = start_one(&world).await;
     let running = supervisor.child::<Probe>("a").unwrap();
@@ -23,6 +23,14 @@ async fn h01_h02_a_known_id_cannot_be_started_again() {
         }
         other => panic!("{other}"),
     }
+    assert_eq!(world.starts("a"), 1);
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn h02_the_id_of_a_child_that_is_down_is_taken() {
+    let world = World::new();
+    let supervisor = start_one(&world).await;
     supervisor.terminate_child("a").await.unwrap();
     let error = supervisor.start_child(world.probe("a")).await.unwrap_err();
     assert!(matches!(error, StartChildError::AlreadyPresent { .. }), "{error}");
@@ -31,32 +39,49 @@ async fn h01_h02_a_known_id_cannot_be_started_again() {
 }
 
 #[tokio::test]
-async fn h03_h04_a_terminated_child_stays_down_until_restarted_by_hand() {
+async fn h03_a_terminated_child_stays_down() {
     let world = World::new();
     let supervisor = start_one(&world).await;
-    let old = supervisor.child::<Probe>("a").unwrap();
     supervisor.terminate_child("a").await.unwrap();
     assert!(world.has("a1 stop") && world.has("a1 exit shutdown"));
     assert!(supervisor.child::<Probe>("a").is_none());
     assert_eq!(listing(&supervisor).await, "a1 down");
     supervisor.terminate_child("a").await.unwrap();
-
-    let fresh = supervisor.restart_child("a").await.unwrap().actor::<Probe>().unwrap();
-    assert_eq!(listing(&supervisor).await, "a2 up");
-    assert_ne!(fresh, old);
-    assert_eq!(supervisor.child::<Probe>("a").unwrap(), fresh);
+    assert_eq!(listing(&supervisor).await, "a1 down");
     world.end(&supervisor).await;
 }
 
 #[tokio::test]
-async fn h05_h06_only_a_child_that_is_down_can_be_restarted_or_deleted() {
+async fn h04_a_child_that_is_down_is_restarted_by_hand() {
+    let world = World::new();
+    let supervisor = start_one(&world).await;
+    let old = supervisor.child::<Probe>("a").unwrap();
+    supervisor.terminate_child("a").await.unwrap();
+    let fresh = supervisor.restart_child("a").await.unwrap().actor::<Probe>().unwrap();
+    assert_eq!(listing(&supervisor).await, "a2 up");
+    assert_ne!(fresh, old);
+    assert_eq!(supervisor.child::<Probe>("a").unwrap(), fresh);
+    // What is done by hand is no restart.
+    assert_eq!(supervisor.which_children().await[0].restarts, 0);
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn h05_a_running_child_is_neither_restarted_nor_deleted() {
     let world = World::new();
     let supervisor = start_one(&world).await;
     let error = supervisor.restart_child("a").await.unwrap_err();
     assert_eq!(error, RestartChildError::Running { id: id("a") });
     let error = supervisor.delete_child("a").await.unwrap_err();
     assert_eq!(error, DeleteChildError::Running { id: id("a") });
+    assert_eq!(listing(&supervisor).await, "a1 up");
+    world.end(&supervisor).await;
+}
 
+#[tokio::test]
+async fn h06_a_deleted_child_is_not_found() {
+    let world = World::new();
+    let supervisor = start_one(&world).await;
     supervisor.terminate_child("a").await.unwrap();
     supervisor.delete_child("a").await.unwrap();
     let error = supervisor.restart_child("a").await.unwrap_err();

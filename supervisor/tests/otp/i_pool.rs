@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use ostler_supervisor::{
     Cause, ChildSpec, Exit, Intensity, Pool, PoolSpec, Restart, Shutdown, SpecError, StartChildError,
     TerminateChildError,
 };
+use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::world::*;
 
@@ -20,7 +22,7 @@ async fn names(pool: &Pool) -> String {
 }
 
 #[tokio::test]
-async fn i01_i02_the_most_children_are_kept_and_a_freed_place_is_used() {
+async fn i01_a_child_too_many_is_refused_and_never_started() {
     let world = World::new();
     let pool = world.start_pool(PoolSpec { max_children: 2, ..world.pool_spec(1) }).await;
     pool.start_child(transient(&world, "a")).await.unwrap();
@@ -28,7 +30,16 @@ async fn i01_i02_the_most_children_are_kept_and_a_freed_place_is_used() {
     let error = pool.start_child(transient(&world, "c")).await.unwrap_err();
     assert!(matches!(error, StartChildError::MaxChildren { max: 2 }));
     assert_eq!(world.starts("c"), 0);
+    assert_eq!(names(&pool).await, "a1 b1");
+    world.end_pool(&pool).await;
+}
 
+#[tokio::test]
+async fn i02_the_place_of_a_child_that_ended_is_free() {
+    let world = World::new();
+    let pool = world.start_pool(PoolSpec { max_children: 2, ..world.pool_spec(1) }).await;
+    pool.start_child(transient(&world, "a")).await.unwrap();
+    pool.start_child(transient(&world, "b")).await.unwrap();
     tell_pool(&pool, "a", Msg::StopSelf);
     world.until("a1 exit normal").await;
     pool.start_child(transient(&world, "c")).await.unwrap();
@@ -37,14 +48,23 @@ async fn i01_i02_the_most_children_are_kept_and_a_freed_place_is_used() {
 }
 
 #[tokio::test]
-async fn i03_i04_a_child_that_declines_or_fails_leaves_nothing() {
+async fn i03_a_child_that_declines_leaves_nothing() {
     let world = World::new();
     world.script("shy", |script| script.init = Init::Ignore);
-    world.script("bad", |script| script.init = Init::Fail);
-    world.script("worse", |script| script.init = Init::Panic);
     let pool = world.start_pool(PoolSpec { max_children: 1, ..world.pool_spec(0) }).await;
     let error = pool.start_child(transient(&world, "shy")).await.unwrap_err();
     assert!(matches!(error, StartChildError::Ignored { .. }), "{error}");
+    assert_eq!(pool.count_children().await, counts(0, 0, 0, 0));
+    pool.start_child(transient(&world, "a")).await.unwrap();
+    world.end_pool(&pool).await;
+}
+
+#[tokio::test]
+async fn i04_a_child_that_fails_to_start_leaves_nothing_and_is_not_charged() {
+    let world = World::new();
+    world.script("bad", |script| script.init = Init::Fail);
+    world.script("worse", |script| script.init = Init::Panic);
+    let pool = world.start_pool(PoolSpec { max_children: 1, ..world.pool_spec(0) }).await;
     for (name, exit) in
         [("bad", Exit::StartFailed("no luck".into())), ("worse", Exit::Panicked("no start".into()))]
     {
@@ -84,6 +104,73 @@ async fn i05_a_pool_stops_its_children_in_parallel() {
     assert!(world.has("c42-1 exit killed"));
     assert_eq!(world.clock.elapsed(), ms(2000));
     world.settle();
+}
+
+/// Whether `measure` takes at most `most` times as long for `many` as for `few`, in one of a few tries: what is slow for want
+/// of a turn is not slow each time.
+async fn grows_at_most(most: f64, (few, many): (usize, usize), measure: impl AsyncFn(usize) -> Duration) {
+    let mut least = f64::MAX;
+    for _ in 0..5 {
+        let small = measure(few).await.min(measure(few).await);
+        least = least.min(measure(many).await.as_secs_f64() / small.as_secs_f64());
+        if least <= most {
+            return;
+        }
+    }
+    panic!("{many} take {least:.0} times as long as {few}, expected at most {most}");
+}
+
+/// A pool with so many children, each of a kind that does nothing.
+async fn crowd(world: &World, count: usize) -> Pool {
+    let pool = world.start_pool(PoolSpec { intensity: Intensity::UNLIMITED, ..world.pool_spec(0) }).await;
+    for n in 0..count {
+        pool.start_child(quiet(n)).await.unwrap();
+    }
+    pool
+}
+
+fn quiet(n: usize) -> ChildSpec {
+    ChildSpec::actor(n.to_string(), || Quiet, || ()).restart(Restart::Temporary)
+}
+
+struct Quiet;
+
+impl Actor for Quiet {
+    type Msg = ();
+    type State = ();
+    type Arguments = ();
+
+    async fn pre_start(&self, _: ActorRef<()>, (): ()) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn i06_many_children_are_terminated_one_by_one_in_linear_time() {
+    grows_at_most(50.0, (300, 3_000), async |count| {
+        let world = World::new();
+        let pool = crowd(&world, count).await;
+        let begun = Instant::now();
+        for n in 0..count {
+            pool.terminate_child(n.to_string()).await.unwrap();
+        }
+        let took = begun.elapsed();
+        assert_eq!(pool.count_children().await, counts(0, 0, 0, 0));
+        pool.stop().await;
+        took
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn i07_many_children_start_and_stop_in_linear_time() {
+    grows_at_most(1_000.0, (50, 5_000), async |count| {
+        let begun = Instant::now();
+        let pool = crowd(&World::new(), count).await;
+        pool.stop().await;
+        begun.elapsed()
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -14,4 +14,5 @@ mod g_shutdown;
 mod h_administration;
 mod i_pool;
 mod j_escalation;
+mod k_ours;
 mod traps;

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use ostler_supervisor::{ChildRef, ChildSpec, Event, Exit, Strategy, Supervisor, SupervisorSpec, What};
+use ostler_supervisor::{
+    Branch, ChildRef, ChildSpec, Event, Exit, Strategy, Supervisor, SupervisorSpec, What,
+};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::watch;
 
@@ -168,4 +170,95 @@ async fn a_tree_ends_with_its_runtime() {
     .await
     .unwrap();
     world.settle();
+}
+
+#[tokio::test]
+async fn the_tree_tells_generations_restarts_and_last_ends_of_all_below() {
+    let world = World::new();
+    let mid = ChildSpec::supervisor("mid", world.spec(Strategy::OneForOne, 5, vec![world.probe("leaf")]));
+    let pool = ChildSpec::pool("pool", world.pool_spec(5));
+    let root = world.start(world.spec(Strategy::RestForOne, 5, vec![world.probe("a"), mid, pool])).await;
+    let pool = root.pool("pool").unwrap();
+    for name in ["x", "y", "z"] {
+        pool.start_child(world.probe(name)).await.unwrap();
+    }
+    tell_pool(&pool, "y", Msg::Fail);
+    world.until("y2 up").await;
+    let mid = root.supervisor("mid").unwrap();
+    for start in 2..=3 {
+        tell(&mid, "leaf", Msg::Panic);
+        world.until(&format!("leaf{start} up")).await;
+        listing(&mid).await;
+    }
+    fn told(branches: &[Branch]) -> String {
+        let told = branches.iter().map(|Branch { child, width, branches }| {
+            let last = child.last_exit.as_ref().map(|exit| format!(" {exit}")).unwrap_or_default();
+            let more = width - branches.len();
+            let below = if *width == 0 { String::new() } else { format!("[{} +{more}]", told(branches)) };
+            format!("{}{}/{}{last}{below}", child.id, child.generation, child.restarts)
+        });
+        told.collect::<Vec<_>>().join(", ")
+    }
+    // A restart in a pool is up a moment before it is listed as such.
+    let shown = "a1/0, mid1/0[leaf3/2 panicked: ouch +0], pool1/0[x1/0, y2/1 failed: broken, z1/0 +0]";
+    let settled = async {
+        while told(&root.tree(3).await) != shown {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time(settled).await;
+    assert_eq!(told(&root.tree(1).await), "a1/0");
+    world.end(&root).await;
+    assert!(root.tree(1).await.is_empty());
+}
+
+/// Keeps what is logged by this thread, a line for each event.
+struct Lines(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Lines {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Fields(String);
+        impl tracing::field::Visit for Fields {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                self.0 += &format!(" {field}={value:?}");
+            }
+        }
+        let mut fields = Fields(event.metadata().level().to_string());
+        event.record(&mut fields);
+        self.0.lock().unwrap().push(fields.0);
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test]
+async fn a_restart_is_logged_with_whose_end_led_to_it() {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let _kept = tracing::subscriber::set_default(Lines(lines.clone()));
+    // While there is only one subscriber, what other threads log first is taken for what nobody wants.
+    let _second = tracing::Dispatch::new(Lines(Arc::default()));
+    let world = World::new();
+    let spec = world.spec(Strategy::RestForOne, 1, vec![world.probe("a"), world.probe("b")]);
+    let root = world.start(spec).await;
+    tell(&root, "a", Msg::Panic);
+    world.until("b2 up").await;
+    listing(&root).await;
+    let told: Vec<String> =
+        lines.lock().unwrap().iter().filter(|line| line.contains("child restarted")).cloned().collect();
+    assert_eq!(
+        told,
+        [
+            "INFO message=child restarted tree=\"/\" id=a generation=2 because_of=a exit=panicked: ouch",
+            "INFO message=child restarted tree=\"/\" id=b generation=2 because_of=a exit=panicked: ouch",
+        ]
+    );
+    world.end(&root).await;
 }

@@ -417,3 +417,39 @@ fn a_list_that_is_damaged_is_made_anew_from_what_is_left_of_the_runs() {
     assert!(left.is_empty(), "{left:?}");
     assert!(moved.iter().all(|id| !told(&disk).runs.contains_key(id)));
 }
+
+/// A journal whose last write, of three frames, was cut short in its first.
+fn torn() -> FaultyDisk {
+    let disk = filled();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let journal = open(&disk);
+    disk.hold_syncs();
+    append(&journal, stream(25), 50, vec![result(25, 50)]);
+    while disk.syncs_waiting() == 0 {
+        std::thread::yield_now();
+    }
+    let write = |number: u64| {
+        append(&journal, stream(number), 51, vec![result(number, 51)]);
+        let last = journal.read(stream(number), Seq(0), usize::MAX).unwrap();
+        last.last().unwrap().position
+    };
+    let places = [write(26), write(27), write(26)];
+    disk.release_syncs();
+    runtime.block_on(journal.durable(places[2])).unwrap();
+    disk.die_after(0);
+    drop(journal);
+    let disk = disk.cut_power(1);
+    disk.flip(&format!("{:010}.seg", places[0].0 >> 32), (places[0].0 & 0xffff_ffff) as usize + 20, 1);
+    disk
+}
+
+#[test]
+fn what_was_torn_goes_whoever_meets_it_first() {
+    let disk = torn();
+    drop(open(&disk));
+    let whole = told(&disk);
+    let disk = torn();
+    assert!(mend(&disk).unwrap().is_empty());
+    collect(&files(&disk), before(15), 0, Some(&mut || Ok(()))).unwrap();
+    check_collected(&told(&disk), &whole, 15);
+}

@@ -80,7 +80,7 @@ pub const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const QUEUE_WAIT_MS_MAX: u64 = 10_000;
 
 /// Bytes of segments whose checksums are looked at before a journal opens.
-pub const SWEEP_BYTES_MAX: u64 = 512 * 1024 * 1024;
+pub const SWEEP_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// How a journal is to be: sizes that tests make small, whose defaults are the ones that are documented and measured; and
 /// where it records what it does.

@@ -100,8 +100,11 @@ fn read(
             Step::End => return Ok(part),
             Step::Bad { .. } => {
                 part.changed = true;
-                let Some(next) = walk.resync(false) else { return Ok(part) };
-                walk.offset = next;
+                let is_torn = last && walk.resync(true).is_none();
+                match walk.resync(false) {
+                    Some(next) if !is_torn => walk.offset = next,
+                    _ => return Ok(part),
+                }
                 continue;
             }
         };

@@ -146,12 +146,14 @@ impl Survey {
                     let index = self.damages.len();
                     self.guesses.extend(frame::guess_streams(body).into_iter().map(|guess| (index, guess)));
                     damage.torn = last && walk.resync(true).is_none();
+                    let is_torn = damage.torn;
                     let next = walk.resync(false);
                     let end = next.unwrap_or(walk.offset + walk.left());
                     self.damaged(damage, Place::new(number, end as u64));
                     match next {
-                        Some(offset) => walk.offset = offset,
-                        None => return,
+                        // What is behind a torn end of one write goes with it.
+                        Some(offset) if !is_torn => walk.offset = offset,
+                        _ => return,
                     }
                 }
             }

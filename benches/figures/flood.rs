@@ -1,0 +1,124 @@
+//! One client floods the system, another of equal weight comes with little: how long its steps wait for a slot beside what they
+//! wait for when it is alone, and which share of the slots it gets while it has work.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ostler::kernel::gate::{CallClass, Permit};
+use ostler::kernel::plan::{Effect, Idempotency};
+use ostler::kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use ostler::{Ostler, Run, Submission};
+use serde_json::{Map, Value, json};
+
+use crate::plans;
+use crate::table::{Row, median, ratios};
+
+/// Attempts at once, and how long each takes.
+const SLOTS: u32 = 4;
+const WORK: Duration = Duration::from_millis(5);
+
+/// Steps of the one that comes later, and of each run of the flood; runs of the flood: a hundred steps for one.
+const STEPS: usize = 40;
+const STEPS_OF_FLOOD: usize = 400;
+const RUNS_OF_FLOOD: usize = 10;
+
+/// Samples of each.
+const ROUNDS: usize = 7;
+
+pub(crate) fn rows() -> Vec<Row> {
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let (mut waits, mut shares) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            let alone = sample(0).await;
+            let flooded = sample(RUNS_OF_FLOOD).await;
+            waits.push((flooded.wait, alone.wait));
+            shares.push(flooded.share);
+        }
+        let [ratio, flooded, alone] = ratios(&waits);
+        let share = median(shares.iter().copied());
+        let furthest = shares.iter().map(|share| (share - 0.5).abs() / 0.5).fold(0.0, f64::max);
+        vec![
+            Row::ratio("wait for a slot beside a flood of 100 to 1 ÷ the wait alone", 3.0, ratio)
+                .note(format!("{flooded:.1} ms ÷ {alone:.1} ms, {STEPS} steps of 5 ms, {SLOTS} slots")),
+            Row::ratio("the same: furthest that its share was from its entitlement", 0.05, furthest)
+                .note(format!("a share of {share:.3}, of 0.5 that it is entitled to")),
+        ]
+    })
+}
+
+/// What one that comes later met.
+struct Met {
+    /// Milliseconds from its submission until a step of it started, in the middle.
+    wait: f64,
+    /// Of the steps that started while it had steps to start.
+    share: f64,
+}
+
+async fn sample(runs_of_flood: usize) -> Met {
+    let started = Arc::new(Mutex::new(Vec::new()));
+    let work = Work::new(Arc::clone(&started));
+    let os = Ostler::builder().memory().slots(SLOTS).tool(work).start().await.unwrap();
+    for _ in 0..runs_of_flood {
+        submit(&os, "flood", STEPS_OF_FLOOD).await;
+    }
+    let flood = runs_of_flood * STEPS_OF_FLOOD;
+    while os.system().queue().await.is_none_or(|queue| queue.queued + u64::from(SLOTS) + 100 < flood as u64) {
+        tokio::task::yield_now().await;
+    }
+    let begun = Instant::now();
+    let run = submit(&os, "late", STEPS).await;
+    assert!(run.outcome().await.unwrap().is_success());
+    let started = std::mem::take(&mut *started.lock().unwrap());
+    let late: Vec<Instant> = started.iter().filter(|(_, late)| *late).map(|(at, _)| *at).collect();
+    let (first, last) = (late[0], late[STEPS - 1]);
+    let meanwhile = started.iter().filter(|(at, _)| *at >= first && *at <= last).count();
+    let waits = late.iter().map(|at| at.duration_since(begun).as_secs_f64() * 1e3);
+    os.shutdown().await;
+    Met { wait: median(waits), share: STEPS as f64 / meanwhile as f64 }
+}
+
+async fn submit(os: &Ostler, client: &str, steps: usize) -> Run {
+    let node =
+        |at: usize| json!({"id": format!("n{at}"), "tool": "work", "params": {"late": client == "late"}});
+    let nodes: Vec<Value> = (0..steps).map(node).collect();
+    let plan = plans::plan(os, json!({"id": client, "policy": {"slots": steps}, "nodes": nodes}));
+    os.submit(Submission { client: client.into(), ..Submission::plan(plan) }).await.unwrap()
+}
+
+/// Takes a while, and notes when it was started and for whom.
+struct Work {
+    spec: ToolSpec,
+    started: Arc<Mutex<Vec<(Instant, bool)>>>,
+}
+
+impl Work {
+    fn new(started: Arc<Mutex<Vec<(Instant, bool)>>>) -> Work {
+        let spec = ToolSpec {
+            name: "work".into(),
+            version: "1".into(),
+            description: "Take a while.".into(),
+            params: json!({"type": "object", "properties": {"late": {"type": "boolean"}}}),
+            result: json!({"type": "object"}),
+        };
+        Work { spec, started }
+    }
+}
+
+impl Tool for Work {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn class(&self, _params: &Map<String, Value>) -> CallClass {
+        CallClass { impact: 0, effect: Effect::None, idem: Idempotency::Natural }
+    }
+
+    fn call(&self, permit: Permit, _context: CallContext) -> BoxFuture<'_, ToolResult> {
+        Box::pin(async move {
+            let late = permit.params()["late"] == true;
+            self.started.lock().unwrap().push((Instant::now(), late));
+            tokio::time::sleep(WORK).await;
+            Ok(json!({}))
+        })
+    }
+}

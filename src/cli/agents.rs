@@ -1,0 +1,156 @@
+//! `ostler release`, and the agents and the tree of `ostler ps`: who does the work, and what keeps them alive.
+
+use std::path::Path;
+
+use clap::Args;
+use ostler_server::wire::{AgentList, AgentNamed, TreeLine, TreeView};
+use serde_json::json;
+
+use super::Globals;
+use super::cells::{fit, padded, width};
+use super::client::{Client, Refused, part};
+use super::exit::{Failure, code};
+use super::live::painted;
+use super::ps::tagged;
+use super::session::{Session, Want};
+use super::term::{Out, say};
+
+#[derive(Debug, Args)]
+pub(crate) struct ReleaseArgs {
+    /// The agent, as `ostler ps --agents` lists it
+    agent: String,
+}
+
+/// Lists all agents.
+pub(crate) async fn list(client: &Client, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+    let list: AgentList = client.get("/v1/agents").await?;
+    if globals.json {
+        list.agents.iter().for_each(|line| out.json(&tagged("agent", line)));
+        return Ok(());
+    }
+    if list.agents.is_empty() {
+        say("there is no agent: a run without one gets an agent of its own, for as long as it is open");
+        return Ok(());
+    }
+    out.line(format!("{:<36}  {:<12}  {:>7}  {:<11}  RUNS", "AGENT", "CLIENT", "WEIGHT", "STATE"));
+    for line in &list.agents {
+        out.line(format!(
+            "{:<36}  {:<12}  {:>7}  {}  {}",
+            line.agent,
+            fit(&line.client, 12),
+            line.weight,
+            painted(out, &line.state, 11),
+            line.runs_open
+        ));
+        if let Some(reason) = &line.reason {
+            let columns = if out.is_terminal() { out.size().0 } else { usize::MAX };
+            out.line(fit(&format!("  out of service: {reason}"), columns));
+            out.line(format!("    ostler release {}", line.agent));
+        }
+    }
+    Ok(())
+}
+
+/// Puts an agent back into service.
+pub(crate) async fn release(globals: &Globals, args: ReleaseArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let session = Session::open(globals, Path::new("."), Want::Drive).await?;
+    let path = format!("/v1/agents/{}/release", part(&args.agent));
+    let released: Result<AgentNamed, Refused> = session.client.post(&path, &json!({})).await;
+    session.stop().await;
+    let released = released?;
+    if globals.json {
+        out.json(&tagged("released", &released));
+    } else {
+        out.line(format!(
+            "{} is back in service; `ostler ps` shows which of its runs were set aside, `ostler resume RUN` goes on with one",
+            released.agent
+        ));
+    }
+    Ok(code::SUCCEEDED)
+}
+
+/// Shows what supervises what. Only a process that stays has something to tell.
+pub(crate) async fn tree(client: &Client, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+    if !client.is_remote() {
+        if !globals.json {
+            say("nothing is supervised: no process holds the data folder");
+        }
+        return Ok(());
+    }
+    let view: TreeView = client.get("/v1/tree").await?;
+    let mut lines = Vec::new();
+    grow(&view.children, "/", "", &mut lines);
+    if globals.json {
+        lines.iter().filter_map(Line::told).for_each(|line| out.json(&line));
+        return Ok(());
+    }
+    let names = lines.iter().map(|line| width(&line.name)).max().unwrap_or(0).max(width("CHILD"));
+    out.line(format!(
+        "{}  {:<10}  {:>10}  {:>8}  LAST END",
+        padded("CHILD", names),
+        "STATE",
+        "GENERATION",
+        "RESTARTS"
+    ));
+    let columns = if out.is_terminal() { out.size().0 } else { usize::MAX };
+    for Line { name, child, .. } in &lines {
+        let Some(child) = child else {
+            out.line(name);
+            continue;
+        };
+        let end = child.last_exit.as_deref().unwrap_or("-");
+        // What is before it: names, three columns, and two spaces between.
+        let end = fit(end, columns.saturating_sub(names + 10 + 10 + 8 + 4 * 2));
+        let state = painted(out, &child.state, 10);
+        out.line(format!(
+            "{}  {state}  {:>10}  {:>8}  {end}",
+            padded(name, names),
+            child.generation,
+            child.restarts
+        ));
+    }
+    Ok(())
+}
+
+/// A line of the tree.
+struct Line<'a> {
+    /// The branch that leads here, and the name.
+    name: String,
+    path: String,
+    /// `None`: the line tells how many there are besides.
+    child: Option<&'a TreeLine>,
+}
+
+impl Line<'_> {
+    /// The line for programs.
+    fn told(&self) -> Option<serde_json::Value> {
+        let mut told = tagged("child", self.child?);
+        if let Some(members) = told.as_object_mut() {
+            members.remove("children");
+            members.insert("path".to_owned(), json!(self.path));
+        }
+        Some(told)
+    }
+}
+
+fn grow<'a>(children: &'a [TreeLine], path: &str, trunk: &str, lines: &mut Vec<Line<'a>>) {
+    for (at, child) in children.iter().enumerate() {
+        let is_last = at + 1 == children.len();
+        // What stands at the root has no branch to hang on.
+        let (branch, below) = match (path, is_last) {
+            ("/", _) => ("", ""),
+            (_, true) => ("└─ ", "   "),
+            (_, false) => ("├─ ", "│  "),
+        };
+        let own = format!("{path}{}", child.name);
+        let name = format!("{trunk}{branch}{}", child.name);
+        lines.push(Line { name, path: own.clone(), child: Some(child) });
+        let trunk = format!("{trunk}{below}");
+        grow(&child.children, &format!("{own}/"), &trunk, lines);
+        let more = child.width.saturating_sub(child.children.len());
+        if more > 0 {
+            lines.push(Line { name: format!("{trunk}… and {more} more"), path: own, child: None });
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! A reference that stays the same while the worker behind it is restarted.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ractor::{ActorRef, ActorStatus, Message, RpcReplyPort};
+use tokio::sync::watch;
+
+/// A reference to a worker that outlives its restarts. Cheap to clone.
+///
+/// Made before the worker is, and handed to [`crate::ChildSpec::stable_ref`]: from then on it leads to whichever start of
+/// the worker runs. What is sent while none does is refused with [`Unreachable::Restarting`], or waits with
+/// [`StableRef::up`].
+///
+/// ```
+/// # use ostler_supervisor::{ChildSpec, StableRef, Strategy, Supervisor, SupervisorSpec, Unreachable};
+/// # use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+/// # struct Echo;
+/// # impl Actor for Echo {
+/// #     type Msg = RpcReplyPort<u8>; type State = (); type Arguments = ();
+/// #     async fn pre_start(&self, _: ActorRef<Self::Msg>, (): ()) -> Result<(), ActorProcessingErr> { Ok(()) }
+/// #     async fn handle(&self, _: ActorRef<Self::Msg>, reply: Self::Msg, _: &mut ()) -> Result<(), ActorProcessingErr> {
+/// #         Ok(reply.send(7)?)
+/// #     }
+/// # }
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let echo = StableRef::<RpcReplyPort<u8>>::new();
+/// assert_eq!(echo.call(|reply| reply).await, Err(Unreachable::Restarting));
+///
+/// let child = ChildSpec::actor("echo", || Echo, || ()).stable_ref(&echo);
+/// let root = Supervisor::start(SupervisorSpec::new(Strategy::OneForOne, vec![child])).await.unwrap();
+/// assert_eq!(echo.call(|reply| reply).await, Ok(7));
+///
+/// root.stop().await;
+/// assert_eq!(echo.call(|reply| reply).await, Err(Unreachable::Ended));
+/// # });
+/// ```
+pub struct StableRef<M> {
+    now: Arc<watch::Sender<Now<M>>>,
+}
+
+/// Where a stable reference leads.
+enum Now<M> {
+    /// Nothing was started yet.
+    Down,
+    /// To the last start that came up, which may have died since.
+    To(ActorRef<M>),
+    /// The spec is gone: nothing will be started again.
+    Ended,
+}
+
+/// Why a worker could not be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unreachable {
+    /// It is not up at the moment. Nothing was sent; try again, or wait with [`StableRef::up`].
+    #[error("the worker is restarting")]
+    Restarting,
+    /// It ended before it had answered. Whether it did what it was asked for is not known.
+    #[error("the worker ended before it had answered")]
+    Unanswered,
+    /// Its supervisor has ended or has forgotten it: it will not come up any more.
+    #[error("the worker has ended for good")]
+    Ended,
+}
+
+impl<M: Message> StableRef<M> {
+    /// A reference to a worker that is still to be specified.
+    pub fn new() -> Self {
+        StableRef { now: Arc::new(watch::Sender::new(Now::Down)) }
+    }
+
+    /// The worker as it runs now, for a moment's use: it may be gone at the next restart.
+    ///
+    /// # Errors
+    /// [`Unreachable::Restarting`] and [`Unreachable::Ended`].
+    pub fn get(&self) -> Result<ActorRef<M>, Unreachable> {
+        self.now.borrow().live().cloned()
+    }
+
+    /// Sends a message. That it is accepted does not mean that it will be handled: it is lost if the worker dies first.
+    ///
+    /// # Errors
+    /// As [`StableRef::get`]; the message is dropped then.
+    pub fn send(&self, message: M) -> Result<(), Unreachable> {
+        let now = self.now.borrow();
+        now.live()?.send_message(message).map_err(|_| Unreachable::Restarting)
+    }
+
+    /// Sends a message and waits for the answer to it.
+    ///
+    /// # Errors
+    /// As [`StableRef::send`], and [`Unreachable::Unanswered`].
+    pub async fn call<T: Send + 'static>(
+        &self,
+        message: impl FnOnce(RpcReplyPort<T>) -> M,
+    ) -> Result<T, Unreachable> {
+        let (reply, answer) = ractor::concurrency::oneshot();
+        self.send(message(reply.into()))?;
+        answer.await.map_err(|_| Unreachable::Unanswered)
+    }
+
+    /// Waits until the worker is up, at once if it is. Has no limit of its own: a worker that cannot be started, in a tree that
+    /// does not give it up, is waited for.
+    ///
+    /// # Errors
+    /// [`Unreachable::Ended`].
+    pub async fn up(&self) -> Result<ActorRef<M>, Unreachable> {
+        let mut changes = self.now.subscribe();
+        loop {
+            let now = changes.borrow_and_update().live().cloned();
+            match now {
+                Err(Unreachable::Restarting | Unreachable::Unanswered) => {}
+                now => return now,
+            }
+            if changes.changed().await.is_err() {
+                return Err(Unreachable::Ended);
+            }
+        }
+    }
+
+    /// Leads to `worker` from here on. For a worker that is to be found while its start hook still runs; all others are
+    /// pointed to when they are up.
+    pub fn point_to(&self, worker: ActorRef<M>) {
+        self.now.send_replace(Now::To(worker));
+    }
+
+    /// What points this reference to every start of a worker, as long as its spec is kept anywhere.
+    pub(crate) fn pointer(&self) -> Pointer<M> {
+        self.now.send_replace(Now::Down);
+        Pointer(self.clone())
+    }
+}
+
+impl<M> Now<M> {
+    fn live(&self) -> Result<&ActorRef<M>, Unreachable> {
+        match self {
+            Now::To(worker) if worker.get_status() < ActorStatus::Stopping => Ok(worker),
+            Now::To(_) | Now::Down => Err(Unreachable::Restarting),
+            Now::Ended => Err(Unreachable::Ended),
+        }
+    }
+}
+
+impl<M> Clone for StableRef<M> {
+    fn clone(&self) -> Self {
+        StableRef { now: Arc::clone(&self.now) }
+    }
+}
+
+impl<M: Message> Default for StableRef<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<M> fmt::Debug for StableRef<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let leads = match &*self.now.borrow() {
+            Now::Down => "down".to_owned(),
+            Now::To(worker) => worker.get_id().to_string(),
+            Now::Ended => "ended".to_owned(),
+        };
+        f.debug_tuple("StableRef").field(&leads).finish()
+    }
+}
+
+/// Held by a spec: its drop is the end of the worker for good.
+pub(crate) struct Pointer<M>(StableRef<M>);
+
+impl<M: Message> Pointer<M> {
+    pub(crate) fn point_to(&self, worker: ActorRef<M>) {
+        self.0.point_to(worker);
+    }
+}
+
+impl<M> Drop for Pointer<M> {
+    fn drop(&mut self) {
+        self.0.now.send_replace(Now::Ended);
+    }
+}

@@ -1,0 +1,76 @@
+//! Agents out of service, and the tree of supervision.
+
+use ostler_kernel::event::Event;
+use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
+use ostler_store::Store;
+
+use super::world::World;
+
+const LONG: &str =
+    "id: long\nnodes:\n  - {id: nap, tool: shell.run, params: {argv: [sleep, \"60\"]}, timeout: 90s}\n";
+/// To sleep only looks at the world: it is stopped at once.
+const SLEEPS: &str = "[tools.shell]\nallow = [{argv = [\"sleep\", \"*\"], impact = 0, effect = \"read\"}]\n";
+
+/// Writes down that these agents of client `acme` exist, and that the first was taken out of service.
+fn with_agents(world: &World, agents: &[&str]) {
+    let (store, _) = Store::open(&world.data()).unwrap();
+    let client = || "acme".into();
+    let registered = agents.iter().map(|&agent| Event::AgentRegistered {
+        agent: agent.into(),
+        client: client(),
+        weight: 100,
+    });
+    let mut events: Vec<Event> = registered.collect();
+    let reason = "it failed too often: panicked: index out of bounds".to_owned();
+    events.push(Event::AgentQuarantined { agent: agents[0].into(), reason });
+    let batch = StreamBatch { stream: StreamId::client(&client()), expected: Seq(0), at_ms: 1, events };
+    let position = store.journal.append(vec![batch]).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(store.journal.durable(position)).unwrap();
+}
+
+#[test]
+fn a_quarantined_agent_is_listed_with_its_reason_and_released() {
+    let world = World::new();
+    with_agents(&world, &["ill", "well"]);
+    world.ostler("ps --agents").exits(0).says("quarantined").says(
+        "  out of service: it failed too often: panicked: index out of bounds\n    ostler release ill\n",
+    );
+    let listed = world.ostler("ps --agents --json").exits(0).lines();
+    assert_eq!(listed[0]["reason"], "it failed too often: panicked: index out of bounds");
+    assert!(listed[1].get("reason").is_none(), "{}", listed[1]);
+
+    world.ostler("release nobody").exits(2).complains("there is no agent nobody");
+    world.ostler("release well").exits(2).complains("agent well is in service");
+    world.ostler("release ill").exits(0).says("ill is back in service");
+    // It stays so when another process looks.
+    let listed = world.ostler("ps --agents --json").exits(0).lines();
+    assert!(
+        listed.iter().all(|agent| agent["state"] == "row" && agent.get("reason").is_none()),
+        "{listed:?}"
+    );
+    world.ostler("release ill").exits(2).complains("agent ill is in service");
+}
+
+#[test]
+fn the_tree_of_the_process_that_holds_the_folder_is_shown() {
+    let world = World::new();
+    world.file("long.yaml", LONG).file("sleeps.toml", SLEEPS);
+    world.ostler("ps --tree").exits(0).complains("there is no run yet");
+    let mut holder = world.start("run long.yaml --workspace work --config sleeps.toml");
+    let run = holder.until("opened: long").split_whitespace().nth(2).unwrap().to_owned();
+    let shown = world.ostler("ps --tree").exits(0);
+    let mut expected = format!("{:<39}  STATE       GENERATION  RESTARTS  LAST END\n", "CHILD");
+    for name in ["registry", "evaluator", "scheduler", "pool", &format!("└─ {run}")] {
+        expected += &format!("{name:<39}  running              1         0  -\n");
+    }
+    assert_eq!(shown.out, expected);
+    let lines = world.ostler("ps --tree --json").exits(0).lines();
+    let paths: Vec<&str> = lines.iter().map(|line| line["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["/registry", "/evaluator", "/scheduler", "/pool", &format!("/pool/{run}")]);
+    assert!(lines.iter().all(|line| line["type"] == "child" && line["restarts"] == 0), "{lines:?}");
+    assert_eq!((&lines[3]["kind"], &lines[3]["width"]), (&"pool".into(), &1.into()));
+    world.ostler(&format!("cancel {run}")).exits(0);
+    holder.end().exits(1);
+    world.ostler("ps --tree").exits(0).complains("nothing is supervised: no process holds the data folder");
+}
