@@ -412,6 +412,12 @@ mod tests {
             expect!["ostler.toml:2:10: the weight of client acme is 0: give it 1 to 1000000"],
         );
         refused(
+            "[retention]\nkeep = '0s'\n",
+            expect![[
+                r#"ostler.toml:2:8: runs are to be kept for 0ms: give it a span above zero, such as "30d""#
+            ]],
+        );
+        refused(
             "[scopes.r]\ntools = ['fs.read']\ncaps = {'fs.raed' = 1}\n",
             expect![[
                 r#"ostler.toml:3:21: scope r caps fs.raed, which is not among its tools: did you mean "fs.read"?"#

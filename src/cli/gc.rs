@@ -75,25 +75,22 @@ pub(crate) fn gc(globals: &Globals, args: GcArgs) -> Result<u8, Failure> {
 }
 
 fn tell(garbage: &Garbage, applied: bool, out: &mut Out) {
-    let nothing = garbage.runs.is_empty() && garbage.quarantined.is_empty() && garbage.artifacts == 0;
-    if nothing {
+    let runs = [(garbage.runs.len(), ""), (garbage.quarantined.len(), " that had been set aside")];
+    let runs = runs.iter().filter(|(some, _)| *some > 0).map(|(some, which)| count(*some, "run") + which);
+    let runs: Vec<String> = runs.collect();
+    if runs.is_empty() && garbage.artifacts == 0 {
         return out.line("nothing can go");
     }
-    let (goes, gone) = if applied { ("went", "") } else { ("would go", "; --apply removes it") };
-    let damaged = match garbage.quarantined.len() {
-        0 => String::new(),
-        some => format!(" and {} that had been set aside", count(some, "run")),
-    };
-    out.line(format!(
-        "{}{damaged} {goes}: of {} of records, {} {}",
-        count(garbage.runs.len(), "run"),
-        bytes(garbage.journal_bytes_before),
-        bytes(garbage.journal_bytes_after),
-        if applied { "are left" } else { "would be left" }
-    ));
-    out.line(format!(
-        "{} that no record names, {}, {goes}{gone}",
-        count(garbage.artifacts as usize, "result"),
-        bytes(garbage.artifact_bytes)
-    ));
+    let (go, are) = if applied { ("went", "are") } else { ("would go", "would be") };
+    if !runs.is_empty() {
+        let (before, after) = (bytes(garbage.journal_bytes_before), bytes(garbage.journal_bytes_after));
+        out.line(format!("{} {go}: of {before} of records, {after} {are} left", runs.join(" and ")));
+    }
+    if garbage.artifacts > 0 {
+        let results = count(garbage.artifacts as usize, "result");
+        out.line(format!("{results} that no record names {go}: {}", bytes(garbage.artifact_bytes)));
+    }
+    if !applied {
+        out.line("nothing was removed: --apply does it");
+    }
 }

@@ -78,7 +78,7 @@ fn a_damaged_journal_is_not_written_to_and_repairing_sets_one_run_aside() {
     world.ostler("resume").exits(0);
     world.ostler("doctor").exits(0).says("nothing is broken");
     world.ostler("doctor --repair").exits(0).says("nothing is broken");
-    world.ostler("gc --quarantined --apply").exits(0).says("and 1 run that had been set aside went");
+    world.ostler("gc --quarantined --apply").exits(0).says("1 run that had been set aside went");
     assert!(!world.ostler("ps").exits(0).out.contains(&runs[0]));
     assert!(!world.data().join("journal/quarantine").exists());
     world.ostler("doctor").exits(0);

@@ -94,15 +94,16 @@ pub(crate) fn read_remains(disk: &dyn Disk) -> io::Result<Quarantine> {
     Ok(found)
 }
 
-/// The line of a run of which nothing is known.
+/// The line of a run of which nothing is known but when its id was made, with which ids begin.
 pub(crate) fn unknown(run: RunId) -> RunRow {
+    let made = run.0.as_bytes()[..6].iter().fold(0, |ms, byte| ms << 8 | Ticks::from(*byte));
     RunRow {
         run,
         client: "unknown".into(),
         agent: "unknown".into(),
         plan: "unknown".into(),
         nodes: 0,
-        opened_ms: 0,
+        opened_ms: made,
         closed_ms: None,
         standing: RunStanding::Open,
         position: Position(0),

@@ -18,8 +18,10 @@ use super::swap::{SPARE, Swap};
 use crate::codec;
 use crate::index::Head;
 
-/// Segments whose room is kept for later ones.
+/// Most segments whose room is kept for later ones: one for so many that there were, so that little stays of a small journal.
 const SPARES_MAX: usize = 4;
+
+const SEGMENTS_PER_SPARE: usize = 4;
 
 /// What a journal is to hold when it is written anew.
 pub(crate) struct Rewrite<'a> {
@@ -55,8 +57,9 @@ pub(crate) fn rewrite(
 ) -> io::Result<Rewritten> {
     let last = segments.last().copied().unwrap_or(0);
     let spares = files.disk.list()?.iter().filter(|name| name.ends_with(SPARE)).count();
+    let room_for = SPARES_MAX.min(segments.len() / SEGMENTS_PER_SPARE).saturating_sub(spares);
     let mut packer =
-        Packer { files, what, swap, previous: 0, pending: None, spares, done: Rewritten::default() };
+        Packer { files, what, swap, previous: 0, pending: None, room_for, done: Rewritten::default() };
     let mut heads = HashMap::new();
     for number in segments {
         let part = read(files, *number, *number == last, what, &mut heads, see)?;
@@ -141,8 +144,8 @@ struct Packer<'a, 's, 'd> {
     /// The segment before the next one.
     previous: u32,
     pending: Option<Pending>,
-    /// Segments whose room is kept.
-    spares: usize,
+    /// Segments whose room may still be kept.
+    room_for: usize,
     done: Rewritten,
 }
 
@@ -218,8 +221,8 @@ impl Packer<'_, '_, '_> {
         let name = segment::name(number);
         match self.what.kept.get(&number) {
             Some(kept) => swap.keep(&name, kept.clone()),
-            None if self.spares < SPARES_MAX => {
-                self.spares += 1;
+            None if self.room_for > 0 => {
+                self.room_for -= 1;
                 swap.recycle(&name);
             }
             None => swap.remove(&name),
