@@ -362,12 +362,12 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
             }
         };
         for line in list.runs {
-            count += 1;
             if line.standing == Standing::Quarantined {
                 let what = format!("run {}: {}", line.run, line.reason.unwrap_or_default());
                 report.note("quarantined", what, damage::QUARANTINED);
                 continue;
             }
+            count += 1;
             open += usize::from(line.closed_ms.is_none());
             let path = format!("/v1/runs/{}", part(&line.run));
             match client.get::<Summary>(&path).await {

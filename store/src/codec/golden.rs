@@ -296,6 +296,6 @@ fn a_line_of_an_account_has_the_bytes_of_the_released_format() {
         position: 6,
     };
     let bytes = super::encode_row(&row).unwrap();
-    expect_test::expect![[""]].assert_eq(&hex(&bytes));
+    expect_test::expect!["040000000000000061636d65010600000000000000776f726b657201ffffffffffffffff0000000001020000000000000000000000000000000000000000000000000000000000000000000000030000000000000000000000000000000400000000000000b0710b0000000000010000000000000005000000000000000600000000000000"].assert_eq(&hex(&bytes));
     assert_eq!(super::decode_row::<AccountRow>(&bytes), Ok(row));
 }
