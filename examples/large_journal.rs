@@ -4,6 +4,7 @@
 //! cargo run --release --example large_journal            # a million records
 //! cargo run --release --example large_journal -- 100000
 //! ```
+#![allow(clippy::print_stdout)] // it prints what it measured
 
 use std::error::Error;
 use std::path::Path;
@@ -35,7 +36,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     timed("open to look", || Ok(Store::open_with(&data, looks).map(drop)?))?;
     std::fs::remove_file(data.join("index.redb"))?;
     timed("open, without the index", || Ok(Store::open(&data).map(drop)?))?;
-    timed("examine everything", || Ok(assert!(Store::examine(&data)?.is_sound())))?;
+    let found = timed("examine everything", || Ok(Store::examine(&data)?))?;
+    assert!(found.is_sound(), "{found:?}");
     for percent in [50, 90, 99] {
         let before = i64::try_from(runs * percent / 100)?;
         let unwanted = Unwanted { closed_before_ms: Some(before), quarantined: false };
@@ -86,7 +88,7 @@ fn write(data: &Path, runs: u64) -> Result<(), Box<dyn Error>> {
 
 fn event(run: RunId, client: &ClientId, record: u64, number: u64) -> Result<Event, Box<dyn Error>> {
     Ok(match record {
-        0 => Event::RunOpened(RunOpened {
+        0 => Event::RunOpened(Box::new(RunOpened {
             run,
             client: client.clone(),
             agent: "worker".into(),
@@ -96,7 +98,7 @@ fn event(run: RunId, client: &ClientId, record: u64, number: u64) -> Result<Even
             workspace: "/tmp".into(),
             policy_epoch: 1,
             seed: 7,
-        }),
+        })),
         _ if record + 1 == RECORDS => Event::RunClosed { outcome: RunOutcome::Succeeded },
         _ => Event::TimerSet(Timer {
             node: format!("node-{record}").as_str().into(),

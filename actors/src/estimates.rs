@@ -64,7 +64,7 @@ mod tests {
         let toolbox = Toolbox::new(Vec::new()).unwrap();
         let plan = draft.validate(&ostler_kernel::plan::Settings::real(1, &toolbox)).unwrap();
         let node = &plan.nodes[0];
-        let mut check = |cost, expected| {
+        let check = |cost, expected| {
             estimates.learn(node, cost);
             assert_eq!(estimates.of(node), expected, "after {cost}");
         };

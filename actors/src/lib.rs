@@ -27,6 +27,7 @@ mod approval;
 mod attempt;
 mod clients;
 mod clock;
+mod contracts;
 #[cfg(test)]
 mod crash_tests;
 mod cursor;

@@ -290,7 +290,7 @@ impl SchedulerState {
             let _ = known.actor.cast(AgentMessage::NoRoom(refused));
         }
         // Whoever comes to a client that is parked already hears of it here.
-        if services.ledger.client(&owner.lane.client).is_parked() {
+        if lane.books.client.is_parked() {
             let _ = known.actor.cast(AgentMessage::OutOfCredit(true));
         }
         if known.jobs.is_empty() {
@@ -381,7 +381,8 @@ impl SchedulerState {
         let mut granted: BTreeMap<AgentId, Vec<Granted>> = BTreeMap::new();
         // A settlement may free the credits that the next grant takes: only what is so in the end is told.
         let mut parked: BTreeMap<ClientHandle, bool> = BTreeMap::new();
-        for event in std::mem::take(&mut self.events) {
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
             match event {
                 Event::Granted(Grant { job: handle, accounts, tier, .. }) => {
                     let Some(Queued { job, owner, books, since }) = self.queue.job(handle) else { continue };
@@ -397,6 +398,7 @@ impl SchedulerState {
                 Event::Stepped { .. } | Event::Rebased { .. } | Event::AgentsRebased { .. } => {}
             }
         }
+        self.events = events;
         parked.into_iter().for_each(|(client, parked)| self.parked(client, parked));
         for (agent, grants) in granted {
             if let Some(known) = self.agents.get(&agent) {

@@ -63,10 +63,12 @@ fn cost(journal: &dyn Journal, client: &str, run: RunId) -> i64 {
 async fn a_client_without_credits_is_parked_and_says_so_until_some_are_deposited_whatever_process_asks() {
     let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
     let journal = Arc::new(MemoryJournal::default());
-    let first = system(journal.clone(), vec![hold.clone()]).await;
+    // Of another tool nothing is known after the first attempt: it is expected to cost as much.
+    let other = Hold::new("other", Effect::Read, Idempotency::Natural);
+    let first = system(journal.clone(), vec![hold.clone(), other.clone()]).await;
     first.change_client("acme", credits(100)).await.unwrap();
     let chain = json!({"id": "p", "nodes": [
-        {"id": "a", "tool": "hold"}, {"id": "b", "tool": "hold", "deps": ["a"]},
+        {"id": "a", "tool": "hold"}, {"id": "b", "tool": "other", "deps": ["a"]},
     ]});
     let submission = Submission::plan(plan(&first, chain));
     let run = first.submit(Submission { client: "acme".into(), ..submission }).await.unwrap();
@@ -77,16 +79,16 @@ async fn a_client_without_credits_is_parked_and_says_so_until_some_are_deposited
     let parked = until(&first, "acme", |row| row.parked && row.queued == 1).await;
     let spent = cost(&*journal, "acme", run);
     assert_eq!((parked.left, parked.running), (Some(100 - spent), 0));
-    assert!(!hold.has_started());
+    assert!(!other.has_started());
     first.shutdown().await;
 
-    let second = system(journal.clone(), vec![hold.clone()]).await;
+    let second = system(journal.clone(), vec![hold, other.clone()]).await;
     second.resume_all().await.unwrap();
     let parked = until(&second, "acme", |row| row.parked && row.queued == 1).await;
     assert_eq!(parked.left, Some(100 - spent));
     second.change_client("acme", credits(1_000)).await.unwrap();
-    hold.started().await;
-    hold.go(1);
+    other.started().await;
+    other.go(1);
     assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
     let spent = cost(&*journal, "acme", run);
     let row = until(&second, "acme", |row| row.running == 0).await;
@@ -199,7 +201,7 @@ async fn a_client_goes_on_with_the_debt_that_an_earlier_process_wrote_down() {
     let journal = Arc::new(MemoryJournal::default());
     // A run of an earlier process, after which client `debtor` was far ahead of the others.
     let run: RunId = "00000000-0000-7000-8000-000000000001".parse().unwrap();
-    let opened = Event::RunOpened(RunOpened {
+    let opened = Event::RunOpened(Box::new(RunOpened {
         run,
         client: "debtor".into(),
         agent: run.to_string().as_str().into(),
@@ -209,7 +211,7 @@ async fn a_client_goes_on_with_the_debt_that_an_earlier_process_wrote_down() {
         workspace: "/".into(),
         policy_epoch: 1,
         seed: 1,
-    });
+    }));
     let failed = Outcome::Failed(Failure { category: Category::Crash, message: String::new() });
     let accounts = Some(Accounts { client_vruntime: 1 << 40, ..Accounts::default() });
     let ended = AttemptResult { accounts, cost: 9_000, ..AttemptResult::unpaid("n".into(), 1, failed) };

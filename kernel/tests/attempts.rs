@@ -94,7 +94,9 @@ fn intend(run: &mut Run, of: u128, node: &str, results: &[(&str, Value)]) -> Att
     let results = results.iter().map(|(id, value)| (NodeId::from(*id), Arc::new(value.clone()))).collect();
     let (_, refs) = run.given(run.node(&node.into()).unwrap(), &results).unwrap();
     let opened = opened(of);
-    let intended = Intended { opened: &opened, refs: &refs, tool_version: Some("1"), accounts: None };
+    let idempotency_key = run.idempotency_key(opened.run, &node.into());
+    let tool_version = Some("1");
+    let intended = Intended { opened: &opened, refs: &refs, tool_version, idempotency_key, accounts: None };
     match run.intend(7, &node.into(), intended) {
         Some(Event::AttemptIntent(intent)) => *intent,
         other => panic!("{other:?}"),
@@ -178,7 +180,8 @@ fn an_intent_says_where_values_came_from_and_knows_its_attempt() {
         )
         .unwrap();
     let opened = opened(1);
-    let intended = Intended { opened: &opened, refs: &refs, tool_version: Some("1"), accounts: None };
+    let (tool_version, idempotency_key) = (Some("1"), first.idempotency_key);
+    let intended = Intended { opened: &opened, refs: &refs, tool_version, idempotency_key, accounts: None };
     let Some(Event::AttemptIntent(changed)) = again.intend(7, &"use".into(), intended) else { panic!() };
     assert_ne!(changed.reuse, first.reuse, "what it is given counts");
 }
@@ -460,7 +463,7 @@ fn a_run_is_folded_from_its_records() {
     let parked = || Event::Parked { reason: "why".into() };
     assert_eq!(Fold::of(of).record(&recorded(1, parked()), &read), Err(FoldError::Unopened(of)));
 
-    fold.record(&recorded(1, Event::RunOpened(opened)), &read).unwrap();
+    fold.record(&recorded(1, Event::RunOpened(opened.into())), &read).unwrap();
     fold.record(&recorded(2, parked()), &read).unwrap();
     assert_eq!(fold.so_far().unwrap().parked.as_deref(), Some("why"));
     fold.record(&recorded(3, Event::RunRecovered { count: 0 }), &read).unwrap();

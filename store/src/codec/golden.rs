@@ -44,7 +44,7 @@ fn samples() -> Vec<Event> {
     let output =
         |inline, directive| Outcome::Ok(Output { artifact: Digest([0xab; 32]), bytes: 9, inline, directive });
     let mut samples = vec![
-        Event::RunOpened(RunOpened {
+        Event::RunOpened(Box::new(RunOpened {
             run: "0190b5b8-7a5e-7c3f-8000-0123456789ab".parse().unwrap(),
             client: ClientId::from("acme"),
             agent: AgentId::from("worker"),
@@ -54,7 +54,7 @@ fn samples() -> Vec<Event> {
             workspace: "/srv/work".into(),
             policy_epoch: 3,
             seed: u64::MAX,
-        }),
+        })),
         Event::RunRecovered { count: 1 },
         Event::AttemptIntent(Box::new(AttemptIntent {
             node: node(),

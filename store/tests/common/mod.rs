@@ -38,7 +38,7 @@ pub(crate) fn stream(number: u64) -> StreamId {
 }
 
 pub(crate) fn opened(number: u64) -> Event {
-    Event::RunOpened(RunOpened {
+    Event::RunOpened(Box::new(RunOpened {
         run: run(number),
         client: client(),
         agent: AgentId::from("worker"),
@@ -48,7 +48,7 @@ pub(crate) fn opened(number: u64) -> Event {
         workspace: "/tmp".into(),
         policy_epoch: 1,
         seed: 7,
-    })
+    }))
 }
 
 /// An event that is told from others by its number.

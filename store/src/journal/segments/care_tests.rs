@@ -41,7 +41,7 @@ fn stream(number: u64) -> StreamId {
 }
 
 fn opened(number: u64) -> Event {
-    Event::RunOpened(RunOpened {
+    Event::RunOpened(Box::new(RunOpened {
         run: run(number),
         client: client(number),
         agent: "worker".into(),
@@ -51,7 +51,7 @@ fn opened(number: u64) -> Event {
         workspace: "/tmp".into(),
         policy_epoch: 1,
         seed: 7,
-    })
+    }))
 }
 
 fn result(number: u64, step: u64) -> Event {

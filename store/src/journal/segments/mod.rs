@@ -67,8 +67,9 @@ pub use verify::Damage;
 use self::acks::Acks;
 use self::order::{Message, NotOrdered, Order, Prepared, Standing};
 use self::quarantine::Quarantine;
+use super::check_shape;
+use super::rows::{self, Reader};
 use super::watchers::Watchers;
-use super::{check_shape, rows};
 use crate::disk::Disk;
 use crate::index::{Broken, Index};
 use crate::lock::HeldLock;
@@ -169,6 +170,7 @@ pub(crate) struct Shared {
     room: Condvar,
     acks: Acks,
     watchers: Watchers,
+    reader: Reader,
     index: Index,
     files: Files,
     options: Options,
@@ -343,7 +345,7 @@ impl Journal for SegmentJournal {
         }
         let shared = &*self.shared;
         let since = shared.options.measures.as_ref().map(|_| Instant::now());
-        let mut prepared = Prepared::new(&batches, shared.options.segment_bytes, since)?;
+        let mut prepared = Prepared::new(&batches, &shared.reader, shared.options.segment_bytes, since)?;
         let mut order = shared.admit(&prepared)?;
         let place = match order.append(&mut prepared, &shared.index) {
             Err(NotOrdered::Index(broken)) => {

@@ -224,6 +224,7 @@ fn start(
         room: Condvar::new(),
         acks: Acks::new(end),
         watchers: Default::default(),
+        reader: Default::default(),
         index,
         files,
         options,

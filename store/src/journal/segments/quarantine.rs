@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::files::read_whole;
 use crate::disk::Disk;
-use crate::journal::rows::{self, Lines};
+use crate::journal::rows::{Lines, Reader};
 
 /// The file.
 pub(crate) const NAME: &str = "quarantine";
@@ -78,11 +78,11 @@ pub(crate) fn read_remains(disk: &dyn Disk) -> io::Result<Quarantine> {
     for name in disk.list()? {
         let Some(run) = name.strip_suffix(REMAINS).and_then(|run| run.parse().ok()) else { continue };
         let bytes = read_whole(disk, &name)?;
-        let mut lines = Lines::default();
+        let (mut lines, reader) = (Lines::default(), Reader::default());
         let (mut moved, mut artifacts) = (0, Vec::new());
         for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let Ok(Remaining { at_ms, event, .. }) = serde_json::from_slice(line) else { continue };
-            let change = rows::change(&event, at_ms);
+            let change = reader.change(&event, at_ms);
             change.into_iter().for_each(|change| lines.apply(run, change, Position(0)));
             artifacts.extend(super::collect::artifacts(&[event]));
             moved += 1;

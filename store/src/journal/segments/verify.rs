@@ -12,7 +12,7 @@ use super::frame::{self, Body, FRAME_HEADER_BYTES, Place, Section};
 use super::segment::{self, SEGMENT_HEADER_BYTES, Step, Walk};
 use crate::codec;
 use crate::index::Head;
-use crate::journal::rows::{self, Lines};
+use crate::journal::rows::{self, Lines, Reader};
 
 /// Bytes of the journal that are not what they were.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,6 +96,7 @@ pub(crate) struct Survey {
     pub(crate) epoch: u64,
     /// Bytes behind the last frame that are none.
     pub(crate) is_torn: bool,
+    reader: Reader,
     /// Streams that the bytes of a damage, by its index, seem to name.
     guesses: Vec<(usize, StreamId)>,
 }
@@ -226,7 +227,7 @@ impl Survey {
             }
         }
         if let Some(run) = rows::run_of(&section.stream) {
-            let changes = events.iter().filter_map(|event| rows::change(event, section.at_ms));
+            let changes = events.iter().filter_map(|event| self.reader.change(event, section.at_ms));
             changes.for_each(|change| self.lines.apply(run, change, place.position()));
         }
     }
