@@ -69,6 +69,7 @@ impl System {
             RunStanding::Closed(outcome) => Settled::Closed(outcome),
             RunStanding::Parked(reason) => Settled::Parked(reason),
             RunStanding::Open => Settled::Resting,
+            RunStanding::Quarantined(why) => Settled::Parked(format!("it is quarantined: {why}")),
         };
         Ok((settled, row.position))
     }

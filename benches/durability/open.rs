@@ -74,11 +74,11 @@ fn fill(path: &Path) -> u64 {
 }
 
 fn opened(run: RunId) -> Event {
-    Event::RunOpened(RunOpened {
+    Event::RunOpened(Box::new(RunOpened {
         run,
         client: "local".into(),
         agent: "worker".into(),
-        plan: canonical(&json!({"id": "plan", "nodes": []})).unwrap(),
+        plan: canonical(&json!({"id": "plan", "nodes": []}))).unwrap(),
         intent: 1,
         scope: "default".into(),
         workspace: "/srv/work".into(),

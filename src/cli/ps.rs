@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::path::Path;
 
 use clap::Args;
-use ostler_server::wire::{RunLine, RunList, Waiting};
+use ostler_server::wire::{RunLine, RunList, Standing, Waiting};
 use serde_json::{Value, json};
 
 use super::approve::waited_for;
@@ -108,7 +108,8 @@ async fn runs(session: &Session, globals: &Globals, most: usize, out: &mut Out) 
     for (row, line) in rows.iter().zip(&lines) {
         out.line(table.row(row, out));
         if let Some(reason) = &line.reason {
-            out.line(fit(&format!("  set aside: {reason}"), columns.unwrap_or(usize::MAX)));
+            let word = if line.standing == Standing::Quarantined { "damaged" } else { "set aside" };
+            out.line(fit(&format!("  {word}: {reason}"), columns.unwrap_or(usize::MAX)));
         }
         let waiting = line.waiting.iter().take(WAITING_SHOWN_MAX);
         waiting

@@ -279,3 +279,23 @@ fn the_bytes_of_the_released_format_are_read() {
         }
     }
 }
+
+/// Lines of accounts stand in checkpoints of the journal, which outlive the records that they come from.
+#[test]
+fn a_line_of_an_account_has_the_bytes_of_the_released_format() {
+    use ostler_kernel::evaluation::Reputation;
+    use ostler_kernel::port::AccountRow;
+
+    let row = AccountRow {
+        client: "acme".into(),
+        agent: Some("worker".into()),
+        accounts: Some(Accounts { client_vruntime: -1, balance: Some(2), owed: 3, ..Accounts::default() }),
+        spent: 4,
+        reputation: Reputation::default().after(750),
+        settled: 5,
+        position: 6,
+    };
+    let bytes = super::encode_row(&row).unwrap();
+    expect_test::expect!["040000000000000061636d65010600000000000000776f726b657201ffffffffffffffff0000000001020000000000000000000000000000000000000000000000000000000000000000000000030000000000000000000000000000000400000000000000b0710b0000000000010000000000000005000000000000000600000000000000"].assert_eq(&hex(&bytes));
+    assert_eq!(super::decode_row::<AccountRow>(&bytes), Ok(row));
+}

@@ -12,6 +12,8 @@ use ostler_kernel::port::{AccountRow, Position, RunRow, RunStanding, StreamId, S
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use crate::codec::{self, CodecError};
+
 /// The run whose stream this is.
 pub(crate) fn run_of(stream: &StreamId) -> Option<RunId> {
     match stream.kind {
@@ -38,6 +40,12 @@ pub(crate) type AccountKey = (ClientId, Option<AgentId>);
 /// Whose account pays for a run.
 pub(crate) fn account_of(row: &RunRow) -> AccountKey {
     (row.client.clone(), row.named_agent().cloned())
+}
+
+/// The line of an account that a checkpoint at `position` holds.
+pub(crate) fn checkpointed(account: &[u8], position: Position) -> Result<AccountRow, CodecError> {
+    let row: AccountRow = codec::decode_row(account)?;
+    Ok(AccountRow { position: position.0, ..row })
 }
 
 /// What of a plan stands in the table.

@@ -139,6 +139,11 @@ impl Fold {
             let head = Head { seq: section.last(), chain: section.chain() };
             self.extend(section.stream, head, FrameAt { first: section.first, place });
         }
+        for account in &body.accounts {
+            let row = rows::checkpointed(account, place.position());
+            let row = row.map_err(|error| Misfit::Frame(None, format!("its accounts: {error}")))?;
+            self.lines.accounts.insert((row.client.clone(), row.agent.clone()), row);
+        }
         self.epoch = body.epoch;
         self.last = (place, crc);
         Ok(())

@@ -15,7 +15,7 @@ use super::order::{Order, Standing};
 use super::segment::SEGMENT_HEADER_BYTES;
 use super::verify::{Damage, verify};
 use super::writer::Writer;
-use super::{Options, SegmentJournal, Shared, indexer, reserve};
+use super::{Options, SegmentJournal, Shared, indexer, quarantine, reserve, swap, sweep};
 use crate::disk::{Disk, is_full};
 use crate::index::Index;
 use crate::lock::HeldLock;
@@ -90,8 +90,16 @@ pub(crate) fn open(
     lock: impl FnOnce(u64) -> io::Result<Option<HeldLock>>,
 ) -> Result<(SegmentJournal, JournalOpened), OpenJournalError> {
     options.check()?;
+    swap::finish(&*disk)?;
     let files = Files::new(disk, options.segment_bytes);
     let (loaded, built) = load_or_rebuild(&files, &index)?;
+    // What was read while the index was built is swept already.
+    let covered = if built.anew { None } else { built.mark };
+    let left = match (covered, options.sweep_bytes_max) {
+        (Some(upto), Some(bytes_max)) => sweep::sweep_newest(&files, upto, bytes_max)?
+            .map_err(|damage| refuse(&files, LoadError::Damaged(damage)))?,
+        _ => Vec::new(),
+    };
     let torn = mend(&files, &loaded, options.segment_bytes)?;
     match reserve::ensure(&files, options.reserve_bytes) {
         Err(error) if is_full(&error) => tracing::warn!("no room for the reserve"),
@@ -101,27 +109,32 @@ pub(crate) fn open(
     let epoch = loaded.fold.epoch.max(epoch_seen) + 1;
     let held = lock(epoch)?;
     let opened = JournalOpened { epoch, torn, index_rebuilt: built.anew, index_ahead: built.ahead };
-    Ok((start(files, index, options, loaded, epoch, held)?, opened))
+    let journal = start(files, index, options, loaded, epoch, held)?;
+    sweep::sweep_beside(&journal.shared, left, covered.unwrap_or_default())?;
+    Ok((journal, opened))
 }
 
 /// How the index came to be.
 struct Built {
     anew: bool,
     ahead: bool,
+    /// How far it had got before.
+    mark: Option<Place>,
 }
 
 fn load_or_rebuild(files: &Files, index: &Index) -> Result<(Loaded, Built), OpenJournalError> {
-    let empty = !matches!(index.mark(), Ok(Some(_)));
+    let mark = index.mark().ok().flatten().map(|mark| mark.upto);
+    let empty = mark.is_none();
     match build(files, index) {
         Ok(loaded) => {
             let anew = empty && !files.numbers()?.is_empty();
-            Ok((loaded, Built { anew, ahead: false }))
+            Ok((loaded, Built { anew, ahead: false, mark }))
         }
         Err(LoadError::Index(broken)) => {
             tracing::warn!(%broken, "building the index again");
             index.reset();
             let loaded = build(files, index).map_err(|error| refuse(files, error))?;
-            Ok((loaded, Built { anew: true, ahead: broken.ahead }))
+            Ok((loaded, Built { anew: true, ahead: broken.ahead, mark }))
         }
         Err(error) => Err(refuse(files, error)),
     }
@@ -201,6 +214,7 @@ fn start(
     // What a process left that did not live to seal it is durable by now, and a flip in it is to be told from a torn end.
     let unsealed = !loaded.sealed && loaded.last_write < loaded.end;
     let Loaded { fold, end, last_segment, .. } = loaded;
+    let quarantine = quarantine::read(&*files.disk)?;
     let order = Order {
         last: fold.last.0,
         fold,
@@ -224,6 +238,7 @@ fn start(
         indexing: Mutex::new(()),
         ordered: AtomicU64::new(end.0),
         lock,
+        quarantine,
     });
     let mut writer = Writer {
         shared: shared.clone(),

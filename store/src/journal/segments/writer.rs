@@ -175,12 +175,16 @@ impl Writer {
             self.current = Some(Current { number, file, prepared: place.offset() });
             return Ok(());
         }
+        // Room of a segment that went is blank, and all its blocks are taken: syncs then have no metadata to write.
+        let is_spare = files.take_spare(number).map_err(trouble)?;
         let file = files.disk.open(&segment::name(number), true).map_err(trouble)?;
-        file.set_len(self.shared.options.segment_bytes).map_err(trouble)?;
+        let segment_bytes = self.shared.options.segment_bytes;
+        file.set_len(segment_bytes).map_err(trouble)?;
         file.write_at(&segment::header(number, self.last_segment), 0).map_err(trouble)?;
         Writer::sync(&self.shared, &*file).map_err(Trouble::Broken)?;
         files.disk.sync().map_err(Trouble::Broken)?;
-        self.current = Some(Current { number, file, prepared: SEGMENT_HEADER_BYTES as u64 });
+        let prepared = if is_spare { segment_bytes } else { SEGMENT_HEADER_BYTES as u64 };
+        self.current = Some(Current { number, file, prepared });
         self.last_segment = number;
         // The indexer may be gone only when the journal is closing.
         let _ = self.indexer.send(Place::new(number, SEGMENT_HEADER_BYTES as u64));
