@@ -78,13 +78,13 @@ fn opened(run: RunId) -> Event {
         run,
         client: "local".into(),
         agent: "worker".into(),
-        plan: canonical(&json!({"id": "plan", "nodes": []}))).unwrap(),
+        plan: canonical(&json!({"id": "plan", "nodes": []})).unwrap(),
         intent: 1,
         scope: "default".into(),
         workspace: "/srv/work".into(),
         policy_epoch: 1,
         seed: 1,
-    })
+    }))
 }
 
 /// What a step writes: that it runs, and what came of it.
