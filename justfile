@@ -15,9 +15,17 @@ lint:
 test:
     cargo test --workspace
 
-# Kills real processes at random moments, and looks at what the world saw of it.
-torture kills="500":
+# Kills real processes at random moments, and looks at what the world saw of it: a hundred times with the other tests, here more.
+torture kills="2000":
     OSTLER_KILLS={{kills}} cargo test --release --test torture -- --nocapture
+
+# Takes what durability rests on out of a copy of the sources, one thing at a time, and expects a test to fail; with names, some of them.
+mutants *names:
+    tests/mutants.sh {{names}}
+
+# The faulty disk by more seeds than the other tests try.
+seeds count="100000":
+    OSTLER_SEEDS={{count}} cargo test --release --workspace --test seeds -- --nocapture
 
 # The conformance suite, through the command.
 conformance:
@@ -30,6 +38,14 @@ guide:
 # The figures of docs/performance.md; with names, some of them: makespan, overhead, flood, validation, start, memory, agents, disk.
 figures *groups:
     cargo bench --bench figures -- {{groups}}
+
+# The figures of durability; with names, some of them: disk, syncs, memory, open, recovery.
+durability *groups:
+    cargo bench --bench durability -- {{groups}}
+
+# The same workflow in Restate and DBOS, which are fetched from npm and PyPI.
+peers:
+    benches/peers/run.sh
 
 # Instructions of the decisions of a run, held against the baseline; `--renew` writes that anew.
 instructions *renew:

@@ -4,6 +4,8 @@
 //! let text = r#"
 //!     [store]
 //!     url = "file:.ostler"
+//!     [retention]
+//!     keep = "30d"
 //!     [tools.shell]
 //!     allow = [{argv = ["make", "check"], impact = 1, effect = "write"}]
 //!     [tools.http]
@@ -25,11 +27,13 @@ use std::path::{Path, PathBuf};
 use ostler_actors::ClientConfig;
 use ostler_drivers::tool::ToolConfig;
 use ostler_kernel::gate::{CallLimits, GatePolicy, Scope};
-use ostler_kernel::id::{NAME_RULE, is_name};
-use ostler_kernel::plan::Pointer;
+use ostler_kernel::id::{NAME_RULE, Ticks, is_name};
+use ostler_kernel::plan::{Pointer, Span};
 use ostler_kernel::port::Tool;
+use ostler_store::Unwanted;
 use serde::Deserialize;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::finding::{Finding, Source};
 use crate::plan_file::{Format, ReadError, Shaped, meant, read_text};
@@ -62,10 +66,16 @@ pub const CLIENT_WEIGHT: u32 = 100;
 
 /// A configuration.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields, expecting = "the tables [store], [tools], [scopes] and [clients]")]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "the tables [store], [retention], [tools], [scopes] and [clients]"
+)]
 pub struct Config {
     /// `[store]`.
     pub store: StoreConfig,
+    /// `[retention]`.
+    pub retention: RetentionConfig,
     /// `[tools]`.
     pub tools: ToolConfig,
     /// `[scopes.NAME]`: who may call what.
@@ -100,6 +110,26 @@ impl TryFrom<String> for StoreUrl {
             Some(("file", path)) if !path.is_empty() => Ok(StoreUrl::File(path.into())),
             Some(("memory", "")) => Ok(StoreUrl::Memory),
             _ => Err(format!("{url:?} is no store: use \"file:PATH\" or \"memory:\"")),
+        }
+    }
+}
+
+/// `[retention]`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "the table [retention]")]
+pub struct RetentionConfig {
+    /// How long a run is kept once it is over; absent: for ever.
+    pub keep: Option<Span>,
+}
+
+impl RetentionConfig {
+    /// What is no longer to be kept at this time.
+    pub fn unwanted(&self, now: SystemTime) -> Unwanted {
+        let now_ms = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as Ticks;
+        let keep_ms = self.keep.map(|keep| keep.ticks(1_000));
+        Unwanted {
+            closed_before_ms: keep_ms.map(|keep_ms| now_ms.saturating_sub(keep_ms)),
+            quarantined: false,
         }
     }
 }
@@ -251,6 +281,13 @@ impl Config {
     /// What has the right shape and cannot be gone by: where, what, and what would mend it.
     fn check(&self) -> Vec<(Pointer, String, String)> {
         let mut wrong = Vec::new();
+        if let Some(keep) = self.retention.keep.filter(|keep| keep.ticks(1_000) <= 0) {
+            wrong.push((
+                Pointer::root().key("retention").key("keep"),
+                format!("runs are to be kept for {keep}"),
+                "give it a span above zero, such as \"30d\"".to_owned(),
+            ));
+        }
         for (client, entry) in &self.clients {
             if !is_name(client) {
                 let detail = format!("{client:?} cannot be the name of a client");
@@ -383,6 +420,12 @@ mod tests {
             expect!["ostler.toml:2:10: the weight of client acme is 0: give it 1 to 1000000"],
         );
         refused("[clients.\"a b\"]\nweight = 1\n", expect![[""]]);
+        refused(
+            "[retention]\nkeep = '0s'\n",
+            expect![[
+                r#"ostler.toml:2:8: runs are to be kept for 0ms: give it a span above zero, such as "30d""#
+            ]],
+        );
         refused(
             "[scopes.r]\ntools = ['fs.read']\ncaps = {'fs.raed' = 1}\n",
             expect![[

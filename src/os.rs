@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use ostler_actors::{
     AgentHandle, AgentProfile, AgentRow, Answer, Approval, ClientChange, ClientError, ClientRow, EventCursor,
@@ -42,6 +42,7 @@ pub struct OstlerBuilder {
     metrics: Option<SocketAddr>,
     rests: bool,
     alone: bool,
+    looks: bool,
 }
 
 /// Why a system did not start.
@@ -138,6 +139,12 @@ impl OstlerBuilder {
         OstlerBuilder { alone: true, ..self }
     }
 
+    /// Opens the data folder to look at what is in it: what is damaged there does not keep it from opening, as long as it need
+    /// not be read, and nothing is removed from it.
+    pub fn to_look(self) -> Self {
+        OstlerBuilder { looks: true, ..self }
+    }
+
     /// Opens the store, ends the programs that a holder left who died, starts the system, takes up the open runs, and
     /// answers other processes of this user at `control.sock` in the data folder.
     ///
@@ -162,7 +169,13 @@ impl OstlerBuilder {
         let (journal, artifacts, opened): OnDisk = match &data {
             Some(path) => {
                 let measures = meter.as_ref().map(Meter::journal);
-                on_disk(path, Options { measures, ..Options::default() }).await?
+                let mut options = Options { measures, ..Options::default() };
+                if self.looks {
+                    options.sweep_bytes_max = None;
+                } else {
+                    options.unwanted = self.config.retention.unwanted(SystemTime::now());
+                }
+                on_disk(path, options).await?
             }
             None => (Arc::new(MemoryJournal::default()), Arc::new(MemoryArtifacts::default()), None),
         };

@@ -58,7 +58,7 @@ impl Work {
 }
 
 /// Does the work within the node's timeout, judges it, and keeps what it gave.
-pub(crate) async fn perform(services: &Services, caller: &Caller, node: &Node, work: Work) -> Outcome {
+pub(crate) async fn perform(services: &Services, caller: &Caller, node: &Node, work: Box<Work>) -> Outcome {
     let timeout_ms = u64::try_from(node.timeout).unwrap_or(1);
     let within = Duration::from_millis(timeout_ms);
     match tokio::time::timeout(within, act(services, caller, node, work, timeout_ms)).await {
@@ -72,10 +72,10 @@ async fn act(
     services: &Services,
     caller: &Caller,
     node: &Node,
-    work: Work,
+    work: Box<Work>,
     timeout_ms: u64,
 ) -> Result<Output, Failure> {
-    let value = match work {
+    let value = match *work {
         Work::Tool { tool, permit } => {
             let context = CallContext { workspace: Arc::clone(&caller.workspace), timeout_ms };
             tool.call(permit, context).await?
@@ -92,7 +92,8 @@ async fn act(
 /// Holds a value against a contract; tests are run, through the gate like any call.
 async fn judge(services: &Services, caller: &Caller, rules: &[Rule], value: &Value) -> Result<(), Failure> {
     for test in judge_here(services, rules, value)? {
-        run_test(services, caller, &test).await?;
+        // Boxed, as all that is seldom awaited: what stands here is part of every attempt.
+        Box::pin(run_test(services, caller, &test)).await?;
     }
     Ok(())
 }

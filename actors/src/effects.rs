@@ -86,10 +86,13 @@ impl Effects {
         let state = State::Running { cancel: cancel.clone() };
         services.effects.entries.insert(key.clone(), Entry { owner, slot: Some(slot), agent, acts, state });
         let services_of_task = Arc::clone(services);
+        // Boxed: a task is moved several times.
+        let attempt = Box::pin(attempt);
         tokio::spawn(async move {
             let started = tokio::time::Instant::now();
             let shielded = AssertUnwindSafe(attempt).catch_unwind();
             let outcome = tokio::select! {
+                biased;
                 ended = shielded => ended.unwrap_or_else(|panic| failed(Category::Crash, panic_text(&panic))),
                 () = cancel.cancelled() => failed(Category::Crash, "stopped before it had ended".to_owned()),
             };

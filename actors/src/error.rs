@@ -16,6 +16,9 @@ pub enum RunError {
     /// It is over.
     #[error("the run is over")]
     Over,
+    /// Something of it is damaged, and it was set aside for that.
+    #[error("the run is quarantined and never goes on: {0}")]
+    Quarantined(String),
     /// The node is not in doubt.
     #[error(transparent)]
     Resolution(#[from] ResolutionError),

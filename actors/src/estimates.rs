@@ -4,19 +4,27 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ostler_kernel::plan::Node;
+use ostler_scheduler::{COST_MAX, Price};
 
 use crate::toolbox::Toolbox;
 
-/// What an attempt is expected to cost as long as none has ended, in credits (milliseconds of a slot).
-pub const ESTIMATE: u64 = 100;
+/// What an attempt of which nothing is known holds of its client's credits (milliseconds of a slot) while it runs: with less
+/// than that left it does not start.
+pub const UNKNOWN_HOLDS: u64 = 100;
+
+/// What it uses up of its client's share meanwhile. Too much would keep the client, and whoever comes after it, from the slots
+/// that they are entitled to, for as long as attempts run (theorem T1); what was too little is made up for at its end.
+const UNKNOWN_CHARGE: u64 = 1;
+
+/// What an attempt of which nothing is known is expected to cost.
+pub(crate) const UNKNOWN: Price = Price { charge: UNKNOWN_CHARGE, ..Price::flat(UNKNOWN_HOLDS) };
 
 /// How much the last cost counts among those before it, in tenths.
 const ALPHA_TENTHS: u64 = 3;
 
-/// The cost of an attempt by its tool, an exponentially weighted mean of what attempts cost. An estimate is charged while the
-/// attempt runs, so one that is far too high keeps its client from the slots it is entitled to for as long (theorem T1).
+/// The cost of an attempt by its tool: an exponentially weighted mean of what attempts cost.
 pub(crate) struct Estimates {
-    /// In thousandths of a credit, for each tool there is.
+    /// In thousandths of a credit, for each tool there is; 0: none has ended yet.
     by_tool: BTreeMap<String, AtomicU64>,
     /// For what uses no tool.
     other: AtomicU64,
@@ -24,23 +32,26 @@ pub(crate) struct Estimates {
 
 impl Estimates {
     pub(crate) fn new(toolbox: &Toolbox) -> Estimates {
-        let first = || AtomicU64::new(ESTIMATE * 1_000);
-        let by_tool = toolbox.iter().map(|tool| (tool.spec().name.clone(), first())).collect();
-        Estimates { by_tool, other: first() }
+        let by_tool = toolbox.iter().map(|tool| (tool.spec().name.clone(), AtomicU64::new(0)));
+        Estimates { by_tool: by_tool.collect(), other: AtomicU64::new(0) }
     }
 
-    /// What an attempt of the node is expected to cost, in credits; at least one.
-    pub(crate) fn of(&self, node: &Node) -> u64 {
-        self.mean(node).load(Ordering::Relaxed).div_ceil(1_000).max(1)
+    /// What an attempt of the node is expected to cost.
+    pub(crate) fn of(&self, node: &Node) -> Price {
+        match self.mean(node).load(Ordering::Relaxed) {
+            0 => UNKNOWN,
+            mean => Price::flat(mean.div_ceil(1_000)),
+        }
     }
 
     /// An attempt of the node has ended that cost so much.
     pub(crate) fn learn(&self, node: &Node, cost: u64) {
         let mean = self.mean(node);
-        let before = mean.load(Ordering::Relaxed);
-        let last = cost.saturating_mul(1_000);
-        let after =
-            (before / 10).saturating_mul(10 - ALPHA_TENTHS) + (last / 10).saturating_mul(ALPHA_TENTHS);
+        let last = cost.clamp(1, COST_MAX) * 1_000;
+        let after = match mean.load(Ordering::Relaxed) {
+            0 => last,
+            before => (before * (10 - ALPHA_TENTHS) + last * ALPHA_TENTHS) / 10,
+        };
         // Of two that end at once one may be forgotten.
         mean.store(after, Ordering::Relaxed);
     }
@@ -64,15 +75,16 @@ mod tests {
         let toolbox = Toolbox::new(Vec::new()).unwrap();
         let plan = draft.validate(&ostler_kernel::plan::Settings::real(1, &toolbox)).unwrap();
         let node = &plan.nodes[0];
+        assert_eq!(estimates.of(node), UNKNOWN);
         let check = |cost, expected| {
             estimates.learn(node, cost);
-            assert_eq!(estimates.of(node), expected, "after {cost}");
+            assert_eq!(estimates.of(node), Price::flat(expected), "after {cost}");
         };
         check(100, 100);
         check(200, 130);
-        check(1, 92);
+        check(0, 92);
         (0..100).for_each(|_| estimates.learn(node, 0));
         check(0, 1);
-        check(u64::MAX, u64::MAX / 10 * 3 / 1_000 + 1);
+        check(u64::MAX, (COST_MAX * 3).div_ceil(10) + 1);
     }
 }

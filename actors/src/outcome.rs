@@ -44,6 +44,11 @@ impl System {
                 self.services.journal.durable(position).await?;
                 return Ok(settled);
             }
+            if self.services.quiet(run).is_some() {
+                // It asks nobody anything, so it has not settled; when it does, it stirs.
+                let _ = stirs.changed().await;
+                continue;
+            }
             while let Some(record) = cursor.next_known().await {
                 fold.record(&record?, &|plan| self.services.plans.read(plan))?;
             }
@@ -64,6 +69,7 @@ impl System {
             RunStanding::Closed(outcome) => Settled::Closed(outcome),
             RunStanding::Parked(reason) => Settled::Parked(reason),
             RunStanding::Open => Settled::Resting,
+            RunStanding::Quarantined(why) => Settled::Parked(format!("it is quarantined: {why}")),
         };
         Ok((settled, row.position))
     }

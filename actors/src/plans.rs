@@ -13,8 +13,9 @@ use crate::services::lock;
 /// Entries below which nobody looks for plans that no run has any more.
 const SWEEP_AT_MIN: usize = 64;
 
-/// Nodes of the plans that are kept though no run may have them any more, since they are often run again.
-const RECENT_NODES_MAX: usize = 10_000;
+/// Nodes of the plans that are kept though no run may have them any more, since they are often run again: a plan of the
+/// size that plans have at most by default, and as much again.
+const RECENT_NODES_MAX: usize = 20_000;
 
 /// How many of them, at most.
 const RECENT_PLANS_MAX: usize = 16;
@@ -122,7 +123,8 @@ mod tests {
         let [one, same] = [(); 2].map(|()| plans.spell(Plan::clone(&plan)).unwrap());
         assert_eq!(one, text(0));
         assert!(std::ptr::eq(one.as_str(), same.as_str()));
-        let other = Plan { version: 2, ..Plan::clone(&plan) };
+        let mut other = Plan::clone(&plan);
+        other.version = 2;
         assert_eq!(plans.spell(other.clone()).unwrap(), json::to_canonical(&other).unwrap());
     }
 

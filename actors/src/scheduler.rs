@@ -43,8 +43,8 @@ pub(crate) struct Job {
     pub(crate) rank: u64,
     /// When its run was opened: of one lane, older runs go first, and rank counts within a run.
     pub(crate) opened_ms: u64,
-    /// What it is expected to cost, in credits.
-    pub(crate) estimate: u64,
+    /// What it is expected to cost.
+    pub(crate) estimate: Price,
 }
 
 /// What a job is queued as.
@@ -79,8 +79,8 @@ pub(crate) struct Owner {
 pub(crate) struct Ticket {
     life: u64,
     job: JobHandle,
-    /// What was charged for it, in credits.
-    estimate: u64,
+    /// What was charged for it.
+    estimate: Price,
 }
 
 pub(crate) enum SchedulerMessage {
@@ -231,7 +231,7 @@ impl SchedulerState {
             let (run, node) = (key.run, key.node.clone());
             let job = Job { run, node, rank: 0, opened_ms: 0, estimate: slot.estimate };
             let queued = Queued { job, owner: Arc::clone(&owner), books: lane.books, since: None };
-            let new = NewJob::flat(slot.estimate);
+            let new = NewJob::of(slot.estimate);
             let handle = self.queue.enqueue(lane.agent, new, queued, &mut events)?;
             let known = self.agents.entry(owner.agent.clone());
             let known =
@@ -274,8 +274,8 @@ impl SchedulerState {
         });
         let (since, mut refused) = (self.measures.now(), Vec::new());
         for job in jobs {
-            let job = Job { estimate: job.estimate.min(self.queue.config().cost_max), ..job };
-            let new = NewJob { rank: job.rank, deadline: Some(job.opened_ms), ..NewJob::flat(job.estimate) };
+            let job = Job { estimate: capped(job.estimate, self.queue.config().cost_max), ..job };
+            let new = NewJob { rank: job.rank, deadline: Some(job.opened_ms), ..NewJob::of(job.estimate) };
             let (owner, books) = (Arc::clone(owner), lane.books.clone());
             let queued = Queued { job: job.clone(), owner, books, since };
             match self.queue.enqueue(lane.agent, new, queued, &mut self.events) {
@@ -290,7 +290,7 @@ impl SchedulerState {
             let _ = known.actor.cast(AgentMessage::NoRoom(refused));
         }
         // Whoever comes to a client that is parked already hears of it here.
-        if services.ledger.client(&owner.lane.client).is_parked() {
+        if lane.books.client.is_parked() {
             let _ = known.actor.cast(AgentMessage::OutOfCredit(true));
         }
         if known.jobs.is_empty() {
@@ -381,7 +381,8 @@ impl SchedulerState {
         let mut granted: BTreeMap<AgentId, Vec<Granted>> = BTreeMap::new();
         // A settlement may free the credits that the next grant takes: only what is so in the end is told.
         let mut parked: BTreeMap<ClientHandle, bool> = BTreeMap::new();
-        for event in std::mem::take(&mut self.events) {
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
             match event {
                 Event::Granted(Grant { job: handle, accounts, tier, .. }) => {
                     let Some(Queued { job, owner, books, since }) = self.queue.job(handle) else { continue };
@@ -397,6 +398,7 @@ impl SchedulerState {
                 Event::Stepped { .. } | Event::Rebased { .. } | Event::AgentsRebased { .. } => {}
             }
         }
+        self.events = events;
         parked.into_iter().for_each(|(client, parked)| self.parked(client, parked));
         for (agent, grants) in granted {
             if let Some(known) = self.agents.get(&agent) {
@@ -423,6 +425,10 @@ impl SchedulerState {
         }
         self.services.stir();
     }
+}
+
+fn capped(Price { charge, credits, tokens }: Price, most: u64) -> Price {
+    Price { charge: charge.min(most), credits: credits.min(most), tokens: tokens.min(most) }
 }
 
 fn recorded(accounts: ostler_scheduler::Accounts) -> Accounts {

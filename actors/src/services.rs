@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 use crate::attempt::Caller;
 use crate::clock::Clock;
+use crate::contracts::Contracts;
 use crate::effects::Effects;
 use crate::estimates::Estimates;
 use crate::ledger::Ledger;
@@ -41,7 +42,7 @@ pub(crate) struct Services {
     pub(crate) run_slots: u32,
     /// The runs this process drives. Like the effects table, it outlives the restart of any actor.
     driven: Mutex<BTreeMap<RunId, Driven>>,
-    contracts: Mutex<BTreeMap<String, Arc<Contract>>>,
+    contracts: Contracts,
     /// Held by who opens a run under an id of their choice.
     pub(crate) opening: Mutex<()>,
     /// Nothing starts any more.
@@ -94,7 +95,7 @@ impl Services {
             limits,
             run_slots,
             driven: Mutex::default(),
-            contracts: Mutex::default(),
+            contracts: Contracts::default(),
             opening: Mutex::default(),
             stopping: AtomicBool::new(false),
             #[cfg(test)]
@@ -223,48 +224,11 @@ impl Services {
 
     /// The compiled form of a contract.
     pub(crate) fn contract(&self, rules: &[Rule]) -> Result<Arc<Contract>, ContractError> {
-        let key = serde_json::to_string(rules).expect("rules hold names, numbers and JSON");
-        if let Some(contract) = lock(&self.contracts).get(&key) {
-            return Ok(Arc::clone(contract));
-        }
-        let contract = Arc::new(Contract::compile(rules)?);
-        let mut contracts = lock(&self.contracts);
-        if contracts.len() < self.limits.contracts_kept {
-            contracts.insert(key, Arc::clone(&contract));
-        }
-        Ok(contract)
+        self.contracts.compiled(rules, self.limits.contracts_kept)
     }
 }
 
 /// A panic while a lock was held leaves sets and maps whole: they are changed by single calls.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use ostler_kernel::plan::Method;
-    use ostler_store::{MemoryArtifacts, MemoryJournal};
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn compiled_contracts_are_kept_up_to_the_limit_and_compiled_anew_beyond() {
-        let toolbox = Toolbox::new(Vec::new()).unwrap();
-        let limits = Limits { contracts_kept: 2, ..Limits::default() };
-        let (journal, artifacts) = (Arc::new(MemoryJournal::default()), Arc::new(MemoryArtifacts::default()));
-        let services =
-            Services::new(journal, artifacts, toolbox, GatePolicy::default(), 1, limits, Measures::default());
-        let contract = |most: u32| {
-            let spec = Some(json!({"type": "integer", "maximum": most}));
-            services.contract(&[Rule { method: Method::Schema, p: None, spec: spec.map(Arc::new) }]).unwrap()
-        };
-        for most in 0..5 {
-            let (first, second) = (contract(most), contract(most));
-            assert_eq!(Arc::ptr_eq(&first, &second), most < 2, "contract {most}");
-            assert!(first.judge(&json!(most)).holds() && !second.judge(&json!(most + 1)).holds());
-        }
-        assert_eq!(lock(&services.contracts).len(), 2);
-    }
 }

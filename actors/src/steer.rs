@@ -28,6 +28,7 @@ impl System {
         let row = self.row(run)?;
         match row.standing {
             RunStanding::Closed(_) => Err(RunError::Over),
+            RunStanding::Quarantined(why) => Err(RunError::Quarantined(why)),
             RunStanding::Open | RunStanding::Parked(_) => {
                 self.drive(row, by_name);
                 Ok(())

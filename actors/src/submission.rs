@@ -215,7 +215,7 @@ impl System {
             return Ok(None);
         }
         let stream = StreamId::run(&opened.client, opened.run);
-        let events = vec![Event::RunOpened(opened.clone())];
+        let events = vec![Event::RunOpened(Box::new(opened.clone()))];
         let batch = StreamBatch { stream, expected: Seq(0), at_ms, events };
         match self.services.journal.append(vec![batch]) {
             Err(JournalError::Conflict { .. }) => Ok(None),

@@ -219,7 +219,7 @@ async fn a_client_goes_on_with_the_debt_that_an_earlier_process_wrote_down() {
     let journal = Arc::new(MemoryJournal::default());
     // A run of an earlier process, after which client `debtor` was far ahead of the others.
     let run: RunId = "00000000-0000-7000-8000-000000000001".parse().unwrap();
-    let opened = Event::RunOpened(RunOpened {
+    let opened = Event::RunOpened(Box::new(RunOpened {
         run,
         client: "debtor".into(),
         agent: run.to_string().as_str().into(),
@@ -229,7 +229,7 @@ async fn a_client_goes_on_with_the_debt_that_an_earlier_process_wrote_down() {
         workspace: "/".into(),
         policy_epoch: 1,
         seed: 1,
-    });
+    }));
     let failed = Outcome::Failed(Failure { category: Category::Crash, message: String::new() });
     let accounts = Some(Accounts { client_vruntime: 1 << 40, ..Accounts::default() });
     let ended = AttemptResult { accounts, cost: 9_000, ..AttemptResult::unpaid("n".into(), 1, failed) };

@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{Hold, left_by, over, plan, states, submit, system};
+use common::{DRAIN, Hold, left_by, over, plan, states, submit, system};
 use ostler_actors::{INLINE_BYTES_MAX, Limits, ResolveHow, RunError, Settled, Submission, System};
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{Digest, RunId};
@@ -43,6 +43,24 @@ async fn a_shutdown_waits_for_what_acts_and_leaves_the_rest_to_the_next_process(
     let second = system(journal, vec![act, look]).await;
     assert_eq!(second.resume_all().await.unwrap(), [run]);
     assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_ends_when_its_time_is_over_whatever_goes_on() {
+    let act = Hold::new("act", Effect::External, Idempotency::None);
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), vec![act.clone()]).await;
+    let node = json!({"id": "n", "tool": "act", "timeout": 3_600_000});
+    let run = submit(&first, json!({"id": "p", "nodes": [node]})).await;
+    act.started().await;
+    let begun = tokio::time::Instant::now();
+    first.shutdown().await;
+    assert_eq!(begun.elapsed().as_secs(), DRAIN.as_secs());
+
+    let second = system(journal, vec![act]).await;
+    second.resume_all().await.unwrap();
+    assert_eq!(second.outcome(run).await.unwrap(), Settled::WaitsForPerson, "it is in doubt");
     second.shutdown().await;
 }
 

@@ -18,9 +18,9 @@ const SLOTS: u32 = 4;
 const WORK: Duration = Duration::from_millis(5);
 
 /// Steps of the one that comes later, and of each run of the flood; runs of the flood: a hundred steps for one.
-const STEPS: usize = 40;
+const STEPS: usize = 100;
 const STEPS_OF_FLOOD: usize = 400;
-const RUNS_OF_FLOOD: usize = 10;
+const RUNS_OF_FLOOD: usize = 25;
 
 /// Samples of each.
 const ROUNDS: usize = 7;
@@ -36,12 +36,18 @@ pub(crate) fn rows() -> Vec<Row> {
         }
         let [ratio, flooded, alone] = ratios(&waits);
         let share = median(shares.iter().copied());
-        let furthest = shares.iter().map(|share| (share - 0.5).abs() / 0.5).fold(0.0, f64::max);
+        let (least, most) = shares
+            .iter()
+            .fold((1.0, 0.0), |(least, most), share| (f64::min(least, *share), f64::max(most, *share)));
         vec![
             Row::ratio("wait for a slot beside a flood of 100 to 1 ÷ the wait alone", 3.0, ratio)
                 .note(format!("{flooded:.1} ms ÷ {alone:.1} ms, {STEPS} steps of 5 ms, {SLOTS} slots")),
-            Row::ratio("the same: furthest that its share was from its entitlement", 0.05, furthest)
-                .note(format!("a share of {share:.3}, of 0.5 that it is entitled to")),
+            Row::ratio(
+                "the same: how far its share is from its entitlement",
+                0.05,
+                (share - 0.5).abs() / 0.5,
+            )
+            .note(format!("a share of {share:.3} ({least:.3} to {most:.3}), entitled to 0.5")),
         ]
     })
 }

@@ -170,7 +170,7 @@ fn records() -> Vec<Event> {
     let text = json::canonical(&serde_json::to_value(&*plan).unwrap()).unwrap();
     events.insert(
         0,
-        Event::RunOpened(ostler::kernel::event::RunOpened {
+        Event::RunOpened(Box::new(ostler::kernel::event::RunOpened {
             run: "01234567-89ab-7def-8123-456789abcdef".parse().unwrap(),
             client: "local".into(),
             agent: "agent".into(),
@@ -180,7 +180,7 @@ fn records() -> Vec<Event> {
             workspace: "/".to_owned(),
             policy_epoch: 1,
             seed: 1,
-        }),
+        })),
     );
     events
 }

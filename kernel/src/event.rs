@@ -15,7 +15,7 @@ use crate::run::{Category, NodeState, Reason, RunOutcome};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Event {
     /// The first record of a run's stream.
-    RunOpened(RunOpened),
+    RunOpened(Box<RunOpened>),
     /// A process took the run up again after the one before it died; counted before any work.
     RunRecovered {
         /// Recoveries in a row without an attempt that ended; 0: somebody took a parked run up by name.

@@ -127,7 +127,7 @@ impl RunRow {
 }
 
 /// What a client was charged for one of its agents, derived from the journal: how the accounts stood when an attempt of that
-/// agent ended last.
+/// agent ended last. Checkpoints of the journal hold it as bytes: another field is another version of theirs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountRow {
     /// Who pays.
@@ -156,6 +156,8 @@ pub enum RunStanding {
     Parked(String),
     /// It is over.
     Closed(RunOutcome),
+    /// Something of it is damaged: it is kept as far as it can be, and never goes on; what is damaged.
+    Quarantined(String),
 }
 
 /// Why the journal did not do as asked.

@@ -94,7 +94,9 @@ fn intend(run: &mut Run, of: u128, node: &str, results: &[(&str, Value)]) -> Att
     let results = results.iter().map(|(id, value)| (NodeId::from(*id), Arc::new(value.clone()))).collect();
     let (_, refs) = run.given(run.node(&node.into()).unwrap(), &results).unwrap();
     let opened = opened(of);
-    let intended = Intended { opened: &opened, refs: &refs, tool_version: Some("1"), accounts: None };
+    let idempotency_key = run.idempotency_key(opened.run, &node.into());
+    let tool_version = Some("1");
+    let intended = Intended { opened: &opened, refs: &refs, tool_version, idempotency_key, accounts: None };
     match run.intend(7, &node.into(), intended) {
         Some(Event::AttemptIntent(intent)) => *intent,
         other => panic!("{other:?}"),
@@ -178,7 +180,8 @@ fn an_intent_says_where_values_came_from_and_knows_its_attempt() {
         )
         .unwrap();
     let opened = opened(1);
-    let intended = Intended { opened: &opened, refs: &refs, tool_version: Some("1"), accounts: None };
+    let (tool_version, idempotency_key) = (Some("1"), first.idempotency_key);
+    let intended = Intended { opened: &opened, refs: &refs, tool_version, idempotency_key, accounts: None };
     let Some(Event::AttemptIntent(changed)) = again.intend(7, &"use".into(), intended) else { panic!() };
     assert_ne!(changed.reuse, first.reuse, "what it is given counts");
 }
@@ -460,7 +463,7 @@ fn a_run_is_folded_from_its_records() {
     let parked = || Event::Parked { reason: "why".into() };
     assert_eq!(Fold::of(of).record(&recorded(1, parked()), &read), Err(FoldError::Unopened(of)));
 
-    fold.record(&recorded(1, Event::RunOpened(opened)), &read).unwrap();
+    fold.record(&recorded(1, Event::RunOpened(opened.into())), &read).unwrap();
     fold.record(&recorded(2, parked()), &read).unwrap();
     assert_eq!(fold.so_far().unwrap().parked.as_deref(), Some("why"));
     fold.record(&recorded(3, Event::RunRecovered { count: 0 }), &read).unwrap();
@@ -475,4 +478,32 @@ fn a_run_is_folded_from_its_records() {
     let folded = fold.end().unwrap();
     assert_eq!((folded.closed, folded.opened_at), (Some(RunOutcome::Failed), 1));
     assert_eq!((folded.last, folded.position), (Seq(4), Position(40)));
+}
+
+#[test]
+fn a_result_that_comes_twice_or_too_late_changes_nothing_and_is_written_down() {
+    let mut run = open(json!([{"id": "n", "tool": "look", "retries": 1}]));
+    let result = |attempt, value: Value| {
+        let result = AttemptResult::unpaid("n".into(), attempt, Outcome::Ok(output(&value)));
+        Input::Result(Box::new(result))
+    };
+    let is_late = |events: &[Event]| matches!(events, [Event::LateResult(_)]);
+    start(&mut run, "n");
+    ends(&mut run, "n", Outcome::Failed(Failure { category: Category::Timeout, message: String::new() }));
+    assert_eq!(state(&run, "n"), "failed_retryable timeout");
+    // The first attempt was given up, and its result comes all the same: before the second has started, and while it runs.
+    assert!(is_late(&with(&mut run, |run, cx| run.decide(cx, result(1, json!({"of": 1}))))));
+    assert_eq!(state(&run, "n"), "failed_retryable timeout");
+    with(&mut run, |run, cx| run.decide(cx, Input::RetryDue("n".into())));
+    assert!(with(&mut run, |run, cx| run.decide(cx, Input::RetryDue("n".into()))).is_empty(), "fired once");
+    start(&mut run, "n");
+    assert!(is_late(&with(&mut run, |run, cx| run.decide(cx, result(1, json!({"of": 1}))))));
+    assert_eq!(state(&run, "n"), "running attempt:2");
+    with(&mut run, |run, cx| run.decide(cx, result(2, json!({"of": 2}))));
+    assert_eq!(state(&run, "n"), "executed ok");
+    for attempt in [1, 2] {
+        assert!(is_late(&with(&mut run, |run, cx| run.decide(cx, result(attempt, json!({"of": 3}))))));
+        let kept = run.instance(&"n".into()).unwrap().output.clone().unwrap();
+        assert_eq!(kept, output(&json!({"of": 2})), "attempt {attempt}");
+    }
 }

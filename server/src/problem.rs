@@ -83,6 +83,7 @@ impl From<RunError> for Problem {
             RunError::Unknown(_) => (StatusCode::NOT_FOUND, "run_unknown"),
             RunError::UnknownNode(_) => (StatusCode::NOT_FOUND, "node_unknown"),
             RunError::Over => (StatusCode::CONFLICT, "run_over"),
+            RunError::Quarantined(_) => (StatusCode::CONFLICT, "run_quarantined"),
             RunError::Resolution(error) => match error {
                 ResolutionError::UnknownNode(_) => (StatusCode::NOT_FOUND, "node_unknown"),
                 ResolutionError::NotInDoubt { .. } => (StatusCode::CONFLICT, "not_in_doubt"),

@@ -146,6 +146,10 @@ pub(crate) async fn row(system: &System, row: &RunRow) -> Result<RunLine, Proble
             // Nothing of a closed run is left to do.
             (line.nodes, line.nodes_over) = (Some(row.nodes as usize), Some(row.nodes as usize));
         }
+        RunStanding::Quarantined(why) => {
+            (line.standing, line.reason) = (Standing::Quarantined, Some(why.clone()));
+            line.nodes = Some(row.nodes as usize);
+        }
         RunStanding::Open | RunStanding::Parked(_) => {
             let read = system.view(row.run, None).await.map_err(Problem::from);
             let read = read.and_then(|view| Ok((Stands::now(system, &view)?, view)));

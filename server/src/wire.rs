@@ -241,6 +241,8 @@ pub enum Standing {
     Parked,
     /// It is over.
     Closed,
+    /// Something of it is damaged: it is kept as far as it can be, and never goes on.
+    Quarantined,
 }
 
 impl Standing {
@@ -252,6 +254,7 @@ impl Standing {
             Standing::Open => "open",
             Standing::Parked => "parked",
             Standing::Closed => "closed",
+            Standing::Quarantined => "quarantined",
         }
     }
 }

@@ -368,7 +368,7 @@ fn closed(run: RunId) -> StreamBatch {
         policy_epoch: 1,
         seed: 1,
     };
-    let events = vec![Event::RunOpened(opened), Event::RunClosed { outcome: RunOutcome::Succeeded }];
+    let events = vec![Event::RunOpened(opened.into()), Event::RunClosed { outcome: RunOutcome::Succeeded }];
     StreamBatch { stream, expected: Seq(0), at_ms: 1, events }
 }
 

@@ -54,9 +54,11 @@ impl From<Refused> for Failure {
             Refused::Gone(what) | Refused::NotThere(what) => Failure::internal(what),
             Refused::Problem(problem) => {
                 let code = match (problem.code.as_str(), problem.status) {
-                    ("journal_damaged" | "journal_illegal" | "journal_failed" | "artifact_damaged", _) => {
-                        code::STORE
-                    }
+                    (
+                        "run_quarantined" | "journal_damaged" | "journal_illegal" | "journal_failed"
+                        | "artifact_damaged",
+                        _,
+                    ) => code::STORE,
                     (_, 400..500) => code::INVALID,
                     _ => code::INTERNAL,
                 };

@@ -10,7 +10,7 @@ use clap::Args;
 use hyper::Method;
 use ostler::config::Config;
 use ostler_drivers::tool::{Sandbox, builtin, sandbox, writable};
-use ostler_server::wire::{ClientLine, GraphView, Health, RunList, Summary};
+use ostler_server::wire::{ClientLine, GraphView, Health, RunList, Standing, Summary};
 use ostler_store::{OpenError, Store};
 use serde_json::json;
 
@@ -19,6 +19,8 @@ use super::exit::{Failure, code};
 use super::session::{Session, Want, settings};
 use super::term::{Out, Paint, bytes};
 use super::{Globals, clients};
+
+mod damage;
 
 /// Writes of the probe.
 const PROBES: usize = 32;
@@ -33,7 +35,11 @@ const SYNC_PLAUSIBLE: Duration = Duration::from_micros(15);
 const TROUBLES_TOLD_MAX: usize = 10;
 
 #[derive(Debug, Args)]
-pub(crate) struct DoctorArgs {}
+pub(crate) struct DoctorArgs {
+    /// Set aside the runs that something damaged belongs to, and nothing else; what is left of them is kept
+    #[arg(long)]
+    repair: bool,
+}
 
 /// How a check came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +107,7 @@ impl Report {
     }
 }
 
-pub(crate) async fn doctor(globals: &Globals, _args: DoctorArgs) -> Result<u8, Failure> {
+pub(crate) async fn doctor(globals: &Globals, args: DoctorArgs) -> Result<u8, Failure> {
     let mut report = Report { out: Out::new(), json: globals.json, noted: 0, broken: 0 };
     let (config, data) = settings(globals, Path::new("."))?;
     configuration(globals, &config, data.as_deref(), &mut report);
@@ -114,7 +120,7 @@ pub(crate) async fn doctor(globals: &Globals, _args: DoctorArgs) -> Result<u8, F
     if data.join("journal").is_dir() {
         report.good("data folder", format!("{place}, {}", held(folder_bytes(&data))));
         probe(&data, &mut report);
-        store(globals, &data, &mut report).await?;
+        store(globals, &data, args.repair, &mut report).await?;
     } else {
         report.good("data folder", format!("no data folder at {place} yet: the first run makes it"));
         probe(&data, &mut report);
@@ -306,23 +312,20 @@ fn measure(path: &Path) -> std::io::Result<Vec<Duration>> {
 const RESTORE: &str =
     "change nothing in the folder; put a backup in its place, or keep it and begin another with --data";
 
-async fn store(globals: &Globals, data: &Path, report: &mut Report) -> Result<(), Failure> {
-    match Store::verify(data) {
-        Ok(damages) => {
-            for damage in damages.iter().take(TROUBLES_TOLD_MAX) {
-                if damage.torn {
-                    report.note("journal", damage.to_string(), "nothing: the next run drops the torn end");
-                } else {
-                    report.bad("journal", damage.to_string(), RESTORE);
-                }
-            }
-            if damages.iter().any(|damage| !damage.torn) {
+async fn store(globals: &Globals, data: &Path, repairs: bool, report: &mut Report) -> Result<(), Failure> {
+    let examined = if repairs { Store::repair(data) } else { Store::examine(data) };
+    match examined {
+        Ok(found) => {
+            damage::tell(&found, repairs, report);
+            if !repairs && !found.is_sound() {
                 return Ok(());
             }
-            report.good("journal", "every record has the checksum it was written with");
         }
         Err(OpenError::Held { pid, .. }) => {
             let who = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
+            if repairs {
+                return Err(Failure::store(format!("held by {who}: nothing is repaired until it has ended")));
+            }
             let what = format!("held by {who}: its checksums are not looked at");
             report.note("journal", what, "to verify them too, ask again when that process has ended");
         }
@@ -361,6 +364,11 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
             }
         };
         for line in list.runs {
+            if line.standing == Standing::Quarantined {
+                let what = format!("run {}: {}", line.run, line.reason.unwrap_or_default());
+                report.note("quarantined", what, damage::QUARANTINED);
+                continue;
+            }
             count += 1;
             open += usize::from(line.closed_ms.is_none());
             let path = format!("/v1/runs/{}", part(&line.run));

@@ -203,6 +203,7 @@ pub(crate) fn code_of(summary: &Summary) -> u8 {
         (Standing::Closed, Some("succeeded" | "concluded")) => code::SUCCEEDED,
         (Standing::Closed, _) => code::FAILED,
         (Standing::Waiting, _) => code::WAITS,
+        (Standing::Quarantined, _) => code::STORE,
         (Standing::Parked | Standing::Running | Standing::Open, _) => code::INTERNAL,
     }
 }

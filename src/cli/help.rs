@@ -56,7 +56,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Look", &["ps", "show", "events", "artifact"]),
     ("Answer", &["approvals", "approve", "reject", "skip", "resolve"]),
     ("Share it", &["client", "credit", "top"]),
-    ("Look after it", &["release", "doctor", "simulate", "completions", "man", "help"]),
+    ("Look after it", &["release", "doctor", "gc", "simulate", "completions", "man", "help"]),
 ];
 
 /// Where commands go that no group names.

@@ -18,6 +18,7 @@ mod exit;
 mod findings;
 mod follow;
 mod foresee;
+mod gc;
 mod help;
 mod live;
 mod look;
@@ -208,10 +209,23 @@ enum Command {
     Simulate(simulate::SimulateArgs),
     /// Verify the data folder, and say what is missing
     ///
-    /// Looks at the configuration, the disk, every record and every result. Changes nothing. Each line says what was looked at and
-    /// what was found; where something is to be done, the line below says what. Exits with 4 if anything is broken.
-    #[command(after_help = "Examples:\n  ostler doctor\n  ostler doctor --data /var/lib/ostler")]
+    /// Looks at the configuration, the disk, every record and every result. Changes no record, unless told to repair. Each line says
+    /// what was looked at and what was found; where something is to be done, the line below says what. Exits with 4 if anything is
+    /// broken.
+    ///
+    /// With --repair, runs that lost something are set aside, and nothing else: `ostler ps` lists them, and they never go on.
+    #[command(
+        after_help = "Examples:\n  ostler doctor\n  ostler doctor --repair\n  ostler doctor --data /var/lib/ostler"
+    )]
     Doctor(doctor::DoctorArgs),
+    /// Tell what is no longer to be kept, or remove it
+    ///
+    /// Runs that are over go once they are as old as `keep` in [retention] of the configuration says, or --older-than; with them
+    /// their results. What clients were charged for them stays. Runs that are open or set aside stay.
+    #[command(
+        after_help = "Examples:\n  ostler gc\n  ostler gc --apply\n  ostler gc --older-than 7d --apply"
+    )]
+    Gc(gc::GcArgs),
     /// Print a script that completes commands and options in a shell
     ///
     /// In bash it completes runs and nodes too, as they are in the data folder.
@@ -342,6 +356,7 @@ async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Release(args) => agents::release(&globals, args).await,
         Command::Simulate(args) => simulate::simulate(&globals, args),
         Command::Doctor(args) => doctor::doctor(&globals, args).await,
+        Command::Gc(args) => gc::gc(&globals, args),
         Command::Complete(args) => complete::complete(&globals, args).await,
         Command::Completions(args) => completions::completions(&globals, &args),
         Command::Man(args) => man::man(&globals, &args),

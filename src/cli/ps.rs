@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::path::Path;
 
 use clap::Args;
-use ostler_server::wire::{ClientLine, ClientList, RunLine, RunList, Waiting};
+use ostler_server::wire::{ClientLine, ClientList, RunLine, RunList, Standing, Waiting};
 use serde_json::{Value, json};
 
 use super::approve::waited_for;
@@ -112,7 +112,8 @@ async fn runs(session: &Session, globals: &Globals, most: usize, out: &mut Out) 
     for (row, line) in rows.iter().zip(&lines) {
         out.line(table.row(row, out));
         if let Some(reason) = &line.reason {
-            out.line(fit(&format!("  set aside: {reason}"), columns.unwrap_or(usize::MAX)));
+            let word = if line.standing == Standing::Quarantined { "damaged" } else { "set aside" };
+            out.line(fit(&format!("  {word}: {reason}"), columns.unwrap_or(usize::MAX)));
         }
         let short = |client: &&ClientLine| client.client == line.client && clients::is_short(client);
         if let Some(short) = parked.iter().find(short).filter(|_| line.out_of_credit) {

@@ -140,6 +140,7 @@ impl Session {
                 return made(client, None);
             }
             let builder = Ostler::builder().config(config.clone()).data_dir(&data).let_runs_rest().alone();
+            let builder = if want == Want::Look { builder.to_look() } else { builder };
             match measured.to(builder).start().await {
                 Ok(os) => {
                     measured.say(&os);
@@ -290,7 +291,7 @@ fn not_started(error: StartError) -> Failure {
     }
 }
 
-fn not_opened(data: &Path, error: &OpenError) -> Failure {
+pub(crate) fn not_opened(data: &Path, error: &OpenError) -> Failure {
     if let OpenError::Io { error, .. } = error
         && !data.is_dir()
     {
@@ -300,7 +301,9 @@ fn not_opened(data: &Path, error: &OpenError) -> Failure {
         OpenError::Held { .. } => {
             ", which does not answer at control.sock: wait for it, or end it; nothing is lost"
         }
-        OpenError::Damaged { .. } => "; `ostler doctor` tells more",
+        OpenError::Damaged { .. } => {
+            ": nothing was written; `ostler doctor` tells what it touches, `ostler doctor --repair` sets that aside"
+        }
         OpenError::NewerFormat { .. } => "; use that one",
         OpenError::NotOurs { .. } | OpenError::Foreign { .. } | OpenError::NotAFolder { .. } => {
             "; --data names another folder"

@@ -121,8 +121,12 @@ async fn resume_all(
         Err(refused) => return fail(session, refused).await,
     };
     // What was set aside is taken up by name only.
-    let mut open: Vec<String> =
-        list.runs.into_iter().filter(|line| line.standing != Standing::Parked).map(|line| line.run).collect();
+    let mut open: Vec<String> = list
+        .runs
+        .into_iter()
+        .filter(|line| !matches!(line.standing, Standing::Parked | Standing::Quarantined))
+        .map(|line| line.run)
+        .collect();
     open.reverse();
     if open.is_empty() {
         session.stop().await;

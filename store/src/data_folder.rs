@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::artifact::FolderArtifacts;
+use crate::care;
 use crate::disk::Folder;
 use crate::index::Index;
 use crate::journal::segments::{self, Damage, JournalOpened, OpenJournalError, Options, SegmentJournal};
@@ -53,7 +54,7 @@ pub enum OpenError {
         pid: Option<u32>,
     },
     /// What was once durable is not what it was. Nothing was changed.
-    #[error("{} is damaged: {}", path.display(), damages.iter().map(Damage::to_string).collect::<Vec<_>>().join("; "))]
+    #[error("{} is damaged: {}", path.display(), told(damages))]
     Damaged {
         /// The folder.
         path: PathBuf,
@@ -112,8 +113,26 @@ pub enum OpenError {
     },
 }
 
+/// Damages that are told one by one; of more, how many.
+const DAMAGES_TOLD_MAX: usize = 5;
+
+fn told(damages: &[Damage]) -> String {
+    let mut told: Vec<String> = damages.iter().take(DAMAGES_TOLD_MAX).map(Damage::to_string).collect();
+    if damages.len() > DAMAGES_TOLD_MAX {
+        told.push(format!("{} more places", damages.len() - DAMAGES_TOLD_MAX));
+    }
+    told.join("; ")
+}
+
 impl OpenError {
-    fn io(path: &Path, error: io::Error) -> OpenError {
+    pub(crate) fn journal(path: &Path, error: OpenJournalError) -> OpenError {
+        match error {
+            OpenJournalError::Damaged(damages) => OpenError::Damaged { path: path.to_owned(), damages },
+            OpenJournalError::Io(error) => OpenError::io(path, error),
+        }
+    }
+
+    pub(crate) fn io(path: &Path, error: io::Error) -> OpenError {
         let path = path.to_owned();
         match error.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -174,35 +193,44 @@ impl Store {
         sync_folder(path).map_err(io)?;
         let disk = Arc::new(Folder::new(&journal_path));
         let index = Index::open(Some(&path.join("index.redb")));
+        if let Some(unwanted) = care::worthwhile(&index, options.unwanted) {
+            care::collect(path, &index, &options, unwanted, epoch_seen, true)?;
+        }
         let keep = |epoch| lock.write(epoch).map(|()| Some(lock));
         let opened = segments::open(disk, index, options, epoch_seen, keep);
-        let (journal, opened) = opened.map_err(|error| match error {
-            OpenJournalError::Damaged(damages) => OpenError::Damaged { path: path.to_owned(), damages },
-            OpenJournalError::Io(error) => OpenError::io(path, error),
-        })?;
+        let (journal, opened) = opened.map_err(|error| OpenError::journal(path, error))?;
         Ok((Store { journal: Arc::new(journal), artifacts: Arc::new(artifacts) }, opened))
     }
 
-    /// Lists everything that is wrong with the journal at `path`, whether it opens or not, and changes nothing.
+    /// Lists everything that is wrong with the journal at `path`, whether it opens or not, and changes no record of it.
     ///
     /// # Errors
     ///
     /// Somebody holds the folder, or it cannot be read.
     pub fn verify(path: &Path) -> Result<Vec<Damage>, OpenError> {
         let io = |error| OpenError::io(path, error);
-        fs::read_dir(path).map_err(io)?;
-        check_format(path, false)?;
-        let lock_path = path.join("lock");
-        let lock = match HeldLock::take(&lock_path) {
-            Ok((lock, _)) => Some(lock),
-            Err(NotLocked::Held(pid)) => return Err(OpenError::Held { path: path.to_owned(), pid }),
-            Err(NotLocked::NotAFile) => return Err(OpenError::NotAFile { path: lock_path }),
-            // A folder that may only be read cannot be locked, and nobody can write to it either.
-            Err(NotLocked::Io(_)) => None,
-        };
-        let damages = segments::verify_folder(Arc::new(Folder::new(&path.join("journal")))).map_err(io)?;
+        let lock = lock_if_writable(path)?;
+        let disk = Arc::new(Folder::new(&path.join("journal")));
+        if lock.is_some() {
+            segments::finish_swap(&*disk).map_err(io)?;
+        }
+        let damages = segments::verify_folder(disk).map_err(io)?;
         drop(lock);
         Ok(damages)
+    }
+}
+
+/// The lock of a folder that is there, and the last epoch; `None`: it may only be read, so it cannot be locked, and nobody
+/// can write to it either.
+pub(crate) fn lock_if_writable(path: &Path) -> Result<Option<(HeldLock, u64)>, OpenError> {
+    fs::read_dir(path).map_err(|error| OpenError::io(path, error))?;
+    check_format(path, false)?;
+    let lock_path = path.join("lock");
+    match HeldLock::take(&lock_path) {
+        Ok(taken) => Ok(Some(taken)),
+        Err(NotLocked::Held(pid)) => Err(OpenError::Held { path: path.to_owned(), pid }),
+        Err(NotLocked::NotAFile) => Err(OpenError::NotAFile { path: lock_path }),
+        Err(NotLocked::Io(_)) => Ok(None),
     }
 }
 

@@ -84,12 +84,15 @@ pub(crate) struct Index {
     /// `None`: in memory.
     path: Option<PathBuf>,
     database: RwLock<Option<Database>>,
+    /// What was found when it was opened could not be read.
+    pub(crate) was_broken: bool,
 }
 
 impl Index {
     /// The index at `path`, made if it is not there, made anew if it cannot be read; or one in memory.
     pub(crate) fn open(path: Option<&Path>) -> Index {
-        let index = Index { path: path.map(Path::to_owned), database: RwLock::default() };
+        let mut index =
+            Index { path: path.map(Path::to_owned), database: RwLock::default(), was_broken: false };
         let opened = guarded(|| match path {
             Some(path) => database_at(path),
             None => database_in_memory(),
@@ -99,6 +102,7 @@ impl Index {
             Err(error) => {
                 tracing::warn!(%error, "building the index again");
                 index.reset();
+                index.was_broken = true;
             }
         }
         index
@@ -260,6 +264,18 @@ impl Index {
             Ok(true)
         })?;
         Ok(accounts)
+    }
+
+    /// The last record of every stream.
+    pub(crate) fn heads(&self) -> Result<Vec<(StreamId, Head)>, Broken> {
+        let mut heads = Vec::new();
+        self.range(HEADS, (Bound::Unbounded, Bound::Unbounded), |key, value| {
+            let mut cursor = Cursor(value);
+            let head = cursor.u64().zip(cursor.array()).map(|(seq, chain)| Head { seq, chain });
+            heads.extend(stream_from(key).zip(head));
+            Ok(true)
+        })?;
+        Ok(heads)
     }
 
     /// The streams of clients.

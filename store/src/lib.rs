@@ -9,6 +9,7 @@
 
 pub mod artifact;
 mod bytes;
+mod care;
 mod codec;
 mod data_folder;
 pub mod disk;
@@ -18,7 +19,10 @@ mod lock;
 mod regular;
 
 pub use artifact::{FolderArtifacts, MemoryArtifacts};
+pub use care::{Examination, Garbage};
 pub use codec::{CodecError, RECORD_BYTES_MAX, decode, encode};
 pub use data_folder::{FORMAT, OpenError, Opened, Store};
 pub use journal::MemoryJournal;
-pub use journal::segments::{Damage, JournalMeasures, Options, SegmentJournal, Torn};
+pub use journal::segments::{
+    ClientLoss, Damage, Findings, JournalMeasures, Options, Quarantined, SegmentJournal, Torn, Unwanted,
+};

@@ -2,13 +2,18 @@
 //!
 //! The lock belongs to the open file: the system gives it up when the process that holds it ends, however it
 //! ends, and not before. So a holder that is only suspended still holds it, and nobody takes over from one that
-//! may still write. Should a file system not keep that promise, epochs do: each opening begins a higher one,
-//! every frame carries its own, and a frame of a lower epoch behind one of a higher is refused on opening.
+//! may still write.
+//!
+//! Somebody may remove the file all the same, or put a copy in its place, and then another process takes over from
+//! one that is alive. So the holder looks, before each write and before it says that the write is durable, whether
+//! the file that it holds is the one that stands there: what comes after a takeover is neither written nor
+//! acknowledged. Should a file system keep neither promise, epochs do: each opening begins a higher one, every
+//! frame carries its own, and a frame of a lower epoch behind one of a higher is refused on opening.
 
 use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 use crate::regular::open_regular;
 
@@ -16,7 +21,12 @@ use crate::regular::open_regular;
 const TEXT_BYTES: usize = 48;
 
 /// The lock of a data folder; released when dropped.
-pub(crate) struct HeldLock(File);
+pub(crate) struct HeldLock {
+    file: File,
+    path: PathBuf,
+    /// Which file that is: device and number.
+    identity: (u64, u64),
+}
 
 /// Why the lock was not taken.
 #[derive(Debug)]
@@ -48,7 +58,8 @@ impl HeldLock {
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
         let epoch = written(&file)?.map_or(0, |(_, epoch)| epoch);
-        let lock = HeldLock(file);
+        let held = file.metadata()?;
+        let lock = HeldLock { file, path: path.to_owned(), identity: (held.dev(), held.ino()) };
         lock.write(epoch)?;
         Ok((lock, epoch))
     }
@@ -60,8 +71,24 @@ impl HeldLock {
             text.push(' ');
         }
         text.push('\n');
-        self.0.write_all_at(text.as_bytes(), 0)?;
-        self.0.sync_data()
+        self.file.write_all_at(text.as_bytes(), 0)?;
+        self.file.sync_data()
+    }
+
+    /// Whether the file that is held is still the one that others would take.
+    ///
+    /// # Errors
+    ///
+    /// It is gone, or another stands in its place: somebody else may hold the folder by now.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        match std::fs::symlink_metadata(&self.path) {
+            Ok(found) if (found.dev(), found.ino()) == self.identity => Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Err(io::Error::other(format!(
+                "{} is not the file that this process holds any more: another process may hold the folder now",
+                self.path.display()
+            ))),
+        }
     }
 }
 

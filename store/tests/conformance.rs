@@ -238,7 +238,7 @@ fn the_table_of_accounts_adds_up_what_attempts_cost_by_client_and_agent() {
         let of = |number: u64, client: &str, agent: Option<&str>| {
             let Event::RunOpened(opened) = opened(number) else { unreachable!() };
             let agent = AgentId::from(agent.unwrap_or(&run(number).to_string()));
-            Event::RunOpened(RunOpened { client: client.into(), agent, ..opened })
+            Event::RunOpened(Box::new(RunOpened { client: client.into(), agent, ..*opened }))
         };
         let runs = [
             (1, "acme", Some("worker")),

@@ -15,7 +15,7 @@ use ostler_kernel::event::{AttemptIntent, Event, NodeTransition};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::port::{Artifact, ArtifactError, ArtifactStore, Journal, RunStanding, Seq, StreamId};
 use ostler_kernel::run::{NodeState, Reason, RunOutcome};
-use ostler_store::{OpenError, Opened, Store};
+use ostler_store::{OpenError, Opened, Options, Store};
 
 fn open(path: &Path) -> (Store, Opened) {
     Store::open_with(path, small()).unwrap()
@@ -277,14 +277,17 @@ fn the_index_may_be_gone_broken_older_or_of_another_journal() {
 }
 
 #[test]
-fn segments_that_the_index_covers_are_not_read_on_opening_yet_never_given_out_damaged() {
+fn what_the_index_covers_is_swept_before_anything_is_written_and_never_given_out_damaged() {
     let folder = tempfile::tempdir().unwrap();
     fill(&open(folder.path()).0);
     let segment = folder.path().join("journal/0000000002.seg");
     let mut bytes = fs::read(&segment).unwrap();
     bytes[1000] ^= 1;
     fs::write(&segment, bytes).unwrap();
-    let (store, _) = open(folder.path());
+    // Who would write is refused; who looks reads whatever is not damaged.
+    let refused = Store::open(folder.path()).map(drop).unwrap_err();
+    let looks = Options { sweep_bytes_max: None, ..small() };
+    let (store, _) = Store::open_with(folder.path(), looks).unwrap();
     let mut damaged = 0;
     for number in 1..=20 {
         match store.journal.read(stream(number), Seq(0), usize::MAX) {
@@ -299,7 +302,23 @@ fn segments_that_the_index_covers_are_not_read_on_opening_yet_never_given_out_da
     let found = store.journal.verify().unwrap();
     assert_eq!((found.len(), found[0].segment, found[0].streams.len()), (1, 2, 1), "{found:?}");
     drop(store);
+    assert!(matches!(refused, OpenError::Damaged { damages, .. } if damages == found));
     assert_eq!(Store::verify(folder.path()).unwrap(), found);
+    // What is beyond the limit is swept beside what goes on, which stops when something is found.
+    let little = Options { sweep_bytes_max: Some(0), ..small() };
+    let (store, _) = Store::open_with(folder.path(), little).unwrap();
+    let begun = std::time::Instant::now();
+    let mut expected = 0;
+    let stopped = loop {
+        match store.journal.append(vec![batch(stream(99), expected, vec![numbered(expected)])]) {
+            Err(error) => break error,
+            Ok(position) => drop(wait(&*store.journal, position)),
+        }
+        expected += 1;
+        assert!(begun.elapsed().as_secs() < 30, "nothing was found");
+    };
+    assert!(stopped.to_string().contains("doctor --repair"), "{stopped}");
+    drop(store);
     fs::remove_file(folder.path().join("index.redb")).unwrap();
     assert!(
         matches!(Store::open(folder.path()), Err(OpenError::Damaged { damages, .. }) if damages == found)

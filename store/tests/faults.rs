@@ -134,7 +134,9 @@ fn what_a_torn_end_leaves_behind_never_comes_back() {
 
 /// Waits until the writer is in a sync that the disk holds.
 fn until_held(disk: &FaultyDisk) {
+    let begun = std::time::Instant::now();
     while disk.syncs_waiting() == 0 {
+        assert!(begun.elapsed() < common::PATIENCE, "nothing was synced");
         std::thread::yield_now();
     }
 }
@@ -416,6 +418,28 @@ fn a_frame_of_an_earlier_epoch_behind_a_later_one_is_refused() {
     let mut mixed = read_all(&fresh, SEGMENT);
     let stale_bytes = read_all(&stale, SEGMENT);
     mixed[end..].copy_from_slice(&stale_bytes[end..]);
+    let Err(OpenJournalError::Damaged(damages)) = reopen(&disk_with(&mixed)) else { panic!("not refused") };
+    assert!(damages[0].what.contains("epoch 1"), "{}", damages[0]);
+}
+
+#[test]
+fn a_frame_of_an_earlier_epoch_is_refused_even_if_its_records_would_follow() {
+    let stale = FaultyDisk::new();
+    let journal = on(&stale);
+    append_durably(&journal, 0);
+    let fresh = disk_with(&read_all(&stale, SEGMENT));
+    let newer = on(&fresh);
+    append_durably(&newer, 1);
+    let end = read_all(&fresh, SEGMENT).iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    // What the first writes now is of streams that the second never touched.
+    let places = [2, 3].map(|number| {
+        let position = journal.append(vec![batch(stream(number), 0, vec![numbered(number)])]).unwrap();
+        wait(&journal, position).unwrap();
+        (position.0 & 0xffff_ffff) as usize
+    });
+    assert_eq!(places[1], end, "frames of equal length, so the stale one lands just behind");
+    let mut mixed = read_all(&fresh, SEGMENT);
+    mixed[end..].copy_from_slice(&read_all(&stale, SEGMENT)[end..]);
     let Err(OpenJournalError::Damaged(damages)) = reopen(&disk_with(&mixed)) else { panic!("not refused") };
     assert!(damages[0].what.contains("epoch 1"), "{}", damages[0]);
 }

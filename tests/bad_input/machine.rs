@@ -131,28 +131,75 @@ fn a_plan_file_that_cannot_be_read_is_named() {
     assert!(!world.data().exists(), "nothing was made for nothing");
 }
 
-#[test]
-fn a_clock_before_1970_is_no_reason_to_stop() {
-    let world = world();
+/// The command by a clock that says something else; `None` if there is nothing to set it with, with the reason printed.
+fn by_clock(world: &World, time: &str, line: &str) -> Option<Command> {
     let found = Command::new("faketime").arg("--version").output();
     if !found.is_ok_and(|output| output.status.success()) {
         eprintln!("skipped: there is no faketime to set the clock with");
-        return;
+        return None;
     }
-    let faked = |line: &str| {
-        let mut command = Command::new("faketime");
-        let own = world.command(line);
-        command.args(["-f", "@1960-05-05 12:00:00"]).arg(own.get_program()).args(own.get_args());
-        command.current_dir(world.path()).env("OSTLER_DATA", world.data()).env("TZ", "UTC");
-        command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
-        let output = command.output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
-    };
-    faked(RUN).exits(0).says("succeeded  short");
-    faked("ps").exits(0).says("succeeded");
-    faked("events @last").exits(0).says("run_closed");
-    faked("doctor").exits(0);
+    let mut command = Command::new("faketime");
+    let own = world.command(line);
+    command.args(["-f", time]).arg(own.get_program()).args(own.get_args());
+    command.current_dir(world.path()).env("OSTLER_DATA", world.data()).env("TZ", "UTC");
+    command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").stdin(std::process::Stdio::null());
+    Some(command)
+}
+
+fn ended(mut command: Command) -> Ended {
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+#[test]
+fn timers_fire_once_and_order_is_by_number_however_the_clock_jumps() {
+    let world = World::new();
+    world.file(
+        "naps.yaml",
+        "id: naps\nnodes:\n  - {id: first, tool: shell.run, params: {argv: [sh, -c, 'echo first >> log']}, timeout: 20s}\n  - {id: nap, tool: time.sleep, params: {ms: 600000}, deps: [first]}\n  - {id: last, tool: shell.run, params: {argv: [sh, -c, 'echo last >> log']}, deps: [nap], timeout: 20s}\n",
+    );
+    let mut run = world.start("run naps.yaml --workspace work --intent 2 --json");
+    run.until("timer_set");
+    run.signal("KILL");
+    run.end();
+    // An hour ahead, the nap is over; with the clock set right again, it stays over.
+    let Some(ahead) = by_clock(&world, "+1h", "resume") else { return };
+    ended(ahead).exits(0).says("succeeded  naps");
+    world.ostler("resume @last").exits(0).complains("is over, nothing is left to resume");
+    assert_eq!(world.work("log"), "first\nlast\n");
+    let records = world.ostler("events @last --json").exits(0).lines();
+    let results = records.iter().filter(|record| record["kind"] == "attempt_result").count();
+    assert_eq!(results, 3, "each node has one result: {records:?}");
+
+    // Begun by a clock that is ahead, and gone on with by one that is right.
+    let asks = "id: asks\nnodes:\n  - {id: ok, kind: human_approval, human_timeout: 1h}\n  - {id: a, tool: fs.list, params: {path: .}, deps: [ok]}\n";
+    world.file("asks.yaml", asks);
+    let Some(ahead) = by_clock(&world, "+1h", "run asks.yaml --workspace work") else { return };
+    ended(ahead).exits(3);
+    let asked = world.ostler("approvals --json").exits(0).lines().remove(0);
+    let digest = asked["digest"].as_str().unwrap();
+    world.ostler(&format!("approve @last ok --digest {digest}")).exits(0).says("succeeded  asks");
+    let numbers: Vec<u64> = world
+        .ostler("events @last --json")
+        .exits(0)
+        .lines()
+        .iter()
+        .map(|record| record["seq"].as_u64().unwrap())
+        .collect();
+    assert!(numbers.is_sorted_by(|one, next| next == &(one + 1)), "{numbers:?}");
+    is_well(&world);
+}
+
+#[test]
+fn a_clock_before_1970_is_no_reason_to_stop() {
+    let world = world();
+    let faked = |line: &str| by_clock(&world, "@1960-05-05 12:00:00", line).map(ended);
+    let Some(run) = faked(RUN) else { return };
+    run.exits(0).says("succeeded  short");
+    faked("ps").unwrap().exits(0).says("succeeded");
+    faked("events @last").unwrap().exits(0).says("run_closed");
+    faked("doctor").unwrap().exits(0);
     // Set right again, everything is still there.
     world.ostler(RUN).exits(0);
     assert_eq!(world.ostler("ps --json").exits(0).lines().len(), 2);

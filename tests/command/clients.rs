@@ -5,7 +5,7 @@ use super::world::World;
 const TWO: &str = "id: two
 nodes:
   - {id: a, tool: text.render, params: {template: a, values: {}}}
-  - {id: b, tool: text.render, params: {template: b, values: {}}, deps: [a]}
+  - {id: b, tool: fs.list, params: {path: .}, deps: [a]}
 ";
 
 #[test]

@@ -88,7 +88,11 @@ fn an_attempt_in_doubt_asks_and_goes_on_with_its_result() {
     let asked = world.ostler("resume").exits(3);
     asked.says("in doubt act").says("--redo");
     assert_eq!(world.work("log"), "acted\n", "nothing was done again");
-    world.ostler("ps").exits(0).says("waiting");
+    let listed = world.ostler("ps").exits(0).says("waiting").says("act is in doubt");
+    let ways = ["--done FILE", "--redo", "--fail"];
+    let told =
+        |way: &str| listed.out.lines().any(|line| line.contains("ostler resolve ") && line.ends_with(way));
+    assert!(ways.into_iter().all(told), "{}", listed.out);
     world.ostler("resume @last").exits(3);
     world.file("result.json", r#"{"status": 0, "stdout": "", "stderr": ""}"#);
     world.ostler("resolve @last then --redo").exits(2).complains("nothing to resolve");

@@ -170,6 +170,13 @@ impl Started {
         Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
     }
 
+    /// Memory that it has, in bytes.
+    pub(crate) fn rss_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    }
+
     /// Whether it is over.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()

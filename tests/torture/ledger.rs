@@ -13,6 +13,9 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 /// How long an answer takes at most, in milliseconds, so that a kill can hit between an effect and its result.
 const ANSWER_MS_MAX: u64 = 80;
 
+/// The longest that a client may keep a connection waiting.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A POST as it arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Post {
@@ -71,6 +74,8 @@ impl Ledger {
 }
 
 fn serve(stream: TcpStream, posts: &Mutex<Vec<Post>>) -> Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
     let mut reader = BufReader::new(stream.try_clone()?);
     let Some(post) = read(&mut reader)? else { return Ok(()) };
     let arrived = {

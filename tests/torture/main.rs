@@ -4,7 +4,7 @@
 //! journal says that a node was executed, its POST never arrives again. What was under way may be sent again, under the
 //! same key and with the same body.
 //!
-//! `OSTLER_KILLS` says how many kills (40 unless told otherwise), `OSTLER_SEED` which random numbers.
+//! `OSTLER_KILLS` says how many kills (100 unless told otherwise), `OSTLER_SEED` which random numbers.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,7 @@ use ledger::Ledger;
 use serde_json::{Value, json};
 
 /// Kills unless `OSTLER_KILLS` says otherwise.
-const KILLS_DEFAULT: u64 = 40;
+const KILLS_DEFAULT: u64 = 100;
 
 /// The longest that a process lives before it is killed, in milliseconds; on a machine where a run takes longer, as long
 /// as that.
@@ -121,8 +122,8 @@ impl Torture<'_> {
         let before = self.last_run();
         // Per node that the journal called executed when nobody was alive: how often it had been sent by then.
         let mut finished: BTreeMap<String, usize> = BTreeMap::new();
+        let mut run: Option<String> = None;
         for _ in 0..PROCESSES_PER_RUN_MAX {
-            let run = self.last_run().filter(|run| Some(run) != before.as_ref());
             let arguments = match &run {
                 Some(run) => vec!["resume", run, "--json"],
                 None => vec!["run", &plan, "--json"],
@@ -133,12 +134,13 @@ impl Torture<'_> {
             };
             self.tally.kills += 1;
 
-            let Some(run) = self.last_run().filter(|run| Some(run) != before.as_ref()) else {
+            run = self.last_run().filter(|run| Some(run) != before.as_ref());
+            let Some(run) = &run else {
                 assert_eq!(shown, BTreeSet::new(), "shown, but not in the journal: run {number}");
                 self.tally.before_opening += 1;
                 continue;
             };
-            let journaled = self.journaled(&run);
+            let journaled = self.journaled(run);
             let lost: Vec<_> = shown.difference(&journaled.executed).collect();
             assert!(
                 lost.is_empty(),
@@ -190,12 +192,9 @@ impl Torture<'_> {
         let mut child =
             self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdout = child.stdout.take().expect("stdout is piped");
-        let mut stderr = child.stderr.take().expect("stderr is piped");
-        let shown = thread::spawn(move || executed(BufReader::new(stdout)));
-        let complaint = thread::spawn(move || {
-            let mut text = String::new();
-            stderr.read_to_string(&mut text).map(|_| text)
-        });
+        let stderr = child.stderr.take().expect("stderr is piped");
+        let shown = beside(move || executed(BufReader::new(stdout)));
+        let complaint = beside(move || whole(stderr));
         let started = Instant::now();
         let deadline = started + life.unwrap_or(PATIENCE);
         let ended = loop {
@@ -209,8 +208,8 @@ impl Torture<'_> {
             child.kill().unwrap();
             child.wait().unwrap();
         }
-        let shown = shown.join().unwrap();
-        let complaint = complaint.join().unwrap().unwrap_or_default();
+        let shown = shown.recv_timeout(PATIENCE).expect("stdout ends with its process");
+        let complaint = complaint.recv_timeout(PATIENCE).expect("stderr ends with its process");
         match ended {
             None => {
                 assert!(life.is_some(), "{arguments:?} takes longer than {PATIENCE:?}:\n{complaint}");
@@ -239,16 +238,39 @@ impl Torture<'_> {
     fn journaled(&self, run: &str) -> Journaled {
         let events = self.ostler(&["events", run, "--json"]);
         assert!(events.status.success(), "events {run}: {}\n{}", events.status, text(&events));
-        let summary = self.summary(run).unwrap_or_else(|| panic!("{run} has events, but cannot be shown"));
-        Journaled { executed: executed(events.stdout.as_slice()), closed: summary["outcome"].is_string() }
+        let closed = |line: &str| {
+            let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+            line["kind"] == "run_closed"
+        };
+        let closed = String::from_utf8_lossy(&events.stdout).lines().any(closed);
+        Journaled { executed: executed(events.stdout.as_slice()), closed }
     }
 
     fn sent(&self, number: usize, node: &str) -> usize {
         self.ledger.posts(&path(number, node)).len()
     }
 
+    /// A command that nobody kills, unless it takes too long.
     fn ostler(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
+        let mut child =
+            self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdout = child.stdout.take().expect("stdout is piped");
+        let stderr = child.stderr.take().expect("stderr is piped");
+        let (stdout, stderr) = (beside(move || whole(stdout)), beside(move || whole(stderr)));
+        let begun = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            if begun.elapsed() > PATIENCE {
+                child.kill().unwrap();
+                let said = stderr.recv_timeout(PATIENCE).unwrap_or_default();
+                panic!("{arguments:?} takes longer than {PATIENCE:?}:\n{said}");
+            }
+            thread::sleep(LOOK);
+        };
+        let read = |said: Receiver<String>| said.recv_timeout(PATIENCE).expect("what it says ends with it");
+        Output { status, stdout: read(stdout).into_bytes(), stderr: read(stderr).into_bytes() }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -275,6 +297,21 @@ impl Torture<'_> {
         std::fs::write(self.folder.join(&name), plan.to_string()).unwrap();
         name
     }
+}
+
+/// Does something on a thread of its own, whose end can be waited for with a bound.
+fn beside<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || tell.send(act()));
+    told
+}
+
+/// Everything that a pipe gives.
+fn whole(mut pipe: impl Read) -> String {
+    let mut bytes = Vec::new();
+    // One that breaks off has told what it told.
+    let _ = pipe.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Where the POST of a node goes. Ends in a slash, so that no path begins another.

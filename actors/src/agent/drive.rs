@@ -17,10 +17,10 @@ use tokio::time::{Duration, Instant};
 use super::deadlines::{Deadline, Deadlines};
 use super::{AgentArguments, AgentMessage, AskReply, Request};
 use crate::approval;
-use crate::attempt;
+use crate::attempt::{self, Caller};
 use crate::effects::AttemptKey;
 use crate::error::RunError;
-use crate::estimates::ESTIMATE;
+use crate::estimates::UNKNOWN;
 use crate::evaluator::EvaluatorMessage;
 use crate::registry::RegistryMessage;
 use crate::scheduler::{Job, SchedulerMessage};
@@ -33,6 +33,8 @@ pub(super) struct Drive {
     pub(super) me: ActorRef<AgentMessage>,
     /// How it was opened; without the text of its plan, which `run` has read.
     pub(super) opened: RunOpened,
+    /// On whose behalf its attempts act.
+    pub(super) caller: Arc<Caller>,
     /// When, in milliseconds since the Unix epoch.
     opened_ms: u64,
     pub(super) run: Run,
@@ -76,6 +78,7 @@ impl Drive {
             services: Arc::clone(&arguments.services),
             me: me.clone(),
             stream: StreamId::run(&opened.client, opened.run),
+            caller: Arc::new(Caller::of(&opened)),
             opened: RunOpened { plan: Json::null(), ..opened },
             opened_ms: u64::try_from(opened_ms).unwrap_or(0),
             run,
@@ -156,15 +159,14 @@ impl Drive {
 
     /// Place in the order of dispatch.
     fn order(&self, node: &NodeId) -> (u32, NodeId) {
-        let at = self.run.plan().position(node);
-        (at.map_or(0, |at| self.run.graph().level[at]), node.clone())
+        let graph = self.run.graph();
+        (graph.position(node).map_or(0, |at| graph.level[at]), node.clone())
     }
 
     /// The node is no longer ready. Its job, if it has one, is given back when it is granted.
     fn unqueue(&mut self, node: &NodeId) {
-        self.queued.remove(node);
-        self.asking.remove(node);
-        self.fresh.remove(&self.order(node));
+        // It is in one of them at most; the last may be as large as the plan.
+        let _ = self.queued.remove(node) || self.asking.remove(node) || self.fresh.remove(&self.order(node));
     }
 
     /// A new version may have moved nodes to other levels.
@@ -219,6 +221,11 @@ impl Drive {
 
     pub(super) fn set_deadline(&mut self, node: &NodeId, kind: TimerKind, at: Ticks) {
         let wait = at.saturating_sub(self.services.clock.now()).max(0) as u64;
+        // A clock that was set back while nobody was there makes no backoff longer.
+        let wait = match kind {
+            TimerKind::Backoff => wait.min(self.run.plan().policy.backoff_cap.max(0) as u64),
+            TimerKind::Human | TimerKind::Sleep => wait,
+        };
         let instance = self.run.instance(node);
         let number = instance.map_or(0, |instance| match kind {
             TimerKind::Human => instance.requests,
@@ -348,7 +355,7 @@ impl Drive {
                 Quiet::Busy | Quiet::JudgeContract => break false,
             }
         };
-        let evaluated = self.run.evaluated().filter(|_| over);
+        let evaluated = if over { self.run.evaluated() } else { None };
         if over {
             self.pending.extend(evaluated.map(Event::Evaluated));
             self.pending.push(Event::RunClosed { outcome: self.run.outcome() });
@@ -382,7 +389,8 @@ impl Drive {
             if self.ask_person(&id).await {
                 continue;
             }
-            let Some(node) = plan.node(&id) else { continue };
+            let Some(at) = self.run.graph().position(&id) else { continue };
+            let node = &plan.nodes[at];
             if self.services.toolbox.is_timer(node) {
                 Box::pin(self.launch_timer(node)).await;
             } else {
@@ -404,9 +412,9 @@ impl Drive {
 
     /// What is queued of a node. Its rank: nodes from here to the end of the plan, along the longest path.
     pub(super) fn job(&self, id: NodeId) -> Job {
-        let at = self.run.plan().position(&id);
-        let rank = at.map_or(0, |at| u64::from(self.run.graph().height[at]) + 1);
-        let estimate = self.run.node(&id).map_or(ESTIMATE, |node| self.services.estimates.of(node));
+        let graph = self.run.graph();
+        let rank = graph.position(&id).map_or(0, |at| u64::from(graph.height[at]) + 1);
+        let estimate = self.run.node(&id).map_or(UNKNOWN, |node| self.services.estimates.of(node));
         Job { run: self.opened.run, rank, opened_ms: self.opened_ms, estimate, node: id }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ostler_kernel::event::{Accounts, AttemptResult, Event, GateDecision};
 use ostler_kernel::gate::{Denial, Permit};
-use ostler_kernel::id::NodeId;
+use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::plan::{Node, Plan};
 use ostler_kernel::port::{ArtifactError, Position, Tool};
 use ostler_kernel::run::{Category, Given, Input, Intended, NodeState, Refs};
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::drive::Drive;
 use crate::approval;
-use crate::attempt::{self, Caller, Unreadable, Work};
+use crate::attempt::{self, Unreadable, Work};
 use crate::effects::{Effects, failed};
 use crate::scheduler::{Granted, Ticket};
 
@@ -20,11 +20,14 @@ use crate::scheduler::{Granted, Ticket};
 pub(super) struct Launch {
     /// The plan it is part of, by reference: nodes hold schemas and parameters.
     plan: Arc<Plan>,
+    /// Its place in it.
+    at: usize,
     id: NodeId,
     attempt: u32,
     slot: Ticket,
     acts: bool,
-    work: Work,
+    /// Boxed: it is handed on several times until it is done.
+    work: Box<Work>,
 }
 
 /// Why a granted node does not start.
@@ -57,7 +60,6 @@ impl Drive {
         // Who is given slots has credits, whatever was heard before.
         self.out_of_credit(false);
         for Granted { ticket, job, accounts } in grants {
-            self.take_from_queue(&job.node);
             let wanted = self.run.instance(&job.node).filter(|instance| !instance.is_draining());
             let state = wanted.map(|instance| instance.state());
             let mine = job.run == self.opened.run && !self.services.is_stopping();
@@ -65,17 +67,18 @@ impl Drive {
                 Some(NodeState::Ready) if mine => {
                     let events = self.within(|run, cx| run.start(cx, &job.node, None));
                     self.note(events);
-                    self.begin_attempt(&job.node, ticket, accounts).await;
+                    self.begin_attempt(&job.node, ticket, accounts, false).await;
                 }
                 // Its process died; it may be done again, under the same attempt, but not twice.
                 Some(NodeState::Running) if mine && self.is_lost(&job.node) => {
-                    self.begin_attempt(&job.node, ticket, accounts).await;
+                    self.begin_attempt(&job.node, ticket, accounts, true).await;
                 }
                 _ => {
                     self.services.links.give_back(ticket);
                     self.end_unwanted(&job.node);
                 }
             }
+            self.take_from_queue(&job.node);
         }
     }
 
@@ -95,28 +98,50 @@ impl Drive {
         }
     }
 
-    async fn begin_attempt(&mut self, id: &NodeId, slot: Ticket, accounts: Accounts) {
+    /// Starts the attempt of a running node; `again`: one that died with its process.
+    async fn begin_attempt(&mut self, id: &NodeId, slot: Ticket, accounts: Accounts, again: bool) {
         let plan = Arc::clone(self.run.plan());
-        let node = plan.node(id).expect("a node that was started exists");
+        let at = self.run.graph().position(id).expect("a node that was started exists");
+        let node = &plan.nodes[at];
         let attempt = self.run.instance(id).map_or(0, |instance| instance.attempts);
         // What was approved is shown again before an attempt starts; only one that its process did not live to end can
         // come here with something else.
         let prepared = self.prepare(node).await.and_then(|prepared| {
-            let shown = || approval::of_work(&self.services, &self.caller(), node, &prepared.work).digest();
+            let shown = || approval::of_work(&self.services, &self.caller, node, &prepared.work).digest();
             if self.run.is_approved(id, shown) { Ok(prepared) } else { Err(Refusal::unapproved()) }
         });
         match prepared {
+            Ok(Prepared { refs, .. }) if again && !self.is_same_work(node, &refs) => {
+                self.services.links.give_back(slot);
+                let what = self.changed_since(node);
+                self.decide(Input::Changed { node: id.clone(), what });
+            }
             Ok(prepared) => {
-                let Prepared { work, refs } = prepared;
-                let acts = work.acts(node);
-                self.intend(node, &refs, Some(accounts));
-                self.launches.push(Launch { plan, id: id.clone(), attempt, slot, acts, work });
+                let acts = prepared.work.acts(node);
+                self.intend(node, &prepared, Some(accounts));
+                let work = Box::new(prepared.work);
+                self.launches.push(Launch { plan, at, id: id.clone(), attempt, slot, acts, work });
             }
             Err(refusal) => {
                 self.services.links.give_back(slot);
                 self.refuse(id, attempt, refusal);
             }
         }
+    }
+
+    fn tool_version(&self, node: &Node) -> Option<&str> {
+        self.services.toolbox.version(node.tool.as_deref()?)
+    }
+
+    fn is_same_work(&self, node: &Node, refs: &Refs) -> bool {
+        self.run.is_same_work(&node.id, refs, self.tool_version(node))
+    }
+
+    /// Why an attempt that was lost is not just done again.
+    fn changed_since(&self, node: &Node) -> String {
+        let tool = node.tool.as_deref().unwrap_or("what it does");
+        let version = self.tool_version(node).map(|version| format!(", now version {version},"));
+        format!("not done again: {tool}{} has changed since it was started", version.unwrap_or_default())
     }
 
     /// Starts a node that is nothing but a wait. It passes the gate like any other.
@@ -131,9 +156,7 @@ impl Drive {
         self.note(events);
         let attempt = self.run.instance(&node.id).map_or(0, |instance| instance.attempts);
         match prepared {
-            Ok(Prepared { refs, .. }) if due.is_some() => {
-                self.intend(node, &refs, None);
-            }
+            Ok(prepared) if due.is_some() => self.intend(node, &prepared, None),
             Ok(_) => {
                 let what = format!("{} does not say how long to wait", node.id);
                 self.refuse(&node.id, attempt, Refusal::Failed(Category::Structural, what));
@@ -165,40 +188,42 @@ impl Drive {
         let results = attempt::results(&self.services, &self.run, node).await.map_err(Refusal::unreadable)?;
         let given = self.run.given(node, &results);
         let (given, refs) = given.map_err(|error| Refusal::Failed(error.category(), error.to_string()))?;
+        let key = self.run.idempotency_key(self.opened.run, &node.id);
         let work = match given {
             Given::Fates { template, values } => Work::Render { template, values },
             Given::Params(params) => {
-                let (tool, permit) = self.gate(node, params)?;
+                let (tool, permit) = self.gate(node, params, key)?;
                 Work::Tool { tool, permit }
             }
         };
-        Ok(Prepared { work, refs })
+        Ok(Prepared { work, refs, key })
     }
 
-    fn gate(&self, node: &Node, params: Map<String, Value>) -> Result<(Arc<dyn Tool>, Permit), Refusal> {
+    fn gate(
+        &self,
+        node: &Node,
+        params: Map<String, Value>,
+        key: Digest,
+    ) -> Result<(Arc<dyn Tool>, Permit), Refusal> {
         let name = node.tool.as_deref().unwrap_or_default();
-        let key = self.run.idempotency_key(self.opened.run, &node.id);
-        self.services.gate(&self.caller(), name, params, node.impact, key).map_err(Refusal::Denied)
-    }
-
-    pub(super) fn caller(&self) -> Caller {
-        Caller::of(&self.opened)
+        self.services.gate(&self.caller, name, params, node.impact, key).map_err(Refusal::Denied)
     }
 
     /// Records what is about to happen.
-    fn intend(&mut self, node: &Node, refs: &Refs, accounts: Option<Accounts>) {
+    fn intend(&mut self, node: &Node, prepared: &Prepared, accounts: Option<Accounts>) {
         let services = &self.services;
         let tool_version = node.tool.as_deref().and_then(|tool| services.toolbox.version(tool));
-        let intended = Intended { opened: &self.opened, refs, tool_version, accounts };
+        let Prepared { refs, key, .. } = prepared;
+        let intended = Intended { opened: &self.opened, refs, tool_version, idempotency_key: *key, accounts };
         let intent = self.run.intend(services.clock.now(), &node.id, intended);
         self.note(intent.into_iter().collect());
     }
 
     /// Starts what was appended. What acts on the world waits until its intent is durable.
     pub(super) fn launch(&mut self, position: Option<Position>) {
-        for Launch { plan, id, attempt, slot, acts, work } in std::mem::take(&mut self.launches) {
+        for Launch { plan, at, id, attempt, slot, acts, work } in std::mem::take(&mut self.launches) {
             let key = self.key(&id, attempt);
-            let (services, caller) = (Arc::clone(&self.services), self.caller());
+            let (services, caller) = (Arc::clone(&self.services), Arc::clone(&self.caller));
             let body = async move {
                 if let (true, Some(position)) = (acts, position)
                     && let Err(error) = services.journal.durable(position).await
@@ -206,8 +231,7 @@ impl Drive {
                     services.halt(&error.to_string());
                     return failed(Category::Transient, format!("not started: {error}"));
                 }
-                let node = plan.node(&id).expect("it was found before");
-                attempt::perform(&services, &caller, node, work).await
+                attempt::perform(&services, &caller, &plan.nodes[at], work).await
             };
             let held = (Arc::clone(&self.arguments.owner), slot);
             Effects::spawn(&self.services, key, held, self.me.clone(), acts, body);
@@ -220,4 +244,6 @@ struct Prepared {
     work: Work,
     /// What it was given by reference.
     refs: Refs,
+    /// What a receiver can recognise a repetition of it by.
+    key: Digest,
 }

@@ -24,6 +24,9 @@ use tokio::sync::Semaphore;
 /// Attempts at once in the whole system.
 pub(crate) const SLOTS: usize = 64;
 
+/// How long a shutdown waits for what acts.
+pub(crate) const DRAIN: Duration = Duration::from_secs(5);
+
 /// Waits until it is so, by the clock on the wall: time of the test may stand still.
 pub(crate) async fn until(holds: impl AsyncFn() -> bool) {
     let begun = std::time::Instant::now();
@@ -69,7 +72,7 @@ pub(crate) async fn over(
         gate,
         slots: SLOTS as u32,
         run_slots: 4,
-        drain: Duration::from_secs(5),
+        drain: DRAIN,
         clients: Vec::new(),
         measures: Measures::default(),
     };
@@ -88,8 +91,12 @@ pub(crate) struct Hold {
 
 impl Hold {
     pub(crate) fn new(name: &str, effect: Effect, idem: Idempotency) -> Arc<Hold> {
+        Hold::of_version("1", name, effect, idem)
+    }
+
+    pub(crate) fn of_version(version: &str, name: &str, effect: Effect, idem: Idempotency) -> Arc<Hold> {
         let params = json!({"type": "object", "properties": {"argv": {"type": "array"}}});
-        let (name, version, description) = (name.to_owned(), "1".to_owned(), "holds".to_owned());
+        let (name, version, description) = (name.to_owned(), version.to_owned(), "holds".to_owned());
         Arc::new(Hold {
             spec: ToolSpec { name, version, description, params, result: json!({"type": "object"}) },
             class: CallClass { impact: u8::from(effect.acts()), effect, idem },

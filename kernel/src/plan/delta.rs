@@ -151,6 +151,7 @@ pub fn apply_change(plan: &Plan, revision: &Revision) -> Merged {
         policy: plan.policy.clone(),
         contract: plan.contract.clone(),
         strict: plan.strict,
+        derived: Default::default(),
     };
     Merged { plan: next, changed, added, cancel: revision.cancel.clone(), revision: revision.clone() }
 }

@@ -39,8 +39,8 @@ pub struct Facts {
 impl Facts {
     /// The facts of a valid plan.
     pub fn of(plan: &Plan) -> Facts {
-        let graph = Graph::new(&plan.nodes);
-        let critical_path = critical_path(plan, &graph);
+        let graph = plan.graph();
+        let critical_path = critical_path(plan, graph);
         let mut per_level = vec![0; plan.nodes.len()];
         for &level in &graph.level {
             per_level[level as usize] += 1;

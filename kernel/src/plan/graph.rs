@@ -1,10 +1,14 @@
 //! The edges of a plan by index, for whoever walks them often.
 
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
 use super::table::Table;
 use super::{Lists, Node, On};
+use crate::id::NodeId;
 
 /// Adjacency of nodes that are sorted by id and whose edges all lead somewhere.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Graph {
     /// Per node: its sources, in the author's order.
     pub sources: Lists<(usize, On)>,
@@ -14,12 +18,14 @@ pub struct Graph {
     pub level: Vec<u32>,
     /// Per node: edges on the longest path to an exit, over edges of either kind.
     pub height: Vec<u32>,
+    names: Table,
 }
 
 impl Graph {
     /// Builds the adjacency. Edges to nodes that do not exist are left out; on a cycle levels are 0.
     pub fn new(nodes: &[Node]) -> Graph {
-        let named = Table::new(nodes).sources;
+        let mut names = Table::new(nodes);
+        let named = std::mem::take(&mut names.sources);
         let mut sources = Lists::with_capacity(nodes.len(), named.items().len());
         for (node, named) in nodes.iter().zip(named.iter()) {
             sources.push(node.deps.iter().zip(named).filter_map(|(dep, source)| Some(((*source)?, dep.on))));
@@ -27,7 +33,41 @@ impl Graph {
         let consumers = sources.turned();
         let level = longest(&sources, &consumers);
         let height = longest(&consumers, &sources);
-        Graph { sources, consumers, level, height }
+        Graph { sources, consumers, level, height, names }
+    }
+
+    /// The place of a node, in the same time however many there are.
+    pub fn position(&self, id: &NodeId) -> Option<usize> {
+        self.names.find(id)
+    }
+}
+
+/// The graph of a plan, once somebody has asked for it: the runs of a plan share it. A copy of the plan makes its own, as
+/// it may be changed; and plans do not differ by it.
+#[derive(Default)]
+pub(super) struct Derived(OnceLock<Arc<Graph>>);
+
+impl Derived {
+    pub(super) fn of(&self, nodes: &[Node]) -> &Arc<Graph> {
+        self.0.get_or_init(|| Arc::new(Graph::new(nodes)))
+    }
+}
+
+impl Clone for Derived {
+    fn clone(&self) -> Derived {
+        Derived::default()
+    }
+}
+
+impl PartialEq for Derived {
+    fn eq(&self, _: &Derived) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Derived {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Derived")
     }
 }
 
@@ -46,4 +86,28 @@ fn longest(sources: &Lists<(usize, On)>, consumers: &Lists<(usize, On)>) -> Vec<
         }
     }
     level
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::plan::{PlanDraft, PolicyDraft, Settings, normalise};
+
+    #[test]
+    fn who_has_one_plan_shares_its_graph_and_a_copy_makes_its_own() {
+        let nodes = json!([{"id": "a"}, {"id": "b", "deps": ["a"]}]);
+        let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
+        let unchecked = normalise(draft, &Settings::simulation(PolicyDraft::default(), None));
+        let plan = unchecked.plan();
+        assert!(Arc::ptr_eq(plan.graph(), plan.graph()));
+
+        let mut copy = plan.clone();
+        assert_eq!(copy, *plan);
+        copy.nodes.pop();
+        let positions =
+            ["a", "b", "c"].map(|id| (plan.graph().position(&id.into()), copy.graph().position(&id.into())));
+        assert_eq!(positions, [(Some(0), Some(0)), (Some(1), None), (None, None)]);
+    }
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::Graph;
+use super::graph::Derived;
 use crate::gate::{AfterLoss, CallClass};
 use crate::id::{NodeId, Ticks};
 use crate::json::{has_settled_numbers, settle_numbers};
@@ -34,9 +36,17 @@ pub struct Plan {
     /// Whether nothing is normalised: a reference adds no edge.
     #[serde(default)]
     pub strict: bool,
+    /// See [`Plan::graph`].
+    #[serde(skip)]
+    pub(super) derived: Derived,
 }
 
 impl Plan {
+    /// Its edges. Made when it is first asked for, so not before the plan has all its nodes.
+    pub fn graph(&self) -> &Arc<Graph> {
+        self.derived.of(&self.nodes)
+    }
+
     /// The node of this id.
     pub fn node(&self, id: &NodeId) -> Option<&Node> {
         self.position(id).map(|at| &self.nodes[at])

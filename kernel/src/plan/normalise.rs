@@ -77,6 +77,7 @@ pub fn normalise(draft: PlanDraft, settings: &Settings<'_>) -> Unchecked {
         policy,
         contract,
         strict,
+        derived: Default::default(),
     };
     Unchecked { plan, origin: Origin::new(places), table, faults }
 }

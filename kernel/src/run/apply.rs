@@ -9,7 +9,7 @@ use crate::event::{
     TimerKind,
 };
 use crate::id::{NodeId, Ticks};
-use crate::plan::{self, Dispatch, Graph, Join, Kind, Revision};
+use crate::plan::{self, Dispatch, Join, Kind, Revision};
 use crate::run::{Category, NodeState, Reason};
 
 /// A record that does not fit the run it is applied to.
@@ -315,7 +315,7 @@ impl Run {
         if *cause == ChangeCause::Replan {
             self.replan_pending = false;
         }
-        self.graph = Arc::new(Graph::new(&self.plan.nodes));
+        self.graph = Arc::clone(self.plan.graph());
         self.derive();
     }
 

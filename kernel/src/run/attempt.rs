@@ -112,6 +112,20 @@ impl Turn<'_, '_, '_> {
         }
     }
 
+    /// What would be done again is not what was started: whether that may be is for a person to say, even if doing the
+    /// same twice would be harmless.
+    pub(super) fn changed(&mut self, node: &NodeId, what: String) {
+        let Some(at) = self.run.position(node) else { return };
+        let instance = &self.run.instances[at];
+        let (draining, attempt) = (instance.is_draining(), instance.attempts);
+        if !matches!(instance.standing, Standing::Running { .. }) {
+            return;
+        }
+        let outcome = Outcome::Failed(Failure { category: Category::Crash, message: what });
+        self.emit(Event::AttemptResult(Box::new(AttemptResult::unpaid(node.clone(), attempt, outcome))));
+        self.in_doubt(at, draining);
+    }
+
     /// A person settled an attempt in doubt.
     pub(super) fn resolved(&mut self, node: &NodeId, how: Resolution, by: String) {
         let (Some(at), Ok(_)) = (self.run.position(node), self.run.check_resolution(node)) else { return };

@@ -74,7 +74,7 @@ impl Fold {
             let plan =
                 read(&opened.plan).map_err(|error| illegal(format!("the plan cannot be read: {error}")))?;
             self.folded = Some(Folded {
-                opened: opened.clone(),
+                opened: RunOpened::clone(opened),
                 opened_at: record.at_ms,
                 run: Run::new(plan, opened.seed, record.at_ms),
                 closed: None,

@@ -21,6 +21,8 @@ pub struct Intended<'a> {
     pub refs: &'a Refs,
     /// Version of its tool, if it calls one.
     pub tool_version: Option<&'a str>,
+    /// See [`Run::idempotency_key`].
+    pub idempotency_key: Digest,
     /// What its slot was charged.
     pub accounts: Option<Accounts>,
 }
@@ -31,14 +33,14 @@ impl Run {
     pub fn intend(&mut self, now: Ticks, node: &NodeId, intended: Intended<'_>) -> Option<Event> {
         let description = self.node(node)?;
         let instance = self.instance(node)?;
-        let Intended { opened, refs, tool_version, accounts } = intended;
+        let Intended { opened, refs, tool_version, idempotency_key, accounts } = intended;
         let intent = Event::AttemptIntent(Box::new(AttemptIntent {
             node: node.clone(),
             generation: GENERATION,
             phase: instance.phase,
             attempt: instance.attempts,
             reuse: self.reuse(description, refs, tool_version),
-            idempotency_key: self.idempotency_key(opened.run, node),
+            idempotency_key,
             intent: opened.intent,
             policy_epoch: opened.policy_epoch,
             provenance: self.provenance(description),
@@ -46,6 +48,14 @@ impl Run {
         }));
         self.apply(&intent, now).expect("an intent applies to every node of the plan");
         Some(intent)
+    }
+
+    /// Whether the work of a node is what the last intent said, by its identity: what it calls, in which version, on
+    /// what. A node of which no intent tells has nothing to differ from.
+    pub fn is_same_work(&self, node: &NodeId, refs: &Refs, tool_version: Option<&str>) -> bool {
+        let written = self.instance(node).and_then(|instance| instance.identity);
+        let now = self.node(node).map(|node| self.reuse(node, refs, tool_version));
+        written.is_none_or(|written| Some(written.reuse) == now)
     }
 
     /// What a receiver can recognise a repetition of the node's work by: the same for every attempt, until a patch
@@ -84,6 +94,9 @@ impl Run {
 
     /// Where the values of a node came from, sorted: the plan, and the tools whose results it reads.
     fn provenance(&self, node: &Node) -> Vec<String> {
+        if node.param_refs.is_empty() {
+            return vec!["plan".to_owned()];
+        }
         let read = node.param_refs.values().filter_map(|reference| {
             let source = self.node(&reference.from)?;
             Some(format!("tool:{}", source.tool.as_deref().unwrap_or(source.id.as_str())))

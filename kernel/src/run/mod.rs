@@ -107,7 +107,7 @@ struct Counts {
 impl Run {
     /// A run of version 1 of a plan, with every node pending. `seed` feeds whatever is random in it.
     pub fn new(plan: Arc<Plan>, seed: u64, now: Ticks) -> Run {
-        let graph = Arc::new(Graph::new(&plan.nodes));
+        let graph = Arc::clone(plan.graph());
         let nodes = plan.nodes.len();
         let mut run = Run {
             instances: vec![Instance::new(now); nodes],
@@ -248,7 +248,7 @@ impl Run {
     }
 
     fn position(&self, node: &NodeId) -> Option<usize> {
-        self.plan.position(node)
+        self.graph.position(node)
     }
 
     /// Computes what follows from the plan and the instances: join counts, outputs, the ready set, and a look at

@@ -107,6 +107,13 @@ pub enum Input {
     },
     /// The process that ran this attempt died, and its result may be lost.
     Lost(NodeId),
+    /// An attempt that was lost would be other work if it were done again: what it calls has changed meanwhile.
+    Changed {
+        /// Which node.
+        node: NodeId,
+        /// What is different.
+        what: String,
+    },
 }
 
 /// How a person settles an attempt in doubt.
@@ -172,6 +179,7 @@ impl Turn<'_, '_, '_> {
             Input::Operator(operation) => self.operator(operation),
             Input::Resolved { node, how, by } => self.resolved(&node, how, by),
             Input::Lost(node) => self.lost(&node),
+            Input::Changed { node, what } => self.changed(&node, what),
         }
     }
 

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::UNIX_EPOCH;
 
 use crossbeam::channel::{self, Receiver, Sender};
-use ostler_kernel::id::Digest;
+use ostler_kernel::id::{Digest, Ticks};
 use ostler_kernel::port::{Artifact, ArtifactError, ArtifactStore, BoxFuture};
 use tokio::sync::{Semaphore, oneshot};
 
@@ -31,6 +32,9 @@ const MAGIC: &[u8] = b"ostler-artifact 1\n";
 /// Folder of files whose writing was not finished.
 const TEMPORARY: &str = "new";
 
+/// Folder of files that were found damaged.
+const DAMAGED: &str = "damaged";
+
 type Job = Box<dyn FnOnce(&Files) + Send>;
 
 /// Artifacts in files `ab/<digest>` of a folder. What was stored is durable when the future is done.
@@ -40,7 +44,7 @@ pub struct FolderArtifacts {
     calls: Semaphore,
 }
 
-struct Files {
+pub(crate) struct Files {
     root: PathBuf,
     temporaries: AtomicU64,
 }
@@ -58,7 +62,7 @@ impl FolderArtifacts {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => make_folder(&temporary)?,
         }
-        let files = Arc::new(Files { root: root.to_owned(), temporaries: AtomicU64::new(0) });
+        let files = Arc::new(Files::at(root));
         let (jobs, queue) = channel::unbounded();
         for number in 0..THREADS {
             let (files, queue): (_, Receiver<Job>) = (files.clone(), queue.clone());
@@ -75,19 +79,7 @@ impl FolderArtifacts {
     ///
     /// A folder that cannot be read.
     pub fn list(&self) -> io::Result<Vec<Digest>> {
-        let mut digests = Vec::new();
-        for folder in fs::read_dir(&self.files.root)? {
-            let folder = folder?;
-            if folder.file_name() == TEMPORARY || !folder.file_type()?.is_dir() {
-                continue;
-            }
-            for file in fs::read_dir(folder.path())? {
-                // What is not named by a digest is not ours.
-                digests.extend(file?.file_name().to_str().and_then(|name| name.parse::<Digest>().ok()));
-            }
-        }
-        digests.sort_unstable();
-        Ok(digests)
+        self.files.list()
     }
 
     /// What is wrong with the artifacts: every one is read. Blocks.
@@ -131,6 +123,55 @@ fn failed(error: &io::Error) -> ArtifactError {
 }
 
 impl Files {
+    /// The artifacts at `root`, which may be missing.
+    pub(crate) fn at(root: &Path) -> Files {
+        Files { root: root.to_owned(), temporaries: AtomicU64::new(0) }
+    }
+
+    /// The digests of all artifacts, ascending.
+    pub(crate) fn list(&self) -> io::Result<Vec<Digest>> {
+        let mut digests = Vec::new();
+        let folders = match fs::read_dir(&self.root) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(digests),
+            folders => folders?,
+        };
+        for folder in folders {
+            let folder = folder?;
+            let name = folder.file_name();
+            if name == TEMPORARY || name == DAMAGED || !folder.file_type()?.is_dir() {
+                continue;
+            }
+            for file in fs::read_dir(folder.path())? {
+                // What is not named by a digest is not ours.
+                digests.extend(file?.file_name().to_str().and_then(|name| name.parse::<Digest>().ok()));
+            }
+        }
+        digests.sort_unstable();
+        Ok(digests)
+    }
+
+    /// Moves a damaged artifact to where it is no longer one.
+    pub(crate) fn set_aside(&self, digest: Digest) -> io::Result<()> {
+        let folder = self.root.join(DAMAGED);
+        make_folder(&folder)?;
+        let name = digest.to_string();
+        fs::rename(self.folder(&digest).join(&name), folder.join(&name))?;
+        sync_folder(&folder)?;
+        sync_folder(&self.folder(&digest))
+    }
+
+    /// Bytes of an artifact's file, and when it was written, in milliseconds since the Unix epoch.
+    pub(crate) fn about(&self, digest: Digest) -> io::Result<(u64, Ticks)> {
+        let about = fs::symlink_metadata(self.folder(&digest).join(digest.to_string()))?;
+        let since = about.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok((about.len(), since.as_millis() as Ticks))
+    }
+
+    /// Removes an artifact.
+    pub(crate) fn remove(&self, digest: Digest) -> io::Result<()> {
+        fs::remove_file(self.folder(&digest).join(digest.to_string()))
+    }
+
     fn folder(&self, digest: &Digest) -> PathBuf {
         self.root.join(format!("{:02x}", digest.0[0]))
     }
@@ -151,7 +192,7 @@ impl Files {
         Ok(digest)
     }
 
-    fn get(&self, digest: Digest) -> Result<Artifact, ArtifactError> {
+    pub(crate) fn get(&self, digest: Digest) -> Result<Artifact, ArtifactError> {
         let damaged = |what: &str| ArtifactError::Damaged { digest, what: what.to_owned() };
         let path = self.folder(&digest).join(digest.to_string());
         let mut file = match open_regular(File::options().read(true), &path) {

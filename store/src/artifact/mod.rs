@@ -7,6 +7,7 @@ use ostler_kernel::id::Digest;
 use ostler_kernel::lineage;
 use ostler_kernel::port::{Artifact, ArtifactError};
 
+pub(crate) use folder::Files;
 pub use folder::FolderArtifacts;
 pub use memory::MemoryArtifacts;
 

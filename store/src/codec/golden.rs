@@ -44,7 +44,7 @@ fn samples() -> Vec<Event> {
     let output =
         |inline, directive| Outcome::Ok(Output { artifact: Digest([0xab; 32]), bytes: 9, inline, directive });
     let mut samples = vec![
-        Event::RunOpened(RunOpened {
+        Event::RunOpened(Box::new(RunOpened {
             run: "0190b5b8-7a5e-7c3f-8000-0123456789ab".parse().unwrap(),
             client: ClientId::from("acme"),
             agent: AgentId::from("worker"),
@@ -54,7 +54,7 @@ fn samples() -> Vec<Event> {
             workspace: "/srv/work".into(),
             policy_epoch: 3,
             seed: u64::MAX,
-        }),
+        })),
         Event::RunRecovered { count: 1 },
         Event::AttemptIntent(Box::new(AttemptIntent {
             node: node(),
@@ -278,4 +278,24 @@ fn the_bytes_of_the_released_format_are_read() {
             assert_ne!(decode(&record[..cut]).as_ref(), Ok(&event), "cut at {cut}");
         }
     }
+}
+
+/// Lines of accounts stand in checkpoints of the journal, which outlive the records that they come from.
+#[test]
+fn a_line_of_an_account_has_the_bytes_of_the_released_format() {
+    use ostler_kernel::evaluation::Reputation;
+    use ostler_kernel::port::AccountRow;
+
+    let row = AccountRow {
+        client: "acme".into(),
+        agent: Some("worker".into()),
+        accounts: Some(Accounts { client_vruntime: -1, balance: Some(2), owed: 3, ..Accounts::default() }),
+        spent: 4,
+        reputation: Reputation::default().after(750),
+        settled: 5,
+        position: 6,
+    };
+    let bytes = super::encode_row(&row).unwrap();
+    expect_test::expect!["040000000000000061636d65010600000000000000776f726b657201ffffffffffffffff0000000001020000000000000000000000000000000000000000000000000000000000000000000000030000000000000000000000000000000400000000000000b0710b0000000000010000000000000005000000000000000600000000000000"].assert_eq(&hex(&bytes));
+    assert_eq!(super::decode_row::<AccountRow>(&bytes), Ok(row));
 }

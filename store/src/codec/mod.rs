@@ -114,7 +114,7 @@ fn split(record: &[u8]) -> Result<(u8, u8, &[u8]), CodecError> {
     }
 }
 
-/// A line of a table, for the index alone.
+/// A line of a table, for the index; one of the accounts, for a checkpoint too.
 pub(crate) fn encode_row<R: Serialize>(row: &R) -> Result<Vec<u8>, CodecError> {
     to_bytes(row)
 }

@@ -30,6 +30,11 @@ struct Shared {
 #[derive(Default)]
 struct State {
     files: BTreeMap<String, Content>,
+    /// Renamed and removed since names were synced last, in order: a power cut keeps the first few.
+    unsynced: Vec<NameChange>,
+    /// Changes so far, and how many there may be before everything fails.
+    changes: u64,
+    changes_max: Option<u64>,
     /// Power cuts so far.
     life: u64,
     /// Bytes that files may take in all, holes included where they were written.
@@ -38,6 +43,11 @@ struct State {
     syncs_held: bool,
     syncs_waiting: u64,
     syncs: u64,
+}
+
+enum NameChange {
+    Renamed { from: String, to: String, replaced: Option<Content> },
+    Removed { name: String, content: Content },
 }
 
 #[derive(Default, Clone)]
@@ -63,7 +73,18 @@ impl FaultyDisk {
 
     fn live(&self) -> io::Result<MutexGuard<'_, State>> {
         let state = self.state();
-        if state.life == self.life { Ok(state) } else { Err(io::Error::other("the power was cut")) }
+        let alive = state.life == self.life && !state.is_dead();
+        if alive { Ok(state) } else { Err(io::Error::other("the power was cut")) }
+    }
+
+    /// A change is about to be made: whether the disk still takes any.
+    fn changing(&self) -> io::Result<MutexGuard<'_, State>> {
+        let mut state = self.live()?;
+        if state.is_dead() {
+            return Err(io::Error::other("the power was cut"));
+        }
+        state.changes += 1;
+        Ok(state)
     }
 
     /// Cuts the power: whoever uses the disk gets errors from here on, and of what was not synced each sector
@@ -74,6 +95,8 @@ impl FaultyDisk {
         state.life += 1;
         state.syncs_held = false;
         state.syncs_until_failure = None;
+        state.changes_max = None;
+        state.forget_names(&mut random);
         state.files.retain(|_, content| content.name_synced || next(&mut random).is_multiple_of(2));
         for content in state.files.values_mut() {
             if next(&mut random).is_multiple_of(2) {
@@ -98,6 +121,30 @@ impl FaultyDisk {
         drop(state);
         self.shared.released.notify_all();
         FaultyDisk { shared: self.shared.clone(), life }
+    }
+
+    /// Ends the process that uses the disk, which gets errors from here on, and nothing else: what was written is read
+    /// back, synced or not. Gives the disk to the next process.
+    pub fn kill(&self) -> FaultyDisk {
+        let mut state = self.state();
+        state.life += 1;
+        state.syncs_held = false;
+        let life = state.life;
+        drop(state);
+        self.shared.released.notify_all();
+        FaultyDisk { shared: self.shared.clone(), life }
+    }
+
+    /// Lets `count` more changes (creating, writing, syncing, renaming, removing) be made; from then on everything
+    /// fails until [`FaultyDisk::cut_power`] gives the disk back.
+    pub fn die_after(&self, count: u64) {
+        let mut state = self.state();
+        state.changes_max = Some(state.changes + count);
+    }
+
+    /// Changes so far.
+    pub fn changes(&self) -> u64 {
+        self.state().changes
     }
 
     /// Lets files take `bytes` in all; `None` is no limit.
@@ -175,6 +222,28 @@ impl Content {
 }
 
 impl State {
+    fn is_dead(&self) -> bool {
+        self.changes_max.is_some_and(|most| self.changes >= most)
+    }
+
+    /// Undoes the last of the changes of names that were not synced: as many as the seed says.
+    fn forget_names(&mut self, random: &mut u64) {
+        if self.unsynced.is_empty() {
+            return;
+        }
+        let kept = (next(random) % (self.unsynced.len() as u64 + 1)) as usize;
+        for change in self.unsynced.drain(..).skip(kept).rev() {
+            match change {
+                NameChange::Renamed { from, to, replaced } => {
+                    let moved = self.files.remove(&to).map(|content| self.files.insert(from, content));
+                    debug_assert!(moved.is_some(), "later changes of the name were undone before");
+                    self.files.extend(replaced.map(|content| (to, content)));
+                }
+                NameChange::Removed { name, content } => drop(self.files.insert(name, content)),
+            }
+        }
+    }
+
     fn used(&self) -> u64 {
         self.files.values().map(|content| content.written).sum()
     }
@@ -191,8 +260,10 @@ fn next(random: &mut u64) -> u64 {
 impl Disk for FaultyDisk {
     fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.live()?;
-        if create {
-            state.files.entry(name.to_owned()).or_default();
+        if create && !state.files.contains_key(name) {
+            drop(state);
+            state = self.changing()?;
+            state.files.insert(name.to_owned(), Content::default());
         } else if !state.files.contains_key(name) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -204,11 +275,24 @@ impl Disk for FaultyDisk {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.live()?.files.remove(name).map(|_| ()).ok_or_else(|| io::ErrorKind::NotFound.into())
+        let mut state = self.changing()?;
+        let content = state.files.remove(name).ok_or(io::ErrorKind::NotFound)?;
+        state.unsynced.push(NameChange::Removed { name: name.to_owned(), content });
+        Ok(())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.changing()?;
+        let content = state.files.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        let replaced = state.files.insert(to.to_owned(), content);
+        state.unsynced.push(NameChange::Renamed { from: from.to_owned(), to: to.to_owned(), replaced });
+        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.live()?.files.values_mut().for_each(|content| content.name_synced = true);
+        let mut state = self.changing()?;
+        state.unsynced.clear();
+        state.files.values_mut().for_each(|content| content.name_synced = true);
         Ok(())
     }
 }
@@ -235,7 +319,7 @@ impl DiskFile for FaultyFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let mut state = self.disk.live()?;
+        let mut state = self.disk.changing()?;
         let free = state.capacity.map(|capacity| capacity.saturating_sub(state.used()));
         let content = self.content(&mut state)?;
         let end = offset + bytes.len() as u64;
@@ -253,7 +337,7 @@ impl DiskFile for FaultyFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        let mut state = self.disk.live()?;
+        let mut state = self.disk.changing()?;
         let content = self.content(&mut state)?;
         let (before, after) = (content.now.len(), len as usize);
         content.now.resize(after, 0);
@@ -263,13 +347,13 @@ impl DiskFile for FaultyFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut state = self.disk.live()?;
+        let mut state = self.disk.changing()?;
         state.syncs_waiting += 1;
         while state.syncs_held && state.life == self.disk.life {
             state = self.disk.shared.released.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.syncs_waiting -= 1;
-        if state.life != self.disk.life {
+        if state.life != self.disk.life || state.is_dead() {
             return Err(io::Error::other("the power was cut"));
         }
         state.syncs += 1;

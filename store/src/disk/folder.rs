@@ -47,6 +47,10 @@ impl Disk for Folder {
         fs::remove_file(self.0.join(name))
     }
 
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.0.join(from), self.0.join(to))
+    }
+
     fn sync(&self) -> io::Result<()> {
         File::open(&self.0)?.sync_all()
     }

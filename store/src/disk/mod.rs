@@ -20,7 +20,10 @@ pub trait Disk: Send + Sync + 'static {
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Makes created and removed names durable.
+    /// Gives a file another name; what had that name before is gone. Nobody ever sees neither.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Makes created, changed and removed names durable.
     fn sync(&self) -> io::Result<()>;
 }
 

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ostler_kernel::id::RunId;
+use ostler_kernel::event::Event;
+use ostler_kernel::id::{RunId, Ticks};
 use ostler_kernel::port::{
     AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
     StreamKind,
@@ -37,9 +38,33 @@ pub struct MemoryJournal {
 
 #[derive(Default)]
 struct State {
-    streams: HashMap<StreamId, Vec<Recorded>>,
+    streams: HashMap<StreamId, Vec<Batch>>,
     lines: rows::Lines,
+    reader: rows::Reader,
     ordered: u64,
+}
+
+/// What was appended to a stream at once, as it came.
+struct Batch {
+    /// The number of its first record.
+    first: u64,
+    position: Position,
+    at_ms: Ticks,
+    /// At least one.
+    events: Vec<Event>,
+}
+
+impl Batch {
+    fn last(&self) -> u64 {
+        self.first + self.events.len() as u64 - 1
+    }
+
+    /// Its records after `after`.
+    fn records(&self, after: u64) -> impl Iterator<Item = Recorded> {
+        let &Batch { first, position, at_ms, .. } = self;
+        let numbered = (first..).zip(&self.events).skip((after + 1).saturating_sub(first) as usize);
+        numbered.map(move |(seq, event)| Recorded { seq: Seq(seq), position, at_ms, event: event.clone() })
+    }
 }
 
 impl MemoryJournal {
@@ -50,7 +75,7 @@ impl MemoryJournal {
 
 impl State {
     fn head(&self, stream: &StreamId) -> Seq {
-        Seq(self.streams.get(stream).map_or(0, |records| records.len() as u64))
+        Seq(self.streams.get(stream).and_then(|batches| batches.last()).map_or(0, Batch::last))
     }
 
     fn add(&mut self, batch: StreamBatch) {
@@ -58,18 +83,13 @@ impl State {
             return;
         }
         if let Some(run) = rows::run_of(&batch.stream) {
-            for change in batch.events.iter().filter_map(|event| rows::change(event, batch.at_ms)) {
+            for change in batch.events.iter().filter_map(|event| self.reader.change(event, batch.at_ms)) {
                 self.lines.apply(run, change, Position(self.ordered));
             }
         }
-        let records = self.streams.entry(batch.stream).or_default();
-        let position = Position(self.ordered);
-        records.extend(batch.events.into_iter().zip(batch.expected.0 + 1..).map(|(event, seq)| Recorded {
-            seq: Seq(seq),
-            position,
-            at_ms: batch.at_ms,
-            event,
-        }));
+        let StreamBatch { stream, expected, at_ms, events } = batch;
+        let batch = Batch { first: expected.0 + 1, position: Position(self.ordered), at_ms, events };
+        self.streams.entry(stream).or_default().push(batch);
     }
 }
 
@@ -108,9 +128,9 @@ impl Journal for MemoryJournal {
 
     fn read(&self, stream: StreamId, after: Seq, limit: usize) -> Result<Vec<Recorded>, JournalError> {
         let state = self.state();
-        let Some(records) = state.streams.get(&stream) else { return Ok(Vec::new()) };
-        let from = usize::try_from(after.0).unwrap_or(usize::MAX).min(records.len());
-        Ok(records[from..].iter().take(limit).cloned().collect())
+        let Some(batches) = state.streams.get(&stream) else { return Ok(Vec::new()) };
+        let from = batches.partition_point(|batch| batch.last() <= after.0);
+        Ok(batches[from..].iter().flat_map(|batch| batch.records(after.0)).take(limit).collect())
     }
 
     fn changed(&self, stream: StreamId, after: Seq) -> BoxFuture<'_, ()> {

@@ -2,13 +2,17 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ostler_kernel::evaluation::Reputation;
 use ostler_kernel::event::{Accounts, Event};
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
+use ostler_kernel::json::Json;
 use ostler_kernel::port::{AccountRow, Position, RunRow, RunStanding, StreamId, StreamKind};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+
+use crate::codec::{self, CodecError};
 
 /// The run whose stream this is.
 pub(crate) fn run_of(stream: &StreamId) -> Option<RunId> {
@@ -38,6 +42,12 @@ pub(crate) fn account_of(row: &RunRow) -> AccountKey {
     (row.client.clone(), row.named_agent().cloned())
 }
 
+/// The line of an account that a checkpoint at `position` holds.
+pub(crate) fn checkpointed(account: &[u8], position: Position) -> Result<AccountRow, CodecError> {
+    let row: AccountRow = codec::decode_row(account)?;
+    Ok(AccountRow { position: position.0, ..row })
+}
+
 /// What of a plan stands in the table.
 #[derive(Default, Deserialize)]
 struct Skimmed {
@@ -47,32 +57,51 @@ struct Skimmed {
     nodes: Vec<IgnoredAny>,
 }
 
-/// What `event` does to the tables, if anything. Apart from [`Lines::apply`] because it may take long: a plan is skimmed
-/// for its id and its size.
-pub(crate) fn change(event: &Event, at_ms: Ticks) -> Option<Change> {
-    match event {
-        Event::RunOpened(opened) => {
-            let plan: Skimmed = serde_json::from_str(opened.plan.as_str()).unwrap_or_default();
-            Some(Change::Begin(RunRow {
-                run: opened.run,
-                client: opened.client.clone(),
-                agent: opened.agent.clone(),
-                plan: plan.id,
-                nodes: plan.nodes.len() as u32,
-                opened_ms: at_ms,
-                closed_ms: None,
-                standing: RunStanding::Open,
-                position: Position(0),
-            }))
+/// Reads what events do to the tables. Apart from [`Lines::apply`] because it may take long: a plan is skimmed for its id
+/// and its size. Not twice in a row: who runs a plan often opens run after run with the same text.
+#[derive(Default)]
+pub(crate) struct Reader(Mutex<Option<(Json, Arc<Skimmed>)>>);
+
+impl Reader {
+    fn skim(&self, plan: &Json) -> Arc<Skimmed> {
+        let last = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = last().clone();
+        if let Some((text, skimmed)) = known
+            && text == *plan
+        {
+            return skimmed;
         }
-        Event::RunRecovered { .. } => Some(Change::Stand(RunStanding::Open, None)),
-        Event::Parked { reason } => Some(Change::Stand(RunStanding::Parked(reason.clone()), Some(at_ms))),
-        Event::RunClosed { outcome } => Some(Change::Stand(RunStanding::Closed(*outcome), Some(at_ms))),
-        Event::AttemptResult(result) | Event::LateResult(result) => (result.cost > 0
-            || result.accounts.is_some())
-        .then_some(Change::Charge(result.accounts, result.cost)),
-        Event::Evaluated(evaluated) => Some(Change::Evaluate(evaluated.composite)),
-        _ => None,
+        let skimmed: Arc<Skimmed> = Arc::new(serde_json::from_str(plan.as_str()).unwrap_or_default());
+        *last() = Some((plan.clone(), Arc::clone(&skimmed)));
+        skimmed
+    }
+
+    /// What `event` does to the tables, if anything.
+    pub(crate) fn change(&self, event: &Event, at_ms: Ticks) -> Option<Change> {
+        match event {
+            Event::RunOpened(opened) => {
+                let plan = self.skim(&opened.plan);
+                Some(Change::Begin(RunRow {
+                    run: opened.run,
+                    client: opened.client.clone(),
+                    agent: opened.agent.clone(),
+                    plan: plan.id.clone(),
+                    nodes: plan.nodes.len() as u32,
+                    opened_ms: at_ms,
+                    closed_ms: None,
+                    standing: RunStanding::Open,
+                    position: Position(0),
+                }))
+            }
+            Event::RunRecovered { .. } => Some(Change::Stand(RunStanding::Open, None)),
+            Event::Parked { reason } => Some(Change::Stand(RunStanding::Parked(reason.clone()), Some(at_ms))),
+            Event::RunClosed { outcome } => Some(Change::Stand(RunStanding::Closed(*outcome), Some(at_ms))),
+            Event::AttemptResult(result) | Event::LateResult(result) => (result.cost > 0
+                || result.accounts.is_some())
+            .then_some(Change::Charge(result.accounts, result.cost)),
+            Event::Evaluated(evaluated) => Some(Change::Evaluate(evaluated.composite)),
+            _ => None,
+        }
     }
 }
 
@@ -117,11 +146,16 @@ impl Lines {
     /// The account that pays for a run, which begins here if it is not there.
     fn account(&mut self, run: RunId) -> Option<&mut AccountRow> {
         let key = self.rows.get(&run).map(account_of)?;
-        let (client, agent) = key.clone();
-        let reputation = Reputation::default();
-        let none =
-            AccountRow { client, agent, accounts: None, spent: 0, reputation, settled: 0, position: 0 };
-        Some(self.accounts.entry(key).or_insert(none))
+        let none = |(client, agent): &AccountKey| AccountRow {
+            client: client.clone(),
+            agent: agent.clone(),
+            accounts: None,
+            spent: 0,
+            reputation: Reputation::default(),
+            settled: 0,
+            position: 0,
+        };
+        Some(self.accounts.entry(key).or_insert_with_key(none))
     }
 }
 

@@ -17,12 +17,16 @@ pub(crate) fn runtime() -> Runtime {
     Builder::new_current_thread().enable_time().build().unwrap()
 }
 
+/// Longer than any wait here takes, and shorter than a test may hang.
+pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
 /// Waits for a position without a runtime of the caller's.
 pub(crate) fn wait(
     journal: &dyn Journal,
     position: Position,
 ) -> Result<(), ostler_kernel::port::JournalError> {
-    runtime().block_on(journal.durable(position))
+    let answer = async { tokio::time::timeout(PATIENCE, journal.durable(position)).await };
+    runtime().block_on(answer).expect("the journal answers")
 }
 
 pub(crate) fn client() -> ClientId {
@@ -38,7 +42,7 @@ pub(crate) fn stream(number: u64) -> StreamId {
 }
 
 pub(crate) fn opened(number: u64) -> Event {
-    Event::RunOpened(RunOpened {
+    Event::RunOpened(Box::new(RunOpened {
         run: run(number),
         client: client(),
         agent: AgentId::from("worker"),
@@ -48,7 +52,7 @@ pub(crate) fn opened(number: u64) -> Event {
         workspace: "/tmp".into(),
         policy_epoch: 1,
         seed: 7,
-    })
+    }))
 }
 
 /// An event that is told from others by its number.

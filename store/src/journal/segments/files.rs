@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::frame::{self, FRAME_HEADER_BYTES, Place};
 use super::segment;
+use super::swap::SPARE;
 use crate::disk::{Disk, DiskFile};
 
 /// Most segment files open at a time.
@@ -13,6 +14,18 @@ const FILES_OPEN_MAX: usize = 64;
 
 /// What a frame usually fits in, in bytes: one read then gets it.
 const READ_BYTES: usize = 4096;
+
+/// All of a file.
+pub(crate) fn read_whole(disk: &dyn Disk, name: &str) -> io::Result<Vec<u8>> {
+    let file = disk.open(name, false)?;
+    let (mut bytes, mut read) = (Vec::new(), 0);
+    while read == bytes.len() {
+        bytes.resize(2 * read + READ_BYTES, 0);
+        read += file.read_at(&mut bytes[read..], read as u64)?;
+    }
+    bytes.truncate(read);
+    Ok(bytes)
+}
 
 /// The segment files of a journal.
 pub(crate) struct Files {
@@ -46,6 +59,21 @@ impl Files {
         }
         open.insert(number, file.clone());
         Ok(file)
+    }
+
+    /// Makes a segment of room that was kept for one; false if there is none.
+    pub(crate) fn take_spare(&self, number: u32) -> io::Result<bool> {
+        for spare in self.disk.list()?.iter().filter(|name| name.ends_with(SPARE)) {
+            let file = self.disk.open(spare, false)?;
+            let fits = file.read_at(&mut [0; 2], self.segment_bytes - 1)? == 1;
+            drop(file);
+            if fits {
+                self.disk.rename(spare, &segment::name(number))?;
+                return Ok(true);
+            }
+            self.disk.remove(spare)?;
+        }
+        Ok(false)
     }
 
     /// Removes a segment.

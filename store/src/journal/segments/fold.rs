@@ -8,7 +8,7 @@ use ostler_kernel::port::StreamId;
 use super::frame::{Body, Place, Section};
 use crate::codec;
 use crate::index::{Broken, Head, Index, Mark};
-use crate::journal::rows::{self, AccountKey, Change, Lines};
+use crate::journal::rows::{self, AccountKey, Change, Lines, Reader};
 
 /// Where the frame is whose first record of a stream is `first`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,7 @@ pub(crate) struct Fold {
     pub(crate) streams: HashMap<StreamId, StreamTail>,
     /// Lines of the tables; each says which frame changed it last.
     pub(crate) lines: Lines,
+    reader: Reader,
     /// Highest epoch so far.
     pub(crate) epoch: u64,
     /// The last frame and its checksum.
@@ -138,6 +139,11 @@ impl Fold {
             let head = Head { seq: section.last(), chain: section.chain() };
             self.extend(section.stream, head, FrameAt { first: section.first, place });
         }
+        for account in &body.accounts {
+            let row = rows::checkpointed(account, place.position());
+            let row = row.map_err(|error| Misfit::Frame(None, format!("its accounts: {error}")))?;
+            self.lines.accounts.insert((row.client.clone(), row.agent.clone()), row);
+        }
         self.epoch = body.epoch;
         self.last = (place, crc);
         Ok(())
@@ -150,7 +156,7 @@ impl Fold {
         for record in records {
             if codec::touches_tables(record).map_err(|error| misfit(error.to_string()))? {
                 let event = codec::decode(record).map_err(|error| misfit(error.to_string()))?;
-                if let Some(change) = rows::change(&event, section.at_ms) {
+                if let Some(change) = self.reader.change(&event, section.at_ms) {
                     self.fetch(run, &change, index)?;
                     self.lines.apply(run, change, place.position());
                 }

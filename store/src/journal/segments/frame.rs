@@ -5,6 +5,8 @@
 //! length    u24   of the body
 //! flags     u8    1: everything before this frame was synced before it was written
 //! body            version u8, epoch, number of sections, sections
+//! checkpoint      version 2, epoch, number of accounts, accounts, each behind its length: how they stand here,
+//!                 whatever the records before this say, some of which may be gone
 //! section         kind u8, partition u16, key 16 bytes, first sequence number, time, chain of the stream's
 //!                 previous frame (16 bytes), number of records, bytes of records, records, each behind its length
 //! ```
@@ -29,6 +31,9 @@ pub(crate) const FIRST: u8 = 1;
 
 /// Version of the body's layout.
 const VERSION: u8 = 1;
+
+/// Version of the body of a checkpoint.
+const CHECKPOINT: u8 = 2;
 
 /// Stands for a stream's records up to and including a frame: 16 bytes of BLAKE3.
 pub(crate) type Chain = [u8; 16];
@@ -112,6 +117,33 @@ pub(crate) fn assemble(epoch: u64, drafts: &[Draft], prev: &[Chain]) -> Vec<u8> 
     frame
 }
 
+/// A frame of these sections, as they are, with its header still blank.
+pub(crate) fn reassemble(epoch: u64, sections: &[Section<'_>]) -> Vec<u8> {
+    let mut frame = vec![0; FRAME_HEADER_BYTES];
+    frame.push(VERSION);
+    put_u64(&mut frame, epoch);
+    put_u64(&mut frame, sections.len() as u64);
+    for section in sections {
+        frame.extend_from_slice(&stream_bytes(&section.stream));
+        put_u64(&mut frame, section.first);
+        put_i64(&mut frame, section.at_ms);
+        frame.extend_from_slice(&section.prev);
+        put_u64(&mut frame, section.count);
+        put_block(&mut frame, section.records);
+    }
+    frame
+}
+
+/// A frame that says how these accounts stand, with its header still blank.
+pub(crate) fn checkpoint(epoch: u64, accounts: &[Vec<u8>]) -> Vec<u8> {
+    let mut frame = vec![0; FRAME_HEADER_BYTES];
+    frame.push(CHECKPOINT);
+    put_u64(&mut frame, epoch);
+    put_u64(&mut frame, accounts.len() as u64);
+    accounts.iter().for_each(|account| put_block(&mut frame, account));
+    frame
+}
+
 /// Fills in the header of a frame that is about to be written at `place`.
 pub(crate) fn finish(frame: &mut [u8], place: Place, flags: u8) {
     let len = (frame.len() - FRAME_HEADER_BYTES) as u32;
@@ -168,9 +200,19 @@ pub(crate) fn body_len(header: &[u8]) -> Option<usize> {
 pub(crate) struct Body<'a> {
     pub(crate) epoch: u64,
     pub(crate) sections: Vec<Section<'a>>,
+    /// Of a checkpoint: accounts, each as bytes.
+    pub(crate) accounts: Vec<&'a [u8]>,
+}
+
+impl Body<'_> {
+    /// Whether it only says that nothing was under way.
+    pub(crate) fn is_seal(&self) -> bool {
+        self.sections.is_empty() && self.accounts.is_empty()
+    }
 }
 
 /// The records of one stream in a frame.
+#[derive(Clone)]
 pub(crate) struct Section<'a> {
     pub(crate) stream: StreamId,
     pub(crate) first: u64,
@@ -205,16 +247,18 @@ impl<'a> Section<'a> {
 /// Takes a body apart; `None` if it is none, which with a checksum that holds only a bug can bring about.
 pub(crate) fn parse(body: &[u8]) -> Option<Body<'_>> {
     let mut cursor = Cursor(body);
-    if cursor.array::<1>()?[0] != VERSION {
-        return None;
-    }
+    let version = Some(cursor.array::<1>()?[0]).filter(|version| [VERSION, CHECKPOINT].contains(version))?;
     let epoch = cursor.u64()?;
     let count = cursor.u64()?;
-    let mut sections = Vec::new();
+    let (mut sections, mut accounts) = (Vec::new(), Vec::new());
     for _ in 0..count {
-        sections.push(section(&mut cursor)?);
+        if version == VERSION {
+            sections.push(section(&mut cursor)?);
+        } else {
+            accounts.push(cursor.block()?);
+        }
     }
-    cursor.0.is_empty().then_some(Body { epoch, sections })
+    cursor.0.is_empty().then_some(Body { epoch, sections, accounts })
 }
 
 fn section<'a>(cursor: &mut Cursor<'a>) -> Option<Section<'a>> {

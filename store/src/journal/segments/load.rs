@@ -124,7 +124,7 @@ fn segment(files: &Files, index: &Index, loaded: &mut Loaded, part: Part) -> Res
                         return Err(damaged(place.offset() as usize, what, stream.into_iter().collect()));
                     }
                 }
-                loaded.sealed = body.sections.is_empty();
+                loaded.sealed = body.is_seal();
                 loaded.end = Place::new(part.number, walk.offset as u64);
                 if flags & FIRST != 0 {
                     loaded.last_write = place;

@@ -12,8 +12,12 @@
 //! - The index is never needed: it is a fold of the segments before its mark, and memory holds the fold of the
 //!   rest. All three ways to that rest (ordering, opening, taking back) end in the same `Fold`.
 //! - After an error nobody understands, nothing is written any more until the journal is opened again.
+//! - Who does not hold the folder any more writes nothing and acknowledges nothing.
 
 mod acks;
+#[cfg(test)]
+mod care_tests;
+mod collect;
 mod files;
 mod fold;
 mod frame;
@@ -21,9 +25,14 @@ mod indexer;
 mod load;
 mod open;
 mod order;
+mod quarantine;
 mod read;
+mod repair;
 mod reserve;
+mod rewrite;
 mod segment;
+mod swap;
+mod sweep;
 mod verify;
 mod writer;
 
@@ -43,17 +52,25 @@ use ostler_kernel::port::{
 pub(crate) use fold::{Fold, FrameAt};
 pub(crate) use frame::{Chain, Place, STREAM_BYTES, stream_bytes, stream_from};
 
+pub use collect::Unwanted;
+pub(crate) use collect::collect;
+pub(crate) use files::Files;
 pub use frame::FRAME_BYTES_MAX;
 pub(crate) use open::open;
 pub use open::{JournalOpened, OpenJournalError, Torn};
+pub use quarantine::Quarantined;
+pub(crate) use repair::repair;
+pub use repair::{ClientLoss, Findings};
 pub use segment::SEGMENT_BYTES;
+pub(crate) use swap::finish as finish_swap;
 pub use verify::Damage;
 
 use self::acks::Acks;
-use self::files::Files;
 use self::order::{Message, NotOrdered, Order, Prepared, Standing};
+use self::quarantine::Quarantine;
+use super::check_shape;
+use super::rows::{self, Reader};
 use super::watchers::Watchers;
-use super::{check_shape, rows};
 use crate::disk::Disk;
 use crate::index::{Broken, Index};
 use crate::lock::HeldLock;
@@ -63,6 +80,9 @@ pub const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Longest time that an append waits for room in the queue, in milliseconds.
 pub const QUEUE_WAIT_MS_MAX: u64 = 10_000;
+
+/// Bytes of segments whose checksums are looked at before a journal opens.
+pub const SWEEP_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// How a journal is to be: sizes that tests make small, whose defaults are the ones that are documented and measured; and
 /// where it records what it does.
@@ -78,6 +98,11 @@ pub struct Options {
     pub queue_bytes_max: usize,
     /// Longest wait for room in the queue, in milliseconds.
     pub queue_wait_ms_max: u64,
+    /// Bytes of segments whose checksums are looked at before the journal opens, the newest first; the others are looked at
+    /// beside what goes on. `None`: only what the index does not cover, for who only looks.
+    pub sweep_bytes_max: Option<u64>,
+    /// What is removed on opening, once there is as much of it as of everything else.
+    pub unwanted: Unwanted,
     /// Where what it does is recorded; `None`: nowhere.
     pub measures: Option<JournalMeasures>,
 }
@@ -122,6 +147,8 @@ impl Default for Options {
             reserve_bytes: 1024 * 1024,
             queue_bytes_max: QUEUE_BYTES_MAX,
             queue_wait_ms_max: QUEUE_WAIT_MS_MAX,
+            sweep_bytes_max: Some(SWEEP_BYTES_MAX),
+            unwanted: Unwanted::default(),
             measures: None,
         }
     }
@@ -133,8 +160,6 @@ pub struct SegmentJournal {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
     indexer: Option<(Sender<Place>, JoinHandle<()>)>,
-    /// Released last.
-    _lock: Option<HeldLock>,
 }
 
 /// What the journal, its writer and its indexer share. Locks are taken in this order: order, acks, watchers.
@@ -144,6 +169,7 @@ pub(crate) struct Shared {
     room: Condvar,
     acks: Acks,
     watchers: Watchers,
+    reader: Reader,
     index: Index,
     files: Files,
     options: Options,
@@ -152,11 +178,24 @@ pub(crate) struct Shared {
     indexing: Mutex<()>,
     /// Where what is ordered ends.
     ordered: AtomicU64,
+    /// Released last, when the writer and the indexer are gone.
+    lock: Option<HeldLock>,
+    /// Runs that were set aside because something of them is damaged.
+    quarantine: Quarantine,
 }
 
 impl Shared {
     fn order(&self) -> MutexGuard<'_, Order> {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this process still holds the folder.
+    fn check_held(&self) -> std::io::Result<()> {
+        self.lock.as_ref().map_or(Ok(()), HeldLock::check)
+    }
+
+    fn quarantined(&self, stream: &StreamId) -> Option<&Quarantined> {
+        self.quarantine.get(&rows::run_of(stream)?)
     }
 
     fn poisoned(&self) -> bool {
@@ -306,9 +345,13 @@ impl SegmentJournal {
 impl Journal for SegmentJournal {
     fn append(&self, batches: Vec<StreamBatch>) -> Result<Position, JournalError> {
         check_shape(&batches)?;
+        if let Some(one) = batches.iter().find_map(|batch| self.shared.quarantined(&batch.stream)) {
+            let run = one.row.run;
+            return Err(JournalError::Refused(format!("run {run} is quarantined: {}", one.why)));
+        }
         let shared = &*self.shared;
         let since = shared.options.measures.as_ref().map(|_| Instant::now());
-        let mut prepared = Prepared::new(&batches, shared.options.segment_bytes, since)?;
+        let mut prepared = Prepared::new(&batches, &shared.reader, shared.options.segment_bytes, since)?;
         let mut order = shared.admit(&prepared)?;
         let place = match order.append(&mut prepared, &shared.index) {
             Err(NotOrdered::Index(broken)) => {
@@ -347,7 +390,10 @@ impl Journal for SegmentJournal {
     }
 
     fn read(&self, stream: StreamId, after: Seq, limit: usize) -> Result<Vec<Recorded>, JournalError> {
-        read::read(&self.shared, stream, after.0, limit)
+        match self.shared.quarantined(&stream).filter(|one| one.moved > 0 || self.seq(&stream) == 0) {
+            Some(one) => Err(one.damaged()),
+            None => read::read(&self.shared, stream, after.0, limit),
+        }
     }
 
     fn changed(&self, stream: StreamId, after: Seq) -> BoxFuture<'_, ()> {
@@ -355,7 +401,7 @@ impl Journal for SegmentJournal {
     }
 
     fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, JournalError> {
-        let rows = self.shared.ask(|index| {
+        let mut rows = self.shared.ask(|index| {
             let mut rows = self.shared.order().fold.lines.rows.clone();
             // A run that was closed since the mark is still open in the index: ours wins.
             for row in index.rows(open_only)? {
@@ -363,10 +409,14 @@ impl Journal for SegmentJournal {
             }
             Ok(rows)
         })?;
+        self.shared.quarantine.values().for_each(|one| drop(rows.insert(one.row.run, one.listed())));
         Ok(rows::listed(rows.into_values(), open_only))
     }
 
     fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError> {
+        if let Some(one) = self.shared.quarantine.get(&run) {
+            return Ok(Some(one.listed()));
+        }
         self.shared.ask(|index| {
             // What was appended since the mark of the index counts over what stands in it.
             let recent = self.shared.order().fold.lines.rows.get(&run).cloned();

@@ -15,7 +15,7 @@ use super::order::{Order, Standing};
 use super::segment::SEGMENT_HEADER_BYTES;
 use super::verify::{Damage, verify};
 use super::writer::Writer;
-use super::{Options, SegmentJournal, Shared, indexer, reserve};
+use super::{Options, SegmentJournal, Shared, indexer, quarantine, reserve, swap, sweep};
 use crate::disk::{Disk, is_full};
 use crate::index::Index;
 use crate::lock::HeldLock;
@@ -90,8 +90,16 @@ pub(crate) fn open(
     lock: impl FnOnce(u64) -> io::Result<Option<HeldLock>>,
 ) -> Result<(SegmentJournal, JournalOpened), OpenJournalError> {
     options.check()?;
+    swap::finish(&*disk)?;
     let files = Files::new(disk, options.segment_bytes);
     let (loaded, built) = load_or_rebuild(&files, &index)?;
+    // What was read while the index was built is swept already.
+    let covered = if built.anew { None } else { built.mark };
+    let left = match (covered, options.sweep_bytes_max) {
+        (Some(upto), Some(bytes_max)) => sweep::sweep_newest(&files, upto, bytes_max)?
+            .map_err(|damage| refuse(&files, LoadError::Damaged(damage)))?,
+        _ => Vec::new(),
+    };
     let torn = mend(&files, &loaded, options.segment_bytes)?;
     match reserve::ensure(&files, options.reserve_bytes) {
         Err(error) if is_full(&error) => tracing::warn!("no room for the reserve"),
@@ -101,27 +109,32 @@ pub(crate) fn open(
     let epoch = loaded.fold.epoch.max(epoch_seen) + 1;
     let held = lock(epoch)?;
     let opened = JournalOpened { epoch, torn, index_rebuilt: built.anew, index_ahead: built.ahead };
-    Ok((start(files, index, options, loaded, epoch, held)?, opened))
+    let journal = start(files, index, options, loaded, epoch, held)?;
+    sweep::sweep_beside(&journal.shared, left, covered.unwrap_or_default())?;
+    Ok((journal, opened))
 }
 
 /// How the index came to be.
 struct Built {
     anew: bool,
     ahead: bool,
+    /// How far it had got before.
+    mark: Option<Place>,
 }
 
 fn load_or_rebuild(files: &Files, index: &Index) -> Result<(Loaded, Built), OpenJournalError> {
-    let empty = !matches!(index.mark(), Ok(Some(_)));
+    let mark = index.mark().ok().flatten().map(|mark| mark.upto);
+    let empty = mark.is_none();
     match build(files, index) {
         Ok(loaded) => {
             let anew = empty && !files.numbers()?.is_empty();
-            Ok((loaded, Built { anew, ahead: false }))
+            Ok((loaded, Built { anew, ahead: false, mark }))
         }
         Err(LoadError::Index(broken)) => {
             tracing::warn!(%broken, "building the index again");
             index.reset();
             let loaded = build(files, index).map_err(|error| refuse(files, error))?;
-            Ok((loaded, Built { anew: true, ahead: broken.ahead }))
+            Ok((loaded, Built { anew: true, ahead: broken.ahead, mark }))
         }
         Err(error) => Err(refuse(files, error)),
     }
@@ -153,7 +166,8 @@ fn refuse(files: &Files, error: LoadError) -> OpenJournalError {
 }
 
 /// Cuts off what was torn, and makes sure that what was read is durable: the process before this one may have
-/// died between writing and syncing, or after a sync that failed and left clean pages that are not on the disk.
+/// died between writing and syncing, or after a sync that failed and left clean pages that are not on the disk. Even
+/// the last seal may be such: what follows it is taken for proof that it was durable.
 fn mend(files: &Files, loaded: &Loaded, segment_bytes: u64) -> io::Result<Option<Torn>> {
     if let Some(number) = loaded.stillborn {
         files.remove(number)?;
@@ -167,12 +181,16 @@ fn mend(files: &Files, loaded: &Loaded, segment_bytes: u64) -> io::Result<Option
         file.set_len(loaded.end.offset())?;
         file.set_len(segment_bytes.max(loaded.end.offset()))?;
     }
-    if !loaded.sealed && loaded.last_write < loaded.end {
-        let mut bytes = vec![0; (loaded.end.offset() - loaded.last_write.offset()) as usize];
-        let read = file.read_at(&mut bytes, loaded.last_write.offset())?;
-        file.write_at(&bytes[..read], loaded.last_write.offset())?;
+    // The header goes with the first write of its segment.
+    let first = loaded.last_write.offset() == SEGMENT_HEADER_BYTES as u64;
+    let from = if first { 0 } else { loaded.last_write.offset() };
+    let rewrites = from < loaded.end.offset();
+    if rewrites {
+        let mut bytes = vec![0; (loaded.end.offset() - from) as usize];
+        let read = file.read_at(&mut bytes, from)?;
+        file.write_at(&bytes[..read], from)?;
     }
-    if loaded.torn.is_some() || !loaded.sealed {
+    if loaded.torn.is_some() || rewrites {
         file.sync()?;
     }
     Ok(loaded.torn.map(|(bytes, what)| Torn {
@@ -193,7 +211,10 @@ fn start(
 ) -> io::Result<SegmentJournal> {
     let (to_writer, queue) = channel::unbounded();
     let (to_indexer, places) = channel::unbounded();
+    // What a process left that did not live to seal it is durable by now, and a flip in it is to be told from a torn end.
+    let unsealed = !loaded.sealed && loaded.last_write < loaded.end;
     let Loaded { fold, end, last_segment, .. } = loaded;
+    let quarantine = quarantine::read(&*files.disk)?;
     let order = Order {
         last: fold.last.0,
         fold,
@@ -210,11 +231,14 @@ fn start(
         room: Condvar::new(),
         acks: Acks::new(end),
         watchers: Default::default(),
+        reader: Default::default(),
         index,
         files,
         options,
         indexing: Mutex::new(()),
         ordered: AtomicU64::new(end.0),
+        lock,
+        quarantine,
     });
     let mut writer = Writer {
         shared: shared.clone(),
@@ -223,7 +247,7 @@ fn start(
         last_segment,
         current: None,
         buffer: Vec::new(),
-        unsealed: false,
+        unsealed,
         closing: false,
     };
     let writer = thread::Builder::new().name("journal-writer".into()).spawn(move || writer.run())?;
@@ -231,5 +255,5 @@ fn start(
         let shared = shared.clone();
         thread::Builder::new().name("journal-indexer".into()).spawn(|| indexer::run(shared, places))?
     };
-    Ok(SegmentJournal { shared, writer: Some(writer), indexer: Some((to_indexer, indexer)), _lock: lock })
+    Ok(SegmentJournal { shared, writer: Some(writer), indexer: Some((to_indexer, indexer)) })
 }

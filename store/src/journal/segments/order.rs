@@ -82,6 +82,7 @@ pub(crate) struct Prepared {
 impl Prepared {
     pub(crate) fn new(
         batches: &[StreamBatch],
+        reader: &rows::Reader,
         segment_bytes: u64,
         since: Option<Instant>,
     ) -> Result<Prepared, JournalError> {
@@ -93,7 +94,7 @@ impl Prepared {
             prepared.drafts.push(draft);
             prepared.urgent |= batch.events.iter().any(|event| matches!(event, Event::Operator(_)));
             if let Some(run) = rows::run_of(&batch.stream) {
-                let changes = batch.events.iter().filter_map(|event| rows::change(event, batch.at_ms));
+                let changes = batch.events.iter().filter_map(|event| reader.change(event, batch.at_ms));
                 prepared.changes.extend(changes.map(|change| (run, change)));
             }
         }

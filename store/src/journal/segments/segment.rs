@@ -142,6 +142,11 @@ enum Looked<'a> {
     Bad(&'static str),
 }
 
+/// Whether nothing was ever written here.
+pub(crate) fn is_blank(bytes: &[u8]) -> bool {
+    used(bytes) == 0
+}
+
 /// Length of `bytes` without the blank ones at its end.
 fn used(bytes: &[u8]) -> usize {
     const PAGE: usize = 4096;

@@ -1,17 +1,18 @@
 //! Everything that is wrong with a journal, without trusting the index and without giving any of it out.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::io;
 
+use ostler_kernel::event::Event;
 use ostler_kernel::port::{JournalError, StreamId};
 
 use super::files::Files;
-use super::frame::{self, Body, FRAME_HEADER_BYTES, Place};
-use super::segment::{self, Step, Walk};
+use super::frame::{self, Body, FRAME_HEADER_BYTES, Place, Section};
+use super::segment::{self, SEGMENT_HEADER_BYTES, Step, Walk};
 use crate::codec;
 use crate::index::Head;
-use crate::journal::rows;
+use crate::journal::rows::{self, Lines, Reader};
 
 /// Bytes of the journal that are not what they were.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,40 +73,68 @@ impl From<Damage> for JournalError {
 
 /// Reads the whole journal up to `until` and lists what is wrong with it.
 pub(crate) fn verify(files: &Files, until: Option<Place>) -> io::Result<Vec<Damage>> {
-    let mut numbers = files.numbers()?;
+    Ok(survey(files, until)?.damages)
+}
+
+/// What a journal holds and what is wrong with it, by its segments alone.
+#[derive(Default)]
+pub(crate) struct Survey {
+    pub(crate) damages: Vec<Damage>,
+    /// Numbers of its segments, ascending.
+    pub(crate) segments: Vec<u32>,
+    /// Stretches that cannot be read, torn ends left out: from where, and where reading goes on.
+    pub(crate) lost: Vec<(Place, Place)>,
+    /// Frames that are whole and do not belong where they are.
+    pub(crate) misfits: BTreeSet<Place>,
+    /// Streams of which records are missing or cannot be read, and where that shows.
+    pub(crate) touched: BTreeMap<StreamId, Place>,
+    /// The end of each stream, and where its last frame is.
+    pub(crate) heads: HashMap<StreamId, (Head, Place)>,
+    /// What the records that can be read say of runs and accounts.
+    pub(crate) lines: Lines,
+    /// Highest epoch.
+    pub(crate) epoch: u64,
+    /// Bytes behind the last frame that are none.
+    pub(crate) is_torn: bool,
+    reader: Reader,
+    /// Streams that the bytes of a damage, by its index, seem to name.
+    guesses: Vec<(usize, StreamId)>,
+}
+
+/// Reads the whole journal up to `until`.
+pub(crate) fn survey(files: &Files, until: Option<Place>) -> io::Result<Survey> {
+    let mut segments = files.numbers()?;
     if let Some(until) = until {
-        numbers.retain(|number| *number <= until.segment());
+        segments.retain(|number| *number <= until.segment());
     }
-    let mut doctor = Doctor::default();
+    let mut survey = Survey { segments: segments.clone(), ..Survey::default() };
     let mut before = 0;
-    for number in &numbers {
+    for number in &segments {
         let mut bytes = files.read_segment(*number)?;
         if let Some(until) = until.filter(|until| until.segment() == *number) {
             bytes.truncate(until.offset() as usize);
         }
-        doctor.segment(*number, before, &bytes, numbers.last() == Some(number));
+        survey.segment(*number, before, &bytes, segments.last() == Some(number));
         before = *number;
     }
-    Ok(doctor.finish())
+    survey.believe_guesses();
+    Ok(survey)
 }
 
-#[derive(Default)]
-struct Doctor {
-    found: Vec<Damage>,
-    /// Streams that the bytes of a damage, by its index, seem to name.
-    guesses: Vec<(usize, StreamId)>,
-    heads: HashMap<StreamId, Head>,
-    epoch: u64,
-}
+impl Survey {
+    /// Whether anything is wrong that opening does not mend.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.damages.iter().any(|damage| !damage.torn)
+    }
 
-impl Doctor {
     fn segment(&mut self, number: u32, before: u32, bytes: &[u8], last: bool) {
         let mut walk = Walk::new(number, bytes, 0);
         if segment::previous(number, bytes) != Some(before) {
             let what = Damage::header(number, before, bytes);
             let mut damage = Damage::new(Place::new(number, 0), what, Vec::new());
             damage.torn = last && walk.left() == 0;
-            self.found.push(damage);
+            let start = Place::new(number, SEGMENT_HEADER_BYTES as u64);
+            self.damaged(damage, start);
         }
         loop {
             match walk.step() {
@@ -115,54 +144,98 @@ impl Doctor {
                     let place = Place::new(number, walk.offset as u64);
                     let body = walk.rest().get(FRAME_HEADER_BYTES..).unwrap_or(&[]);
                     let mut damage = Damage::new(place, what.to_owned(), Vec::new());
-                    let index = self.found.len();
+                    let index = self.damages.len();
                     self.guesses.extend(frame::guess_streams(body).into_iter().map(|guess| (index, guess)));
                     damage.torn = last && walk.resync(true).is_none();
-                    self.found.push(damage);
-                    match walk.resync(false) {
-                        Some(offset) => walk.offset = offset,
-                        None => return,
+                    let is_torn = damage.torn;
+                    let next = walk.resync(false);
+                    let end = next.unwrap_or(walk.offset + walk.left());
+                    self.damaged(damage, Place::new(number, end as u64));
+                    match next {
+                        // What is behind a torn end of one write goes with it.
+                        Some(offset) if !is_torn => walk.offset = offset,
+                        _ => return,
                     }
                 }
             }
         }
     }
 
-    /// What was found; a guess counts if there is such a stream, or if it is all that is known.
-    fn finish(mut self) -> Vec<Damage> {
-        for (index, guess) in self.guesses {
-            if self.heads.contains_key(&guess) || self.found[index].streams.is_empty() {
-                self.found[index].touch(guess);
+    fn damaged(&mut self, damage: Damage, end: Place) {
+        if damage.torn {
+            self.is_torn = true;
+        } else {
+            self.lost.push((Place::new(damage.segment, damage.offset), end));
+        }
+        self.damages.push(damage);
+    }
+
+    /// A frame that is whole does not belong where it is.
+    fn misfit(&mut self, place: Place, what: String, streams: Vec<StreamId>) {
+        self.misfits.insert(place);
+        for stream in &streams {
+            self.touched.entry(*stream).or_insert(place);
+        }
+        self.damages.push(Damage::new(place, what, streams));
+    }
+
+    /// A guess counts if there is such a stream, or if it is all that is known.
+    fn believe_guesses(&mut self) {
+        for (index, guess) in std::mem::take(&mut self.guesses) {
+            if self.heads.contains_key(&guess) || self.damages[index].streams.is_empty() {
+                self.damages[index].touch(guess);
             }
         }
-        self.found
     }
 
     fn frame(&mut self, place: Place, body: &Body<'_>) {
+        let named = || body.sections.iter().map(|section| section.stream).collect();
         if body.epoch < self.epoch {
             let what = format!("written in epoch {}, after epoch {} had begun", body.epoch, self.epoch);
-            self.found.push(Damage::new(place, what, Vec::new()));
+            return self.misfit(place, what, named());
         }
-        self.epoch = self.epoch.max(body.epoch);
+        self.epoch = body.epoch;
+        let mut events = Vec::new();
         for section in &body.sections {
-            let head = Head { seq: section.last(), chain: section.chain() };
-            let known = self.heads.insert(section.stream, head).unwrap_or_default();
-            if section.first != known.seq + 1 || section.prev != known.chain {
-                match self.found.last_mut() {
-                    Some(damage) => damage.touch(section.stream),
-                    None => {
-                        let what = format!("records before {} of this stream are missing", section.first);
-                        self.found.push(Damage::new(place, what, vec![section.stream]));
-                    }
-                }
+            match decoded(section) {
+                Ok(decoded) => events.push(decoded),
+                Err(what) => return self.misfit(place, what, named()),
             }
-            let records = section.records().unwrap_or_default();
-            let wrong = match records.iter().find_map(|record| codec::decode(record).err()) {
-                Some(error) => error.to_string(),
-                None if records.is_empty() => "its records do not add up".to_owned(),
-                None => continue,
-            };
-            self.found.push(Damage::new(place, wrong, vec![section.stream]));
+        }
+        for account in &body.accounts {
+            match rows::checkpointed(account, place.position()) {
+                Ok(row) => drop(self.lines.accounts.insert((row.client.clone(), row.agent.clone()), row)),
+                Err(error) => return self.misfit(place, format!("its accounts: {error}"), Vec::new()),
+            }
+        }
+        for (section, events) in body.sections.iter().zip(&events) {
+            self.section(place, section, events);
         }
     }
+
+    fn section(&mut self, place: Place, section: &Section<'_>, events: &[Event]) {
+        let head = Head { seq: section.last(), chain: section.chain() };
+        let known = self.heads.insert(section.stream, (head, place)).unwrap_or_default().0;
+        if section.first != known.seq + 1 || section.prev != known.chain {
+            self.touched.entry(section.stream).or_insert(place);
+            match self.damages.last_mut() {
+                Some(damage) => damage.touch(section.stream),
+                None => {
+                    let what = format!("records before {} of this stream are missing", section.first);
+                    self.damages.push(Damage::new(place, what, vec![section.stream]));
+                }
+            }
+        }
+        if let Some(run) = rows::run_of(&section.stream) {
+            let changes = events.iter().filter_map(|event| self.reader.change(event, section.at_ms));
+            changes.for_each(|change| self.lines.apply(run, change, place.position()));
+        }
+    }
+}
+
+/// The events of a section, or why it has none.
+pub(crate) fn decoded(section: &Section<'_>) -> Result<Vec<Event>, String> {
+    let records = section.records().ok_or_else(|| "its records do not add up".to_owned())?;
+    let events = records.into_iter().map(|record| codec::decode(record).map_err(|error| error.to_string()));
+    events.collect()
 }

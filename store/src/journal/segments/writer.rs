@@ -142,8 +142,9 @@ impl Writer {
         file.sync()
     }
 
-    /// Writes and syncs the buffer.
+    /// Writes and syncs the buffer, as long as this process holds the folder.
     fn write(&mut self, place: Place) -> Result<(), Trouble> {
+        self.shared.check_held().map_err(Trouble::Broken)?;
         if self.current.as_ref().is_none_or(|current| current.number != place.segment()) {
             self.enter(place)?;
         }
@@ -159,7 +160,9 @@ impl Writer {
         }
         current.file.write_at(&self.buffer, place.offset()).map_err(trouble)?;
         // A failed sync says nothing about what is on the disk, so it is never just "full".
-        Writer::sync(shared, &*current.file).map_err(Trouble::Broken)
+        Writer::sync(shared, &*current.file).map_err(Trouble::Broken)?;
+        // It may have been suspended, and the folder taken over, since it looked.
+        shared.check_held().map_err(Trouble::Broken)
     }
 
     /// Opens the segment of `place`, which is its first frame unless the segment is there already.
@@ -172,12 +175,16 @@ impl Writer {
             self.current = Some(Current { number, file, prepared: place.offset() });
             return Ok(());
         }
+        // Room of a segment that went is blank, and all its blocks are taken: syncs then have no metadata to write.
+        let is_spare = files.take_spare(number).map_err(trouble)?;
         let file = files.disk.open(&segment::name(number), true).map_err(trouble)?;
-        file.set_len(self.shared.options.segment_bytes).map_err(trouble)?;
+        let segment_bytes = self.shared.options.segment_bytes;
+        file.set_len(segment_bytes).map_err(trouble)?;
         file.write_at(&segment::header(number, self.last_segment), 0).map_err(trouble)?;
         Writer::sync(&self.shared, &*file).map_err(Trouble::Broken)?;
         files.disk.sync().map_err(Trouble::Broken)?;
-        self.current = Some(Current { number, file, prepared: SEGMENT_HEADER_BYTES as u64 });
+        let prepared = if is_spare { segment_bytes } else { SEGMENT_HEADER_BYTES as u64 };
+        self.current = Some(Current { number, file, prepared });
         self.last_segment = number;
         // The indexer may be gone only when the journal is closing.
         let _ = self.indexer.send(Place::new(number, SEGMENT_HEADER_BYTES as u64));
@@ -249,5 +256,63 @@ impl Drop for Writer {
         if std::thread::panicking() {
             self.shared.poison("the writer panicked".into());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use ostler_kernel::event::Event;
+    use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId, StreamKind};
+
+    use super::super::{Options, open};
+    use super::*;
+    use crate::disk::FaultyDisk;
+    use crate::index::Index;
+    use crate::lock::HeldLock;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn what_was_written_while_the_folder_was_taken_over_is_not_acknowledged() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let (lock, _) = HeldLock::take(&path).unwrap();
+        let disk = FaultyDisk::new();
+        let options =
+            Options { segment_bytes: 8192, prepare_bytes: 0, reserve_bytes: 1, ..Options::default() };
+        let opened = open(Arc::new(disk.clone()), Index::open(None), options, 0, |_| Ok(Some(lock)));
+        let (journal, _) = opened.unwrap();
+        let append = |expected: u64| {
+            let stream = StreamId { partition: 0, kind: StreamKind::Run, key: [1; 16] };
+            let events = vec![Event::Parked { reason: expected.to_string() }];
+            journal.append(vec![StreamBatch { stream, expected: Seq(expected), at_ms: 0, events }]).unwrap()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let wait = |position| {
+            runtime
+                .block_on(async { tokio::time::timeout(PATIENCE, journal.durable(position)).await })
+                .unwrap()
+        };
+        assert_eq!(wait(append(0)), Ok(()));
+        disk.hold_syncs();
+        let position = append(1);
+        let begun = Instant::now();
+        while disk.syncs_waiting() == 0 {
+            assert!(begun.elapsed() < PATIENCE, "nothing was synced");
+            std::thread::yield_now();
+        }
+        std::fs::remove_file(&path).unwrap();
+        let _taken_over = HeldLock::take(&path).unwrap();
+        disk.release_syncs();
+        let answer = wait(position);
+        assert!(
+            matches!(&answer, Err(JournalError::Poisoned(why)) if why.contains("another process may hold")),
+            "{answer:?}"
+        );
+        let syncs = disk.syncs();
+        drop(journal);
+        assert_eq!(disk.syncs(), syncs, "not even a seal is written");
     }
 }

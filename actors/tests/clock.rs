@@ -1,0 +1,60 @@
+//! Clocks that are set while nobody is there.
+#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{submit, system};
+use ostler_actors::Settled;
+use ostler_kernel::event::{Event, Timer, TimerKind};
+use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
+use ostler_kernel::run::RunOutcome;
+use ostler_store::MemoryJournal;
+use serde_json::json;
+use tokio::time::Instant;
+
+const HOUR_MS: i64 = 3_600_000;
+
+/// What a process left that died when it had set a timer of this kind, by a clock that was ahead by an hour.
+fn left_ahead(journal: &MemoryJournal, kind: TimerKind) -> Arc<MemoryJournal> {
+    let left = Arc::new(MemoryJournal::default());
+    let row = journal.runs(false).unwrap().remove(0);
+    let stream = StreamId::run(&row.client, row.run);
+    for record in journal.read(stream, Seq(0), usize::MAX).unwrap() {
+        let (expected, at_ms) = (Seq(record.seq.0 - 1), record.at_ms + HOUR_MS);
+        let (event, is_last) = match record.event {
+            Event::TimerSet(timer) if timer.kind == kind => {
+                (Event::TimerSet(Timer { at: timer.at + HOUR_MS, ..timer }), true)
+            }
+            event => (event, false),
+        };
+        left.append(vec![StreamBatch { stream, expected, at_ms, events: vec![event] }]).unwrap();
+        if is_last {
+            return left;
+        }
+    }
+    panic!("no timer of this kind was set");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_was_set_back_makes_no_wait_for_a_retry_longer() {
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), Vec::new()).await;
+    let contract = json!([{"method": "schema", "spec": false}]);
+    let params = json!({"template": "x", "values": {}});
+    let node =
+        json!({"id": "n", "tool": "text.render", "params": params, "retries": 1, "contract": contract});
+    let run = submit(&first, json!({"id": "p", "nodes": [node]})).await;
+    assert_eq!(first.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    first.shutdown().await;
+
+    let second = system(left_ahead(&journal, TimerKind::Backoff), Vec::new()).await;
+    let begun = Instant::now();
+    second.resume(run).await.unwrap();
+    assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    // The longest wait between two attempts, and not an hour.
+    assert!(begun.elapsed() <= Duration::from_secs(61), "{:?}", begun.elapsed());
+    second.shutdown().await;
+}

@@ -1,0 +1,69 @@
+//! What is written down before something is done, on a disk that takes its time.
+#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+
+mod common;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{Hold, submit, system};
+use ostler_actors::{Settled, System};
+use ostler_kernel::event::Event;
+use ostler_kernel::id::RunId;
+use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::port::{Journal, Seq, StreamId};
+use ostler_kernel::run::RunOutcome;
+use ostler_store::disk::FaultyDisk;
+use ostler_store::{Options, SegmentJournal};
+use serde_json::json;
+
+/// Longer than anything here takes, and shorter than a test may hang.
+const SOON: Duration = Duration::from_secs(20);
+
+fn intends(journal: &SegmentJournal, run: RunId, node: &str) -> bool {
+    let row = journal.run(run).unwrap().unwrap();
+    let records = journal.read(StreamId::run(&row.client, run), Seq(0), usize::MAX).unwrap();
+    let intends =
+        |event: &Event| matches!(event, Event::AttemptIntent(intent) if intent.node.as_str() == node);
+    records.iter().any(|record| intends(&record.event))
+}
+
+async fn settled(system: &System, run: RunId) -> Settled {
+    tokio::time::timeout(SOON, system.outcome(run)).await.expect("it settles").unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_acts_on_the_world_starts_only_when_its_intent_is_durable() {
+    let disk = FaultyDisk::new();
+    let (journal, _) = SegmentJournal::on_disk(Arc::new(disk.clone()), Options::default()).unwrap();
+    let journal = Arc::new(journal);
+    let look = Hold::new("look", Effect::Read, Idempotency::Natural);
+    let act = Hold::new("act", Effect::External, Idempotency::None);
+    let system = system(journal.clone(), vec![look.clone(), act.clone()]).await;
+    let nodes = json!([
+        {"id": "before", "tool": "look"},
+        {"id": "look", "tool": "look", "deps": ["before"]},
+        {"id": "act", "tool": "act", "deps": ["before"]},
+    ]);
+    let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
+    tokio::time::timeout(SOON, look.started()).await.expect("the first node starts");
+    disk.hold_syncs();
+    look.go(1);
+    // What only looks does not wait for the disk.
+    tokio::time::timeout(SOON, look.started()).await.expect("what looks starts");
+    let begun = Instant::now();
+    while !(intends(&journal, run, "act") && disk.syncs_waiting() > 0) {
+        assert!(begun.elapsed() < SOON, "its intent is written");
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!act.has_started(), "its intent is not durable");
+    disk.release_syncs();
+    tokio::time::timeout(SOON, act.started()).await.expect("what acts starts");
+    look.go(1);
+    act.go(1);
+    assert_eq!(settled(&system, run).await, Settled::Closed(RunOutcome::Succeeded));
+    system.shutdown().await;
+}

@@ -1,0 +1,74 @@
+//! Durable steps on this disk, in turns with the probe.
+
+use crate::probe::{self, Probe};
+use crate::steps::{self, Kind};
+use crate::table::{Must, Row, median, range};
+
+/// Samples of each.
+const ROUNDS: usize = 25;
+
+/// Syncs of a sample of the probe.
+const SYNCS: u32 = 40;
+
+/// Workflows at once, and how often in a sample.
+const AT_ONCE: [(usize, usize); 3] = [(1, 3), (16, 2), (256, 1)];
+
+pub(crate) fn rows() -> Vec<Row> {
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let folder = steps::folder();
+        let os = steps::start(folder.path()).await;
+        let mut probe = Probe::new(folder.path());
+        let plans = [Kind::Effectful, Kind::Pure].map(|kind| steps::plan(&os, kind));
+        // Per kind and concurrency: steps per second, and syncs per second before and after them, of each round.
+        let mut measured: [[Vec<(f64, f64)>; 3]; 2] = Default::default();
+        for round in 0..=ROUNDS {
+            for (kind, plan) in plans.iter().enumerate() {
+                for (at, (at_once, times)) in AT_ONCE.into_iter().enumerate() {
+                    // What the sample before left to be written is none of the next.
+                    probe::settle();
+                    let before = probe.syncs_per_s(SYNCS);
+                    let steps = steps::steps_per_s(&os, plan, at_once, times).await;
+                    probe::settle();
+                    let after = probe.syncs_per_s(SYNCS);
+                    if round > 0 {
+                        measured[kind][at].push((steps, (before + after) / 2.0));
+                    }
+                }
+            }
+        }
+        os.shutdown().await;
+        told(&measured)
+    })
+}
+
+fn told(measured: &[[Vec<(f64, f64)>; 3]; 2]) -> Vec<Row> {
+    let steps = |sample: &[(f64, f64)]| median(sample.iter().map(|(steps, _)| *steps));
+    let over_syncs = |sample: &[(f64, f64)]| median(sample.iter().map(|(steps, syncs)| steps / syncs));
+    let over = |ours: &[(f64, f64)], alone: &[(f64, f64)]| {
+        median(ours.iter().zip(alone).map(|((ours, _), (alone, _))| ours / alone))
+    };
+    let syncs = || measured.iter().flatten().flatten().map(|(_, syncs)| *syncs);
+    let (low, high) = range(syncs());
+    let mut rows = vec![
+        Row::new("fdatasync of 300 bytes, one at a time", Must::Nothing, None, median(syncs()))
+            .unit("/s")
+            .note(format!("{low:.0} to {high:.0}")),
+    ];
+    let alone = [("effectful", 0.45, 0.5), ("pure", 0.8, 0.95)];
+    for ((kind, must, aim), sample) in alone.into_iter().zip(measured) {
+        let figure = format!("ten {kind} steps, 1 at a time: steps/s ÷ fdatasync/s");
+        rows.push(
+            Row::new(figure, Must::Least(must), aim, over_syncs(&sample[0]))
+                .note(format!("{:.0} steps/s", steps(&sample[0]))),
+        );
+    }
+    for ((kind, ..), sample) in alone.into_iter().zip(measured) {
+        for (at, at_once, must, aim) in [(1, 16, 6.0, 8.0), (2, 256, 60.0, 100.0)] {
+            let figure = format!("{kind}, {at_once} at a time ÷ 1 at a time");
+            let note =
+                format!("{:.0} steps/s, {:.1} × fdatasync/s", steps(&sample[at]), over_syncs(&sample[at]));
+            rows.push(Row::new(figure, Must::Least(must), aim, over(&sample[at], &sample[0])).note(note));
+        }
+    }
+    rows
+}

@@ -1,0 +1,111 @@
+//! What is damaged in a data folder, which runs and clients that touches, and what became of it, in plain words.
+
+use ostler_store::{ClientLoss, Examination, Quarantined};
+
+use super::super::term::{bytes, count};
+use super::{Report, TROUBLES_TOLD_MAX, Verdict};
+
+/// What to do about a run that was set aside.
+pub(super) const QUARANTINED: &str = "nothing: it is kept as far as it can be, and never goes on; `ostler gc --quarantined --apply` removes it";
+
+const REPAIR: &str = "`ostler doctor --repair` sets aside the runs that it touches, and nothing else; or put a backup in the place of the folder";
+
+const CLIENT: &str = "compare `ostler ps --clients` with what you know, and put it right with `ostler client add` and `ostler credit`";
+
+/// Tells what was found, and with `repaired`, what was done about it.
+pub(super) fn tell(found: &Examination, repaired: bool, report: &mut Report) {
+    let journal = &found.journal;
+    let verdict = if repaired { Verdict::Note } else { Verdict::Bad };
+    let mend = if repaired { None } else { Some(REPAIR) };
+    for damage in journal.damages.iter().filter(|damage| damage.torn) {
+        report.note("journal", damage.to_string(), "nothing: the next run drops the torn end");
+    }
+    let damaged: Vec<String> =
+        journal.damages.iter().filter(|damage| !damage.torn).map(ToString::to_string).collect();
+    let artifacts: Vec<String> = found.artifacts.iter().map(ToString::to_string).collect();
+    let touched: Vec<String> = journal.runs.iter().map(run).collect();
+    for (name, told, mend) in
+        [("journal", &damaged, mend), ("results", &artifacts, mend), ("touched", &touched, None)]
+    {
+        for what in told.iter().take(TROUBLES_TOLD_MAX) {
+            report.tell(verdict, name, what, mend);
+        }
+        if told.len() > TROUBLES_TOLD_MAX {
+            report.tell(verdict, name, &format!("{} more of these", told.len() - TROUBLES_TOLD_MAX), None);
+        }
+    }
+    if journal.list_damaged {
+        report.tell(verdict, "quarantine", "the list of runs that were set aside before is damaged", mend);
+    }
+    for loss in &journal.clients {
+        report.tell(verdict, "clients", &client(loss), Some(CLIENT));
+    }
+    if !damaged.is_empty() {
+        lost(found, report);
+    }
+    if repaired && !found.is_sound() {
+        told_repaired(found, report);
+    }
+    if damaged.is_empty() || repaired {
+        report.good("journal", "every record has the checksum it was written with");
+    }
+    if found.index_broken {
+        report.note(
+            "index",
+            "could not be read: it is built again from the journal",
+            "nothing: that is done",
+        );
+    }
+}
+
+/// What the damage took of what clients were charged, and of what else nobody knows.
+fn lost(found: &Examination, report: &mut Report) {
+    let journal = &found.journal;
+    if journal.charges_known {
+        report.good(
+            "charges",
+            "what clients were charged in what is lost is known all the same, from the index",
+        );
+    } else {
+        let what = format!(
+            "{} of records are lost, and no index tells what stood in them: what clients were charged there counts as never charged",
+            bytes(journal.bytes_lost)
+        );
+        report.note(
+            "charges",
+            what,
+            "to charge a client for it, take credits back: `ostler credit CLIENT -N`",
+        );
+    }
+    if journal.clients_unsure {
+        let what = "deposits, terms and agents of clients may be among what is lost, the last of each";
+        report.note("clients", what, CLIENT);
+    }
+}
+
+fn told_repaired(found: &Examination, report: &mut Report) {
+    let runs = count(found.journal.runs.len(), "run");
+    let kept = match found.journal.kept.len() {
+        0 => String::new(),
+        kept => format!("; {} as found, in journal/ as *.damaged-*", count(kept, "segment")),
+    };
+    let artifacts = match found.artifacts.len() {
+        0 => String::new(),
+        some => format!("; {} in artifacts/damaged", count(some, "result")),
+    };
+    let what = format!("{runs} set aside, what is left of them in journal/ as RUN.remains{kept}{artifacts}");
+    report.tell(Verdict::Note, "repaired", &what, None);
+}
+
+fn run(one: &Quarantined) -> String {
+    let row = &one.row;
+    format!("run {} ({}, of client {}): {}", row.run, row.plan, row.client, one.why)
+}
+
+fn client(loss: &ClientLoss) -> String {
+    let name = loss
+        .client
+        .as_ref()
+        .map_or("a client whose name is lost".to_owned(), |name| format!("client {name}"));
+    format!("{name}: {}; it may lack deposits, terms or agents", loss.what)
+}

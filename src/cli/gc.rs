@@ -1,0 +1,96 @@
+//! `ostler gc`: removing what is no longer to be kept.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use clap::Args;
+use ostler_kernel::plan::Span;
+use ostler_store::{Garbage, OpenError, Store, Unwanted};
+use serde_json::json;
+
+use super::Globals;
+use super::exit::{Failure, code};
+use super::session::{no_folder, not_opened, settings};
+use super::term::{Out, bytes, count, say};
+use ostler::config::RetentionConfig;
+
+#[derive(Debug, Args)]
+pub(crate) struct GcArgs {
+    /// Remove it, instead of only telling what would be removed
+    #[arg(long)]
+    apply: bool,
+    /// Runs go that were over for so long, such as 30d or 12h [default: `keep` in [retention] of the configuration]
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    older_than: Option<Span>,
+    /// Runs go, too, that `ostler doctor --repair` set aside, and the damaged segments that it kept
+    #[arg(long)]
+    quarantined: bool,
+}
+
+fn span(text: &str) -> Result<Span, String> {
+    let span: Span = serde_json::from_value(json!(text)).map_err(|error| error.to_string())?;
+    if span.ticks(1_000) > 0 { Ok(span) } else { Err("give it a span above zero, such as 30d".to_owned()) }
+}
+
+pub(crate) fn gc(globals: &Globals, args: GcArgs) -> Result<u8, Failure> {
+    let (config, data) = settings(globals, Path::new("."))?;
+    if let Some(nothing) = no_folder(data.as_deref()) {
+        return Err(Failure::invalid(nothing));
+    }
+    let Some(data) = data else { return Ok(code::SUCCEEDED) };
+    let keep = args.older_than.or(config.retention.keep);
+    let unwanted = RetentionConfig { keep }.unwanted(SystemTime::now());
+    let unwanted = Unwanted { quarantined: args.quarantined, ..unwanted };
+    let garbage = Store::collect(&data, unwanted, args.apply).map_err(|error| match error {
+        OpenError::Held { pid, .. } => {
+            let who = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
+            Failure::store(format!(
+                "{} is held by {who}: nothing is removed until it has ended",
+                data.display()
+            ))
+        }
+        error => not_opened(&data, &error),
+    })?;
+    let mut out = Out::new();
+    if globals.json {
+        out.json(&json!({
+            "type": "gc",
+            "applied": args.apply,
+            "runs": garbage.runs,
+            "quarantined": garbage.quarantined,
+            "journal_bytes_before": garbage.journal_bytes_before,
+            "journal_bytes_after": garbage.journal_bytes_after,
+            "artifacts": garbage.artifacts,
+            "artifact_bytes": garbage.artifact_bytes,
+        }));
+        return Ok(code::SUCCEEDED);
+    }
+    tell(&garbage, args.apply, &mut out);
+    if keep.is_none() {
+        say(
+            "runs are kept for ever: `keep` in [retention] of the configuration, or --older-than, says which may go",
+        );
+    }
+    Ok(code::SUCCEEDED)
+}
+
+fn tell(garbage: &Garbage, applied: bool, out: &mut Out) {
+    let runs = [(garbage.runs.len(), ""), (garbage.quarantined.len(), " that had been set aside")];
+    let runs = runs.iter().filter(|(some, _)| *some > 0).map(|(some, which)| count(*some, "run") + which);
+    let runs: Vec<String> = runs.collect();
+    if runs.is_empty() && garbage.artifacts == 0 {
+        return out.line("nothing can go");
+    }
+    let (go, are) = if applied { ("went", "are") } else { ("would go", "would be") };
+    if !runs.is_empty() {
+        let (before, after) = (bytes(garbage.journal_bytes_before), bytes(garbage.journal_bytes_after));
+        out.line(format!("{} {go}: of {before} of records, {after} {are} left", runs.join(" and ")));
+    }
+    if garbage.artifacts > 0 {
+        let results = count(garbage.artifacts as usize, "result");
+        out.line(format!("{results} that no record names {go}: {}", bytes(garbage.artifact_bytes)));
+    }
+    if !applied {
+        out.line("nothing was removed: --apply does it");
+    }
+}

@@ -1,0 +1,192 @@
+//! Looking after a data folder that nobody has open: finding out what is damaged, setting aside what that touches, removing
+//! what is no longer to be kept.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+
+use ostler_kernel::id::{Digest, RunId};
+use ostler_kernel::port::ArtifactError;
+
+use crate::artifact;
+use crate::data_folder::{OpenError, Store, lock_if_writable, sync_folder};
+use crate::disk::Folder;
+use crate::index::Index;
+use crate::journal::segments::{self, Findings, Options, Unwanted};
+
+/// Unwanted runs that are worth it to write the journal anew, whatever else it holds.
+const UNWANTED_RUNS_MAX: usize = 1_000;
+
+/// What is wrong with a data folder.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Examination {
+    /// What is wrong with its journal, and the runs and clients that anything wrong touches.
+    pub journal: Findings,
+    /// What is wrong with its artifacts.
+    pub artifacts: Vec<ArtifactError>,
+    /// Whether its index could not be read. It is built again from the journal.
+    pub index_broken: bool,
+}
+
+impl Examination {
+    /// Whether there is nothing to repair.
+    pub fn is_sound(&self) -> bool {
+        self.journal.is_empty() && self.artifacts.is_empty()
+    }
+}
+
+/// What was removed from a data folder, or would be.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Garbage {
+    /// Runs that were over, ascending.
+    pub runs: Vec<RunId>,
+    /// Runs that had been set aside because something of them was damaged, ascending.
+    pub quarantined: Vec<RunId>,
+    /// Bytes of the journal's records before.
+    pub journal_bytes_before: u64,
+    /// Bytes of the journal's records after.
+    pub journal_bytes_after: u64,
+    /// Artifacts that no record names any more.
+    pub artifacts: u64,
+    /// Their bytes.
+    pub artifact_bytes: u64,
+}
+
+impl Store {
+    /// Finds out what is wrong with the data folder at `path` and which runs that touches, and changes no record of it. Reads
+    /// everything. What [`Store::repair`] or [`Store::collect`] had begun and did not finish is finished first.
+    ///
+    /// # Errors
+    ///
+    /// Somebody holds the folder, or it cannot be read.
+    pub fn examine(path: &Path) -> Result<Examination, OpenError> {
+        examine(path, false)
+    }
+
+    /// Sets aside what damage touches: those runs, and nothing else. What is left of them is kept, listed, and never goes on; the
+    /// damaged segments are kept beside the journal as they were found. Whatever ends this half-way, the folder is as it was
+    /// before or as it is after. Done twice, the second time finds nothing.
+    ///
+    /// # Errors
+    ///
+    /// Somebody holds the folder, or it cannot be read or written.
+    pub fn repair(path: &Path) -> Result<Examination, OpenError> {
+        examine(path, true)
+    }
+
+    /// Removes runs that are no longer to be kept, with `apply`; else only tells what would be removed. What clients were charged
+    /// for them stays. Whatever ends this half-way, the journal is as it was before or as it is after.
+    ///
+    /// # Errors
+    ///
+    /// The folder is damaged, somebody holds it, or it cannot be read or written.
+    pub fn collect(path: &Path, unwanted: Unwanted, apply: bool) -> Result<Garbage, OpenError> {
+        let Some((lock, epoch_seen)) = lock_if_writable(path)? else {
+            return Err(OpenError::ReadOnly { path: path.to_owned() });
+        };
+        let index = Index::open(Some(&path.join("index.redb")));
+        let garbage = collect(path, &index, &Options::default(), unwanted, epoch_seen, apply);
+        drop(lock);
+        garbage
+    }
+}
+
+fn examine(path: &Path, apply: bool) -> Result<Examination, OpenError> {
+    let io = |error| OpenError::io(path, error);
+    let lock = lock_if_writable(path)?;
+    if apply && lock.is_none() {
+        return Err(OpenError::ReadOnly { path: path.to_owned() });
+    }
+    let disk = Arc::new(Folder::new(&path.join("journal")));
+    if lock.is_some() {
+        segments::finish_swap(&*disk).map_err(io)?;
+    }
+    let files = artifact::Files::at(&path.join("artifacts"));
+    let present: BTreeSet<Digest> = files.list().map_err(io)?.into_iter().collect();
+    let damaged: HashMap<Digest, ArtifactError> =
+        present.iter().filter_map(|digest| Some((*digest, files.get(*digest).err()?))).collect();
+    let wrong = |digest: Digest| match damaged.get(&digest) {
+        Some(error @ ArtifactError::Damaged { .. }) => Some(error.to_string()),
+        // One that cannot be read now may be another time.
+        Some(_) => None,
+        None if present.contains(&digest) => None,
+        None => Some(format!("artifact {digest} is missing")),
+    };
+    let index = Index::open(lock.is_some().then(|| path.join("index.redb")).as_deref());
+    let journal = segments::Files::new(disk, segments::SEGMENT_BYTES);
+    let epoch_seen = lock.as_ref().map_or(0, |(_, epoch)| *epoch);
+    let mut commit = || {
+        index.reset();
+        sync_folder(path)
+    };
+    let found =
+        segments::repair(&journal, &index, epoch_seen, &wrong, if apply { Some(&mut commit) } else { None });
+    let journal = found.map_err(|error| OpenError::journal(path, error))?;
+    if apply {
+        // After the runs that need them are set aside: what is missing then surprises nobody.
+        for (digest, error) in &damaged {
+            if matches!(error, ArtifactError::Damaged { .. }) {
+                files.set_aside(*digest).map_err(io)?;
+            }
+        }
+    }
+    let mut artifacts: Vec<ArtifactError> = damaged.into_values().collect();
+    artifacts.sort_by_key(ArtifactError::to_string);
+    Ok(Examination { journal, artifacts, index_broken: index.was_broken })
+}
+
+/// What is unwanted, if there is enough of it that writing the journal anew is worth it: as many runs as stay, or
+/// [`UNWANTED_RUNS_MAX`].
+pub(crate) fn worthwhile(index: &Index, unwanted: Unwanted) -> Option<Unwanted> {
+    unwanted.closed_before_ms?;
+    // Without an index nobody knows before the journal was read; the next opening will.
+    let rows = index.rows(false).ok()?;
+    let count = rows.iter().filter(|row| unwanted.holds(row)).count();
+    (count > 0 && (count >= UNWANTED_RUNS_MAX || 2 * count >= rows.len())).then_some(unwanted)
+}
+
+/// Removes what is unwanted from a folder whose lock is held.
+pub(crate) fn collect(
+    path: &Path,
+    index: &Index,
+    options: &Options,
+    unwanted: Unwanted,
+    epoch_seen: u64,
+    apply: bool,
+) -> Result<Garbage, OpenError> {
+    let io = |error| OpenError::io(path, error);
+    let disk = Arc::new(Folder::new(&path.join("journal")));
+    segments::finish_swap(&*disk).map_err(io)?;
+    let journal = segments::Files::new(disk, options.segment_bytes);
+    let mut commit = || {
+        index.reset();
+        sync_folder(path)
+    };
+    let collected =
+        segments::collect(&journal, unwanted, epoch_seen, if apply { Some(&mut commit) } else { None });
+    let collected = collected.map_err(|error| OpenError::journal(path, error))?;
+    let files = artifact::Files::at(&path.join("artifacts"));
+    let mut garbage = Garbage {
+        runs: collected.runs,
+        quarantined: collected.quarantined,
+        journal_bytes_before: collected.bytes.bytes_before,
+        journal_bytes_after: collected.bytes.bytes_after,
+        ..Garbage::default()
+    };
+    garbage.runs.sort_unstable();
+    garbage.quarantined.sort_unstable();
+    for digest in files.list().map_err(io)? {
+        let (bytes, since_ms) = files.about(digest).map_err(io)?;
+        // What is as young as an open run may be the result of an attempt that is not recorded yet.
+        let is_young = collected.oldest_open_ms.is_some_and(|oldest| since_ms >= oldest);
+        if is_young || collected.needed.contains(&digest) {
+            continue;
+        }
+        garbage.artifacts += 1;
+        garbage.artifact_bytes += bytes;
+        if apply {
+            files.remove(digest).map_err(io)?;
+        }
+    }
+    Ok(garbage)
+}

@@ -1,0 +1,455 @@
+//! Removing runs and setting damaged ones aside, on a disk that forgets, flips and dies.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ostler_kernel::evaluation::Scores;
+use ostler_kernel::event::{Accounts, AttemptResult, Evaluated, Event, Outcome, Output, RunOpened};
+use ostler_kernel::id::{ClientId, Digest, RunId};
+use ostler_kernel::json::canonical;
+use ostler_kernel::port::{Journal, JournalError, RunRow, RunStanding, Seq, StreamBatch, StreamId};
+use ostler_kernel::run::RunOutcome;
+use serde_json::json;
+
+use super::collect::{Unwanted, collect};
+use super::files::Files;
+use super::repair::{Findings, repair};
+use super::{Options, SegmentJournal, verify_folder};
+use crate::disk::{Disk, FaultyDisk};
+use crate::index::Index;
+
+/// Sizes at which a few kilobytes fill a segment.
+fn small() -> Options {
+    Options { segment_bytes: 8 * 1024, prepare_bytes: 1024, reserve_bytes: 4096, ..Options::default() }
+}
+
+fn open(disk: &FaultyDisk) -> SegmentJournal {
+    SegmentJournal::on_disk(Arc::new(disk.clone()), small()).unwrap().0
+}
+
+fn run(number: u64) -> RunId {
+    format!("00000000-0000-7000-8000-{number:012x}").parse().unwrap()
+}
+
+/// Runs belong to two clients by turns.
+fn client(number: u64) -> ClientId {
+    ClientId::from(["acme", "bolt"][(number % 2) as usize])
+}
+
+fn stream(number: u64) -> StreamId {
+    StreamId::run(&client(number), run(number))
+}
+
+fn opened(number: u64) -> Event {
+    Event::RunOpened(Box::new(RunOpened {
+        run: run(number),
+        client: client(number),
+        agent: "worker".into(),
+        plan: canonical(&json!({"id": format!("plan-{number}"), "nodes": []})).unwrap(),
+        intent: 1,
+        scope: "default".into(),
+        workspace: "/tmp".into(),
+        policy_epoch: 1,
+        seed: 7,
+    }))
+}
+
+fn result(number: u64, step: u64) -> Event {
+    let outcome = Outcome::Ok(Output {
+        artifact: Digest([number as u8; 32]),
+        bytes: 300,
+        inline: Some(canonical(&json!("x".repeat(300))).unwrap()),
+        directive: None,
+    });
+    let accounts = Some(Accounts { client_vruntime: (number * 100 + step) as i64, ..Accounts::default() });
+    let result =
+        AttemptResult { cost: 1 + number, accounts, ..AttemptResult::unpaid("node".into(), 1, outcome) };
+    Event::AttemptResult(Box::new(result))
+}
+
+/// The last records of a run.
+fn ending() -> Vec<Event> {
+    let scores =
+        Scores { quality: None, adherence: None, speed: 900, cost: 800, errors: 700, revisions: 600 };
+    vec![
+        Event::Evaluated(Evaluated { scores, composite: 750 }),
+        Event::RunClosed { outcome: RunOutcome::Succeeded },
+    ]
+}
+
+fn append(journal: &SegmentJournal, stream: StreamId, at_ms: i64, events: Vec<Event>) {
+    let last = journal.read(stream, Seq(0), usize::MAX).unwrap().last().map_or(Seq(0), |record| record.seq);
+    journal.append(vec![StreamBatch { stream, expected: last, at_ms, events }]).unwrap();
+}
+
+const RUNS: u64 = 30;
+
+/// Thirty runs whose records lie among each other: the first twenty are over, at times that are their numbers.
+fn filled() -> FaultyDisk {
+    let disk = FaultyDisk::new();
+    let journal = open(&disk);
+    for name in ["acme", "bolt"] {
+        let set = Event::ClientSet { client: name.into(), weight: 5, contracted: true };
+        append(&journal, StreamId::client(&name.into()), 1, vec![set]);
+    }
+    for number in 0..RUNS {
+        append(&journal, stream(number), 0, vec![opened(number)]);
+        for back in 0..4.min(number + 1) {
+            append(&journal, stream(number - back), 1, vec![result(number - back, number)]);
+        }
+        if number >= 4 && number - 4 < 20 {
+            append(&journal, stream(number - 4), (number - 4) as i64, ending());
+        }
+        if number % 7 == 0 {
+            let client = client(number);
+            let stream = StreamId::client(&client);
+            append(&journal, stream, 2, vec![Event::CreditDeposited { client, credits: 10, spent: 0 }]);
+        }
+    }
+    drop(journal);
+    disk
+}
+
+/// Everything that a journal tells, apart from where it stands.
+#[derive(Debug, Clone, PartialEq)]
+struct Told {
+    runs: BTreeMap<RunId, (RunRow, Vec<(u64, Event)>)>,
+    accounts: BTreeMap<String, (u64, String)>,
+    /// Accounts in the order in which they were settled last.
+    settled: Vec<String>,
+    clients: BTreeMap<StreamId, Vec<Event>>,
+}
+
+fn told(disk: &FaultyDisk) -> Told {
+    super::swap::finish(disk).unwrap();
+    assert_eq!(verify_folder(Arc::new(disk.clone())).unwrap(), []);
+    let journal = open(disk);
+    let records = |stream| journal.read(stream, Seq(0), usize::MAX);
+    let rows = journal.runs(false).unwrap().into_iter();
+    let runs = rows.map(|row| {
+        let read = records(StreamId::run(&row.client, row.run)).unwrap_or_default();
+        let read = read.into_iter().map(|record| (record.seq.0, record.event)).collect();
+        (row.run, (RunRow { position: Default::default(), ..row }, read))
+    });
+    let mut rows = journal.accounts().unwrap();
+    rows.sort_by_key(|row| row.settled);
+    let name = |row: &ostler_kernel::port::AccountRow| format!("{} {:?}", row.client, row.agent);
+    let known = |row: &ostler_kernel::port::AccountRow| {
+        (row.spent, format!("{:?} {:?}", row.accounts, row.reputation))
+    };
+    let clients = journal.clients().unwrap().into_iter();
+    Told {
+        runs: runs.collect(),
+        settled: rows.iter().map(name).collect(),
+        accounts: rows.iter().map(|row| (name(row), known(row))).collect(),
+        clients: clients
+            .map(|stream| (stream, records(stream).unwrap().into_iter().map(|record| record.event).collect()))
+            .collect(),
+    }
+}
+
+fn files(disk: &FaultyDisk) -> Files {
+    super::swap::finish(disk).unwrap();
+    Files::new(Arc::new(disk.clone()), small().segment_bytes)
+}
+
+fn before(closed_before_ms: i64) -> Unwanted {
+    Unwanted { closed_before_ms: Some(closed_before_ms), quarantined: false }
+}
+
+/// Runs numbered below `closed` were over before then, and are to be gone; all else is as it was.
+fn check_collected(found: &Told, whole: &Told, closed: u64) {
+    let mut expected = whole.clone();
+    expected.runs.retain(|id, _| (0..closed).all(|number| *id != run(number)));
+    assert_eq!(found, &expected);
+}
+
+#[test]
+fn runs_that_are_over_for_long_go_and_what_was_charged_for_them_stays() {
+    let disk = filled();
+    let whole = told(&disk);
+    let used = disk.used();
+    let dry = collect(&files(&disk), before(15), 0, None).unwrap();
+    assert_eq!((dry.runs.len(), disk.used()), (15, used), "nothing changes unless told to");
+    let done = collect(&files(&disk), before(15), 0, Some(&mut || Ok(()))).unwrap();
+    assert_eq!(done.bytes, dry.bytes);
+    let kept: BTreeSet<Digest> = (15..RUNS).map(|number| Digest([number as u8; 32])).collect();
+    assert_eq!(done.needed.into_iter().collect::<BTreeSet<_>>(), kept);
+    check_collected(&told(&disk), &whole, 15);
+    // What is left goes on, is collected again, and opens again.
+    let journal = open(&disk);
+    append(&journal, stream(25), 30, ending());
+    append(
+        &journal,
+        StreamId::client(&client(0)),
+        30,
+        vec![Event::CreditDeposited { client: client(0), credits: 3, spent: 9 }],
+    );
+    drop(journal);
+    let whole = told(&disk);
+    assert_eq!(collect(&files(&disk), before(20), 0, Some(&mut || Ok(()))).unwrap().runs.len(), 5);
+    check_collected(&told(&disk), &whole, 20);
+    assert_eq!(collect(&files(&disk), before(20), 0, Some(&mut || Ok(()))).unwrap().runs, []);
+}
+
+#[test]
+fn the_room_that_is_taken_goes_with_what_is_kept() {
+    let disk = FaultyDisk::new();
+    let journal = open(&disk);
+    for number in 0..400 {
+        append(&journal, stream(number), 0, vec![opened(number)]);
+        append(&journal, stream(number), number as i64, [vec![result(number, 0)], ending()].concat());
+    }
+    drop(journal);
+    let all = disk.used();
+    let mut last = all;
+    for gone in [100, 200, 300, 390, 400] {
+        let done = collect(&files(&disk), before(gone), 0, Some(&mut || Ok(()))).unwrap();
+        let used = disk.used();
+        let kept = (400 - gone) as u64 * all / 400;
+        // Beside what is kept: the reserve, room for segments to come, a segment that is not full.
+        let beside = 6 * small().segment_bytes;
+        assert!(used <= kept + kept / 4 + beside, "{gone} gone: {used} bytes for {kept}, of {all}");
+        assert!(used < last || gone == 400, "{gone} gone: {used} bytes, {last} before");
+        assert!(done.bytes.bytes_after < done.bytes.bytes_before);
+        last = used;
+        drop(open(&disk));
+    }
+    let segments = disk.list().unwrap().iter().filter(|name| name.ends_with(".seg")).count();
+    assert!(segments <= 2, "{segments}");
+    let spares = disk.list().unwrap().iter().filter(|name| name.ends_with(".spare")).count();
+    assert!(spares > 0, "room is kept for segments to come");
+    let journal = open(&disk);
+    for number in 500..600 {
+        append(&journal, stream(number), 0, vec![opened(number), result(number, 0)]);
+    }
+    drop(journal);
+    assert_eq!(disk.list().unwrap().iter().filter(|name| name.ends_with(".spare")).count(), 0);
+    assert_eq!(told(&disk).runs.len(), 100);
+}
+
+#[test]
+fn a_power_cut_at_any_step_of_collecting_leaves_all_or_nothing_done() {
+    let whole = told(&filled());
+    let disk = filled();
+    let start = disk.changes();
+    collect(&files(&disk), before(15), 0, Some(&mut || Ok(()))).unwrap();
+    let (steps, after) = (disk.changes() - start, told(&disk));
+    let (mut undone, mut done) = (0, 0);
+    for cut in 0..steps {
+        for seed in 0..1 {
+            let mut disk = filled();
+            let files = files(&disk);
+            disk.die_after(cut);
+            // What is left to do after the change was made is not needed for it.
+            let _ = collect(&files, before(15), 0, Some(&mut || Ok(())));
+            disk = disk.cut_power(seed + 10 * cut);
+            let found = told(&disk);
+            assert!(found == whole || found == after, "cut {cut}, seed {seed}");
+            undone += u32::from(found == whole);
+            done += u32::from(found == after);
+            collect(&self::files(&disk), before(15), 0, Some(&mut || Ok(()))).unwrap();
+            assert_eq!(told(&disk), after, "again after cut {cut}, seed {seed}");
+        }
+    }
+    assert!(undone > 5 && done > 5, "{undone} {done}");
+}
+
+#[test]
+fn a_damaged_journal_is_not_collected() {
+    let disk = filled();
+    disk.flip("0000000002.seg", 1000, 1);
+    let before_it = disk.changes();
+    assert!(collect(&files(&disk), before(15), 0, Some(&mut || Ok(()))).is_err());
+    assert_eq!(disk.changes(), before_it);
+}
+
+fn mend(disk: &FaultyDisk) -> std::io::Result<Findings> {
+    super::swap::finish(disk)?;
+    let files = Files::new(Arc::new(disk.clone()), small().segment_bytes);
+    let fine = |_| None;
+    match repair(&files, &Index::open(None), 0, &fine, Some(&mut || Ok(()))) {
+        Ok(findings) => Ok(findings),
+        Err(error) => Err(std::io::Error::other(error)),
+    }
+}
+
+/// Each run is as it was, or it was set aside: listed, unreadable, and closed to whoever would go on with it.
+fn check_mended(disk: &FaultyDisk, whole: &Told, context: &str) -> BTreeSet<RunId> {
+    let found = told(disk);
+    let mut aside = BTreeSet::new();
+    for (id, (row, events)) in &whole.runs {
+        match found.runs.get(id) {
+            Some((left, _)) if matches!(left.standing, RunStanding::Quarantined(_)) => {
+                aside.insert(*id);
+            }
+            Some((left, records)) => {
+                assert_eq!((left, records), (row, events), "{context}");
+            }
+            // All that named it is gone.
+            None => assert!(events.len() < 3, "{context}: {id} is gone"),
+        }
+    }
+    let journal = open(disk);
+    for id in &aside {
+        let row = &found.runs[id].0;
+        let stream = StreamId::run(&row.client, *id);
+        let batch = StreamBatch { stream, expected: Seq(0), at_ms: 0, events: vec![opened(0)] };
+        assert!(matches!(journal.append(vec![batch]), Err(JournalError::Refused(_))), "{context}");
+        let read = journal.read(stream, Seq(0), 10);
+        assert!(matches!(read, Err(JournalError::Damaged { .. })), "{context}: {read:?}");
+    }
+    for (stream, events) in &found.clients {
+        let mut left = whole.clients[stream].iter();
+        assert!(events.iter().all(|event| left.any(|other| other == event)), "{context}: {events:?}");
+    }
+    aside
+}
+
+#[test]
+fn whichever_byte_flips_the_runs_it_touches_are_set_aside_and_no_other_is_changed() {
+    let whole = told(&filled());
+    let segment = small().segment_bytes as usize;
+    let mut most = 0;
+    for flip in 0..60 {
+        let disk = filled();
+        let (number, offset) = (1 + flip % 3, (flip * 7919) % segment);
+        disk.flip(&format!("{number:010}.seg"), offset, 1 << (flip % 8));
+        let context = format!("segment {number}, offset {offset}");
+        let findings = mend(&disk).unwrap();
+        let aside = check_mended(&disk, &whole, &context);
+        let named: BTreeSet<RunId> = findings.runs.iter().map(|one| one.row.run).collect();
+        assert!(named.is_superset(&aside), "{context}");
+        most = most.max(aside.len());
+        if findings.damages.is_empty() {
+            continue; // nothing was written there
+        }
+        assert!(!findings.kept.is_empty(), "{context}");
+        let again = mend(&disk).unwrap();
+        assert!(again.is_empty(), "{context}: {again:?}");
+        // What is not touched goes on.
+        let journal = open(&disk);
+        for number in (0..RUNS).filter(|number| !named.contains(&run(*number))) {
+            if whole.runs[&run(number)].0.standing == RunStanding::Open {
+                append(&journal, stream(number), 99, vec![result(number, 99)]);
+            }
+        }
+    }
+    assert!((1..=8).contains(&most), "{most} runs of one byte");
+}
+
+#[test]
+fn a_power_cut_at_any_step_of_repairing_loses_nothing_that_was_left() {
+    let whole = told(&filled());
+    let damaged = || {
+        let disk = filled();
+        disk.flip("0000000002.seg", 4000, 1);
+        disk.flip("0000000001.seg", 3000, 1);
+        disk
+    };
+    let disk = damaged();
+    let start = disk.changes();
+    let findings = mend(&disk).unwrap();
+    let (steps, after) = (disk.changes() - start, told(&disk));
+    assert!(!findings.runs.is_empty());
+    for cut in 0..steps {
+        for seed in 0..1 {
+            let mut disk = damaged();
+            disk.die_after(cut);
+            let _ = mend(&disk);
+            disk = disk.cut_power(seed + 10 * cut);
+            mend(&disk).unwrap();
+            let context = format!("cut {cut}, seed {seed}");
+            check_mended(&disk, &whole, &context);
+            assert_eq!(told(&disk), after, "{context}");
+            let damaged = disk.list().unwrap().iter().filter(|name| name.contains(".damaged-")).count();
+            assert_eq!(damaged, 2, "{context}");
+        }
+    }
+}
+
+#[test]
+fn records_of_a_client_that_are_lost_are_told_and_the_others_stay() {
+    let disk = filled();
+    let whole = told(&disk);
+    let acme = StreamId::client(&"acme".into());
+    // The second record of the client, found by its name and its kind.
+    let journal = open(&disk);
+    let place = journal.read(acme, Seq(1), 1).unwrap()[0].position.0;
+    drop(journal);
+    let name = format!("{:010}.seg", place >> 32);
+    disk.flip(&name, (place & 0xffff_ffff) as usize + 40, 4);
+    let findings = mend(&disk).unwrap();
+    assert_eq!(findings.clients.len(), 1);
+    assert_eq!(findings.clients[0].client, Some("acme".into()));
+    let mut left = whole.clients[&acme].clone();
+    left.remove(1);
+    assert_eq!(told(&disk).clients[&acme], left);
+    let journal = open(&disk);
+    let deposit = Event::CreditDeposited { client: "acme".into(), credits: 1, spent: 0 };
+    append(&journal, acme, 1, vec![deposit]);
+}
+
+#[test]
+fn a_list_that_is_damaged_is_made_anew_from_what_is_left_of_the_runs() {
+    let disk = filled();
+    disk.flip("0000000002.seg", 1000, 1);
+    let first = mend(&disk).unwrap();
+    let moved: BTreeSet<RunId> =
+        first.runs.iter().filter(|one| one.moved > 0).map(|one| one.row.run).collect();
+    assert!(!moved.is_empty());
+    disk.flip("quarantine", 100, 1);
+    let refused = SegmentJournal::on_disk(Arc::new(disk.clone()), small()).err().unwrap().to_string();
+    assert!(refused.contains("doctor --repair"), "{refused}");
+    assert!(mend(&disk).unwrap().list_damaged);
+    let found = told(&disk);
+    for id in &moved {
+        assert!(matches!(found.runs[id].0.standing, RunStanding::Quarantined(_)), "{id}");
+    }
+    let unwanted = Unwanted { closed_before_ms: None, quarantined: true };
+    let gone = collect(&files(&disk), unwanted, 0, Some(&mut || Ok(()))).unwrap();
+    assert_eq!(gone.quarantined.into_iter().collect::<BTreeSet<_>>(), moved);
+    let names = disk.list().unwrap();
+    let left: Vec<&String> = names
+        .iter()
+        .filter(|name| name.contains("damaged") || name.contains("remains") || *name == "quarantine")
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert!(moved.iter().all(|id| !told(&disk).runs.contains_key(id)));
+}
+
+/// A journal whose last write, of three frames, was cut short in its first.
+fn torn() -> FaultyDisk {
+    let disk = filled();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let journal = open(&disk);
+    disk.hold_syncs();
+    append(&journal, stream(25), 50, vec![result(25, 50)]);
+    while disk.syncs_waiting() == 0 {
+        std::thread::yield_now();
+    }
+    let write = |number: u64| {
+        append(&journal, stream(number), 51, vec![result(number, 51)]);
+        let last = journal.read(stream(number), Seq(0), usize::MAX).unwrap();
+        last.last().unwrap().position
+    };
+    let places = [write(26), write(27), write(26)];
+    disk.release_syncs();
+    runtime.block_on(journal.durable(places[2])).unwrap();
+    disk.die_after(0);
+    drop(journal);
+    let disk = disk.cut_power(1);
+    disk.flip(&format!("{:010}.seg", places[0].0 >> 32), (places[0].0 & 0xffff_ffff) as usize + 20, 1);
+    disk
+}
+
+#[test]
+fn what_was_torn_goes_whoever_meets_it_first() {
+    let disk = torn();
+    drop(open(&disk));
+    let whole = told(&disk);
+    let disk = torn();
+    assert!(mend(&disk).unwrap().is_empty());
+    collect(&files(&disk), before(15), 0, Some(&mut || Ok(()))).unwrap();
+    check_collected(&told(&disk), &whole, 15);
+}

@@ -1,0 +1,150 @@
+//! Removing runs that are over, and what only they needed.
+
+use std::collections::{BTreeMap, HashSet};
+
+use ostler_kernel::event::{Event, Outcome};
+use ostler_kernel::id::{Digest, RunId, Ticks};
+use ostler_kernel::port::{RunRow, RunStanding, StreamId};
+
+use super::files::Files;
+use super::frame::Section;
+use super::open::OpenJournalError;
+use super::quarantine::{self, Quarantine};
+use super::rewrite::{Rewrite, Rewritten, rewrite};
+use super::swap::Swap;
+use super::verify::{Survey, decoded, survey};
+
+/// What is no longer to be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Unwanted {
+    /// Runs that were closed before this, in milliseconds since the Unix epoch; `None`: none of them.
+    pub closed_before_ms: Option<Ticks>,
+    /// Runs that were set aside because something of them is damaged.
+    pub quarantined: bool,
+}
+
+impl Unwanted {
+    /// Whether a run that is not damaged goes.
+    pub(crate) fn holds(&self, row: &RunRow) -> bool {
+        let over = matches!(row.standing, RunStanding::Closed(_));
+        over && row.closed_ms.zip(self.closed_before_ms).is_some_and(|(closed, before)| closed < before)
+    }
+}
+
+/// What removing came to in the journal.
+#[derive(Debug)]
+pub(crate) struct Collected {
+    /// Runs that are gone.
+    pub(crate) runs: Vec<RunId>,
+    /// Runs that were damaged, and are gone.
+    pub(crate) quarantined: Vec<RunId>,
+    pub(crate) bytes: Rewritten,
+    /// Artifacts that are still needed.
+    pub(crate) needed: HashSet<Digest>,
+    /// When the oldest run was opened that is not over.
+    pub(crate) oldest_open_ms: Option<Ticks>,
+}
+
+/// Removes what is unwanted. Without `commit` nothing changes; with it, it is called just before: the index
+/// must be gone by then.
+pub(crate) fn collect(
+    files: &Files,
+    unwanted: Unwanted,
+    epoch_seen: u64,
+    commit: Option<&mut dyn FnMut() -> std::io::Result<()>>,
+) -> Result<Collected, OpenJournalError> {
+    let disk = &*files.disk;
+    let survey = survey(files, None)?;
+    if survey.is_damaged() {
+        return Err(OpenJournalError::Damaged(survey.damages));
+    }
+    let quarantine = quarantine::read(disk)?;
+    let (runs, damaged) = choose(&survey, &quarantine, unwanted);
+    let gone: HashSet<StreamId> =
+        survey.heads.keys().filter(|stream| goes(stream, &runs, &damaged)).copied().collect();
+    let mut needed: HashSet<Digest> = quarantine
+        .values()
+        .filter(|one| !damaged.contains(&one.row.run))
+        .flat_map(|one| &one.artifacts)
+        .copied()
+        .collect();
+    let mut see = |_, section: &Section<'_>, gone: bool| {
+        if !gone {
+            needed.extend(artifacts(&decoded(section).map_err(std::io::Error::other)?));
+        }
+        Ok(())
+    };
+    let what = Rewrite {
+        gone: &gone,
+        renumbered: &HashSet::new(),
+        misfits: &survey.misfits,
+        kept: &BTreeMap::new(),
+        accounts: survey.lines.accounts.values().cloned().collect(),
+        epoch: survey.epoch.max(epoch_seen) + 1,
+    };
+    let changes = !(runs.is_empty() && damaged.is_empty());
+    let bytes = match commit.filter(|_| changes) {
+        Some(commit) => {
+            let mut swap = Swap::new(disk)?;
+            let bytes = rewrite(files, &survey.segments, &what, Some(&mut swap), &mut see)?;
+            if !damaged.is_empty() {
+                forget(disk, &mut swap, quarantine, &damaged)?;
+            }
+            commit()?;
+            swap.commit()?;
+            super::swap::clean(disk, files.segment_bytes)?;
+            bytes
+        }
+        None => rewrite(files, &survey.segments, &what, None, &mut see)?,
+    };
+    let bytes = if changes { bytes } else { Rewritten { bytes_after: bytes.bytes_before, ..bytes } };
+    let open = survey.lines.rows.values().filter(|row| !matches!(row.standing, RunStanding::Closed(_)));
+    let oldest_open_ms = open.map(|row| row.opened_ms).min();
+    let (runs, quarantined) = (runs.into_iter().collect(), damaged.into_iter().collect());
+    Ok(Collected { runs, quarantined, bytes, needed, oldest_open_ms })
+}
+
+/// The runs that go: those that are over, and those that are damaged.
+fn choose(survey: &Survey, quarantine: &Quarantine, unwanted: Unwanted) -> (HashSet<RunId>, HashSet<RunId>) {
+    let rows = survey.lines.rows.values();
+    let over = rows.filter(|row| !quarantine.contains_key(&row.run) && unwanted.holds(row));
+    let damaged = quarantine.keys().filter(|_| unwanted.quarantined);
+    (over.map(|row| row.run).collect(), damaged.copied().collect())
+}
+
+fn goes(stream: &StreamId, runs: &HashSet<RunId>, damaged: &HashSet<RunId>) -> bool {
+    crate::journal::rows::run_of(stream).is_some_and(|run| runs.contains(&run) || damaged.contains(&run))
+}
+
+/// Removes what was kept of damaged runs. The segments as they were found go with the last of them.
+fn forget(
+    disk: &dyn crate::disk::Disk,
+    swap: &mut Swap<'_>,
+    mut quarantine: Quarantine,
+    damaged: &HashSet<RunId>,
+) -> std::io::Result<()> {
+    quarantine.retain(|run, _| !damaged.contains(run));
+    let remains: HashSet<String> = damaged.iter().map(|run| quarantine::remains(*run)).collect();
+    let names = disk.list()?;
+    for name in &names {
+        if remains.contains(name) || (quarantine.is_empty() && name.contains(quarantine::DAMAGED)) {
+            swap.remove(name);
+        }
+    }
+    if quarantine.is_empty() {
+        swap.remove(quarantine::NAME);
+        return Ok(());
+    }
+    swap.replace(quarantine::NAME, &quarantine::bytes(&quarantine), None)
+}
+
+/// Artifacts that events name.
+pub(crate) fn artifacts(events: &[Event]) -> impl Iterator<Item = Digest> {
+    events.iter().filter_map(|event| match event {
+        Event::AttemptResult(result) | Event::LateResult(result) => match &result.outcome {
+            Outcome::Ok(output) => Some(output.artifact),
+            Outcome::Failed(_) => None,
+        },
+        _ => None,
+    })
+}

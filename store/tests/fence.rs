@@ -1,0 +1,127 @@
+//! A process that was suspended while another took its folder over, and goes on.
+
+#![allow(clippy::unwrap_used)] // the functions that tests share are tests too
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+
+use common::{PATIENCE, batch, events, numbered, small, stream, wait};
+use ostler_kernel::event::Event;
+use ostler_kernel::port::Journal;
+use ostler_store::Store;
+
+/// Where the child finds the folder; without it, it is not a child.
+const FOLDER: &str = "OSTLER_TEST_FENCE_FOLDER";
+
+/// Not a test but the process that is suspended: appends a record for each line that it is told, and says what became
+/// of it.
+#[test]
+fn child_that_appends_when_it_is_told() {
+    let Ok(folder) = std::env::var(FOLDER) else { return };
+    let (store, _) = Store::open_with(Path::new(&folder), small()).unwrap();
+    for (line, count) in std::io::stdin().lines().zip(0u64..) {
+        line.unwrap();
+        let appended = store.journal.append(vec![batch(stream(1), count, vec![numbered(count)])]);
+        match appended.and_then(|position| wait(&*store.journal, position)) {
+            Ok(()) => println!("\ndurable {count}"),
+            Err(error) => println!("\nrefused {error}"),
+        }
+    }
+}
+
+struct Stale {
+    child: Child,
+    said: Receiver<String>,
+}
+
+impl Stale {
+    fn start(folder: &Path) -> Stale {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child_that_appends_when_it_is_told", "--nocapture"])
+            .env(FOLDER, folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let (tell, said) = mpsc::channel();
+        std::thread::spawn(move || {
+            lines
+                .filter(|line| line.starts_with("durable ") || line.starts_with("refused "))
+                .try_for_each(|line| tell.send(line))
+        });
+        Stale { child, said }
+    }
+
+    fn tell(&mut self) {
+        self.child.stdin.as_mut().unwrap().write_all(b"append\n").unwrap();
+    }
+
+    fn says(&self) -> String {
+        self.said.recv_timeout(PATIENCE).expect("it says what became of the record")
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success(), "{name}");
+    }
+}
+
+impl Drop for Stale {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_writer_that_was_suspended_while_its_folder_was_taken_over_writes_nothing_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data");
+    let mut stale = Stale::start(&path);
+    for number in 0..3 {
+        stale.tell();
+        assert_eq!(stale.says(), format!("durable {number}"));
+    }
+    stale.signal("STOP");
+    // While the lock is there, nobody takes over from one that may still write.
+    let refused = Store::open_with(&path, small()).err().unwrap().to_string();
+    assert!(refused.contains(&format!("process {}", stale.child.id())), "{refused}");
+    std::fs::remove_file(path.join("lock")).unwrap();
+    let (store, opened) = Store::open_with(&path, small()).unwrap();
+    assert_eq!(opened.epoch, 2);
+    let mine = |number: u64| Event::Parked { reason: format!("of the second holder: {number}") };
+    let append = |expected: u64| {
+        let position = store.journal.append(vec![batch(stream(1), expected, vec![mine(expected)])]).unwrap();
+        wait(&*store.journal, position).unwrap();
+    };
+    append(3);
+
+    stale.tell();
+    stale.signal("CONT");
+    let said = stale.says();
+    assert!(said.starts_with("refused ") && said.contains("another process may hold the folder"), "{said}");
+    stale.tell();
+    assert!(stale.says().starts_with("refused "), "not even later");
+    drop(stale.child.stdin.take());
+    let begun = std::time::Instant::now();
+    let status = loop {
+        if let Some(status) = stale.child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(begun.elapsed() < PATIENCE, "it ends when nobody tells it anything any more");
+        std::thread::yield_now();
+    };
+    assert!(status.success(), "{status}");
+
+    append(4);
+    drop(store);
+    let expected = vec![numbered(0), numbered(1), numbered(2), mine(3), mine(4)];
+    let (store, opened) = Store::open_with(&path, small()).unwrap();
+    assert_eq!((opened.torn, events(&*store.journal, stream(1))), (None, expected));
+    assert_eq!(store.journal.verify().unwrap(), []);
+}

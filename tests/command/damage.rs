@@ -1,0 +1,165 @@
+//! What is damaged is told, set aside and left behind by everything else; and what is old goes.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::world::World;
+
+const BIG: &str = "id: big
+nodes:
+  - {id: read, tool: fs.read, params: {path: big.txt}}
+";
+
+const SMALL: &str = "id: small
+nodes:
+  - {id: say, tool: text.render, params: {template: hello, values: {}}}
+";
+
+fn world() -> World {
+    let world = World::new();
+    fs::write(world.path().join("work/big.txt"), "0123456789abcdef".repeat(1_000)).unwrap();
+    world.file("big.yaml", BIG).file("small.yaml", SMALL);
+    world
+}
+
+/// Runs a plan to its end, and gives the run's id.
+fn run(world: &World, plan: &str) -> String {
+    let ended = world.ostler(&format!("run {plan} --workspace work --json")).exits(0);
+    ended.lines().last().unwrap()["run"].as_str().unwrap().to_owned()
+}
+
+fn segment(world: &World) -> PathBuf {
+    world.data().join("journal/0000000001.seg")
+}
+
+/// Changes a byte of the first record.
+fn flip(world: &World) {
+    let mut bytes = fs::read(segment(world)).unwrap();
+    bytes[200] ^= 0x40;
+    fs::write(segment(world), bytes).unwrap();
+}
+
+fn artifacts(world: &World) -> Vec<PathBuf> {
+    let folders = fs::read_dir(world.data().join("artifacts")).unwrap().map(|entry| entry.unwrap().path());
+    let folders = folders.filter(|path| !path.ends_with("new") && !path.ends_with("damaged"));
+    folders.flat_map(|folder| fs::read_dir(folder).unwrap().map(|file| file.unwrap().path())).collect()
+}
+
+#[test]
+fn a_damaged_journal_is_not_written_to_and_repairing_sets_one_run_aside() {
+    let world = world();
+    let runs = [run(&world, "small.yaml"), run(&world, "small.yaml"), run(&world, "small.yaml")];
+    flip(&world);
+    let found = fs::read(segment(&world)).unwrap();
+    for line in ["run small.yaml --workspace work", "resume", "client add acme"] {
+        let refused = world.ostler(line).exits(4).complains("segment 1, offset 64").complains(&runs[0]);
+        refused.complains(
+            "nothing was written; `ostler doctor` tells what it touches, `ostler doctor --repair` sets",
+        );
+    }
+    assert_eq!(fs::read(segment(&world)).unwrap(), found);
+    // What is not damaged can be looked at.
+    world.ostler(&format!("show {}", runs[1])).exits(0);
+    world.ostler(&format!("show {}", runs[0])).exits(4);
+    let told = world.ostler("doctor").exits(4);
+    let touched: Vec<&str> = told.out.lines().filter(|line| line.contains("touched")).collect();
+    assert_eq!(touched.len(), 1, "{}", told.out);
+    assert!(touched[0].contains(&runs[0]), "{}", told.out);
+    told.says("✔ charges").says("ostler doctor --repair");
+    world.ostler("doctor --repair").exits(0).says("1 run set aside").says("! quarantined");
+    assert!(world.data().join(format!("journal/{}.remains", runs[0])).exists());
+    let listed = world.ostler("ps").exits(0);
+    let line = listed.out.lines().find(|line| line.contains(&runs[0])).unwrap();
+    assert!(line.contains("quarantined") && line.contains("small"), "{}", listed.out);
+    world.ostler(&format!("resume {}", runs[0])).exits(4).complains("quarantined");
+    world.ostler(&format!("show {}", runs[0])).exits(4).complains("quarantined");
+    world.ostler(&format!("show {}", runs[2])).exits(0);
+    run(&world, "small.yaml");
+    world.ostler("resume").exits(0);
+    world.ostler("doctor").exits(0).says("nothing is broken");
+    world.ostler("doctor --repair").exits(0).says("nothing is broken");
+    world.ostler("gc --quarantined --apply").exits(0).says("1 run that had been set aside went");
+    assert!(!world.ostler("ps").exits(0).out.contains(&runs[0]));
+    assert!(!world.data().join("journal/quarantine").exists());
+    world.ostler("doctor").exits(0);
+}
+
+#[test]
+fn a_result_that_is_damaged_or_missing_sets_its_run_aside() {
+    for missing in [false, true] {
+        let world = world();
+        let (small, big) = (run(&world, "small.yaml"), run(&world, "big.yaml"));
+        let stored = artifacts(&world);
+        assert_eq!(stored.len(), 1);
+        match missing {
+            true => fs::remove_file(&stored[0]).unwrap(),
+            false => fs::write(&stored[0], "other bytes").unwrap(),
+        }
+        let told =
+            world.ostler("doctor").exits(4).says("✘ touched").says(&big).says("the result of its node read");
+        assert!(!told.out.contains(&small), "{}", told.out);
+        world.ostler("doctor --repair").exits(0).says("1 run set aside");
+        world.ostler("doctor").exits(0).says("! quarantined");
+        // Its records are whole, and can be looked at; the same result can be made again.
+        world.ostler(&format!("events {big}")).exits(0).says("executed");
+        run(&world, "big.yaml");
+        world.ostler("doctor").exits(0);
+    }
+}
+
+#[test]
+fn a_damaged_index_is_built_again_and_told() {
+    let world = world();
+    let small = run(&world, "small.yaml");
+    let index = world.data().join("index.redb");
+    let mut bytes = fs::read(&index).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[..middle].fill(0x55);
+    fs::write(&index, bytes).unwrap();
+    world.ostler("doctor").exits(0).says("! index").says("built again from the journal");
+    world.ostler("ps").exits(0).says(&small);
+    let again = world.ostler("doctor").exits(0);
+    assert!(!again.out.contains("! index"), "{}", again.out);
+}
+
+#[test]
+fn runs_that_are_over_for_long_go_and_their_client_has_paid_for_them() {
+    let world = world();
+    world.ostler("client add acme --credit 100000").exits(0);
+    world.ostler("run big.yaml --workspace work --client acme").exits(0);
+    let spent =
+        |world: &World| world.ostler("credit acme --json").exits(0).lines()[0]["spent"].as_i64().unwrap();
+    let before = spent(&world);
+    assert!(before > 0);
+    world.ostler("gc").exits(0).says("nothing can go").complains("runs are kept for ever");
+    world.ostler("gc --older-than 30d").exits(0).says("nothing can go");
+    world.ostler("gc --older-than 0d").exits(2).complains("above zero");
+    world.ostler("gc --older-than 1ms").exits(0).says("1 run would go").says("1 result").says("--apply");
+    assert_eq!(artifacts(&world).len(), 1);
+    let done = &world.ostler("gc --older-than 1ms --apply --json").exits(0).lines()[0];
+    assert_eq!((done["runs"].as_array().unwrap().len(), done["artifacts"].as_u64()), (1, Some(1)));
+    assert!(done["journal_bytes_after"].as_u64() < done["journal_bytes_before"].as_u64());
+    assert_eq!(artifacts(&world), Vec::<PathBuf>::new());
+    world.ostler("ps").exits(0).complains("there is no run yet");
+    assert_eq!(spent(&world), before);
+    world.ostler("doctor").exits(0);
+    // The configuration says the same for whoever opens the folder next.
+    world.ostler("run big.yaml --workspace work --client acme").exits(0);
+    world.file("data/ostler.toml", "[retention]\nkeep = \"1ms\"\n");
+    let kept = run(&world, "small.yaml");
+    let left = world.ostler("ps").exits(0);
+    assert_eq!(left.out.lines().filter(|line| line.contains("succeeded")).count(), 1, "{}", left.out);
+    left.says(&kept);
+    assert!(spent(&world) > before);
+}
+
+#[test]
+fn what_is_held_is_neither_repaired_nor_collected() {
+    let world = world();
+    run(&world, "small.yaml");
+    let held = ostler_store::Store::open(&world.data()).unwrap();
+    for line in ["gc --older-than 1ms --apply", "doctor --repair"] {
+        world.ostler(line).exits(4).complains("held by process").complains("until it has ended");
+    }
+    drop(held);
+}

@@ -1,0 +1,68 @@
+//! `docs/durability.md`: every fault names tests, and each of them exists in the file that it is said to stand in.
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed, and says where")]
+
+use std::path::{Path, PathBuf};
+
+/// A fault of the table: its name, and the tests that are named for it, each with its file.
+struct Row {
+    fault: String,
+    tests: Vec<(PathBuf, String)>,
+}
+
+fn rows(page: &str) -> Vec<Row> {
+    let table = page.split_once("## Faults\n").unwrap().1.split("\n## ").next().unwrap();
+    let lines = table.lines().filter(|line| line.starts_with('|')).skip(2);
+    lines
+        .map(|line| {
+            let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+            let [fault, _, shown_by] = cells[..] else { panic!("three columns: {line}") };
+            Row { fault: fault.to_owned(), tests: tests(shown_by) }
+        })
+        .collect()
+}
+
+/// `[name](../path) `test`, `test`, [name](…) …`: tests stand behind the file that they are in.
+fn tests(cell: &str) -> Vec<(PathBuf, String)> {
+    let (mut tests, mut file) = (Vec::new(), None);
+    for part in cell.split(", ") {
+        let mut rest = part.trim();
+        if let Some((link, behind)) = rest.strip_prefix('[').and_then(|link| link.split_once(") ")) {
+            let path = link.split_once("](../").unwrap_or_else(|| panic!("a link to a file: {part}")).1;
+            file = Some(Path::new(env!("CARGO_MANIFEST_DIR")).join(path));
+            rest = behind;
+        }
+        let test = rest.strip_prefix('`').and_then(|test| test.strip_suffix('`'));
+        let test = test.unwrap_or_else(|| panic!("a test in backticks: {part}"));
+        let file = file.clone().unwrap_or_else(|| panic!("no file before {test}"));
+        tests.push((file, test.to_owned()));
+    }
+    tests
+}
+
+/// Whether a file has a test of this name: a function with an attribute that makes it one.
+fn has_test(file: &Path, name: &str) -> bool {
+    let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let of_name = |line: &str| {
+        line.strip_prefix("async ")
+            .unwrap_or(line)
+            .strip_prefix("fn ")
+            .is_some_and(|rest| rest.strip_prefix(name).is_some_and(|behind| behind.starts_with('(')))
+    };
+    let Some(at) = lines.iter().position(|line| of_name(line)) else { return false };
+    let attributes = lines[..at].iter().rev().take_while(|line| line.starts_with("#["));
+    attributes.into_iter().any(|line| line.starts_with("#[test]") || line.starts_with("#[tokio::test"))
+}
+
+#[test]
+fn every_fault_is_shown_by_tests_that_exist() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/durability.md");
+    let rows = rows(&std::fs::read_to_string(page).unwrap());
+    assert!(rows.len() >= 17, "only {} faults", rows.len());
+    for Row { fault, tests } in rows {
+        assert!(!tests.is_empty(), "{fault} is shown by nothing");
+        for (file, test) in tests {
+            assert!(has_test(&file, &test), "{fault}: {} has no test {test}", file.display());
+        }
+    }
+}
