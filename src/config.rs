@@ -419,7 +419,12 @@ mod tests {
             "[clients.acme]\nweight = 0\n",
             expect!["ostler.toml:2:10: the weight of client acme is 0: give it 1 to 1000000"],
         );
-        refused("[clients.\"a b\"]\nweight = 1\n", expect![[""]]);
+        refused(
+            "[clients.\"a b\"]\nweight = 1\n",
+            expect![[
+                r#"ostler.toml:1:10: "a b" cannot be the name of a client: a name is 1 to 64 of A-Z a-z 0-9 . _ -"#
+            ]],
+        );
         refused(
             "[retention]\nkeep = '0s'\n",
             expect![[

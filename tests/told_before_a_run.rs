@@ -277,9 +277,24 @@ fn an_aggregator_takes_what_became_of_its_dependencies_and_nothing_else() {
     ] {
         check(&template(good), expect![""]);
     }
-    check(&template("{{ lits.state }}"), expect![[""]]);
-    check(&template("{{ list.state }}\n{{ list.lost | default(other.state) }}"), expect![[""]]);
-    check("  - {id: a, kind: aggregator, params: {template: '{{ list.state }}'}}", expect![[""]]);
+    check(
+        &template("{{ lits.state }}"),
+        expect![[r#"
+        V24 a 4:64 "\"{{ lits": params.template of an aggregator: line 1: lits is none of its dependencies; did you mean "list"?
+    "#]],
+    );
+    check(
+        &template("{{ list.state }}\n{{ list.lost | default(other.state) }}"),
+        expect![[r#"
+            V24 a 4:64 "\"{{ list": params.template of an aggregator: line 2: other is none of its dependencies; depend on other, or leave it out: it depends on list
+        "#]],
+    );
+    check(
+        "  - {id: a, kind: aggregator, params: {template: '{{ list.state }}'}}",
+        expect![[r#"
+        V24 a 4:50 "'{{ list": params.template of an aggregator: line 1: list is none of its dependencies; depend on list: an aggregator takes what became of its dependencies
+    "#]],
+    );
 }
 
 #[test]
@@ -290,11 +305,13 @@ fn a_fault_in_a_block_of_lines_stands_at_its_line() {
              two {{{{ b | uper }}}}\n        three"
         );
         let told = told(Format::Yaml, &format!("id: p\nnodes:\n{nodes}\n"));
-        assert!(told.starts_with("V24 a 11:9 \"two {{ b\": "), "{block}: {told}");
+        assert!(told.starts_with("V24 a 10:9 \"two {{ b\": "), "{block}: {told}");
     }
     // Where lines are folded or escaped, nobody can say.
     check(
         "  - id: a\n    kind: aggregator\n    deps: [list]\n    params:\n      template: >\n        one\n\n        {{ lost }}",
-        expect![[""]],
+        expect![[r#"
+            V24 a 9:9 "one\n\n   ": params.template of an aggregator: line 2: lost is none of its dependencies; did you mean "list"?
+        "#]],
     );
 }

@@ -86,7 +86,7 @@ fn fates(node: &Node, hints: &Hints) -> Option<BadParam> {
     let there: Vec<&str> = known().take(NAMES_TOLD_MAX).collect();
     let otherwise = match there.as_slice() {
         [] => format!("depend on {name}: an aggregator takes what became of its dependencies"),
-        there => format!("depend on {name}, or leave it out: there are {}", there.join(", ")),
+        there => format!("depend on {name}, or leave it out: it depends on {}", there.join(", ")),
     };
     let what = format!("line {line}: {name} is none of its dependencies");
     let mend = hints.mend(&name, known(), &otherwise);
