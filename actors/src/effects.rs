@@ -4,8 +4,9 @@
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crossbeam::queue::SegQueue;
 use dashmap::DashMap;
 use futures::FutureExt;
 use ostler_kernel::event::{Accounts, Failure, Outcome};
@@ -59,6 +60,10 @@ struct Entry {
 #[derive(Default)]
 pub(crate) struct Effects {
     entries: DashMap<AttemptKey, Entry>,
+    /// Attempts that have ended since the scheduler looked last; it settles them together.
+    ended: SegQueue<AttemptKey>,
+    /// The scheduler knows that there are some.
+    is_told: AtomicBool,
     /// Told whenever an entry goes.
     forgotten: Notify,
     /// Lives of the scheduler so far.
@@ -136,19 +141,35 @@ impl Effects {
         }
     }
 
-    /// The end of an attempt is settled: its agent hears of it.
-    pub(crate) fn settled(&self, services: &Services, key: &AttemptKey, after: Option<Accounts>) {
-        let Some(mut entry) = self.entries.get_mut(key) else { return };
+    /// The end of an attempt is settled. Gives the agent that is to hear of it, if its run has not ended before.
+    pub(crate) fn settled(
+        &self,
+        services: &Services,
+        key: &AttemptKey,
+        after: Option<Accounts>,
+    ) -> Option<ActorRef<AgentMessage>> {
+        let mut entry = self.entries.get_mut(key)?;
         entry.slot = None;
         if let State::Done(ended) = &mut entry.state {
             ended.accounts = after;
         }
         let agent = entry.agent.clone();
         drop(entry);
-        let _ = agent.cast(AgentMessage::Ended(key.clone()));
-        if !services.drives(key.run) {
-            self.forget(key); // its run ended before it did
+        if services.drives(key.run) {
+            return Some(agent);
         }
+        self.forget(key);
+        None
+    }
+
+    /// The scheduler looks: what ends from here on it is told of again.
+    pub(crate) fn look(&self) {
+        self.is_told.store(false, Ordering::SeqCst);
+    }
+
+    /// An attempt that has ended since the scheduler looked last.
+    pub(crate) fn next_ended(&self) -> Option<AttemptKey> {
+        self.ended.pop()
     }
 
     /// The scheduler begins another life: the number of it.
@@ -263,7 +284,10 @@ fn finish(services: &Services, key: &AttemptKey, ended: Ended) {
     let Some(mut entry) = services.effects.entries.get_mut(key) else { return };
     entry.state = State::Done(ended);
     drop(entry);
-    services.links.tell_scheduler(SchedulerMessage::Settle(key.clone()));
+    services.effects.ended.push(key.clone());
+    if !services.effects.is_told.swap(true, Ordering::SeqCst) {
+        services.links.tell_scheduler(SchedulerMessage::Settle);
+    }
 }
 
 pub(crate) fn failed(category: Category, message: String) -> Outcome {

@@ -2,7 +2,7 @@
 
 mod tenants;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use ostler_kernel::id::{AgentId, ClientId, NodeId, RunId};
 use ostler_scheduler::{
     ClientHandle, Config, EnqueueError, Event, Grant, JobHandle, NewJob, Price, RunQueue,
 };
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use crate::agent::AgentMessage;
 use crate::clients::QueueShown;
@@ -86,8 +86,8 @@ pub(crate) struct Ticket {
 pub(crate) enum SchedulerMessage {
     /// Ready nodes of an agent's run.
     Enqueue { owner: Arc<Owner>, reply_to: ActorRef<AgentMessage>, jobs: Vec<Job> },
-    /// An attempt ended: what it cost stands in the effects table.
-    Settle(AttemptKey),
+    /// Attempts ended: which, and what they cost, stands in the effects table.
+    Settle,
     /// An attempt that was granted never started.
     GiveBack(Ticket),
     /// An agent was started: whatever an earlier life of it had queued is void, but for the jobs that still run.
@@ -185,7 +185,7 @@ impl Actor for Scheduler {
                 let _ = reply.send(state.tenants.accounts(&state.queue));
             }
             SchedulerMessage::Enqueue { owner, reply_to, jobs } => state.enqueue(&owner, reply_to, jobs)?,
-            SchedulerMessage::Settle(key) => state.settle(&key),
+            SchedulerMessage::Settle => state.settle_ended(Vec::new()),
             SchedulerMessage::GiveBack(ticket) => state.give_back(ticket),
             SchedulerMessage::Hello { agent, reply_to } => state.hello(&agent, reply_to),
             SchedulerMessage::Bye(agent) => state.void(&agent),
@@ -244,8 +244,8 @@ impl SchedulerState {
             services.effects.hold(key, *slot);
         }
         self.tenants.restore_all(&mut self.queue, &services.ledger)?;
-        // What ended while nobody was here.
-        adopted.iter().for_each(|(key, _)| self.settle(key));
+        // What ended while nobody was here, or was about to be settled.
+        self.settle_ended(adopted.into_iter().map(|(key, _)| key).collect());
         Ok(())
     }
 
@@ -300,12 +300,21 @@ impl SchedulerState {
         self.tenants.restore_new(&mut self.queue, &mut self.events)
     }
 
-    /// Charges what an attempt cost, if it has ended, and frees its slot.
-    fn settle(&mut self, key: &AttemptKey) {
+    /// Charges what attempts cost that have ended, frees their slots, and tells their agents: each of all its attempts
+    /// together. There are at most as many as slots; `these` may have ended as well.
+    fn settle_ended(&mut self, these: Vec<AttemptKey>) {
         let services = Arc::clone(&self.services);
-        if let Some((ticket, cost)) = services.effects.to_settle(key) {
+        let mut ended: HashMap<ActorId, (ActorRef<AgentMessage>, Vec<AttemptKey>)> = HashMap::new();
+        services.effects.look();
+        for key in these.into_iter().chain(std::iter::from_fn(|| services.effects.next_ended())) {
+            let Some((ticket, cost)) = services.effects.to_settle(&key) else { continue };
             let accounts = self.charge(ticket, cost);
-            services.effects.settled(&services, key, accounts);
+            if let Some(agent) = services.effects.settled(&services, &key, accounts) {
+                ended.entry(agent.get_id()).or_insert_with(|| (agent, Vec::new())).1.push(key);
+            }
+        }
+        for (agent, keys) in ended.into_values() {
+            let _ = agent.cast(AgentMessage::Ended(keys));
         }
     }
 

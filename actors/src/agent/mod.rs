@@ -27,8 +27,8 @@ pub(crate) enum AgentMessage {
     Drive(RunRow),
     /// Slots for ready nodes.
     Granted(Vec<Granted>),
-    /// An attempt ended, and is settled; its outcome is in the effects table.
-    Ended(AttemptKey),
+    /// Attempts ended, and are settled; their outcomes are in the effects table.
+    Ended(Vec<AttemptKey>),
     /// There was no room in the run queue for these nodes.
     NoRoom(Vec<NodeId>),
     /// Nodes for which there was no room may ask again.
@@ -116,7 +116,7 @@ impl Actor for Agent {
         match message {
             AgentMessage::Drive(_) => {}
             AgentMessage::Granted(grants) => drive.granted(grants).await,
-            AgentMessage::Ended(key) => drive.ended(&key),
+            AgentMessage::Ended(keys) => keys.iter().for_each(|key| drive.ended(key)),
             AgentMessage::NoRoom(nodes) => drive.no_room(nodes),
             AgentMessage::Again => drive.again(),
             AgentMessage::OutOfCredit(out) => drive.out_of_credit(out),
@@ -170,7 +170,9 @@ impl AgentState {
             AgentMessage::Ask { reply, .. } => {
                 let _ = reply.send(Err(RunError::Over));
             }
-            AgentMessage::Ended(key) => self.arguments.services.effects.forget(&key),
+            AgentMessage::Ended(keys) => {
+                keys.iter().for_each(|key| self.arguments.services.effects.forget(key));
+            }
             AgentMessage::Drive(_)
             | AgentMessage::NoRoom(_)
             | AgentMessage::Again
