@@ -286,14 +286,14 @@ fn an_aggregator_takes_what_became_of_its_dependencies_and_nothing_else() {
     check(
         &template("{{ list.state }}\n{{ list.lost | default(other.state) }}"),
         expect![[r#"
-            V24 a 4:64 "\"{{ list": params.template of an aggregator: line 2: other is none of its dependencies; depend on other, or leave it out: it depends on list
+            V24 a 4:64 "\"{{ list": params.template of an aggregator: line 2: other is none of its dependencies; leave it out: it depends on list
         "#]],
     );
     check(
         "  - {id: a, kind: aggregator, params: {template: '{{ list.state }}'}}",
         expect![[r#"
-        V24 a 4:50 "'{{ list": params.template of an aggregator: line 1: list is none of its dependencies; depend on list: an aggregator takes what became of its dependencies
-    "#]],
+            V24 a 4:50 "'{{ list": params.template of an aggregator: line 1: list is none of its dependencies; add list to its deps
+        "#]],
     );
 }
 

@@ -12,6 +12,7 @@ use super::super::settings::BadParam;
 use super::super::{Kind, Node, Settings};
 use super::Subject;
 use crate::contract::kind_of;
+use crate::id::NodeId;
 use crate::template::{BadTemplate, RenderError, check_template, check_values};
 
 /// Names that are told of those that there are.
@@ -27,7 +28,7 @@ pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hint
                 let referred: BTreeSet<&str> = node.param_refs.keys().map(String::as_str).collect();
                 tools.judge(tool, &node.params, &referred)
             }
-            (Kind::Aggregator, ..) => aggregator(node, hints),
+            (Kind::Aggregator, ..) => aggregator(subject, node, hints),
             (Kind::Model, ..) => template(node, "prompt"),
             _ => continue,
         };
@@ -54,7 +55,7 @@ fn without_slips(mut bad: Vec<BadParam>, hints: &Hints) -> Vec<BadParam> {
     bad
 }
 
-fn aggregator(node: &Node, hints: &Hints) -> Vec<BadParam> {
+fn aggregator(subject: &Subject<'_>, node: &Node, hints: &Hints) -> Vec<BadParam> {
     let known = || OF_AGGREGATORS.map(str::to_owned).to_vec();
     let names = node.params.keys().chain(node.param_refs.keys());
     let unknown = names.filter(|name| !OF_AGGREGATORS.contains(&name.as_str()));
@@ -71,25 +72,26 @@ fn aggregator(node: &Node, hints: &Hints) -> Vec<BadParam> {
     }
     let unread = template(node, "template");
     if unread.is_empty() {
-        bad.extend(fates(node, hints));
+        bad.extend(fates(subject, node, hints));
     }
     bad.extend(unread);
     bad
 }
 
 /// A template of an aggregator takes what became of its dependencies, and nothing else.
-fn fates(node: &Node, hints: &Hints) -> Option<BadParam> {
+fn fates(subject: &Subject<'_>, node: &Node, hints: &Hints) -> Option<BadParam> {
     let text = node.params.get("template")?.as_str()?;
     let error = check_values(text, &|name| node.deps.iter().any(|dep| dep.n.as_str() == name)).err()?;
     let RenderError::Undefined { line, name } = error else { return None };
     let known = || node.deps.iter().map(|dep| dep.n.as_str());
     let there: Vec<&str> = known().take(NAMES_TOLD_MAX).collect();
-    let otherwise = match there.as_slice() {
-        [] => format!("depend on {name}: an aggregator takes what became of its dependencies"),
-        there => format!("depend on {name}, or leave it out: it depends on {}", there.join(", ")),
+    let mend = match there.as_slice() {
+        _ if subject.table.find(&NodeId::from(name.as_str())).is_some() => format!("add {name} to its deps"),
+        [] => "leave it out: an aggregator takes what became of its dependencies, and this one has none"
+            .to_owned(),
+        there => hints.mend(&name, known(), &format!("leave it out: it depends on {}", there.join(", "))),
     };
     let what = format!("line {line}: {name} is none of its dependencies");
-    let mend = hints.mend(&name, known(), &otherwise);
     Some(BadParam::Wrong { pointer: "/template".to_owned(), what, mend, line: Some(line) })
 }
 
