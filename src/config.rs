@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use ostler_actors::ClientConfig;
 use ostler_drivers::tool::ToolConfig;
 use ostler_kernel::gate::{CallLimits, GatePolicy, Scope};
-use ostler_kernel::id::Ticks;
+use ostler_kernel::id::{NAME_RULE, Ticks, is_name};
 use ostler_kernel::plan::{Pointer, Span};
 use ostler_kernel::port::Tool;
 use ostler_store::Unwanted;
@@ -289,6 +289,14 @@ impl Config {
             ));
         }
         for (client, entry) in &self.clients {
+            if !is_name(client) {
+                let detail = format!("{client:?} cannot be the name of a client");
+                wrong.push((
+                    Pointer::root().key("clients").key(client),
+                    detail,
+                    format!("a name is {NAME_RULE}"),
+                ));
+            }
             if !(1..=ostler_scheduler::WEIGHT_MAX).contains(&entry.weight) {
                 wrong.push((
                     Pointer::root().key("clients").key(client).key("weight"),
@@ -410,6 +418,12 @@ mod tests {
         refused(
             "[clients.acme]\nweight = 0\n",
             expect!["ostler.toml:2:10: the weight of client acme is 0: give it 1 to 1000000"],
+        );
+        refused(
+            "[clients.\"a b\"]\nweight = 1\n",
+            expect![[
+                r#"ostler.toml:1:10: "a b" cannot be the name of a client: a name is 1 to 64 of A-Z a-z 0-9 . _ -"#
+            ]],
         );
         refused(
             "[retention]\nkeep = '0s'\n",

@@ -103,6 +103,25 @@ impl Source {
         Place { line, column: self.text[start..offset].chars().count() + 1, offset }
     }
 
+    /// The place of a line, from 1, of the block of YAML (`|`) that a place is the beginning of.
+    pub(crate) fn block_line(&self, place: Place, line: usize) -> Option<Place> {
+        let text = |at: usize| self.text[self.lines[at]..].lines().next().unwrap_or_default();
+        let at = place.line - 1;
+        let opens = |line: &str| {
+            let line = line.split_once(" #").map_or(line, |(code, _)| code);
+            let sign = line.split_whitespace().last().and_then(|word| word.strip_prefix('|'));
+            sign.is_some_and(|rest| rest.bytes().all(|byte| b"+-".contains(&byte) || byte.is_ascii_digit()))
+        };
+        let head = if self.text[place.offset..].starts_with('|') {
+            Some(at)
+        } else {
+            (0..at).rev().find(|&at| !text(at).trim().is_empty())
+        };
+        let at = head.filter(|&at| opens(text(at)))?.checked_add(line)?;
+        let start = *self.lines.get(at)?;
+        Some(self.place(start + text(at).len() - text(at).trim_start().len()))
+    }
+
     /// The line of a place as it may be shown: cut to what is near the place, and harmless.
     pub fn line(&self, place: Place) -> String {
         Excerpt::of(self, place, 0).text
@@ -301,6 +320,19 @@ mod tests {
         assert_eq!(cut("short", 2), ("short".to_owned(), 2));
         assert_eq!(cut("", 0), (String::new(), 0));
         assert_eq!(cut("a\u{1b}[31m", 0).0, "a\u{fffd}[31m");
+    }
+
+    #[test]
+    fn a_line_of_a_block_is_found_from_where_the_block_begins() {
+        let text = "a: |\n  one\n  two\nb: >\n  one\nc: '|'\nd:\n  - |-\n\n    two\n";
+        let source = Source::new("x", text);
+        let line = |from: &str, line| {
+            let place = source.block_line(source.place(text.find(from).unwrap()), line);
+            place.map(|place| (place.line, place.column))
+        };
+        assert_eq!((line("|\n", 1), line("one", 2)), (Some((2, 3)), Some((3, 3))));
+        assert_eq!((line("|-", 2), line("    two\n", 2)), (Some((10, 5)), Some((10, 5))));
+        assert_eq!((line(">", 1), line("'|'", 1), line("|\n", 99)), (None, None, None));
     }
 
     #[test]

@@ -151,7 +151,7 @@ fn texts_can_be_read_as_what_they_should_be() {
     check(
         "  - {id: a, tool: text.render, params: {template: \"a\\n{{ b | uper }}\", values: {}}}",
         expect![[r#"
-            V24 a 4:51 "\"a\\n{{ b": params.template of text.render: line 2: there is no filter uper: did you mean upper?; write {{ value }} and {% if … %}, as minijinja has them
+            V24 a 4:51 "\"a\\n{{ b": params.template of text.render: line 2: there is no filter uper; did you mean upper?
         "#]],
     );
     check(
@@ -230,9 +230,9 @@ fn each_fault_of_a_node_stands_at_its_own_place() {
     check(
         "  - {id: a, tool: time.sleep, params: {ms: 1}, deps: [b]}\n  - {id: b, tool: time.sleep, params: {ms: 1}, deps: [list, c]}\n  - {id: c, tool: time.sleep, params: {ms: 1}, deps: [a]}",
         expect![[r#"
-            V04 a 4:55 "b]}\n  - ": waits for itself: a -> c -> b -> a; take out one of these dependencies
-            V04 b 5:61 "c]}\n  - ": waits for itself: a -> c -> b -> a; take out one of these dependencies
-            V04 c 6:55 "a]}\n": waits for itself: a -> c -> b -> a; take out one of these dependencies
+            V04 a 4:55 "b]}\n  - ": waits for itself: a -> b -> c -> a; take out one of these dependencies
+            V04 b 5:61 "c]}\n  - ": waits for itself: a -> b -> c -> a; take out one of these dependencies
+            V04 c 6:55 "a]}\n": waits for itself: a -> b -> c -> a; take out one of these dependencies
         "#]],
     );
 }
@@ -262,4 +262,56 @@ fn json_and_toml_have_the_same_places() {
         V23 a 8:1 "mss = 1\n": time.sleep takes no parameter mss; did you mean "ms"?
         V24 a 7:6 "\"x\"\nmss ": params.ms of time.sleep: must be a whole number, found a text; give it a whole number
     "#]].assert_eq(&told(Format::Toml, toml));
+}
+
+#[test]
+fn an_aggregator_takes_what_became_of_its_dependencies_and_nothing_else() {
+    let template = |template: &str| {
+        format!("  - {{id: a, kind: aggregator, deps: [list], params: {{template: {template:?}}}}}")
+    };
+    for good in [
+        "{{ list.state }}",
+        "{% for entry in list.result.entries %}{{ loop.index }} {{ entry.path }}{% endfor %}{{ range(3) }}",
+        "{% set n = list.result.count %}{{ n }} {{ 'lost' }} {# lost #}{% raw %}{{ lost }}{% endraw %}",
+        "{% if list.result is defined and list.lost is not defined %}x{% endif %}",
+    ] {
+        check(&template(good), expect![""]);
+    }
+    check(
+        &template("{{ lits.state }}"),
+        expect![[r#"
+        V24 a 4:64 "\"{{ lits": params.template of an aggregator: line 1: lits is none of its dependencies; did you mean "list"?
+    "#]],
+    );
+    check(
+        &template("{{ list.state }}\n{{ list.lost | default(other.state) }}"),
+        expect![[r#"
+            V24 a 4:64 "\"{{ list": params.template of an aggregator: line 2: other is none of its dependencies; leave it out: it depends on list
+        "#]],
+    );
+    check(
+        "  - {id: a, kind: aggregator, params: {template: '{{ list.state }}'}}",
+        expect![[r#"
+            V24 a 4:50 "'{{ list": params.template of an aggregator: line 1: list is none of its dependencies; add list to its deps
+        "#]],
+    );
+}
+
+#[test]
+fn a_fault_in_a_block_of_lines_stands_at_its_line() {
+    for block in ["|", "|-", "|+2  # as it is"] {
+        let nodes = format!(
+            "  - id: a\n    tool: text.render\n    params:\n      values: {{}}\n      template: {block}\n\n        one\n        \
+             two {{{{ b | uper }}}}\n        three"
+        );
+        let told = told(Format::Yaml, &format!("id: p\nnodes:\n{nodes}\n"));
+        assert!(told.starts_with("V24 a 10:9 \"two {{ b\": "), "{block}: {told}");
+    }
+    // Where lines are folded or escaped, nobody can say.
+    check(
+        "  - id: a\n    kind: aggregator\n    deps: [list]\n    params:\n      template: >\n        one\n\n        {{ lost }}",
+        expect![[r#"
+            V24 a 9:9 "one\n\n   ": params.template of an aggregator: line 2: lost is none of its dependencies; did you mean "list"?
+        "#]],
+    );
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{ClientId, NAME_RULE, is_name};
 use ostler_kernel::port::{JournalError, Position};
-use ostler_kernel::terms::DepositError;
+use ostler_kernel::terms::{DepositError, Terms};
 use ostler_scheduler::WEIGHT_MAX;
 
 use crate::registry::RegistryMessage;
@@ -15,21 +15,22 @@ use crate::system::{System, ask};
 /// What is to change about a client. What is left out stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientChange {
-    /// On what terms it is served from here on.
-    pub served: Option<Served>,
-    /// Credits that are deposited for it, or taken back if below zero. With the first deposit, also one of none, it is
-    /// metered: nothing of it is dispatched that its credits do not pay for.
+    /// Its entitlement among the clients of its tier from here on.
+    pub weight: Option<Weight>,
+    /// Whether it is served in the contracted tier from here on.
+    pub contracted: Option<bool>,
+    /// Credits that are deposited for it, or taken back if below zero; never 0. With the first deposit it is metered:
+    /// nothing of it is dispatched that its credits do not pay for.
     pub credits: Option<i64>,
 }
 
-/// On what terms a client is served.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Served {
-    /// Its entitlement among the clients of its tier, 1 to 1,000,000; `None`: what the credits of the last thirty days
-    /// are worth.
-    pub weight: Option<u32>,
-    /// Whether it is served in the contracted tier.
-    pub contracted: bool,
+/// The entitlement of a client among those of its tier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weight {
+    /// This one, 1 to 1,000,000.
+    Chosen(u32),
+    /// What the credits of the last thirty days are worth.
+    OfCredits,
 }
 
 /// Why a client was not changed.
@@ -134,7 +135,7 @@ impl System {
         if !is_name(client) {
             return Err(ClientError::Name(client.to_owned()));
         }
-        if let Some(Served { weight: Some(weight), .. }) = change.served
+        if let Some(Weight::Chosen(weight)) = change.weight
             && !(1..=WEIGHT_MAX).contains(&weight)
         {
             return Err(ClientError::Weight(weight));
@@ -173,7 +174,8 @@ impl System {
                 reserved: queueing.reserved,
                 left: book.left().map(|left| left.saturating_sub_unsigned(queueing.reserved)),
                 reputation_pm: book.reputation_pm(),
-                parked: book.is_parked(),
+                // Where nothing of it waits, nobody has found out.
+                parked: book.is_parked() || book.left().is_some_and(|left| left <= 0),
                 running: queueing.running,
                 queued: queueing.queued,
                 charged: queueing.charged,
@@ -196,13 +198,22 @@ impl System {
 }
 
 impl ClientChange {
-    /// What is written down of it.
-    pub(crate) fn events(&self, client: &ClientId, spent: u64) -> Vec<Event> {
+    /// Whether it says on what terms the client is served.
+    pub(crate) fn sets_terms(&self) -> bool {
+        self.weight.is_some() || self.contracted.is_some()
+    }
+
+    /// What is written down of it, for a client on these terms. What it leaves out stays.
+    pub(crate) fn events(&self, client: &ClientId, terms: &Terms, spent: u64) -> Vec<Event> {
         let client = || client.clone();
-        let served = self.served.map(|Served { weight, contracted }| Event::ClientSet {
+        let served = self.sets_terms().then(|| Event::ClientSet {
             client: client(),
-            weight: weight.unwrap_or(0),
-            contracted,
+            weight: match self.weight {
+                Some(Weight::Chosen(weight)) => weight,
+                Some(Weight::OfCredits) => 0,
+                None => terms.chosen_weight().unwrap_or(0),
+            },
+            contracted: self.contracted.unwrap_or(terms.is_contracted()),
         });
         let deposited =
             self.credits.map(|credits| Event::CreditDeposited { client: client(), credits, spent });

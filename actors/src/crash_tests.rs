@@ -288,7 +288,10 @@ async fn a_request_that_comes_late_does_not_meet_the_next_run_of_the_agent() {
 async fn slots_that_are_held_when_the_scheduler_dies_stay_held_and_paid_for() {
     let calls = Arc::new(Mutex::new(BTreeMap::new()));
     let system = counting_with(&calls, 1).await;
-    system.change_client("acme", crate::ClientChange { credits: Some(150), served: None }).await.unwrap();
+    system
+        .change_client("acme", crate::ClientChange { credits: Some(150), ..Default::default() })
+        .await
+        .unwrap();
     let submit = async |client: &str, node: Value| {
         let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": [node]})).unwrap();
         let plan = draft.validate(&system.settings()).unwrap();

@@ -10,7 +10,7 @@ use crate::toolbox::Toolbox;
 
 /// What an attempt of which nothing is known holds of its client's credits (milliseconds of a slot) while it runs: with less
 /// than that left it does not start.
-pub(crate) const UNKNOWN_HOLDS: u64 = 100;
+pub const UNKNOWN_HOLDS: u64 = 100;
 
 /// What it uses up of its client's share meanwhile. Too much would keep the client, and whoever comes after it, from the slots
 /// that they are entitled to, for as long as attempts run (theorem T1); what was too little is made up for at its end.

@@ -65,9 +65,10 @@ pub use approval::{
     Answer, Approval, ApprovalId, ApprovalIdError, ApprovalPage, BY_BYTES_MAX, NOTE_BYTES_MAX, held_up,
 };
 pub use attempt::INLINE_BYTES_MAX;
-pub use clients::{ClientChange, ClientError, ClientRow, QueueRow, Served};
+pub use clients::{ClientChange, ClientError, ClientRow, QueueRow, Weight};
 pub use cursor::EventCursor;
 pub use error::RunError;
+pub use estimates::UNKNOWN_HOLDS as ATTEMPT_CREDITS;
 pub use limits::{
     AGENTS_MAX, CONTRACTS_KEPT_MAX, LIVE_AGENTS_MAX, Limits, QUEUED_JOBS_MAX, RESULT_BYTES_MAX,
     RESULT_DEPTH_MAX, TEST_MS_MAX, WAITING_MAX,

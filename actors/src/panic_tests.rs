@@ -24,7 +24,7 @@ use crate::scheduler::{Lane, Owner, SchedulerMessage};
 use crate::services::lock;
 use crate::system::ask;
 use crate::{
-    AgentHandle, AgentProfile, ClientChange, Measures, Served, Settled, Submission, System, SystemConfig,
+    AgentHandle, AgentProfile, ClientChange, Measures, Settled, Submission, System, SystemConfig, Weight,
 };
 
 const SLOTS: u32 = 8;
@@ -193,8 +193,9 @@ async fn check_panics(panics: usize) {
     let (system, tool) = system().await;
     let runs_each = panics / 50;
     let deposited = 1_000_000_000;
-    let served = Some(Served { weight: Some(100), contracted: false });
-    system.change_client("acme", ClientChange { credits: Some(deposited), served }).await.unwrap();
+    let change =
+        ClientChange { weight: Some(Weight::Chosen(100)), credits: Some(deposited), ..Default::default() };
+    system.change_client("acme", change).await.unwrap();
     let mut runs: BTreeMap<&str, Vec<RunId>> = BTreeMap::new();
     let mut agents = Vec::new();
     for (at, client) in ["acme", "acme", "umbrella", "umbrella", "initech", "initech"].into_iter().enumerate()

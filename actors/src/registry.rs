@@ -273,15 +273,16 @@ impl RegistryState {
         change: &ClientChange,
     ) -> Result<Option<Position>, ClientError> {
         let ledger = &self.services.ledger;
-        if change.served.is_some() && ledger.is_configured(client) {
+        if change.sets_terms() && ledger.is_configured(client) {
             return Err(ClientError::Configured(client.clone()));
         }
         let book = ledger.find(client).unwrap_or_default();
+        let terms = book.terms();
         if let Some(credits) = change.credits {
-            let checked = book.terms().check_deposit(credits, book.spent());
+            let checked = terms.check_deposit(credits, book.spent());
             checked.map_err(|error| ClientError::Credits { client: client.clone(), error })?;
         }
-        let events = change.events(client, book.spent());
+        let events = change.events(client, &terms, book.spent());
         if events.is_empty() {
             return Ok(None);
         }

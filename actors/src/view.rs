@@ -31,6 +31,8 @@ pub struct RunView {
     pub closed: Option<RunOutcome>,
     /// Why it was set aside, if it was and nobody took it up since.
     pub parked: Option<String>,
+    /// Nothing more of it starts, because the credits of its client are used up, by its last record of that.
+    pub out_of_credit: bool,
     /// The last record it is folded from.
     pub last: Seq,
     /// Where that record stands in the journal.
@@ -42,9 +44,10 @@ pub struct RunView {
 fn fold(services: &Services, row: &RunRow, at: Option<Seq>) -> Result<RunView, RunError> {
     let mut timeline = Timeline::default();
     let folded = stream::fold(services, row, at, |record| timeline.record(&record.event, record.at_ms))?;
-    let Folded { opened, opened_at, run, closed, parked, last, position } = folded;
+    let Folded { opened, opened_at, run, closed, parked, out_of_credit, last, position } = folded;
     let (report, took) = (timeline.report(&run), timeline.into_took());
-    Ok(RunView { opened, opened_ms: opened_at, run, report, took, closed, parked, last, position })
+    let opened_ms = opened_at;
+    Ok(RunView { opened, opened_ms, run, report, took, closed, parked, out_of_credit, last, position })
 }
 
 impl System {

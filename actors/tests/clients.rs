@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use common::{Hold, plan, system, within};
 use ostler_actors::{
-    ClientChange, ClientConfig, ClientError, ClientRow, Limits, Measures, Served, Settled, Submission,
-    System, SystemConfig,
+    ClientChange, ClientConfig, ClientError, ClientRow, Limits, Measures, Settled, Submission, System,
+    SystemConfig, Weight,
 };
 use ostler_kernel::event::{Accounts, AttemptResult, Event, Failure, Outcome, RunOpened};
 use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
@@ -106,16 +106,16 @@ async fn a_client_without_credits_is_parked_and_says_so_until_some_are_deposited
 async fn what_cannot_be_changed_is_refused_by_a_reason_and_changes_nothing() {
     let journal = Arc::new(MemoryJournal::default());
     let system = configured(journal.clone(), Vec::new(), 1).await;
-    let served = |weight| ClientChange {
-        served: Some(Served { weight, contracted: true }),
-        ..ClientChange::default()
-    };
+    let served =
+        |weight| ClientChange { weight: Some(weight), contracted: Some(true), ..ClientChange::default() };
+    let chosen = |weight| served(Weight::Chosen(weight));
     let before = system.clients().await;
     let refused = [
         ("a b", credits(1), ClientError::Name("a b".into())),
-        ("acme", served(Some(0)), ClientError::Weight(0)),
-        ("acme", served(Some(1_000_001)), ClientError::Weight(1_000_001)),
-        ("fixed", served(Some(1)), ClientError::Configured("fixed".into())),
+        ("acme", chosen(0), ClientError::Weight(0)),
+        ("acme", chosen(1_000_001), ClientError::Weight(1_000_001)),
+        ("fixed", chosen(1), ClientError::Configured("fixed".into())),
+        ("acme", credits(0), ClientError::Credits { client: "acme".into(), error: DepositError::Nothing }),
         (
             "acme",
             credits(-1),
@@ -134,10 +134,28 @@ async fn what_cannot_be_changed_is_refused_by_a_reason_and_changes_nothing() {
     system.change_client("fixed", credits(50)).await.unwrap();
     let fixed = row(&system, "fixed").await;
     assert_eq!((fixed.weight, fixed.contracted, fixed.left), (7, true, Some(50)));
-    system.change_client("acme", served(None)).await.unwrap();
+    system.change_client("acme", served(Weight::OfCredits)).await.unwrap();
     system.change_client("acme", credits(2_500)).await.unwrap();
     let acme = row(&system, "acme").await;
     assert_eq!((acme.weight, acme.weight_from, acme.contracted), (250, "credits", true));
+    system.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_a_change_leaves_out_stays_as_it_is() {
+    let system = configured(Arc::new(MemoryJournal::default()), Vec::new(), 1).await;
+    let terms = async |change: ClientChange| {
+        system.change_client("acme", change).await.unwrap();
+        let acme = row(&system, "acme").await;
+        (acme.weight, acme.weight_from, acme.contracted, acme.left)
+    };
+    let weight = |weight| ClientChange { weight: Some(weight), ..ClientChange::default() };
+    let tier = |contracted| ClientChange { contracted: Some(contracted), ..ClientChange::default() };
+    assert_eq!(terms(tier(true)).await, (100, "default", true, None));
+    assert_eq!(terms(weight(Weight::Chosen(300))).await, (300, "chosen", true, None));
+    assert_eq!(terms(credits(50)).await, (300, "chosen", true, Some(50)));
+    assert_eq!(terms(tier(false)).await, (300, "chosen", false, Some(50)));
+    assert_eq!(terms(weight(Weight::OfCredits)).await, (10, "credits", false, Some(50)));
     system.shutdown().await;
 }
 

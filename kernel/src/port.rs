@@ -297,6 +297,8 @@ pub struct WrongParam {
     pub what: String,
     /// What would mend it, as a sentence without a full stop.
     pub mend: String,
+    /// The line of its text where that is, from 1, if it is known.
+    pub line: Option<usize>,
 }
 
 /// A device: something that acts on the world.

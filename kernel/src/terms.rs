@@ -53,6 +53,9 @@ pub struct Terms {
 /// Why credits cannot be deposited or taken back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DepositError {
+    /// There is nothing to deposit: a client would be metered without credits.
+    #[error("an amount of 0 is no deposit: give one above 0, or one below 0 to take credits back")]
+    Nothing,
     /// The sum would be more than can be counted.
     #[error(
         "it has {deposited} credits deposited: {credits} more would be over the limit CREDITS_MAX of {CREDITS_MAX}"
@@ -139,6 +142,9 @@ impl Terms {
 
     /// Whether so many credits may be deposited, or taken back if they are below zero, when so many were spent.
     pub fn check_deposit(&self, credits: i64, spent: u64) -> Result<(), DepositError> {
+        if credits == 0 {
+            return Err(DepositError::Nothing);
+        }
         let deposited = self.deposited.unwrap_or(0);
         let sum = deposited.saturating_add(credits);
         let left = self.left(spent).unwrap_or(0);
@@ -188,6 +194,7 @@ mod tests {
     fn deposits_have_limits_on_both_ends() {
         let mut terms = Terms::default();
         assert_eq!(terms.check_deposit(CREDITS_MAX, 0), Ok(()));
+        assert_eq!(terms.check_deposit(0, 0), Err(DepositError::Nothing));
         let many = DepositError::TooMany { deposited: 0, credits: CREDITS_MAX + 1 };
         assert_eq!(terms.check_deposit(CREDITS_MAX + 1, 0), Err(many));
         assert_eq!(terms.check_deposit(-1, 0), Err(DepositError::TooFew { left: 0, credits: 1 }));

@@ -3,11 +3,11 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use ostler_actors::{ClientChange, ClientError, ClientRow, Served};
+use ostler_actors::{ClientChange, ClientError, ClientRow, Weight};
 
 use crate::problem::Problem;
 use crate::routes::{Api, BodyBytes, body, whole};
-use crate::wire::{ClientLine, ClientList, ClientRequest, QueueView, Tier};
+use crate::wire::{ClientLine, ClientList, ClientRequest, QueueView, Tier, WeightName, WeightRequest};
 
 pub(crate) async fn list(State(api): State<Api>) -> Json<ClientList> {
     let clients = api.system.clients().await.iter().map(line).collect();
@@ -27,11 +27,12 @@ pub(crate) async fn change(
     bytes: BodyBytes,
 ) -> Result<Json<ClientLine>, Problem> {
     let ClientRequest { weight, tier, credits } = body(&whole(bytes)?)?;
-    let served = tier.map(|tier| Served { weight, contracted: tier == Tier::Contracted });
-    if served.is_none() && weight.is_some() {
-        return Err(Problem::bad("client", "a weight is stated together with its `tier`"));
-    }
-    api.system.change_client(&name, ClientChange { served, credits }).await?;
+    let weight = weight.map(|weight| match weight {
+        WeightRequest::Chosen(weight) => Weight::Chosen(weight),
+        WeightRequest::Named(WeightName::Credits) => Weight::OfCredits,
+    });
+    let contracted = tier.map(|tier| tier == Tier::Contracted);
+    api.system.change_client(&name, ClientChange { weight, contracted, credits }).await?;
     find(&api, &name).await.map(Json)
 }
 

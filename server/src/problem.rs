@@ -39,6 +39,7 @@ impl Problem {
             pointer: fault.pointer.clone(),
             detail: fault.detail.clone(),
             mend: fault.mend.clone(),
+            line: fault.line,
         });
         let detail = format!("the plan breaks {} rules", faults.len());
         let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "plan_invalid", detail);

@@ -144,7 +144,7 @@ async fn submit(State(api): State<Api>, headers: HeaderMap, bytes: BodyBytes) ->
 async fn open(system: &System, bytes: &Bytes) -> Result<RunId, Problem> {
     let SubmitRequest { plan, client, intent, scope, workspace, run } = body(bytes)?;
     if !is_name(&client) {
-        return Err(Problem::bad("client_name", format!("{client:?} is not {NAME_RULE}")));
+        return Err(Problem::bad("client_name", format!("client name {client:?} is not {NAME_RULE}")));
     }
     let workspace = std::path::PathBuf::from(workspace);
     if !workspace.is_absolute() {

@@ -88,6 +88,7 @@ pub(crate) fn of(run: RunId, view: &RunView, stands: Stands) -> Summary {
         reliability: reliability_of(&view.run),
         outputs: outputs.collect(),
         waiting: waiting(run, &view.run),
+        out_of_credit: view.out_of_credit && view.closed.is_none(),
         client: view.opened.client.to_string(),
         agent: view.opened.agent.to_string(),
         workspace: view.opened.workspace.clone(),
@@ -137,6 +138,7 @@ pub(crate) async fn row(system: &System, row: &RunRow) -> Result<RunLine, Proble
         nodes_over: None,
         nodes: None,
         waiting: Vec::new(),
+        out_of_credit: false,
     };
     match &row.standing {
         RunStanding::Closed(outcome) => {
@@ -162,7 +164,7 @@ pub(crate) async fn row(system: &System, row: &RunRow) -> Result<RunLine, Proble
             };
             let summary = of(row.run, &view, stands);
             (line.standing, line.reason, line.outcome) = (summary.standing, summary.reason, summary.outcome);
-            line.waiting = summary.waiting;
+            (line.waiting, line.out_of_credit) = (summary.waiting, summary.out_of_credit);
             line.nodes = Some(summary.nodes.len());
             let over = view.run.instances().filter(|(_, instance)| !instance.is_live()).count();
             line.nodes_over = Some(over);

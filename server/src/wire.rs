@@ -90,16 +90,33 @@ pub enum Tier {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientRequest {
-    /// Its entitlement among the clients of its tier, 1 to 1,000,000; absent beside a tier: what the credits of the last
-    /// thirty days are worth.
+    /// Its entitlement among the clients of its tier: 1 to 1,000,000, or `"credits"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub weight: Option<u32>,
+    pub weight: Option<WeightRequest>,
     /// Where it is served from here on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<Tier>,
-    /// Credits to deposit, or to take back if below zero.
+    /// Credits to deposit, or to take back if below zero; never 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credits: Option<i64>,
+}
+
+/// An entitlement, as a request gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "a weight is a whole number from 1 to 1000000, or \"credits\"")]
+pub enum WeightRequest {
+    /// 1 to 1,000,000.
+    Chosen(u32),
+    /// By its name.
+    Named(WeightName),
+}
+
+/// A weight that nobody chose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WeightName {
+    /// What the credits of the last thirty days are worth.
+    Credits,
 }
 
 /// The answer to `GET /v1/clients`.
@@ -205,6 +222,9 @@ pub struct RunLine {
     /// Nodes that wait for a person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<Waiting>,
+    /// Nothing more of it starts, by its records, because the credits of its client are used up.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub out_of_credit: bool,
 }
 
 /// How a run stands.
@@ -291,6 +311,10 @@ pub struct Summary {
     pub outputs: BTreeMap<String, String>,
     /// Nodes that wait for a person.
     pub waiting: Vec<Waiting>,
+    /// Nothing more of it starts, by its records, because the credits of its client are used up: `GET /v1/clients/{client}`
+    /// tells whether that is so still (`parked`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub out_of_credit: bool,
     /// Who pays.
     pub client: String,
     /// Who runs it.
@@ -659,6 +683,9 @@ pub struct FaultLine {
     pub detail: String,
     /// What would mend it.
     pub mend: String,
+    /// The line where that is, from 1, within the text that stands there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
 }
 
 /// The word of plan files and journals for a variant.

@@ -18,6 +18,9 @@ use tower::ServiceExt;
 
 use super::exit::{Failure, code};
 
+/// What is said of a process that ends while it is asked; how the connection broke says nothing more.
+pub(crate) const WENT_AWAY: &str = "the process that holds the data folder went away";
+
 /// Bytes of an answer that is taken as a whole.
 const ANSWER_BYTES_MAX: usize = 1 << 30;
 
@@ -73,8 +76,7 @@ impl Client {
 
     /// Sends a request and gives the answer, whatever it is.
     async fn send(&self, request: Request<Body>) -> Result<Response<Body>, Refused> {
-        let gone =
-            |what: String| Refused::Gone(format!("the process that holds the data folder went away: {what}"));
+        let gone = || Refused::Gone(WENT_AWAY.to_owned());
         match self {
             Client::Here(router) => {
                 Ok(router.clone().oneshot(request).await.unwrap_or_else(|never| match never {}))
@@ -83,11 +85,10 @@ impl Client {
                 let stream = UnixStream::connect(path).await.map_err(|error| {
                     Refused::NotThere(format!("nobody answers at {}: {error}", path.display()))
                 })?;
-                let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-                    .await
-                    .map_err(|error| gone(error.to_string()))?;
+                let (mut sender, connection) =
+                    hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|_| gone())?;
                 tokio::spawn(connection);
-                let response = sender.send_request(request).await.map_err(|error| gone(error.to_string()))?;
+                let response = sender.send_request(request).await.map_err(|_| gone())?;
                 Ok(response.map(Body::new))
             }
         }
@@ -160,7 +161,10 @@ pub(crate) async fn whole(body: Body) -> Result<Vec<u8>, Refused> {
     let limited = http_body_util::Limited::new(body, ANSWER_BYTES_MAX);
     match limited.collect().await {
         Ok(collected) => Ok(collected.to_bytes().to_vec()),
-        Err(error) => Err(Refused::Gone(format!("the answer broke off: {error}"))),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+            Err(Refused::Gone(format!("the answer has more than {ANSWER_BYTES_MAX} bytes")))
+        }
+        Err(_) => Err(Refused::Gone(WENT_AWAY.to_owned())),
     }
 }
 

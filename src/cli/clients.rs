@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use clap::{Args, Subcommand, ValueEnum};
-use ostler_kernel::terms::CREDITS_MAX;
-use ostler_server::wire::{ClientLine, ClientList, ClientRequest, Tier};
+use ostler_actors::ATTEMPT_CREDITS;
+use ostler_kernel::id::{NAME_RULE, is_name};
+use ostler_kernel::terms::{CREDITS_MAX, CREDITS_OF_REFERENCE};
+use ostler_server::wire::{ClientLine, ClientList, ClientRequest, Summary, Tier, WeightName, WeightRequest};
 
 use super::Globals;
 use super::cells::{fit_name, padded, width};
@@ -29,8 +31,9 @@ enum ClientCommand {
     ///
     /// A client need not be added before it runs something: then it has weight 100 in the marketplace and is not metered.
     /// With --credit it is metered: what its attempts cost (a credit is a millisecond of a slot) is taken off its credits, and
-    /// when they are used up nothing more of it starts until `ostler credit` adds some. Without --weight, a metered client takes its
-    /// weight from the credits deposited in the last thirty days: 1,000 credits are worth the weight 100.
+    /// when they are used up nothing more of it starts until `ostler credit` adds some. A metered client for which no weight was
+    /// chosen takes it from the credits deposited in the last thirty days: 1,000 credits are worth the weight 100. Of a client that
+    /// is known already, what is not named here stays as it is.
     #[command(
         after_help = "Examples:\n  ostler client add acme --credit 5000\n  ostler client add umbrella --weight 300 --tier contracted"
     )]
@@ -41,12 +44,12 @@ enum ClientCommand {
 struct AddArgs {
     /// Its name, as `ostler run --client` takes it
     client: String,
-    /// Its share among the clients of its tier, 1 to 1000000 [default: what its credits are worth]
+    /// Its share among the clients of its tier: 1 to 1000000, or credits, what its credits are worth [default: credits]
     #[arg(long, value_name = "W", value_parser = weight)]
-    weight: Option<u32>,
-    /// Where it is served: contracted goes first, the marketplace keeps a tenth
-    #[arg(long, value_name = "TIER", default_value = "marketplace")]
-    tier: TierArg,
+    weight: Option<WeightRequest>,
+    /// Where it is served: contracted goes first, the marketplace keeps a tenth [default: marketplace]
+    #[arg(long, value_name = "TIER")]
+    tier: Option<TierArg>,
     /// Credits to deposit
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = credits)]
     credit: Option<i64>,
@@ -67,21 +70,26 @@ pub(crate) struct CreditArgs {
     amount: Option<i64>,
 }
 
-fn weight(text: &str) -> Result<u32, String> {
+fn weight(text: &str) -> Result<WeightRequest, String> {
+    if text == "credits" {
+        return Ok(WeightRequest::Named(WeightName::Credits));
+    }
     let weight = text.parse().ok().filter(|weight| (1..=ostler_scheduler::WEIGHT_MAX).contains(weight));
-    weight.ok_or_else(|| format!("give a whole number from 1 to {}", ostler_scheduler::WEIGHT_MAX))
+    let refused = || format!("give a whole number from 1 to {}, or credits", ostler_scheduler::WEIGHT_MAX);
+    weight.map(WeightRequest::Chosen).ok_or_else(refused)
 }
 
 fn credits(text: &str) -> Result<i64, String> {
     match text.parse::<i128>() {
         Ok(credits) if credits > CREDITS_MAX.into() => Err(format!("give at most {CREDITS_MAX}")),
-        Ok(credits) if credits >= 0 => Ok(credits as i64),
-        _ => Err("give a whole number, 0 or more".to_owned()),
+        Ok(credits) if credits > 0 => Ok(credits as i64),
+        _ => Err("give a whole number, 1 or more; without --credit the client is not metered".to_owned()),
     }
 }
 
 fn amount(text: &str) -> Result<i64, String> {
     match text.parse::<i128>() {
+        Ok(0) => Err("an amount of 0 changes nothing; without an amount, what is left is shown".to_owned()),
         Ok(amount) if amount.abs() <= CREDITS_MAX.into() => Ok(amount as i64),
         Ok(_) => Err(format!("give at most {CREDITS_MAX}, either way")),
         Err(_) => Err("give a whole number with its sign, such as +1000 or -200".to_owned()),
@@ -90,40 +98,65 @@ fn amount(text: &str) -> Result<i64, String> {
 
 pub(crate) async fn client(globals: &Globals, args: ClientArgs) -> Result<u8, Failure> {
     let ClientCommand::Add(AddArgs { client, weight, tier, credit }) = args.command;
-    let tier = match tier {
+    let tier = tier.map(|tier| match tier {
         TierArg::Contracted => Tier::Contracted,
         TierArg::Marketplace => Tier::Marketplace,
-    };
-    let request = ClientRequest { weight, tier: Some(tier), credits: credit };
-    change(globals, &client, Some(request), Want::Begin).await
+    });
+    let path = path(&client)?;
+    let session = Session::open(globals, Path::new("."), Want::Begin).await?;
+    let line = add(&session.client, &path, ClientRequest { weight, tier, credits: credit }).await;
+    session.stop().await;
+    tell(globals, &line?)
 }
+
+/// Changes a client, which begins in the marketplace if it is new.
+async fn add(client: &Client, path: &str, mut request: ClientRequest) -> Result<ClientLine, Refused> {
+    match client.get::<ClientLine>(path).await {
+        Ok(known) if request == ClientRequest::default() => return Ok(known),
+        Ok(_) => {}
+        Err(Refused::Problem(problem)) if problem.code == UNKNOWN => {
+            request.tier = request.tier.or(Some(Tier::Marketplace));
+        }
+        Err(refused) => return Err(refused),
+    }
+    client.post(path, &request).await
+}
+
+/// Code of the problem that nothing is known of a client.
+const UNKNOWN: &str = "client_unknown";
 
 pub(crate) async fn credit(globals: &Globals, args: CreditArgs) -> Result<u8, Failure> {
-    let request = args.amount.map(|credits| ClientRequest { credits: Some(credits), ..Default::default() });
-    let want = if request.is_some() { Want::Begin } else { Want::Look };
-    change(globals, &args.client, request, want).await
+    let path = path(&args.client)?;
+    let want = if args.amount.is_some() { Want::Begin } else { Want::Look };
+    let session = Session::open(globals, Path::new("."), want).await?;
+    let mut line = session.client.get::<ClientLine>(&path).await;
+    // Nobody deposits by a slip of the pen for somebody who is not there.
+    if let (Ok(known), Some(_)) = (&mut line, args.amount) {
+        let request = ClientRequest { credits: args.amount, ..ClientRequest::default() };
+        match session.client.post(&path, &request).await {
+            Ok(changed) => *known = changed,
+            Err(refused) => line = Err(refused),
+        }
+    }
+    session.stop().await;
+    tell(globals, &line?)
 }
 
-/// Changes a client, if anything is to change, and tells how it stands then.
-async fn change(
-    globals: &Globals,
-    client: &str,
-    request: Option<ClientRequest>,
-    want: Want,
-) -> Result<u8, Failure> {
+/// The path of a client.
+fn path(client: &str) -> Result<String, Failure> {
+    if !is_name(client) {
+        return Err(Failure::invalid(format!("client name {client:?} is not {NAME_RULE}")));
+    }
+    Ok(format!("/v1/clients/{}", part(client)))
+}
+
+/// Tells how a client stands.
+fn tell(globals: &Globals, line: &ClientLine) -> Result<u8, Failure> {
     let mut out = Out::new();
-    let session = Session::open(globals, Path::new("."), want).await?;
-    let path = format!("/v1/clients/{}", part(client));
-    let line: Result<ClientLine, Refused> = match &request {
-        Some(request) => session.client.post(&path, request).await,
-        None => session.client.get(&path).await,
-    };
-    session.stop().await;
-    let line = line?;
     if globals.json {
-        out.json(&tagged("client", &line));
+        out.json(&tagged("client", line));
     } else {
-        out.line(told(&line));
+        out.line(told(line));
     }
     Ok(code::SUCCEEDED)
 }
@@ -147,11 +180,58 @@ fn told(line: &ClientLine) -> String {
         )),
     }
     if line.parked {
+        let least = line.left.filter(|left| *left <= 0).map(|left| left.saturating_neg().saturating_add(1));
+        let least = least.map(|least| format!(", at least {least} more")).unwrap_or_default();
+        let deposit = deposit(line.left);
         told.push_str(&format!(
-            "\n  parked: nothing of it starts until it has credits: ostler credit {client} +1000"
+            "\n  parked: nothing of it starts until it has credits{least}: ostler credit {client} +{deposit}"
         ));
     }
     told
+}
+
+/// Credits that let a client go on of whom so many are left: what it owes and a thousand, in thousands.
+pub(crate) fn deposit(left: Option<i64>) -> i64 {
+    let debt = left.unwrap_or(0).min(0).unsigned_abs();
+    let wanted =
+        (debt.saturating_add(CREDITS_OF_REFERENCE.unsigned_abs())).div_ceil(1_000).saturating_mul(1_000);
+    i64::try_from(wanted).unwrap_or(CREDITS_MAX).min(CREDITS_MAX)
+}
+
+/// The client of a run that waits for credits; `None` if it does not, or not any more.
+pub(crate) async fn short(client: &Client, summary: &Summary) -> Option<ClientLine> {
+    if !summary.out_of_credit || summary.past {
+        return None;
+    }
+    let line = client.get::<ClientLine>(&format!("/v1/clients/{}", part(&summary.client))).await.ok()?;
+    is_short(&line).then_some(line)
+}
+
+/// Whether nothing of a client starts for lack of credits, as far as anybody knows: where nobody drives its runs, it
+/// is not parked as long as anything is left, and yet that may be less than an attempt holds.
+pub(crate) fn is_short(line: &ClientLine) -> bool {
+    line.parked || line.left.is_some_and(|left| left < ATTEMPT_CREDITS.cast_signed())
+}
+
+/// What a run waits for whose client is parked, and what mends it.
+pub(crate) fn waits(line: &ClientLine) -> String {
+    let ClientLine { client, left, .. } = line;
+    format!("it waits for credits of client {client}: ostler credit {client} +{}", deposit(*left))
+}
+
+/// What is told of a client whose credits were used up, by how it stands now.
+pub(crate) fn used_up(client: &str, line: Option<&ClientLine>) -> String {
+    let left = line.and_then(|line| line.left);
+    let deposit = deposit(left);
+    match (line, left) {
+        (Some(line), Some(left)) if !is_short(line) => format!(
+            "the credits of client {client} were used up; now {left} are left (ostler credit {client} +{deposit} adds more)"
+        ),
+        _ => format!(
+            "the credits of client {client} are used up: nothing more starts until there are more: \
+             ostler credit {client} +{deposit}"
+        ),
+    }
 }
 
 pub(crate) fn tier(tier: Tier) -> &'static str {
@@ -197,4 +277,52 @@ pub(crate) async fn list(client: &Client, globals: &Globals, out: &mut Out) -> R
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(left: i64, parked: bool) -> ClientLine {
+        let line = serde_json::json!({
+            "client": "acme", "tier": "marketplace", "weight": 10, "weight_served": 10, "weight_from": "credits",
+            "deposited": 100, "spent": 0, "reserved": 0, "left": left, "parked": parked, "running": 0, "queued": 0,
+            "charged": 0, "lag": 0,
+        });
+        serde_json::from_value(line).unwrap()
+    }
+
+    #[test]
+    fn a_deposit_that_is_advised_pays_the_debt_and_a_thousand_more() {
+        for (left, advised) in
+            [(None, 1_000), (Some(99), 1_000), (Some(0), 1_000), (Some(-1), 2_000), (Some(-1_000), 2_000)]
+        {
+            assert_eq!(deposit(left), advised, "{left:?}");
+        }
+        assert_eq!(deposit(Some(-12_345)), 14_000);
+        assert_eq!(deposit(Some(i64::MIN)), CREDITS_MAX);
+    }
+
+    #[test]
+    fn who_is_still_out_of_credit_is_told_how_much_it_takes() {
+        let told = told(&line(-209, true));
+        assert!(
+            told.ends_with("until it has credits, at least 210 more: ostler credit acme +2000"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn what_was_used_up_is_told_by_what_is_left_now() {
+        let told = |line: Option<&ClientLine>| used_up("acme", line);
+        let short =
+            "the credits of client acme are used up: nothing more starts until there are more: ostler credit";
+        assert_eq!(told(None), format!("{short} acme +1000"));
+        assert_eq!(told(Some(&line(-1_500, true))), format!("{short} acme +3000"));
+        assert_eq!(told(Some(&line(60, false))), format!("{short} acme +1000"));
+        assert_eq!(
+            told(Some(&line(791, false))),
+            "the credits of client acme were used up; now 791 are left (ostler credit acme +1000 adds more)"
+        );
+    }
 }

@@ -1,5 +1,6 @@
 //! `ostler doctor`: is everything as it should be, and what is missing.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,15 +10,15 @@ use clap::Args;
 use hyper::Method;
 use ostler::config::Config;
 use ostler_drivers::tool::{Sandbox, builtin, sandbox, writable};
-use ostler_server::wire::{GraphView, Health, RunList, Standing, Summary};
+use ostler_server::wire::{ClientLine, GraphView, Health, RunList, Standing, Summary};
 use ostler_store::{OpenError, Store};
 use serde_json::json;
 
-use super::Globals;
 use super::client::{Client, part, whole};
 use super::exit::{Failure, code};
 use super::session::{Session, Want, settings};
 use super::term::{Out, Paint, bytes};
+use super::{Globals, clients};
 
 mod damage;
 
@@ -351,6 +352,7 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
     }
     let (mut steps, mut count, mut open, mut artifacts, mut size) = (0_u64, 0, 0, 0, 0_u64);
     let mut troubles: Vec<(&str, String)> = Vec::new();
+    let mut short: BTreeMap<String, (ClientLine, usize)> = BTreeMap::new();
     let mut next: Option<String> = None;
     loop {
         let after = next.map(|cursor| format!("?after={cursor}")).unwrap_or_default();
@@ -371,7 +373,12 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
             open += usize::from(line.closed_ms.is_none());
             let path = format!("/v1/runs/{}", part(&line.run));
             match client.get::<Summary>(&path).await {
-                Ok(summary) => steps += summary.seq,
+                Ok(summary) => {
+                    steps += summary.seq;
+                    if let Some(line) = clients::short(client, &summary).await {
+                        short.entry(line.client.clone()).or_insert((line, 0)).1 += 1;
+                    }
+                }
                 Err(refused) => {
                     troubles.push(("steps", Failure::from(refused).what));
                     continue;
@@ -422,6 +429,14 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
     if open > 0 {
         let what = if open == 1 { "1 run is open".to_owned() } else { format!("{open} runs are open") };
         report.note("open", what, "`ostler ps` lists them, `ostler resume` goes on");
+    }
+    for (whose, (line, runs)) in short.iter().take(TROUBLES_TOLD_MAX) {
+        let what = format!(
+            "{} for credits of client {whose}",
+            if *runs == 1 { "1 run waits".to_owned() } else { format!("{runs} runs wait") }
+        );
+        let mend = format!("`ostler credit {whose} +{}`, then `ostler resume`", clients::deposit(line.left));
+        report.note("credits", what, &mend);
     }
     Ok(())
 }

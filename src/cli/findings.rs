@@ -17,6 +17,7 @@ const CYCLE: &str = "V04";
 /// Tells what is wrong with a file: to a machine on stdout, to a person on stderr.
 /// A person is told the causes only.
 pub(crate) fn tell(source: &Source, findings: &[Finding], json: bool, out: &mut Out) -> Failure {
+    let findings = &in_order(findings);
     if json {
         findings.iter().for_each(|finding| out.json(&line(source, finding)));
         return Failure::invalid(format!("{} has {}", source.name(), count(findings.len(), "fault")));
@@ -29,6 +30,13 @@ pub(crate) fn tell(source: &Source, findings: &[Finding], json: bool, out: &mut 
         many => format!("; {many} more come of that, and go with it"),
     };
     Failure::invalid(format!("{} has {}{rest}", source.name(), count(causes.len(), "fault")))
+}
+
+/// In the order of the file; what has no place comes last.
+fn in_order(findings: &[Finding]) -> Vec<Finding> {
+    let mut sorted = findings.to_vec();
+    sorted.sort_by_key(|finding| finding.place.map_or(usize::MAX, |place| place.offset));
+    sorted
 }
 
 /// The faults that are mended by themselves, a cycle once, and how many others go with them.
@@ -59,7 +67,7 @@ fn is_same_cycle(one: &Finding, other: &Finding) -> bool {
     (&one.code, &one.detail) == (&other.code, &other.detail)
 }
 
-/// Findings for people, in order: of each code the first in full, then how many more there are like them.
+/// Findings for people, in order: the first of each code in full, then how many more there are like them.
 pub(crate) fn shown(source: &Source, findings: &[&Finding], look: Look) -> Vec<String> {
     let mut codes: Vec<&str> = Vec::new();
     for finding in findings {
@@ -67,18 +75,19 @@ pub(crate) fn shown(source: &Source, findings: &[&Finding], look: Look) -> Vec<S
             codes.push(&finding.code);
         }
     }
-    let mut told = Vec::new();
+    let (mut full, mut rest) = (Vec::new(), Vec::new());
     for code in codes {
         let alike: Vec<&Finding> = findings.iter().copied().filter(|finding| finding.code == code).collect();
         let most = if alike[0].is_advice() { ADVICE_SHOWN_MAX } else { FAULTS_SHOWN_MAX };
         // To say that there is one more would take as long as to say which.
         let most = if alike.len() == most + 1 { alike.len() } else { most.min(alike.len()) };
-        told.extend(alike[..most].iter().map(|finding| source.show(finding, look)));
+        full.extend_from_slice(&alike[..most]);
         if most < alike.len() {
-            told.push(more(code, &alike[most..]));
+            rest.push(more(code, &alike[most..]));
         }
     }
-    told
+    full.sort_by_key(|finding| finding.place.map_or(usize::MAX, |place| place.offset));
+    full.into_iter().map(|finding| source.show(finding, look)).chain(rest).collect()
 }
 
 /// What stands for findings that are not shown: how many, and of which nodes or lines.
@@ -154,6 +163,23 @@ mod tests {
             let last = told.last().map(String::as_str).filter(|told| told.contains("more like these"));
             assert_eq!((in_full, last), (full, rest), "{code} {many}");
         }
+    }
+
+    #[test]
+    fn findings_are_told_in_the_order_of_the_file() {
+        let found = [
+            finding("V03", Some("b"), 7, "third"),
+            finding("V03", Some("c"), 2, "first"),
+            finding("V20", Some("a"), 5, "second"),
+            Finding { place: None, ..finding("parameter", None, 1, "last") },
+        ];
+        let source = Source::new("p", &"x\n".repeat(100));
+        let sorted = in_order(&found);
+        let details: Vec<&str> = sorted.iter().map(|finding| finding.detail.as_str()).collect();
+        assert_eq!(details, ["first", "second", "third", "last"]);
+        let told = shown(&source, &found.iter().collect::<Vec<_>>(), Look::default());
+        let places = told.iter().zip(details).map(|(told, detail)| told.contains(detail));
+        assert_eq!(places.collect::<Vec<_>>(), [true; 4], "{told:?}");
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use futures::StreamExt;
 use hyper::Method;
-use ostler_server::wire::{EventLine, Standing, Summary};
+use ostler_server::wire::{ClientLine, EventLine, Standing, Summary};
 use tokio::time::MissedTickBehavior;
 
 use super::ask::{Asker, Came};
-use super::client::{Client, Refused, part};
+use super::client::{Client, Refused, WENT_AWAY, part};
 use super::exit::{Failure, code};
 use super::live::{Live, Plain, View};
 use super::session::{Session, Want};
@@ -20,9 +20,28 @@ const LINE_BYTES_MAX: usize = 64 << 20;
 /// What to watch.
 pub(crate) struct Watch {
     pub(crate) run: String,
-    /// Sequence number of the last record that is not told.
-    pub(crate) after: u64,
+    /// How it stood before; `None`: it begins.
+    pub(crate) before: Option<Before>,
     pub(crate) json: bool,
+}
+
+/// How a run stood that goes on.
+pub(crate) struct Before {
+    /// Sequence number of the last record that is not told.
+    pub(crate) seq: u64,
+    /// Who pays.
+    pub(crate) client: String,
+    /// Nothing more of it started, because the credits of its client were used up.
+    pub(crate) out_of_credit: bool,
+}
+
+impl Watch {
+    /// Of a run that goes on.
+    pub(crate) fn from(before: &Summary, json: bool) -> Watch {
+        let Summary { run, seq, client, out_of_credit, .. } = before;
+        let before = Before { seq: *seq, client: client.clone(), out_of_credit: *out_of_credit };
+        Watch { run: run.clone(), before: Some(before), json }
+    }
 }
 
 /// Watches a run until nothing goes on in it, tells what came of it, and lets go of the data folder. Gives the
@@ -77,12 +96,13 @@ pub(crate) async fn one(
     watch: Watch,
     out: &mut Out,
 ) -> Result<Ended, Failure> {
-    let Watch { run, after, json } = watch;
+    let Watch { run, before, json } = watch;
+    let after = before.as_ref().map_or(0, |before| before.seq);
     let (mut view, after): (Box<dyn View + Send>, u64) = match (json, out.is_screen()) {
         (true, _) => (Box::new(Lines), after),
         // A tree shows how things stand, whatever led there.
         (false, true) => (Box::new(Live::new()), 0),
-        (false, false) => (Box::new(Plain::default()), after),
+        (false, false) => (Box::new(before.map_or_else(Plain::default, Plain::after)), after),
     };
     let mut asker = if json { None } else { Asker::new(&run) };
     if let Some(asker) = asker.as_mut().filter(|_| after > 0) {
@@ -134,7 +154,8 @@ async fn to_rest_asking(
 
 /// Gives every record after `after` to the view, until nothing goes on in the run (`settled`) or it is over
 /// (`closed`), or nobody is asked any more by an asker who had something to ask.
-/// The process that drives it may end right after the run does, with a request under way.
+/// The process that drives it may end right after the run does, with a request under way. Who has no part in the run
+/// then looks no longer than there is something to see: nothing goes on in it.
 pub(crate) async fn to_rest(
     session: &mut Session,
     run: &str,
@@ -157,6 +178,9 @@ pub(crate) async fn to_rest(
             let summary: Summary = session.client.get(&path).await?;
             if matches!(summary.standing, Standing::Open | Standing::Running) {
                 return Err(gone());
+            }
+            if want == Want::Look {
+                return follow(&session.client, &path, after, "now", view, None, out).await;
             }
         }
     }
@@ -198,12 +222,12 @@ pub(crate) async fn follow(
     let path = format!("{path}/events?after={after}&until={until}");
     let response = client.ask(Method::GET, &path, "application/x-ndjson", None).await?;
     let mut bytes = response.into_body().into_data_stream();
+    tell_credits(client, view, out).await;
     let mut rest: Vec<u8> = Vec::new();
     let mut ticks = tokio::time::interval(super::live::REDRAW);
     // While a question stands nothing ticks; after it, what came meanwhile is drawn once, and at once.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let gone =
-        |what: String| Refused::Gone(format!("the process that holds the data folder went away: {what}"));
+    let gone = |what: String| Refused::Gone(format!("{WENT_AWAY}: {what}"));
     loop {
         let mut asking = false;
         if let Some(asker) = &mut asker {
@@ -227,12 +251,13 @@ pub(crate) async fn follow(
             }
         };
         let Some(chunk) = chunk else { break };
-        rest.extend_from_slice(&chunk.map_err(|error| gone(error.to_string()))?);
+        rest.extend_from_slice(&chunk.map_err(|_| Refused::Gone(WENT_AWAY.to_owned()))?);
         let mut from = 0;
         while let Some(end) = rest[from..].iter().position(|&byte| byte == b'\n') {
             let line = &rest[from..from + end];
             let line: EventLine = serde_json::from_slice(line).map_err(|error| gone(error.to_string()))?;
             view.record(&line, out);
+            tell_credits(client, view, out).await;
             if let Some(asker) = &mut asker {
                 asker.record(&line);
             }
@@ -245,6 +270,14 @@ pub(crate) async fn follow(
         }
     }
     Ok(())
+}
+
+/// Asks how the client stands whose credits are used up, if the view has that to tell.
+async fn tell_credits(client: &Client, view: &mut (dyn View + Send), out: &mut Out) {
+    if let Some(whose) = view.out_of_credit() {
+        let line = client.get::<ClientLine>(&format!("/v1/clients/{}", part(&whose))).await;
+        view.credits(line.ok().as_ref(), out);
+    }
 }
 
 async fn asked(asker: &mut Option<&mut Asker>) -> Came {

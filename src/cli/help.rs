@@ -7,7 +7,7 @@ use clap::{Args, Command};
 
 use super::exit::{Failure, code};
 use super::term::Out;
-use super::{Globals, command};
+use super::{Globals, command, pages};
 
 /// What an exit code says.
 pub(crate) const EXIT_CODES: [(&str, &str); 8] = [
@@ -64,8 +64,8 @@ const OTHERS: &str = "More";
 
 #[derive(Debug, Args)]
 pub(crate) struct HelpArgs {
-    /// A command, or one of the topics exit-codes, environment and runs
-    #[arg(value_name = "COMMAND|TOPIC")]
+    /// A command, the code of a fault or of advice such as V04, or one of the topics exit-codes, environment and runs
+    #[arg(value_name = "COMMAND|CODE|TOPIC")]
     asked: Vec<String>,
 }
 
@@ -79,12 +79,20 @@ pub(crate) fn help(globals: &Globals, args: &HelpArgs) -> Result<u8, Failure> {
         Out::new().raw(text().as_bytes());
         return Ok(code::SUCCEEDED);
     }
+    if let [asked] = args.asked.as_slice()
+        && root.find_subcommand(asked).is_none()
+        && let Some(page) = pages::of(asked)
+    {
+        Out::new().raw(page.as_bytes());
+        return Ok(code::SUCCEEDED);
+    }
     let mut asked = &mut root;
     for name in &args.asked {
         asked = asked.find_subcommand_mut(name).ok_or_else(|| {
             let topics: Vec<&str> = TOPICS.iter().map(|(name, ..)| *name).collect();
             Failure::invalid(format!(
-                "there is no command or topic {name:?}: `ostler help` lists the commands, the topics are {}",
+                "there is no command, code or topic {name:?}: `ostler help` lists the commands, the topics are {}; a code is one \
+                 that `ostler check` prints, such as V04",
                 topics.join(", ")
             ))
         })?;

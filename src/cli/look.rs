@@ -9,7 +9,6 @@ use hyper::header::{CONTENT_TYPE, ETAG};
 use ostler_server::wire::{EventLine, Standing, Summary};
 use serde_json::{Value, json};
 
-use super::Globals;
 use super::cells::fit;
 use super::client::{part, whole};
 use super::exit::{Failure, code};
@@ -18,6 +17,7 @@ use super::live::View;
 use super::number::from_one;
 use super::session::{Session, Want};
 use super::term::{Out, clock, say};
+use super::{Globals, clients};
 
 #[derive(Debug, Args)]
 pub(crate) struct EventsArgs {
@@ -119,10 +119,19 @@ async fn tell_events(
         follow(&session.client, &path, &mut after, "now", &mut *view, None, out).await
     };
     followed.map_err(|refused| lost(refused, &summary.run))?;
-    if args.follow && !follows && summary.standing != Standing::Closed {
-        let how = match summary.waiting.is_empty() {
-            true => format!("`ostler resume {}` goes on", summary.run),
-            false => "it waits for a person: `ostler approvals` shows for what".to_owned(),
+    if !args.follow {
+        return Ok(());
+    }
+    // Who drove the run while it was followed may have let go of it.
+    let now = if follows { session.summary(&summary.run).await? } else { summary };
+    if now.standing != Standing::Closed {
+        let short = clients::short(&session.client, &now).await;
+        let how = match (short, now.waiting.is_empty()) {
+            (Some(short), _) => {
+                format!("{}; then `ostler resume {}` goes on", clients::waits(&short), now.run)
+            }
+            (None, true) => format!("`ostler resume {}` goes on", now.run),
+            (None, false) => "it waits for a person: `ostler approvals` shows for what".to_owned(),
         };
         say(format!("this run stands still, so nothing more comes: {how}"));
     }

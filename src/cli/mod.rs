@@ -25,6 +25,7 @@ mod look;
 mod man;
 mod measured;
 mod number;
+mod pages;
 mod ps;
 mod run;
 mod session;
@@ -243,8 +244,8 @@ enum Command {
     /// The pages are made from the same words as this help. Put them where `man` looks: in the folder man1 of a folder of $MANPATH.
     #[command(after_help = "Examples:\n  ostler man | man -l -\n  ostler man --out ~/.local/share/man/man1")]
     Man(man::ManArgs),
-    /// Explain a command, or one of: exit-codes, environment, runs
-    #[command(after_help = "Examples:\n  ostler help run\n  ostler help exit-codes")]
+    /// Explain a command, a code such as V04, or exit-codes, environment, runs
+    #[command(after_help = "Examples:\n  ostler help run\n  ostler help V04\n  ostler help exit-codes")]
     Help(help::HelpArgs),
 }
 

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::path::Path;
 
 use clap::Args;
-use ostler_server::wire::{RunLine, RunList, Standing, Waiting};
+use ostler_server::wire::{ClientLine, ClientList, RunLine, RunList, Standing, Waiting};
 use serde_json::{Value, json};
 
 use super::approve::waited_for;
@@ -101,6 +101,10 @@ async fn runs(session: &Session, globals: &Globals, most: usize, out: &mut Out) 
         say("there is no run yet");
         return Ok(());
     }
+    let parked = match lines.iter().any(|line| line.out_of_credit) {
+        true => session.client.get::<ClientList>("/v1/clients").await?.clients,
+        false => Vec::new(),
+    };
     let columns = out.is_terminal().then(|| out.size().0);
     let rows: Vec<Row<'_>> = lines.iter().map(Row::of).collect();
     let table = Table::for_rows(&rows, columns);
@@ -110,6 +114,10 @@ async fn runs(session: &Session, globals: &Globals, most: usize, out: &mut Out) 
         if let Some(reason) = &line.reason {
             let word = if line.standing == Standing::Quarantined { "damaged" } else { "set aside" };
             out.line(fit(&format!("  {word}: {reason}"), columns.unwrap_or(usize::MAX)));
+        }
+        let short = |client: &&ClientLine| client.client == line.client && clients::is_short(client);
+        if let Some(short) = parked.iter().find(short).filter(|_| line.out_of_credit) {
+            out.line(format!("  {}", clients::waits(short)));
         }
         let waiting = line.waiting.iter().take(WAITING_SHOWN_MAX);
         waiting

@@ -78,7 +78,14 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
                     let found = problem.faults.iter();
                     let findings: Vec<_> = found
                         .map(|fault| {
-                            file.found(&fault.code, &fault.node, &fault.pointer, &fault.detail, &fault.mend)
+                            let found = file.found(
+                                &fault.code,
+                                &fault.node,
+                                &fault.pointer,
+                                &fault.detail,
+                                &fault.mend,
+                            );
+                            file.on_line(found, fault.line)
                         })
                         .collect();
                     findings::tell(file.source(), &findings, globals.json, &mut out)
@@ -90,5 +97,5 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
             });
         }
     };
-    watch(session, &mut signals, Watch { run, after: 0, json: globals.json }, &mut out).await
+    watch(session, &mut signals, Watch { run, before: None, json: globals.json }, &mut out).await
 }

@@ -292,6 +292,11 @@ fn not_started(error: StartError) -> Failure {
 }
 
 pub(crate) fn not_opened(data: &Path, error: &OpenError) -> Failure {
+    if let OpenError::Io { error, .. } = error
+        && !data.is_dir()
+    {
+        return Failure::invalid(format!("cannot make the data folder {}: {error}", data.display()));
+    }
     let advice = match error {
         OpenError::Held { .. } => {
             ", which does not answer at control.sock: wait for it, or end it; nothing is lost"

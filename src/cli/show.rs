@@ -12,7 +12,7 @@ use super::number::from_one;
 use super::session::{Session, Want};
 use super::summary::{self, Sheet};
 use super::term::Out;
-use super::{Format, Globals};
+use super::{Format, Globals, clients};
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
@@ -49,13 +49,14 @@ async fn tell(session: &Session, globals: &Globals, args: ShowArgs, out: &mut Ou
         Format::Mermaid => out.raw(mermaid(&graph).as_bytes()),
         Format::Text | Format::Json => {
             let told: Summary = session.client.get(&format!("{path}{at}")).await?;
+            let short = clients::short(&session.client, &told).await;
             let sheet = Sheet::of(out);
             let lines = [
                 summary::head(&sheet, &told),
                 summary::nodes(&sheet, &graph),
                 summary::figures(&sheet, &told),
                 summary::culprits(&sheet, &told, usize::MAX),
-                summary::waiting(&sheet, &told, usize::MAX),
+                summary::waiting(&sheet, &told, short.as_ref(), usize::MAX),
             ];
             out.line(lines.concat().join("\n"));
         }

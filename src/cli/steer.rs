@@ -107,8 +107,7 @@ pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Fa
     if is_over && !globals.json {
         say(format!("run {} is over, nothing is left to resume; this is what came of it:", before.run));
     }
-    let what = Watch { run: before.run, after: before.seq, json: globals.json };
-    watch(session, &mut signals, what, &mut out).await
+    watch(session, &mut signals, Watch::from(&before, globals.json), &mut out).await
 }
 
 async fn resume_all(
@@ -139,11 +138,11 @@ async fn resume_all(
     let (mut watched, mut worst) = (Vec::new(), code::SUCCEEDED);
     for run in open {
         let resumed = match summary(&session.client, &run).await {
-            Ok(before) => post(&session.client, &run, "resume?among_all=true").await.map(|_| before.seq),
+            Ok(before) => post(&session.client, &run, "resume?among_all=true").await.map(|_| before),
             Err(refused) => Err(refused),
         };
         match resumed {
-            Ok(seq) => watched.push((run, seq)),
+            Ok(before) => watched.push(Watch::from(&before, globals.json)),
             // One run that cannot be taken up keeps no other from it.
             Err(Refused::Problem(problem)) => {
                 say(format!("run {run} is not taken up: {}", problem.detail));
@@ -152,8 +151,8 @@ async fn resume_all(
             Err(refused) => return fail(session, refused).await,
         }
     }
-    for (run, after) in watched {
-        let what = Watch { run: run.clone(), after, json: globals.json };
+    for what in watched {
+        let run = what.run.clone();
         match one(&mut session, signals, what, out).await {
             Ok(Ended::Settled(code)) => worst = worst.max(code),
             Ok(Ended::Interrupted(code)) => {
@@ -228,8 +227,7 @@ pub(crate) async fn go_on(
     out: &mut Out,
 ) -> Result<u8, Failure> {
     if !session.client.is_remote() {
-        let what = Watch { run: before.run, after: before.seq, json: globals.json };
-        return watch(session, signals, what, out).await;
+        return watch(session, signals, Watch::from(&before, globals.json), out).await;
     }
     let (run, Done { node, word, told }) = (&before.run, done);
     if globals.json {
@@ -308,8 +306,7 @@ pub(crate) async fn resolve(globals: &Globals, args: ResolveArgs) -> Result<u8, 
     if let Err(refused) = session.client.post::<RunNamed>(&path, &request).await {
         return fail(session, refused).await;
     }
-    let what = Watch { run: before.run, after: before.seq, json: globals.json };
-    watch(session, &mut signals, what, &mut out).await
+    watch(session, &mut signals, Watch::from(&before, globals.json), &mut out).await
 }
 
 /// A result that a person gives.

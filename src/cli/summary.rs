@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use ostler_server::wire::{Culprit, GraphNode, GraphView, Standing, Summary};
+use ostler_kernel::gate::MEANT;
+use ostler_server::wire::{ClientLine, Culprit, GraphNode, GraphView, Standing, Summary};
 use serde_json::Value;
 
 use super::approve::waited_for;
 use super::cells::{fit, fit_name, padded, visible, width};
 use super::client::{Client, part, whole};
+use super::clients;
 use super::term::{Out, Paint, bytes, count, date, now_ms, paint_of, span};
 use super::words;
 
@@ -128,7 +130,8 @@ pub(crate) async fn tell(client: &Client, summary: &Summary, nodes_told: bool, o
         None => Vec::new(),
     };
     let sheet = Sheet::of(out);
-    let lines = page(&sheet, summary, graph.as_ref().filter(|_| !nodes_told), &outputs);
+    let short = clients::short(client, summary).await;
+    let lines = page(&sheet, summary, short.as_ref(), graph.as_ref().filter(|_| !nodes_told), &outputs);
     out.line(lines.join("\n"));
 }
 
@@ -142,7 +145,13 @@ struct Output {
 }
 
 /// All of it, in no more rows than there are.
-fn page(sheet: &Sheet<'_>, summary: &Summary, graph: Option<&GraphView>, outputs: &[Output]) -> Vec<String> {
+fn page(
+    sheet: &Sheet<'_>,
+    summary: &Summary,
+    short: Option<&ClientLine>,
+    graph: Option<&GraphView>,
+    outputs: &[Output],
+) -> Vec<String> {
     let head = head(sheet, summary);
     let figures = figures(sheet, summary);
     let mut left = sheet.rows.saturating_sub(head.len() + figures.len());
@@ -150,7 +159,7 @@ fn page(sheet: &Sheet<'_>, summary: &Summary, graph: Option<&GraphView>, outputs
         *left = left.saturating_sub(lines.iter().map(|line| sheet.rows_of(line)).sum());
         lines
     };
-    let waiting = take(waiting(sheet, summary, left / 2), &mut left);
+    let waiting = take(waiting(sheet, summary, short, left / 2), &mut left);
     let culprits = take(culprits(sheet, summary, CULPRITS_MAX.min(left / 2)), &mut left);
     let (mut told, rest) = outputs_told(sheet, summary, outputs, left / 2);
     left = left.saturating_sub(rest);
@@ -265,7 +274,7 @@ pub(crate) fn culprits(sheet: &Sheet<'_>, summary: &Summary, most: usize) -> Vec
     let many = summary.culprits.len();
     let told = if many <= most { many } else { most.saturating_sub(1) };
     let mut lines: Vec<String> =
-        summary.culprits[..told].iter().map(|culprit| culprit_told(sheet, culprit)).collect();
+        summary.culprits[..told].iter().flat_map(|culprit| culprit_told(sheet, culprit)).collect();
     if told < many {
         let text = format!("  … and {} more: ostler show {}", many - told, ending(&summary.run));
         lines.push(fit(&text, sheet.columns));
@@ -273,9 +282,14 @@ pub(crate) fn culprits(sheet: &Sheet<'_>, summary: &Summary, most: usize) -> Vec
     lines
 }
 
-fn culprit_told(sheet: &Sheet<'_>, culprit: &Culprit) -> String {
+/// What was lost first; below it what would mend it, where the gate says so.
+fn culprit_told(sheet: &Sheet<'_>, culprit: &Culprit) -> Vec<String> {
     let what = culprit.message.clone().filter(|message| !message.is_empty());
     let what = what.unwrap_or_else(|| words::reason(&culprit.reason));
+    let (what, mend) = match what.split_once(MEANT) {
+        Some((what, mend)) => (what.to_owned(), Some(format!("    if it is meant to, {mend}"))),
+        None => (what, None),
+    };
     let mut lost = match culprit.lost.as_slice() {
         [] => String::new(),
         lost => format!("  (lost with it: {})", lost.join(", ")),
@@ -286,11 +300,18 @@ fn culprit_told(sheet: &Sheet<'_>, culprit: &Culprit) -> String {
     let state = sheet.out.paint(Paint::Bad, &culprit.state);
     let node = fit_name(&culprit.node, sheet.columns / 2);
     let before = 2 + width(&culprit.state) + 1 + width(&node) + 2 + width(&lost);
-    format!("  {state} {node}: {}{lost}", fit(&what, sheet.columns.saturating_sub(before)))
+    let told = format!("  {state} {node}: {}{lost}", fit(&what, sheet.columns.saturating_sub(before)));
+    std::iter::once(told).chain(mend.map(|mend| fit(&mend, sheet.columns))).collect()
 }
 
-/// What a person has to do, in no more than `most` rows, of which there are some at least.
-pub(crate) fn waiting(sheet: &Sheet<'_>, summary: &Summary, most: usize) -> Vec<String> {
+/// What a person has to do, in no more than `most` rows, of which there are some at least. `short`: the client, if it has
+/// to get credits first.
+pub(crate) fn waiting(
+    sheet: &Sheet<'_>,
+    summary: &Summary,
+    short: Option<&ClientLine>,
+    most: usize,
+) -> Vec<String> {
     let mut lines = Vec::new();
     let mut rows = 0;
     for (at, waiting) in summary.waiting.iter().enumerate() {
@@ -324,8 +345,15 @@ pub(crate) fn waiting(sheet: &Sheet<'_>, summary: &Summary, most: usize) -> Vec<
         });
         lines.extend(answers);
     }
-    if summary.standing == Standing::Open && !summary.past {
-        lines.push(format!("  it stands still: ostler resume {} goes on", summary.run));
+    let resume = format!("ostler resume {} goes on", summary.run);
+    match (short, summary.standing == Standing::Open && !summary.past) {
+        (Some(short), true) => {
+            lines.push(format!("  {}", clients::waits(short)));
+            lines.push(format!("  then {resume}"));
+        }
+        (Some(short), false) => lines.push(format!("  {}", clients::waits(short))),
+        (None, true) => lines.push(format!("  it stands still: {resume}")),
+        (None, false) => {}
     }
     lines
 }

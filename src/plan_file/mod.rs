@@ -197,7 +197,9 @@ impl PlanFile {
             self.findings.is_empty() || (fault.node != Fault::PLAN && !self.hurt.contains(&fault.node))
         };
         let located = |fault: &Fault| {
-            self.found(fault.code.as_str(), &fault.node, &fault.pointer, &fault.detail, &fault.mend)
+            let found =
+                self.found(fault.code.as_str(), &fault.node, &fault.pointer, &fault.detail, &fault.mend);
+            self.on_line(found, fault.line)
         };
         faults.iter().filter(sound).map(located).collect()
     }
@@ -210,6 +212,14 @@ impl PlanFile {
         let place = self.root.as_ref().map(|root| self.source.place(locate::pointed(root, pointer, key)));
         let node = (node != Fault::PLAN).then(|| node.to_owned());
         Finding { code: code.to_owned(), node, detail: detail.to_owned(), mend: mend.to_owned(), place }
+    }
+
+    /// The finding at that line, from 1, of the text that it is about, if the file has that text line by line: a block of
+    /// YAML (`|`).
+    pub fn on_line(&self, found: Finding, line: Option<usize>) -> Finding {
+        let block = found.place.zip(line).and_then(|(place, line)| self.source.block_line(place, line));
+        let place = block.or(found.place);
+        Finding { place, ..found }
     }
 
     /// Prints a finding: what, where, the line with a mark, and what would mend it.

@@ -43,6 +43,17 @@ fn what_is_no_regular_file_is_refused_at_once() {
 }
 
 #[test]
+fn what_cannot_be_begun_with_says_what_is_wrong_with_it() {
+    let world = World::new();
+    world.file("good.yaml", "id: p\nnodes: [{id: a, tool: time.sleep, params: {ms: 1}}]\n");
+    refused(&world, "run good.yaml --workspace work --data /proc/x")
+        .complains("cannot make the data folder /proc/x: ");
+    let output = world.command("run good.yaml --workspace work --client").arg("a b").output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && told.contains("client name \"a b\" is not 1 to 64"), "{told}");
+}
+
+#[test]
 fn what_is_no_text_or_too_much_of_it_is_refused() {
     let world = World::new();
     std::fs::write(world.path().join("latin.yaml"), b"id: p\ntitle: caf\xe9\n").unwrap();

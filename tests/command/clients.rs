@@ -30,6 +30,63 @@ fn a_run_whose_client_is_out_of_credit_says_so_and_goes_on_when_there_is_some() 
 }
 
 #[test]
+fn who_looks_at_a_run_that_waits_for_credits_or_resumes_it_is_told_so() {
+    let world = World::new();
+    world.file("two.yaml", &TWO.replace("tool: text.render, params: {template: a, values: {}}", SLOW));
+    world.ostler("client add acme --credit 100").exits(0);
+    let mut run = world.start("run two.yaml --workspace work --client acme --intent 2");
+    run.until("nothing more starts until there are more: ostler credit acme +2000");
+    run.signal("INT");
+    run.end().exits(130);
+
+    let waits = "it waits for credits of client acme: ostler credit acme +2000";
+    world.ostler("show @last").exits(0).says(waits).says("then ostler resume");
+    world.ostler("ps").exits(0).says(waits);
+    world
+        .ostler("doctor")
+        .exits(0)
+        .says("1 run waits for credits of client acme")
+        .says("`ostler credit acme +2000`");
+    let told = world.ostler("events @last --follow").exits(0);
+    told.complains("this run stands still").complains(waits);
+    let shown = &world.ostler("show @last --json").exits(0).lines()[0];
+    assert_eq!(shown["out_of_credit"], true);
+    let clients = world.ostler("ps --clients --json").exits(0).lines();
+    assert_eq!(clients[0]["parked"], true, "{clients:?}");
+
+    // In a pipe, at once; and for a second terminal too.
+    let mut resumed = world.start("resume @last");
+    let told = "the credits of client acme are used up: nothing more starts until there are more: ostler credit acme";
+    resumed.until(told);
+    let mut second = world.start("resume @last");
+    second.until(told);
+    let some = world.ostler("credit acme +10").exits(0);
+    some.says("parked: nothing of it starts until it has credits, at least ");
+    world.ostler("credit acme +2000").exits(0);
+    resumed.end().exits(0).says("client acme has credits again");
+    second.end().exits(0);
+    let shown = world.ostler("show @last").exits(0);
+    assert!(!shown.out.contains("credits of client"), "{}", shown.out);
+}
+
+/// Takes more than a client has that can pay for one attempt.
+const SLOW: &str = "tool: shell.run, params: {argv: [sleep, \"0.3\"]}";
+
+#[test]
+fn what_is_not_named_stays_as_it_is() {
+    let world = World::new();
+    world.ostler("client add umbrella --weight 300 --tier contracted").exits(0);
+    for (line, told) in [
+        ("client add umbrella --credit 50", "umbrella: weight 300, contracted, 50 credits left of 50"),
+        ("client add umbrella --tier marketplace", "umbrella: weight 300, marketplace, 50 credits"),
+        ("client add umbrella", "umbrella: weight 300, marketplace, 50 credits"),
+        ("client add umbrella --weight credits", "umbrella: weight 10 (from its credits"),
+    ] {
+        world.ostler(line).exits(0).says(told);
+    }
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_what_could_be() {
     let world = World::new();
     std::fs::create_dir(world.data()).unwrap();
@@ -39,7 +96,10 @@ fn what_cannot_be_is_refused_with_what_could_be() {
         ("client add acme --weight 0", 2, "give a whole number from 1 to 1000000"),
         ("client add acme --credit -5", 2, "--credit"),
         ("client add acme --tier gold", 2, "contracted, marketplace"),
-        ("client add a/b", 2, "\"a/b\" is not"),
+        ("client add a/b", 2, "client name \"a/b\" is not"),
+        ("client add acme --credit 0", 2, "give a whole number, 1 or more"),
+        ("credit acme +0", 2, "an amount of 0 changes nothing"),
+        ("credit nobody +5", 2, "nothing is known of a client nobody: `ostler client add nobody` adds it"),
         ("credit nobody", 2, "nothing is known of a client nobody: `ostler client add nobody` adds it"),
         ("credit acme ten", 2, "give a whole number with its sign"),
         ("credit acme -5", 2, "0 of its credits are left: 5 cannot be taken back"),
@@ -47,6 +107,12 @@ fn what_cannot_be_is_refused_with_what_could_be() {
         ("client add fixed --weight 8", 2, "stated in ostler.toml"),
     ] {
         world.ostler(line).exits(code).complains(told);
+    }
+    for name in ["", "a b"] {
+        let mut command = world.command("client add");
+        let ended = command.arg(name).output().unwrap();
+        let told = String::from_utf8(ended.stderr).unwrap();
+        assert!(told.contains(&format!("client name {name:?} is not 1 to 64 of")), "{told}");
     }
     let clients = world.ostler("ps --clients").exits(0);
     assert_eq!(clients.out.lines().count(), 3, "{}", clients.out);

@@ -63,15 +63,16 @@ fn check_shows_every_fault_with_its_place() {
     world.file("bad.yaml", "id: bad\nnodes:\n  - id: a\n    tool: fs.lst\n    deps: [b]\n    retires: 2\n");
     let ended = world.ostler("check bad.yaml").exits(2);
     expect![[r#"
-        shape (https://github.com/ostler-os/ostler/blob/main/docs/errors/shape.md)
+        V20 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V20.md)
 
-          × unknown key "retires"
-           ╭─[bad.yaml:6:5]
+          × a: there is no tool fs.lst
+           ╭─[bad.yaml:4:11]
+         3 │   - id: a
+         4 │     tool: fs.lst
+           ·           ──────
          5 │     deps: [b]
-         6 │     retires: 2
-           ·     ───────
            ╰────
-          help: did you mean "retries"?
+          help: did you mean "fs.list"?
 
         V03 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V03.md)
 
@@ -84,16 +85,15 @@ fn check_shows_every_fault_with_its_place() {
            ╰────
           help: did you mean "a"?
 
-        V20 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V20.md)
+        shape (https://github.com/ostler-os/ostler/blob/main/docs/errors/shape.md)
 
-          × a: there is no tool fs.lst
-           ╭─[bad.yaml:4:11]
-         3 │   - id: a
-         4 │     tool: fs.lst
-           ·           ──────
+          × unknown key "retires"
+           ╭─[bad.yaml:6:5]
          5 │     deps: [b]
+         6 │     retires: 2
+           ·     ───────
            ╰────
-          help: did you mean "fs.list"?
+          help: did you mean "retries"?
 
         error: bad.yaml has 3 faults; 1 more comes of it, and goes with it
     "#]]
@@ -229,7 +229,8 @@ fn intent_caps_what_a_run_may_do() {
         "write.yaml",
         "id: w\nnodes:\n  - {id: put, tool: fs.write, params: {path: x, text: hi, mode: create}}\n",
     );
-    world.ostler("run write.yaml --workspace work --intent 0").exits(1);
+    let refused = world.ostler("run write.yaml --workspace work --intent 0").exits(1);
+    refused.says("IMPACT_OVER_INTENT").says("\n    if it is meant to, run it with --intent 1\n");
     assert_eq!(world.work("x"), "");
     world.ostler("run write.yaml --workspace work").exits(0);
     assert_eq!(world.work("x"), "hi");

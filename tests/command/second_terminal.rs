@@ -3,6 +3,8 @@
 use super::world::World;
 
 const LONG: &str = "id: long\nnodes:\n  - {id: a, tool: fs.list, params: {path: .}}\n  - {id: nap, tool: time.sleep, params: {ms: 60000}, timeout: 90s, deps: [a]}\n";
+const ASK: &str =
+    "id: ask\nnodes:\n  - {id: ok, kind: human_approval, params: {question: \"Now?\"}, human_timeout: 1h}\n";
 const SHORT: &str = "id: short\nnodes:\n  - {id: a, tool: fs.list, params: {path: .}}\n";
 const MIDDLE: &str = "id: middle\nnodes:\n  - {id: nap, tool: time.sleep, params: {ms: 1500}}\n";
 
@@ -56,9 +58,28 @@ fn when_the_holder_dies_the_others_are_told_how_to_go_on() {
     let mut follower = world.start(&format!("events {run} --follow"));
     follower.until("run_opened");
     holder.signal("KILL");
-    other.end().exits(5).complains(&format!("ostler resume {run}"));
-    follower.end().exits(5).complains(&format!("ostler resume {run}"));
+    let told = format!("the process that holds the data folder went away; `ostler resume {run}` goes on");
+    other.end().exits(5).complains(&told);
+    follower.end().exits(5).complains(&told);
     world.ostler(&format!("resume {run}")).exits(0).says("succeeded  middle");
+}
+
+#[test]
+fn who_follows_a_run_that_waits_for_a_person_is_done_when_the_holder_ends() {
+    let world = world();
+    world.file("ask.yaml", ASK);
+    let mut holder = world.start("run long.yaml --workspace work");
+    let long = run_of(&holder.until("opened: long"));
+    let mut other = world.start("run ask.yaml --workspace work");
+    let run = run_of(&other.until("opened: ask"));
+    other.end().exits(3);
+    let mut follower = world.start(&format!("events {run} --follow"));
+    follower.until("human_request");
+    world.ostler(&format!("cancel {long}")).exits(0);
+    holder.end().exits(1);
+    let told = follower.end().exits(0);
+    told.complains("this run stands still, so nothing more comes: it waits for a person: `ostler approvals`");
+    world.ostler("ps").exits(0).says("waiting");
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn errors_of_usage_exit_with_2_and_say_so_on_stderr() {
         (&["show", "@last", "--at", "0"], "give a whole number, 1 or more"),
         (&["events", "@last", "--from", "99999999999999999999"], "give at most 18446744073709551615"),
         (&["show"], "<RUN>"),
-        (&["help", "nothing"], "no command or topic \"nothing\""),
+        (&["help", "nothing"], "no command, code or topic \"nothing\""),
         (&["completions", "tcsh"], "bash"),
         (&["--json", "completions", "bash"], "leave --json out"),
         (&["artifact", "@last"], "RUN/NODE"),
@@ -54,6 +54,7 @@ fn help_is_the_same_however_it_is_asked_for() {
         assert!(topic.lines().all(|line| all.contains(line)), "{topic}");
     }
     assert!(printed(&["help", "runs"]).contains("@last"));
+    assert!(printed(&["help", "v19"]).starts_with("# V19: "));
 }
 
 /// What bash offers after these words, by the script that we print; `None` if there is no bash.

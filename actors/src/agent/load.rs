@@ -1,6 +1,6 @@
 //! Taking a run up again from its records.
 
-use ostler_kernel::event::{Event, TimerKind};
+use ostler_kernel::event::TimerKind;
 use ostler_kernel::id::NodeId;
 use ostler_kernel::port::RunRow;
 use ostler_kernel::run::{Folded, Input, Standing, TakenUp};
@@ -25,12 +25,7 @@ impl Drive {
     ) -> Result<Option<Drive>, ActorProcessingErr> {
         let services = &arguments.services;
         let (agent, run) = (arguments.owner.agent.clone(), row.run);
-        let mut is_out_of_credit = false;
-        let folded = match stream::fold(services, &row, None, |record| {
-            if let Event::OutOfCredit { out } = record.event {
-                is_out_of_credit = out;
-            }
-        }) {
+        let folded = match stream::fold(services, &row, None, |_| {}) {
             Ok(folded) => folded,
             // To fail for it would only be to fail again.
             Err(RunError::Fold(error)) => {
@@ -44,10 +39,10 @@ impl Drive {
             services.links.tell_registry(RegistryMessage::Done { agent, run });
             return Ok(None);
         }
-        let Folded { opened, run: state, last, position, parked, .. } = folded;
+        let Folded { opened, run: state, last, position, parked, out_of_credit, .. } = folded;
         services.note_quiet(run, last, (!state.asks()).then_some(position));
         let mut drive = Drive::new(arguments, me, (opened, row.opened_ms), state, last);
-        drive.is_out_of_credit = is_out_of_credit;
+        drive.is_out_of_credit = out_of_credit;
         let lost = drive.attach();
         let by_name = services.asked_for(run);
         match drive.within(|run, cx| run.take_up(cx, &lost, parked.is_some(), by_name)) {

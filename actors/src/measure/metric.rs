@@ -77,14 +77,14 @@ pub const WAIT_SECONDS: Metric = seconds(
 pub const SERVICE: Metric = counter(
     "ostler_scheduler_service_total",
     &["client"],
-    "Credits of the jobs of a client that have ended. The 50 busiest clients have their names; client=\"other\" is the rest.",
+    "Credits of the jobs of a client that have ended. The 50 busiest clients have their names; client=\"(other)\" is the rest.",
 );
 /// How far clients are behind what they are entitled to.
 pub const LAG: Metric = gauge(
     "ostler_scheduler_lag",
     &["client"],
     "Credits that a client with work is behind its share (positive) or ahead of it (negative); 0 for one that wants nothing. \
-     client=\"other\" is whoever of the rest is farthest from 0.",
+     client=\"(other)\" is whoever of the rest is farthest from 0.",
 );
 /// How even shares are.
 pub const FAIRNESS_JAIN: Metric = gauge(
@@ -145,7 +145,7 @@ pub const GATE_SECONDS: Metric =
 pub const CREDITS: Metric = counter(
     "ostler_credits_total",
     &["client", "kind"],
-    "Credits that attempts cost, by client and kind of node. The 50 busiest clients have their names; client=\"other\" is \
+    "Credits that attempts cost, by client and kind of node. The 50 busiest clients have their names; client=\"(other)\" is \
      the rest.",
 );
 /// How long appends took to be durable.

@@ -195,7 +195,7 @@ mod tests {
         // Nobody is further from its share than a job is large.
         assert!(value("lag acme").unwrap().abs() <= 100.0 && value("lag globex").unwrap().abs() <= 100.0);
         assert!(value("vruntime_spread marketplace").unwrap() <= 1.0);
-        assert_eq!((value("lag idle"), value("lag other")), (None, Some(0.0)), "it has no name yet");
+        assert_eq!((value("lag idle"), value("lag (other)")), (None, Some(0.0)), "it has no name yet");
     }
 
     #[test]

@@ -11,8 +11,8 @@ use super::{kind_name, metric};
 /// Clients that metrics name.
 pub(super) const CLIENTS_NAMED_MAX: usize = 50;
 
-/// The name of all the others.
-pub(super) const OTHER: &str = "other";
+/// The name of all the others: no client can be called so.
+pub(super) const OTHER: &str = "(other)";
 
 /// What was used since the start.
 #[derive(Default)]
@@ -72,8 +72,7 @@ impl Tally {
             used.total += credits;
             used.fresh.service += credits;
         }
-        // A client that is called as the others are is one of them.
-        let clients = self.clients.iter().filter(|(client, _)| client.as_str() != OTHER);
+        let clients = self.clients.iter();
         let mut busiest: Vec<(&ClientId, u64)> = clients.map(|(client, used)| (client, used.total)).collect();
         busiest.sort_by_key(|(_, total)| std::cmp::Reverse(*total));
         self.named = busiest.into_iter().take(CLIENTS_NAMED_MAX).map(|(client, _)| client.clone()).collect();
@@ -133,8 +132,8 @@ mod tests {
         let (all, named, seen) = shown(&mut tally);
         assert_eq!((all, named), (1830.0, CLIENTS_NAMED_MAX));
         assert!(!tally.names(&client(10)) && tally.names(&client(11)));
-        assert_eq!(seen.value("ostler_scheduler_service_total other"), Some(55.0));
-        assert_eq!(seen.value("ostler_credits_total other tool"), Some(7.0));
+        assert_eq!(seen.value("ostler_scheduler_service_total (other)"), Some(55.0));
+        assert_eq!(seen.value("ostler_credits_total (other) tool"), Some(7.0));
 
         // One of the rest becomes the busiest: what it used under no name stays with the others.
         tally.serve(&[(client(1), 1_000)]);
@@ -145,7 +144,7 @@ mod tests {
             "one that has lost its name is not shown"
         );
         assert_eq!(seen.value("ostler_scheduler_service_total c001"), Some(1_000.0));
-        assert_eq!(seen.value("ostler_scheduler_service_total other"), Some(55.0));
+        assert_eq!(seen.value("ostler_scheduler_service_total (other)"), Some(55.0));
 
         // And has what it had when it gets its name back.
         tally.serve(&[(client(11), 500)]);
@@ -154,11 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_is_called_as_the_others_is_one_of_them() {
+    fn no_client_can_be_called_as_the_others_are() {
+        assert!(!ostler_kernel::id::is_name(OTHER));
         let mut tally = Tally::default();
-        tally.serve(&[(ClientId::from(OTHER), 5), (ClientId::from("acme"), 3)]);
+        tally.serve(&[(ClientId::from("other"), 5), (ClientId::from("acme"), 3)]);
         let (_, named, seen) = shown(&mut tally);
-        assert_eq!(named, 1);
+        assert_eq!(named, 2);
         assert_eq!(seen.value("ostler_scheduler_service_total other"), Some(5.0));
     }
 }

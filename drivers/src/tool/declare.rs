@@ -48,7 +48,8 @@ pub(super) fn check_text(
 ) -> Vec<WrongParam> {
     let text = params.get(name).and_then(Value::as_str);
     let wrong = text.and_then(|text| judge(text).err());
-    wrong.map(|what| WrongParam { name: name.to_owned(), what, mend: mend.to_owned() }).into_iter().collect()
+    let (name, mend) = (name.to_owned(), mend.to_owned());
+    wrong.map(|what| WrongParam { name, what, mend, line: None }).into_iter().collect()
 }
 
 /// Trying again cannot help; other parameters may.

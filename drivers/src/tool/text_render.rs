@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
+use ostler_kernel::json;
 use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec, WrongParam};
-use ostler_kernel::{json, template};
+use ostler_kernel::template::{self, BadTemplate};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::blocking::off_runtime;
-use super::declare::{PURE, check_text, object, params, spec, structural};
+use super::declare::{PURE, object, params, spec, structural};
 
 /// Bytes of a template that is rendered where it stands, if it only names values: that takes less time than a change
 /// of threads.
@@ -59,10 +60,13 @@ impl Tool for TextRender {
     }
 
     fn check(&self, params: &Map<String, Value>) -> Vec<WrongParam> {
-        let mend = "write {{ value }} and {% if … %}, as minijinja has them";
-        check_text(params, "template", mend, |text| {
-            template::check_template(text).map_err(|error| error.to_string().replacen("template, ", "", 1))
-        })
+        let text = params.get("template").and_then(Value::as_str);
+        let error = text.and_then(|text| template::check_template(text).err());
+        let wrong = error.map(|error| {
+            let BadTemplate { what, mend, line } = error.into();
+            WrongParam { name: "template".to_owned(), what, mend, line }
+        });
+        wrong.into_iter().collect()
     }
 
     fn call(&self, permit: Permit, _context: CallContext) -> BoxFuture<'_, ToolResult> {

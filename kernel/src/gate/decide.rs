@@ -17,6 +17,9 @@ use crate::lineage;
 /// All that a model, a planner or a plan's author learns of a denial: nothing that a failing tool would not say.
 pub const REFUSAL: &str = "the call was refused";
 
+/// What stands in a denial before what would mend it.
+pub const MEANT: &str = "; if it is meant to, ";
+
 /// The gate's answer.
 #[derive(Debug)]
 pub enum Verdict {
@@ -210,7 +213,16 @@ fn check_impact(
     } else {
         (DenialCode::ImpactOverTenantCeiling, "the tenant's ceiling")
     };
-    Err(denial(code, format_args!("impact {} of {} is above {whose}, {limit}", class.impact, call.name)))
+    let (impact, name) = (class.impact, call.name);
+    let mend = match code {
+        DenialCode::ImpactOverIntent if cap < impact => {
+            format!("{MEANT}run it with --intent {impact}, and raise the cap of {name} in its scope")
+        }
+        DenialCode::ImpactOverIntent if ceiling < impact => String::new(),
+        DenialCode::ImpactOverIntent => format!("{MEANT}run it with --intent {impact}"),
+        _ => String::new(),
+    };
+    Err(denial(code, format_args!("impact {impact} of {name} is above {whose}, {limit}{mend}")))
 }
 
 fn check_paths(call: &Call<'_>, tool: &GatedTool) -> Result<(), Denial> {

@@ -15,7 +15,7 @@ mod tool;
 pub use argv::{ArgvClass, ArgvError, ArgvPattern, ArgvTable, UNLISTED};
 pub use argv_programs::OBSERVING_ENVIRONMENT;
 pub use call::{AfterLoss, Call, CallClass, Preview};
-pub use decide::{Denial, DenialCode, REFUSAL, Verdict, decide, foresee, preview};
+pub use decide::{Denial, DenialCode, MEANT, REFUSAL, Verdict, decide, foresee, preview};
 pub use egress::{Destination, Egress, EgressEntryError, EgressFault, is_public};
 pub use permit::Permit;
 pub use policy::{CallLimits, GatePolicy, SCOPE_DEFAULT, Scope};

@@ -38,10 +38,11 @@ impl GatedTool {
         }
         let mut checked = catch_unwind(AssertUnwindSafe(|| self.tool().check(literal))).unwrap_or_default();
         checked.retain(|wrong| !bad.iter().any(|bad| top(pointer_of(bad)) == wrong.name));
-        bad.extend(checked.into_iter().map(|WrongParam { name, what, mend }| BadParam::Wrong {
+        bad.extend(checked.into_iter().map(|WrongParam { name, what, mend, line }| BadParam::Wrong {
             pointer: format!("/{}", escaped(&name)),
             what,
             mend,
+            line,
         }));
         bad
     }
@@ -105,7 +106,7 @@ fn told(error: &ValidationError<'_>, schema: &Value) -> Vec<BadParam> {
         }
         kind => {
             let (what, mend) = value_fault(kind, error);
-            vec![BadParam::Wrong { pointer, what, mend }]
+            vec![BadParam::Wrong { pointer, what, mend, line: None }]
         }
     }
 }

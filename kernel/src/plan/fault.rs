@@ -20,6 +20,9 @@ pub struct Fault {
     pub detail: String,
     /// What would mend it, as a sentence without a full stop.
     pub mend: String,
+    /// The line where that is, from 1, within the text that stands there; `None`: the text as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
 }
 
 impl Fault {
@@ -39,6 +42,7 @@ impl Fault {
             pointer: String::new(),
             detail: detail.into(),
             mend: mend.into(),
+            line: None,
         }
     }
 

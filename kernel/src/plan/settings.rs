@@ -114,6 +114,8 @@ pub enum BadParam {
         what: String,
         /// What would mend it, as a sentence without a full stop.
         mend: String,
+        /// The line of its text where that is, from 1, if it is known.
+        line: Option<usize>,
     },
 }
 

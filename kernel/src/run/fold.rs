@@ -22,6 +22,8 @@ pub struct Folded {
     pub closed: Option<RunOutcome>,
     /// Why it was set aside, if it was and nobody took it up since.
     pub parked: Option<String>,
+    /// Nothing more of it starts, because the credits of its client are used up.
+    pub out_of_credit: bool,
     /// The last record it is folded from.
     pub last: Seq,
     /// Where that record stands in the journal.
@@ -77,6 +79,7 @@ impl Fold {
                 run: Run::new(plan, opened.seed, record.at_ms),
                 closed: None,
                 parked: None,
+                out_of_credit: false,
                 last: record.seq,
                 position: record.position,
             });
@@ -87,6 +90,7 @@ impl Fold {
             Event::RunClosed { outcome } => folded.closed = Some(*outcome),
             Event::Parked { reason } => folded.parked = Some(reason.clone()),
             Event::RunRecovered { .. } => folded.parked = None,
+            Event::OutOfCredit { out } => folded.out_of_credit = *out,
             _ => {}
         }
         (folded.last, folded.position) = (record.seq, record.position);

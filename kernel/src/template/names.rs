@@ -52,6 +52,16 @@ const FILTERS: [&str; 36] = [
 /// Pairs of letters that are compared to find out which filter was meant.
 const LETTERS_COMPARED_MAX: usize = 10_000;
 
+/// What stands before a name that may have been meant.
+pub(super) const MEANT: &str = ": did you mean ";
+
+/// The first value that a tag takes among these.
+pub(super) fn first_of<'a>(code: &'a str, names: &BTreeSet<String>) -> Option<&'a str> {
+    let words = words(code);
+    let is_value = |at: usize| at == 0 || !matches!(words[at - 1], "." | "|");
+    (0..words.len()).find(|&at| is_value(at) && names.contains(words[at])).map(|at| words[at])
+}
+
 /// What a template calls by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Called {
@@ -109,7 +119,7 @@ impl<'a> Names<'a> {
                     Called::Filter => nearest(word, FILTERS, &mut LETTERS_COMPARED_MAX.clone()),
                     Called::Test | Called::Function => None,
                 };
-                let meant = meant.map(|meant| format!(": did you mean {meant}?")).unwrap_or_default();
+                let meant = meant.map(|meant| format!("{MEANT}{meant}?")).unwrap_or_default();
                 return Err(format!("there is no {what} {word}{meant}"));
             }
             self.known.insert((called, word.to_owned()));

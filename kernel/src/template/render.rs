@@ -1,5 +1,6 @@
 //! Templates of reports and prompts (minijinja), with every bound named.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::io;
 use std::ops::Range;
@@ -10,7 +11,8 @@ use minijinja::value::{Serde, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value as Engine};
 use serde_json::{Map, Value};
 
-use super::{bounds, names::Names};
+use super::bounds;
+use super::names::{self, MEANT, Names};
 use crate::json::{MAX_DEPTH, canonical, measure};
 
 /// Longest template, in bytes.
@@ -61,6 +63,60 @@ pub enum RenderError {
         /// The limit.
         limit: u64,
     },
+}
+
+/// What is wrong with a template, for its author.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadTemplate {
+    /// What is wrong, with its line.
+    pub what: String,
+    /// What would mend it.
+    pub mend: String,
+    /// Where, from 1, if it is one line.
+    pub line: Option<usize>,
+}
+
+impl From<RenderError> for BadTemplate {
+    fn from(error: RenderError) -> BadTemplate {
+        let told = error.to_string().replacen("template, ", "", 1);
+        let (what, mend) = match told.rsplit_once(MEANT) {
+            Some((what, meant)) => (what.to_owned(), format!("did you mean {meant}")),
+            None => (told, "write {{ value }} and {% if … %}, as minijinja has them".to_owned()),
+        };
+        let line = match error {
+            RenderError::Template { line, .. } | RenderError::Undefined { line, .. } => Some(line),
+            RenderError::Limit { .. } => None,
+        };
+        BadTemplate { what, mend, line }
+    }
+}
+
+/// Checks that a template takes no value but those that `is_there`. Of one that is no template nothing is said.
+///
+/// ```
+/// use ostler_kernel::template::check_values;
+/// assert!(check_values("{% for n in a.result.list %}{{ n }}{% endfor %}", &|name| name == "a").is_ok());
+/// let error = check_values("{{ a.state }}\n{{ b.state }}", &|name| name == "a").unwrap_err();
+/// assert_eq!(error.to_string(), "template, line 2: b is not there");
+/// ```
+///
+/// # Errors
+///
+/// [`RenderError::Undefined`]: the first one in the text.
+pub fn check_values(template: &str, is_there: &dyn Fn(&str) -> bool) -> Result<(), RenderError> {
+    let environment: Environment<'_> = ENVIRONMENT.clone();
+    let Ok(compiled) = environment.template_from_str(template) else { return Ok(()) };
+    let mut taken: BTreeSet<String> = compiled.undeclared_variables(false).into_iter().collect();
+    taken.retain(|name| !is_there(name) && environment.globals().all(|(global, _)| global != name));
+    if taken.is_empty() {
+        return Ok(());
+    }
+    let first = |code: &str| names::first_of(code, &taken).map_or(Ok(()), |name| Err(name.to_owned()));
+    let (line, name) = match bounds::check(template, &mut { first }) {
+        Err((line, name)) if taken.contains(&name) => (line, name),
+        _ => (1, taken.first().cloned().unwrap_or_default()),
+    };
+    Err(RenderError::Undefined { line, name: excerpt(&name) })
 }
 
 /// Checks a template without values: that it is one, and that there is every filter, test and function it names.

@@ -143,6 +143,8 @@ pub(crate) struct Board {
     pub(crate) client: String,
     /// The client's credits are used up.
     pub(crate) out_of_credit: bool,
+    /// Credits that would mend that, once it was asked for.
+    pub(crate) deposit: Option<i64>,
     nodes: Vec<Node>,
     places: HashMap<String, usize>,
     stale: bool,
@@ -191,7 +193,7 @@ impl Board {
             }
             "plan_refused" => self.replanning = false,
             "replan_asked" => self.replanning = true,
-            "out_of_credit" => self.out_of_credit = body["out"] == true,
+            "out_of_credit" => (self.out_of_credit, self.deposit) = (body["out"] == true, None),
             "parked" => self.parked = true,
             "run_recovered" => self.parked = false,
             "attempt_result" | "late_result" => {

@@ -3,6 +3,7 @@
 use super::board::{Board, Node, State};
 use super::fold;
 use crate::cli::cells::{fit, fit_name, padded, width};
+use crate::cli::clients::deposit;
 use crate::cli::summary::{self, ending};
 use crate::cli::term::{Paint, count, painted_if, span};
 use crate::cli::words;
@@ -173,7 +174,8 @@ fn head(board: &Board, look: &Look) -> String {
     }
     if board.out_of_credit {
         let client = if board.client.is_empty() { "CLIENT" } else { &board.client };
-        let what = format!("out of credit: ostler credit {client} +1000");
+        let deposit = board.deposit.unwrap_or_else(|| deposit(None));
+        let what = format!("out of credit: ostler credit {client} +{deposit}");
         line.space(2).put_whole(Paint::Care, &what);
     }
     if board.parked {

@@ -16,8 +16,9 @@ mod pictures;
 use std::sync::Once;
 use std::time::Duration;
 
-use ostler_server::wire::EventLine;
+use ostler_server::wire::{ClientLine, EventLine};
 
+use super::clients::deposit;
 use super::term::{Out, now_ms};
 use board::Board;
 pub(crate) use plain::{Plain, painted};
@@ -35,6 +36,14 @@ const ROWS_OF_PROMPT: usize = 2;
 pub(crate) trait View {
     /// A record came.
     fn record(&mut self, line: &EventLine, out: &mut Out);
+
+    /// The client whose credits are used up, if that is still to be told.
+    fn out_of_credit(&mut self) -> Option<String> {
+        None
+    }
+
+    /// How that client stands, as far as anybody knows.
+    fn credits(&mut self, _line: Option<&ClientLine>, _out: &mut Out) {}
 
     /// Whether time changes what is shown.
     fn moves(&self) -> bool {
@@ -96,6 +105,15 @@ impl Live {
 impl View for Live {
     fn record(&mut self, line: &EventLine, _out: &mut Out) {
         self.board.record(line);
+    }
+
+    fn out_of_credit(&mut self) -> Option<String> {
+        let is_asked = self.board.out_of_credit && self.board.deposit.is_none();
+        is_asked.then(|| self.board.client.clone())
+    }
+
+    fn credits(&mut self, line: Option<&ClientLine>, _out: &mut Out) {
+        self.board.deposit = Some(deposit(line.and_then(|line| line.left)));
     }
 
     fn moves(&self) -> bool {

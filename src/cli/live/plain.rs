@@ -1,11 +1,13 @@
 //! A run as plain lines.
 
-use ostler_server::wire::EventLine;
+use ostler_server::wire::{ClientLine, EventLine};
 
 use super::View;
 use super::board::{Board, Node, State, text};
 use crate::cli::cells::{fit, padded, width};
-use crate::cli::term::{Out, Paint, clock, count, paint_of, span};
+use crate::cli::clients;
+use crate::cli::follow::Before;
+use crate::cli::term::{Out, Paint, clock, count, now_ms, paint_of, span};
 use crate::cli::words;
 
 /// Columns of a node's name.
@@ -20,6 +22,19 @@ pub(crate) struct Plain {
     board: Board,
     names: usize,
     from_start: bool,
+    credits: Credits,
+}
+
+/// What was told of the credits of the client.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Credits {
+    #[default]
+    Fine,
+    /// They are used up since then, which is still to be told.
+    UsedUp {
+        at_ms: i64,
+    },
+    Told,
 }
 
 impl View for Plain {
@@ -30,12 +45,32 @@ impl View for Plain {
         }
     }
 
+    fn out_of_credit(&mut self) -> Option<String> {
+        matches!(self.credits, Credits::UsedUp { .. }).then(|| self.board.client.clone())
+    }
+
+    fn credits(&mut self, line: Option<&ClientLine>, out: &mut Out) {
+        if let Credits::UsedUp { at_ms } = std::mem::replace(&mut self.credits, Credits::Told) {
+            out.line(format!("{} {}", clock(at_ms), clients::used_up(&self.board.client, line)));
+        }
+    }
+
     fn has_told_nodes(&self) -> bool {
         self.from_start
     }
 }
 
 impl Plain {
+    /// Of a run that goes on: what it waits for is told at once.
+    pub(crate) fn after(before: Before) -> Plain {
+        let mut plain = Plain::default();
+        plain.board.client = before.client;
+        if before.out_of_credit {
+            plain.credits = Credits::UsedUp { at_ms: now_ms() };
+        }
+        plain
+    }
+
     /// What is told of a record.
     fn told(&mut self, line: &EventLine, out: &Out) -> Option<String> {
         let time = clock(line.at_ms);
@@ -54,19 +89,15 @@ impl Plain {
             }
             "run_recovered" => Some(format!("{time} taken up again")),
             "plan_version" => Some(format!("{time} the plan is now version {}", line.body["version"])),
-            // Who looks from a later record on has not been told who pays.
+            "out_of_credit" if self.board.out_of_credit => {
+                if self.credits == Credits::Fine {
+                    self.credits = Credits::UsedUp { at_ms: line.at_ms };
+                }
+                None
+            }
             "out_of_credit" => {
-                let client = Some(self.board.client.as_str()).filter(|client| !client.is_empty());
-                let whose =
-                    client.map_or_else(|| "its client".to_owned(), |client| format!("client {client}"));
-                Some(match self.board.out_of_credit {
-                    true => format!(
-                        "{time} the credits of {whose} are used up: nothing more starts until there are more: \
-                         ostler credit {} +1000",
-                        client.unwrap_or("CLIENT")
-                    ),
-                    false => format!("{time} {whose} has credits again"),
-                })
+                self.credits = Credits::Fine;
+                Some(format!("{time} client {} has credits again", self.board.client))
             }
             "parked" => Some(format!("{time} set aside: {}", text(&line.body, "reason"))),
             _ => None,

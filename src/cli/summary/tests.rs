@@ -57,6 +57,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         reliability: Some(ReliabilityBounds { independent: 0.9, always: 0.85 }),
         outputs: outputs.map(|(node, _)| (node.clone(), "b3:00".to_owned())).collect(),
         waiting,
+        out_of_credit: false,
         client: "local".to_owned(),
         agent: "a".to_owned(),
         workspace: "/w".to_owned(),
@@ -104,7 +105,7 @@ fn page_of(summary: &Summary, nodes_told: bool) -> Vec<String> {
     let out = Out::new();
     let sheet = Sheet { out: &out, columns: 80, rows: ROWS_MIN };
     let graph = graph(summary);
-    let lines = page(&sheet, summary, (!nodes_told).then_some(&graph), &outputs);
+    let lines = page(&sheet, summary, None, (!nodes_told).then_some(&graph), &outputs);
     let rows: usize = lines.iter().map(|line| sheet.rows_of(line)).sum();
     assert!(rows <= ROWS_MIN, "{rows} rows: {lines:#?}");
     lines

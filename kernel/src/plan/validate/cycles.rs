@@ -111,7 +111,7 @@ impl<'a> Precedence<'a> {
         if at < count { &self.subject.plan.nodes[at].id } else { self.nameless[at - count] }
     }
 
-    /// A cycle as `a -> b -> a`: each waits for the one before.
+    /// A cycle as `a -> b -> a`: each waits for the next.
     fn show(&self, cycle: &Cycle) -> String {
         let mut shown: Vec<&str> = cycle.shown.iter().map(|&at| self.name(at).as_str()).collect();
         if cycle.length > SHOWN_MAX {
@@ -136,7 +136,7 @@ const STEPS_MAX: usize = 200_000;
 
 /// A cycle as far as it is told of.
 struct Cycle {
-    /// Its first nodes, at most [`SHOWN_MAX`].
+    /// Its first nodes, at most [`SHOWN_MAX`], each before the one that it waits for.
     shown: Vec<usize>,
     length: usize,
     /// The one before the node that was asked about.
@@ -147,7 +147,9 @@ impl Cycle {
     /// `place`: where in the walk the node stands that was asked about.
     fn of(walk: &[usize], place: usize) -> Cycle {
         let before = walk[(place + walk.len() - 1) % walk.len()];
-        Cycle { shown: walk[..walk.len().min(SHOWN_MAX)].to_vec(), length: walk.len(), before }
+        // The walk goes from sources to consumers.
+        let shown = walk[..1].iter().chain(walk[1..].iter().rev()).take(SHOWN_MAX);
+        Cycle { shown: shown.copied().collect(), length: walk.len(), before }
     }
 }
 

@@ -12,7 +12,11 @@ use super::super::settings::BadParam;
 use super::super::{Kind, Node, Settings};
 use super::Subject;
 use crate::contract::kind_of;
-use crate::template::check_template;
+use crate::id::NodeId;
+use crate::template::{BadTemplate, RenderError, check_template, check_values};
+
+/// Names that are told of those that there are.
+const NAMES_TOLD_MAX: usize = 12;
 
 /// What an aggregator takes.
 const OF_AGGREGATORS: [&str; 2] = ["template", "schema"];
@@ -24,7 +28,7 @@ pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hint
                 let referred: BTreeSet<&str> = node.param_refs.keys().map(String::as_str).collect();
                 tools.judge(tool, &node.params, &referred)
             }
-            (Kind::Aggregator, ..) => aggregator(node),
+            (Kind::Aggregator, ..) => aggregator(subject, node, hints),
             (Kind::Model, ..) => template(node, "prompt"),
             _ => continue,
         };
@@ -51,7 +55,7 @@ fn without_slips(mut bad: Vec<BadParam>, hints: &Hints) -> Vec<BadParam> {
     bad
 }
 
-fn aggregator(node: &Node) -> Vec<BadParam> {
+fn aggregator(subject: &Subject<'_>, node: &Node, hints: &Hints) -> Vec<BadParam> {
     let known = || OF_AGGREGATORS.map(str::to_owned).to_vec();
     let names = node.params.keys().chain(node.param_refs.keys());
     let unknown = names.filter(|name| !OF_AGGREGATORS.contains(&name.as_str()));
@@ -66,26 +70,48 @@ fn aggregator(node: &Node) -> Vec<BadParam> {
         let says = "a template over what it depends on, such as \"{{ NODE.result.count }}\"";
         bad.push(BadParam::Missing { pointer: String::new(), name: "template".into(), says: says.into() });
     }
-    bad.extend(template(node, "template"));
+    let unread = template(node, "template");
+    if unread.is_empty() {
+        bad.extend(fates(subject, node, hints));
+    }
+    bad.extend(unread);
     bad
+}
+
+/// A template of an aggregator takes what became of its dependencies, and nothing else.
+fn fates(subject: &Subject<'_>, node: &Node, hints: &Hints) -> Option<BadParam> {
+    let text = node.params.get("template")?.as_str()?;
+    let error = check_values(text, &|name| node.deps.iter().any(|dep| dep.n.as_str() == name)).err()?;
+    let RenderError::Undefined { line, name } = error else { return None };
+    let known = || node.deps.iter().map(|dep| dep.n.as_str());
+    let there: Vec<&str> = known().take(NAMES_TOLD_MAX).collect();
+    let mend = match there.as_slice() {
+        _ if subject.table.find(&NodeId::from(name.as_str())).is_some() => format!("add {name} to its deps"),
+        [] => "leave it out: an aggregator takes what became of its dependencies, and this one has none"
+            .to_owned(),
+        there => hints.mend(&name, known(), &format!("leave it out: it depends on {}", there.join(", "))),
+    };
+    let what = format!("line {line}: {name} is none of its dependencies");
+    Some(BadParam::Wrong { pointer: "/template".to_owned(), what, mend, line: Some(line) })
 }
 
 /// A parameter that must be a template, if it is there.
 fn template(node: &Node, name: &str) -> Vec<BadParam> {
-    let wrong = |what: String, mend: &str| {
-        vec![BadParam::Wrong { pointer: format!("/{name}"), what, mend: mend.to_owned() }]
+    let wrong = |what: String, mend: String, line: Option<usize>| {
+        vec![BadParam::Wrong { pointer: format!("/{name}"), what, mend, line }]
     };
     match node.params.get(name) {
         None => Vec::new(),
         Some(Value::String(text)) => match check_template(text) {
             Ok(()) => Vec::new(),
-            Err(error) => wrong(
-                error.to_string().replacen("template, ", "", 1),
-                "write {{ value }} and {% if … %}, as minijinja has them",
-            ),
+            Err(error) => {
+                let BadTemplate { what, mend, line } = error.into();
+                wrong(what, mend, line)
+            }
         },
         Some(other) => {
-            wrong(format!("must be a text, found {}", kind_of(other)), "write the template as a text")
+            let what = format!("must be a text, found {}", kind_of(other));
+            wrong(what, "write the template as a text".to_owned(), None)
         }
     }
 }
@@ -130,9 +156,10 @@ fn told(node: &Node, bad: BadParam, params: &Pointer, hints: &Hints) -> Fault {
             };
             Fault::new(FaultCode::V23, &node.id, detail, mend).at(&params.join(&pointer))
         }
-        BadParam::Wrong { pointer, what, mend } => {
+        BadParam::Wrong { pointer, what, mend, line } => {
             let detail = format!("{} of {whose}: {what}", within(&pointer));
-            Fault::new(FaultCode::V24, &node.id, detail, mend).at(&params.join(&pointer))
+            let fault = Fault::new(FaultCode::V24, &node.id, detail, mend).at(&params.join(&pointer));
+            Fault { line, ..fault }
         }
     }
 }

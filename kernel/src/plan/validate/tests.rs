@@ -116,14 +116,14 @@ fn a_cycle_is_shown() {
     let faults = simulated(json!({"nodes": [{"id": "x", "deps": ["z"]}, {"id": "y", "deps": ["x"]},
                                             {"id": "z", "deps": ["y"]}]}));
     let details: Vec<String> = faults.unwrap_err().into_iter().map(|fault| fault.detail).collect();
-    assert_eq!(details, ["waits for itself: x -> y -> z -> x"; 3]);
+    assert_eq!(details, ["waits for itself: x -> z -> y -> x"; 3]);
 }
 
 #[test]
 fn a_long_cycle_is_cut_and_counted_and_told_of_every_node_in_the_same_words() {
     let node = |at: usize| json!({"id": format!("n{at}"), "deps": [format!("n{}", (at + 19) % 20)]});
     let faults = simulated(json!({"nodes": (0..20).map(node).collect::<Vec<_>>()})).unwrap_err();
-    let told = "waits for itself: n0 -> n1 -> n2 -> n3 -> n4 -> n5 -> n6 -> n7 -> … -> n0 (20 nodes)";
+    let told = "waits for itself: n0 -> n19 -> n18 -> n17 -> n16 -> n15 -> n14 -> n13 -> … -> n0 (20 nodes)";
     assert!(faults.len() == 20 && faults.iter().all(|fault| fault.detail == told), "{faults:#?}");
     let place = |id: &str| faults.iter().find(|fault| fault.node == id).map(|fault| fault.pointer.as_str());
     assert_eq!((place("n0"), place("n7")), (Some("/nodes/0/deps/0"), Some("/nodes/7/deps/0")));

@@ -1,0 +1,83 @@
+//! The pages of `docs/errors`, which tell of each code what is wrong and how to mend it.
+
+macro_rules! page {
+    ($code:literal) => {
+        ($code, include_str!(concat!("../../docs/errors/", $code, ".md")))
+    };
+}
+
+/// Every code, with its page.
+const PAGES: [(&str, &str); 43] = [
+    page!("D00"),
+    page!("D01"),
+    page!("D02"),
+    page!("D03"),
+    page!("D04"),
+    page!("D05"),
+    page!("D06"),
+    page!("D07"),
+    page!("V01"),
+    page!("V02"),
+    page!("V03"),
+    page!("V04"),
+    page!("V05"),
+    page!("V06"),
+    page!("V07"),
+    page!("V08"),
+    page!("V09"),
+    page!("V10"),
+    page!("V11"),
+    page!("V12"),
+    page!("V13"),
+    page!("V14"),
+    page!("V15"),
+    page!("V16"),
+    page!("V17"),
+    page!("V18"),
+    page!("V19"),
+    page!("V20"),
+    page!("V21"),
+    page!("V22"),
+    page!("V23"),
+    page!("V24"),
+    page!("V25"),
+    page!("W01"),
+    page!("W02"),
+    page!("W03"),
+    page!("W04"),
+    page!("W05"),
+    page!("W06"),
+    page!("config"),
+    page!("parameter"),
+    page!("shape"),
+    page!("syntax"),
+];
+
+/// The page of a code, however its letters are written.
+pub(crate) fn of(code: &str) -> Option<&'static str> {
+    PAGES.iter().find(|(known, _)| known.eq_ignore_ascii_case(code)).map(|(_, page)| *page)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use ostler_kernel::plan::FaultCode;
+
+    use super::*;
+
+    #[test]
+    fn every_page_of_the_folder_and_every_rule_is_there() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/errors");
+        let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name());
+        let files = files.map(|name| name.into_string().unwrap().trim_end_matches(".md").to_owned());
+        let files: BTreeSet<String> = files.filter(|name| name != "README").collect();
+        let known: BTreeSet<String> = PAGES.iter().map(|(code, _)| (*code).to_owned()).collect();
+        assert_eq!(known, files);
+        for code in FaultCode::ALL {
+            assert!(of(code.as_str()).is_some_and(|page| page.starts_with(&format!("# {code}: "))), "{code}");
+        }
+        assert_eq!(of("v04"), of("V04"));
+        assert_eq!(of("V99"), None);
+    }
+}
