@@ -39,6 +39,9 @@ pub enum ClientError {
     /// The name is no name.
     #[error("client name {0:?} is not {NAME_RULE}")]
     Name(String),
+    /// There are as many clients as can be.
+    #[error("there are {0} clients, which is as many as can be: name one of them")]
+    TooMany(usize),
     /// The weight is out of range.
     #[error("weight {0} is not within 1 and {WEIGHT_MAX}")]
     Weight(u32),

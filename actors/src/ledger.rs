@@ -97,6 +97,12 @@ impl Ledger {
         lock(&self.clients).get(client).cloned()
     }
 
+    /// Whether there is room for a client among at most so many: it is known already, or not the first too many.
+    pub(crate) fn has_room(&self, client: &ClientId, most: usize) -> bool {
+        let clients = lock(&self.clients);
+        clients.len() < most || clients.contains_key(client)
+    }
+
     /// The book of a client, made if it is new.
     pub(crate) fn client(&self, client: &ClientId) -> Arc<ClientBook> {
         let mut clients = lock(&self.clients);

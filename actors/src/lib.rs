@@ -70,7 +70,7 @@ pub use cursor::EventCursor;
 pub use error::RunError;
 pub use estimates::UNKNOWN_HOLDS as ATTEMPT_CREDITS;
 pub use limits::{
-    AGENTS_MAX, CONTRACTS_KEPT_MAX, LIVE_AGENTS_MAX, Limits, QUEUED_JOBS_MAX, RESULT_BYTES_MAX,
+    AGENTS_MAX, CLIENTS_MAX, CONTRACTS_KEPT_MAX, LIVE_AGENTS_MAX, Limits, QUEUED_JOBS_MAX, RESULT_BYTES_MAX,
     RESULT_DEPTH_MAX, TEST_MS_MAX, WAITING_MAX,
 };
 pub use measure::{Measures, SharedRecorder, metric};

@@ -3,6 +3,9 @@
 /// Agents with a name of their own, at most.
 pub const AGENTS_MAX: usize = 1_000_000;
 
+/// Clients that anything is known of, at most: a run or a change of one more is refused.
+pub const CLIENTS_MAX: usize = 100_000;
+
 /// Agents that are live at once, at most; the others wait as rows.
 pub const LIVE_AGENTS_MAX: u32 = 20_000;
 
@@ -30,6 +33,8 @@ pub const TEST_MS_MAX: u64 = 60_000;
 pub struct Limits {
     /// See [`AGENTS_MAX`].
     pub agents: usize,
+    /// See [`CLIENTS_MAX`].
+    pub clients: usize,
     /// See [`LIVE_AGENTS_MAX`].
     pub live_agents: u32,
     /// See [`WAITING_MAX`].
@@ -46,6 +51,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             agents: AGENTS_MAX,
+            clients: CLIENTS_MAX,
             live_agents: LIVE_AGENTS_MAX,
             waiting: WAITING_MAX,
             queued_jobs: QUEUED_JOBS_MAX,

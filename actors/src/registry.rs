@@ -276,6 +276,10 @@ impl RegistryState {
         if change.sets_terms() && ledger.is_configured(client) {
             return Err(ClientError::Configured(client.clone()));
         }
+        let most = self.services.limits.clients;
+        if !ledger.has_room(client, most) {
+            return Err(ClientError::TooMany(most));
+        }
         let book = ledger.find(client).unwrap_or_default();
         let terms = book.terms();
         if let Some(credits) = change.credits {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ostler_kernel::event::{Event, RunOpened};
 use ostler_kernel::gate::SCOPE_DEFAULT;
-use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, RunId, Ticks};
+use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, RunId, Ticks, is_name};
 use ostler_kernel::json::JsonError;
 use ostler_kernel::plan::Plan;
 use ostler_kernel::port::{JournalError, Position, RunRow, RunStanding, Seq, StreamBatch, StreamId};
@@ -102,6 +102,12 @@ pub enum SubmitError {
     /// The plan holds something that canonical JSON cannot.
     #[error("the plan cannot be written down: {0}")]
     Plan(#[from] JsonError),
+    /// The name of the client is no name.
+    #[error("client name {0:?} is not {NAME_RULE}")]
+    Client(String),
+    /// There are as many clients as can be.
+    #[error("there are {0} clients, which is as many as can be: name one of them")]
+    TooManyClients(usize),
     /// More impact than there is.
     #[error("intent {0} is not 0, 1 or 2")]
     Intent(u8),
@@ -153,6 +159,13 @@ impl System {
     /// opened it.
     pub async fn submit(&self, submission: Submission) -> Result<RunId, SubmitError> {
         let Submission { plan, client, agent, intent, scope, workspace, run: wanted } = submission;
+        if !is_name(client.as_str()) {
+            return Err(SubmitError::Client(client.to_string()));
+        }
+        let most = self.services.limits.clients;
+        if !self.services.ledger.has_room(&client, most) {
+            return Err(SubmitError::TooManyClients(most));
+        }
         if intent > 2 {
             return Err(SubmitError::Intent(intent));
         }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use common::{Hold, plan, submit, system, within};
 use ostler_actors::{
-    AgentProfile, Limits, RESULT_DEPTH_MAX, RegisterError, ResolveHow, RunError, Settled, SpawnError,
-    Submission, TEST_MS_MAX,
+    AgentProfile, ClientChange, ClientError, Limits, RESULT_DEPTH_MAX, RegisterError, ResolveHow, RunError,
+    Settled, SpawnError, Submission, SubmitError, TEST_MS_MAX,
 };
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::run::RunOutcome;
@@ -132,5 +132,29 @@ async fn the_test_of_a_contract_is_ended_at_its_limit_however_long_its_node_may_
     let culprits = system.view(run, None).await.unwrap().report.culprits;
     let told = format!("contract[0]: the test wait was ended: a test may take {TEST_MS_MAX} ms");
     assert_eq!(culprits[0].message, Some(told));
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn there_are_no_more_clients_than_the_limit() {
+    let limits = Limits { clients: 2, ..Limits::default() };
+    let system = within(Arc::new(MemoryJournal::default()), Vec::new(), limits).await;
+    let run = async |client: &str| {
+        let nodes = json!([{"id": "s", "tool": "time.sleep", "params": {"ms": 0}}]);
+        let submission = Submission::plan(plan(&system, json!({"id": "p", "nodes": nodes})));
+        let run = system.submit(Submission { client: client.into(), ..submission }).await?;
+        Ok::<_, SubmitError>(system.outcome(run).await.unwrap())
+    };
+    let credits = || ClientChange { credits: Some(5), ..ClientChange::default() };
+    system.change_client("a", credits()).await.unwrap();
+    let render = json!([{"id": "n", "tool": "text.render", "params": {"template": "x", "values": {}}}]);
+    let submission = Submission::plan(plan(&system, json!({"id": "p", "nodes": render})));
+    let second = system.submit(Submission { client: "b".into(), ..submission }).await.unwrap();
+    system.outcome(second).await.unwrap();
+    assert!(matches!(run("c").await, Err(SubmitError::TooManyClients(2))));
+    assert_eq!(system.change_client("c", credits()).await, Err(ClientError::TooMany(2)));
+    assert_eq!(run("b").await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    system.change_client("a", credits()).await.unwrap();
+    assert!(matches!(run("no name").await, Err(SubmitError::Client(name)) if name == "no name"));
     system.shutdown().await;
 }

@@ -84,6 +84,7 @@ impl From<ClientError> for Problem {
     fn from(error: ClientError) -> Problem {
         let (status, code) = match &error {
             ClientError::Name(_) => (StatusCode::BAD_REQUEST, "client_name"),
+            ClientError::TooMany(_) => (StatusCode::UNPROCESSABLE_ENTITY, "too_many_clients"),
             ClientError::Weight(_) => (StatusCode::UNPROCESSABLE_ENTITY, "weight_out_of_range"),
             ClientError::Configured(_) => (StatusCode::CONFLICT, "client_configured"),
             ClientError::Credits { .. } => (StatusCode::CONFLICT, "credits_out_of_range"),

@@ -120,6 +120,8 @@ impl From<SubmitError> for Problem {
         let told = error.to_string();
         let code = match error {
             SubmitError::Plan(_) => "plan_unwritable",
+            SubmitError::Client(_) => return Problem::bad("client_name", told),
+            SubmitError::TooManyClients(_) => "too_many_clients",
             SubmitError::Intent(_) => "intent_out_of_range",
             SubmitError::Scope { .. } => "scope_unknown",
             SubmitError::Workspace { .. } => "workspace_unusable",

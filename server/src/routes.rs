@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use ostler_actors::{ResolveHow, RunView, Submission, System};
-use ostler_kernel::id::{NAME_RULE, RunId, is_name};
+use ostler_kernel::id::RunId;
 use ostler_kernel::json;
 use ostler_kernel::lineage;
 use ostler_kernel::port::Seq;
@@ -143,9 +143,6 @@ async fn submit(State(api): State<Api>, headers: HeaderMap, bytes: BodyBytes) ->
 
 async fn open(system: &System, bytes: &Bytes) -> Result<RunId, Problem> {
     let SubmitRequest { plan, client, intent, scope, workspace, run } = body(bytes)?;
-    if !is_name(&client) {
-        return Err(Problem::bad("client_name", format!("client name {client:?} is not {NAME_RULE}")));
-    }
     let workspace = std::path::PathBuf::from(workspace);
     if !workspace.is_absolute() {
         let what = format!("the workspace {} is not an absolute path", workspace.display());
