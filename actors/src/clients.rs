@@ -156,6 +156,10 @@ impl System {
     /// All clients that anything is known of, by name.
     pub async fn clients(&self) -> Vec<ClientRow> {
         let (_, queueing) = self.queue_shown().await.unwrap_or_default();
+        self.rows(&queueing)
+    }
+
+    fn rows(&self, queueing: &BTreeMap<ClientId, Queueing>) -> Vec<ClientRow> {
         let now = self.services.clock.now();
         let ledger = &self.services.ledger;
         let rows = ledger.clients().into_iter().map(|(client, book)| {
@@ -192,6 +196,12 @@ impl System {
     /// The run queue; `None` while the scheduler is being restarted.
     pub async fn queue(&self) -> Option<QueueRow> {
         self.queue_shown().await.map(|(queue, _)| queue)
+    }
+
+    /// The run queue and all clients at one moment; `None` while the scheduler is being restarted.
+    pub async fn queue_and_clients(&self) -> Option<(QueueRow, Vec<ClientRow>)> {
+        let (queue, queueing) = self.queue_shown().await?;
+        Some((queue, self.rows(&queueing)))
     }
 
     async fn queue_shown(&self) -> Option<QueueShown> {

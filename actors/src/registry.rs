@@ -136,7 +136,7 @@ pub(crate) struct RegistryState {
     /// Slots of agents with a name of their own.
     registered: usize,
     /// Last record of each client's stream, which only this actor appends to.
-    heads: BTreeMap<ClientId, Seq>,
+    heads: BTreeMap<StreamId, Seq>,
     /// Requests that wait for their run's actor to be live.
     waiting: Waiting,
 }
@@ -214,7 +214,8 @@ impl RegistryState {
         for stream in journal.clients()? {
             stream::each(&*journal, stream, None, |record| -> Result<(), JournalError> {
                 self.services.ledger.record(&record.event, record.at_ms);
-                self.remember(&record.event, record.seq, record.position);
+                self.heads.insert(stream, record.seq);
+                self.remember(&record.event, record.position);
                 Ok(())
             })?;
         }
@@ -229,10 +230,9 @@ impl RegistryState {
         Ok(())
     }
 
-    fn remember(&mut self, event: &Event, seq: Seq, since: Position) {
+    fn remember(&mut self, event: &Event, since: Position) {
         match event {
             Event::AgentRegistered { agent, client, weight } => {
-                self.heads.insert(client.clone(), seq);
                 let slot = Slot::registered(client.clone(), *weight, since);
                 if self.slots.insert(agent.clone(), slot).is_none() {
                     self.registered += 1;
@@ -241,28 +241,23 @@ impl RegistryState {
             Event::AgentQuarantined { agent, reason } => {
                 if let Some(slot) = self.slots.get_mut(agent) {
                     slot.note_quarantined(reason.clone());
-                    self.heads.insert(slot.client.clone(), seq);
                 }
             }
             Event::AgentReleased { agent } => {
                 if let Some(slot) = self.slots.get_mut(agent) {
                     slot.note_released();
-                    self.heads.insert(slot.client.clone(), seq);
                 }
-            }
-            Event::ClientSet { client, .. } | Event::CreditDeposited { client, .. } => {
-                self.heads.insert(client.clone(), seq);
             }
             _ => {}
         }
     }
 
     fn append(&mut self, client: &ClientId, events: Vec<Event>) -> Result<Position, JournalError> {
-        let expected = self.heads.get(client).copied().unwrap_or_default();
         let (stream, at_ms) = (StreamId::client(client), self.services.clock.now());
+        let expected = self.heads.get(&stream).copied().unwrap_or_default();
         let batch = StreamBatch { stream, expected, at_ms, events: events.clone() };
         let position = self.services.journal.append(vec![batch])?;
-        self.heads.insert(client.clone(), Seq(expected.0 + events.len() as u64));
+        self.heads.insert(stream, Seq(expected.0 + events.len() as u64));
         events.iter().for_each(|event| self.services.ledger.record(event, at_ms));
         Ok(position)
     }

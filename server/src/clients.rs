@@ -40,8 +40,8 @@ pub(crate) async fn queue(State(api): State<Api>) -> Result<Json<QueueView>, Pro
     let restarting = || {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "restarting", "the scheduler is restarting: try again")
     };
-    let queue = api.system.queue().await.ok_or_else(restarting)?;
-    let clients = api.system.clients().await.iter().map(line).collect();
+    let (queue, clients) = api.system.queue_and_clients().await.ok_or_else(restarting)?;
+    let clients = clients.iter().map(line).collect();
     Ok(Json(QueueView {
         slots: queue.slots,
         running: queue.running,
