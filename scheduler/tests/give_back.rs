@@ -1,0 +1,86 @@
+//! A grant that was never used leaves nothing behind.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use ostler_scheduler::{
+    AgentHandle, ClientHandle, Config, Event, JobHandle, NewClient, NewJob, Price, RunQueue, SettleError,
+};
+
+struct Place {
+    queue: RunQueue<u32>,
+    client: ClientHandle,
+    agent: AgentHandle,
+}
+
+impl Place {
+    fn new() -> Place {
+        let mut queue = RunQueue::new(Config { slots: 2, ..Config::default() }).unwrap();
+        let client =
+            queue.add_client(NewClient { weight: 7, balance: Some(100), ..NewClient::default() }).unwrap();
+        let agent = queue.add_agent(client, 3).unwrap();
+        Place { queue, client, agent }
+    }
+
+    fn enqueue(&mut self, job: u32, price: Price) -> JobHandle {
+        self.queue.enqueue(self.agent, NewJob::of(price), job, &mut Vec::new()).unwrap()
+    }
+
+    /// All that a grant touches, but for who is next.
+    fn accounts(&self) -> String {
+        let view = self.queue.client(self.client).unwrap();
+        let agent = self.queue.agents(self.client).unwrap()[0];
+        format!(
+            "{}+{} charged {} held {} {:?} in flight {}; agent {}+{}; owed {}",
+            view.vruntime,
+            view.remainder,
+            view.charged,
+            view.held,
+            view.balance,
+            view.in_flight,
+            agent.vruntime,
+            agent.remainder,
+            self.queue.owed(),
+        )
+    }
+}
+
+#[test]
+fn what_was_charged_for_a_grant_is_given_back_to_the_unit() {
+    let mut place = Place::new();
+    let price = Price { charge: 11, credits: 30, tokens: 5 };
+    let before = place.accounts();
+    let job = place.enqueue(1, price);
+    let mut events = Vec::new();
+    assert_eq!(place.queue.dispatch(9, &mut events), 1);
+    assert!(matches!(events[0], Event::Granted(_)));
+    assert_ne!(place.accounts(), before);
+    assert_eq!(place.queue.held(place.client), Ok(30));
+    assert_eq!(place.queue.give_back(job, &mut events).unwrap().payload, 1);
+    assert_eq!(place.accounts(), before);
+    assert!(matches!(place.queue.give_back(job, &mut events), Err(SettleError::UnknownJob)));
+    assert_eq!(place.accounts(), before, "once");
+}
+
+#[test]
+fn what_is_queued_and_was_not_granted_has_nothing_to_give_back() {
+    let mut place = Place::new();
+    let job = place.enqueue(1, Price::flat(5));
+    let before = place.accounts();
+    assert!(matches!(place.queue.give_back(job, &mut Vec::new()), Err(SettleError::NotRunning)));
+    assert_eq!((place.accounts(), place.queue.queued()), (before, 1));
+}
+
+#[test]
+fn what_is_held_follows_what_running_jobs_are_charged() {
+    let mut place = Place::new();
+    let [first, second] = [place.enqueue(1, Price::flat(20)), place.enqueue(2, Price::flat(10))];
+    let mut events = Vec::new();
+    place.queue.dispatch(9, &mut events);
+    let held = |place: &Place| place.queue.held(place.client).unwrap();
+    assert_eq!(held(&place), 30);
+    place.queue.step(first, Price::flat(50), &mut events).unwrap();
+    assert_eq!(held(&place), 60, "it used more than was expected");
+    place.queue.settle(second, Price::flat(90), &mut events).unwrap();
+    assert_eq!(held(&place), 50);
+    place.queue.settle(first, Price::flat(1), &mut events).unwrap();
+    assert_eq!(held(&place), 0);
+}
