@@ -29,7 +29,8 @@ static VARIES: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
     table.map(|(varies, stands)| (Regex::new(varies).unwrap(), stands)).into()
 });
 
-static FIGURES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\d[\d.]*").unwrap());
+/// A sign belongs to its figure, a hyphen between words does not.
+static FIGURES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(\B-)?\d[\d.]*").unwrap());
 
 /// Stands on a line of its own for any number of lines.
 const ANY: &str = "…";
