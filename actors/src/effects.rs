@@ -132,11 +132,12 @@ impl Effects {
         self.entries.iter().filter_map(|entry| entry.slot).collect()
     }
 
-    /// What is to be settled of an attempt: the slot it holds, and what it cost. `None` if it runs, or that was done.
-    pub(crate) fn to_settle(&self, key: &AttemptKey) -> Option<(Ticket, u64)> {
+    /// What is to be settled of an attempt: the slot it holds, for whom, and what it cost. `None` if it runs, or that was
+    /// done.
+    pub(crate) fn to_settle(&self, key: &AttemptKey) -> Option<(Ticket, Arc<Owner>, u64)> {
         let entry = self.entries.get(key)?;
         match &entry.state {
-            State::Done(ended) => Some((entry.slot?, ended.cost)),
+            State::Done(ended) => Some((entry.slot?, Arc::clone(&entry.owner), ended.cost)),
             State::Running { .. } => None,
         }
     }

@@ -8,16 +8,16 @@ use ostler_scheduler::{COST_MAX, Price};
 
 use crate::toolbox::Toolbox;
 
-/// What an attempt of which nothing is known holds of its client's credits (milliseconds of a slot) while it runs: with less
-/// than that left it does not start.
-pub const UNKNOWN_HOLDS: u64 = 100;
+/// The most that an attempt holds of its client's credits (milliseconds of a slot) while it runs, and what one holds of which
+/// nothing is known: with less than that left it does not start.
+pub const ATTEMPT_CREDITS: u64 = 100;
 
 /// What it uses up of its client's share meanwhile. Too much would keep the client, and whoever comes after it, from the slots
 /// that they are entitled to, for as long as attempts run (theorem T1); what was too little is made up for at its end.
 const UNKNOWN_CHARGE: u64 = 1;
 
 /// What an attempt of which nothing is known is expected to cost.
-pub(crate) const UNKNOWN: Price = Price { charge: UNKNOWN_CHARGE, ..Price::flat(UNKNOWN_HOLDS) };
+pub(crate) const UNKNOWN: Price = Price { charge: UNKNOWN_CHARGE, ..Price::flat(ATTEMPT_CREDITS) };
 
 /// How much the last cost counts among those before it, in tenths.
 const ALPHA_TENTHS: u64 = 3;
@@ -40,7 +40,11 @@ impl Estimates {
     pub(crate) fn of(&self, node: &Node) -> Price {
         match self.mean(node).load(Ordering::Relaxed) {
             0 => UNKNOWN,
-            mean => Price::flat(mean.div_ceil(1_000)),
+            mean => {
+                let charge = mean.div_ceil(1_000);
+                // Who has as much as this left may go on, however long others took with the same tool.
+                Price { charge, ..Price::flat(charge.min(ATTEMPT_CREDITS)) }
+            }
         }
     }
 
@@ -76,9 +80,10 @@ mod tests {
         let plan = draft.validate(&ostler_kernel::plan::Settings::real(1, &toolbox)).unwrap();
         let node = &plan.nodes[0];
         assert_eq!(estimates.of(node), UNKNOWN);
-        let check = |cost, expected| {
+        let check = |cost, expected: u64| {
             estimates.learn(node, cost);
-            assert_eq!(estimates.of(node), Price::flat(expected), "after {cost}");
+            let Price { charge, credits, .. } = estimates.of(node);
+            assert_eq!((charge, credits), (expected, expected.min(ATTEMPT_CREDITS)), "after {cost}");
         };
         check(100, 100);
         check(200, 130);

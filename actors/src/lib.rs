@@ -68,7 +68,7 @@ pub use attempt::INLINE_BYTES_MAX;
 pub use clients::{ClientChange, ClientError, ClientRow, QueueRow, Weight};
 pub use cursor::EventCursor;
 pub use error::RunError;
-pub use estimates::UNKNOWN_HOLDS as ATTEMPT_CREDITS;
+pub use estimates::ATTEMPT_CREDITS;
 pub use limits::{
     AGENTS_MAX, CLIENTS_MAX, CONTRACTS_KEPT_MAX, LIVE_AGENTS_MAX, Limits, QUEUED_JOBS_MAX, RESULT_BYTES_MAX,
     RESULT_DEPTH_MAX, TEST_MS_MAX, WAITING_MAX,

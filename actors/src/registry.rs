@@ -380,16 +380,19 @@ impl RegistryState {
     }
 
     fn done(&mut self, agent: &AgentId, run: RunId) {
-        self.strike(agent, run);
+        // Told twice, it counts once: by now the actor is about the next run.
+        let was_there = self.strike(agent, run).is_some();
         self.let_go(run);
-        self.take(agent, Input::RunOver);
+        if was_there {
+            self.take(agent, Input::RunOver);
+        }
     }
 
     fn aside(&mut self, agent: &AgentId, run: RunId, reason: String) -> Result<(), JournalError> {
         if let Some(row) = self.strike(agent, run) {
             self.park(&row, reason)?;
+            self.take(agent, Input::RunOver);
         }
-        self.take(agent, Input::RunOver);
         Ok(())
     }
 

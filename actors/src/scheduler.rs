@@ -307,8 +307,10 @@ impl SchedulerState {
         let mut ended: HashMap<ActorId, (ActorRef<AgentMessage>, Vec<AttemptKey>)> = HashMap::new();
         services.effects.look();
         for key in these.into_iter().chain(std::iter::from_fn(|| services.effects.next_ended())) {
-            let Some((ticket, cost)) = services.effects.to_settle(&key) else { continue };
-            let accounts = self.charge(ticket, cost);
+            let Some((ticket, owner, cost)) = services.effects.to_settle(&key) else { continue };
+            let books = services.ledger.books(&owner.lane);
+            let accounts = self.charge(&books, ticket, cost);
+            books.client.spend(cost);
             if let Some(agent) = services.effects.settled(&services, &key, accounts) {
                 ended.entry(agent.get_id()).or_insert_with(|| (agent, Vec::new())).1.push(key);
             }
@@ -318,18 +320,17 @@ impl SchedulerState {
         }
     }
 
-    /// The accounts after the settlement; `None` if the slot is of another life.
-    fn charge(&mut self, ticket: Ticket, cost: u64) -> Option<Accounts> {
+    /// Settles a slot: how the accounts stand then. `None` if the queue knows no such slot: it is of another life.
+    fn charge(&mut self, books: &Books, ticket: Ticket, cost: u64) -> Option<Accounts> {
         let job = Some(ticket).filter(|ticket| ticket.life == self.life)?.job;
         let cost = cost.clamp(1, self.queue.config().cost_max);
         let settled = self.queue.settle(job, Price::flat(cost), &mut self.events);
-        let settled = settled.expect("what holds a slot of this life runs, and its cost is in range");
-        let Queued { owner, books, .. } = settled.payload;
+        let settled =
+            settled.inspect_err(|error| tracing::error!(%error, "a slot cannot be settled")).ok()?;
         let accounts = recorded(settled.accounts);
         self.measures.settled(settled.client, cost);
-        books.client.spend(cost);
-        self.services.ledger.charged(&books, None, accounts);
-        self.forget(&owner.agent, job);
+        self.services.ledger.charged(books, None, accounts);
+        self.forget(&settled.payload.owner.agent, job);
         Some(accounts)
     }
 

@@ -9,7 +9,7 @@ use futures::FutureExt;
 use ostler_kernel::event::{AttemptResult, Event, HumanRequestKind, Output, RunOpened, TimerKind};
 use ostler_kernel::id::{NodeId, Ticks};
 use ostler_kernel::json::Json;
-use ostler_kernel::port::{Position, Seq, StreamBatch, StreamId};
+use ostler_kernel::port::{JournalError, Position, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::{Context, Input, NoPlanner, NodeState, Quiet, Run, Standing};
 use ractor::{ActorProcessingErr, ActorRef};
 use tokio::time::{Duration, Instant};
@@ -446,6 +446,9 @@ impl Drive {
                 self.answer_when_durable(position);
                 Ok(Some(position))
             }
+            // Somebody else wrote to the run, or it wants more at once than is written: that is between the run and its
+            // agent, which reads the records again, and sets the run aside if it does not get on.
+            Err(error @ (JournalError::Conflict { .. } | JournalError::Refused(_))) => Err(error.into()),
             Err(error) => {
                 self.services.halt(&error.to_string());
                 Err(error.into())

@@ -11,7 +11,7 @@ use ractor::ActorProcessingErr;
 
 use super::{Lane, Owner, Queued};
 use crate::clients::{QueueRow, Queueing};
-use crate::estimates::UNKNOWN_HOLDS;
+use crate::estimates::ATTEMPT_CREDITS;
 use crate::ledger::{AgentBook, Books, ClientBook, Ledger};
 
 /// The clients and agents that the queue knows.
@@ -269,7 +269,7 @@ fn placed(then: i64, base: i64, now: i64, lag_max: i64) -> i64 {
 /// T1: the furthest that a runnable client can be behind its queue, D·o/w + 1, when each of D slots was charged o too much; as much as an attempt of which nothing is known is taken for.
 fn lag_max(queue: &RunQueue<Queued>, weight: u32) -> i64 {
     let config = queue.config();
-    let over = i128::from(config.slots) * i128::from(UNKNOWN_HOLDS) * i128::from(config.scale);
+    let over = i128::from(config.slots) * i128::from(ATTEMPT_CREDITS) * i128::from(config.scale);
     i64::try_from(over / i128::from(weight) + 1).unwrap_or(i64::MAX)
 }
 

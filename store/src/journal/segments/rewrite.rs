@@ -243,11 +243,12 @@ impl Packer<'_, '_, '_> {
             len += bytes.len() + 8;
             accounts.push(bytes);
         }
-        frames.push(frame::checkpoint(self.what.epoch, &accounts));
+        let last = frame::checkpoint(self.what.epoch, &accounts);
         for frame in frames {
             self.write(number, vec![frame])?;
             number += 1;
         }
-        Ok(())
+        // Sealed as at the end of a process: what is damaged of it later is no torn end.
+        self.write(number, vec![last, frame::assemble(self.what.epoch, &[], &[])])
     }
 }

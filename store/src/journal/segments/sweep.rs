@@ -70,7 +70,7 @@ pub(crate) fn sweep_beside(shared: &Arc<Shared>, mut left: Vec<(u32, u32)>, unti
                     return shared
                         .poison(format!("it is damaged: {damage}; `ostler doctor --repair` mends it"));
                 }
-                Err(error) => return tracing::warn!(%error, number, "a segment could not be looked at"),
+                Err(error) => tracing::warn!(%error, number, "a segment could not be looked at"),
             }
         }
     };
