@@ -14,6 +14,7 @@ use serde_json::json;
 use super::collect::{Unwanted, collect};
 use super::files::Files;
 use super::repair::{Findings, repair};
+use super::segment::SEGMENT_HEADER_BYTES;
 use super::{Options, SegmentJournal, verify_folder};
 use crate::disk::{Disk, FaultyDisk};
 use crate::index::Index;
@@ -262,6 +263,16 @@ fn a_damaged_journal_is_not_collected() {
     let before_it = disk.changes();
     assert!(collect(&files(&disk), before(15), 0, Some(&mut || Ok(()))).is_err());
     assert_eq!(disk.changes(), before_it);
+}
+
+#[test]
+fn a_flip_in_the_accounts_that_collecting_left_is_damage_and_no_torn_end() {
+    let disk = filled();
+    collect(&files(&disk), before(15), 0, Some(&mut || Ok(()))).unwrap();
+    let last = disk.list().unwrap().into_iter().filter(|name| name.ends_with(".seg")).max().unwrap();
+    disk.flip(&last, SEGMENT_HEADER_BYTES + 60, 1);
+    assert_ne!(verify_folder(Arc::new(disk.clone())).unwrap(), []);
+    assert!(SegmentJournal::on_disk(Arc::new(disk), small()).is_err(), "nobody builds upon it");
 }
 
 fn mend(disk: &FaultyDisk) -> std::io::Result<Findings> {
