@@ -138,7 +138,8 @@ fn applying(times: usize) {
 const SIZE: Size = Size { jobs: 100_000, clients: 1_000 };
 
 fn queue(times: usize) {
-    let ((mut queue, agents), mut draws) = (filled(SIZE, 1), Draws::new(SIZE));
+    let ((mut queue, agents), mut draws) =
+        (filled(SIZE, 1, |_, estimate| NewJob::flat(estimate)), Draws::new(SIZE));
     let mut events = Vec::new();
     for job in 0..1_000 * times as u64 {
         let draw = draws.draw();

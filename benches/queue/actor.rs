@@ -68,7 +68,7 @@ impl Actor for Owner {
 
 pub(crate) fn rows() -> Vec<Row> {
     tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let (queue, agents) = filled(SIZE, BATCH as u32);
+        let (queue, agents) = filled(SIZE, BATCH as u32, |_, estimate| NewJob::flat(estimate));
         let (owner, _) = Actor::spawn(None, Owner, queue).await.unwrap();
         let mut user = User { owner, agents, numbers: Numbers::new(), granted: Vec::new() };
         let mut pairs = Vec::new();

@@ -32,12 +32,27 @@ pub(crate) struct Ours {
     agents: Vec<AgentHandle>,
     events: Vec<Event>,
     number: u64,
+    new: fn(u64, u64) -> NewJob,
 }
 
 impl Ours {
+    /// Jobs that are served in the order in which they come.
     pub(crate) fn new(size: Size) -> Self {
-        let (queue, agents) = filled(size, 1);
-        Self { queue, agents, events: Vec::new(), number: 0 }
+        Self::of(size, |_, estimate| NewJob::flat(estimate))
+    }
+
+    /// Jobs that come in sixteens, an older sixteen before a younger one, and within it by rank: as nodes of runs do.
+    pub(crate) fn ranked(size: Size) -> Self {
+        Self::of(size, |number, estimate| NewJob {
+            deadline: Some(number / 16),
+            rank: 1 + estimate % 16,
+            ..NewJob::flat(estimate)
+        })
+    }
+
+    fn of(size: Size, new: fn(u64, u64) -> NewJob) -> Self {
+        let (queue, agents) = filled(size, 1, new);
+        Self { queue, agents, events: Vec::new(), number: size.jobs, new }
     }
 }
 
@@ -45,7 +60,8 @@ impl Contender for Ours {
     fn turn(&mut self, draw: Draw) {
         self.number += 1;
         let agent = self.agents[draw.client as usize];
-        self.queue.enqueue(agent, NewJob::flat(draw.estimate), self.number, &mut self.events).unwrap();
+        let new = (self.new)(self.number, draw.estimate);
+        self.queue.enqueue(agent, new, self.number, &mut self.events).unwrap();
         self.queue.dispatch(1, &mut self.events);
         let Some(Event::Granted(grant)) = self.events.first() else { unreachable!("the slot is free") };
         let job = grant.job;

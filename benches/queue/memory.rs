@@ -3,6 +3,8 @@
 use std::hint::black_box;
 use std::process::Command;
 
+use ostler_scheduler::NewJob;
+
 use crate::table::{Row, median};
 use crate::workload::{Size, filled};
 
@@ -43,7 +45,7 @@ fn resident(size: Size) -> f64 {
 
 /// Prints what it takes, in bytes.
 pub(crate) fn child(jobs: u64, clients: u64) {
-    let queue = filled(Size { jobs, clients }, 1);
+    let queue = filled(Size { jobs, clients }, 1, |_, estimate| NewJob::flat(estimate));
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     let kib: u64 = line.split_whitespace().next().unwrap().parse().unwrap();

@@ -18,10 +18,20 @@ const SIZES: [(u64, u64, f64, Option<f64>); 5] = [
 ];
 
 pub(crate) fn rows() -> Vec<Row> {
-    SIZES
+    let plain = SIZES
         .iter()
-        .flat_map(|&(jobs, clients, must, must_heap)| of_size(Size { jobs, clients }, must, must_heap))
-        .collect()
+        .flat_map(|&(jobs, clients, must, must_heap)| of_size(Size { jobs, clients }, must, must_heap));
+    plain.chain(SIZES.iter().map(|&(jobs, clients, ..)| of_ranked(Size { jobs, clients }))).collect()
+}
+
+/// Jobs with deadlines and ranks beside a `BTreeMap`, whose keys know nothing of either.
+fn of_ranked(size: Size) -> Row {
+    let (mut ours, mut other, mut draws) = (Ours::ranked(size), Tree::new(size), Draws::new(size));
+    let pairs: Vec<(f64, f64)> =
+        (0..SAMPLES).map(|_| (warm(&mut ours, &mut draws), warm(&mut other, &mut draws))).collect();
+    let [ratio, of_ours, of_other] = ratios(&pairs);
+    Row::ratio(format!("{size}, jobs with deadlines and ranks: three operations ÷ a BTreeMap"), None, ratio)
+        .note(format!("{of_ours:.0} ns ÷ {of_other:.0} ns"))
 }
 
 /// What a turn is held against: its name, and what fills it.

@@ -85,19 +85,23 @@ pub(crate) fn weight(client: u64) -> u32 {
     50 + (client % 7) as u32 * 50
 }
 
-/// A queue of this size and the agents of its clients, one each.
-pub(crate) fn filled(size: Size, slots: u32) -> (RunQueue<u64>, Vec<AgentHandle>) {
+/// A queue of this size and the agents of its clients, one each; `new`: a job by its number and its estimate.
+pub(crate) fn filled(
+    size: Size,
+    slots: u32,
+    new: fn(u64, u64) -> NewJob,
+) -> (RunQueue<u64>, Vec<AgentHandle>) {
     let mut queue = RunQueue::new(Config { slots, cost_max: COST_MAX, ..Config::default() }).unwrap();
     let agent = |client| {
-        let new = NewClient { weight: weight(client), ..NewClient::default() };
-        let client = queue.add_client(new).unwrap();
+        let weight = weight(client);
+        let client = queue.add_client(NewClient { weight, ..NewClient::default() }).unwrap();
         queue.add_agent(client, 100).unwrap()
     };
     let agents: Vec<AgentHandle> = (0..size.clients).map(agent).collect();
     let (mut numbers, mut events) = (Numbers::new(), Vec::new());
     for job in 0..size.jobs {
         let agent = agents[(job % size.clients) as usize];
-        queue.enqueue(agent, NewJob::flat(numbers.cost()), job, &mut events).unwrap();
+        queue.enqueue(agent, new(job, numbers.cost()), job, &mut events).unwrap();
     }
     (queue, agents)
 }
