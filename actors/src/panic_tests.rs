@@ -260,7 +260,7 @@ async fn a_thousand_panics_of_all_children_lose_repeat_and_charge_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "takes a minute: a figure of docs/performance.md"]
+#[ignore = "takes half a minute: a figure of docs/performance.md"]
 async fn ten_thousand_panics_of_all_children_lose_repeat_and_charge_nothing() {
     check_panics(10_000).await;
 }

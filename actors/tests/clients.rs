@@ -281,7 +281,10 @@ async fn of_one_client_the_older_run_goes_first() {
         let submission = Submission::plan(plan(&system, json!({"id": "p", "nodes": nodes})));
         runs.push(system.submit(Submission { client: "acme".into(), ..submission }).await.unwrap());
         until(&system, "acme", |row| row.queued == at as u64 + 1).await;
-        tokio::time::sleep(Duration::from_millis(2)).await; // to be opened at different times
+        // The next one is opened later.
+        let opened = system.runs(false).unwrap().into_iter().map(|row| row.opened_ms).max().unwrap();
+        let now_ms = || std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as i64;
+        common::until(async || now_ms() > opened).await;
     }
     hold.go(1);
     for run in runs {

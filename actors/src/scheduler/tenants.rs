@@ -266,7 +266,8 @@ fn placed(then: i64, base: i64, now: i64, lag_max: i64) -> i64 {
     then.min(by_lead).max(now.saturating_sub(lag_max))
 }
 
-/// T1: the furthest that a runnable client can be behind its queue, D·o/w + 1, when each of D slots was charged o too much; as much as an attempt of which nothing is known is taken for.
+/// T1: the furthest that a runnable client can be behind its queue, D·o/w + 1, when each of D slots was charged o too much.
+/// Here o is the most that an attempt holds, whatever it was expected to cost: another process knows of no more.
 fn lag_max(queue: &RunQueue<Queued>, weight: u32) -> i64 {
     let config = queue.config();
     let over = i128::from(config.slots) * i128::from(ATTEMPT_CREDITS) * i128::from(config.scale);
