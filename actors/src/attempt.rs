@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ostler_kernel::agent;
 use ostler_kernel::contract::{Broken, TEST_TOOL, Test};
 use ostler_kernel::event::{Failure, Outcome, Output, RunOpened};
 use ostler_kernel::gate::Permit;
@@ -204,6 +205,17 @@ pub(crate) async fn load(services: &Services, output: &Output) -> Result<Value, 
     let artifact = services.artifacts.get(output.artifact).await?;
     serde_json::from_slice(&artifact.content)
         .map_err(|error| ArtifactError::Damaged { digest: output.artifact, what: error.to_string() })
+}
+
+/// Whether a result says of itself that it may be wrong; so does one that cannot be read.
+pub(crate) async fn is_unsure(services: &Services, outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Ok(output) => match load(services, output).await {
+            Ok(value) => agent::is_unsure(&value),
+            Err(_) => true,
+        },
+        Outcome::Failed(_) => false,
+    }
 }
 
 /// Whether the plan's own contract holds over the map of its outputs. Nothing is run for it: no plan with a test there

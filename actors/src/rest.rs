@@ -2,7 +2,7 @@
 
 use ostler_kernel::event::Event;
 use ostler_kernel::port::{JournalError, Position, RunRow, Seq, StreamBatch, StreamId};
-use ostler_kernel::run::{Context, Folded, Input, NoPlanner, Operation};
+use ostler_kernel::run::{Context, Folded, Input, Operation, Prepared};
 
 use crate::error::RunError;
 use crate::services::Services;
@@ -20,7 +20,8 @@ pub(crate) fn park(services: &Services, row: &RunRow, reason: String) -> Result<
 pub(crate) fn cancel(services: &Services, row: &RunRow) -> Result<Option<Position>, RunError> {
     let Folded { mut run, last, .. } = open(services, row)?;
     let settings = services.settings();
-    let mut cx = Context { now: services.clock.now(), settings: &settings, planner: &mut NoPlanner };
+    let (run_id, now) = (row.run, services.clock.now());
+    let mut cx = Context { run: run_id, now, settings: &settings, planner: &mut Prepared(&settings) };
     match run.cancel_at_rest(&mut cx) {
         Some(events) => Ok(Some(append(services, row, last, events)?)),
         None => Ok(None),
@@ -32,7 +33,8 @@ pub(crate) fn operate(services: &Services, row: &RunRow, operation: Operation) -
     let Folded { mut run, last, .. } = open(services, row)?;
     run.check_operation(&operation)?;
     let settings = services.settings();
-    let mut cx = Context { now: services.clock.now(), settings: &settings, planner: &mut NoPlanner };
+    let (run_id, now) = (row.run, services.clock.now());
+    let mut cx = Context { run: run_id, now, settings: &settings, planner: &mut Prepared(&settings) };
     let events = run.decide(&mut cx, Input::Operator(operation));
     Ok(append(services, row, last, events)?)
 }

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use ostler::kernel::event::{AttemptResult, Event, Outcome, Output};
-use ostler::kernel::id::NodeId;
+use ostler::kernel::id::{NodeId, RunId};
 use ostler::kernel::plan::{Plan, PlanDraft, Settings};
 use ostler::kernel::run::{Context, Input, NoPlanner, NodeState, Quiet, Run};
 use ostler::kernel::{json, lineage};
@@ -87,7 +87,7 @@ fn chain() -> Arc<Plan> {
 fn decide(plan: &Arc<Plan>) -> Vec<Event> {
     let (tools, mut planner) = (tools(), NoPlanner);
     let settings = Settings::real(4, &tools);
-    let mut cx = Context { now: 0, settings: &settings, planner: &mut planner };
+    let mut cx = Context { run: RunId::default(), now: 0, settings: &settings, planner: &mut planner };
     let value = json::canonical(&json!({"text": "constant"})).unwrap();
     let artifact = lineage::artifact("application/json", value.as_str().as_bytes());
     let bytes = value.as_str().len() as u64;

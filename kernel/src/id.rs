@@ -85,8 +85,8 @@ name! {
     AgentId
 }
 
-/// One execution of a plan: a UUID, version 7 in real runs (so ids sort by creation).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// One execution of a plan: a UUID, version 7 in real runs (so ids sort by creation); nil in a simulation.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RunId(pub uuid::Uuid);
 

@@ -5,6 +5,7 @@
 //! The one exception is [`port`]: the traits the outside implements.
 #![forbid(unsafe_code)]
 
+pub mod agent;
 pub mod contract;
 pub mod evaluation;
 pub mod event;

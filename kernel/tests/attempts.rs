@@ -40,7 +40,7 @@ impl Tools for Known {
 
 fn with<T>(run: &mut Run, act: impl FnOnce(&mut Run, &mut Context<'_>) -> T) -> T {
     let settings = Settings::real(4, &Known);
-    act(run, &mut Context { now: 7, settings: &settings, planner: &mut NoPlanner })
+    act(run, &mut Context { run: RunId::default(), now: 7, settings: &settings, planner: &mut NoPlanner })
 }
 
 fn plan(nodes: Value) -> Plan {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ostler_kernel::event::{Event, HumanRequestKind};
-use ostler_kernel::id::{Digest, NodeId};
+use ostler_kernel::id::{Digest, NodeId, RunId};
 use ostler_kernel::plan::{PlanDraft, PolicyDraft, Settings};
 use ostler_kernel::run::{AnswerError, Context, Input, NoPlanner, NodeState, Operation, OperationError, Run};
 use serde_json::json;
@@ -35,7 +35,8 @@ impl Stage {
 
     fn within(&mut self, act: impl FnOnce(&mut Run, &mut Context<'_>) -> Vec<Event>) -> Vec<Event> {
         let settings = Settings::simulation(PolicyDraft::default(), None);
-        let mut cx = Context { now: self.now, settings: &settings, planner: &mut NoPlanner };
+        let mut cx =
+            Context { run: RunId::default(), now: self.now, settings: &settings, planner: &mut NoPlanner };
         act(&mut self.run, &mut cx)
     }
 

@@ -142,6 +142,7 @@ fn the_defaults_are_what_a_real_run_takes() {
             }
             ("backoff_base", ms) => format!("{ms}ms"),
             ("backoff_cap", ms) => format!("{}s", ms.as_i64().unwrap() / 1_000),
+            (_, Value::Null) => "none".to_owned(),
             (_, Value::String(word)) => format!("`{word}`"),
             (_, number) => number.to_string(),
         };

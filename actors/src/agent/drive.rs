@@ -10,7 +10,7 @@ use ostler_kernel::event::{AttemptResult, Event, HumanRequestKind, Output, RunOp
 use ostler_kernel::id::{NodeId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::port::{JournalError, Position, Seq, StreamBatch, StreamId};
-use ostler_kernel::run::{Context, Input, NoPlanner, NodeState, Quiet, Run, Standing};
+use ostler_kernel::run::{Context, Input, NodeState, Prepared, Quiet, Run, Standing};
 use ractor::{ActorProcessingErr, ActorRef};
 use tokio::time::{Duration, Instant};
 
@@ -107,7 +107,8 @@ impl Drive {
     pub(super) fn within<T>(&mut self, act: impl FnOnce(&mut Run, &mut Context<'_>) -> T) -> T {
         let services = Arc::clone(&self.services);
         let settings = services.settings();
-        let mut cx = Context { now: services.clock.now(), settings: &settings, planner: &mut NoPlanner };
+        let (run, now) = (self.opened.run, services.clock.now());
+        let mut cx = Context { run, now, settings: &settings, planner: &mut Prepared(&settings) };
         act(&mut self.run, &mut cx)
     }
 
@@ -253,7 +254,7 @@ impl Drive {
     }
 
     /// An attempt ended: its outcome is in the table.
-    pub(super) fn ended(&mut self, key: &AttemptKey) {
+    pub(super) async fn ended(&mut self, key: &AttemptKey) {
         if key.run != self.opened.run {
             self.services.effects.forget(key);
             return;
@@ -271,7 +272,11 @@ impl Drive {
             cost: ended.cost,
             accounts: ended.accounts,
         };
-        self.decide(Input::Result(Box::new(result)));
+        let result = Box::new(result);
+        let unsure = self.run.plan().policy.oversight.is_some()
+            // Boxed, as all that is seldom awaited: what stands here is part of the future of every message.
+            && Box::pin(attempt::is_unsure(&self.services, &result.outcome)).await;
+        self.decide(if unsure { Input::Unsure(result) } else { Input::Result(result) });
         self.taken.push(key.clone());
     }
 

@@ -18,7 +18,7 @@ impl Drive {
     /// Takes a run up: attempts that still run or have ended in this process are attached again, those lost with
     /// another process are done again or are in doubt, deadlines are set, ready nodes are queued. `None` if there
     /// is nothing to drive.
-    pub(super) fn load(
+    pub(super) async fn load(
         arguments: &AgentArguments,
         me: &ActorRef<AgentMessage>,
         row: RunRow,
@@ -43,7 +43,7 @@ impl Drive {
         services.note_quiet(run, last, (!state.asks()).then_some(position));
         let mut drive = Drive::new(arguments, me, (opened, row.opened_ms), state, last);
         drive.is_out_of_credit = out_of_credit;
-        let lost = drive.attach();
+        let lost = drive.attach().await;
         let by_name = services.asked_for(run);
         match drive.within(|run, cx| run.take_up(cx, &lost, parked.is_some(), by_name)) {
             TakenUp::SetAside(reason) => {
@@ -61,7 +61,7 @@ impl Drive {
 
     /// Queues and arms whatever is live, and attaches the attempts that the effects table knows. Gives the nodes
     /// whose attempt it does not know.
-    fn attach(&mut self) -> Vec<NodeId> {
+    async fn attach(&mut self) -> Vec<NodeId> {
         let live = self.run.instances().filter(|(_, instance)| instance.is_live());
         let live =
             live.map(|(node, instance)| (node.id.clone(), instance.standing.clone(), instance.attempts));
@@ -96,7 +96,9 @@ impl Drive {
                 ended.push(key);
             }
         }
-        ended.iter().for_each(|key| self.ended(key));
+        for key in &ended {
+            self.ended(key).await;
+        }
         lost
     }
 

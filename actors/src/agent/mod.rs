@@ -116,7 +116,11 @@ impl Actor for Agent {
         match message {
             AgentMessage::Drive(_) => {}
             AgentMessage::Granted(grants) => drive.granted(grants).await,
-            AgentMessage::Ended(keys) => keys.iter().for_each(|key| drive.ended(key)),
+            AgentMessage::Ended(keys) => {
+                for key in &keys {
+                    drive.ended(key).await;
+                }
+            }
             AgentMessage::NoRoom(nodes) => drive.no_room(nodes),
             AgentMessage::Again => drive.again(),
             AgentMessage::OutOfCredit(out) => drive.out_of_credit(out),
@@ -134,7 +138,7 @@ impl AgentState {
         let AgentArguments { owner, services } = &self.arguments;
         let hello = SchedulerMessage::Hello { agent: owner.agent.clone(), reply_to: self.me.clone() };
         services.links.tell_scheduler(hello);
-        match Drive::load(&self.arguments, &self.me, row)? {
+        match Drive::load(&self.arguments, &self.me, row).await? {
             Some(mut drive) => {
                 // A question whose time is over is not asked again.
                 drive.due();

@@ -11,7 +11,9 @@ use serde_json::{Map, Value};
 
 use super::span::Span;
 use super::{Approval, Dep, Dispatch, Effect, Idempotency, InDoubt, Join, Kind, Method, ParamRef};
+use crate::agent::Oversight;
 use crate::id::NodeId;
+use crate::run::{Category, Strategy};
 
 /// A plan as written. Unknown fields are refused.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -83,6 +85,8 @@ pub struct NodeDraft {
     pub approval: Option<Approval>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub human_timeout: Option<Span>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<Box<NodeFields>>,
 }
 
 impl NodeDraft {
@@ -108,6 +112,7 @@ impl NodeDraft {
             patches: None,
             approval: None,
             human_timeout: None,
+            fallback: None,
         }
     }
 }
@@ -205,6 +210,12 @@ pub struct PolicyDraft {
     pub backoff_cap: Option<Span>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_doubt: Option<InDoubt>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oversight: Option<Oversight>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<BTreeMap<Category, Strategy>>,
 }
 
 /// 0 observe, 1 operate, 2 control.

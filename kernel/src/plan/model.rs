@@ -7,10 +7,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Graph;
+use super::draft::NodeFields;
 use super::graph::Derived;
+use crate::agent::Oversight;
 use crate::gate::{AfterLoss, CallClass};
 use crate::id::{NodeId, Ticks};
 use crate::json::{has_settled_numbers, settle_numbers};
+use crate::run::{Category, Strategy};
 
 /// An immutable version of a graph of nodes. Only validation makes one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,7 +63,9 @@ impl Plan {
     /// Makes its numbers those that its canonical text says, so that it is the same plan as one read from there.
     pub fn settle_numbers(&mut self) {
         for node in &mut self.nodes {
-            node.params.values_mut().for_each(settle_numbers);
+            let fallback = node.fallback.iter_mut().filter_map(|fields| fields.params.as_mut());
+            let params = fallback.chain([&mut node.params]);
+            params.flat_map(|params| params.values_mut()).for_each(settle_numbers);
         }
         let of_nodes = self.nodes.iter_mut().flat_map(|node| &mut node.contract);
         for spec in of_nodes.chain(&mut self.contract).filter_map(|rule| rule.spec.as_mut()) {
@@ -132,6 +137,9 @@ pub struct Node {
     /// After which silence cancels.
     #[serde(default, skip_serializing_if = "is_default")]
     pub human_timeout: Option<Ticks>,
+    /// What the node becomes once retries cannot help: a patch written beforehand.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub fallback: Option<Box<NodeFields>>,
 }
 
 /// What a reader fills in need not be written: the plan stands in the first record of every run of it. What is
@@ -380,6 +388,15 @@ pub struct Policy {
     pub backoff_cap: Ticks,
     /// What becomes of an effectful attempt of unknown outcome.
     pub in_doubt: InDoubt,
+    /// How far people watch the run; `None`: they are asked where nodes say so.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub oversight: Option<Oversight>,
+    /// What the run is about, such as `legal`: decides how failures are met.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub domain: Option<String>,
+    /// What is done about failures where that is more than the default and the domain ask for.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub recovery: BTreeMap<Category, Strategy>,
 }
 
 impl Policy {
@@ -394,6 +411,9 @@ impl Policy {
         backoff_base: 1,
         backoff_cap: 60,
         in_doubt: InDoubt::Fail,
+        oversight: None,
+        domain: None,
+        recovery: BTreeMap::new(),
     };
 
     /// The defaults of plan files, in milliseconds; `slots` is twice the cores of the machine.
@@ -408,6 +428,9 @@ impl Policy {
             backoff_base: 200,
             backoff_cap: 60_000,
             in_doubt: InDoubt::Ask,
+            oversight: None,
+            domain: None,
+            recovery: BTreeMap::new(),
         }
     }
 }

@@ -132,9 +132,10 @@ impl NodeDraft {
             idem,
             timeout: draft.timeout.map_or(settings.timeout, |span| span.ticks(settings.bare)),
             retries: draft.retries.unwrap_or_else(|| (settings.retries)(idem)),
-            patches: draft.patches.unwrap_or(0),
+            patches: draft.patches.unwrap_or(i64::from(draft.fallback.is_some())),
             approval: draft.approval.unwrap_or_default(),
             human_timeout: draft.human_timeout.map(|span| span.ticks(settings.bare)),
+            fallback: draft.fallback,
             id: draft.id,
         };
         if settings.complete {
@@ -280,6 +281,9 @@ impl PolicyDraft {
             backoff_base,
             backoff_cap,
             in_doubt,
+            oversight,
+            domain,
+            recovery,
         } = self;
         let put = |field: &mut u32, said: &Option<u32>| *field = said.unwrap_or(*field);
         put(&mut policy.slots, slots);
@@ -291,5 +295,8 @@ impl PolicyDraft {
         policy.backoff_base = backoff_base.map_or(policy.backoff_base, |span| span.ticks(settings.bare));
         policy.backoff_cap = backoff_cap.map_or(policy.backoff_cap, |span| span.ticks(settings.bare));
         policy.in_doubt = in_doubt.unwrap_or(policy.in_doubt);
+        policy.oversight = oversight.or(policy.oversight);
+        policy.domain = domain.clone().or(policy.domain.take());
+        policy.recovery.extend(recovery.iter().flatten());
     }
 }

@@ -5,11 +5,11 @@ use super::turn::{Resolution, Turn};
 use crate::event::{AttemptResult, Directive, Event, Failure, HumanRequestKind, Outcome, TimerKind};
 use crate::gate::AfterLoss;
 use crate::id::NodeId;
-use crate::plan::{Approval, InDoubt};
+use crate::plan::InDoubt;
 use crate::run::{Category, NodeState, Reason};
 
 impl Turn<'_, '_, '_> {
-    pub(super) fn result(&mut self, result: Box<AttemptResult>) {
+    pub(super) fn result(&mut self, result: Box<AttemptResult>, unsure: bool) {
         let Some(at) = self.run.position(&result.node) else { return };
         if !self.run.is_current(&result.node, result.attempt) {
             if !is_missing_parameter(&result.outcome) {
@@ -25,8 +25,8 @@ impl Turn<'_, '_, '_> {
         self.emit(Event::AttemptResult(result));
         match failed {
             Some(category) => self.failed(at, category),
-            None if draining => self.drained(at),
-            None if self.run.plan.nodes[at].approval == Approval::After => {
+            None if draining => self.drained(at, unsure),
+            None if self.asks_after(at, unsure) => {
                 let shown = self.run.instances[at].output.as_ref().map(|output| output.artifact);
                 self.ask(at, Reason::ApproveAfter, HumanRequestKind::After, shown);
             }
@@ -34,8 +34,8 @@ impl Turn<'_, '_, '_> {
         }
     }
 
-    fn drained(&mut self, at: usize) {
-        if self.run.plan.nodes[at].approval == Approval::After {
+    fn drained(&mut self, at: usize, unsure: bool) {
+        if self.asks_after(at, unsure) {
             self.transit(at, NodeState::Cancelled, Reason::DrainedUnapproved);
         } else {
             self.transit(at, NodeState::Executed, Reason::Ok);
@@ -69,7 +69,7 @@ impl Turn<'_, '_, '_> {
         }
     }
 
-    fn in_doubt(&mut self, at: usize, draining: bool) {
+    pub(super) fn in_doubt(&mut self, at: usize, draining: bool) {
         match self.run.plan.policy.in_doubt {
             InDoubt::Ask if !draining => self.ask(at, Reason::InDoubt, HumanRequestKind::InDoubt, None),
             InDoubt::Ask | InDoubt::Fail => self.fail(at, Reason::InDoubt),
@@ -108,7 +108,7 @@ impl Turn<'_, '_, '_> {
             let message = "its process ended".to_owned();
             let outcome = Outcome::Failed(Failure { category: Category::Crash, message });
             let result = AttemptResult::unpaid(node.clone(), instance.attempts, outcome);
-            self.result(Box::new(result));
+            self.result(Box::new(result), false);
         }
     }
 

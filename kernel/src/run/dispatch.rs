@@ -3,9 +3,10 @@
 use super::Run;
 use super::standing::Standing;
 use super::turn::{Context, Turn};
+use crate::agent::OVERSIGHT_WAIT;
 use crate::event::{Event, HumanRequest, HumanRequestKind, Timer, TimerKind};
 use crate::id::{Digest, NodeId, Ticks};
-use crate::plan::{Approval, Kind};
+use crate::plan::Kind;
 use crate::run::{NodeState, Reason};
 
 impl Run {
@@ -25,18 +26,17 @@ impl Run {
     /// What a ready node shows before it goes on: what [`Run::question`] asks, or once more what somebody said yes to,
     /// so that their yes is held against it.
     pub fn shows(&self, node: &NodeId) -> Option<HumanRequestKind> {
-        match self.node(node)?.approval {
-            Approval::Before => Some(HumanRequestKind::Before),
-            Approval::None | Approval::After => self.question(node),
+        if self.asks_before(self.position(node)?) {
+            Some(HumanRequestKind::Before)
+        } else {
+            self.question(node)
         }
     }
 
     /// Whether an attempt may do what has the digest `shown`: nobody is asked beforehand, or somebody said yes to
     /// exactly this.
     pub fn is_approved(&self, node: &NodeId, shown: impl FnOnce() -> Digest) -> bool {
-        self.position(node).is_some_and(|at| {
-            self.plan.nodes[at].approval != Approval::Before || self.approves(at, Some(shown()))
-        })
+        self.position(node).is_some_and(|at| !self.asks_before(at) || self.approves(at, Some(shown())))
     }
 
     fn approves(&self, at: usize, shown: Option<Digest>) -> bool {
@@ -115,7 +115,7 @@ impl Run {
     }
 
     fn needs_approval(&self, at: usize) -> bool {
-        self.plan.nodes[at].approval == Approval::Before && !self.instances[at].approved
+        self.asks_before(at) && !self.instances[at].approved
     }
 }
 
@@ -134,9 +134,11 @@ impl Turn<'_, '_, '_> {
         self.request(at, kind, shown);
     }
 
-    /// Silence ends the question after the node's human timeout (an attempt in doubt waits for ever).
+    /// Silence ends the question after the node's human timeout, or that of oversight where it has none (an attempt in
+    /// doubt waits for ever).
     fn request(&mut self, at: usize, kind: HumanRequestKind, shown: Option<Digest>) {
-        let wait = self.run.plan.nodes[at].human_timeout.filter(|_| kind != HumanRequestKind::InDoubt);
+        let wait = self.run.plan.nodes[at].human_timeout.unwrap_or(OVERSIGHT_WAIT);
+        let wait = Some(wait).filter(|_| kind != HumanRequestKind::InDoubt);
         let deadline = wait.map(|wait| self.cx.now.saturating_add(wait));
         self.emit(Event::HumanRequest(HumanRequest { node: self.id(at), kind, deadline, shown }));
     }

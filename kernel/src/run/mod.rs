@@ -12,7 +12,8 @@
 //! | `turn` | one decision: records in the order they take effect |
 //! | `settle` | what follows without anybody's doing |
 //! | `dispatch`, `attempt`, `human`, `change`, `operator`, `quiesce` | what follows from a start, a result, an answer, a new version, an operator, and from nothing being left to do |
-//! | `recovery` | retry, patch, replan: which level, when |
+//! | `strategy`, `recovery`, `prepared` | what a failure asks for; retry, patch, replan: which level, when; patches that nobody has to write |
+//! | `oversight` | which steps a person is asked about |
 //! | `take_up` | what follows when the process that drove it has died |
 //! | `inputs`, `intent` | what an attempt is given, and what is written down before it starts |
 //! | `shown` | what a person is shown before they answer |
@@ -29,6 +30,8 @@ mod inputs;
 mod intent;
 mod joins;
 mod operator;
+mod oversight;
+mod prepared;
 mod quiesce;
 mod recovery;
 mod report;
@@ -36,6 +39,7 @@ mod settle;
 mod shown;
 mod standing;
 mod state;
+mod strategy;
 mod take_up;
 mod turn;
 
@@ -48,12 +52,14 @@ pub use human::{AnswerError, ResolutionError};
 pub use inputs::{Given, InputError, Refs, resolve};
 pub use intent::Intended;
 pub use operator::OperationError;
+pub use prepared::{FEEDBACK, Prepared};
 pub use quiesce::Quiet;
-pub use recovery::{Diagnosis, backoff, diagnose};
+pub use recovery::backoff;
 pub use report::{Culprit, Report, Timeline};
 pub use shown::{Shown, ShownTest};
 pub use standing::{Answered, Identity, Instance, Standing};
 pub use state::{Category, NodeState, Reason, RunOutcome};
+pub use strategy::Strategy;
 pub use take_up::{RECOVERIES_MAX, TakenUp};
 pub use turn::{Answer, Context, Input, NoPlanner, Operation, Patch, Planner, Resolution};
 

@@ -6,22 +6,7 @@ use crate::event::{Event, Timer, TimerKind};
 use crate::id::{NodeId, Ticks};
 use crate::lineage;
 use crate::plan::Policy;
-use crate::run::{Category, NodeState, Reason};
-
-/// What a failure is taken for, and the lowest recovery level that suits it. It recommends; the preconditions of
-/// each level decide.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Diagnosis {
-    /// What happened.
-    pub category: Category,
-    /// 1 retry, 2 patch.
-    pub level: u8,
-}
-
-/// Diagnoses a failure by its category alone.
-pub fn diagnose(category: Category) -> Diagnosis {
-    Diagnosis { category, level: if category.is_retryable() { 1 } else { 2 } }
-}
+use crate::run::{Category, NodeState, Reason, Strategy};
 
 /// The wait before retry number `retry` (from 1) within a patch: `min(base * 2^(retry-1), cap)`.
 ///
@@ -36,11 +21,16 @@ pub fn backoff(policy: &Policy, retry: u32) -> Ticks {
 }
 
 impl Turn<'_, '_, '_> {
-    /// Retry if that may help and is left, else patch, else the end. A level that does not apply is recorded as
-    /// exhausted, so that none is skipped in silence.
+    /// Retry if that may help and is left, else patch, else the end; where a person is to say what becomes of such a
+    /// failure, they are asked. A level that does not apply is recorded as exhausted, so that none is skipped in silence.
     pub(super) fn recover(&mut self, at: usize, category: Category) {
-        let Diagnosis { level, .. } = diagnose(category);
+        let policy = &self.run.plan.policy;
+        let level = Strategy::decide(category, policy.domain.as_deref(), &policy.recovery).level();
         self.emit(Event::Diagnosis { node: self.id(at), category, level });
+        if level == Strategy::HumanEscalation.level() {
+            self.in_doubt(at, false);
+            return;
+        }
         let node = &self.run.plan.nodes[at];
         let instance = &self.run.instances[at];
         if level == 1 && i64::from(instance.retries) < node.retries {

@@ -2,12 +2,14 @@
 
 use super::Run;
 use crate::event::{AttemptResult, Event, NodeTransition};
-use crate::id::{NodeId, Ticks};
+use crate::id::{NodeId, RunId, Ticks};
 use crate::plan::{Delta, NodeFields, Settings};
 use crate::run::{NodeState, Reason};
 
 /// What a decision may look at besides the run.
 pub struct Context<'a> {
+    /// Which run it is: what it draws for spot checks depends on it.
+    pub run: RunId,
     /// The time.
     pub now: Ticks,
     /// How changes of the plan are normalised and judged.
@@ -65,6 +67,8 @@ pub enum Input {
     Settle,
     /// An attempt ended, one way or the other.
     Result(Box<AttemptResult>),
+    /// The same, and the result says of itself that it may be wrong (see [`is_unsure`](crate::agent::is_unsure)).
+    Unsure(Box<AttemptResult>),
     /// The wait before a retry is over.
     RetryDue(NodeId),
     /// A person answered request number `request` of a node.
@@ -167,7 +171,8 @@ impl Turn<'_, '_, '_> {
     fn take(&mut self, input: Input) {
         match input {
             Input::Settle => {}
-            Input::Result(result) => self.result(result),
+            Input::Result(result) => self.result(result, false),
+            Input::Unsure(result) => self.result(result, true),
             Input::RetryDue(node) => self.retry_due(&node),
             Input::Human { node, request, approve, by, note } => {
                 self.answer(&node, request, approve, by, note)

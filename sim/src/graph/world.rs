@@ -7,7 +7,7 @@ use ostler_kernel::event::{
     AttemptResult, ChangeCause, Directive, Event, Failure, HumanRequest, NodeTransition, Outcome, Output,
     PlanVersion, TimerKind,
 };
-use ostler_kernel::id::NodeId;
+use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::json::{self, Json};
 use ostler_kernel::lineage;
 use ostler_kernel::plan::{Delta, Kind, Plan, Settings};
@@ -228,7 +228,12 @@ impl<'s> World<'s> {
     }
 
     fn within<T>(&mut self, act: impl FnOnce(&mut Run, &mut Context<'_>) -> T) -> T {
-        let mut cx = Context { now: self.now, settings: self.settings, planner: &mut self.script };
+        let mut cx = Context {
+            run: RunId::default(),
+            now: self.now,
+            settings: self.settings,
+            planner: &mut self.script,
+        };
         act(&mut self.run, &mut cx)
     }
 

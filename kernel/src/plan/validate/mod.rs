@@ -5,6 +5,7 @@ mod contracts;
 mod cycles;
 mod edges;
 mod executors;
+mod fallbacks;
 mod joins;
 mod params;
 mod paths;
@@ -29,6 +30,9 @@ pub fn validate(unchecked: Unchecked, settings: &Settings<'_>) -> Result<Plan, V
     let Unchecked { plan, origin, table, mut faults } = unchecked;
     let subject = Subject::new(&plan, &origin, &table);
     judge(&subject, settings, true, &mut faults);
+    if faults.is_empty() {
+        fallbacks::judge(&subject, settings, &mut faults);
+    }
     if faults.is_empty() { Ok(plan) } else { Err(in_order(faults)) }
 }
 
