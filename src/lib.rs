@@ -45,6 +45,7 @@ pub use ostler_actors::{
     ReleaseError, ResolveHow, RunError, Settled, SpawnError, Submission, SubmitError, TreeRow, Weight,
 };
 pub use ostler_kernel as kernel;
+pub use ostler_kernel::agent::{Oversight, Profile};
 
 /// The pages with programs in them, which are tests.
 #[cfg(doctest)]

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ostler_kernel::agent::Profile;
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, ClientId, RunId};
+use ostler_kernel::json::{self, JsonError};
 use ostler_kernel::port::{JournalError, Position, RunRow, Seq, StreamBatch, StreamId};
 use ostler_scheduler::AGENT_WEIGHT;
 use ostler_supervisor::{ChildRef, ChildSpec, Pool, Restart, StartChildError};
@@ -30,6 +32,7 @@ pub(crate) enum RegistryMessage {
         agent: AgentId,
         client: ClientId,
         weight: u32,
+        profile: Profile,
         reply: RpcReplyPort<Result<Position, RegisterError>>,
     },
     /// A run is open and this process is to drive it.
@@ -69,6 +72,8 @@ pub(crate) enum RegistryMessage {
     },
     /// All agents.
     List { reply: RpcReplyPort<Vec<AgentRow>> },
+    /// The agent of this name.
+    Find { agent: AgentId, reply: RpcReplyPort<Option<AgentRow>> },
     /// How many agents are in each state?
     Count { reply: RpcReplyPort<Vec<(&'static str, usize)>> },
 }
@@ -86,6 +91,12 @@ pub enum RegisterError {
         /// Who asked.
         client: ClientId,
     },
+    /// It says something else of itself.
+    #[error("agent {0} has another profile, and a profile never changes: choose another name")]
+    Profile(AgentId),
+    /// What it says of itself cannot be written down.
+    #[error("the profile cannot be written down: {0}")]
+    Unwritable(#[from] JsonError),
     /// There are as many agents as there may be.
     #[error("there are {0} agents already, which is the most: retire some")]
     TooMany(usize),
@@ -112,7 +123,7 @@ pub enum ReleaseError {
 }
 
 /// One line of the table of agents.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct AgentRow {
     /// Its name.
     pub agent: AgentId,
@@ -122,6 +133,8 @@ pub struct AgentRow {
     pub weight: u32,
     /// `row`, `starting`, `live`, `stopping` or `quarantined`.
     pub state: &'static str,
+    /// What it says of itself.
+    pub profile: Arc<Profile>,
     /// Why it is quarantined, if it is.
     pub reason: Option<String>,
     /// Runs it has to drive.
@@ -166,8 +179,8 @@ impl Actor for Registry {
         #[cfg(test)]
         state.services.trip("registry");
         match message {
-            RegistryMessage::Register { agent, client, weight, reply } => {
-                let _ = reply.send(state.register(agent, client, weight));
+            RegistryMessage::Register { agent, client, weight, profile, reply } => {
+                let _ = reply.send(state.register(agent, client, weight, profile));
             }
             RegistryMessage::Drive(row) => state.drive(row)?,
             RegistryMessage::Up { agent, actor } => {
@@ -197,6 +210,10 @@ impl Actor for Registry {
             }
             RegistryMessage::List { reply } => {
                 let _ = reply.send(state.list());
+            }
+            RegistryMessage::Find { agent, reply } => {
+                let found = state.slots.get(&agent).map(|slot| state.row(&agent, slot));
+                let _ = reply.send(found);
             }
             RegistryMessage::Count { reply } => {
                 let _ = reply.send(state.count());
@@ -238,6 +255,7 @@ impl RegistryState {
                     self.registered += 1;
                 }
             }
+            Event::AgentProfiled { agent, profile } => self.services.profiles.read(agent, profile),
             Event::AgentQuarantined { agent, reason } => {
                 if let Some(slot) = self.slots.get_mut(agent) {
                     slot.note_quarantined(reason.clone());
@@ -290,16 +308,31 @@ impl RegistryState {
         Ok(Some(position))
     }
 
-    fn register(&mut self, agent: AgentId, client: ClientId, weight: u32) -> Result<Position, RegisterError> {
+    fn register(
+        &mut self,
+        agent: AgentId,
+        client: ClientId,
+        weight: u32,
+        profile: Profile,
+    ) -> Result<Position, RegisterError> {
         let most = self.services.limits.agents;
         match self.slots.get(&agent) {
-            Some(slot) if slot.client == client => return Ok(slot.since),
+            Some(slot) if slot.client == client => {
+                let same = profile.is_empty() || *self.services.profiles.of(&agent) == profile;
+                return if same { Ok(slot.since) } else { Err(RegisterError::Profile(agent)) };
+            }
             Some(slot) => return Err(RegisterError::Taken { agent, owner: slot.client.clone(), client }),
             None if self.registered >= most => return Err(RegisterError::TooMany(most)),
             None => {}
         }
-        let registered = Event::AgentRegistered { agent: agent.clone(), client: client.clone(), weight };
-        let since = self.append(&client, vec![registered])?;
+        let mut events =
+            vec![Event::AgentRegistered { agent: agent.clone(), client: client.clone(), weight }];
+        if !profile.is_empty() {
+            let text = json::canonical(&serde_json::to_value(&profile).expect("a profile is JSON"))?;
+            events.push(Event::AgentProfiled { agent: agent.clone(), profile: text });
+        }
+        let since = self.append(&client, events)?;
+        self.services.profiles.keep(&agent, profile);
         self.slots.insert(agent, Slot::registered(client, weight, since));
         self.registered += 1;
         Ok(since)
@@ -554,15 +587,19 @@ impl RegistryState {
     }
 
     fn list(&self) -> Vec<AgentRow> {
-        let rows = self.slots.iter().map(|(agent, slot)| AgentRow {
+        self.slots.iter().map(|(agent, slot)| self.row(agent, slot)).collect()
+    }
+
+    fn row(&self, agent: &AgentId, slot: &Slot) -> AgentRow {
+        AgentRow {
             agent: agent.clone(),
             client: slot.client.clone(),
             weight: slot.weight,
             state: slot.phase().as_str(),
+            profile: self.services.profiles.of(agent),
             reason: slot.reason.clone(),
             runs_open: slot.runs.len(),
-        });
-        rows.collect()
+        }
     }
 
     fn count(&self) -> Vec<(&'static str, usize)> {

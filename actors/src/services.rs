@@ -22,6 +22,7 @@ use crate::limits::Limits;
 use crate::links::Links;
 use crate::measure::Measures;
 use crate::plans::Plans;
+use crate::profiles::Profiles;
 use crate::toolbox::Toolbox;
 
 /// What every actor of a system shares.
@@ -35,6 +36,7 @@ pub(crate) struct Services {
     pub(crate) estimates: Estimates,
     pub(crate) plans: Plans,
     pub(crate) ledger: Ledger,
+    pub(crate) profiles: Profiles,
     pub(crate) links: Links,
     pub(crate) measures: Measures,
     pub(crate) limits: Limits,
@@ -90,6 +92,7 @@ impl Services {
             effects: Effects::default(),
             plans: Plans::default(),
             ledger: Ledger::default(),
+            profiles: Profiles::default(),
             links: Links::default(),
             measures,
             limits,

@@ -1,5 +1,6 @@
 //! Agents: making one, and giving it runs.
 
+use ostler_kernel::agent::{Oversight, Profile, ProfileError};
 use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, RunId, is_name};
 
 use ostler_scheduler::AGENT_WEIGHT;
@@ -8,18 +9,20 @@ use crate::registry::{RegisterError, RegistryMessage, ReleaseError};
 use crate::submission::{Submission, SubmitError};
 use crate::system::{System, ask};
 
-/// What an agent is to be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What an agent is to be. Its name, its client and what it says of itself never change.
+#[derive(Debug, Clone, PartialEq)]
 pub struct AgentProfile {
     name: AgentId,
     client: ClientId,
     weight: u32,
+    profile: Profile,
 }
 
 impl AgentProfile {
     /// An agent of client [`CLIENT_DEFAULT`], of weight 100.
     pub fn new(name: &str) -> AgentProfile {
-        AgentProfile { name: name.into(), client: CLIENT_DEFAULT.into(), weight: AGENT_WEIGHT }
+        let (client, profile) = (CLIENT_DEFAULT.into(), Profile::default());
+        AgentProfile { name: name.into(), client, weight: AGENT_WEIGHT, profile }
     }
 
     /// Who pays for it.
@@ -30,6 +33,47 @@ impl AgentProfile {
     /// Its weight among the agents of its client, 1 to 1,000,000.
     pub fn weight(self, weight: u32) -> AgentProfile {
         AgentProfile { weight, ..self }
+    }
+
+    /// All that it says of itself, at once.
+    pub fn profile(self, profile: Profile) -> AgentProfile {
+        AgentProfile { profile, ..self }
+    }
+
+    /// What it can do, by names that jobs ask for.
+    pub fn capabilities<T: Into<String>>(mut self, capabilities: impl IntoIterator<Item = T>) -> AgentProfile {
+        self.profile.capabilities = capabilities.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// What it is for, such as `legal`: the domain of plans that name none.
+    pub fn domain(mut self, domain: &str) -> AgentProfile {
+        self.profile.domain = Some(domain.to_owned());
+        self
+    }
+
+    /// How far people watch it; a plan may only ask for more.
+    pub fn oversight(mut self, oversight: Oversight) -> AgentProfile {
+        self.profile.oversight = Some(oversight);
+        self
+    }
+
+    /// JSON Schema of what its runs are given.
+    pub fn input(mut self, schema: serde_json::Value) -> AgentProfile {
+        self.profile.input = Some(schema);
+        self
+    }
+
+    /// JSON Schema of what comes of its runs: a run that gives something else has failed.
+    pub fn output(mut self, schema: serde_json::Value) -> AgentProfile {
+        self.profile.output = Some(schema);
+        self
+    }
+
+    /// What it asks for a job, in credits.
+    pub fn price(mut self, credits: u64) -> AgentProfile {
+        self.profile.price = Some(credits);
+        self
     }
 }
 
@@ -42,6 +86,9 @@ pub enum SpawnError {
     /// The weight is out of range.
     #[error("weight {0} is not within 1 and 1,000,000")]
     Weight(u32),
+    /// What it says of itself cannot be.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
     /// The registry said no.
     #[error(transparent)]
     Register(#[from] RegisterError),
@@ -72,18 +119,20 @@ impl AgentHandle {
 }
 
 impl System {
-    /// Makes an agent, or finds it. Durable when it returns; dropping the future may or may not have made it.
+    /// Makes an agent, or finds it; one that says nothing of itself finds whichever has its name. Durable when it returns;
+    /// dropping the future may or may not have made it.
     pub async fn spawn(&self, profile: AgentProfile) -> Result<AgentHandle, SpawnError> {
-        let AgentProfile { name, client, weight } = profile;
+        let AgentProfile { name, client, weight, profile } = profile;
         if !is_name(name.as_str()) {
             return Err(SpawnError::Name(name.to_string()));
         }
         if !(1..=ostler_scheduler::WEIGHT_MAX).contains(&weight) {
             return Err(SpawnError::Weight(weight));
         }
+        let profile = profile.checked()?;
         let registry = self.services.links.registry().ok_or(SpawnError::Restarting)?;
         let (agent, owner) = (name.clone(), client.clone());
-        let register = move |reply| RegistryMessage::Register { agent, client: owner, weight, reply };
+        let register = move |reply| RegistryMessage::Register { agent, client: owner, weight, profile, reply };
         let position = ask(&registry, register).await.ok_or(SpawnError::Restarting)??;
         self.services.journal.durable(position).await.map_err(RegisterError::from)?;
         Ok(AgentHandle { system: self.clone(), name, client })

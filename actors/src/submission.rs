@@ -158,7 +158,7 @@ impl System {
     /// Opens a run and drives it. The run is durable when this returns; dropping the future may or may not have
     /// opened it.
     pub async fn submit(&self, submission: Submission) -> Result<RunId, SubmitError> {
-        let Submission { plan, client, agent, intent, scope, workspace, run: wanted } = submission;
+        let Submission { mut plan, client, agent, intent, scope, workspace, run: wanted } = submission;
         if !is_name(client.as_str()) {
             return Err(SubmitError::Client(client.to_string()));
         }
@@ -179,6 +179,7 @@ impl System {
             .map_err(|error| SubmitError::Workspace { folder: workspace.clone(), why: error.to_string() })?;
         let run = wanted.unwrap_or_else(new_run_id);
         let agent = agent.unwrap_or_else(|| AgentId::from(run.to_string().as_str()));
+        self.services.profiles.of(&agent).govern(&mut plan);
         let (plan_id, nodes) = (plan.id.clone(), plan.nodes.len() as u32);
         let text = self.services.plans.spell(plan)?;
         let opened = RunOpened {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use metrics::Recorder;
 use ostler_kernel::gate::GatePolicy;
+use ostler_kernel::id::AgentId;
 use ostler_kernel::plan::Settings;
 use ostler_kernel::port::{ArtifactStore, Journal, JournalError, Tool};
 use ostler_supervisor::{Exit, SupervisorRef};
@@ -114,6 +115,12 @@ impl System {
             }
             None => Vec::new(),
         }
+    }
+
+    /// One agent; `None`: there is none of this name.
+    pub async fn agent(&self, agent: &AgentId) -> Option<AgentRow> {
+        let (registry, agent) = (self.services.links.registry()?, agent.clone());
+        ask(&registry, |reply| RegistryMessage::Find { agent, reply }).await.flatten()
     }
 
     /// Puts how queue and agents stand, and what clients used, into a recorder that is made for this answer. Nothing if

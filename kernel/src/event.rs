@@ -146,6 +146,13 @@ pub enum Event {
         /// Its name.
         agent: AgentId,
     },
+    /// What an agent is, once for all; with its registration.
+    AgentProfiled {
+        /// Its name.
+        agent: AgentId,
+        /// What it is, as JSON of `agent::Profile`.
+        profile: Json,
+    },
 }
 
 /// See [`Event::RunOpened`].

@@ -1,13 +1,16 @@
 //! Agents, and what supervises them.
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use ostler_actors::{ReleaseError, TreeRow};
+use ostler_actors::{AgentProfile, RegisterError, ReleaseError, SpawnError, System, TreeRow};
+use ostler_kernel::agent::Profile;
+use ostler_kernel::id::{AgentId, ClientId, NAME_RULE, is_name};
 
 use crate::problem::Problem;
-use crate::routes::Api;
-use crate::wire::{AgentLine, AgentList, AgentNamed, TreeLine, TreeView};
+use crate::routes::{Api, body};
+use crate::wire::{AgentLine, AgentList, AgentNamed, SpawnRequest, TreeLine, TreeView};
 
 pub(crate) async fn list(State(api): State<Api>) -> Json<AgentList> {
     let agents = api.system.agents().await.into_iter().map(|row| AgentLine {
@@ -17,8 +20,28 @@ pub(crate) async fn list(State(api): State<Api>) -> Json<AgentList> {
         state: row.state.to_owned(),
         reason: row.reason,
         runs_open: row.runs_open,
+        profile: Profile::clone(&row.profile),
     });
     Json(AgentList { agents: agents.collect() })
+}
+
+pub(crate) async fn spawn(
+    State(api): State<Api>,
+    bytes: Bytes,
+) -> Result<(StatusCode, Json<AgentNamed>), Problem> {
+    let SpawnRequest { agent, client, weight, profile } = body(&bytes)?;
+    if !is_name(&client) {
+        return Err(Problem::bad("client_name", format!("client name {client:?} is not {NAME_RULE}")));
+    }
+    let profile = AgentProfile::new(&agent).client(&client).weight(weight).profile(profile);
+    api.system.spawn(profile).await?;
+    Ok((StatusCode::CREATED, Json(AgentNamed { agent })))
+}
+
+/// The client of an agent that is there.
+pub(crate) async fn client_of(system: &System, agent: &AgentId) -> Result<ClientId, Problem> {
+    let found = system.agent(agent).await;
+    found.map(|row| row.client).ok_or_else(|| ReleaseError::Unknown(agent.clone()).into())
 }
 
 pub(crate) async fn release(
@@ -43,6 +66,26 @@ fn line(row: TreeRow) -> TreeLine {
         last_exit: row.last_exit,
         width: row.width,
         children: row.children.into_iter().map(line).collect(),
+    }
+}
+
+impl From<SpawnError> for Problem {
+    fn from(error: SpawnError) -> Problem {
+        let told = error.to_string();
+        let (status, code) = match error {
+            SpawnError::Name(_) => (StatusCode::BAD_REQUEST, "agent_name"),
+            SpawnError::Weight(_) => (StatusCode::UNPROCESSABLE_ENTITY, "agent_weight"),
+            SpawnError::Profile(_) => (StatusCode::UNPROCESSABLE_ENTITY, "profile_invalid"),
+            SpawnError::Restarting => (StatusCode::SERVICE_UNAVAILABLE, "restarting"),
+            SpawnError::Register(error) => match error {
+                RegisterError::Taken { .. } => (StatusCode::CONFLICT, "agent_taken"),
+                RegisterError::Profile(_) => (StatusCode::CONFLICT, "profile_differs"),
+                RegisterError::Unwritable(_) => (StatusCode::UNPROCESSABLE_ENTITY, "profile_unwritable"),
+                RegisterError::TooMany(_) => (StatusCode::UNPROCESSABLE_ENTITY, "too_many_agents"),
+                RegisterError::Journal(error) => return error.into(),
+            },
+        };
+        Problem::new(status, code, told)
     }
 }
 

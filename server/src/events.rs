@@ -217,6 +217,9 @@ fn told(event: &Event) -> (&'static str, Value) {
             ("agent_quarantined", json!({"agent": agent, "reason": reason}))
         }
         Event::AgentReleased { agent } => ("agent_released", json!({"agent": agent})),
+        Event::AgentProfiled { agent, profile } => {
+            ("agent_profiled", json!({"agent": agent, "profile": profile.value()}))
+        }
         Event::Parked { reason } => ("parked", json!({"reason": reason})),
         Event::Operator(act) => match act {
             OperatorAct::CancelPlan => ("operator", json!({"act": "cancel_plan"})),

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use ostler_actors::{ResolveHow, RunView, Submission, System};
-use ostler_kernel::id::RunId;
+use ostler_kernel::id::{AgentId, RunId};
 use ostler_kernel::json;
 use ostler_kernel::lineage;
 use ostler_kernel::port::Seq;
@@ -57,7 +57,7 @@ pub fn router(system: System) -> Router {
         .route("/v1/runs/{run}/nodes/{node}/skip", post(skip_node))
         .route("/v1/approvals", get(approvals::list))
         .route("/v1/approvals/{id}", get(approvals::one).post(approvals::answer))
-        .route("/v1/agents", get(agents::list))
+        .route("/v1/agents", get(agents::list).post(agents::spawn))
         .route("/v1/agents/{agent}/release", post(agents::release))
         .route("/v1/tree", get(agents::tree))
         .route("/v1/clients", get(clients::list))
@@ -142,18 +142,22 @@ async fn submit(State(api): State<Api>, headers: HeaderMap, bytes: BodyBytes) ->
 }
 
 async fn open(system: &System, bytes: &Bytes) -> Result<RunId, Problem> {
-    let SubmitRequest { plan, client, intent, scope, workspace, run } = body(bytes)?;
+    let SubmitRequest { plan, client, agent, intent, scope, workspace, run } = body(bytes)?;
     let workspace = std::path::PathBuf::from(workspace);
     if !workspace.is_absolute() {
         let what = format!("the workspace {} is not an absolute path", workspace.display());
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "workspace_unusable", what));
     }
     let plan = plan.validate(&system.settings()).map_err(|faults| Problem::faults(&faults))?;
-    let client = client.as_str().into();
+    let agent = agent.as_deref().map(AgentId::from);
+    let client = match &agent {
+        Some(agent) => agents::client_of(system, agent).await?,
+        None => client.as_str().into(),
+    };
     let run = run
         .map(|run| run.parse::<RunId>().map_err(|_| Problem::bad("run_id", format!("{run:?} is no run id"))));
     let run = run.transpose()?;
-    let submission = Submission { plan, client, agent: None, intent, scope, workspace, run };
+    let submission = Submission { plan, client, agent, intent, scope, workspace, run };
     Ok(system.submit(submission).await?)
 }
 

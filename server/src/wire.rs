@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use ostler_actors::AGENT_WEIGHT;
+use ostler_kernel::agent::Profile;
 use ostler_kernel::gate::SCOPE_DEFAULT;
 use ostler_kernel::id::CLIENT_DEFAULT;
 use ostler_kernel::plan::PlanDraft;
+
 
 /// The body of `POST /v1/runs`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -15,9 +18,12 @@ use ostler_kernel::plan::PlanDraft;
 pub struct SubmitRequest {
     /// The plan as written.
     pub plan: PlanDraft,
-    /// Who pays.
+    /// Who pays; the client of the agent, where one is named.
     #[serde(default = "local")]
     pub client: String,
+    /// The agent that is to run it; absent: one that is there for this run alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// The most impact it may have, 0..=2.
     #[serde(default = "operate")]
     pub intent: u8,
@@ -571,14 +577,14 @@ pub struct EventLine {
 }
 
 /// The answer to `GET /v1/agents`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentList {
     /// The agents.
     pub agents: Vec<AgentLine>,
 }
 
 /// One line of the table of agents.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentLine {
     /// Its name.
     pub agent: String,
@@ -593,12 +599,36 @@ pub struct AgentLine {
     pub reason: Option<String>,
     /// Runs it has to drive.
     pub runs_open: usize,
+    /// What it says of itself.
+    #[serde(default, skip_serializing_if = "Profile::is_empty")]
+    pub profile: Profile,
 }
 
-/// The answer to `POST /v1/agents/{agent}/release`.
+/// The body of `POST /v1/agents`: an agent to be made, or found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpawnRequest {
+    /// Its name.
+    pub agent: String,
+    /// Who pays.
+    #[serde(default = "local")]
+    pub client: String,
+    /// Its weight among the agents of its client, 1 to 1,000,000.
+    #[serde(default = "agent_weight")]
+    pub weight: u32,
+    /// What it says of itself.
+    #[serde(default, skip_serializing_if = "Profile::is_empty")]
+    pub profile: Profile,
+}
+
+fn agent_weight() -> u32 {
+    AGENT_WEIGHT
+}
+
+/// The answer to `POST /v1/agents` and to `POST /v1/agents/{agent}/release`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentNamed {
-    /// The agent, which is in service again.
+    /// The agent, which is there; or in service again.
     pub agent: String,
 }
 

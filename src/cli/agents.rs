@@ -1,10 +1,13 @@
-//! `ostler release`, and the agents and the tree of `ostler ps`: who does the work, and what keeps them alive.
+//! `ostler spawn`, `ostler release`, and the agents and the tree of `ostler ps`: who does the work, and what keeps them alive.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ostler_server::wire::{AgentList, AgentNamed, TreeLine, TreeView};
-use serde_json::json;
+use ostler_actors::AGENT_WEIGHT;
+use ostler_kernel::agent::{Oversight, Profile};
+use ostler_kernel::id::CLIENT_DEFAULT;
+use ostler_server::wire::{AgentList, AgentNamed, SpawnRequest, TreeLine, TreeView};
+use serde_json::{Value, json};
 
 use super::Globals;
 use super::cells::{fit, padded, width};
@@ -19,6 +22,77 @@ use super::term::{Out, say};
 pub(crate) struct ReleaseArgs {
     /// The agent, as `ostler ps --agents` lists it
     agent: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SpawnArgs {
+    /// Its name
+    agent: String,
+    /// Who pays for what it does
+    #[arg(long, value_name = "NAME", default_value = CLIENT_DEFAULT)]
+    client: String,
+    /// Its weight among the agents of its client, 1 to 1,000,000
+    #[arg(long, value_name = "N", default_value_t = AGENT_WEIGHT)]
+    weight: u32,
+    /// Something it can do, by a name that jobs ask for; may be repeated
+    #[arg(long = "can", value_name = "CAPABILITY")]
+    capabilities: Vec<String>,
+    /// What it is for, such as legal: the domain of plans that name none
+    #[arg(long, value_name = "DOMAIN")]
+    domain: Option<String>,
+    /// How far people watch it: autonomous_escalation, spot_check or supervised
+    #[arg(long, value_name = "MODE", value_parser = oversight)]
+    oversight: Option<Oversight>,
+    /// What it asks for a job, in credits
+    #[arg(long, value_name = "CREDITS")]
+    price: Option<u64>,
+    /// File with the JSON Schema of what comes of its runs
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+fn oversight(word: &str) -> Result<Oversight, String> {
+    let found = Oversight::ALL.into_iter().find(|mode| mode.as_str() == word);
+    found.ok_or_else(|| format!("one of {}", Oversight::ALL.map(Oversight::as_str).join(", ")))
+}
+
+/// Makes an agent.
+pub(crate) async fn spawn(globals: &Globals, args: SpawnArgs) -> Result<u8, Failure> {
+    let SpawnArgs { agent, client, weight, capabilities, domain, oversight, price, output } = args;
+    let output = output.as_deref().map(schema).transpose()?;
+    let profile = Profile { capabilities, domain, input: None, output, oversight, price };
+    let request = SpawnRequest { agent, client, weight, profile };
+    let mut out = Out::new();
+    let session = Session::open(globals, Path::new("."), Want::Drive).await?;
+    let spawned: Result<AgentNamed, Refused> = session.client.post("/v1/agents", &request).await;
+    session.stop().await;
+    let spawned = spawned?;
+    if globals.json {
+        out.json(&tagged("spawned", &spawned));
+    } else {
+        out.line(format!("{0} is there; `ostler run PLAN --agent {0}` gives it work", spawned.agent));
+    }
+    Ok(code::SUCCEEDED)
+}
+
+fn schema(file: &Path) -> Result<Value, Failure> {
+    let told = |what: String| Failure::invalid(format!("{}: {what}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| told(error.to_string()))?;
+    serde_json::from_str(&text).map_err(|error| told(format!("no JSON: {error}")))
+}
+
+/// What an agent says of itself, in a line.
+fn says(profile: &Profile) -> Option<String> {
+    let Profile { capabilities, domain, input: _, output: _, oversight, price } = profile;
+    let can = (!capabilities.is_empty()).then(|| format!("can {}", capabilities.join(", ")));
+    let parts = [
+        domain.clone(),
+        can,
+        oversight.map(|mode| mode.to_string()),
+        price.map(|price| format!("asks {price} credits")),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| format!("  {}", parts.join("; ")))
 }
 
 /// Lists all agents.
@@ -42,6 +116,9 @@ pub(crate) async fn list(client: &Client, globals: &Globals, out: &mut Out) -> R
             painted(out, &line.state, 11),
             line.runs_open
         ));
+        if let Some(says) = says(&line.profile) {
+            out.line(says);
+        }
         if let Some(reason) = &line.reason {
             let columns = if out.is_terminal() { out.size().0 } else { usize::MAX };
             out.line(fit(&format!("  out of service: {reason}"), columns));

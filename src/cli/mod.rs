@@ -199,6 +199,13 @@ enum Command {
         after_help = "Examples:\n  ostler resolve @last notify --redo\n  ostler resolve @last notify --done result.json"
     )]
     Resolve(steer::ResolveArgs),
+    /// Make an agent with a name of its own, or find it
+    ///
+    /// It runs plans one after the other, with `ostler run --agent NAME`. What it says of itself never changes.
+    #[command(
+        after_help = "Examples:\n  ostler spawn auditor\n  ostler spawn lawyer --client acme --domain legal --oversight supervised --can review"
+    )]
+    Spawn(agents::SpawnArgs),
     /// Put an agent that is quarantined back into service
     ///
     /// An agent whose actor fails too often is taken out of service, and its runs are set aside; `ostler ps --agents` says why. A
@@ -353,6 +360,7 @@ async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Skip(args) => steer::skip(&globals, args).await,
         Command::Cancel(args) => steer::cancel(&globals, args).await,
         Command::Resolve(args) => steer::resolve(&globals, args).await,
+        Command::Spawn(args) => agents::spawn(&globals, args).await,
         Command::Release(args) => agents::release(&globals, args).await,
         Command::Simulate(args) => simulate::simulate(&globals, args),
         Command::Doctor(args) => doctor::doctor(&globals, args).await,

@@ -24,6 +24,9 @@ pub(crate) struct RunArgs {
     /// Who pays
     #[arg(long, value_name = "NAME", default_value = CLIENT_DEFAULT)]
     client: String,
+    /// The agent that runs it, after the runs it has already; its client pays
+    #[arg(long, value_name = "NAME", conflicts_with = "client")]
+    agent: Option<String>,
     /// Value of a parameter ${KEY} of the plan
     #[arg(long = "param", value_name = "KEY=VALUE", value_parser = check::key_value)]
     params: Vec<(String, String)>,
@@ -51,6 +54,7 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
     let request = SubmitRequest {
         plan: file.draft().expect("a valid plan was read as a whole").clone(),
         client: args.client,
+        agent: args.agent,
         intent: args.bounds.intent,
         scope: args.bounds.scope,
         workspace: workspace_text,

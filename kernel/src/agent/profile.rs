@@ -1,12 +1,15 @@
 //! What an agent says of itself, once: the type that it has. It never changes; an agent that is to be another one gets
 //! another name.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Oversight;
 use crate::contract::{SchemaError, compile_schema};
 use crate::id::{NAME_RULE, is_name};
+use crate::plan::{Method, Plan, Rule};
 
 /// Capabilities of one agent.
 pub const CAPABILITIES_MAX: usize = 64;
@@ -106,8 +109,105 @@ impl Profile {
         Ok(self)
     }
 
+    /// Whether it says anything.
+    pub fn is_empty(&self) -> bool {
+        *self == Profile::default()
+    }
+
+    /// Makes it count for a plan that the agent is given: it is watched at least as closely as the profile says, is about what
+    /// the agent is for unless the plan says otherwise, and has to give what the profile promises: the output of the plan, or
+    /// the map of its outputs if there are several.
+    pub fn govern(&self, plan: &mut Plan) {
+        plan.policy.oversight = plan.policy.oversight.max(self.oversight);
+        if plan.policy.domain.is_none() {
+            plan.policy.domain.clone_from(&self.domain);
+        }
+        if let Some(schema) = &self.output {
+            let spec = match plan.outputs.as_slice() {
+                [one] => of_one(one.as_str(), schema.clone()),
+                _ => schema.clone(),
+            };
+            plan.contract.push(Rule { method: Method::Schema, p: None, spec: Some(Arc::new(spec)) });
+        }
+    }
+
     /// Whether it can do all of these.
     pub fn can(&self, wanted: &[String]) -> bool {
         wanted.iter().all(|capability| self.capabilities.binary_search(capability).is_ok())
+    }
+}
+
+/// The schema of a map whose member `name` follows `schema`.
+fn of_one(name: &str, mut schema: Value) -> Value {
+    // What refers to its own root means the schema, not the map around it.
+    if let Some(members) = schema.as_object_mut() {
+        members.entry("$id").or_insert_with(|| "urn:ostler:output".into());
+    }
+    json!({"type": "object", "properties": {name: schema}, "required": [name]})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::Contract;
+    use crate::plan::{PlanDraft, PolicyDraft, Settings};
+
+    fn plan(policy: Value, outputs: Value) -> Plan {
+        let contract = json!([{"method": "schema"}]);
+        let draft: PlanDraft = serde_json::from_value(json!({
+            "id": "p", "policy": policy, "outputs": outputs,
+            "nodes": [{"id": "a", "contract": contract}, {"id": "b", "contract": contract}],
+        }))
+        .unwrap();
+        draft.validate(&Settings::simulation(PolicyDraft::default(), None)).unwrap()
+    }
+
+    #[test]
+    fn the_stricter_oversight_counts_and_the_domain_of_the_plan() {
+        use Oversight::{AutonomousEscalation, SpotCheck, Supervised};
+        let check = |plans: Value, own: Option<Oversight>, expected: (Option<Oversight>, &str)| {
+            let mut plan = plan(plans.clone(), json!(["a"]));
+            let domain = Some("legal".to_owned());
+            Profile { oversight: own, domain, ..Profile::default() }.govern(&mut plan);
+            assert_eq!((plan.policy.oversight, plan.policy.domain.as_deref().unwrap()), expected, "{plans}");
+        };
+        check(json!({}), None, (None, "legal"));
+        check(json!({}), Some(SpotCheck), (Some(SpotCheck), "legal"));
+        check(json!({"oversight": "supervised"}), Some(SpotCheck), (Some(Supervised), "legal"));
+        let autonomous = json!({"oversight": "autonomous_escalation", "domain": "testing"});
+        check(autonomous.clone(), Some(SpotCheck), (Some(SpotCheck), "testing"));
+        check(autonomous, None, (Some(AutonomousEscalation), "testing"));
+    }
+
+    #[test]
+    fn what_an_agent_promises_becomes_a_contract_of_its_plans() {
+        let output = json!({"$defs": {"text": {"type": "string"}}, "$ref": "#/$defs/text"});
+        let check = |output: &Value, outputs: Value, given: Value, expected: bool| {
+            let mut plan = plan(json!({}), outputs);
+            Profile { output: Some(output.clone()), ..Profile::default() }.govern(&mut plan);
+            let holds = Contract::compile(&plan.contract).unwrap().judge(&given).holds();
+            assert_eq!(holds, expected, "{given}");
+        };
+        check(&output, json!(["a"]), json!({"a": "text"}), true);
+        check(&output, json!(["a"]), json!({"a": 7}), false);
+        let both = json!({"type": "object", "required": ["a", "b"]});
+        check(&both, json!(["a", "b"]), json!({"a": 1, "b": 2}), true);
+        check(&both, json!(["a", "b"]), json!({"a": 1}), false);
+    }
+
+    #[test]
+    fn a_profile_that_no_agent_can_have_is_refused() {
+        let check = |profile: Profile, expected: &str| {
+            assert_eq!(profile.checked().unwrap_err().to_string(), expected);
+        };
+        let can = |capabilities: Vec<String>| Profile { capabilities, ..Profile::default() };
+        check(can(vec!["a b".to_owned()]), "capability \"a b\" is not 1 to 64 of A-Z a-z 0-9 . _ -");
+        let many = |count| can((0..count).map(|at| format!("c{at}")).collect());
+        check(many(CAPABILITIES_MAX + 1), "65 capabilities: an agent has at most 64");
+        assert!(many(CAPABILITIES_MAX).checked().is_ok());
+        let domain = Some("/".to_owned());
+        check(Profile { domain, ..Profile::default() }, "domain \"/\" is not 1 to 64 of A-Z a-z 0-9 . _ -");
+        let wrong = Profile { output: Some(json!({"type": "nonsense"})), ..Profile::default() };
+        assert!(matches!(wrong.checked(), Err(ProfileError::Schema { side: Side::Output, .. })));
     }
 }

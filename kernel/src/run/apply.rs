@@ -142,6 +142,7 @@ impl Run {
             | Event::AgentRegistered { .. }
             | Event::AgentQuarantined { .. }
             | Event::AgentReleased { .. }
+            | Event::AgentProfiled { .. }
             | Event::Parked { .. }
             | Event::ClientSet { .. }
             | Event::CreditDeposited { .. }

@@ -126,6 +126,7 @@ fn samples() -> Vec<Event> {
     samples.push(Event::Draining { node: node() });
     samples.push(Event::ReplanAsked { for_contract: true });
     samples.push(Event::Diagnosis { node: node(), category: Category::Crash, level: 1 });
+    samples.push(Event::AgentProfiled { agent: AgentId::from("worker"), profile: json() });
     samples.push(Event::CreditDeposited { client: ClientId::from("acme"), credits: -5, spent: 7 });
     samples.push(Event::OutOfCredit { out: true });
     let scores =
@@ -238,10 +239,11 @@ fn kind(event: &Event) -> u8 {
         Event::OutOfCredit { .. } => 25,
         Event::Evaluated(_) => 26,
         Event::AgentReleased { .. } => 27,
+        Event::AgentProfiled { .. } => 28,
     }
 }
 
-const KINDS: u8 = 28;
+const KINDS: u8 = 29;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
