@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ostler_kernel::agent::Message;
 use ostler_kernel::contract::{self, TEST_TOOL};
 use ostler_kernel::event::{HumanRequestKind, Output, RunOpened};
 use ostler_kernel::gate::{CallClass, Preview};
@@ -353,7 +354,11 @@ impl System {
         let now = self.services.clock.now();
         self.view(run, None).await?.run.check_answer(&node, request, shown, now)?;
         let request = AnswerRequest { node, request, shown, answer };
-        self.tell(run, Request::Answer(request)).await
+        let message = if request.answer.approve { Message::Approve } else { Message::Reject };
+        match self.tell(run, Request::Answer(request)).await {
+            Err(error) => Err(self.refused(run, message, error).await),
+            answered => answered,
+        }
     }
 
     /// The value of a result, wherever it is kept.

@@ -210,7 +210,7 @@ async fn who_waits_for_an_agent_that_is_taken_out_of_service_is_answered() {
     };
     tokio::time::timeout(SOON, quarantine).await.expect("it fails too often");
     let answer = tokio::time::timeout(SOON, waits).await.expect("it is answered");
-    assert!(matches!(answer, Err(RunError::Over)), "{answer:?}");
+    assert!(matches!(answer, Err(RunError::InvalidState(_))), "{answer:?}");
     for (run, expected) in [(first, "it "), (second, "it "), (third, "it failed too often: killed")] {
         let settled = system.outcome(run).await.unwrap();
         assert!(matches!(&settled, Settled::Parked(why) if why.starts_with(expected)), "{settled:?}");
@@ -344,7 +344,7 @@ async fn a_run_is_closed_though_its_agent_dies_after_an_attempt_was_stopped() {
         });
         if cancelled.is_err() {
             // The actor died with the question: it is asked again.
-            until(async || matches!(system.cancel(run).await, Ok(()) | Err(RunError::Over))).await;
+            until(async || matches!(system.cancel(run).await, Ok(()) | Err(RunError::InvalidState(_)))).await;
         }
         let outcome = tokio::time::timeout(Duration::from_secs(20), system.outcome(run)).await;
         assert_eq!(outcome.expect("it is closed").unwrap(), Settled::Closed(RunOutcome::Cancelled));

@@ -1,5 +1,6 @@
 //! Why nothing could be done about a run.
 
+use ostler_kernel::agent::InvalidState;
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::{ArtifactError, JournalError};
 use ostler_kernel::run::{AnswerError, FoldError, NodeState, OperationError, ResolutionError};
@@ -16,6 +17,9 @@ pub enum RunError {
     /// It is over.
     #[error("the run is over")]
     Over,
+    /// Its agent does not take that where it stands with it.
+    #[error(transparent)]
+    InvalidState(#[from] InvalidState),
     /// Something of it is damaged, and it was set aside for that.
     #[error("the run is quarantined and never goes on: {0}")]
     Quarantined(String),

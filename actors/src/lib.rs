@@ -75,11 +75,12 @@ pub use limits::{
     RESULT_DEPTH_MAX, TEST_MS_MAX, WAITING_MAX,
 };
 pub use measure::{Measures, SharedRecorder, metric};
+pub use ostler_scheduler::AGENT_WEIGHT;
 pub use outcome::Settled;
 pub use registry::{AgentRow, RegisterError, ReleaseError};
 pub use resolve::ResolveHow;
+pub use rest::CHECKPOINTED;
 pub use scheduler::ClientConfig;
-pub use ostler_scheduler::AGENT_WEIGHT;
 pub use spawn::{AgentHandle, AgentProfile, SpawnError};
 pub use submission::{Submission, SubmitError, Term, new_run_id};
 pub use supervision::{TREE_CHILDREN_MAX, TreeRow};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_kernel::agent::Profile;
+use ostler_kernel::agent::{Profile, Telemetry};
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::json::{self, JsonError};
@@ -41,8 +41,8 @@ pub(crate) enum RegistryMessage {
     Up { agent: AgentId, actor: ActorRef<AgentMessage> },
     /// A run is over, or set aside: the agent is free for its next one.
     Done { agent: AgentId, run: RunId },
-    /// A run that its agent does not go on with: it is set aside.
-    SetAside { agent: AgentId, run: RunId, reason: String },
+    /// A run that its agent does not go on with: it is set aside, and those who wanted that hear when it is durable.
+    SetAside { agent: AgentId, run: RunId, reason: String, replies: Vec<AskReply> },
     /// An actor is gone; `again`: its supervisor starts it once more by itself.
     Gone { agent: AgentId, again: bool },
     /// An actor failed too often: its agent is taken out of service.
@@ -184,10 +184,13 @@ impl Actor for Registry {
             }
             RegistryMessage::Drive(row) => state.drive(row)?,
             RegistryMessage::Up { agent, actor } => {
+                state.services.measures.tell(Telemetry::AgentStarted, &agent, None);
                 state.take(&agent, Input::Up(actor));
             }
             RegistryMessage::Done { agent, run } => state.done(&agent, run),
-            RegistryMessage::SetAside { agent, run, reason } => state.aside(&agent, run, reason)?,
+            RegistryMessage::SetAside { agent, run, reason, replies } => {
+                state.aside(&agent, run, reason, replies)?;
+            }
             RegistryMessage::Gone { agent, again } => state.gone(&agent, again)?,
             RegistryMessage::GivenUp { agent, reason } => state.give_up(&agent, reason)?,
             RegistryMessage::PoolUp => state.pool_up(),
@@ -421,10 +424,24 @@ impl RegistryState {
         }
     }
 
-    fn aside(&mut self, agent: &AgentId, run: RunId, reason: String) -> Result<(), JournalError> {
-        if let Some(row) = self.strike(agent, run) {
-            self.park(&row, reason)?;
-            self.take(agent, Input::RunOver);
+    fn aside(
+        &mut self,
+        agent: &AgentId,
+        run: RunId,
+        reason: String,
+        replies: Vec<AskReply>,
+    ) -> Result<(), JournalError> {
+        let Some(row) = self.strike(agent, run) else { return Ok(()) };
+        let position = self.park(&row, reason)?;
+        self.take(agent, Input::RunOver);
+        if !replies.is_empty() {
+            let services = Arc::clone(&self.services);
+            tokio::spawn(async move {
+                let durable = services.journal.durable(position).await.map_err(RunError::from);
+                for reply in replies {
+                    let _ = reply.send(durable.clone());
+                }
+            });
         }
         Ok(())
     }
@@ -478,6 +495,7 @@ impl RegistryState {
     }
 
     fn gone(&mut self, agent: &AgentId, again: bool) -> Result<(), ActorProcessingErr> {
+        self.services.measures.tell(Telemetry::AgentTerminated, agent, None);
         let Some(slot) = self.slots.get(agent) else { return Ok(()) };
         let (is_out, passes) = (slot.is_quarantined(), slot.runs.is_empty() && !slot.registered);
         if again && !is_out {
@@ -506,7 +524,8 @@ impl RegistryState {
         }
         match self.strike(agent, run) {
             Some(row) => {
-                self.park(&row, format!("it ended its agent {CRASHES_MAX} times in a row without getting on"))
+                let reason = format!("it ended its agent {CRASHES_MAX} times in a row without getting on");
+                self.park(&row, reason).map(drop)
             }
             None => Ok(()),
         }
@@ -530,15 +549,15 @@ impl RegistryState {
         } else {
             self.slots.remove(agent);
         }
-        runs.iter().try_for_each(|row| self.park(row, reason.clone()))?;
+        runs.iter().try_for_each(|row| self.park(row, reason.clone()).map(drop))?;
         Ok(())
     }
 
     /// Sets aside a run that is on no agent's list any more.
-    fn park(&mut self, row: &RunRow, reason: String) -> Result<(), JournalError> {
-        rest::park(&self.services, row, reason)?;
+    fn park(&mut self, row: &RunRow, reason: String) -> Result<Position, JournalError> {
+        let position = rest::park(&self.services, row, reason)?;
         self.let_go(row.run);
-        Ok(())
+        Ok(position)
     }
 
     /// Puts an agent back into service. Runs that were set aside stay so until they are asked for by name.

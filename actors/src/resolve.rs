@@ -1,5 +1,6 @@
 //! Settling attempts in doubt.
 
+use ostler_kernel::agent::Message;
 use ostler_kernel::event::{AttemptResult, Outcome, Output};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::run::{Input, Resolution, Run};
@@ -71,6 +72,9 @@ impl System {
             ResolveHow::Fail => StoredHow::Fail,
         };
         let request = ResolveRequest { node, how, by: "operator".to_owned() };
-        self.tell(run, Request::Resolve(request)).await
+        match self.tell(run, Request::Resolve(request)).await {
+            Err(error) => Err(self.refused(run, Message::Approve, error).await),
+            resolved => resolved,
+        }
     }
 }

@@ -8,11 +8,13 @@ use crate::error::RunError;
 use crate::services::Services;
 use crate::stream;
 
-/// Sets a run aside: it is not driven any more until somebody asks for it by name.
-pub(crate) fn park(services: &Services, row: &RunRow, reason: String) -> Result<(), JournalError> {
+/// Why a run is set aside that somebody wanted to come to rest.
+pub const CHECKPOINTED: &str = "it was checkpointed";
+
+/// Sets a run aside: it is not driven any more until somebody asks for it by name. Gives where that is recorded.
+pub(crate) fn park(services: &Services, row: &RunRow, reason: String) -> Result<Position, JournalError> {
     let last = stream::last(&*services.journal, StreamId::run(&row.client, row.run))?;
-    append(services, row, last, vec![Event::Parked { reason }])?;
-    Ok(())
+    append(services, row, last, vec![Event::Parked { reason }])
 }
 
 /// Cancels a run of which no attempt is under way in this process, and closes it. Gives where that is recorded;

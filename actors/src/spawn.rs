@@ -41,7 +41,10 @@ impl AgentProfile {
     }
 
     /// What it can do, by names that jobs ask for.
-    pub fn capabilities<T: Into<String>>(mut self, capabilities: impl IntoIterator<Item = T>) -> AgentProfile {
+    pub fn capabilities<T: Into<String>>(
+        mut self,
+        capabilities: impl IntoIterator<Item = T>,
+    ) -> AgentProfile {
         self.profile.capabilities = capabilities.into_iter().map(Into::into).collect();
         self
     }
@@ -132,7 +135,8 @@ impl System {
         let profile = profile.checked()?;
         let registry = self.services.links.registry().ok_or(SpawnError::Restarting)?;
         let (agent, owner) = (name.clone(), client.clone());
-        let register = move |reply| RegistryMessage::Register { agent, client: owner, weight, profile, reply };
+        let register =
+            move |reply| RegistryMessage::Register { agent, client: owner, weight, profile, reply };
         let position = ask(&registry, register).await.ok_or(SpawnError::Restarting)??;
         self.services.journal.durable(position).await.map_err(RegisterError::from)?;
         Ok(AgentHandle { system: self.clone(), name, client })

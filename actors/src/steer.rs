@@ -1,5 +1,6 @@
 //! Changing runs: taking them up, and cancelling them.
 
+use ostler_kernel::agent::{AgentState, Message};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::RunStanding;
 use ostler_kernel::run::Operation;
@@ -10,18 +11,28 @@ use crate::registry::RegistryMessage;
 use crate::rest;
 use crate::system::{System, ask};
 
-/// Times that the cancelling of a run is tried whose agent fails meanwhile: more than it may fail.
-const CANCEL_TRIES_MAX: usize = 10;
+/// Times that something is tried on a run whose agent fails meanwhile: more than it may fail.
+const TRIES_MAX: usize = 10;
 
 impl System {
     /// Takes up an open run that nobody drives; one that was set aside, too.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::InvalidState`] for one that is over.
     pub async fn resume(&self, run: RunId) -> Result<(), RunError> {
-        self.take_up(run, true)
+        match self.take_up(run, true) {
+            Err(error) => Err(self.refused(run, Message::ExecuteStep, error).await),
+            taken_up => taken_up,
+        }
     }
 
     /// The same for a run that nobody named: it is set aside if it ended its process again and again.
     pub async fn resume_among_all(&self, run: RunId) -> Result<(), RunError> {
-        self.take_up(run, false)
+        match self.take_up(run, false) {
+            Err(error) => Err(self.refused(run, Message::ExecuteStep, error).await),
+            taken_up => taken_up,
+        }
     }
 
     fn take_up(&self, run: RunId, by_name: bool) -> Result<(), RunError> {
@@ -48,11 +59,22 @@ impl System {
 
     /// Cancels a run. One that nobody drives is closed where it rests, and nothing of it is started. What acts on the world
     /// right now goes on to its end. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::InvalidState`] for one that is over.
     pub async fn cancel(&self, run: RunId) -> Result<(), RunError> {
+        match self.cancel_run(run).await {
+            Err(error) => Err(self.refused(run, Message::Cancel, error).await),
+            cancelled => cancelled,
+        }
+    }
+
+    async fn cancel_run(&self, run: RunId) -> Result<(), RunError> {
         if self.rests(run) && self.cancel_at_rest(run).await? {
             return Ok(());
         }
-        for _ in 0..CANCEL_TRIES_MAX {
+        for _ in 0..TRIES_MAX {
             match self.cancel_driven(run).await {
                 // It was set aside meanwhile, as the runs of an agent are that is out of service: nobody takes it up to
                 // learn what its last attempts come to.
@@ -68,6 +90,42 @@ impl System {
         Err(RunError::Restarting)
     }
 
+    /// Lets a run come to rest: nothing more of it starts, and when what is under way has ended, it is set aside until
+    /// [`System::resume`] takes it up where it was. Durable when it returns; dropping the future may or may not have set it aside.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::InvalidState`] unless its agent works on it.
+    pub async fn checkpoint(&self, run: RunId) -> Result<(), RunError> {
+        for _ in 0..TRIES_MAX {
+            Message::Checkpoint.check(self.stands(run).await?)?;
+            match self.tell(run, Request::Checkpoint).await {
+                // Its agent failed, or it came to its end meanwhile.
+                Err(RunError::Restarting | RunError::Over) => tokio::task::yield_now().await,
+                answer => return answer,
+            }
+        }
+        Err(RunError::Restarting)
+    }
+
+    /// Where the agent of a run stands with it.
+    ///
+    /// # Errors
+    ///
+    /// There is no such run, or see [`RunError`].
+    pub async fn stands(&self, run: RunId) -> Result<AgentState, RunError> {
+        Ok(self.view(run, None).await?.agent_state(self.services.drives(run)))
+    }
+
+    /// What is said to somebody who wants something of a run that is over: where it stands, and where it would have to.
+    pub(crate) async fn refused(&self, run: RunId, message: Message, error: RunError) -> RunError {
+        if !matches!(error, RunError::Over) {
+            return error;
+        }
+        let stands = self.stands(run).await.ok();
+        stands.and_then(|state| message.check(state).err()).map_or(RunError::Over, RunError::InvalidState)
+    }
+
     /// Cancels and closes a run that nobody drives; false if there is nothing left to cancel.
     async fn cancel_at_rest(&self, run: RunId) -> Result<bool, RunError> {
         let Some(position) = rest::cancel(&self.services, &self.row(run)?)? else { return Ok(false) };
@@ -78,7 +136,7 @@ impl System {
 
     async fn cancel_driven(&self, run: RunId) -> Result<(), RunError> {
         if !self.services.drives(run) {
-            self.resume(run).await?;
+            self.take_up(run, true)?;
         }
         let registry = self.services.links.registry().ok_or(RunError::Restarting)?;
         let agent = self.row(run)?.agent;
@@ -109,13 +167,20 @@ impl System {
     }
 
     async fn operate(&self, run: RunId, operation: Operation) -> Result<(), RunError> {
+        match self.operated(run, operation).await {
+            Err(error) => Err(self.refused(run, Message::Cancel, error).await),
+            operated => operated,
+        }
+    }
+
+    async fn operated(&self, run: RunId, operation: Operation) -> Result<(), RunError> {
         // What is refused does not set a run going that rests.
         self.view(run, None).await?.run.check_operation(&operation)?;
         if self.rests(run) {
             // Before it is taken up, or it would start what it is to do without.
             let position = rest::operate(&self.services, &self.row(run)?, operation)?;
             self.services.journal.durable(position).await?;
-            return self.resume(run).await;
+            return self.take_up(run, true);
         }
         self.tell(run, Request::Operate(operation)).await
     }
@@ -128,7 +193,7 @@ impl System {
     /// Sends to the actor that drives a run, which is brought up first if need be.
     pub(crate) async fn tell(&self, run: RunId, request: Request) -> Result<(), RunError> {
         if !self.services.drives(run) {
-            self.resume(run).await?;
+            self.take_up(run, true)?;
         }
         let registry = self.services.links.registry().ok_or(RunError::Restarting)?;
         let agent = self.row(run)?.agent;

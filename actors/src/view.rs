@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ostler_kernel::agent::AgentState;
 use ostler_kernel::event::RunOpened;
 use ostler_kernel::id::{NodeId, RunId, Ticks};
 use ostler_kernel::port::{Artifact, JSON, Position, RunRow, Seq, StreamId};
@@ -48,6 +49,13 @@ fn fold(services: &Services, row: &RunRow, at: Option<Seq>) -> Result<RunView, R
     let (report, took) = (timeline.report(&run), timeline.into_took());
     let opened_ms = opened_at;
     Ok(RunView { opened, opened_ms, run, report, took, closed, parked, out_of_credit, last, position })
+}
+
+impl RunView {
+    /// Where its agent stands with it; `driven`: this process drives it.
+    pub fn agent_state(&self, driven: bool) -> AgentState {
+        AgentState::of(&self.run, self.closed, self.parked.is_some(), driven)
+    }
 }
 
 impl System {

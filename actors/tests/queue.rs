@@ -36,7 +36,7 @@ async fn a_run_that_waits_behind_another_is_cancelled_at_once() {
     assert_eq!(system_.outcome(second).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
     assert_eq!(states(&system_, second).await, "s cancelled");
     assert!(system_.view(first, None).await.unwrap().closed.is_none(), "the first goes on");
-    assert!(matches!(system_.cancel(second).await, Err(RunError::Over)));
+    assert!(matches!(system_.cancel(second).await, Err(RunError::InvalidState(_))));
 
     // What waits behind it is not held up by the gap.
     system_.cancel(first).await.unwrap();

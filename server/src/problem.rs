@@ -4,6 +4,7 @@ use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use ostler_actors::{RunError, SubmitError};
+use ostler_kernel::agent::InvalidState;
 use ostler_kernel::plan::Fault;
 use ostler_kernel::port::{ArtifactError, JournalError};
 use ostler_kernel::run::{AnswerError, ResolutionError};
@@ -17,11 +18,13 @@ pub struct Problem {
     code: &'static str,
     detail: String,
     faults: Vec<FaultLine>,
+    /// Where the agent stands, and where it would have to.
+    states: Option<InvalidState>,
 }
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Problem {
-        Problem { status, code, detail: detail.into(), faults: Vec::new() }
+        Problem { status, code, detail: detail.into(), faults: Vec::new(), states: None }
     }
 
     pub(crate) fn detail(&self) -> &str {
@@ -56,6 +59,8 @@ impl IntoResponse for Problem {
             detail: self.detail,
             code: self.code.to_owned(),
             faults: self.faults,
+            current: self.states.map(|states| states.current),
+            expected: self.states.map_or_else(Vec::new, |states| states.expected.to_vec()),
         };
         let media = [(header::CONTENT_TYPE, "application/problem+json")];
         (self.status, media, Json(details)).into_response()
@@ -83,6 +88,10 @@ impl From<RunError> for Problem {
             RunError::Unknown(_) => (StatusCode::NOT_FOUND, "run_unknown"),
             RunError::UnknownNode(_) => (StatusCode::NOT_FOUND, "node_unknown"),
             RunError::Over => (StatusCode::CONFLICT, "run_over"),
+            RunError::InvalidState(states) => {
+                let problem = Problem::new(StatusCode::CONFLICT, "invalid_state", told);
+                return Problem { states: Some(states), ..problem };
+            }
             RunError::Quarantined(_) => (StatusCode::CONFLICT, "run_quarantined"),
             RunError::Resolution(error) => match error {
                 ResolutionError::UnknownNode(_) => (StatusCode::NOT_FOUND, "node_unknown"),

@@ -51,6 +51,7 @@ pub fn router(system: System) -> Router {
         .route("/v1/runs/{run}/graph", get(run_graph))
         .route("/v1/runs/{run}/cancel", post(cancel))
         .route("/v1/runs/{run}/resolve", post(resolve))
+        .route("/v1/runs/{run}/checkpoint", post(checkpoint))
         .route("/v1/runs/{run}/resume", post(resume))
         .route("/v1/runs/{run}/nodes/{node}/artifact", get(artifact))
         .route("/v1/runs/{run}/nodes/{node}/cancel", post(cancel_node))
@@ -273,6 +274,12 @@ async fn run_events(
     let lines = events::follow(api.system, run, after, until, now.last)?;
     let accepts = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     Ok(if accepts.contains(NDJSON) { events::as_lines(lines) } else { events::as_sse(lines) })
+}
+
+async fn checkpoint(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<RunNamed>, Problem> {
+    let run = names::run(&api.system, &name)?;
+    api.system.checkpoint(run).await?;
+    Ok(Json(RunNamed { run: run.to_string() }))
 }
 
 async fn cancel(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<RunNamed>, Problem> {

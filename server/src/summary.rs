@@ -70,6 +70,7 @@ pub(crate) fn of(run: RunId, view: &RunView, stands: Stands) -> Summary {
         plan: plan.id.clone(),
         version: report.version,
         standing,
+        state: view.agent_state(matches!(standing, Standing::Running)),
         outcome: view.closed.map(|outcome| outcome.to_string()),
         reason,
         nodes: report.nodes.iter().map(|(node, state)| (node.to_string(), state.to_string())).collect(),

@@ -6,11 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use ostler_actors::AGENT_WEIGHT;
-use ostler_kernel::agent::Profile;
+use ostler_kernel::agent::{AgentState, Profile};
 use ostler_kernel::gate::SCOPE_DEFAULT;
 use ostler_kernel::id::CLIENT_DEFAULT;
 use ostler_kernel::plan::PlanDraft;
-
 
 /// The body of `POST /v1/runs`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -279,6 +278,8 @@ pub struct Summary {
     pub version: u32,
     /// How it stands.
     pub standing: Standing,
+    /// Where its agent stands with it.
+    pub state: AgentState,
     /// How it ended: `succeeded`, `concluded`, `failed`, `cancelled`; `null` while it is open.
     pub outcome: Option<String>,
     /// Why it was set aside.
@@ -697,6 +698,12 @@ pub struct ProblemDetails {
     /// Every fault of a plan that was refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<FaultLine>,
+    /// Of `invalid_state`: where the agent stands with the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current: Option<AgentState>,
+    /// Of `invalid_state`: where it would have to stand.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expected: Vec<AgentState>,
 }
 
 /// A fault of a plan.

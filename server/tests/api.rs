@@ -206,14 +206,14 @@ async fn what_is_wrong_is_a_problem_with_a_code() {
         (get("/v1/runs/@last?att=1"), (400, "query")),
         (get("/v1/runs?after=x"), (400, "cursor")),
         (get("/v1/runs/@last/nodes/nope/artifact"), (404, "node_unknown")),
-        (post("/v1/runs/@last/cancel", &Value::Null), (409, "run_over")),
-        (post("/v1/runs/@last/resume", &Value::Null), (409, "run_over")),
+        (post("/v1/runs/@last/cancel", &Value::Null), (409, "invalid_state")),
+        (post("/v1/runs/@last/resume", &Value::Null), (409, "invalid_state")),
         (post("/v1/runs/@last/resolve", &json!({"node": "say", "how": "done"})), (400, "resolve")),
         (
             post("/v1/runs/@last/resolve", &json!({"node": "say", "how": "redo", "value": 1})),
             (400, "resolve"),
         ),
-        (post("/v1/runs/@last/resolve", &json!({"node": "say", "how": "redo"})), (409, "run_over")),
+        (post("/v1/runs/@last/resolve", &json!({"node": "say", "how": "redo"})), (409, "invalid_state")),
         (post("/v1/runs", &json!({"plan": 1})), (400, "body")),
         (
             post("/v1/runs", &json!({"plan": {"id": "p", "nodes": [], "x": 1}, "workspace": "/"})),
@@ -349,7 +349,7 @@ async fn questions_are_listed_and_answered_once_for_what_they_show() {
     let told = records(&api, run).await;
     assert_eq!(told.last().unwrap()["body"], json!({"outcome": "failed"}));
     refused(&api, post(&path(ok), &says("approve", &ok["digest"])), (409, "not_asked")).await;
-    refused(&api, stop("ok", "skip"), (409, "run_over")).await;
+    refused(&api, stop("ok", "skip"), (409, "invalid_state")).await;
 }
 
 /// A run that is over.

@@ -146,6 +146,8 @@ fn problem(status: StatusCode, code: &str, detail: String) -> Refused {
         detail,
         code: code.to_owned(),
         faults: Vec::new(),
+        current: None,
+        expected: Vec::new(),
     }))
 }
 

@@ -2,6 +2,7 @@
 
 use futures::StreamExt;
 use hyper::Method;
+use ostler_actors::CHECKPOINTED;
 use ostler_server::wire::{ClientLine, EventLine, Standing, Summary};
 use tokio::time::MissedTickBehavior;
 
@@ -203,6 +204,7 @@ pub(crate) fn code_of(summary: &Summary) -> u8 {
         (Standing::Closed, Some("succeeded" | "concluded")) => code::SUCCEEDED,
         (Standing::Closed, _) => code::FAILED,
         (Standing::Waiting, _) => code::WAITS,
+        (Standing::Parked, _) if summary.reason.as_deref() == Some(CHECKPOINTED) => code::WAITS,
         (Standing::Quarantined, _) => code::STORE,
         (Standing::Parked | Standing::Running | Standing::Open, _) => code::INTERNAL,
     }

@@ -123,6 +123,12 @@ enum Command {
         after_help = "Examples:\n  ostler resume\n  ostler resume @last\n  ostler resume --metrics 9464"
     )]
     Resume(steer::ResumeArgs),
+    /// Let a run come to rest, to go on with it later
+    ///
+    /// Nothing more of it starts. What is under way goes on to its end; then the run is set aside, holds nothing, and its agent is
+    /// free for the next one.
+    #[command(after_help = "Example:\n  ostler checkpoint @last")]
+    Checkpoint(steer::CheckpointArgs),
     /// List runs, the newest first; or agents, clients, actors
     #[command(
         after_help = "Examples:\n  ostler ps\n  ostler ps -n 5\n  ostler ps --all --json\n  ostler ps --clients\n  ostler ps --tree"
@@ -360,6 +366,7 @@ async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Skip(args) => steer::skip(&globals, args).await,
         Command::Cancel(args) => steer::cancel(&globals, args).await,
         Command::Resolve(args) => steer::resolve(&globals, args).await,
+        Command::Checkpoint(args) => steer::checkpoint(&globals, args).await,
         Command::Spawn(args) => agents::spawn(&globals, args).await,
         Command::Release(args) => agents::release(&globals, args).await,
         Command::Simulate(args) => simulate::simulate(&globals, args),

@@ -1,11 +1,11 @@
-//! `resume`, `cancel`, `skip`, `resolve`: changing how a run goes on.
+//! `resume`, `checkpoint`, `cancel`, `skip`, `resolve`: changing how a run goes on.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ostler_server::wire::{How, ResolveRequest, RunList, RunNamed, Standing, Summary};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Globals;
 use super::client::{Client, Refused, part};
@@ -35,6 +35,12 @@ pub(crate) struct CancelArgs {
     node: Option<String>,
     #[command(flatten)]
     measured: Measured,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckpointArgs {
+    /// The run: its id, a part of it, or @last
+    run: String,
 }
 
 #[derive(Debug, Args)]
@@ -100,7 +106,7 @@ pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Fa
     if !is_over {
         match post(&session.client, &before.run, "resume").await {
             Ok(_) => {}
-            Err(Refused::Problem(problem)) if problem.code == "run_over" => is_over = true,
+            Err(Refused::Problem(problem)) if problem.code == "invalid_state" => is_over = true,
             Err(refused) => return fail(session, refused).await,
         }
     }
@@ -164,6 +170,21 @@ async fn resume_all(
     }
     session.close(signals).await?;
     Ok(worst)
+}
+
+/// Lets a run come to rest.
+pub(crate) async fn checkpoint(globals: &Globals, args: CheckpointArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let session = Session::open(globals, Path::new("."), Want::Drive).await?;
+    let posted = post(&session.client, &args.run, "checkpoint").await;
+    session.stop().await;
+    let RunNamed { run } = posted?;
+    if globals.json {
+        out.json(&json!({"type": "checkpointed", "run": run}));
+    } else {
+        out.line(format!("run {run} rests; `ostler resume {run}` goes on with it"));
+    }
+    Ok(code::SUCCEEDED)
 }
 
 pub(crate) async fn skip(globals: &Globals, args: SkipArgs) -> Result<u8, Failure> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 
+use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::{AttemptResult, Event, HumanRequestKind, Output, RunOpened, TimerKind};
 use ostler_kernel::id::{NodeId, Ticks};
 use ostler_kernel::json::Json;
@@ -59,6 +60,8 @@ pub(super) struct Drive {
     pub(super) is_out_of_credit: bool,
     /// Nodes for which there was no room there.
     crowded: Vec<NodeId>,
+    /// Who wants it to come to rest: nothing starts any more.
+    resting: Vec<AskReply>,
     deadlines: Deadlines,
     alarm: Option<(Instant, tokio::task::JoinHandle<()>)>,
     /// Judges the plan's own contract; ends with this.
@@ -92,6 +95,7 @@ impl Drive {
             queued: BTreeSet::new(),
             is_out_of_credit: false,
             crowded: Vec::new(),
+            resting: Vec::new(),
             deadlines: Deadlines::default(),
             alarm: None,
             judge: None,
@@ -298,6 +302,10 @@ impl Drive {
             },
             Request::Answer(request) => request.into_input(&self.run, self.services.clock.now()),
             Request::Resolve(request) => request.into_input(&self.run),
+            Request::Checkpoint => {
+                self.resting.push(reply);
+                return;
+            }
         };
         match input {
             Ok(input) => {
@@ -365,10 +373,16 @@ impl Drive {
             self.pending.extend(evaluated.map(Event::Evaluated));
             self.pending.push(Event::RunClosed { outcome: self.run.outcome() });
         }
+        for event in self.pending.iter().filter_map(Telemetry::of) {
+            self.tell(event);
+        }
         let position = self.append()?;
         self.launch(position);
         self.set_alarm();
         if over {
+            for reply in self.resting.drain(..) {
+                let _ = reply.send(Err(RunError::Over));
+            }
             if let Some(evaluated) = evaluated {
                 let owner = Arc::clone(&self.arguments.owner);
                 self.services.links.tell_evaluator(EvaluatorMessage::Evaluated { owner, evaluated });
@@ -383,6 +397,9 @@ impl Drive {
     /// Puts fresh ready nodes into the run queue, as many as the plan's own limit allows; starts at once what holds
     /// no slot.
     async fn enqueue(&mut self) {
+        if self.is_resting() {
+            return;
+        }
         let mut jobs = Vec::new();
         // Who asks needs no slot for it.
         while let Some(id) = self.asking.pop_first() {
@@ -508,6 +525,22 @@ impl Drive {
         if let Some((_, earlier)) = self.alarm.replace((at, task)) {
             earlier.abort();
         }
+    }
+
+    /// Tells something of its agent to whoever watches.
+    pub(super) fn tell(&self, event: Telemetry) {
+        self.services.measures.tell(event, &self.arguments.owner.agent, Some(self.opened.run));
+    }
+
+    /// Whether the run is to come to rest.
+    pub(super) fn is_resting(&self) -> bool {
+        !self.resting.is_empty()
+    }
+
+    /// Who waited for the run to come to rest, if it has: nothing of it is under way, and the journal has all there is to it.
+    pub(super) fn rests(&mut self) -> Option<Vec<AskReply>> {
+        let still = self.is_resting() && !self.services.effects.knows_run(self.opened.run);
+        still.then(|| std::mem::take(&mut self.resting))
     }
 
     /// Whether only time or a person can move the run, and not soon: then the journal has all there is to it.

@@ -62,7 +62,7 @@ impl Drive {
         for Granted { ticket, job, accounts } in grants {
             let wanted = self.run.instance(&job.node).filter(|instance| !instance.is_draining());
             let state = wanted.map(|instance| instance.state());
-            let mine = job.run == self.opened.run && !self.services.is_stopping();
+            let mine = job.run == self.opened.run && !self.services.is_stopping() && !self.is_resting();
             match state {
                 Some(NodeState::Ready) if mine => {
                     let events = self.within(|run, cx| run.start(cx, &job.node, None));

@@ -1,5 +1,6 @@
 //! Taking a run up again from its records.
 
+use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::TimerKind;
 use ostler_kernel::id::NodeId;
 use ostler_kernel::port::RunRow;
@@ -30,7 +31,12 @@ impl Drive {
             // To fail for it would only be to fail again.
             Err(RunError::Fold(error)) => {
                 let reason = format!("it cannot be read: {error}");
-                services.links.tell_registry(RegistryMessage::SetAside { agent, run, reason });
+                services.links.tell_registry(RegistryMessage::SetAside {
+                    agent,
+                    run,
+                    reason,
+                    replies: Vec::new(),
+                });
                 return Ok(None);
             }
             Err(error) => return Err(error.into()),
@@ -47,7 +53,12 @@ impl Drive {
         let by_name = services.asked_for(run);
         match drive.within(|run, cx| run.take_up(cx, &lost, parked.is_some(), by_name)) {
             TakenUp::SetAside(reason) => {
-                services.links.tell_registry(RegistryMessage::SetAside { agent, run, reason });
+                services.links.tell_registry(RegistryMessage::SetAside {
+                    agent,
+                    run,
+                    reason,
+                    replies: Vec::new(),
+                });
                 return Ok(None);
             }
             TakenUp::GoesOn { events, again } => {
@@ -56,6 +67,7 @@ impl Drive {
             }
         }
         drive.decide(Input::Settle);
+        drive.tell(Telemetry::JobAssigned);
         Ok(Some(drive))
     }
 

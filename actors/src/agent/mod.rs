@@ -8,6 +8,7 @@ mod load;
 
 use std::sync::Arc;
 
+use ostler_kernel::agent::Telemetry;
 use ostler_kernel::id::NodeId;
 use ostler_kernel::port::RunRow;
 use ostler_kernel::run::Operation;
@@ -18,6 +19,7 @@ use crate::effects::AttemptKey;
 use crate::error::RunError;
 use crate::registry::RegistryMessage;
 use crate::resolve::ResolveRequest;
+use crate::rest::CHECKPOINTED;
 use crate::scheduler::{Granted, Owner, SchedulerMessage};
 use crate::services::Services;
 use drive::{Drive, Idle};
@@ -55,6 +57,8 @@ pub(crate) enum Request {
     Answer(AnswerRequest),
     /// A person settles an attempt in doubt.
     Resolve(ResolveRequest),
+    /// The run is to come to rest, and to be set aside.
+    Checkpoint,
 }
 
 #[derive(Clone)]
@@ -156,6 +160,17 @@ impl AgentState {
         let Some(drive) = &mut self.drive else { return Ok(()) };
         if drive.advance().await? {
             self.drive = None;
+        } else if let Some(replies) = drive.rests() {
+            let (agent, run) = (self.arguments.owner.agent.clone(), drive.opened.run);
+            drive.tell(Telemetry::CheckpointCreated);
+            self.drive = None;
+            let reason = CHECKPOINTED.to_owned();
+            self.arguments.services.links.tell_registry(RegistryMessage::SetAside {
+                agent,
+                run,
+                reason,
+                replies,
+            });
         } else if let Some(Idle { until }) = drive.idle() {
             let (agent, run) = (self.arguments.owner.agent.clone(), drive.opened.run);
             let passivate = RegistryMessage::Passivate { agent, run, until, asked: self.asked };

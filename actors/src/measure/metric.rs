@@ -86,6 +86,12 @@ pub const LAG: Metric = gauge(
     "Credits that a client with work is behind its share (positive) or ahead of it (negative); 0 for one that wants nothing. \
      client=\"(other)\" is whoever of the rest is farthest from 0.",
 );
+/// What agents tell of themselves.
+pub const AGENT_EVENTS: Metric = counter(
+    "ostler_agent_events_total",
+    &["event"],
+    "What agents told of themselves, such as job_assigned, step_failed or approval_requested.",
+);
 /// How even shares are.
 pub const FAIRNESS_JAIN: Metric = gauge(
     "ostler_scheduler_fairness_jain",
@@ -188,12 +194,13 @@ pub const AGENTS: Metric = gauge(
 );
 
 /// Every metric.
-pub const ALL: [Metric; 24] = [
+pub const ALL: [Metric; 25] = [
     QUEUED_JOBS,
     DISPATCHED_JOBS,
     WAIT_SECONDS,
     SERVICE,
     LAG,
+    AGENT_EVENTS,
     FAIRNESS_JAIN,
     VRUNTIME_SPREAD,
     MARKETPLACE_OWED,

@@ -17,8 +17,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use metrics::{Counter, Histogram, Recorder};
+use ostler_kernel::agent::Telemetry;
 use ostler_kernel::gate::Denial;
-use ostler_kernel::id::ClientId;
+use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::plan::Kind;
 use ostler_kernel::port::Journal;
 use ostler_scheduler::Tier;
@@ -72,6 +73,9 @@ impl Measures {
             metric::RESTARTS.counter(&recorder, [child.into()]).increment(0);
             metric::UNKILLABLE.counter(&recorder, [child.into()]).increment(0);
         }
+        for event in Telemetry::ALL {
+            metric::AGENT_EVENTS.counter(&recorder, [event.as_str().into()]).increment(0);
+        }
         counted::begin(&recorder);
         metric::GATE_VERDICTS.counter(&recorder, ["allowed".into(), NO_CODE.into()]).increment(0);
         let tally = Mutex::default();
@@ -102,6 +106,15 @@ impl Measures {
         recording.dispatched[tier as usize].increment(1);
         if let Some(since) = since {
             recording.waits[tier as usize].record(since.elapsed());
+        }
+    }
+
+    /// An agent tells something of itself: an event for whoever traces, and a count.
+    pub(crate) fn tell(&self, event: Telemetry, agent: &AgentId, run: Option<RunId>) {
+        let run = run.map(tracing::field::display);
+        tracing::debug!(target: "ostler::agent", event = event.as_str(), %agent, run);
+        if let Some(recording) = &self.0 {
+            metric::AGENT_EVENTS.counter(&recording.recorder, [event.as_str().into()]).increment(1);
         }
     }
 

@@ -6,6 +6,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::event::{Event, Outcome};
+use crate::run::{Run, RunOutcome};
+
 /// Where an agent stands with a run. The last three absorb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -37,6 +40,22 @@ impl AgentState {
         AgentState::Failed,
         AgentState::Cancelled,
     ];
+
+    /// Where an agent stands with a run (execution model, section 2): `driven` by this process or not, `parked` or not,
+    /// closed or not.
+    pub fn of(run: &Run, closed: Option<RunOutcome>, parked: bool, driven: bool) -> AgentState {
+        match closed {
+            Some(RunOutcome::Succeeded | RunOutcome::Concluded) => AgentState::Completed,
+            Some(RunOutcome::Failed) => AgentState::Failed,
+            Some(RunOutcome::Cancelled) => AgentState::Cancelled,
+            None if parked => AgentState::Checkpointed,
+            None if run.waits_for_person() => AgentState::WaitingApproval,
+            None if !run.has_begun() || run.is_sent_back() => AgentState::Pending,
+            None if driven => AgentState::Running,
+            // All there is to it is in the journal, and it holds nothing.
+            None => AgentState::Checkpointed,
+        }
+    }
 
     /// Whether nothing can follow.
     pub fn is_terminal(self) -> bool {
@@ -220,6 +239,34 @@ pub enum Telemetry {
 }
 
 impl Telemetry {
+    /// Every event.
+    pub const ALL: [Telemetry; 10] = [
+        Telemetry::AgentStarted,
+        Telemetry::JobAssigned,
+        Telemetry::StepCompleted,
+        Telemetry::StepReplayed,
+        Telemetry::StepFailed,
+        Telemetry::ApprovalRequested,
+        Telemetry::CheckpointCreated,
+        Telemetry::JobCompleted,
+        Telemetry::AgentCancelled,
+        Telemetry::AgentTerminated,
+    ];
+
+    /// What a record of a run tells of its agent.
+    pub fn of(event: &Event) -> Option<Telemetry> {
+        match event {
+            Event::AttemptResult(result) => Some(match result.outcome {
+                Outcome::Ok(_) => Telemetry::StepCompleted,
+                Outcome::Failed(_) => Telemetry::StepFailed,
+            }),
+            Event::HumanRequest(_) => Some(Telemetry::ApprovalRequested),
+            Event::RunClosed { outcome: RunOutcome::Cancelled } => Some(Telemetry::AgentCancelled),
+            Event::RunClosed { .. } => Some(Telemetry::JobCompleted),
+            _ => None,
+        }
+    }
+
     /// The word of the event.
     pub fn as_str(self) -> &'static str {
         match self {

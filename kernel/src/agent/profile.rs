@@ -153,10 +153,10 @@ mod tests {
     use crate::plan::{PlanDraft, PolicyDraft, Settings};
 
     fn plan(policy: Value, outputs: Value) -> Plan {
-        let contract = json!([{"method": "schema"}]);
+        let node = |id: &Value| json!({"id": id, "contract": [{"method": "schema"}]});
+        let nodes: Vec<Value> = outputs.as_array().unwrap().iter().map(node).collect();
         let draft: PlanDraft = serde_json::from_value(json!({
-            "id": "p", "policy": policy, "outputs": outputs,
-            "nodes": [{"id": "a", "contract": contract}, {"id": "b", "contract": contract}],
+            "id": "p", "policy": policy, "outputs": outputs, "nodes": nodes,
         }))
         .unwrap();
         draft.validate(&Settings::simulation(PolicyDraft::default(), None)).unwrap()

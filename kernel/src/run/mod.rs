@@ -188,6 +188,22 @@ impl Run {
         waiting > 0 && running + sleeping + retryable == 0 && self.ready.is_empty() && !self.replan_pending
     }
 
+    /// Whether any attempt of it was ever started, or any question asked.
+    pub fn has_begun(&self) -> bool {
+        self.instances.iter().any(|instance| instance.attempts + instance.requests > 0)
+    }
+
+    /// Whether nothing of it is under way, and what is ready was sent back by a person.
+    pub fn is_sent_back(&self) -> bool {
+        let Counts { running, sleeping, waiting, retryable, .. } = self.counts;
+        let sent_back = |&(_, at): &(u32, usize)| {
+            let instance = &self.instances[at];
+            let last = instance.answered.as_ref().filter(|answered| answered.request == instance.requests);
+            last.is_some_and(|answered| !answered.approve)
+        };
+        running + sleeping + waiting + retryable == 0 && self.ready.iter().any(sent_back)
+    }
+
     /// Whether any node waits for a person, to approve or to settle what is in doubt.
     pub fn asks(&self) -> bool {
         self.counts.waiting > 0

@@ -1,6 +1,7 @@
 //! What a summary looks like, and that it fits.
 
 use expect_test::{Expect, expect};
+use ostler_kernel::agent::AgentState;
 use ostler_server::wire::{ReliabilityBounds, Waiting};
 
 use super::*;
@@ -39,6 +40,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         plan: "a-plan-with-a-name-that-takes-some-room".to_owned(),
         version: 2,
         standing: Standing::Closed,
+        state: AgentState::Failed,
         past: false,
         outcome: Some("failed".to_owned()),
         reason: None,

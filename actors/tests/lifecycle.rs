@@ -1,0 +1,154 @@
+//! Agents that say what they are, and where they stand with their runs.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Hold, plan, states, system, until};
+use ostler_actors::{
+    AgentProfile, Answer, CHECKPOINTED, RegisterError, RunError, Settled, SpawnError, Submission, System,
+};
+use ostler_kernel::agent::{AgentState, InvalidState, Message, Oversight};
+use ostler_kernel::id::RunId;
+use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::run::RunOutcome;
+use ostler_store::MemoryJournal;
+use serde_json::{Value, json};
+
+const SUCCEEDED: Settled = Settled::Closed(RunOutcome::Succeeded);
+
+fn lawyer() -> AgentProfile {
+    let output = json!({"type": "object", "properties": {"text": {"const": "ok"}}});
+    AgentProfile::new("lawyer").capabilities(["review", "draft"]).domain("legal").output(output).price(40)
+}
+
+fn render(text: &str) -> Value {
+    json!({"id": "p", "nodes": [
+        {"id": "say", "tool": "text.render", "params": {"template": text, "values": {}}},
+    ]})
+}
+
+async fn give(system: &System, agent: AgentProfile, source: Value) -> RunId {
+    let agent = system.spawn(agent).await.unwrap();
+    agent.submit(Submission::plan(plan(system, source))).await.unwrap()
+}
+
+fn invalid(answer: Result<(), RunError>) -> (AgentState, &'static [AgentState]) {
+    match answer {
+        Err(RunError::InvalidState(InvalidState { current, expected })) => (current, expected),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_agent_says_of_itself_never_changes_and_outlives_the_process() {
+    let journal = Arc::new(MemoryJournal::default());
+    for life in 0..2 {
+        let system = system(journal.clone(), Vec::new()).await;
+        system.spawn(lawyer()).await.unwrap();
+        // Who says nothing finds it.
+        system.spawn(AgentProfile::new("lawyer")).await.unwrap();
+        let other = system.spawn(lawyer().domain("security")).await;
+        assert!(matches!(other, Err(SpawnError::Register(RegisterError::Profile(_)))), "life {life}");
+        let row = system.agent(&"lawyer".into()).await.unwrap();
+        assert_eq!((row.profile.domain.as_deref(), row.profile.price), (Some("legal"), Some(40)));
+        assert_eq!(row.profile.capabilities, ["draft", "review"]);
+        assert!(system.agent(&"nobody".into()).await.is_none());
+        system.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_does_not_give_what_its_agent_promises_has_failed() {
+    let system = common::memory().await;
+    for (text, outcome) in [("ok", RunOutcome::Succeeded), ("something else", RunOutcome::Failed)] {
+        let run = give(&system, lawyer(), render(text)).await;
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(outcome), "{text}");
+    }
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_supervised_agent_waits_for_a_person_and_says_where_it_stands() {
+    let system = common::memory().await;
+    let run = give(&system, AgentProfile::new("watched").oversight(Oversight::Supervised), render("x")).await;
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    assert_eq!(system.stands(run).await.unwrap(), AgentState::WaitingApproval);
+    let refused = invalid(system.checkpoint(run).await);
+    assert_eq!(refused, (AgentState::WaitingApproval, Message::Checkpoint.expected()));
+
+    let [question] = &system.approvals(run).await.unwrap()[..] else { panic!("one question") };
+    let answered = system.answer(&question.id, question.digest.unwrap(), Answer::approve()).await;
+    answered.unwrap();
+    assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+    until(async || system.stands(run).await.unwrap() == AgentState::Completed).await;
+    for (answer, message) in [
+        (system.cancel(run).await, Message::Cancel),
+        (system.resume(run).await, Message::ExecuteStep),
+        (system.checkpoint(run).await, Message::Checkpoint),
+        (system.skip_node(run, "say".into()).await, Message::Cancel),
+    ] {
+        assert_eq!(invalid(answer), (AgentState::Completed, message.expected()));
+    }
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_checkpointed_rests_after_what_is_under_way_and_goes_on_where_it_was() {
+    let journal = Arc::new(MemoryJournal::default());
+    let hold = Hold::new("hold", Effect::None, Idempotency::Natural);
+    let first = system(journal.clone(), vec![hold.clone()]).await;
+    let source = json!({"id": "p", "nodes": [
+        {"id": "one", "tool": "hold"},
+        {"id": "two", "tool": "hold", "deps": ["one"]},
+    ]});
+    let run = give(&first, AgentProfile::new("a"), source).await;
+    hold.started().await;
+    assert_eq!(first.stands(run).await.unwrap(), AgentState::Running);
+    let behind = give(&first, AgentProfile::new("a"), render("x")).await;
+    assert_eq!(first.stands(behind).await.unwrap(), AgentState::Pending);
+
+    let checkpoint = {
+        let first = first.clone();
+        tokio::spawn(async move { first.checkpoint(run).await })
+    };
+    // The run behind it is driven only once this one rests, so that ends after it.
+    hold.go(1);
+    checkpoint.await.unwrap().unwrap();
+    assert_eq!(first.outcome(run).await.unwrap(), Settled::Parked(CHECKPOINTED.to_owned()));
+    assert_eq!(first.stands(run).await.unwrap(), AgentState::Checkpointed);
+    assert_eq!(first.outcome(behind).await.unwrap(), SUCCEEDED, "its agent is free");
+    assert_eq!(states(&first, run).await, "one executed, two ready");
+    first.shutdown().await;
+
+    let second = system(journal, vec![hold.clone()]).await;
+    assert_eq!(second.resume_all().await.unwrap(), [], "nobody goes on with it unasked");
+    assert_eq!(second.stands(run).await.unwrap(), AgentState::Checkpointed);
+    let refused = invalid(second.checkpoint(run).await);
+    assert_eq!(refused, (AgentState::Checkpointed, Message::Checkpoint.expected()));
+    second.resume(run).await.unwrap();
+    hold.started().await;
+    hold.go(1);
+    assert_eq!(second.outcome(run).await.unwrap(), SUCCEEDED);
+    assert!(!hold.has_started(), "each step was done once");
+    second.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_comes_to_its_end_is_not_checkpointed() {
+    let hold = Hold::new("hold", Effect::None, Idempotency::Natural);
+    let system = system(Arc::new(MemoryJournal::default()), vec![hold.clone()]).await;
+    let source = json!({"id": "p", "nodes": [{"id": "one", "tool": "hold"}]});
+    let run = give(&system, AgentProfile::new("a"), source).await;
+    hold.started().await;
+    let checkpoint = {
+        let system = system.clone();
+        tokio::spawn(async move { system.checkpoint(run).await })
+    };
+    hold.go(1);
+    // Nothing was left to rest for, whichever came first.
+    let answer = checkpoint.await.unwrap();
+    assert_eq!(invalid(answer), (AgentState::Completed, Message::Checkpoint.expected()));
+    assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+    system.shutdown().await;
+}
