@@ -63,7 +63,7 @@ pub(crate) async fn spawn(globals: &Globals, args: SpawnArgs) -> Result<u8, Fail
     let profile = Profile { capabilities, domain, input: None, output, oversight, price };
     let request = SpawnRequest { agent, client, weight, profile };
     let mut out = Out::new();
-    let session = Session::open(globals, Path::new("."), Want::Drive).await?;
+    let session = Session::open(globals, Path::new("."), Want::Begin).await?;
     let spawned: Result<AgentNamed, Refused> = session.client.post("/v1/agents", &request).await;
     session.stop().await;
     let spawned = spawned?;

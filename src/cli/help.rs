@@ -52,11 +52,11 @@ const TOPICS: [Topic; 3] = [
 
 /// The commands, in the order in which somebody meets them.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Run plans", &["check", "run", "resume", "cancel"]),
+    ("Run plans", &["check", "run", "resume", "checkpoint", "cancel"]),
     ("Look", &["ps", "show", "events", "artifact"]),
     ("Answer", &["approvals", "approve", "reject", "skip", "resolve"]),
     ("Share it", &["client", "credit", "top"]),
-    ("Look after it", &["release", "doctor", "gc", "simulate", "completions", "man", "help"]),
+    ("Look after it", &["spawn", "release", "doctor", "gc", "simulate", "completions", "man", "help"]),
 ];
 
 /// Where commands go that no group names.

@@ -4,7 +4,7 @@ use ostler_kernel::event::Event;
 use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
 use ostler_store::Store;
 
-use super::world::World;
+use super::world::{World, until};
 
 const LONG: &str =
     "id: long\nnodes:\n  - {id: nap, tool: shell.run, params: {argv: [sleep, \"60\"]}, timeout: 90s}\n";
@@ -73,4 +73,47 @@ fn the_tree_of_the_process_that_holds_the_folder_is_shown() {
     world.ostler(&format!("cancel {run}")).exits(0);
     holder.end().exits(1);
     world.ostler("ps --tree").exits(0).complains("nothing is supervised: no process holds the data folder");
+}
+
+#[test]
+fn a_spawned_agent_runs_plans_and_is_watched_as_it_says() {
+    let world = World::new();
+    world.file(
+        "say.yaml",
+        "id: say\nnodes:\n  - {id: say, tool: text.render, params: {template: x, values: {}}}\n",
+    );
+    world.file("text.json", r#"{"type": "object", "required": ["text"]}"#);
+    world
+        .ostler("spawn lawyer --client acme --can review --can draft --domain legal --oversight supervised --price 40 --output text.json")
+        .exits(0)
+        .says("lawyer is there");
+    world.ostler("ps --agents").exits(0).says("  legal; can draft, review; supervised; asks 40 credits");
+    world.ostler("spawn lawyer --client acme --can review").exits(2).complains("a profile never changes");
+    world.ostler("spawn lawyer").exits(2).complains("belongs to client acme");
+    world
+        .ostler("spawn x --oversight none")
+        .exits(2)
+        .complains("one of autonomous_escalation, spot_check, supervised");
+    world.ostler("run say.yaml --agent nobody").exits(2).complains("there is no agent nobody");
+    world.ostler("run say.yaml --agent lawyer").exits(3).says("may its result be published?");
+    let listed = world.ostler("ps --json").exits(0).lines();
+    assert_eq!((&listed[0]["agent"], &listed[0]["client"]), (&"lawyer".into(), &"acme".into()));
+    world.ostler("checkpoint @last").exits(2).complains("is for one that is running");
+    world.ostler("cancel @last").exits(0);
+    world.ostler("cancel @last").exits(2).complains("over (cancelled)");
+}
+
+#[test]
+fn a_checkpointed_run_rests_until_it_is_resumed() {
+    let world = World::new();
+    let plan = "id: two\nnodes:\n  - {id: nap, tool: shell.run, params: {argv: [sleep, \"1\"]}, timeout: 90s}\n  - {id: after, tool: text.render, deps: [nap], params: {template: x, values: {}}}\n";
+    world.file("two.yaml", plan).file("sleeps.toml", SLEEPS);
+    let mut holder = world.start("run two.yaml --workspace work --config sleeps.toml");
+    holder.until("opened: two");
+    let shown = || world.ostler("show @last --format json").exits(0).lines().remove(0);
+    until("the first step runs", || shown()["nodes"]["nap"] == "running");
+    world.ostler("checkpoint @last").exits(0).says("rests; `ostler resume");
+    holder.end().exits(3);
+    world.ostler("ps").exits(0).says("it was checkpointed");
+    world.ostler("resume @last --config sleeps.toml").exits(0).says("after  executed");
 }

@@ -138,6 +138,7 @@ macro_rules! pages {
 
 pages! {
     the_index: "docs/guide/README.md",
+    agents: "docs/guide/agents.md",
     approvals: "docs/guide/approvals.md",
     clients: "docs/guide/clients.md",
     contracts: "docs/guide/contracts.md",

@@ -152,12 +152,16 @@ impl Message {
 
 /// A message that an agent does not take where it stands. Nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("invalid state: it is {current}, and this needs it to be {}", words(.expected))]
+#[error("invalid state: the run is {}; this is for one that is {}", stands(*.current), words(.expected))]
 pub struct InvalidState {
     /// Where it stands.
     pub current: AgentState,
     /// Where it would take the message.
     pub expected: &'static [AgentState],
+}
+
+fn stands(state: AgentState) -> String {
+    if state.is_terminal() { format!("over ({state})") } else { state.to_string() }
 }
 
 fn words(states: &[AgentState]) -> String {
