@@ -31,19 +31,20 @@ impl Settled {
 impl System {
     /// Waits until a run is over, or until nothing can go on without a person. Dropping the future loses nothing.
     pub async fn outcome(&self, run: RunId) -> Result<Settled, RunError> {
-        let mut stirs = self.services.stirs.subscribe();
         let mut cursor = self.events(run, Seq(0))?;
         let mut fold = Fold::of(run);
         loop {
-            stirs.mark_unchanged();
+            // What changes from here on ends the wait below. A run stirs when it ends and when it comes to wait for a person:
+            // nobody is woken by each of its steps, nor by other runs.
+            let stirs = self.services.watch(run);
             if let Some(why) = self.services.halted.borrow().clone() {
                 return Err(RunError::Halted(why));
             }
-            if !self.services.drives(run) {
+            let Some(mut stirs) = stirs else {
                 let (settled, position) = self.rests_as(run)?;
                 self.services.journal.durable(position).await?;
                 return Ok(settled);
-            }
+            };
             if self.services.quiet(run).is_some() {
                 // It asks nobody anything, so it has not settled; when it does, it stirs.
                 let _ = stirs.changed().await;
@@ -57,7 +58,6 @@ impl System {
             if let Some(settled) = self.settled(run, so_far)? {
                 return Ok(settled);
             }
-            // A run stirs when it ends and when it comes to wait for a person: nobody is woken by each of its steps.
             let _ = stirs.changed().await;
         }
     }

@@ -70,6 +70,8 @@ struct Driven {
     /// Times that its actor ended as of the record `crashed_at`.
     crashes: u32,
     crashed_at: Seq,
+    /// Who waits for it, if anybody does; told when something may have changed about how it stands.
+    waiters: Option<watch::Sender<()>>,
 }
 
 impl Services {
@@ -152,10 +154,26 @@ impl Services {
         lock(&self.driven).get(&run)?.quiet
     }
 
-    /// The run is driven no longer.
+    /// The run is driven no longer. Who waits for it hears so, as what it waits with is dropped.
     pub(crate) fn let_go(&self, run: RunId) {
         lock(&self.driven).remove(&run);
         self.effects.forget_run(run);
+        self.stir();
+    }
+
+    /// Tells whoever waits for a run that is driven when something may have changed about how it stands, or when it is let
+    /// go; `None`: it is not driven.
+    pub(crate) fn watch(&self, run: RunId) -> Option<watch::Receiver<()>> {
+        let mut driven = lock(&self.driven);
+        let waiters = &mut driven.get_mut(&run)?.waiters;
+        Some(waiters.get_or_insert_with(|| watch::Sender::new(())).subscribe())
+    }
+
+    /// Tells those who wait for this run that something may have changed.
+    pub(crate) fn stir_run(&self, run: RunId) {
+        if let Some(waiters) = lock(&self.driven).get(&run).and_then(|driven| driven.waiters.as_ref()) {
+            waiters.send_replace(());
+        }
         self.stir();
     }
 
@@ -189,7 +207,7 @@ impl Services {
         self.stopping.load(Ordering::SeqCst)
     }
 
-    /// Tells those who wait for a run that something may have changed.
+    /// Tells those who watch all runs that something may have changed.
     pub(crate) fn stir(&self) {
         self.stirs.send_modify(|stirs| *stirs += 1);
     }
@@ -207,6 +225,9 @@ impl Services {
             halted.get_or_insert_with(|| why.to_owned());
             first
         });
+        for waiters in lock(&self.driven).values().filter_map(|driven| driven.waiters.as_ref()) {
+            waiters.send_replace(());
+        }
         self.stir();
     }
 

@@ -389,7 +389,7 @@ impl Drive {
             }
             self.close(position);
         } else if position.is_some() && self.run.waits_for_person() {
-            self.services.stir();
+            self.services.stir_run(self.opened.run);
         }
         Ok(over)
     }
