@@ -5,14 +5,14 @@ mod common;
 use std::pin::pin;
 use std::sync::Arc;
 
-use common::{Hold, plan, submit, system, within};
+use common::{Hold, plan, submit, system, wide, within};
 use ostler_actors::{
     AgentProfile, ClientChange, ClientError, Limits, RESULT_DEPTH_MAX, RegisterError, ResolveHow, RunError,
     Settled, SpawnError, Submission, SubmitError, TEST_MS_MAX,
 };
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::run::RunOutcome;
-use ostler_store::MemoryJournal;
+use ostler_store::{MemoryJournal, Store};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -156,5 +156,24 @@ async fn there_are_no_more_clients_than_the_limit() {
     assert_eq!(run("b").await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
     system.change_client("a", credits()).await.unwrap();
     assert!(matches!(run("no name").await, Err(SubmitError::Client(name)) if name == "no name"));
+    system.shutdown().await;
+}
+
+/// More than one frame of the journal has room for, which all end before anybody looks.
+#[tokio::test]
+async fn results_that_end_together_are_written_in_as_many_appends_as_it_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(folder.path()).unwrap();
+    let hold = Hold::new("hold", Effect::None, Idempotency::Natural);
+    hold.gives(json!({"text": "x".repeat(4_000)}));
+    let (many, limits) = (2_000, Limits::default());
+    let system = wide(many, store.journal.clone(), store.artifacts.clone(), vec![hold.clone()], limits).await;
+    let nodes: Vec<_> = (0..many).map(|at| json!({"id": format!("n{at}"), "tool": "hold"})).collect();
+    let run = submit(&system, json!({"id": "p", "policy": {"slots": many}, "nodes": nodes})).await;
+    for _ in 0..many {
+        hold.started().await;
+    }
+    hold.go(many as usize);
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
     system.shutdown().await;
 }

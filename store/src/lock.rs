@@ -60,6 +60,8 @@ impl HeldLock {
         let epoch = written(&file)?.map_or(0, |(_, epoch)| epoch);
         let held = file.metadata()?;
         let lock = HeldLock { file, path: path.to_owned(), identity: (held.dev(), held.ino()) };
+        // Somebody may have removed it between its opening and its lock.
+        lock.check()?;
         lock.write(epoch)?;
         Ok((lock, epoch))
     }

@@ -257,8 +257,19 @@ impl Drive {
         }
     }
 
+    /// Attempts ended: takes in as many as are written together, and comes back to the others.
+    pub(super) async fn all_ended(&mut self, mut keys: Vec<AttemptKey>) {
+        if keys.len() > ENDED_TOGETHER_MAX {
+            let later = keys.split_off(ENDED_TOGETHER_MAX);
+            let _ = self.me.cast(AgentMessage::Ended(later));
+        }
+        for key in &keys {
+            self.ended(key).await;
+        }
+    }
+
     /// An attempt ended: its outcome is in the table.
-    pub(super) async fn ended(&mut self, key: &AttemptKey) {
+    async fn ended(&mut self, key: &AttemptKey) {
         if key.run != self.opened.run {
             self.services.effects.forget(key);
             return;
@@ -580,6 +591,10 @@ impl Drop for Drive {
 pub(super) struct Idle {
     pub(super) until: Option<Instant>,
 }
+
+/// Ends of attempts that are written in one append: their results, each of which may stand in its record, have room in a frame of
+/// the journal.
+const ENDED_TOGETHER_MAX: usize = 512;
 
 /// Waits that are shorter are waited for here.
 const IDLE_MIN: Duration = Duration::from_secs(1);

@@ -108,9 +108,7 @@ impl Drive {
                 ended.push(key);
             }
         }
-        for key in &ended {
-            self.ended(key).await;
-        }
+        self.all_ended(ended).await;
         lost
     }
 

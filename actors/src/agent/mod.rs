@@ -120,11 +120,7 @@ impl Actor for Agent {
         match message {
             AgentMessage::Drive(_) => {}
             AgentMessage::Granted(grants) => drive.granted(grants).await,
-            AgentMessage::Ended(keys) => {
-                for key in &keys {
-                    drive.ended(key).await;
-                }
-            }
+            AgentMessage::Ended(keys) => drive.all_ended(keys).await,
             AgentMessage::NoRoom(nodes) => drive.no_room(nodes),
             AgentMessage::Again => drive.again(),
             AgentMessage::OutOfCredit(out) => drive.out_of_credit(out),

@@ -56,6 +56,17 @@ pub(crate) async fn over(
     more: Vec<Arc<dyn Tool>>,
     limits: Limits,
 ) -> System {
+    wide(SLOTS as u32, journal, artifacts, more, limits).await
+}
+
+/// The same, with so many slots.
+pub(crate) async fn wide(
+    slots: u32,
+    journal: Arc<dyn Journal>,
+    artifacts: Arc<dyn ArtifactStore>,
+    more: Vec<Arc<dyn Tool>>,
+    limits: Limits,
+) -> System {
     let mut tools = builtin(&ToolConfig::default(), None);
     tools.retain(|tool| more.iter().all(|other| other.spec().name != tool.spec().name));
     tools.extend(more);
@@ -70,7 +81,7 @@ pub(crate) async fn over(
         artifacts,
         tools,
         gate,
-        slots: SLOTS as u32,
+        slots,
         run_slots: 4,
         drain: DRAIN,
         clients: Vec::new(),
