@@ -77,7 +77,7 @@ async fn act(
 ) -> Result<Output, Failure> {
     let value = match *work {
         Work::Tool { tool, permit } => {
-            let context = CallContext { workspace: Arc::clone(&caller.workspace), timeout_ms };
+            let context = CallContext::without_log(Arc::clone(&caller.workspace), timeout_ms);
             tool.call(permit, context).await?
         }
         Work::Render { template, values } => {
@@ -121,7 +121,7 @@ async fn run_test(services: &Services, caller: &Caller, test: &Test) -> Result<(
         category: Category::GateDenied,
         message: denial.for_model().to_owned(),
     })?;
-    let context = CallContext { workspace: Arc::clone(&caller.workspace), timeout_ms: TEST_MS_MAX };
+    let context = CallContext::without_log(Arc::clone(&caller.workspace), TEST_MS_MAX);
     // Dropping the call ends its program with all that came of it.
     let ran = tokio::time::timeout(Duration::from_millis(TEST_MS_MAX), tool.call(permit, context)).await;
     let failed = match ran {

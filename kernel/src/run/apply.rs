@@ -147,6 +147,12 @@ impl Run {
             | Event::CreditDeposited { .. }
             | Event::OutOfCredit { .. }
             | Event::Evaluated(_)
+            | Event::AttemptProgress(_)
+            | Event::StepIntent(_)
+            | Event::StepResult(_)
+            | Event::StepInDoubt { .. }
+            | Event::ChildRun { .. }
+            | Event::RunTerms(_)
             | Event::RunClosed { .. } => {}
         }
         Ok(())

@@ -46,7 +46,7 @@ pub use apply::IllegalStep;
 pub use fold::{Fold, FoldError, Folded, ReadPlan};
 pub use human::{AnswerError, ResolutionError};
 pub use inputs::{Given, InputError, Refs, resolve};
-pub use intent::Intended;
+pub use intent::{GENERATION, Intended};
 pub use operator::OperationError;
 pub use quiesce::Quiet;
 pub use recovery::{Diagnosis, backoff, diagnose};

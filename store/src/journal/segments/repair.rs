@@ -312,10 +312,16 @@ impl Aside<'_> {
     }
 
     fn spoilt_by(&self, event: &Event) -> Option<String> {
-        let Event::AttemptResult(result) = event else { return None };
-        let Outcome::Ok(output) = &result.outcome else { return None };
+        let (outcome, whose) = match event {
+            Event::AttemptResult(result) => (&result.outcome, format!("its node {}", result.node)),
+            Event::StepResult(result) => {
+                (&result.outcome, format!("step {:?} of its node {}", result.step, result.of.node))
+            }
+            _ => return None,
+        };
+        let Outcome::Ok(output) = outcome else { return None };
         let what = (self.wrong)(output.artifact).filter(|_| output.inline.is_none())?;
-        Some(format!("the result of its node {}: {what}", result.node))
+        Some(format!("the result of {whose}: {what}"))
     }
 }
 

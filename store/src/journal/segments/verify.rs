@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 
 use ostler_kernel::event::Event;
-use ostler_kernel::port::{JournalError, StreamId};
+use ostler_kernel::port::{JournalError, StreamId, StreamKind};
 
 use super::files::Files;
 use super::frame::{self, Body, FRAME_HEADER_BYTES, Place, Section};
@@ -179,10 +179,12 @@ impl Survey {
         self.damages.push(Damage::new(place, what, streams));
     }
 
-    /// A guess counts if there is such a stream, or if it is all that is known.
+    /// A guess counts if there is such a stream, or such a run, or if it is all that is known.
     fn believe_guesses(&mut self) {
         for (index, guess) in std::mem::take(&mut self.guesses) {
-            if self.heads.contains_key(&guess) || self.damages[index].streams.is_empty() {
+            let of_run = StreamId { kind: StreamKind::Run, ..guess };
+            let is_there = |stream| self.heads.contains_key(stream);
+            if is_there(&guess) || (guess.kind == StreamKind::Attempts && is_there(&of_run)) || self.damages[index].streams.is_empty() {
                 self.damages[index].touch(guess);
             }
         }
