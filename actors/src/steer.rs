@@ -49,6 +49,12 @@ impl System {
     /// Cancels a run. One that nobody drives is closed where it rests, and nothing of it is started. What acts on the world
     /// right now goes on to its end. Durable when it returns.
     pub async fn cancel(&self, run: RunId) -> Result<(), RunError> {
+        self.cancel_alone(run).await?;
+        self.cancel_children_of(&self.row(run)?);
+        Ok(())
+    }
+
+    async fn cancel_alone(&self, run: RunId) -> Result<(), RunError> {
         if self.rests(run) && self.cancel_at_rest(run).await? {
             return Ok(());
         }

@@ -235,7 +235,7 @@ pub struct StepResult {
 }
 
 /// See [`Event::RunTerms`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunTerms {
     /// Credits that its attempts may cost, all together.
     pub budget: Option<u64>,
@@ -475,6 +475,13 @@ pub struct Failure {
     pub category: Category,
     /// What happened, for people.
     pub message: String,
+}
+
+impl Failure {
+    /// A failure of this kind; what happened, for people.
+    pub fn new(category: Category, message: impl Into<String>) -> Failure {
+        Failure { category, message: message.into() }
+    }
 }
 
 /// See [`Event::HumanRequest`].

@@ -3,11 +3,12 @@
 use ostler_kernel::event::TimerKind;
 use ostler_kernel::id::NodeId;
 use ostler_kernel::port::RunRow;
-use ostler_kernel::run::{Folded, Input, Standing, TakenUp};
+use ostler_kernel::run::{Folded, Input, Operation, Standing, TakenUp};
 use ractor::{ActorProcessingErr, ActorRef};
 
 use super::drive::Drive;
 use super::{AgentArguments, AgentMessage};
+use crate::children;
 use crate::effects::Found;
 use crate::error::RunError;
 use crate::registry::RegistryMessage;
@@ -56,6 +57,12 @@ impl Drive {
             }
         }
         drive.decide(Input::Settle);
+        let parent = drive.run.terms().parent.clone();
+        if let Some(parent) = parent
+            && children::is_unwanted(&drive.services, &parent)?
+        {
+            drive.decide(Input::Operator(Operation::CancelPlan));
+        }
         Ok(Some(drive))
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{ArtifactError, BoxFuture, JournalError};
@@ -66,6 +67,9 @@ pub trait AttemptLog: Send + Sync + 'static {
         durable: bool,
     ) -> BoxFuture<'a, Result<(), LogError>>;
 
+    /// A step that was begun is given up: its call was dropped.
+    fn abandon(&self, step: &str);
+
     /// Opens a run on behalf of the attempt, or finds the one that it opened before, and waits until that is over. Dropping the
     /// future leaves the run as it is.
     ///
@@ -103,8 +107,20 @@ pub struct Child {
     pub intent: Option<u8>,
 }
 
+impl Child {
+    /// A run of a plan, with all that the run which wants it has.
+    pub fn plan(plan: PlanDraft) -> Child {
+        Child { plan, budget: None, scope: None, intent: None }
+    }
+
+    /// A run of one call of a tool, or of a program.
+    pub fn call(tool: &str, params: serde_json::Map<String, Value>) -> Child {
+        Child::plan(PlanDraft::call(tool, params))
+    }
+}
+
 /// What became of a run that an attempt wanted.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChildEnd {
     /// Which.
     pub run: RunId,
@@ -160,6 +176,24 @@ pub enum LogError {
         /// Why not.
         why: String,
     },
+    /// As many attempts wait for runs as may: the others need the slots.
+    #[error("step {step:?}: {waiting} attempts wait for runs that they opened, and one slot must be left for those")]
+    Crowded {
+        /// Which step wants a run.
+        step: String,
+        /// How many wait.
+        waiting: u32,
+    },
+    /// More credits than are left.
+    #[error("step {step:?} wants {asked} credits for a run, and {left} of the budget of this one are left")]
+    Budget {
+        /// Which step wants a run.
+        step: String,
+        /// How many it wants.
+        asked: u64,
+        /// How many there are.
+        left: u64,
+    },
     /// The journal failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -211,6 +245,8 @@ impl AttemptLog for NoLog {
     ) -> BoxFuture<'a, Result<(), LogError>> {
         none()
     }
+
+    fn abandon(&self, _: &str) {}
 
     fn spawn<'a>(&'a self, _: &'a str, _: Child) -> BoxFuture<'a, Result<ChildEnd, LogError>> {
         none()
