@@ -112,7 +112,9 @@ pub(super) async fn run(stages: &[Stage], agent: &ProgramContext, input: Value) 
     for stage in stages {
         value = match stage {
             Stage::Mapping(Mapping { name, map }) => match map {
-                Some(map) => map(value).map_err(|what| structural(format!("map {name:?}: {what}")))?,
+                Some(map) => map(value).map_err(|what| {
+                    structural(format!("map {name:?}, before stage {}: {what}", number + 1))
+                })?,
                 None => value,
             },
             Stage::Routine(routine) => {
