@@ -158,6 +158,24 @@ impl RunNotes {
     }
 }
 
+/// Whether an attempt of a run got further behind `at`: it finished a step, or told something that it had not told before.
+pub(crate) fn got_on(services: &Services, stream: StreamId, at: Position) -> Result<bool, JournalError> {
+    let (mut got_on, mut tokens) = (false, BTreeMap::new());
+    stream::each(&*services.journal, stream, None, |record| -> Result<(), JournalError> {
+        let further = match &record.event {
+            Event::StepResult(result) => matches!(result.outcome, Outcome::Ok(_)),
+            Event::AttemptProgress(progress) => {
+                let before = tokens.insert(work_of(&progress.of), progress.token.clone());
+                before.as_ref() != Some(&progress.token)
+            }
+            _ => false,
+        };
+        got_on |= further && record.position > at;
+        Ok(())
+    })?;
+    Ok(got_on)
+}
+
 /// Which attempt a log is of, and what it may do.
 pub(crate) struct Site {
     pub(crate) run: RunId,

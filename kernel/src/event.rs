@@ -19,7 +19,7 @@ pub enum Event {
     RunOpened(Box<RunOpened>),
     /// A process took the run up again after the one before it died; counted before any work.
     RunRecovered {
-        /// Recoveries in a row without an attempt that ended; 0: somebody took a parked run up by name.
+        /// Recoveries in a row without an attempt that ended, or that noted that it got further; 0: somebody took a parked run up by name.
         count: u32,
     },
     /// A change of the plan was accepted.

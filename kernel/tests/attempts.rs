@@ -229,7 +229,7 @@ fn check_lost_node(node: Value, stopped: bool, expected: &str, is_again: bool) {
     if stopped {
         with(&mut run, |run, cx| run.decide(cx, Input::Operator(Operation::CancelPlan)));
     }
-    let taken = with(&mut run, |run, cx| run.take_up(cx, &["n".into()], false, false));
+    let taken = with(&mut run, |run, cx| run.take_up(cx, &["n".into()], Since::default()));
     let TakenUp::GoesOn { events, again } = taken else { panic!("{taken:?}") };
     assert_eq!(events[0], Event::RunRecovered { count: 1 });
     assert_eq!(state(&run, "n"), expected, "{tool}, stopped: {stopped}");
@@ -373,13 +373,13 @@ fn a_run_that_ends_process_after_process_is_set_aside() {
     };
     let goes_on = |taken: &TakenUp| matches!(taken, TakenUp::GoesOn { .. });
     let mut run = recovered(RECOVERIES_MAX - 1);
-    assert!(goes_on(&with(&mut run, |run, cx| run.take_up(cx, &lost, false, false))), "the last try");
+    assert!(goes_on(&with(&mut run, |run, cx| run.take_up(cx, &lost, Since::default()))), "the last try");
     let reason = format!("it ended {RECOVERIES_MAX} processes in a row without getting on");
-    let taken = with(&mut run, |run, cx| run.take_up(cx, &lost, false, false));
+    let taken = with(&mut run, |run, cx| run.take_up(cx, &lost, Since::default()));
     assert_eq!(taken, TakenUp::SetAside(reason));
-    assert!(goes_on(&with(&mut run, |run, cx| run.take_up(cx, &[], false, false))), "nothing was lost");
+    assert!(goes_on(&with(&mut run, |run, cx| run.take_up(cx, &[], Since::default()))), "nothing was lost");
 
-    let taken = with(&mut run, |run, cx| run.take_up(cx, &lost, true, true));
+    let taken = with(&mut run, |run, cx| run.take_up(cx, &lost, Since { was_parked: true, by_name: true, got_on: false }));
     let TakenUp::GoesOn { events, .. } = taken else { panic!("somebody asked for it") };
     let counts: Vec<u32> = events
         .iter()
@@ -394,7 +394,7 @@ fn a_run_that_ends_process_after_process_is_set_aside() {
     ends(&mut run, "n", Outcome::Failed(Failure { category: Category::Transient, message: String::new() }));
     with(&mut run, |run, cx| run.decide(cx, Input::RetryDue("n".into())));
     start(&mut run, "n");
-    let taken = with(&mut run, |run, cx| run.take_up(cx, &lost, false, false));
+    let taken = with(&mut run, |run, cx| run.take_up(cx, &lost, Since::default()));
     assert!(goes_on(&taken), "an attempt that ended is progress");
 }
 

@@ -54,7 +54,7 @@ pub use report::{Culprit, Report, Timeline};
 pub use shown::{Shown, ShownTest};
 pub use standing::{Answered, Identity, Instance, Standing};
 pub use state::{Category, NodeState, Reason, RunOutcome};
-pub use take_up::{RECOVERIES_MAX, TakenUp};
+pub use take_up::{RECOVERIES_MAX, Since, TakenUp};
 pub use turn::{Answer, Context, Input, NoPlanner, Operation, Patch, Planner, Resolution};
 
 use crate::evaluation::Tally;

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::io;
 
-use ostler_kernel::event::Event;
-use ostler_kernel::port::{JournalError, StreamId, StreamKind};
+use ostler_kernel::event::{Event, Outcome};
+use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::port::{JournalError, StreamId};
 
 use super::files::Files;
 use super::frame::{self, Body, FRAME_HEADER_BYTES, Place, Section};
@@ -92,6 +93,8 @@ pub(crate) struct Survey {
     pub(crate) heads: HashMap<StreamId, (Head, Place)>,
     /// What the records that can be read say of runs and accounts.
     pub(crate) lines: Lines,
+    /// Of each run, the nodes whose work was begun and has no result, and where it was begun first.
+    pub(crate) unfinished: HashMap<RunId, BTreeMap<NodeId, Place>>,
     /// Highest epoch.
     pub(crate) epoch: u64,
     /// Bytes behind the last frame that are none.
@@ -179,12 +182,10 @@ impl Survey {
         self.damages.push(Damage::new(place, what, streams));
     }
 
-    /// A guess counts if there is such a stream, or such a run, or if it is all that is known.
+    /// A guess counts if there is such a stream, or if it is all that is known.
     fn believe_guesses(&mut self) {
         for (index, guess) in std::mem::take(&mut self.guesses) {
-            let of_run = StreamId { kind: StreamKind::Run, ..guess };
-            let is_there = |stream| self.heads.contains_key(stream);
-            if is_there(&guess) || (guess.kind == StreamKind::Attempts && is_there(&of_run)) || self.damages[index].streams.is_empty() {
+            if self.heads.contains_key(&guess) || self.damages[index].streams.is_empty() {
                 self.damages[index].touch(guess);
             }
         }
@@ -231,6 +232,20 @@ impl Survey {
         if let Some(run) = rows::run_of(&section.stream) {
             let changes = events.iter().filter_map(|event| self.reader.change(event, section.at_ms));
             changes.for_each(|change| self.lines.apply(run, change, place.position()));
+            events.iter().for_each(|event| self.note_work(run, event, place));
+        }
+    }
+
+    fn note_work(&mut self, run: RunId, event: &Event, place: Place) {
+        match event {
+            Event::AttemptIntent(intent) => {
+                self.unfinished.entry(run).or_default().entry(intent.node.clone()).or_insert(place);
+            }
+            Event::AttemptResult(result) if matches!(result.outcome, Outcome::Ok(_)) => {
+                self.unfinished.entry(run).or_default().remove(&result.node);
+            }
+            Event::RunClosed { .. } => drop(self.unfinished.remove(&run)),
+            _ => {}
         }
     }
 }
