@@ -55,14 +55,20 @@ async fn copy(agent: ProgramContext, Copy { pages, pause_ms }: Copy) -> Result<u
 async fn copy_page(agent: &ProgramContext, page: u32, pause_ms: u64) -> Result<u64, Failure> {
     tokio::time::sleep(Duration::from_millis(pause_ms)).await;
     let line = format!("page {page} {}\n", agent.idempotency_key(&format!("page {page}")));
-    let file = std::fs::OpenOptions::new().create(true).append(true).open(agent.workspace().join("copied.log"));
+    let file =
+        std::fs::OpenOptions::new().create(true).append(true).open(agent.workspace().join("copied.log"));
     file.and_then(|mut file| file.write_all(line.as_bytes()))
         .map_err(|error| Failure::new(Category::Transient, format!("copied.log: {error}")))?;
     Ok(line.len() as u64)
 }
 
 /// Starts a system and runs the agent in it, or lets it go on; gives what became of its run.
-pub(crate) async fn work(data: &Path, folder: &Path, pages: u32, pause_ms: u64) -> Result<Settled, Box<dyn Error>> {
+pub(crate) async fn work(
+    data: &Path,
+    folder: &Path,
+    pages: u32,
+    pause_ms: u64,
+) -> Result<Settled, Box<dyn Error>> {
     let program = Program::new("copy", "1", copy)
         .input(json!({"type": "object", "properties": {"pages": {"type": "integer"}, "pause_ms": {"type": "integer"}}}))
         .output(json!({"type": "integer"}))

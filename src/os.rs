@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use ostler_actors::{
     AgentHandle, AgentProfile, AgentRow, Answer, Approval, ClientChange, ClientError, ClientRow, EventCursor,
-    Program, ReleaseError, ResolveHow, RunError, Settled, SpawnError, Submission, SubmitError, System, SystemConfig,
-    TreeRow,
+    Program, ReleaseError, ResolveHow, RunError, Settled, SpawnError, Submission, SubmitError, System,
+    SystemConfig, TreeRow,
 };
 use ostler_drivers::tool::{DataFolder, NotEnded, builtin};
 use ostler_kernel::gate::GatePolicy;
@@ -17,8 +17,8 @@ use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::{Fault, Plan, PlanDraft};
 use ostler_kernel::port::{Artifact, ArtifactStore, Journal, Seq, Tool};
 use ostler_server::{Children, ControlSocket, router};
-use serde_json::Value;
 use ostler_store::{MemoryArtifacts, MemoryJournal, OpenError, Opened, Options, Store};
+use serde_json::Value;
 
 use crate::config::{Config, StoreUrl, run_slots_default, slots_default};
 use crate::metrics::{Endpoint, Meter};

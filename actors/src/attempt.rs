@@ -79,7 +79,9 @@ pub(crate) async fn perform(
         Err(_) => failed(
             Category::Timeout,
             match left {
-                Some(left) => format!("not done within the {left} credits that were left of the budget of its run"),
+                Some(left) => {
+                    format!("not done within the {left} credits that were left of the budget of its run")
+                }
                 None => format!("not done within {timeout_ms} ms"),
             },
         ),

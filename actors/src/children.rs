@@ -55,7 +55,8 @@ impl Drop for Waits<'_> {
 
 /// A scope of what both allow, each with as many names as it needs.
 fn both(one: &str, other: Option<&str>) -> String {
-    let names: BTreeSet<&str> = one.split('&').chain(other.into_iter().flat_map(|it| it.split('&'))).collect();
+    let names: BTreeSet<&str> =
+        one.split('&').chain(other.into_iter().flat_map(|it| it.split('&'))).collect();
     names.into_iter().collect::<Vec<_>>().join("&")
 }
 
@@ -76,7 +77,8 @@ impl LiveLog {
         let parent = Parent { run: self.site.run, of: self.site.of.clone(), step: step.to_owned() };
         let terms = RunTerms { budget, parent: Some(parent) };
         system.open(submission, terms).await.map_err(|error| failed(error.to_string()))?;
-        let outcome = self.wait_for(&system, run).await.map_err(|error| failed(format!("run {run}: {error}")))?;
+        let outcome =
+            self.wait_for(&system, run).await.map_err(|error| failed(format!("run {run}: {error}")))?;
         let outputs = outputs(&system, run).await.map_err(|error| failed(format!("run {run}: {error}")))?;
         Ok(ChildEnd { run, outcome, outputs })
     }
@@ -129,7 +131,8 @@ impl LiveLog {
     fn child_id(&self, step: &str) -> RunId {
         let of = &self.site.of;
         let (generation, phase) = (of.generation.to_le_bytes(), of.phase.to_le_bytes());
-        let parts = [self.site.run.0.as_bytes(), of.node.as_str().as_bytes(), &generation, &phase, step.as_bytes()];
+        let parts =
+            [self.site.run.0.as_bytes(), of.node.as_str().as_bytes(), &generation, &phase, step.as_bytes()];
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&lineage::hash("aos/child/1", &parts).0[..16]);
         RunId(uuid::Builder::from_custom_bytes(bytes).into_uuid())
@@ -205,7 +208,9 @@ impl Services {
             for child in children {
                 match system.cancel(child).await {
                     Ok(()) | Err(RunError::Over | RunError::Unknown(_)) => {}
-                    Err(error) => tracing::warn!(%error, run = %child, "a run that is not wanted is not cancelled"),
+                    Err(error) => {
+                        tracing::warn!(%error, run = %child, "a run that is not wanted is not cancelled")
+                    }
                 }
             }
         });

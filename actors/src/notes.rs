@@ -8,15 +8,17 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use dashmap::DashMap;
-use ostler_kernel::event::{AttemptOf, AttemptProgress, Event, Failure, Outcome, StepIntent, StepKey, StepResult};
+use ostler_kernel::event::{
+    AttemptOf, AttemptProgress, Event, Failure, Outcome, StepIntent, StepKey, StepResult,
+};
 use ostler_kernel::id::{Digest, NodeId, RunId};
 use ostler_kernel::json::{self, Json};
 use ostler_kernel::lineage;
 use ostler_kernel::notes::{Notes, Recalled, STEP_RESULT_BYTES_MAX};
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::port::{
-    AttemptLog, Begun, BoxFuture, Child, ChildEnd, JournalError, LogError, Position, Seq, StreamBatch, StreamId,
-    TOKEN_BYTES_MAX,
+    AttemptLog, Begun, BoxFuture, Child, ChildEnd, JournalError, LogError, Position, Seq, StreamBatch,
+    StreamId, TOKEN_BYTES_MAX,
 };
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -144,12 +146,19 @@ impl RunNotes {
     }
 
     /// The runs that attempts opened, of one node or of all, and that are not known to be over.
-    pub(crate) fn children(&self, services: &Services, node: Option<&NodeId>) -> Result<Vec<RunId>, LogError> {
+    pub(crate) fn children(
+        &self,
+        services: &Services,
+        node: Option<&NodeId>,
+    ) -> Result<Vec<RunId>, LogError> {
         let mut known = lock(&self.known);
         known.read(services, self.stream)?;
         let works = known.works.iter().filter(|((of, ..), _)| node.is_none_or(|node| node == of));
         let children = works.flat_map(|(_, notes)| notes.children().map(move |child| (notes, child)));
-        Ok(children.filter(|(notes, (step, _))| !notes.is_done(step)).map(|(_, (_, child))| child.run).collect())
+        Ok(children
+            .filter(|(notes, (step, _))| !notes.is_done(step))
+            .map(|(_, (_, child))| child.run)
+            .collect())
     }
 
     /// The work is done: nobody asks for its notes again.
@@ -302,9 +311,10 @@ impl LiveLog {
     fn due(&self) -> (Option<Instant>, Option<Instant>) {
         let progress = lock(&self.progress);
         let silent = self.site.heartbeat_ms.map(|ms| progress.sign + Duration::from_millis(ms));
-        let write = progress.unwritten.is_some().then(|| {
-            progress.written.map_or_else(Instant::now, |written| written + PROGRESS_EVERY)
-        });
+        let write = progress
+            .unwritten
+            .is_some()
+            .then(|| progress.written.map_or_else(Instant::now, |written| written + PROGRESS_EVERY));
         (silent, write)
     }
 
@@ -407,9 +417,7 @@ impl AttemptLog for LiveLog {
                 Ok(notes.recall(step, &key, of.attempt)?)
             })??;
             match recalled {
-                Recalled::Done(output) => {
-                    Ok(Begun::Done(attempt::load(&self.services, &output).await?))
-                }
+                Recalled::Done(output) => Ok(Begun::Done(attempt::load(&self.services, &output).await?)),
                 Recalled::InDoubt => {
                     let (of, step) = (of.clone(), step.to_owned());
                     self.append_durably(Event::StepInDoubt { of, step: step.clone() }).await?;

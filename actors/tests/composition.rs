@@ -33,7 +33,9 @@ impl Piece {
             }
             Ok(json!({"n": sum}))
         })
-        .input(json!({"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": true}))
+        .input(
+            json!({"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": true}),
+        )
     }
 }
 
@@ -59,8 +61,11 @@ fn by() -> impl Strategy<Value = Option<i64>> {
     prop_oneof![1 => Just(None), 3 => (-3i64..4).prop_map(Some)]
 }
 
+/// Ids of steps, each with its result.
+type Steps = Vec<(String, Option<Value>)>;
+
 /// What a program gives, or fails with, and the steps that it is known by with their results.
-fn seen(program: Program) -> (Result<Value, String>, Vec<(String, Option<Value>)>) {
+fn seen(program: Program) -> (Result<Value, String>, Steps) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let journal = Arc::new(MemoryJournal::default());
@@ -83,7 +88,7 @@ async fn given(system: &System, run: RunId, settled: Settled) -> Result<Value, S
     Err(view.run.instance(&"n".into()).unwrap().failure.clone().unwrap().message)
 }
 
-fn steps(journal: &dyn Journal, run: RunId) -> Vec<(String, Option<Value>)> {
+fn steps(journal: &dyn Journal, run: RunId) -> Steps {
     let records = journal.read(StreamId::attempts(&"local".into(), run), Seq(0), usize::MAX).unwrap();
     let results = records.into_iter().filter_map(|record| match record.event {
         Event::StepResult(result) => Some(match result.outcome {

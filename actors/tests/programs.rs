@@ -175,7 +175,9 @@ fn lossy(idem: Idempotency, calls: &Count) -> Program {
             let done: u32 = agent
                 .step(Step::new("act").effect(idem), async || {
                     let call = calls.one_more();
-                    if call == 1 { std::future::pending::<()>().await }
+                    if call == 1 {
+                        std::future::pending::<()>().await
+                    }
                     Ok(call)
                 })
                 .await?;
@@ -286,15 +288,10 @@ async fn what_a_program_may_not_do_is_said() {
     );
     let twice = fails(async |agent: ProgramContext, _| {
         let inner = agent.clone();
-        let step = agent.step("a", || async move {
-            Ok(inner.step("a", async || Ok(Value::Null)).await?)
-        });
+        let step = agent.step("a", || async move { Ok(inner.step("a", async || Ok(Value::Null)).await?) });
         Ok(step.await?)
     });
-    assert_eq!(
-        twice.await,
-        "structural: step \"a\" is under way already: give each step an id of its own"
-    );
+    assert_eq!(twice.await, "structural: step \"a\" is under way already: give each step an id of its own");
     let long = fails(async |agent: ProgramContext, _| {
         let id = "x".repeat(STEP_ID_BYTES_MAX + 1);
         Ok(agent.step(id, async || Ok(Value::Null)).await?)
@@ -310,18 +307,16 @@ async fn what_a_program_may_not_do_is_said() {
         assert_eq!(agent.progress("x".repeat(TOKEN_BYTES_MAX - 2)), Ok(()));
         Err(Failure::new(Category::Structural, large.to_string()))
     });
-    assert_eq!(
-        token.await,
-        "structural: the resume token has 4098 bytes, at most 4096 are kept"
-    );
+    assert_eq!(token.await, "structural: the resume token has 4098 bytes, at most 4096 are kept");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn input_and_output_are_held_to_their_schemas() {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
-    let program = Program::new("program", "1", async |_: ProgramContext, input: Value| Ok(input["n"].clone()))
-        .input(schema)
-        .output(json!({"type": "integer", "maximum": 9}));
+    let program =
+        Program::new("program", "1", async |_: ProgramContext, input: Value| Ok(input["n"].clone()))
+            .input(schema)
+            .output(json!({"type": "integer", "maximum": 9}));
     let (system, run, settled) = run_of(program, json!({"params": {"n": 10}, "retries": 0})).await;
     assert_eq!(settled, FAILED);
     let Failure { category, message } = failure(&system, run).await;

@@ -94,18 +94,25 @@ async fn what_a_run_costs_stays_within_its_budget() {
     let hold = hold();
     let tools: Vec<Arc<dyn Tool>> = vec![hold.clone()];
     let system = system(Arc::new(MemoryJournal::default()), tools).await;
-    let plan = plan(&system, json!({"id": "p", "policy": {"backoff_base": "1ms"}, "nodes": [{"id": "n", "tool": "hold", "retries": 3}]}));
+    let plan = plan(
+        &system,
+        json!({"id": "p", "policy": {"backoff_base": "1ms"}, "nodes": [{"id": "n", "tool": "hold", "retries": 3}]}),
+    );
     let run = system.submit(Submission { budget: Some(500), ..Submission::plan(plan) }).await.unwrap();
     assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
     let Failure { category, message } = failure(&system, run).await;
-    assert_eq!((category, message.as_str()), (Category::ResourceExhaustion, "the budget of the run, 500 credits, is used up"));
+    assert_eq!(
+        (category, message.as_str()),
+        (Category::ResourceExhaustion, "the budget of the run, 500 credits, is used up")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_that_is_made_again_finds_the_run_that_the_one_before_it_opened() {
     let hold = hold();
     let child = child(json!({"id": "c", "nodes": [{"id": "h", "tool": "hold"}]}));
-    let tools = |hold: &Arc<Hold>| -> Vec<Arc<dyn Tool>> { vec![hold.clone(), Arc::new(parent(child.clone()))] };
+    let tools =
+        |hold: &Arc<Hold>| -> Vec<Arc<dyn Tool>> { vec![hold.clone(), Arc::new(parent(child.clone()))] };
     let journal = Arc::new(MemoryJournal::default());
     let first = system(journal.clone(), tools(&hold)).await;
     let run = submitted(&first, terms(&first)).await;
@@ -139,7 +146,8 @@ async fn cancelling_a_run_cancels_those_that_its_agents_opened() {
 async fn a_run_whose_parent_was_cancelled_before_the_process_died_is_cancelled_when_it_is_taken_up() {
     let hold = hold();
     let child = child(json!({"id": "c", "nodes": [{"id": "h", "tool": "hold"}]}));
-    let tools = |hold: &Arc<Hold>| -> Vec<Arc<dyn Tool>> { vec![hold.clone(), Arc::new(parent(child.clone()))] };
+    let tools =
+        |hold: &Arc<Hold>| -> Vec<Arc<dyn Tool>> { vec![hold.clone(), Arc::new(parent(child.clone()))] };
     let journal = Arc::new(MemoryJournal::default());
     let first = system(journal.clone(), tools(&hold)).await;
     let run = submitted(&first, terms(&first)).await;
@@ -155,8 +163,13 @@ async fn a_run_whose_parent_was_cancelled_before_the_process_died_is_cancelled_w
     let view = between.view(run, None).await.unwrap();
     let closed = ostler_kernel::event::Event::RunClosed { outcome: RunOutcome::Cancelled };
     use ostler_kernel::port::Journal;
-    left.append(vec![ostler_kernel::port::StreamBatch { stream, expected: view.last, at_ms: 1, events: vec![closed] }])
-        .unwrap();
+    left.append(vec![ostler_kernel::port::StreamBatch {
+        stream,
+        expected: view.last,
+        at_ms: 1,
+        events: vec![closed],
+    }])
+    .unwrap();
 
     let again = self::hold();
     let second = system(left_by(&left), tools(&again)).await;

@@ -153,16 +153,19 @@ impl Notes {
     /// # Errors
     ///
     /// Something else stands under its id.
-    pub fn recall(&self, step: &str, key: &StepKey, attempt: u32) -> Result<Recalled, Changed> {
+    pub fn recall(&self, step: &str, key: &StepKey, attempt: u32) -> Result<Recalled, Box<Changed>> {
         let Some(noted) = self.steps.get(step) else { return Ok(Recalled::Call) };
         if noted.key != *key {
-            return Err(Changed { step: step.to_owned(), then: noted.key.clone(), now: key.clone() });
+            let (step, then, now) = (step.to_owned(), noted.key.clone(), key.clone());
+            return Err(Box::new(Changed { step, then, now }));
         }
         Ok(match &noted.state {
             State::Done(output) => Recalled::Done(output.clone()),
             State::Begun { idem: Idempotency::Natural | Idempotency::Keyed, .. } => Recalled::Call,
             // A person was asked, and the attempt was begun anew: that is their word that it may be.
-            State::Begun { idem: Idempotency::None, asked: Some(asked) } if *asked < attempt => Recalled::Call,
+            State::Begun { idem: Idempotency::None, asked: Some(asked) } if *asked < attempt => {
+                Recalled::Call
+            }
             State::Begun { idem: Idempotency::None, .. } => Recalled::InDoubt,
         })
     }

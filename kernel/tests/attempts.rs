@@ -12,7 +12,7 @@ use ostler_kernel::plan::{Effect, Idempotency, Node, Plan, PlanDraft, Settings, 
 use ostler_kernel::port::{JSON, Position, Recorded, Seq};
 use ostler_kernel::run::{
     Category, Context, Fold, FoldError, Given, Input, InputError, Intended, NoPlanner, NodeState, Operation,
-    RECOVERIES_MAX, Run, RunOutcome, TakenUp,
+    RECOVERIES_MAX, Run, RunOutcome, Since, TakenUp,
 };
 use ostler_kernel::{json, lineage};
 use serde_json::{Map, Value, json};
@@ -379,7 +379,9 @@ fn a_run_that_ends_process_after_process_is_set_aside() {
     assert_eq!(taken, TakenUp::SetAside(reason));
     assert!(goes_on(&with(&mut run, |run, cx| run.take_up(cx, &[], Since::default()))), "nothing was lost");
 
-    let taken = with(&mut run, |run, cx| run.take_up(cx, &lost, Since { was_parked: true, by_name: true, got_on: false }));
+    let taken = with(&mut run, |run, cx| {
+        run.take_up(cx, &lost, Since { was_parked: true, by_name: true, got_on: false })
+    });
     let TakenUp::GoesOn { events, .. } = taken else { panic!("somebody asked for it") };
     let counts: Vec<u32> = events
         .iter()
@@ -389,6 +391,13 @@ fn a_run_that_ends_process_after_process_is_set_aside() {
         })
         .collect();
     assert_eq!(counts, [0, RECOVERIES_MAX + 1]);
+
+    let mut run = recovered(RECOVERIES_MAX);
+    let since = Since { got_on: true, ..Since::default() };
+    let TakenUp::GoesOn { events, .. } = with(&mut run, |run, cx| run.take_up(cx, &lost, since)) else {
+        panic!("an attempt noted that it got further")
+    };
+    assert_eq!(events[0], Event::RunRecovered { count: 1 });
 
     let mut run = recovered(RECOVERIES_MAX);
     ends(&mut run, "n", Outcome::Failed(Failure { category: Category::Transient, message: String::new() }));

@@ -72,11 +72,15 @@ fn without_a_heartbeat_timeout_a_program_is_told_of_no_pipe() {
 #[test]
 fn a_heartbeat_timeout_is_less_than_the_timeout() {
     let world = world("50s", 0);
-    world.ostler("check copy.yaml").exits(2).complains("its heartbeat_timeout is 50000, and its timeout 50000");
+    world
+        .ostler("check copy.yaml")
+        .exits(2)
+        .complains("its heartbeat_timeout is 50000, and its timeout 50000");
     let world = self::world("49s", 0);
     world.ostler("check copy.yaml").exits(0);
     let node = r#"{"id": "a", "timeout": 9, "heartbeat_timeout": 8, "contract": [{"method": "schema"}]}"#;
-    let case = format!(r#"{{"id": "c", "title": "t", "plan": {{"id": "p", "nodes": [{node}]}}, "expect": {{}}}}"#);
+    let case =
+        format!(r#"{{"id": "c", "title": "t", "plan": {{"id": "p", "nodes": [{node}]}}, "expect": {{}}}}"#);
     world.file("cases.jsonl", &format!("{case}\n"));
     world.ostler("simulate graph cases.jsonl").exits(0).says("\"succeeded\"");
 }

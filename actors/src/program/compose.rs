@@ -21,11 +21,15 @@ pub(super) enum Stage {
     Mapping(Mapping),
 }
 
+/// What is made of a value, or what is wrong with it.
+type Map = dyn Fn(Value) -> Result<Value, String> + Send + Sync;
+
 /// Makes the output of one program the input of another. Pure: it is called again by each attempt.
 #[derive(Clone)]
 pub struct Mapping {
     name: String,
-    map: Option<Arc<dyn Fn(Value) -> Result<Value, String> + Send + Sync>>,
+    /// `None`: the value as it is.
+    map: Option<Arc<Map>>,
 }
 
 impl fmt::Debug for Mapping {
@@ -86,7 +90,10 @@ pub(super) fn spec(stages: &[Stage]) -> ToolSpec {
     ToolSpec {
         name: named(joined(stages, |routine| &routine.name), "identity"),
         version: named(joined(stages, |routine| &routine.version), "1"),
-        description: routines(stages).map(|routine| &*routine.description).collect::<Vec<_>>().join(" Then: "),
+        description: routines(stages)
+            .map(|routine| &*routine.description)
+            .collect::<Vec<_>>()
+            .join(" Then: "),
         params: match stages.first() {
             Some(Stage::Routine(first)) => first.input.schema.clone(),
             Some(Stage::Mapping(_)) | None => any(),
@@ -136,7 +143,8 @@ async fn piece(
     is_last: bool,
 ) -> ToolResult {
     let who = || at.map_or_else(|| routine.name.clone(), |at| format!("stage {at}, {}", routine.name));
-    let wrong = |what: &str, why: String| structural(format!("{}: its {what} is not as it must be: {why}", who()));
+    let wrong =
+        |what: &str, why: String| structural(format!("{}: its {what} is not as it must be: {why}", who()));
     routine.input.judge(&input).map_err(|why| wrong("input", why))?;
     let stage = at.map(|at| format!("{at}.{}", routine.name));
     let inside = agent.within(stage.as_deref(), &routine.version, routine.class);

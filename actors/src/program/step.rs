@@ -25,9 +25,8 @@ impl Step {
     /// What it is done with. The same id with another input is an error, not another step: what has many inputs needs many ids.
     pub fn input(self, input: &(impl Serialize + ?Sized)) -> Step {
         let value = serde_json::to_value(input).map_err(|error| error.to_string());
-        let input = value.and_then(|value| {
-            json::canonical(&value).map_err(|error: JsonError| error.to_string())
-        });
+        let input =
+            value.and_then(|value| json::canonical(&value).map_err(|error: JsonError| error.to_string()));
         Step { input, ..self }
     }
 
@@ -68,7 +67,9 @@ pub enum StepError {
         why: String,
     },
     /// It acts, and its program says that it does not.
-    #[error("step {0:?} acts on the world, and its program says that it does not: give the program an effect")]
+    #[error(
+        "step {0:?} acts on the world, and its program says that it does not: give the program an effect"
+    )]
     Undeclared(String),
     /// It was not called, or what came of it is not kept.
     #[error(transparent)]

@@ -167,9 +167,9 @@ impl Tool for Hold {
 pub(crate) fn left_by(journal: &MemoryJournal) -> Arc<MemoryJournal> {
     let left = Arc::new(MemoryJournal::default());
     let rows = journal.runs(false).unwrap();
-    let runs = rows.iter().flat_map(|row| {
-        [StreamId::run(&row.client, row.run), StreamId::attempts(&row.client, row.run)]
-    });
+    let runs = rows
+        .iter()
+        .flat_map(|row| [StreamId::run(&row.client, row.run), StreamId::attempts(&row.client, row.run)]);
     for stream in runs.chain(journal.clients().unwrap()) {
         for record in journal.read(stream, Seq(0), usize::MAX).unwrap() {
             let (expected, events) = (Seq(record.seq.0 - 1), vec![record.event]);

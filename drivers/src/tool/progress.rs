@@ -120,7 +120,9 @@ impl Lines {
         let text = text.trim_end_matches('\r');
         let is_long = std::mem::take(&mut self.is_long);
         if is_long {
-            tracing::warn!("a line of more than {TOKEN_BYTES_MAX} bytes is no resume token: a sign of life only");
+            tracing::warn!(
+                "a line of more than {TOKEN_BYTES_MAX} bytes is no resume token: a sign of life only"
+            );
         }
         if is_long || text.is_empty() {
             return log.beat();

@@ -150,7 +150,7 @@ pub enum LogError {
     Json(#[from] JsonError),
     /// The step was recorded with something else.
     #[error(transparent)]
-    Changed(#[from] Changed),
+    Changed(#[from] Box<Changed>),
     /// There are more steps than an attempt may have, or its name is no name.
     #[error(transparent)]
     TooMuch(#[from] TooMuch),
@@ -177,7 +177,9 @@ pub enum LogError {
         why: String,
     },
     /// As many attempts wait for runs as may: the others need the slots.
-    #[error("step {step:?}: {waiting} attempts wait for runs that they opened, and one slot must be left for those")]
+    #[error(
+        "step {step:?}: {waiting} attempts wait for runs that they opened, and one slot must be left for those"
+    )]
     Crowded {
         /// Which step wants a run.
         step: String,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use ostler_kernel::evaluation::Scores;
 use ostler_kernel::event::{
-    Accounts, AttemptIntent, AttemptOf, AttemptResult, Evaluated, Event, Outcome, Output, RunOpened, StepKey, StepResult,
+    Accounts, AttemptIntent, AttemptOf, AttemptResult, Evaluated, Event, Outcome, Output, RunOpened, StepKey,
+    StepResult,
 };
 use ostler_kernel::id::{ClientId, Digest, RunId};
 use ostler_kernel::json::canonical;
@@ -558,12 +559,16 @@ fn a_run_of_whose_notes_any_are_lost_does_not_go_on() {
                 match rows.get(&run(number)).map(|row| &row.standing) {
                     Some(RunStanding::Quarantined(_)) => {
                         aside += 1;
-                        assert!(open(&disk).append(vec![StreamBatch {
-                            stream: attempts(number),
-                            expected: Seq(4),
-                            at_ms: 9,
-                            events: vec![noted(number, 9)],
-                        }]).is_err());
+                        assert!(
+                            open(&disk)
+                                .append(vec![StreamBatch {
+                                    stream: attempts(number),
+                                    expected: Seq(4),
+                                    at_ms: 9,
+                                    events: vec![noted(number, 9)],
+                                }])
+                                .is_err()
+                        );
                     }
                     Some(_) => {
                         spared += 1;
