@@ -412,6 +412,13 @@ impl AttemptLog for LiveLog {
     ) -> BoxFuture<'a, Result<Begun, LogError>> {
         Box::pin(async move {
             let of = &self.site.of;
+            if self.over.load(Ordering::SeqCst) {
+                return Err(LogError::Over);
+            }
+            // Of one that is under way nothing is known that counts.
+            if lock(&self.open).contains_key(step) {
+                return Err(LogError::Busy(step.to_owned()));
+            }
             let recalled = self.ask(|notes| -> Result<Recalled, LogError> {
                 notes.has_room(step)?;
                 Ok(notes.recall(step, &key, of.attempt)?)

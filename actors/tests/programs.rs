@@ -385,6 +385,85 @@ async fn a_chatty_program_does_not_flood_the_journal_and_its_last_token_counts()
     assert!((40..=60).contains(&count), "{count} records in ten seconds");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_outlives_its_attempt_writes_nothing_in_its_name() {
+    let (told, mut tells) = tokio::sync::mpsc::unbounded_channel();
+    let over = Arc::new(Semaphore::new(0));
+    let ended = over.clone();
+    let program = Program::new("program", "1", move |agent: ProgramContext, _: Value| {
+        let (told, ended) = (told.clone(), ended.clone());
+        async move {
+            tokio::spawn(async move {
+                ended.acquire().await.unwrap().forget();
+                let step: Result<u32, StepError> =
+                    agent.step("late", async || unreachable!("it is over")).await;
+                told.send((step.unwrap_err(), agent.progress(1).unwrap_err())).unwrap();
+            });
+            Ok(())
+        }
+    });
+    let journal = Arc::new(MemoryJournal::default());
+    let system = system(journal.clone(), tools(program)).await;
+    let run = submit(&system, node(json!({}))).await;
+    assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+    over.add_permits(1);
+    assert_eq!(tells.recv().await.unwrap(), (StepError::Log(LogError::Over), LogError::Over));
+    assert_eq!(noted(&*journal, run), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_that_acts_and_is_under_way_is_not_taken_for_lost() {
+    let given = fails_acting(async |agent: ProgramContext, _| {
+        let inner = agent.clone();
+        let act = || Step::new("act").effect(Idempotency::None);
+        let outer = agent.step(act(), || async move {
+            let twice: Result<u32, _> = inner.step(act(), async || Ok(2)).await;
+            Ok(format!("{}", twice.unwrap_err()))
+        });
+        Ok(outer.await?.into())
+    });
+    assert_eq!(given.await, "structural: step \"act\" is under way already: give each step an id of its own");
+}
+
+/// The same as [`fails`], of a program that acts.
+async fn fails_acting<F, R>(code: F) -> String
+where
+    F: Fn(ProgramContext, Value) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Result<Value, Failure>> + Send + 'static,
+{
+    let program = Program::new("program", "1", code).effect(Effect::External);
+    let (system, run, settled) = run_of(program, json!({"retries": 0})).await;
+    assert_eq!(settled, FAILED);
+    let Failure { category, message } = failure(&system, run).await;
+    format!("{category}: {message}")
+}
+
+/// Sixteen nodes at once, each with sixteen steps, of which none is lost or taken for another.
+#[tokio::test(flavor = "multi_thread")]
+async fn attempts_that_run_at_once_share_the_stream_of_their_run() {
+    let program = Program::new("program", "1", async |agent: ProgramContext, input: Value| {
+        let mut sum = 0;
+        for step in 0..16_u64 {
+            let number = input["n"].as_u64().unwrap_or(0);
+            sum += agent.step(format!("{step}"), async || Ok(number + step)).await?;
+            agent.progress(step).unwrap();
+        }
+        Ok(sum)
+    });
+    let journal = Arc::new(MemoryJournal::default());
+    let system = system(journal.clone(), tools(program)).await;
+    let nodes: Vec<Value> = (0..16)
+        .map(|n| json!({"id": format!("n{n}"), "tool": "program", "params": {"n": n}, "retries": 0}))
+        .collect();
+    let run = submit(&system, json!({"id": "p", "policy": {"slots": 16}, "nodes": nodes})).await;
+    assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+    for n in 0..16 {
+        assert_eq!(value(&system, run, &format!("n{n}")).await, json!(16 * n + 120));
+    }
+    let results = noted(&*journal, run).into_iter().filter(|event| matches!(event, Event::StepResult(_)));
+    assert_eq!(results.count(), 256);
+}
+
 /// What the attempts of a run failed with.
 trait Failures {
     async fn collect_failures(self) -> Vec<String>;

@@ -201,3 +201,32 @@ async fn agents_may_open_runs_of_agents_that_open_runs() {
     assert_eq!(value(&system, run, "n").await, json!(3));
     assert_eq!(depth.load(Ordering::SeqCst), 4);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_is_left_for_the_runs_that_are_waited_for() {
+    let source = json!({"id": "c", "nodes": [{"id": "a", "tool": "text.render",
+        "params": {"template": "hello", "values": {}}}]});
+    let opens = Arc::new(parent(child(source)));
+    let system = common::with_slots(Arc::new(MemoryJournal::default()), vec![opens], 1).await;
+    let run = submitted(&system, terms(&system)).await;
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    let Failure { category, message } = failure(&system, run).await;
+    assert_eq!(category, Category::Transient);
+    assert!(message.contains("one slot must be left for those"), "{message}");
+}
+
+/// Four at once in two slots: one waits for its run, and the others are tried again until their turn comes.
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_that_wait_for_runs_do_not_keep_each_other_from_going_on() {
+    let source = json!({"id": "c", "nodes": [{"id": "a", "tool": "text.render",
+        "params": {"template": "hello", "values": {}}}]});
+    let opens = Arc::new(parent(child(source)));
+    let system = common::with_slots(Arc::new(MemoryJournal::default()), vec![opens], 2).await;
+    let nodes: Vec<Value> =
+        (0..4).map(|n| json!({"id": format!("n{n}"), "tool": "parent", "retries": 60})).collect();
+    let policy = json!({"backoff_base": "5ms", "backoff_cap": "20ms"});
+    let plan = plan(&system, json!({"id": "p", "policy": policy, "nodes": nodes}));
+    let run = system.submit(Submission { intent: 2, ..Submission::plan(plan) }).await.unwrap();
+    assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+    assert_eq!(system.runs(false).unwrap().len(), 5);
+}

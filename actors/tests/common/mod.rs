@@ -49,12 +49,27 @@ pub(crate) async fn within(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>, 
     over(journal, Arc::new(MemoryArtifacts::default()), more, limits).await
 }
 
+/// The same, with so many slots.
+pub(crate) async fn with_slots(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>, slots: usize) -> System {
+    whole(journal, Arc::new(MemoryArtifacts::default()), more, Limits::default(), slots).await
+}
+
 /// The same, over a store of one's own.
 pub(crate) async fn over(
     journal: Arc<dyn Journal>,
     artifacts: Arc<dyn ArtifactStore>,
     more: Vec<Arc<dyn Tool>>,
     limits: Limits,
+) -> System {
+    whole(journal, artifacts, more, limits, SLOTS).await
+}
+
+async fn whole(
+    journal: Arc<dyn Journal>,
+    artifacts: Arc<dyn ArtifactStore>,
+    more: Vec<Arc<dyn Tool>>,
+    limits: Limits,
+    slots: usize,
 ) -> System {
     let mut tools = builtin(&ToolConfig::default(), None);
     tools.retain(|tool| more.iter().all(|other| other.spec().name != tool.spec().name));
@@ -70,7 +85,7 @@ pub(crate) async fn over(
         artifacts,
         tools,
         gate,
-        slots: SLOTS as u32,
+        slots: slots as u32,
         run_slots: 4,
         drain: DRAIN,
         clients: Vec::new(),
