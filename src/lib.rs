@@ -42,10 +42,12 @@ pub mod plan_file;
 pub use os::{Agent, DATA_FOLDER, DRAIN, Faults, Ostler, OstlerBuilder, Run, StartError};
 pub use ostler_actors::{
     AgentProfile, AgentRow, Answer, Approval, ApprovalId, ClientChange, ClientError, ClientRow, EventCursor,
-    ReleaseError, ResolveHow, RunError, Settled, SpawnError, Submission, SubmitError, TreeRow, Weight,
+    Mapping, Program, ProgramContext, ReleaseError, ResolveHow, RunError, Settled, SpawnError, Step,
+    StepError, Submission, SubmitError, TreeRow, Weight,
 };
 pub use ostler_kernel as kernel;
 pub use ostler_kernel::agent::{Oversight, Profile};
+pub use ostler_kernel::port::{Child, ChildEnd};
 
 /// The pages with programs in them, which are tests.
 #[cfg(doctest)]

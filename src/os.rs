@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use ostler_actors::{
     AgentHandle, AgentProfile, AgentRow, Answer, Approval, ClientChange, ClientError, ClientRow, EventCursor,
-    ReleaseError, ResolveHow, RunError, Settled, SpawnError, Submission, SubmitError, System, SystemConfig,
-    TreeRow,
+    Program, ReleaseError, ResolveHow, RunError, Settled, SpawnError, Submission, SubmitError, System,
+    SystemConfig, TreeRow,
 };
 use ostler_drivers::tool::{DataFolder, NotEnded, builtin};
 use ostler_kernel::gate::GatePolicy;
@@ -18,6 +18,7 @@ use ostler_kernel::plan::{Fault, Plan, PlanDraft};
 use ostler_kernel::port::{Artifact, ArtifactStore, Journal, Seq, Tool};
 use ostler_server::{Children, ControlSocket, router};
 use ostler_store::{MemoryArtifacts, MemoryJournal, OpenError, Opened, Options, Store};
+use serde_json::Value;
 
 use crate::config::{Config, StoreUrl, run_slots_default, slots_default};
 use crate::metrics::{Endpoint, Meter};
@@ -109,6 +110,11 @@ impl OstlerBuilder {
     pub fn tool(mut self, tool: impl Tool) -> Self {
         self.tools.push(Arc::new(tool));
         self
+    }
+
+    /// Adds an agent that is written as code: plans call it as a tool of its name. It belongs to scopes as a tool does.
+    pub fn program(self, program: Program) -> Self {
+        self.tool(program)
     }
 
     /// Sets who may call what, instead of what the configuration says.
@@ -294,6 +300,20 @@ impl Ostler {
     pub async fn spawn(&self, profile: AgentProfile) -> Result<Agent, SpawnError> {
         let agent = self.system.spawn(profile).await?;
         Ok(Agent { agent, system: self.system.clone() })
+    }
+
+    /// A plan of one node, which calls a program (or a tool) with this input.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with it: there is no such program, or the input is not what it takes.
+    pub fn call(&self, program: &str, input: Value) -> Result<Submission, Faults> {
+        let input = match input {
+            Value::Object(input) => input,
+            Value::Null => serde_json::Map::new(),
+            other => serde_json::Map::from_iter([("input".to_owned(), other)]),
+        };
+        Ok(Submission::plan(self.plan(PlanDraft::call(program, input))?))
     }
 
     /// Runs a plan with an agent of its own. Durable when it returns; dropping the future may or may not have

@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 
 use crate::effects::failed;
 use crate::limits::{RESULT_DEPTH_MAX, TEST_MS_MAX};
+use crate::notes::{Closing, LiveLog, Silent};
 use crate::services::Services;
 
 /// Results up to this size stand in the record itself, larger ones in the artifact store.
@@ -59,13 +60,32 @@ impl Work {
 }
 
 /// Does the work within the node's timeout, judges it, and keeps what it gave.
-pub(crate) async fn perform(services: &Services, caller: &Caller, node: &Node, work: Box<Work>) -> Outcome {
+pub(crate) async fn perform(
+    services: &Services,
+    caller: &Caller,
+    node: &Node,
+    work: Box<Work>,
+    log: LiveLog,
+) -> Outcome {
     let timeout_ms = u64::try_from(node.timeout).unwrap_or(1);
-    let within = Duration::from_millis(timeout_ms);
-    match tokio::time::timeout(within, act(services, caller, node, work, timeout_ms)).await {
+    // A millisecond of a slot is a credit.
+    let left = log.site.left.filter(|left| *left < timeout_ms);
+    let within = Duration::from_millis(left.unwrap_or(timeout_ms));
+    let mut closing = Closing { log: Arc::new(log), done: false };
+    let acted = tokio::time::timeout(within, act(services, caller, node, work, &closing.log)).await;
+    closing.done = matches!(acted, Ok(Ok(_)));
+    match acted {
         Ok(Ok(output)) => Outcome::Ok(output),
         Ok(Err(failure)) => Outcome::Failed(failure),
-        Err(_) => failed(Category::Timeout, format!("not done within {timeout_ms} ms")),
+        Err(_) => failed(
+            Category::Timeout,
+            match left {
+                Some(left) => {
+                    format!("not done within the {left} credits that were left of the budget of its run")
+                }
+                None => format!("not done within {timeout_ms} ms"),
+            },
+        ),
     }
 }
 
@@ -74,12 +94,15 @@ async fn act(
     caller: &Caller,
     node: &Node,
     work: Box<Work>,
-    timeout_ms: u64,
+    log: &Arc<LiveLog>,
 ) -> Result<Output, Failure> {
     let value = match *work {
         Work::Tool { tool, permit } => {
-            let context = CallContext { workspace: Arc::clone(&caller.workspace), timeout_ms };
-            tool.call(permit, context).await?
+            let timeout_ms = u64::try_from(node.timeout).unwrap_or(1);
+            let workspace = Arc::clone(&caller.workspace);
+            let attempt = Arc::<LiveLog>::clone(log);
+            let called = tool.call(permit, CallContext { workspace, timeout_ms, attempt });
+            log.watch(called).await.unwrap_or_else(|silent| Err(silence(silent)))?
         }
         Work::Render { template, values } => {
             let text = template::render(&template, &values).map_err(|error| structural(error.to_string()))?;
@@ -122,7 +145,7 @@ async fn run_test(services: &Services, caller: &Caller, test: &Test) -> Result<(
         category: Category::GateDenied,
         message: denial.for_model().to_owned(),
     })?;
-    let context = CallContext { workspace: Arc::clone(&caller.workspace), timeout_ms: TEST_MS_MAX };
+    let context = CallContext::without_log(Arc::clone(&caller.workspace), TEST_MS_MAX);
     // Dropping the call ends its program with all that came of it.
     let ran = tokio::time::timeout(Duration::from_millis(TEST_MS_MAX), tool.call(permit, context)).await;
     let failed = match ran {
@@ -142,8 +165,18 @@ fn depth(value: &Value) -> usize {
     }
 }
 
+fn silence(Silent { ms }: Silent) -> Failure {
+    let message = format!("no sign of life for {ms} ms, which is its heartbeat_timeout");
+    Failure { category: Category::Timeout, message }
+}
+
 /// Stores a value: its digest, and the value itself where it is small.
 pub(crate) async fn keep(services: &Services, value: &Value) -> Result<Output, Failure> {
+    keep_within(services, value, services.limits.result_bytes).await
+}
+
+/// The same, with a limit of its own.
+pub(crate) async fn keep_within(services: &Services, value: &Value, most: usize) -> Result<Output, Failure> {
     let canonical = json::canonical(value).map_err(|error| invalid(format!("the result: {error}")))?;
     if depth(value) > RESULT_DEPTH_MAX {
         return Err(invalid(format!(
@@ -151,7 +184,6 @@ pub(crate) async fn keep(services: &Services, value: &Value) -> Result<Output, F
         )));
     }
     let bytes = canonical.as_str().len();
-    let most = services.limits.result_bytes;
     if bytes > most {
         return Err(invalid(format!("the result has {bytes} bytes, at most {most} are kept")));
     }

@@ -16,7 +16,9 @@
 //! | `scheduler` | the run queue's owner |
 //! | `agent` | drives a run: `load` takes it up, `launch` starts attempts |
 //! | `stream`, `rest` | reads what is recorded; changes runs that nobody drives |
-//! | `effects`, `attempt` | what runs outside the actors |
+//! | `effects`, `attempt`, `notes` | what runs outside the actors, and what it notes of itself |
+//! | `program` | agents written as code: their steps, and how they are put together |
+//! | `children` | runs that attempts open |
 //! | `ledger` | on what terms clients are served, and what they were charged |
 //! | `measure` | what is counted and timed, if anybody wants to know |
 //! | `services`, `links`, `limits`, `clock`, `toolbox`, `plans` | what they share |
@@ -25,6 +27,7 @@
 mod agent;
 mod approval;
 mod attempt;
+mod children;
 mod clients;
 mod clock;
 mod contracts;
@@ -39,12 +42,14 @@ mod ledger;
 mod limits;
 mod links;
 mod measure;
+mod notes;
 mod outcome;
 #[cfg(test)]
 mod panic_tests;
 mod phase;
 mod plans;
 mod profiles;
+mod program;
 mod registry;
 mod resolve;
 mod rest;
@@ -77,6 +82,7 @@ pub use limits::{
 pub use measure::{Measures, SharedRecorder, metric};
 pub use ostler_scheduler::AGENT_WEIGHT;
 pub use outcome::Settled;
+pub use program::{Mapping, Program, ProgramContext, Step, StepError};
 pub use registry::{AgentRow, RegisterError, ReleaseError};
 pub use resolve::ResolveHow;
 pub use rest::CHECKPOINTED;

@@ -184,7 +184,7 @@ impl Actor for Registry {
             }
             RegistryMessage::Drive(row) => state.drive(row)?,
             RegistryMessage::Up { agent, actor } => {
-                state.services.measures.tell(Telemetry::AgentStarted, &agent, None);
+                state.services.measures.tell(Telemetry::AgentStarted, Some(&agent), None);
                 state.take(&agent, Input::Up(actor));
             }
             RegistryMessage::Done { agent, run } => state.done(&agent, run),
@@ -495,7 +495,7 @@ impl RegistryState {
     }
 
     fn gone(&mut self, agent: &AgentId, again: bool) -> Result<(), ActorProcessingErr> {
-        self.services.measures.tell(Telemetry::AgentTerminated, agent, None);
+        self.services.measures.tell(Telemetry::AgentTerminated, Some(agent), None);
         let Some(slot) = self.slots.get(agent) else { return Ok(()) };
         let (is_out, passes) = (slot.is_quarantined(), slot.runs.is_empty() && !slot.registered);
         if again && !is_out {

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use crate::attempt::Caller;
+use crate::children::{Home, Waiters};
 use crate::clock::Clock;
 use crate::contracts::Contracts;
 use crate::effects::Effects;
@@ -21,6 +22,7 @@ use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::links::Links;
 use crate::measure::Measures;
+use crate::notes::NotesOfRuns;
 use crate::plans::Plans;
 use crate::profiles::Profiles;
 use crate::toolbox::Toolbox;
@@ -33,6 +35,10 @@ pub(crate) struct Services {
     pub(crate) gate: GatePolicy,
     pub(crate) clock: Clock,
     pub(crate) effects: Effects,
+    pub(crate) notes: NotesOfRuns,
+    pub(crate) waiters: Waiters,
+    /// The system that all this is of, for as long as it runs.
+    pub(crate) home: Mutex<Option<Home>>,
     pub(crate) estimates: Estimates,
     pub(crate) plans: Plans,
     pub(crate) ledger: Ledger,
@@ -92,6 +98,9 @@ impl Services {
             gate,
             clock: Clock::new(),
             effects: Effects::default(),
+            notes: NotesOfRuns::default(),
+            waiters: Waiters::default(),
+            home: Mutex::default(),
             plans: Plans::default(),
             ledger: Ledger::default(),
             profiles: Profiles::default(),
@@ -158,6 +167,7 @@ impl Services {
     pub(crate) fn let_go(&self, run: RunId) {
         lock(&self.driven).remove(&run);
         self.effects.forget_run(run);
+        self.notes.forget(run);
         self.stir();
     }
 

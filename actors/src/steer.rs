@@ -71,6 +71,12 @@ impl System {
     }
 
     async fn cancel_run(&self, run: RunId) -> Result<(), RunError> {
+        self.cancel_alone(run).await?;
+        self.cancel_children_of(&self.row(run)?);
+        Ok(())
+    }
+
+    async fn cancel_alone(&self, run: RunId) -> Result<(), RunError> {
         if self.rests(run) && self.cancel_at_rest(run).await? {
             return Ok(());
         }

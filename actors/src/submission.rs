@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ostler_kernel::event::{Event, RunOpened};
+use ostler_kernel::event::{Event, RunOpened, RunTerms};
 use ostler_kernel::gate::SCOPE_DEFAULT;
 use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, RunId, Ticks, is_name};
 use ostler_kernel::json::JsonError;
@@ -33,6 +33,8 @@ pub struct Submission {
     /// The id it is to have, from [`new_run_id`]: who submits once more because no answer came gets the run that was
     /// opened then, if it was, and if all else is the same. `None`: a new one.
     pub run: Option<RunId>,
+    /// Credits that its attempts may cost, all together; `None`: as many as its client has.
+    pub budget: Option<u64>,
 }
 
 impl Submission {
@@ -46,6 +48,7 @@ impl Submission {
             scope: SCOPE_DEFAULT.to_owned(),
             workspace: PathBuf::from("."),
             run: None,
+            budget: None,
         }
     }
 }
@@ -65,6 +68,8 @@ pub enum Term {
     Scope,
     /// [`Submission::workspace`].
     Workspace,
+    /// [`Submission::budget`].
+    Budget,
 }
 
 impl Term {
@@ -77,6 +82,7 @@ impl Term {
             Term::Intent => "intent",
             Term::Scope => "scope",
             Term::Workspace => "workspace",
+            Term::Budget => "budget",
         }
     }
 
@@ -119,6 +125,14 @@ pub enum SubmitError {
         /// What there is.
         known: String,
     },
+    /// The agent takes something else.
+    #[error("agent {agent} does not take what this plan begins with: {what}")]
+    Input {
+        /// Which agent.
+        agent: AgentId,
+        /// What is wrong.
+        what: String,
+    },
     /// The folder is not there.
     #[error("workspace {folder}: {why}")]
     Workspace {
@@ -146,6 +160,11 @@ pub enum SubmitError {
     Journal(#[from] JournalError),
 }
 
+/// Whether there is anything to say of a run besides how it was opened.
+fn has_terms(terms: &RunTerms) -> bool {
+    *terms != RunTerms::default()
+}
+
 /// A new id, which begins with the time: 1970 where the clock says that it is earlier.
 pub fn new_run_id() -> RunId {
     if std::time::SystemTime::now() >= std::time::UNIX_EPOCH {
@@ -158,7 +177,14 @@ impl System {
     /// Opens a run and drives it. The run is durable when this returns; dropping the future may or may not have
     /// opened it.
     pub async fn submit(&self, submission: Submission) -> Result<RunId, SubmitError> {
-        let Submission { mut plan, client, agent, intent, scope, workspace, run: wanted } = submission;
+        let terms = RunTerms { budget: submission.budget, parent: None };
+        self.open(submission, terms).await
+    }
+
+    /// The same, of a run that somebody may have asked for in the name of another run.
+    pub(crate) async fn open(&self, submission: Submission, terms: RunTerms) -> Result<RunId, SubmitError> {
+        let Submission { mut plan, client, agent, intent, scope, workspace, run: wanted, budget: _ } =
+            submission;
         if !is_name(client.as_str()) {
             return Err(SubmitError::Client(client.to_string()));
         }
@@ -169,9 +195,9 @@ impl System {
         if intent > 2 {
             return Err(SubmitError::Intent(intent));
         }
-        let scopes = &self.services.gate.scopes;
-        if !scopes.contains_key(&scope) {
-            let known: Vec<&str> = scopes.keys().map(String::as_str).collect();
+        let gate = &self.services.gate;
+        if !gate.has_scope(&scope) {
+            let known: Vec<&str> = gate.scopes.keys().map(String::as_str).collect();
             return Err(SubmitError::Scope { scope, known: known.join(", ") });
         }
         let workspace = workspace
@@ -179,7 +205,9 @@ impl System {
             .map_err(|error| SubmitError::Workspace { folder: workspace.clone(), why: error.to_string() })?;
         let run = wanted.unwrap_or_else(new_run_id);
         let agent = agent.unwrap_or_else(|| AgentId::from(run.to_string().as_str()));
-        self.services.profiles.of(&agent).govern(&mut plan);
+        let profile = self.services.profiles.of(&agent);
+        profile.takes(&plan).map_err(|what| SubmitError::Input { agent: agent.clone(), what })?;
+        profile.govern(&mut plan);
         let (plan_id, nodes) = (plan.id.clone(), plan.nodes.len() as u32);
         let text = self.services.plans.spell(plan)?;
         let opened = RunOpened {
@@ -194,8 +222,8 @@ impl System {
             seed: rand::random(),
         };
         let at_ms = self.services.clock.now();
-        let Some(position) = self.append_opening(&opened, wanted.is_some(), at_ms)? else {
-            return self.opened_before(opened).await;
+        let Some(position) = self.append_opening(&opened, &terms, wanted.is_some(), at_ms)? else {
+            return self.opened_before(opened, &terms).await;
         };
         self.services.journal.durable(position).await?;
         let (closed_ms, standing) = (None, RunStanding::Open);
@@ -211,7 +239,7 @@ impl System {
             position,
         };
         self.services.drive(run, false);
-        self.services.note_quiet(run, Seq(1), Some(position));
+        self.services.note_quiet(run, Seq(1 + u64::from(has_terms(&terms))), Some(position));
         self.drive(row, false);
         Ok(run)
     }
@@ -221,6 +249,7 @@ impl System {
     fn append_opening(
         &self,
         opened: &RunOpened,
+        terms: &RunTerms,
         is_wanted: bool,
         at_ms: Ticks,
     ) -> Result<Option<Position>, JournalError> {
@@ -229,7 +258,8 @@ impl System {
             return Ok(None);
         }
         let stream = StreamId::run(&opened.client, opened.run);
-        let events = vec![Event::RunOpened(Box::new(opened.clone()))];
+        let mut events = vec![Event::RunOpened(Box::new(opened.clone()))];
+        events.extend(has_terms(terms).then(|| Event::RunTerms(Box::new(terms.clone()))));
         let batch = StreamBatch { stream, expected: Seq(0), at_ms, events };
         match self.services.journal.append(vec![batch]) {
             Err(JournalError::Conflict { .. }) => Ok(None),
@@ -238,15 +268,20 @@ impl System {
     }
 
     /// The run that this id was given to before, if it was opened on the same terms. It goes on if nobody drives it.
-    async fn opened_before(&self, now: RunOpened) -> Result<RunId, SubmitError> {
+    async fn opened_before(&self, now: RunOpened, terms: &RunTerms) -> Result<RunId, SubmitError> {
         let run = now.run;
         let unreadable = |error| SubmitError::Unreadable(Box::new(error));
         let row = self.row(run).map_err(unreadable)?;
-        let records = self.services.journal.read(StreamId::run(&row.client, run), Seq(0), 1)?;
+        let records = self.services.journal.read(StreamId::run(&row.client, run), Seq(0), 2)?;
         let Some(Event::RunOpened(then)) = records.first().map(|record| &record.event) else {
             return Err(unreadable(RunError::Fold(FoldError::Unopened(run))));
         };
-        let differs = Term::between(then, &now);
+        let mut differs = Term::between(then, &now);
+        let budget = match records.get(1).map(|record| &record.event) {
+            Some(Event::RunTerms(terms)) => terms.budget,
+            _ => None,
+        };
+        differs.extend((budget != terms.budget).then_some(Term::Budget));
         if !differs.is_empty() {
             return Err(SubmitError::Taken { run, differs });
         }

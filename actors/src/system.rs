@@ -11,12 +11,13 @@ use ostler_kernel::port::{ArtifactStore, Journal, JournalError, Tool};
 use ostler_supervisor::{Exit, SupervisorRef};
 use ractor::{ActorRef, RpcReplyPort};
 
+use crate::children::Home;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::measure::Measures;
 use crate::registry::{AgentRow, RegistryMessage};
 use crate::scheduler::{ClientConfig, SchedulerMessage};
-use crate::services::Services;
+use crate::services::{Services, lock};
 use crate::toolbox::{Toolbox, ToolboxError};
 use crate::tree;
 
@@ -64,7 +65,7 @@ pub enum StartError {
 pub struct System {
     pub(crate) services: Arc<Services>,
     pub(crate) root: SupervisorRef,
-    drain: Duration,
+    pub(crate) drain: Duration,
 }
 
 impl System {
@@ -94,6 +95,8 @@ impl System {
                 exit => halted.halt(&format!("the tree has ended: {exit}")),
             }
         });
+        let home = Home { root: root.clone(), drain: config.drain, slots: config.slots };
+        *lock(&services.home) = Some(home);
         Ok(System { services, root, drain: config.drain })
     }
 
@@ -162,6 +165,7 @@ impl System {
         }
         self.root.stop().await;
         self.services.links.clear();
+        lock(&self.services.home).take();
     }
 }
 

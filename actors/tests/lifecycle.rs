@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use common::{Hold, plan, states, system, until};
 use ostler_actors::{
-    AgentProfile, Answer, CHECKPOINTED, RegisterError, RunError, Settled, SpawnError, Submission, System,
+    AgentProfile, Answer, CHECKPOINTED, RegisterError, RunError, Settled, SpawnError, Submission,
+    SubmitError, System,
 };
 use ostler_kernel::agent::{AgentState, InvalidState, Message, Oversight};
 use ostler_kernel::id::RunId;
@@ -66,6 +67,24 @@ async fn a_run_that_does_not_give_what_its_agent_promises_has_failed() {
         let run = give(&system, lawyer(), render(text)).await;
         assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(outcome), "{text}");
     }
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_takes_no_run_that_gives_it_something_else_than_it_says() {
+    let system = common::memory().await;
+    let input = json!({"type": "object", "properties": {"template": {"maxLength": 3}}});
+    let agent = system.spawn(AgentProfile::new("short").input(input)).await.unwrap();
+    for (text, taken) in [("abc", true), ("abcd", false)] {
+        let submitted = agent.submit(Submission::plan(plan(&system, render(text)))).await;
+        match submitted {
+            Ok(run) => assert!(taken && system.outcome(run).await.unwrap() == SUCCEEDED, "{text}"),
+            Err(refused) => {
+                assert!(!taken && matches!(refused, SubmitError::Input { .. }), "{text}: {refused}")
+            }
+        }
+    }
+    assert_eq!(system.runs(false).unwrap().len(), 1, "nothing is left of what was refused");
     system.shutdown().await;
 }
 

@@ -53,6 +53,11 @@ impl Tally {
         }
     }
 
+    /// Credits that attempts cost so far, all together.
+    pub fn cost(&self) -> u64 {
+        self.cost
+    }
+
     /// An attempt that came too late, or after its node was given up: paid for in vain.
     pub fn count_late(&mut self, result: &AttemptResult) {
         self.cost = self.cost.saturating_add(result.cost);

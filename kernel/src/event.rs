@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::evaluation::Scores;
 use crate::id::{AgentId, ClientId, Digest, NodeId, RunId, Ticks};
 use crate::json::Json;
+use crate::plan::Idempotency;
 use crate::run::{Category, NodeState, Reason, RunOutcome};
 
 /// A journal record.
@@ -18,7 +19,7 @@ pub enum Event {
     RunOpened(Box<RunOpened>),
     /// A process took the run up again after the one before it died; counted before any work.
     RunRecovered {
-        /// Recoveries in a row without an attempt that ended; 0: somebody took a parked run up by name.
+        /// Recoveries in a row without an attempt that ended, or that noted that it got further; 0: somebody took a parked run up by name.
         count: u32,
     },
     /// A change of the plan was accepted.
@@ -153,6 +154,111 @@ pub enum Event {
         /// What it is, as JSON of `agent::Profile`.
         profile: Json,
     },
+    /// An attempt told how far it has come. Here and below: in the stream of the run's attempts.
+    AttemptProgress(Box<AttemptProgress>),
+    /// A step of an attempt is about to act on the world. Durable before it does.
+    StepIntent(Box<StepIntent>),
+    /// A step of an attempt ended.
+    StepResult(Box<StepResult>),
+    /// An attempt met a step whose result is lost and that may not be called twice: a person is to be asked.
+    StepInDoubt {
+        /// Which attempt.
+        of: AttemptOf,
+        /// Id of the step.
+        step: String,
+    },
+    /// A step of an attempt is about to open a run.
+    ChildRun {
+        /// Which attempt.
+        of: AttemptOf,
+        /// Id of the step.
+        step: String,
+        /// The run.
+        run: RunId,
+        /// Credits that it may cost; `None`: as many as its client has.
+        budget: Option<u64>,
+    },
+    /// What holds for a run besides how it was opened: its second record, if there is anything.
+    RunTerms(Box<RunTerms>),
+}
+
+/// An attempt at a piece of work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptOf {
+    /// The node.
+    pub node: NodeId,
+    /// Instance of the node in this run, 1 at first.
+    pub generation: u32,
+    /// Patches applied so far: each makes it other work.
+    pub phase: u32,
+    /// 1 for the first attempt of the node.
+    pub attempt: u32,
+}
+
+/// See [`Event::AttemptProgress`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AttemptProgress {
+    /// Which attempt.
+    pub of: AttemptOf,
+    /// What the next attempt is given.
+    pub token: Json,
+}
+
+/// What a step is memoized by, besides its id.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepKey {
+    /// Version of the program that it is a step of.
+    pub version: String,
+    /// Digest of the canonical JSON of its input.
+    pub input: Digest,
+}
+
+/// See [`Event::StepIntent`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepIntent {
+    /// Which attempt.
+    pub of: AttemptOf,
+    /// Id of the step.
+    pub step: String,
+    /// What else it is memoized by.
+    pub key: StepKey,
+    /// What a lost result permits.
+    pub idem: Idempotency,
+    /// What a receiver can recognise a repetition by.
+    pub idempotency_key: Digest,
+}
+
+/// See [`Event::StepResult`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepResult {
+    /// Which attempt.
+    pub of: AttemptOf,
+    /// Id of the step.
+    pub step: String,
+    /// What else it is memoized by.
+    pub key: StepKey,
+    /// What came of it. Failures are recorded of steps that act, to tell them from those whose result was lost.
+    pub outcome: Outcome,
+}
+
+/// See [`Event::RunTerms`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunTerms {
+    /// Credits that its attempts may cost, all together.
+    pub budget: Option<u64>,
+    /// The attempt that opened it.
+    pub parent: Option<Parent>,
+}
+
+/// Who opened a run: a step of an attempt of another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    /// The run.
+    pub run: RunId,
+    /// The attempt.
+    pub of: AttemptOf,
+    /// Id of the step.
+    pub step: String,
 }
 
 /// See [`Event::RunOpened`].
@@ -376,6 +482,13 @@ pub struct Failure {
     pub category: Category,
     /// What happened, for people.
     pub message: String,
+}
+
+impl Failure {
+    /// A failure of this kind; what happened, for people.
+    pub fn new(category: Category, message: impl Into<String>) -> Failure {
+        Failure { category, message: message.into() }
+    }
 }
 
 /// See [`Event::HumanRequest`].

@@ -13,6 +13,7 @@ pub mod gate;
 pub mod id;
 pub mod json;
 pub mod lineage;
+pub mod notes;
 pub mod plan;
 pub mod port;
 pub mod run;

@@ -1,5 +1,7 @@
 //! The traits the outside implements. The only place of this crate where anything waits.
 
+mod attempt;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -13,6 +15,8 @@ use crate::event::{Accounts, Event, Failure};
 use crate::gate::{CallClass, Permit};
 use crate::id::{AgentId, ClientId, Digest, RunId, Ticks};
 use crate::run::RunOutcome;
+
+pub use attempt::{AttemptLog, Begun, Child, ChildEnd, LogError, NoLog, TOKEN_BYTES_MAX};
 
 /// A future that can be sent between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -44,6 +48,8 @@ pub enum StreamKind {
     Run = 1,
     /// One client: owns its agents, weight, tier, deposits.
     Client = 2,
+    /// The attempts of one run: what they note for themselves while they run. Goes with its run in everything.
+    Attempts = 3,
 }
 
 /// Partitions of the journal.
@@ -53,6 +59,11 @@ impl StreamId {
     /// The stream of a run of `client`.
     pub fn run(client: &ClientId, run: RunId) -> StreamId {
         StreamId { partition: partition(client), kind: StreamKind::Run, key: *run.0.as_bytes() }
+    }
+
+    /// The stream of what the attempts of a run of `client` note.
+    pub fn attempts(client: &ClientId, run: RunId) -> StreamId {
+        StreamId { kind: StreamKind::Attempts, ..StreamId::run(client, run) }
     }
 
     /// The stream of `client` itself.
@@ -286,6 +297,15 @@ pub struct CallContext {
     pub workspace: Arc<std::path::Path>,
     /// When it will be given up, as a span from its start.
     pub timeout_ms: u64,
+    /// What it keeps of itself while it runs.
+    pub attempt: Arc<dyn AttemptLog>,
+}
+
+impl CallContext {
+    /// That of a call that is no attempt of a node: it keeps no log.
+    pub fn without_log(workspace: Arc<std::path::Path>, timeout_ms: u64) -> CallContext {
+        CallContext { workspace, timeout_ms, attempt: Arc::new(NoLog) }
+    }
 }
 
 /// A parameter that a tool cannot work with, though its schema allows it.

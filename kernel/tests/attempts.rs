@@ -12,7 +12,7 @@ use ostler_kernel::plan::{Effect, Idempotency, Node, Plan, PlanDraft, Settings, 
 use ostler_kernel::port::{JSON, Position, Recorded, Seq};
 use ostler_kernel::run::{
     Category, Context, Fold, FoldError, Given, Input, InputError, Intended, NoPlanner, NodeState, Operation,
-    RECOVERIES_MAX, Run, RunOutcome, TakenUp,
+    RECOVERIES_MAX, Run, RunOutcome, Since, TakenUp,
 };
 use ostler_kernel::{json, lineage};
 use serde_json::{Map, Value, json};
@@ -229,7 +229,7 @@ fn check_lost_node(node: Value, stopped: bool, expected: &str, is_again: bool) {
     if stopped {
         with(&mut run, |run, cx| run.decide(cx, Input::Operator(Operation::CancelPlan)));
     }
-    let taken = with(&mut run, |run, cx| run.take_up(cx, &["n".into()], false, false));
+    let taken = with(&mut run, |run, cx| run.take_up(cx, &["n".into()], Since::default()));
     let TakenUp::GoesOn { events, again } = taken else { panic!("{taken:?}") };
     assert_eq!(events[0], Event::RunRecovered { count: 1 });
     assert_eq!(state(&run, "n"), expected, "{tool}, stopped: {stopped}");
@@ -373,13 +373,15 @@ fn a_run_that_ends_process_after_process_is_set_aside() {
     };
     let goes_on = |taken: &TakenUp| matches!(taken, TakenUp::GoesOn { .. });
     let mut run = recovered(RECOVERIES_MAX - 1);
-    assert!(goes_on(&with(&mut run, |run, cx| run.take_up(cx, &lost, false, false))), "the last try");
+    assert!(goes_on(&with(&mut run, |run, cx| run.take_up(cx, &lost, Since::default()))), "the last try");
     let reason = format!("it ended {RECOVERIES_MAX} processes in a row without getting on");
-    let taken = with(&mut run, |run, cx| run.take_up(cx, &lost, false, false));
+    let taken = with(&mut run, |run, cx| run.take_up(cx, &lost, Since::default()));
     assert_eq!(taken, TakenUp::SetAside(reason));
-    assert!(goes_on(&with(&mut run, |run, cx| run.take_up(cx, &[], false, false))), "nothing was lost");
+    assert!(goes_on(&with(&mut run, |run, cx| run.take_up(cx, &[], Since::default()))), "nothing was lost");
 
-    let taken = with(&mut run, |run, cx| run.take_up(cx, &lost, true, true));
+    let taken = with(&mut run, |run, cx| {
+        run.take_up(cx, &lost, Since { was_parked: true, by_name: true, got_on: false })
+    });
     let TakenUp::GoesOn { events, .. } = taken else { panic!("somebody asked for it") };
     let counts: Vec<u32> = events
         .iter()
@@ -391,10 +393,17 @@ fn a_run_that_ends_process_after_process_is_set_aside() {
     assert_eq!(counts, [0, RECOVERIES_MAX + 1]);
 
     let mut run = recovered(RECOVERIES_MAX);
+    let since = Since { got_on: true, ..Since::default() };
+    let TakenUp::GoesOn { events, .. } = with(&mut run, |run, cx| run.take_up(cx, &lost, since)) else {
+        panic!("an attempt noted that it got further")
+    };
+    assert_eq!(events[0], Event::RunRecovered { count: 1 });
+
+    let mut run = recovered(RECOVERIES_MAX);
     ends(&mut run, "n", Outcome::Failed(Failure { category: Category::Transient, message: String::new() }));
     with(&mut run, |run, cx| run.decide(cx, Input::RetryDue("n".into())));
     start(&mut run, "n");
-    let taken = with(&mut run, |run, cx| run.take_up(cx, &lost, false, false));
+    let taken = with(&mut run, |run, cx| run.take_up(cx, &lost, Since::default()));
     assert!(goes_on(&taken), "an attempt that ended is progress");
 }
 

@@ -220,6 +220,21 @@ fn told(event: &Event) -> (&'static str, Value) {
         Event::AgentProfiled { agent, profile } => {
             ("agent_profiled", json!({"agent": agent, "profile": profile.value()}))
         }
+        Event::AttemptProgress(progress) => {
+            ("attempt_progress", json!({"of": progress.of, "token": progress.token.value()}))
+        }
+        Event::StepIntent(intent) => {
+            ("step_intent", json!({"of": intent.of, "step": intent.step, "idem": intent.idem}))
+        }
+        Event::StepResult(result) => (
+            "step_result",
+            json!({"of": result.of, "step": result.step, "outcome": outcome_told(&result.outcome)}),
+        ),
+        Event::StepInDoubt { of, step } => ("step_in_doubt", json!({"of": of, "step": step})),
+        Event::ChildRun { of, step, run, budget } => {
+            ("child_run", json!({"of": of, "step": step, "run": run, "budget": budget}))
+        }
+        Event::RunTerms(terms) => ("run_terms", json!(terms)),
         Event::Parked { reason } => ("parked", json!({"reason": reason})),
         Event::Operator(act) => match act {
             OperatorAct::CancelPlan => ("operator", json!({"act": "cancel_plan"})),
@@ -247,7 +262,14 @@ fn told(event: &Event) -> (&'static str, Value) {
 }
 
 fn result_told(result: &AttemptResult) -> Value {
-    let outcome = match &result.outcome {
+    json!({
+        "node": result.node, "attempt": result.attempt, "outcome": outcome_told(&result.outcome),
+        "duration_ms": result.duration_ms, "cost": result.cost,
+    })
+}
+
+fn outcome_told(outcome: &Outcome) -> Value {
+    match outcome {
         Outcome::Ok(output) => json!({
             "ok": {
                 "artifact": output.artifact, "bytes": output.bytes,
@@ -257,9 +279,5 @@ fn result_told(result: &AttemptResult) -> Value {
         Outcome::Failed(failure) => {
             json!({"failed": {"category": failure.category, "message": failure.message}})
         }
-    };
-    json!({
-        "node": result.node, "attempt": result.attempt, "outcome": outcome,
-        "duration_ms": result.duration_ms, "cost": result.cost,
-    })
+    }
 }

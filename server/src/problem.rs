@@ -133,6 +133,7 @@ impl From<SubmitError> for Problem {
             SubmitError::TooManyClients(_) => "too_many_clients",
             SubmitError::Intent(_) => "intent_out_of_range",
             SubmitError::Scope { .. } => "scope_unknown",
+            SubmitError::Input { .. } => "input_invalid",
             SubmitError::Workspace { .. } => "workspace_unusable",
             SubmitError::Taken { .. } => return Problem::new(StatusCode::CONFLICT, "run_taken", told),
             SubmitError::Unreadable(error) => return (*error).into(),

@@ -158,7 +158,7 @@ async fn open(system: &System, bytes: &Bytes) -> Result<RunId, Problem> {
     let run = run
         .map(|run| run.parse::<RunId>().map_err(|_| Problem::bad("run_id", format!("{run:?} is no run id"))));
     let run = run.transpose()?;
-    let submission = Submission { plan, client, agent, intent, scope, workspace, run };
+    let submission = Submission { plan, client, agent, intent, scope, workspace, run, budget: None };
     Ok(system.submit(submission).await?)
 }
 

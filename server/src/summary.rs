@@ -8,7 +8,7 @@ use ostler_kernel::port::{RunRow, RunStanding};
 use ostler_kernel::run::{Run, Standing as NodeStanding};
 
 use crate::problem::Problem;
-use crate::wire::{Culprit, ReliabilityBounds, RunLine, Standing, Summary, Waiting, word};
+use crate::wire::{Culprit, ParentView, ReliabilityBounds, RunLine, Standing, Summary, Waiting, word};
 
 /// How a run stands at the last record of the view.
 pub(crate) struct Stands {
@@ -90,6 +90,12 @@ pub(crate) fn of(run: RunId, view: &RunView, stands: Stands) -> Summary {
         outputs: outputs.collect(),
         waiting: waiting(run, &view.run),
         out_of_credit: view.out_of_credit && view.closed.is_none(),
+        budget: view.run.terms().budget,
+        parent: view.run.terms().parent.as_ref().map(|parent| ParentView {
+            run: parent.run.to_string(),
+            node: parent.of.node.to_string(),
+            step: parent.step.clone(),
+        }),
         client: view.opened.client.to_string(),
         agent: view.opened.agent.to_string(),
         workspace: view.opened.workspace.clone(),

@@ -322,6 +322,12 @@ pub struct Summary {
     /// tells whether that is so still (`parked`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub out_of_credit: bool,
+    /// Credits that it may cost, all together, if it has a budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<u64>,
+    /// The attempt that opened it, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<ParentView>,
     /// Who pays.
     pub client: String,
     /// Who runs it.
@@ -335,6 +341,17 @@ pub struct Summary {
     /// Whether records follow that one: it is told as it stood then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub past: bool,
+}
+
+/// Who opened a run: a step of a node of another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParentView {
+    /// The run, as a UUID.
+    pub run: String,
+    /// The node.
+    pub node: String,
+    /// Id of the step.
+    pub step: String,
 }
 
 /// What the precision of the contracts of executed nodes says of a run.

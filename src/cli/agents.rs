@@ -46,6 +46,9 @@ pub(crate) struct SpawnArgs {
     /// What it asks for a job, in credits
     #[arg(long, value_name = "CREDITS")]
     price: Option<u64>,
+    /// File with the JSON Schema of what its runs are given: the parameters of the node that a plan begins with
+    #[arg(long, value_name = "FILE")]
+    input: Option<PathBuf>,
     /// File with the JSON Schema of what comes of its runs
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -58,9 +61,10 @@ fn oversight(word: &str) -> Result<Oversight, String> {
 
 /// Makes an agent.
 pub(crate) async fn spawn(globals: &Globals, args: SpawnArgs) -> Result<u8, Failure> {
-    let SpawnArgs { agent, client, weight, capabilities, domain, oversight, price, output } = args;
+    let SpawnArgs { agent, client, weight, capabilities, domain, oversight, price, input, output } = args;
+    let input = input.as_deref().map(schema).transpose()?;
     let output = output.as_deref().map(schema).transpose()?;
-    let profile = Profile { capabilities, domain, input: None, output, oversight, price };
+    let profile = Profile { capabilities, domain, input, output, oversight, price };
     let request = SpawnRequest { agent, client, weight, profile };
     let mut out = Out::new();
     let session = Session::open(globals, Path::new("."), Want::Begin).await?;

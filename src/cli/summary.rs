@@ -264,7 +264,13 @@ pub(crate) fn figures(sheet: &Sheet<'_>, summary: &Summary) -> Vec<String> {
         lines.push(fit(&text, sheet.columns));
     }
     if summary.cost > 0 {
-        lines.push(format!("  cost           {}", count(summary.cost as usize, "credit")));
+        let budget = summary.budget.map(|budget| format!(" of {budget}")).unwrap_or_default();
+        lines.push(format!("  cost           {}{budget}", count(summary.cost as usize, "credit")));
+    }
+    if let Some(parent) = &summary.parent {
+        let text =
+            format!("  opened by      step {:?} of {} of run {}", parent.step, parent.node, parent.run);
+        lines.push(fit(&text, sheet.columns));
     }
     lines
 }

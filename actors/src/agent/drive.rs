@@ -135,7 +135,11 @@ impl Drive {
                         let key = self.key(&moved.node, moved.attempt);
                         self.services.effects.cancel(&key);
                     }
+                    if moved.to.is_terminal() && moved.to != NodeState::Executed {
+                        self.cancel_children(&moved.node);
+                    }
                 }
+                Event::Draining { node } => self.cancel_children(node),
                 Event::PlanVersion(_) => self.reorder(),
                 Event::TimerSet(timer) => self.set_deadline(&timer.node, timer.kind, timer.at),
                 Event::HumanRequest(request) => {
@@ -147,6 +151,14 @@ impl Drive {
             }
         }
         self.pending.extend(events);
+    }
+
+    /// The runs that a node opened are not wanted any more.
+    fn cancel_children(&self, node: &NodeId) {
+        if self.services.notes.known(self.opened.run) {
+            let stream = StreamId::attempts(&self.opened.client, self.opened.run);
+            self.services.cancel_children(stream, Some(node.clone()));
+        }
     }
 
     pub(super) fn key(&self, node: &NodeId, attempt: u32) -> AttemptKey {
@@ -540,7 +552,7 @@ impl Drive {
 
     /// Tells something of its agent to whoever watches.
     pub(super) fn tell(&self, event: Telemetry) {
-        self.services.measures.tell(event, &self.arguments.owner.agent, Some(self.opened.run));
+        self.services.measures.tell(event, Some(&self.arguments.owner.agent), Some(self.opened.run));
     }
 
     /// Whether the run is to come to rest.

@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use ostler_kernel::event::{Accounts, AttemptResult, Event, GateDecision};
+use ostler_kernel::event::{Accounts, AttemptOf, AttemptResult, Event, GateDecision};
 use ostler_kernel::gate::{Denial, Permit};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::plan::{Node, Plan};
-use ostler_kernel::port::{ArtifactError, Position, Tool};
-use ostler_kernel::run::{Category, Given, Input, Intended, NodeState, Refs};
+use ostler_kernel::port::{ArtifactError, Position, StreamId, Tool};
+use ostler_kernel::run::{Category, GENERATION, Given, Input, Intended, NodeState, Refs};
 use serde_json::{Map, Value};
 
 use super::drive::Drive;
 use crate::approval;
 use crate::attempt::{self, Unreadable, Work};
 use crate::effects::{Effects, failed};
+use crate::notes::{LiveLog, Site};
 use crate::scheduler::{Granted, Ticket};
 
 /// An attempt that starts as soon as its intent is appended (durable, if it acts on the world).
@@ -106,7 +107,11 @@ impl Drive {
         let attempt = self.run.instance(id).map_or(0, |instance| instance.attempts);
         // What was approved is shown again before an attempt starts; only one that its process did not live to end can
         // come here with something else.
-        let prepared = self.prepare(node).await.and_then(|prepared| {
+        let afforded = match self.left() {
+            Some(0) => Err(self.spent_budget()),
+            Some(_) | None => self.prepare(node).await,
+        };
+        let prepared = afforded.and_then(|prepared| {
             let shown = || approval::of_work(&self.services, &self.caller, node, &prepared.work).digest();
             if self.run.is_approved(id, shown) { Ok(prepared) } else { Err(Refusal::unapproved()) }
         });
@@ -127,6 +132,12 @@ impl Drive {
                 self.refuse(id, attempt, refusal);
             }
         }
+    }
+
+    fn spent_budget(&self) -> Refusal {
+        let budget = self.run.terms().budget.unwrap_or(0);
+        let what = format!("the budget of the run, {budget} credits, is used up");
+        Refusal::Failed(Category::ResourceExhaustion, what)
     }
 
     fn tool_version(&self, node: &Node) -> Option<&str> {
@@ -219,10 +230,34 @@ impl Drive {
         self.note(intent.into_iter().collect());
     }
 
+    /// Where an attempt of a node notes what it has to note of itself.
+    fn site(&self, node: &Node, attempt: u32) -> Site {
+        let phase = self.run.instance(&node.id).map_or(0, |instance| instance.phase);
+        let (run, client) = (self.opened.run, &self.opened.client);
+        Site {
+            run,
+            stream: StreamId::attempts(client, run),
+            of: AttemptOf { node: node.id.clone(), generation: GENERATION, phase, attempt },
+            key: self.run.idempotency_key(run, &node.id),
+            heartbeat_ms: node.heartbeat_timeout.and_then(|span| u64::try_from(span).ok()),
+            left: self.left(),
+        }
+    }
+
+    /// Credits that are left of the budget of the run, what it gave to runs that it opened set aside.
+    fn left(&self) -> Option<u64> {
+        self.run.terms().budget?;
+        let stream = StreamId::attempts(&self.opened.client, self.opened.run);
+        // What cannot be read is found out by whoever writes there.
+        let granted = self.services.notes.of(stream).granted(&self.services).unwrap_or(0);
+        self.run.left(granted)
+    }
+
     /// Starts what was appended. What acts on the world waits until its intent is durable.
     pub(super) fn launch(&mut self, position: Option<Position>) {
         for Launch { plan, at, id, attempt, slot, acts, work } in std::mem::take(&mut self.launches) {
             let key = self.key(&id, attempt);
+            let log = LiveLog::new(&self.services, self.site(&plan.nodes[at], attempt));
             let (services, caller) = (Arc::clone(&self.services), Arc::clone(&self.caller));
             let body = async move {
                 if let (true, Some(position)) = (acts, position)
@@ -231,7 +266,7 @@ impl Drive {
                     services.halt(&error.to_string());
                     return failed(Category::Transient, format!("not started: {error}"));
                 }
-                attempt::perform(&services, &caller, &plan.nodes[at], work).await
+                attempt::perform(&services, &caller, &plan.nodes[at], work, log).await
             };
             let held = (Arc::clone(&self.arguments.owner), slot);
             Effects::spawn(&self.services, key, held, self.me.clone(), acts, body);

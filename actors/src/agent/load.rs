@@ -1,16 +1,18 @@
 //! Taking a run up again from its records.
 
 use ostler_kernel::agent::Telemetry;
-use ostler_kernel::event::TimerKind;
+use ostler_kernel::event::{Event, TimerKind};
 use ostler_kernel::id::NodeId;
-use ostler_kernel::port::RunRow;
-use ostler_kernel::run::{Folded, Input, Standing, TakenUp};
+use ostler_kernel::port::{Recorded, RunRow, StreamId};
+use ostler_kernel::run::{Folded, Input, Operation, Since, Standing, TakenUp};
 use ractor::{ActorProcessingErr, ActorRef};
 
 use super::drive::Drive;
 use super::{AgentArguments, AgentMessage};
+use crate::children;
 use crate::effects::Found;
 use crate::error::RunError;
+use crate::notes;
 use crate::registry::RegistryMessage;
 use crate::scheduler::Job;
 use crate::stream;
@@ -26,7 +28,13 @@ impl Drive {
     ) -> Result<Option<Drive>, ActorProcessingErr> {
         let services = &arguments.services;
         let (agent, run) = (arguments.owner.agent.clone(), row.run);
-        let folded = match stream::fold(services, &row, None, |_| {}) {
+        let mut recovered = None;
+        let see = |record: &Recorded| {
+            if matches!(record.event, Event::RunRecovered { .. }) {
+                recovered = Some(record.position);
+            }
+        };
+        let folded = match stream::fold(services, &row, None, see) {
             Ok(folded) => folded,
             // To fail for it would only be to fail again.
             Err(RunError::Fold(error)) => {
@@ -50,8 +58,12 @@ impl Drive {
         let mut drive = Drive::new(arguments, me, (opened, row.opened_ms), state, last);
         drive.is_out_of_credit = out_of_credit;
         let lost = drive.attach().await;
-        let by_name = services.asked_for(run);
-        match drive.within(|run, cx| run.take_up(cx, &lost, parked.is_some(), by_name)) {
+        let got_on = match recovered.filter(|_| !lost.is_empty()) {
+            Some(at) => notes::got_on(services, StreamId::attempts(&row.client, run), at)?,
+            None => false,
+        };
+        let since = Since { was_parked: parked.is_some(), by_name: services.asked_for(run), got_on };
+        match drive.within(|run, cx| run.take_up(cx, &lost, since)) {
             TakenUp::SetAside(reason) => {
                 services.links.tell_registry(RegistryMessage::SetAside {
                     agent,
@@ -68,6 +80,12 @@ impl Drive {
         }
         drive.decide(Input::Settle);
         drive.tell(Telemetry::JobAssigned);
+        let parent = drive.run.terms().parent.clone();
+        if let Some(parent) = parent
+            && children::is_unwanted(&drive.services, &parent)?
+        {
+            drive.decide(Input::Operator(Operation::CancelPlan));
+        }
         Ok(Some(drive))
     }
 

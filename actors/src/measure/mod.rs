@@ -110,9 +110,9 @@ impl Measures {
     }
 
     /// An agent tells something of itself: an event for whoever traces, and a count.
-    pub(crate) fn tell(&self, event: Telemetry, agent: &AgentId, run: Option<RunId>) {
-        let run = run.map(tracing::field::display);
-        tracing::debug!(target: "ostler::agent", event = event.as_str(), %agent, run);
+    pub(crate) fn tell(&self, event: Telemetry, agent: Option<&AgentId>, run: Option<RunId>) {
+        let (agent, run) = (agent.map(tracing::field::display), run.map(tracing::field::display));
+        tracing::debug!(target: "ostler::agent", event = event.as_str(), agent, run);
         if let Some(recording) = &self.0 {
             metric::AGENT_EVENTS.counter(&recording.recorder, [event.as_str().into()]).increment(1);
         }

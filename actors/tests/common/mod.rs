@@ -49,6 +49,11 @@ pub(crate) async fn within(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>, 
     over(journal, Arc::new(MemoryArtifacts::default()), more, limits).await
 }
 
+/// The same, with so many slots.
+pub(crate) async fn with_slots(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>, slots: usize) -> System {
+    wide(slots as u32, journal, Arc::new(MemoryArtifacts::default()), more, Limits::default()).await
+}
+
 /// The same, over a store of one's own.
 pub(crate) async fn over(
     journal: Arc<dyn Journal>,
@@ -178,7 +183,9 @@ impl Tool for Hold {
 pub(crate) fn left_by(journal: &MemoryJournal) -> Arc<MemoryJournal> {
     let left = Arc::new(MemoryJournal::default());
     let rows = journal.runs(false).unwrap();
-    let runs = rows.iter().map(|row| StreamId::run(&row.client, row.run));
+    let runs = rows
+        .iter()
+        .flat_map(|row| [StreamId::run(&row.client, row.run), StreamId::attempts(&row.client, row.run)]);
     for stream in runs.chain(journal.clients().unwrap()) {
         for record in journal.read(stream, Seq(0), usize::MAX).unwrap() {
             let (expected, events) = (Seq(record.seq.0 - 1), vec![record.event]);

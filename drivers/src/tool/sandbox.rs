@@ -53,6 +53,12 @@ impl Bounds {
         Bounds { write: writable(workspace, more), alone: false }
     }
 
+    /// The same, and it may write to this file.
+    pub(super) fn and_writing(mut self, file: &Path) -> Bounds {
+        self.write.push(file.to_owned());
+        self
+    }
+
     /// Starts a program within these bounds, as far as the kernel keeps them.
     pub(super) fn spawn(&self, command: &mut Command) -> io::Result<Child> {
         let confined = || {

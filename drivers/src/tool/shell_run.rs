@@ -7,16 +7,17 @@ use std::sync::Arc;
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{ArgvClass, ArgvTable, CallClass, OBSERVING_ENVIRONMENT, Permit};
 use ostler_kernel::plan::Idempotency;
-use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use ostler_kernel::port::{AttemptLog, BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::blocking::off_runtime;
 use super::config::ShellConfig;
 use super::data_folder::DataFolder;
-use super::declare::{WORST, crash, exhausted, object, params, spec, structural};
+use super::declare::{WORST, crash, exhausted, object, params, spec, structural, transient};
 use super::git;
 use super::process::{Finished, Folder, Group, OUTPUT_HEAD_BYTES, Program};
+use super::progress::{PROGRESS, Pipe, RESUME_TOKEN};
 use super::sandbox::Bounds;
 use super::workspace::Workspace;
 
@@ -128,6 +129,7 @@ struct Bearing {
 async fn run(params: Params, bearing: Bearing, observes: bool, context: CallContext) -> ToolResult {
     let Params { argv, cwd, stdin, allow_status } = params;
     let shown = argv.first().cloned().unwrap_or_default();
+    let log = Arc::clone(&context.attempt);
     let place = off_runtime(move |_| {
         let workspace = Workspace::open(&context.workspace)?;
         let path = cwd.map_or_else(|| Ok(PathBuf::from(".")), |cwd| workspace.relative(&cwd))?;
@@ -142,7 +144,7 @@ async fn run(params: Params, bearing: Bearing, observes: bool, context: CallCont
             call.argv = git::only_looking(call.argv);
         }
     }
-    let Finished { status, stdout, stderr } = call.finish(stdin).await?;
+    let Finished { status, stdout, stderr } = call.finish_told(stdin, &*log).await?;
     judge(&shown, status, allow_status.as_deref().unwrap_or(&[0]), &stdout, &stderr)
 }
 
@@ -167,6 +169,26 @@ impl Call {
         started.await?.finish(stdin).await
     }
 
+    /// The same, of an attempt that is to give signs of life: it is told where to give them, and what the one before it told.
+    async fn finish_told(mut self, stdin: Option<String>, log: &dyn AttemptLog) -> Result<Finished, Failure> {
+        if log.heartbeat_ms().is_none() {
+            return self.finish(stdin).await;
+        }
+        let unpiped = |error| transient(format!("cannot make a pipe for the program's progress: {error}"));
+        let pipe = off_runtime(move |_| Pipe::make().map_err(unpiped)).await?;
+        let mut lines = pipe.open().map_err(unpiped)?;
+        self.bearing.bounds = self.bearing.bounds.map(|bounds| bounds.and_writing(pipe.path()));
+        self.environment.push((PROGRESS.to_owned(), pipe.path().to_string_lossy().into_owned()));
+        let token = log.resume_token().map_err(|error| crash(error.to_string()))?;
+        self.environment.extend(token.map(|token| (RESUME_TOKEN.to_owned(), plain(token))));
+        let finished = tokio::select! {
+            finished = self.finish(stdin) => finished,
+            () = lines.tell(log) => unreachable!("a pipe that is held open has no end"),
+        };
+        lines.tell_rest(log);
+        finished
+    }
+
     /// The names of the settings of git in the same place.
     async fn git_settings(&self) -> Result<String, Failure> {
         let argv = git::LIST_SETTINGS.map(str::to_owned).to_vec();
@@ -178,6 +200,14 @@ impl Call {
             return Err(exhausted(format!("the settings of git have more than {OUTPUT_HEAD_BYTES} bytes")));
         }
         Ok(stdout)
+    }
+}
+
+/// A token as a program is given it: a text as it is, anything else as JSON.
+fn plain(token: Value) -> String {
+    match token {
+        Value::String(text) => text,
+        token => token.to_string(),
     }
 }
 

@@ -62,7 +62,7 @@ impl World {
         let tool = self.tool(name);
         let root = self.root();
         let permit = permit(tool.clone(), params, root.to_str().unwrap(), self.egress.clone())?;
-        let context = CallContext { workspace: Arc::from(root), timeout_ms: 60_000 };
+        let context = CallContext::without_log(Arc::from(root), 60_000);
         tool.call(permit, context).await
     }
 

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Oversight;
-use crate::contract::{SchemaError, compile_schema};
+use crate::contract::{Broken, Contract, SchemaError, compile_schema};
 use crate::id::{NAME_RULE, is_name};
-use crate::plan::{Method, Plan, Rule};
+use crate::plan::{Method, Node, Plan, Rule};
 
 /// Capabilities of one agent.
 pub const CAPABILITIES_MAX: usize = 64;
@@ -114,6 +114,28 @@ impl Profile {
         *self == Profile::default()
     }
 
+    /// Holds what a plan gives the agent against what it takes: the parameters of the node that the plan begins with, or the
+    /// map of those if it begins with several.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, in words.
+    pub fn takes(&self, plan: &Plan) -> Result<(), String> {
+        let Some(schema) = &self.input else { return Ok(()) };
+        let entries: Vec<&Node> = plan.nodes.iter().filter(|node| node.deps.is_empty()).collect();
+        let given = match entries.as_slice() {
+            [one] => Value::Object(one.params.clone()),
+            several => {
+                let params = several.iter().map(|node| (node.id.to_string(), node.params.clone().into()));
+                Value::Object(params.collect())
+            }
+        };
+        let rule = Rule { method: Method::Schema, p: None, spec: Some(Arc::new(schema.clone())) };
+        let contract = Contract::compile(&[rule]).map_err(|error| error.to_string())?;
+        let broken: Vec<String> = contract.judge(&given).broken.iter().map(Broken::to_string).collect();
+        if broken.is_empty() { Ok(()) } else { Err(broken.join("; ")) }
+    }
+
     /// Makes it count for a plan that the agent is given: it is watched at least as closely as the profile says, is about what
     /// the agent is for unless the plan says otherwise, and has to give what the profile promises: the output of the plan, or
     /// the map of its outputs if there are several.
@@ -149,7 +171,6 @@ fn of_one(name: &str, mut schema: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::Contract;
     use crate::plan::{PlanDraft, PolicyDraft, Settings};
 
     fn plan(policy: Value, outputs: Value) -> Plan {

@@ -178,11 +178,11 @@ fn check_schema(tool: &GatedTool, params: &mut Map<String, Value>) -> Result<(),
 
 /// The tool that the scope grants, and its cap. A tool that does not exist looks like one that is not granted.
 fn granted<'a>(call: &Call<'a>, policy: &GatePolicy) -> Result<(&'a GatedTool, Option<u8>), Denial> {
-    let Some(scope) = policy.scopes.get(call.scope) else {
-        return Err(denial(DenialCode::ScopeUnresolved, format_args!("no scope {:?}", call.scope)));
-    };
-    match (scope.tools.get(call.name), call.tool) {
-        (Some(&cap), Some(tool)) if tool.name() == call.name => Ok((tool, cap)),
+    let cap = policy
+        .cap(call.scope, call.name)
+        .map_err(|part| denial(DenialCode::ScopeUnresolved, format_args!("no scope {part:?}")))?;
+    match (cap, call.tool) {
+        (Some(cap), Some(tool)) if tool.name() == call.name => Ok((tool, cap)),
         (Some(_), _) => {
             Err(denial(DenialCode::OutOfScope, format_args!("no tool {:?} is registered", call.name)))
         }

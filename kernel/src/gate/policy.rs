@@ -22,6 +22,28 @@ pub struct GatePolicy {
     pub egress: Egress,
 }
 
+impl GatePolicy {
+    /// Whether there is a scope of this name: or, if the name is several joined by `&`, all of them, of which it is what they
+    /// have in common.
+    pub fn has_scope(&self, name: &str) -> bool {
+        name.split('&').all(|part| self.scopes.contains_key(part))
+    }
+
+    /// What a scope lets a tool do: `Err` says which part of the scope does not exist, `None` that one does not have the tool.
+    pub(super) fn cap<'a>(&self, scope: &'a str, tool: &str) -> Result<Option<Option<u8>>, &'a str> {
+        let mut least: Option<Option<u8>> = Some(None);
+        for part in scope.split('&') {
+            let cap = self.scopes.get(part).ok_or(part)?.tools.get(tool).copied();
+            least = match (least, cap) {
+                (Some(Some(one)), Some(Some(other))) => Some(Some(one.min(other))),
+                (Some(one), Some(other)) => Some(one.or(other)),
+                (_, None) | (None, _) => None,
+            };
+        }
+        Ok(least)
+    }
+}
+
 /// The tools one may call who acts in a scope.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Scope {

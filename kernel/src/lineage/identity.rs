@@ -203,6 +203,11 @@ pub fn idempotency_key(run: RunId, node: &NodeId, generation: u64, phase: u64) -
     hash("aos/idem/1", &[run.as_bytes(), node.as_str().as_bytes(), &generation, &phase])
 }
 
+/// What the receiver of an effect can recognise its repetition by, if that is of a step of an agent whose work has this key.
+pub fn step_key(work: Digest, step: &str) -> Digest {
+    hash("aos/idem/step/1", &[&work.0, step.as_bytes()])
+}
+
 /// An object in the making, whose keys arrive in canonical order.
 struct Document {
     text: String,

@@ -5,5 +5,6 @@ mod identity;
 
 pub use hash::hash;
 pub use identity::{
-    Edge, Inputs, Sigma, artifact, idempotency_key, lineage, prompt, receipt, reuse, sigma, value, x,
+    Edge, Inputs, Sigma, artifact, idempotency_key, lineage, prompt, receipt, reuse, sigma, step_key, value,
+    x,
 };

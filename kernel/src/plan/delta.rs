@@ -289,6 +289,8 @@ impl Draft<'_> {
         put(&mut node.impact, &fields.impact.map(|impact| impact.get()));
         put(&mut node.idem, &fields.idem);
         put(&mut node.timeout, &fields.timeout.map(|span| span.ticks(bare)));
+        let heartbeat = fields.heartbeat_timeout.map(|span| span.map(|span| span.ticks(bare)));
+        put(&mut node.heartbeat_timeout, &heartbeat);
         put(&mut node.retries, &fields.retries);
         put(&mut node.patches, &fields.patches);
         put(&mut node.approval, &fields.approval);

@@ -43,6 +43,18 @@ pub struct PlanDraft {
     pub contract: Option<Vec<RuleDraft>>,
 }
 
+/// The node of a plan that is one call.
+const CALL: &str = "call";
+
+impl PlanDraft {
+    /// A plan of one node, `call`, which calls a tool.
+    pub fn call(tool: &str, params: Map<String, Value>) -> PlanDraft {
+        let (tool, params) = (Some(tool.to_owned()), Some(params));
+        let node = NodeDraft { tool: tool.clone(), params, ..NodeDraft::named(CALL) };
+        PlanDraft { id: tool.unwrap_or_default(), nodes: vec![node], ..PlanDraft::default() }
+    }
+}
+
 /// A node as written; see [`Node`](super::Node) for what the fields mean.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a node: a map with an `id` and a `tool`")]
@@ -78,6 +90,8 @@ pub struct NodeDraft {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat_timeout: Option<Span>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patches: Option<i64>,
@@ -108,6 +122,7 @@ impl NodeDraft {
             impact: None,
             idem: None,
             timeout: None,
+            heartbeat_timeout: None,
             retries: None,
             patches: None,
             approval: None,
@@ -117,8 +132,8 @@ impl NodeDraft {
     }
 }
 
-/// Fields of a node that a change sets. Absent fields stay; `null` takes a tool, a model, a contract or a
-/// human timeout away.
+/// Fields of a node that a change sets. Absent fields stay; `null` takes a tool, a model, a contract, a
+/// heartbeat timeout or a human timeout away.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, expecting = "a map of fields of a node")]
 #[allow(missing_docs)] // the fields are those of Node
@@ -145,6 +160,8 @@ pub struct NodeFields {
     pub idem: Option<Idempotency>,
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     pub timeout: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub heartbeat_timeout: Option<Option<Span>>,
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     pub retries: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]

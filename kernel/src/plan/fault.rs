@@ -155,7 +155,7 @@ codes! {
     V12,
     /// No nodes, too many, or too deep.
     V13,
-    /// A timeout, budget of attempts or human timeout out of bounds.
+    /// A timeout, heartbeat timeout, budget of attempts or human timeout out of bounds.
     V14,
     /// Effect and impact disagree.
     V15,

@@ -125,6 +125,9 @@ pub struct Node {
     pub tests: Option<CallClass>,
     /// Per attempt.
     pub timeout: Ticks,
+    /// After which silence an attempt counts as dead.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub heartbeat_timeout: Option<Ticks>,
     /// Retries within one patch.
     #[serde(default)]
     pub retries: i64,

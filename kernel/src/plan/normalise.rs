@@ -131,6 +131,7 @@ impl NodeDraft {
             impact: draft.impact.map_or(0, |impact| impact.get()),
             idem,
             timeout: draft.timeout.map_or(settings.timeout, |span| span.ticks(settings.bare)),
+            heartbeat_timeout: draft.heartbeat_timeout.map(|span| span.ticks(settings.bare)),
             retries: draft.retries.unwrap_or_else(|| (settings.retries)(idem)),
             patches: draft.patches.unwrap_or(i64::from(draft.fallback.is_some())),
             approval: draft.approval.unwrap_or_default(),

@@ -130,6 +130,7 @@ impl Run {
                 self.close_recovery();
             }
             Event::LateResult(result) => self.tally.count_late(result),
+            Event::RunTerms(terms) => self.terms = (**terms).clone(),
             Event::ContractChecked { version, holds } => self.contract = Some((*version, *holds)),
             Event::RunRecovered { count } => self.recoveries = *count,
             Event::Operator(OperatorAct::CancelPlan) => self.cancel_plan(),
@@ -148,6 +149,11 @@ impl Run {
             | Event::CreditDeposited { .. }
             | Event::OutOfCredit { .. }
             | Event::Evaluated(_)
+            | Event::AttemptProgress(_)
+            | Event::StepIntent(_)
+            | Event::StepResult(_)
+            | Event::StepInDoubt { .. }
+            | Event::ChildRun { .. }
             | Event::RunClosed { .. } => {}
         }
         Ok(())

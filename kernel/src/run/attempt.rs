@@ -60,7 +60,9 @@ impl Turn<'_, '_, '_> {
     pub(super) fn failed(&mut self, at: usize, category: Category) {
         let node = &self.run.plan.nodes[at];
         let draining = self.run.instances[at].is_draining();
-        if category.is_loss() && node.after_loss() == AfterLoss::InDoubt {
+        // A step of an agent may be what only a person can tell of, whatever its node says.
+        let doubtful = node.after_loss() == AfterLoss::InDoubt || category == Category::InDoubt;
+        if category.is_loss() && doubtful {
             self.in_doubt(at, draining);
         } else if draining {
             self.fail(at, Reason::Category(category));

@@ -10,7 +10,7 @@ use crate::lineage::{self, Inputs, Sigma};
 use crate::plan::{Idempotency, Kind, Node};
 
 /// Instances of a node in a run so far: nothing starts a second one yet.
-const GENERATION: u32 = 1;
+pub const GENERATION: u32 = 1;
 
 /// What the run itself does not know of an attempt that is about to start.
 #[derive(Debug, Clone, Copy)]

@@ -50,7 +50,7 @@ pub use apply::IllegalStep;
 pub use fold::{Fold, FoldError, Folded, ReadPlan};
 pub use human::{AnswerError, ResolutionError};
 pub use inputs::{Given, InputError, Refs, resolve};
-pub use intent::Intended;
+pub use intent::{GENERATION, Intended};
 pub use operator::OperationError;
 pub use prepared::{FEEDBACK, Prepared};
 pub use quiesce::Quiet;
@@ -60,11 +60,11 @@ pub use shown::{Shown, ShownTest};
 pub use standing::{Answered, Identity, Instance, Standing};
 pub use state::{Category, NodeState, Reason, RunOutcome};
 pub use strategy::Strategy;
-pub use take_up::{RECOVERIES_MAX, TakenUp};
+pub use take_up::{RECOVERIES_MAX, Since, TakenUp};
 pub use turn::{Answer, Context, Input, NoPlanner, Operation, Patch, Planner, Resolution};
 
 use crate::evaluation::Tally;
-use crate::event::Evaluated;
+use crate::event::{Evaluated, RunTerms};
 use crate::id::{NodeId, Ticks};
 use crate::plan::{Graph, Node, Plan};
 use dirty::Dirty;
@@ -98,6 +98,7 @@ pub struct Run {
     /// Recoveries since the last attempt that ended.
     recoveries: u32,
     tally: Tally,
+    terms: RunTerms,
 }
 
 /// How many nodes are in the states that keep a run going.
@@ -133,6 +134,7 @@ impl Run {
             contract: None,
             recoveries: 0,
             tally: Tally::default(),
+            terms: RunTerms::default(),
             plan,
             graph,
         };
@@ -256,6 +258,17 @@ impl Run {
         let revisions_max = patches + u64::from(self.plan.policy.max_replans);
         let scores = self.tally.scores(patched + u64::from(self.replans), revisions_max)?;
         Some(Evaluated { scores, composite: scores.composite() })
+    }
+
+    /// What holds for it besides how it was opened.
+    pub fn terms(&self) -> &RunTerms {
+        &self.terms
+    }
+
+    /// Credits that are left of its budget, `set_aside` of it spoken for; `None`: it has none, and may cost what its client has.
+    pub fn left(&self, set_aside: u64) -> Option<u64> {
+        let spent = self.tally.cost().saturating_add(set_aside);
+        self.terms.budget.map(|budget| budget.saturating_sub(spent))
     }
 
     /// Whether recovery could still bring what is missing: the run is neither cancelled nor concluded, the planner did not

@@ -1,13 +1,11 @@
 //! Which steps a person is asked about: those that the plan says, and those that the oversight of the run adds.
 
 use super::Run;
+use super::intent::GENERATION;
 use super::standing::Standing;
 use super::turn::Turn;
 use crate::agent::{RequestKind, spot_draw};
 use crate::plan::{Approval, Kind};
-
-/// Instance of a node in its run: none has another yet.
-const GENERATION: u64 = 1;
 
 /// The impact of a step that controls something.
 const CONTROLS: u8 = 2;
@@ -43,6 +41,6 @@ impl Turn<'_, '_, '_> {
         let waited =
             matches!(self.run.instances[at].standing, Standing::Running { sleep_until: Some(_), .. });
         let kind = if unsure { RequestKind::Escalation } else { RequestKind::Checkpoint };
-        works && !waited && oversight.asks(kind, spot_draw(self.cx.run, &node.id, GENERATION))
+        works && !waited && oversight.asks(kind, spot_draw(self.cx.run, &node.id, GENERATION.into()))
     }
 }

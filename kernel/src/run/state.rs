@@ -140,6 +140,7 @@ pub enum Category {
     Structural,
     ParamMissing,
     GateDenied,
+    InDoubt,
 }
 
 impl Category {
@@ -155,14 +156,15 @@ impl Category {
             | Category::HumanRejection
             | Category::Structural
             | Category::ParamMissing
-            | Category::GateDenied => false,
+            | Category::GateDenied
+            | Category::InDoubt => false,
         }
     }
 
     /// Whether it leaves open what was done: there may have been an effect, and nobody knows its result.
     pub fn is_loss(self) -> bool {
         match self {
-            Category::Crash | Category::Timeout => true,
+            Category::Crash | Category::Timeout | Category::InDoubt => true,
             Category::Transient
             | Category::RateLimit
             | Category::ResourceExhaustion
@@ -187,6 +189,7 @@ impl Category {
             Category::Structural => "structural",
             Category::ParamMissing => "param_missing",
             Category::GateDenied => "gate_denied",
+            Category::InDoubt => "in_doubt",
         }
     }
 }

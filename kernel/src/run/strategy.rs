@@ -44,6 +44,7 @@ impl Strategy {
             Category::ResourceExhaustion => Strategy::FallbackAgent,
             Category::HumanRejection => Strategy::RetryWithFeedback,
             Category::Structural | Category::ParamMissing | Category::GateDenied => Strategy::Patch,
+            Category::InDoubt => Strategy::HumanEscalation,
         }
     }
 
@@ -88,7 +89,8 @@ mod tests {
 
     use super::{Strategy, *};
 
-    const CATEGORIES: [Category; 10] = [
+    const CATEGORIES: [Category; 11] = [
+        Category::InDoubt,
         Category::Crash,
         Category::Timeout,
         Category::Transient,

@@ -8,6 +8,17 @@ use crate::id::NodeId;
 /// Times that a run may take its process down with it, without any progress between, before it is set aside.
 pub const RECOVERIES_MAX: u32 = 3;
 
+/// What happened to a run that is taken up, besides what its own records tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Since {
+    /// It had been set aside.
+    pub was_parked: bool,
+    /// Somebody asked for this very run, so it is tried however often it failed before.
+    pub by_name: bool,
+    /// An attempt that did not live to its end noted that it had got further, after the run was taken up last.
+    pub got_on: bool,
+}
+
 /// How a run is taken up.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TakenUp {
@@ -23,16 +34,11 @@ pub enum TakenUp {
 }
 
 impl Run {
-    /// Takes a run up. `lost` are the running nodes whose attempt nobody knows of any more. `was_parked`: it had
-    /// been set aside; `by_name`: somebody asked for this very run, so it is tried however often it failed before.
-    pub fn take_up(
-        &mut self,
-        cx: &mut Context<'_>,
-        lost: &[NodeId],
-        was_parked: bool,
-        by_name: bool,
-    ) -> TakenUp {
-        let recoveries = self.recoveries;
+    /// Takes a run up. `lost` are the running nodes whose attempt nobody knows of any more. `since` tells what else there
+    /// is to know.
+    pub fn take_up(&mut self, cx: &mut Context<'_>, lost: &[NodeId], since: Since) -> TakenUp {
+        let Since { was_parked, by_name, got_on } = since;
+        let recoveries = if got_on { 0 } else { self.recoveries };
         if !lost.is_empty() && recoveries >= RECOVERIES_MAX && !by_name {
             let reason = format!("it ended {recoveries} processes in a row without getting on");
             return TakenUp::SetAside(reason);

@@ -60,6 +60,8 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         outputs: outputs.map(|(node, _)| (node.clone(), "b3:00".to_owned())).collect(),
         waiting,
         out_of_credit: false,
+        budget: None,
+        parent: None,
         client: "local".to_owned(),
         agent: "a".to_owned(),
         workspace: "/w".to_owned(),

@@ -8,6 +8,7 @@ use ostler_kernel::evaluation::Scores;
 use ostler_kernel::event::*;
 use ostler_kernel::id::{AgentId, ClientId, Digest, NodeId};
 use ostler_kernel::json::{Json, canonical};
+use ostler_kernel::plan::Idempotency;
 use ostler_kernel::run::{Category, NodeState, Reason, RunOutcome};
 use serde_json::json;
 
@@ -135,7 +136,43 @@ fn samples() -> Vec<Event> {
     samples.push(evaluated(scores(None, None)));
     samples.push(evaluated(scores(Some(900), Some(1))));
     samples.push(Event::AgentReleased { agent: AgentId::from("worker") });
+    samples.extend(notes());
     samples
+}
+
+/// What attempts note for themselves.
+fn notes() -> Vec<Event> {
+    let of = || AttemptOf { node: node(), generation: 1, phase: 0, attempt: 2 };
+    let key = || StepKey { version: "3".into(), input: Digest([5; 32]) };
+    let run = || "0190b5b8-7a5e-7c3f-8000-0123456789ab".parse().unwrap();
+    let ended = |outcome| {
+        Event::StepResult(Box::new(StepResult { of: of(), step: "pay".into(), key: key(), outcome }))
+    };
+    let output = Output { artifact: Digest([0xab; 32]), bytes: 9, inline: Some(json()), directive: None };
+    let intent = |idem| {
+        let idempotency_key = Digest([6; 32]);
+        Event::StepIntent(Box::new(StepIntent {
+            of: of(),
+            step: "pay".into(),
+            key: key(),
+            idem,
+            idempotency_key,
+        }))
+    };
+    let doubtful = Failure { category: Category::InDoubt, message: "lost".into() };
+    let parent = Parent { run: run(), of: of(), step: "pay".into() };
+    vec![
+        Event::AttemptProgress(Box::new(AttemptProgress { of: of(), token: json() })),
+        intent(Idempotency::Natural),
+        intent(Idempotency::Keyed),
+        intent(Idempotency::None),
+        ended(Outcome::Ok(output)),
+        ended(Outcome::Failed(doubtful)),
+        Event::StepInDoubt { of: of(), step: "pay".into() },
+        Event::ChildRun { of: of(), step: "pay".into(), run: run(), budget: Some(9) },
+        Event::RunTerms(Box::new(RunTerms { budget: None, parent: Some(parent) })),
+        Event::RunTerms(Box::new(RunTerms { budget: Some(1), parent: None })),
+    ]
 }
 
 fn causes() -> [ChangeCause; 5] {
@@ -240,10 +277,16 @@ fn kind(event: &Event) -> u8 {
         Event::Evaluated(_) => 26,
         Event::AgentReleased { .. } => 27,
         Event::AgentProfiled { .. } => 28,
+        Event::AttemptProgress(_) => 29,
+        Event::StepIntent(_) => 30,
+        Event::StepResult(_) => 31,
+        Event::StepInDoubt { .. } => 32,
+        Event::ChildRun { .. } => 33,
+        Event::RunTerms(_) => 34,
     }
 }
 
-const KINDS: u8 = 29;
+const KINDS: u8 = 35;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

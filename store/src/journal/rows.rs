@@ -14,10 +14,10 @@ use serde::de::IgnoredAny;
 
 use crate::codec::{self, CodecError};
 
-/// The run whose stream this is.
+/// The run that a stream is about.
 pub(crate) fn run_of(stream: &StreamId) -> Option<RunId> {
     match stream.kind {
-        StreamKind::Run => Some(RunId(uuid::Uuid::from_bytes(stream.key))),
+        StreamKind::Run | StreamKind::Attempts => Some(RunId(uuid::Uuid::from_bytes(stream.key))),
         StreamKind::Client => None,
     }
 }

@@ -46,6 +46,11 @@ fn attempts(node: &Node, most: i64, place: &dyn Fn() -> Pointer, faults: &mut Ve
     if node.timeout <= 0 {
         fault("timeout", format!("its timeout is {}", node.timeout), "give an attempt more time than none");
     }
+    if let Some(silence) = node.heartbeat_timeout.filter(|silence| *silence <= 0 || *silence >= node.timeout)
+    {
+        let detail = format!("its heartbeat_timeout is {silence}, and its timeout {}", node.timeout);
+        fault("heartbeat_timeout", detail, "say more than nothing, and less than its timeout");
+    }
     for (name, count) in [("retries", node.retries), ("patches", node.patches)] {
         if count < 0 {
             fault(name, format!("{name} is {count}"), "say 0 or more");

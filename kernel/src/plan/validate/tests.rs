@@ -230,6 +230,9 @@ fn bounds() {
         ("timeout", json!(0)),
         ("timeout", json!(-1)),
         ("timeout", json!(i64::MIN)),
+        ("heartbeat_timeout", json!(0)),
+        ("heartbeat_timeout", json!(-1)),
+        ("heartbeat_timeout", json!(100)),
         ("retries", json!(-1)),
         ("retries", json!(256)),
         ("retries", json!(i64::MAX)),
@@ -242,6 +245,7 @@ fn bounds() {
         check_nodes("V14 a", json!([{"id": "a", field: value}]));
     }
     check_nodes("", json!([{"id": "a", "retries": 255, "timeout": i64::MAX}]));
+    check_nodes("", json!([{"id": "a", "timeout": 9, "heartbeat_timeout": 8}]));
     check_nodes("", json!([{"id": "a", "retries": 15, "patches": 15}]));
     check_nodes("V14 a", json!([{"id": "a", "retries": i64::MAX, "patches": i64::MAX}]));
     check_nodes("V14 a", json!([{"id": "a", "approval": "after", "human_timeout": 0}]));

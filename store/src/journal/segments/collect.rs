@@ -145,6 +145,10 @@ pub(crate) fn artifacts(events: &[Event]) -> impl Iterator<Item = Digest> {
             Outcome::Ok(output) => Some(output.artifact),
             Outcome::Failed(_) => None,
         },
+        Event::StepResult(result) => match &result.outcome {
+            Outcome::Ok(output) => Some(output.artifact),
+            Outcome::Failed(_) => None,
+        },
         _ => None,
     })
 }

@@ -309,6 +309,7 @@ pub(crate) fn stream_from(bytes: &[u8]) -> Option<StreamId> {
     let kind = match cursor.array::<1>()?[0] {
         kind if kind == StreamKind::Run as u8 => StreamKind::Run,
         kind if kind == StreamKind::Client as u8 => StreamKind::Client,
+        kind if kind == StreamKind::Attempts as u8 => StreamKind::Attempts,
         _ => return None,
     };
     let partition = u16::from_be_bytes(cursor.array()?);

@@ -3,7 +3,7 @@
 //! Whether a run lost records shows in three ways. A later record of it does not continue the one before. The index, if it is whole
 //! and was brought up to date behind the damage, knows of more records than there are. Without such an index, what stood in the
 //! damaged bytes is not known: then every run counts that was not over and of which nothing follows them, since its last records
-//! may be lost, and to go on with it might do again what was done.
+//! may be lost, and to go on with it might do again what was done. So does what its attempts noted, while they were not over.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -215,7 +215,8 @@ fn touched(survey: &Survey, known: Option<&Known>, list: &Quarantine) -> BTreeMa
                 let row = survey.lines.rows.get(&run);
                 row.is_some_and(|row| matches!(row.standing, RunStanding::Closed(_)))
             };
-            for (stream, (_, last)) in &survey.heads {
+            let of_runs = survey.heads.iter().filter(|(stream, _)| stream.kind != StreamKind::Attempts);
+            for (stream, (_, last)) in of_runs {
                 let after = survey.lost.iter().find(|(from, _)| from > last);
                 if let (Some((from, _)), Some(false)) = (after, rows::run_of(stream).map(is_over)) {
                     let place = named(*from);
@@ -225,9 +226,13 @@ fn touched(survey: &Survey, known: Option<&Known>, list: &Quarantine) -> BTreeMa
                     );
                 }
             }
+            for (stream, why) in survey.heads.keys().filter_map(|stream| lost_notes(survey, stream)) {
+                touch(&stream, why);
+            }
             // Runs of which nothing is left but their names, in bytes that are damaged.
             for damage in survey.damages.iter().filter(|damage| !damage.torn) {
-                for stream in damage.streams.iter().filter(|stream| seq(stream) == 0) {
+                let all_lost = |stream: &&StreamId| seq(stream) == 0 && seq(&run_stream(stream)) == 0;
+                for stream in damage.streams.iter().filter(all_lost) {
                     touch(
                         stream,
                         format!(
@@ -242,6 +247,26 @@ fn touched(survey: &Survey, known: Option<&Known>, list: &Quarantine) -> BTreeMa
     // Those whose records were moved before have none in the journal.
     runs.retain(|run, _| list.get(run).is_none_or(|one| one.moved == 0));
     runs
+}
+
+/// The stream of the run that a stream of attempts goes with; any other itself.
+fn run_stream(stream: &StreamId) -> StreamId {
+    match stream.kind {
+        StreamKind::Attempts => StreamId { kind: StreamKind::Run, ..*stream },
+        StreamKind::Run | StreamKind::Client => *stream,
+    }
+}
+
+/// Whether what attempts of a run noted may be lost, and matter: work that was begun before the damage has no result, and nothing
+/// that was noted stands behind the damage. To go on without might do steps again that were done.
+fn lost_notes(survey: &Survey, stream: &StreamId) -> Option<(StreamId, String)> {
+    let run = rows::run_of(stream).filter(|_| stream.kind == StreamKind::Run)?;
+    let begun = survey.unfinished.get(&run)?.values().min()?;
+    let notes = StreamId { kind: StreamKind::Attempts, ..*stream };
+    let last = survey.heads.get(&notes).map_or(*begun, |(_, last)| *last.max(begun));
+    let (from, _) = survey.lost.iter().find(|(from, _)| *from > last)?;
+    let what = format!("what its attempts noted of themselves may be among what is lost at {}", named(*from));
+    Some((*stream, what))
 }
 
 fn named(place: Place) -> String {
@@ -312,10 +337,16 @@ impl Aside<'_> {
     }
 
     fn spoilt_by(&self, event: &Event) -> Option<String> {
-        let Event::AttemptResult(result) = event else { return None };
-        let Outcome::Ok(output) = &result.outcome else { return None };
+        let (outcome, whose) = match event {
+            Event::AttemptResult(result) => (&result.outcome, format!("its node {}", result.node)),
+            Event::StepResult(result) => {
+                (&result.outcome, format!("step {:?} of its node {}", result.step, result.of.node))
+            }
+            _ => return None,
+        };
+        let Outcome::Ok(output) = outcome else { return None };
         let what = (self.wrong)(output.artifact).filter(|_| output.inline.is_none())?;
-        Some(format!("the result of its node {}: {what}", result.node))
+        Some(format!("the result of {whose}: {what}"))
     }
 }
 

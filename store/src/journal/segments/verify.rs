@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::io;
 
-use ostler_kernel::event::Event;
+use ostler_kernel::event::{Event, Outcome};
+use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::{JournalError, StreamId};
 
 use super::files::Files;
@@ -92,6 +93,8 @@ pub(crate) struct Survey {
     pub(crate) heads: HashMap<StreamId, (Head, Place)>,
     /// What the records that can be read say of runs and accounts.
     pub(crate) lines: Lines,
+    /// Of each run, the nodes whose work was begun and has no result, and where it was begun first.
+    pub(crate) unfinished: HashMap<RunId, BTreeMap<NodeId, Place>>,
     /// Highest epoch.
     pub(crate) epoch: u64,
     /// Bytes behind the last frame that are none.
@@ -229,6 +232,20 @@ impl Survey {
         if let Some(run) = rows::run_of(&section.stream) {
             let changes = events.iter().filter_map(|event| self.reader.change(event, section.at_ms));
             changes.for_each(|change| self.lines.apply(run, change, place.position()));
+            events.iter().for_each(|event| self.note_work(run, event, place));
+        }
+    }
+
+    fn note_work(&mut self, run: RunId, event: &Event, place: Place) {
+        match event {
+            Event::AttemptIntent(intent) => {
+                self.unfinished.entry(run).or_default().entry(intent.node.clone()).or_insert(place);
+            }
+            Event::AttemptResult(result) if matches!(result.outcome, Outcome::Ok(_)) => {
+                self.unfinished.entry(run).or_default().remove(&result.node);
+            }
+            Event::RunClosed { .. } => drop(self.unfinished.remove(&run)),
+            _ => {}
         }
     }
 }

@@ -1,0 +1,257 @@
+//! Runs that attempts open: found again by who opens them once more, never allowed more than who wants them, and cancelled with
+//! the node that wanted them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use ostler_kernel::event::{Event, Parent, RunTerms};
+use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::lineage;
+use ostler_kernel::port::{Child, ChildEnd, JournalError, LogError, RunRow, RunStanding, StreamId};
+use ostler_kernel::run::RunOutcome;
+use ostler_supervisor::SupervisorRef;
+use serde_json::Map;
+
+use crate::attempt;
+use crate::error::RunError;
+use crate::notes::LiveLog;
+use crate::outcome::Settled;
+use crate::services::{Services, lock};
+use crate::stream;
+use crate::submission::Submission;
+use crate::system::System;
+
+/// The system that an attempt is part of, for what it asks of that.
+pub(crate) struct Home {
+    pub(crate) root: SupervisorRef,
+    pub(crate) drain: Duration,
+    /// Attempts that run at once.
+    pub(crate) slots: u32,
+}
+
+/// Attempts that wait for runs that they opened. They keep their slots, so one is left for those runs.
+#[derive(Default)]
+pub(crate) struct Waiters(AtomicU32);
+
+struct Waits<'a>(&'a AtomicU32);
+
+impl Waiters {
+    /// One more waits, as long as what this gives is there; or as many wait as may.
+    fn enter(&self, slots: u32) -> Result<Waits<'_>, u32> {
+        let most = slots.saturating_sub(1);
+        let one_more = |waiting: u32| (waiting < most).then_some(waiting + 1);
+        self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more)?;
+        Ok(Waits(&self.0))
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A scope of what both allow, each with as many names as it needs.
+fn both(one: &str, other: Option<&str>) -> String {
+    let names: BTreeSet<&str> =
+        one.split('&').chain(other.into_iter().flat_map(|it| it.split('&'))).collect();
+    names.into_iter().collect::<Vec<_>>().join("&")
+}
+
+impl LiveLog {
+    /// See [`ostler_kernel::port::AttemptLog::spawn`].
+    pub(crate) async fn open_child(&self, step: &str, child: Child) -> Result<ChildEnd, LogError> {
+        let services = &self.services;
+        let failed = |why: String| LogError::Child { step: step.to_owned(), why };
+        let (system, slots) =
+            System::within(services).ok_or_else(|| failed("the system is being shut down".to_owned()))?;
+        let waits = services.waiters.enter(slots);
+        let _waits = waits.map_err(|waiting| LogError::Crowded { step: step.to_owned(), waiting })?;
+        let (run, submission, budget) = self.order(step, child, &failed)?;
+        if self.ask(|notes| notes.child(step).is_none())? {
+            let (of, step) = (self.site.of.clone(), step.to_owned());
+            self.append_durably(Event::ChildRun { of, step, run, budget }).await?;
+        }
+        let parent = Parent { run: self.site.run, of: self.site.of.clone(), step: step.to_owned() };
+        let terms = RunTerms { budget, parent: Some(parent) };
+        system.open(submission, terms).await.map_err(|error| failed(error.to_string()))?;
+        let outcome =
+            self.wait_for(&system, run).await.map_err(|error| failed(format!("run {run}: {error}")))?;
+        let outputs = outputs(&system, run).await.map_err(|error| failed(format!("run {run}: {error}")))?;
+        Ok(ChildEnd { run, outcome, outputs })
+    }
+
+    /// What is to be opened: within what the run of this attempt has itself.
+    fn order(
+        &self,
+        step: &str,
+        child: Child,
+        failed: &dyn Fn(String) -> LogError,
+    ) -> Result<(RunId, Submission, Option<u64>), LogError> {
+        let services = &self.services;
+        let row = services.journal.run(self.site.run)?;
+        let row = row.ok_or_else(|| failed("its own run is not known".to_owned()))?;
+        let folded = stream::fold(services, &row, None, |_| {}).map_err(|error| failed(error.to_string()))?;
+        let opened = folded.opened;
+        let Child { plan, budget, scope, intent } = child;
+        let plan = plan.validate(&services.settings()).map_err(|faults| {
+            let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+            failed(format!("its plan is none: {}", faults.join("; ")))
+        })?;
+        let budget = match self.ask(|notes| notes.child(step).cloned())? {
+            Some(spawned) => spawned.budget,
+            None => {
+                let set_aside = self.granted()?.saturating_add(self.cost_so_far());
+                let left = folded.run.left(set_aside);
+                match (budget, left) {
+                    (asked, Some(left)) if asked.unwrap_or(1) > left => {
+                        let (step, asked) = (step.to_owned(), asked.unwrap_or(1));
+                        return Err(LogError::Budget { step, asked, left });
+                    }
+                    (Some(asked), _) => Some(asked),
+                    (None, left) => left,
+                }
+            }
+        };
+        let run = self.child_id(step);
+        let submission = Submission {
+            client: opened.client.clone(),
+            intent: intent.map_or(opened.intent, |intent| intent.min(opened.intent)),
+            scope: both(&opened.scope, scope.as_deref()),
+            workspace: opened.workspace.clone().into(),
+            run: Some(run),
+            ..Submission::plan(plan)
+        };
+        Ok((run, submission, budget))
+    }
+
+    /// The id of the run that a step opens: the same whichever attempt asks.
+    fn child_id(&self, step: &str) -> RunId {
+        let of = &self.site.of;
+        let (generation, phase) = (of.generation.to_le_bytes(), of.phase.to_le_bytes());
+        let parts =
+            [self.site.run.0.as_bytes(), of.node.as_str().as_bytes(), &generation, &phase, step.as_bytes()];
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&lineage::hash("aos/child/1", &parts).0[..16]);
+        RunId(uuid::Builder::from_custom_bytes(bytes).into_uuid())
+    }
+
+    /// Waits for the end of a run; the waiting is a sign of life.
+    async fn wait_for(&self, system: &System, run: RunId) -> Result<RunOutcome, RunError> {
+        let patience = self.site.heartbeat_ms.map(|ms| Duration::from_millis(ms / 2 + 1));
+        loop {
+            let mut stirs = system.services.stirs.subscribe();
+            let settled = async {
+                match system.outcome(run).await {
+                    Ok(Settled::WaitsForPerson | Settled::Resting) => {
+                        let _ = stirs.changed().await;
+                        None
+                    }
+                    other => Some(other),
+                }
+            };
+            let settled = match patience {
+                Some(patience) => tokio::time::timeout(patience, settled).await.unwrap_or(None),
+                None => settled.await,
+            };
+            self.sign();
+            match settled {
+                None => {}
+                Some(Ok(Settled::Closed(outcome))) => return Ok(outcome),
+                Some(Ok(Settled::Parked(why))) => return Err(RunError::Quarantined(why)),
+                Some(Ok(Settled::WaitsForPerson | Settled::Resting)) => {}
+                Some(Err(error)) => return Err(error),
+            }
+        }
+    }
+}
+
+/// The results of the outputs of a run that is over, as far as there are any.
+async fn outputs(system: &System, run: RunId) -> Result<Map<String, serde_json::Value>, RunError> {
+    let view = system.view(run, None).await?;
+    let mut outputs = Map::new();
+    for id in &view.run.plan().outputs {
+        if let Some(output) = view.run.instance(id).and_then(|instance| instance.output.as_ref()) {
+            outputs.insert(id.to_string(), attempt::load(&system.services, output).await?);
+        }
+    }
+    Ok(outputs)
+}
+
+/// Whether what opened a run wants it no more: its node is over, is being stopped, or has become other work.
+pub(crate) fn is_unwanted(services: &Services, parent: &Parent) -> Result<bool, JournalError> {
+    let Some(row) = services.journal.run(parent.run)? else { return Ok(true) };
+    match row.standing {
+        RunStanding::Closed(_) => return Ok(true),
+        RunStanding::Quarantined(_) => return Ok(false),
+        RunStanding::Open | RunStanding::Parked(_) => {}
+    }
+    // One that cannot be read tells nothing.
+    let Ok(folded) = stream::fold(services, &row, None, |_| {}) else { return Ok(false) };
+    let instance = folded.run.instance(&parent.of.node);
+    Ok(instance.is_none_or(|instance| {
+        instance.state().is_terminal() || instance.is_draining() || instance.phase != parent.of.phase
+    }))
+}
+
+impl Services {
+    /// Cancels the runs that attempts of a run opened, of one node or of all, and that are not known to be over. In the
+    /// background: whoever opens one once more learns that it is not wanted.
+    pub(crate) fn cancel_children(self: &Arc<Services>, row_of: StreamId, node: Option<NodeId>) {
+        let services = Arc::clone(self);
+        let notes = services.notes.peek(row_of);
+        tokio::spawn(async move {
+            let Some((system, _)) = System::within(&services) else { return };
+            let children = notes.children(&services, node.as_ref()).unwrap_or_default();
+            for child in children {
+                match system.cancel(child).await {
+                    Ok(()) | Err(RunError::Over | RunError::Unknown(_)) => {}
+                    Err(error) => {
+                        tracing::warn!(%error, run = %child, "a run that is not wanted is not cancelled")
+                    }
+                }
+            }
+        });
+    }
+}
+
+impl System {
+    /// The system that these services are of, and its slots, for as long as it runs.
+    pub(crate) fn within(services: &Arc<Services>) -> Option<(System, u32)> {
+        let home = lock(&services.home);
+        let Home { root, drain, slots } = home.as_ref()?;
+        let system = System { services: Arc::clone(services), root: root.clone(), drain: *drain };
+        Some((system, *slots))
+    }
+
+    /// Cancels what the attempts of a run opened that was cancelled.
+    pub(crate) fn cancel_children_of(&self, row: &RunRow) {
+        self.services.cancel_children(StreamId::attempts(&row.client, row.run), None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_of_both_names_each_once() {
+        assert_eq!(both("default", None), "default");
+        assert_eq!(both("default", Some("default")), "default");
+        assert_eq!(both("b", Some("a")), "a&b");
+        assert_eq!(both("a&b", Some("b&c")), "a&b&c");
+    }
+
+    #[test]
+    fn one_slot_is_left_for_what_is_waited_for() {
+        let waiters = Waiters::default();
+        assert_eq!(waiters.enter(1).err(), Some(0));
+        let first = waiters.enter(3).unwrap();
+        let _second = waiters.enter(3).unwrap();
+        assert_eq!(waiters.enter(3).err(), Some(2));
+        drop(first);
+        assert!(waiters.enter(3).is_ok());
+    }
+}

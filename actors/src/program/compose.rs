@@ -1,0 +1,163 @@
+//! Programs one after the other. They are kept as a flat list, so it makes no difference in which order they were put together:
+//! neither to what they give, nor to the names of their steps.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ostler_kernel::gate::CallClass;
+use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::port::{ToolResult, ToolSpec};
+use serde_json::{Value, json};
+
+use super::context::ProgramContext;
+use super::{Program, Routine, Step, structural};
+
+/// A piece of a program.
+#[derive(Clone)]
+pub(super) enum Stage {
+    /// Code of its own.
+    Routine(Routine),
+    /// What makes the output of one piece the input of the next.
+    Mapping(Mapping),
+}
+
+/// What is made of a value, or what is wrong with it.
+type Map = dyn Fn(Value) -> Result<Value, String> + Send + Sync;
+
+/// Makes the output of one program the input of another. Pure: it is called again by each attempt.
+#[derive(Clone)]
+pub struct Mapping {
+    name: String,
+    /// `None`: the value as it is.
+    map: Option<Arc<Map>>,
+}
+
+impl fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mapping({})", self.name)
+    }
+}
+
+impl Mapping {
+    /// A map with a name for people; the error says what is wrong with the value that it was given.
+    pub fn new(
+        name: impl Into<String>,
+        map: impl Fn(Value) -> Result<Value, String> + Send + Sync + 'static,
+    ) -> Mapping {
+        Mapping { name: name.into(), map: Some(Arc::new(map)) }
+    }
+
+    /// Hands the value on as it is.
+    pub fn none() -> Mapping {
+        Mapping { name: String::new(), map: None }
+    }
+}
+
+impl Program {
+    /// The program that gives what it is given.
+    pub fn identity() -> Program {
+        Program::of(Vec::new())
+    }
+
+    /// This program, and then another, which is given what `map` makes of the output. The value between is held to the input
+    /// of the other, and what each piece gave is kept: an attempt goes on where the one before it was.
+    ///
+    /// `a.then(f, b).then(g, c)` is `a.then(f, b.then(g, c))`, and [`Program::identity`] before or behind, with
+    /// [`Mapping::none`], changes nothing.
+    pub fn then(self, map: Mapping, next: Program) -> Program {
+        let mut stages = self.stages;
+        stages.extend(map.map.is_some().then_some(Stage::Mapping(map)));
+        stages.extend(next.stages);
+        Program::of(stages)
+    }
+}
+
+fn routines(stages: &[Stage]) -> impl DoubleEndedIterator<Item = &Routine> {
+    stages.iter().filter_map(|stage| match stage {
+        Stage::Routine(routine) => Some(routine),
+        Stage::Mapping(_) => None,
+    })
+}
+
+fn joined(stages: &[Stage], part: impl Fn(&Routine) -> &str) -> String {
+    routines(stages).map(part).collect::<Vec<_>>().join("-")
+}
+
+/// What a program of these pieces says of itself.
+pub(super) fn spec(stages: &[Stage]) -> ToolSpec {
+    let any = || json!({"type": "object", "additionalProperties": true});
+    let named = |text: String, none: &str| if text.is_empty() { none.to_owned() } else { text };
+    ToolSpec {
+        name: named(joined(stages, |routine| &routine.name), "identity"),
+        version: named(joined(stages, |routine| &routine.version), "1"),
+        description: routines(stages)
+            .map(|routine| &*routine.description)
+            .collect::<Vec<_>>()
+            .join(" Then: "),
+        params: match stages.first() {
+            Some(Stage::Routine(first)) => first.input.schema.clone(),
+            Some(Stage::Mapping(_)) | None => any(),
+        },
+        result: match stages.last() {
+            Some(Stage::Routine(last)) => last.output.schema.clone(),
+            Some(Stage::Mapping(_)) | None => json!({}),
+        },
+    }
+}
+
+/// What a program of these pieces does, all together.
+pub(super) fn class(stages: &[Stage]) -> CallClass {
+    let none = CallClass { impact: 0, effect: Effect::None, idem: Idempotency::Natural };
+    routines(stages).fold(none, |all, routine| all.and(routine.class))
+}
+
+/// Runs the pieces in order.
+pub(super) async fn run(stages: &[Stage], agent: &ProgramContext, input: Value) -> ToolResult {
+    let count = routines(stages).count();
+    let mut value = input;
+    let mut number = 0;
+    for stage in stages {
+        value = match stage {
+            Stage::Mapping(Mapping { name, map }) => match map {
+                Some(map) => map(value).map_err(|what| {
+                    structural(format!("map {name:?}, before stage {}: {what}", number + 1))
+                })?,
+                None => value,
+            },
+            Stage::Routine(routine) => {
+                number += 1;
+                let at = (count > 1).then_some(number);
+                piece(routine, agent, value, at, number == count).await?
+            }
+        };
+    }
+    Ok(value)
+}
+
+/// Runs one piece. `at`: its number, if there are others. What the last one gives is the result of the attempt, and kept as such.
+async fn piece(
+    routine: &Routine,
+    agent: &ProgramContext,
+    input: Value,
+    at: Option<usize>,
+    is_last: bool,
+) -> ToolResult {
+    let who = || at.map_or_else(|| routine.name.clone(), |at| format!("stage {at}, {}", routine.name));
+    let wrong =
+        |what: &str, why: String| structural(format!("{}: its {what} is not as it must be: {why}", who()));
+    routine.input.judge(&input).map_err(|why| wrong("input", why))?;
+    let stage = at.map(|at| format!("{at}.{}", routine.name));
+    let inside = agent.within(stage.as_deref(), &routine.version, routine.class);
+    let run = async {
+        let output = (routine.code)(inside, input.clone()).await?;
+        routine.output.judge(&output).map_err(|why| wrong("output", why))?;
+        Ok(output)
+    };
+    match stage.filter(|_| !is_last) {
+        None => run.await,
+        Some(stage) => {
+            let step = Step::new(&stage).input(&input);
+            Ok(agent.within(None, &routine.version, routine.class).step(step, || run).await?)
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Agents that open runs: within what they have themselves, found again, and cancelled with them.
+#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use common::{Hold, left_by, plan, system, until, value};
+use ostler_actors::{Program, ProgramContext, Settled, Submission, System};
+use ostler_kernel::event::Failure;
+use ostler_kernel::id::RunId;
+use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
+use ostler_kernel::port::{Child, RunStanding, Tool};
+use ostler_kernel::run::{Category, RunOutcome};
+use ostler_store::MemoryJournal;
+use serde_json::{Map, Value, json};
+
+const SUCCEEDED: Settled = Settled::Closed(RunOutcome::Succeeded);
+
+fn child(source: Value) -> Child {
+    Child::plan(serde_json::from_value::<PlanDraft>(source).unwrap())
+}
+
+/// A program that opens one run, and gives what became of it.
+fn parent(child: Child) -> Program {
+    Program::new("parent", "1", move |agent: ProgramContext, _: Value| {
+        let child = child.clone();
+        async move {
+            let end = agent.spawn("child", child).await?;
+            Ok(json!({"run": end.run, "outcome": end.outcome, "outputs": end.outputs}))
+        }
+    })
+}
+
+fn hold() -> Arc<Hold> {
+    Hold::new("hold", Effect::Read, Idempotency::Natural)
+}
+
+async fn submitted(system: &System, more: Submission) -> RunId {
+    let plan = plan(system, json!({"id": "p", "nodes": [{"id": "n", "tool": "parent", "retries": 0}]}));
+    system.submit(Submission { plan, ..more }).await.unwrap()
+}
+
+fn terms(system: &System) -> Submission {
+    let any = plan(system, json!({"id": "x", "nodes": [{"id": "n", "tool": "parent"}]}));
+    Submission { intent: 2, ..Submission::plan(any) }
+}
+
+/// The other run than this one.
+fn other(system: &System, run: RunId) -> Option<RunId> {
+    system.runs(false).unwrap().iter().map(|row| row.run).find(|other| *other != run)
+}
+
+async fn failure(system: &System, run: RunId) -> Failure {
+    let view = system.view(run, None).await.unwrap();
+    view.run.instance(&"n".into()).unwrap().failure.clone().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_an_agent_opens_has_no_more_than_the_agent() {
+    let source = json!({"id": "c", "nodes": [{"id": "a", "tool": "text.render",
+        "params": {"template": "hello", "values": {}}}]});
+    let wanted = Child { scope: Some("other".into()), intent: Some(1), ..child(source) };
+    let system = system(Arc::new(MemoryJournal::default()), vec![Arc::new(parent(wanted))]).await;
+    let run = submitted(&system, Submission { budget: Some(100_000), ..terms(&system) }).await;
+    assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+    let given = value(&system, run, "n").await;
+    assert_eq!((&given["outcome"], &given["outputs"]["a"]["text"]), (&json!("succeeded"), &json!("hello")));
+    let child: RunId = serde_json::from_value(given["run"].clone()).unwrap();
+    let view = system.view(child, None).await.unwrap();
+    assert_eq!((view.opened.intent, view.opened.scope.as_str()), (1, "default&other"));
+    let terms = view.run.terms();
+    assert!(terms.budget.is_some_and(|budget| (1..=100_000).contains(&budget)), "{terms:?}");
+    let parent = terms.parent.clone().unwrap();
+    assert_eq!((parent.run, parent.step.as_str()), (run, "child"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_than_is_left_of_a_budget_is_not_given() {
+    let source = json!({"id": "c", "nodes": [{"id": "a", "tool": "time.sleep", "params": {"ms": 1}}]});
+    let wanted = Child { budget: Some(100_001), ..child(source) };
+    let system = system(Arc::new(MemoryJournal::default()), vec![Arc::new(parent(wanted))]).await;
+    let run = submitted(&system, Submission { budget: Some(100_000), ..terms(&system) }).await;
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    let Failure { category, message } = failure(&system, run).await;
+    assert_eq!(category, Category::ResourceExhaustion);
+    assert!(message.starts_with("step \"child\" wants 100001 credits for a run, and "), "{message}");
+    assert_eq!(other(&system, run), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_run_costs_stays_within_its_budget() {
+    let hold = hold();
+    let tools: Vec<Arc<dyn Tool>> = vec![hold.clone()];
+    let system = system(Arc::new(MemoryJournal::default()), tools).await;
+    let plan = plan(
+        &system,
+        json!({"id": "p", "policy": {"backoff_base": "1ms"}, "nodes": [{"id": "n", "tool": "hold", "retries": 3}]}),
+    );
+    let run = system.submit(Submission { budget: Some(500), ..Submission::plan(plan) }).await.unwrap();
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    let Failure { category, message } = failure(&system, run).await;
+    assert_eq!(
+        (category, message.as_str()),
+        (Category::ResourceExhaustion, "the budget of the run, 500 credits, is used up")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_that_is_made_again_finds_the_run_that_the_one_before_it_opened() {
+    let hold = hold();
+    let child = child(json!({"id": "c", "nodes": [{"id": "h", "tool": "hold"}]}));
+    let tools =
+        |hold: &Arc<Hold>| -> Vec<Arc<dyn Tool>> { vec![hold.clone(), Arc::new(parent(child.clone()))] };
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), tools(&hold)).await;
+    let run = submitted(&first, terms(&first)).await;
+    hold.started().await;
+    let left = left_by(&journal);
+
+    let again = self::hold();
+    let second = system(left, tools(&again)).await;
+    let opened = other(&second, run).unwrap();
+    assert_eq!(second.resume_all().await.unwrap().len(), 2);
+    again.go(1);
+    assert_eq!(second.outcome(run).await.unwrap(), SUCCEEDED);
+    assert_eq!(value(&second, run, "n").await["run"], json!(opened));
+    assert_eq!(second.runs(false).unwrap().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cancelling_a_run_cancels_those_that_its_agents_opened() {
+    let hold = hold();
+    let child = child(json!({"id": "c", "nodes": [{"id": "h", "tool": "hold"}]}));
+    let journal = Arc::new(MemoryJournal::default());
+    let system = system(journal.clone(), vec![hold.clone(), Arc::new(parent(child))]).await;
+    let run = submitted(&system, terms(&system)).await;
+    hold.started().await;
+    let opened = other(&system, run).unwrap();
+    system.cancel(run).await.unwrap();
+    assert_eq!(system.outcome(opened).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_parent_was_cancelled_before_the_process_died_is_cancelled_when_it_is_taken_up() {
+    let hold = hold();
+    let child = child(json!({"id": "c", "nodes": [{"id": "h", "tool": "hold"}]}));
+    let tools =
+        |hold: &Arc<Hold>| -> Vec<Arc<dyn Tool>> { vec![hold.clone(), Arc::new(parent(child.clone()))] };
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), tools(&hold)).await;
+    let run = submitted(&first, terms(&first)).await;
+    hold.started().await;
+    let left = left_by(&journal);
+    let opened = other(&first, run).unwrap();
+
+    // A process that lets the child rest and has no parts for it cancels the parent alone, and dies.
+    let between = system(left.clone(), tools(&self::hold())).await;
+    let mut rows = between.runs(true).unwrap();
+    rows.retain(|row| row.run == run);
+    let stream = ostler_kernel::port::StreamId::run(&rows[0].client, run);
+    let view = between.view(run, None).await.unwrap();
+    let closed = ostler_kernel::event::Event::RunClosed { outcome: RunOutcome::Cancelled };
+    use ostler_kernel::port::Journal;
+    left.append(vec![ostler_kernel::port::StreamBatch {
+        stream,
+        expected: view.last,
+        at_ms: 1,
+        events: vec![closed],
+    }])
+    .unwrap();
+
+    let again = self::hold();
+    let second = system(left_by(&left), tools(&again)).await;
+    second.resume(opened).await.unwrap();
+    assert_eq!(second.outcome(opened).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    until(async || second.runs(true).unwrap().iter().all(|row| row.standing != RunStanding::Open)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_may_open_runs_of_agents_that_open_runs() {
+    let depth = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&depth);
+    let program = Program::new("parent", "1", move |agent: ProgramContext, input: Value| {
+        let counted = Arc::clone(&counted);
+        async move {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let left = input["left"].as_u64().unwrap_or(3);
+            if left == 0 {
+                return Ok(json!(0));
+            }
+            let params = Map::from_iter([("left".to_owned(), json!(left - 1))]);
+            let end = agent.spawn("next", Child::call("parent", params)).await?;
+            Ok(json!(end.outputs["call"].as_u64().unwrap() + 1))
+        }
+    });
+    let system = system(Arc::new(MemoryJournal::default()), vec![Arc::new(program)]).await;
+    let run = submitted(&system, terms(&system)).await;
+    assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+    assert_eq!(value(&system, run, "n").await, json!(3));
+    assert_eq!(depth.load(Ordering::SeqCst), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_is_left_for_the_runs_that_are_waited_for() {
+    let source = json!({"id": "c", "nodes": [{"id": "a", "tool": "text.render",
+        "params": {"template": "hello", "values": {}}}]});
+    let opens = Arc::new(parent(child(source)));
+    let system = common::with_slots(Arc::new(MemoryJournal::default()), vec![opens], 1).await;
+    let run = submitted(&system, terms(&system)).await;
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    let Failure { category, message } = failure(&system, run).await;
+    assert_eq!(category, Category::Transient);
+    assert!(message.contains("one slot must be left for those"), "{message}");
+}
+
+/// Four at once in two slots: one waits for its run, and the others are tried again until their turn comes.
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_that_wait_for_runs_do_not_keep_each_other_from_going_on() {
+    let source = json!({"id": "c", "nodes": [{"id": "a", "tool": "text.render",
+        "params": {"template": "hello", "values": {}}}]});
+    let opens = Arc::new(parent(child(source)));
+    let system = common::with_slots(Arc::new(MemoryJournal::default()), vec![opens], 2).await;
+    let nodes: Vec<Value> =
+        (0..4).map(|n| json!({"id": format!("n{n}"), "tool": "parent", "retries": 60})).collect();
+    let policy = json!({"backoff_base": "5ms", "backoff_cap": "20ms"});
+    let plan = plan(&system, json!({"id": "p", "policy": policy, "nodes": nodes}));
+    let run = system.submit(Submission { intent: 2, ..Submission::plan(plan) }).await.unwrap();
+    assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+    assert_eq!(system.runs(false).unwrap().len(), 5);
+}

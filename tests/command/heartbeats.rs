@@ -1,0 +1,86 @@
+//! Programs that say that they are alive and how far they have come, and what becomes of those that do not.
+
+use super::world::{World, until};
+
+/// Takes three steps, each with a line in `log`; falls silent after the second for as long as `hang` is there.
+const COPY: &str = r#"
+i=${OSTLER_RESUME_TOKEN:-done-0}
+i=${i#done-}
+echo "from $i" >> log
+while [ "$i" -lt 3 ]; do
+  i=$((i + 1))
+  echo "step $i" >> log
+  echo "done-$i" > "$OSTLER_PROGRESS"
+  if [ "$i" = 2 ] && [ -e hang ]; then sleep 60; fi
+done
+"#;
+
+fn world(heartbeat: &str, retries: u32) -> World {
+    let world = World::new();
+    let plan = format!(
+        "id: copy\nnodes:\n  - id: copy\n    tool: shell.run\n    params: {{argv: [sh, ../copy.sh]}}\n    \
+         idem: natural\n    timeout: 50s\n    heartbeat_timeout: {heartbeat}\n    retries: {retries}\n"
+    );
+    world.file("copy.yaml", &plan).file("copy.sh", COPY);
+    world
+}
+
+const RUN: &str = "run copy.yaml --workspace work --intent 2";
+
+#[test]
+fn a_silent_program_is_ended_and_the_next_attempt_goes_on_from_its_token() {
+    let world = world("1s", 1);
+    std::fs::write(world.path().join("work/hang"), "").unwrap();
+    let mut run = world.start(RUN);
+    run.until("no sign of life for 1000 ms, which is its heartbeat_timeout");
+    std::fs::remove_file(world.path().join("work/hang")).unwrap();
+    run.end().exits(0).says("succeeded");
+    assert_eq!(world.work("log"), "from 0\nstep 1\nstep 2\nfrom 2\nstep 3\n");
+}
+
+#[test]
+fn after_a_kill_the_next_attempt_goes_on_from_the_token() {
+    let world = world("40s", 0);
+    std::fs::write(world.path().join("work/hang"), "").unwrap();
+    let mut run = world.start("run copy.yaml --workspace work --intent 2 --json");
+    run.until("attempt_intent");
+    until("two steps are done", || world.work("log").ends_with("step 2\n"));
+    until("the second token is written down", || journal_holds(&world, b"done-2"));
+    run.signal("KILL");
+    assert_eq!(run.end().code, None);
+    std::fs::remove_file(world.path().join("work/hang")).unwrap();
+    world.ostler("resume").exits(0).says("succeeded");
+    assert_eq!(world.work("log"), "from 0\nstep 1\nstep 2\nfrom 2\nstep 3\n");
+    world.ostler("doctor").exits(0).says("nothing is broken");
+}
+
+fn journal_holds(world: &World, text: &[u8]) -> bool {
+    let segments = std::fs::read_dir(world.data().join("journal")).unwrap();
+    let mut segments = segments.map(|entry| std::fs::read(entry.unwrap().path()).unwrap_or_default());
+    segments.any(|bytes| bytes.windows(text.len()).any(|window| window == text))
+}
+
+#[test]
+fn without_a_heartbeat_timeout_a_program_is_told_of_no_pipe() {
+    let world = World::new();
+    let argv = "argv: [sh, -c, 'echo \"$${OSTLER_PROGRESS-none}\" > log']";
+    world.file("plain.yaml", &format!("id: p\nnodes:\n  - {{id: a, tool: shell.run, params: {{{argv}}}}}\n"));
+    world.ostler("run plain.yaml --workspace work --intent 2").exits(0);
+    assert_eq!(world.work("log"), "none\n");
+}
+
+#[test]
+fn a_heartbeat_timeout_is_less_than_the_timeout() {
+    let world = world("50s", 0);
+    world
+        .ostler("check copy.yaml")
+        .exits(2)
+        .complains("its heartbeat_timeout is 50000, and its timeout 50000");
+    let world = self::world("49s", 0);
+    world.ostler("check copy.yaml").exits(0);
+    let node = r#"{"id": "a", "timeout": 9, "heartbeat_timeout": 8, "contract": [{"method": "schema"}]}"#;
+    let case =
+        format!(r#"{{"id": "c", "title": "t", "plan": {{"id": "p", "nodes": [{node}]}}, "expect": {{}}}}"#);
+    world.file("cases.jsonl", &format!("{case}\n"));
+    world.ostler("simulate graph cases.jsonl").exits(0).says("\"succeeded\"");
+}
