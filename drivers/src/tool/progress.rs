@@ -97,7 +97,8 @@ impl Lines {
     /// Tells the log of what is in the pipe by now.
     pub(super) fn tell_rest(&mut self, log: &dyn AttemptLog) {
         let mut piece = vec![0; 4 << 10];
-        while let Ok(length @ 1..) = self.receiver.try_read(&mut piece) {
+        // Not by way of the runtime, which may not have heard yet that there is something.
+        while let Ok(length @ 1..) = rustix::io::read(&self.receiver, &mut piece) {
             self.take(&piece[..length], log);
         }
     }
