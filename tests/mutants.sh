@@ -106,6 +106,18 @@ mutant lock store/src/lock.rs \
 mutant intent actors/src/agent/launch.rs \
     'if let (true, Some(position)) = (acts, position)' 'if let (false, Some(position)) = (acts, position)' \
     --test intents
+# So is a step of an agent that acts.
+mutant step actors/src/attempt_log.rs \
+    'self.append_durably(Event::StepIntent(Box::new(intent))).await?;' 'drop(intent);' \
+    --test programs a_step_that_acts_is_written_down_before_and_its_failure_after_so_it_is_no_doubt
+# A finished one is not done again.
+mutant memo kernel/src/notes.rs \
+    'State::Done(output) => Recalled::Done(output.clone()),' 'State::Done(_) => Recalled::Call,' \
+    --test durable_steps
+# A run goes on only with all that its attempts noted.
+mutant notes "$segments/repair.rs" \
+    'let (from, _) = survey.lost.iter().find(|(from, _)| *from > last)?;' 'let (from, _) = survey.lost.iter().find(|_| false)?;' \
+    --lib a_run_of_whose_notes_any_are_lost_does_not_go_on
 # What was lost is not done again by something else.
 mutant changed actors/src/agent/launch.rs \
     'if again && !self.is_same_work(node, &refs)' 'if false && again && !self.is_same_work(node, &refs)' \

@@ -16,9 +16,9 @@ use ostler_kernel::run::{Category, Run};
 use ostler_kernel::{json, lineage, template};
 use serde_json::{Map, Value, json};
 
+use crate::attempt_log::{Closing, LiveLog, Silent};
 use crate::effects::failed;
 use crate::limits::{RESULT_DEPTH_MAX, TEST_MS_MAX};
-use crate::notes::{Closing, LiveLog, Silent};
 use crate::services::Services;
 
 /// Results up to this size stand in the record itself, larger ones in the artifact store.

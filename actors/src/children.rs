@@ -15,8 +15,8 @@ use ostler_supervisor::SupervisorRef;
 use serde_json::Map;
 
 use crate::attempt;
+use crate::attempt_log::LiveLog;
 use crate::error::RunError;
-use crate::notes::LiveLog;
 use crate::outcome::Settled;
 use crate::services::{Services, lock};
 use crate::stream;

@@ -16,7 +16,7 @@
 //! | `scheduler` | the run queue's owner |
 //! | `agent` | drives a run: `load` takes it up, `launch` starts attempts |
 //! | `stream`, `rest` | reads what is recorded; changes runs that nobody drives |
-//! | `effects`, `attempt`, `notes` | what runs outside the actors, and what it notes of itself |
+//! | `effects`, `attempt`, `attempt_log`, `notes` | what runs outside the actors, and what it notes of itself |
 //! | `program` | agents written as code: their steps, and how they are put together |
 //! | `children` | runs that attempts open |
 //! | `ledger` | on what terms clients are served, and what they were charged |
@@ -27,6 +27,7 @@
 mod agent;
 mod approval;
 mod attempt;
+mod attempt_log;
 mod children;
 mod clients;
 mod clock;

@@ -1,36 +1,17 @@
-//! The logs of attempts: what each notes of itself while it runs, in a stream that all attempts of its run share. Only attempts
-//! of this process write there, each for itself and only while it is under way.
+//! What the attempts of a run noted of themselves, in a stream that all of them share. Only attempts of this process write there,
+//! each for itself and only while it is under way.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
 use dashmap::DashMap;
-use ostler_kernel::agent::Telemetry;
-use ostler_kernel::event::{
-    AttemptOf, AttemptProgress, Event, Failure, Outcome, StepIntent, StepKey, StepResult,
-};
-use ostler_kernel::id::{Digest, NodeId, RunId};
-use ostler_kernel::json::{self, Json};
-use ostler_kernel::lineage;
-use ostler_kernel::notes::{Notes, Recalled, STEP_RESULT_BYTES_MAX};
-use ostler_kernel::plan::Idempotency;
-use ostler_kernel::port::{
-    AttemptLog, Begun, BoxFuture, Child, ChildEnd, JournalError, LogError, Position, Seq, StreamBatch,
-    StreamId, TOKEN_BYTES_MAX,
-};
-use serde_json::Value;
-use tokio::sync::Notify;
-use tokio::time::Instant;
+use ostler_kernel::event::{AttemptOf, Event, Outcome};
+use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::notes::Notes;
+use ostler_kernel::port::{JournalError, LogError, Position, Seq, StreamBatch, StreamId};
 
-use crate::attempt;
 use crate::services::{Services, lock};
 use crate::stream;
-
-/// Reports of progress are written down no more often than this; the last one always is.
-const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
 /// The notes of the runs that are driven, as far as anybody asked for them: a cache of the journal.
 #[derive(Default)]
@@ -116,7 +97,7 @@ impl RunNotes {
     }
 
     /// Asks the notes of a piece of work.
-    fn ask<T>(
+    pub(crate) fn ask<T>(
         &self,
         services: &Services,
         of: &AttemptOf,
@@ -128,7 +109,7 @@ impl RunNotes {
     }
 
     /// Orders a record. Somebody else who writes to the stream is told from us by its number.
-    fn append(&self, services: &Services, event: Event) -> Result<Position, LogError> {
+    pub(crate) fn append(&self, services: &Services, event: Event) -> Result<Position, LogError> {
         let mut known = lock(&self.known);
         let expected = known.read(services, self.stream)?;
         let (stream, at_ms) = (self.stream, services.clock.now());
@@ -163,7 +144,7 @@ impl RunNotes {
     }
 
     /// The work is done: nobody asks for its notes again.
-    fn forget(&self, of: &AttemptOf) {
+    pub(crate) fn forget(&self, of: &AttemptOf) {
         lock(&self.known).works.remove(&work_of(of));
     }
 }
@@ -184,310 +165,4 @@ pub(crate) fn got_on(services: &Services, stream: StreamId, at: Position) -> Res
         Ok(())
     })?;
     Ok(got_on)
-}
-
-/// Which attempt a log is of, and what it may do.
-pub(crate) struct Site {
-    pub(crate) run: RunId,
-    /// The stream that it writes to.
-    pub(crate) stream: StreamId,
-    pub(crate) of: AttemptOf,
-    /// What a receiver can recognise a repetition of its work by.
-    pub(crate) key: Digest,
-    pub(crate) heartbeat_ms: Option<u64>,
-    /// Credits that are left of the budget of its run; `None`: it has none.
-    pub(crate) left: Option<u64>,
-}
-
-/// The log of an attempt that is under way.
-pub(crate) struct LiveLog {
-    pub(crate) services: Arc<Services>,
-    pub(crate) site: Site,
-    notes: OnceLock<Arc<RunNotes>>,
-    begun: Instant,
-    over: AtomicBool,
-    /// Told of every sign of life.
-    signs: Notify,
-    progress: Mutex<Progress>,
-    /// Steps that are under way.
-    open: Mutex<BTreeMap<String, Open>>,
-}
-
-/// How far the attempt has come.
-struct Progress {
-    sign: Instant,
-    /// Reported and not written yet.
-    unwritten: Option<Json>,
-    written: Option<Instant>,
-}
-
-/// A step that is under way.
-struct Open {
-    key: StepKey,
-    acts: bool,
-}
-
-impl LiveLog {
-    pub(crate) fn new(services: &Arc<Services>, site: Site) -> LiveLog {
-        LiveLog {
-            services: Arc::clone(services),
-            site,
-            notes: OnceLock::new(),
-            begun: Instant::now(),
-            over: AtomicBool::new(false),
-            signs: Notify::new(),
-            progress: Mutex::new(Progress { sign: Instant::now(), unwritten: None, written: None }),
-            open: Mutex::default(),
-        }
-    }
-
-    fn notes(&self) -> &RunNotes {
-        self.notes.get_or_init(|| self.services.notes.of(self.site.stream))
-    }
-
-    /// Asks the notes of this work.
-    pub(crate) fn ask<T>(&self, question: impl FnOnce(&Notes) -> T) -> Result<T, LogError> {
-        self.notes().ask(&self.services, &self.site.of, question)
-    }
-
-    pub(crate) fn append(&self, event: Event) -> Result<Position, LogError> {
-        if self.over.load(Ordering::SeqCst) {
-            return Err(LogError::Over);
-        }
-        self.notes().append(&self.services, event)
-    }
-
-    pub(crate) async fn append_durably(&self, event: Event) -> Result<(), LogError> {
-        let position = self.append(event)?;
-        Ok(self.services.journal.durable(position).await?)
-    }
-
-    /// Waits for a call for as long as it gives signs of life; writes down meanwhile how far it has come.
-    pub(crate) async fn watch<T>(&self, call: impl Future<Output = T>) -> Result<T, Silent> {
-        let mut call = std::pin::pin!(call);
-        lock(&self.progress).sign = Instant::now();
-        loop {
-            let (silent, write) = self.due();
-            let wake = silent.into_iter().chain(write).min();
-            let due = async {
-                match wake {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                ended = &mut call => return Ok(ended),
-                () = self.signs.notified() => {}
-                () = due => {
-                    let now = Instant::now();
-                    if write.is_some_and(|at| at <= now) {
-                        self.write();
-                    }
-                    if let (Some(ms), (Some(at), _)) = (self.site.heartbeat_ms, self.due()) && at <= now {
-                        return Err(Silent { ms });
-                    }
-                }
-            }
-        }
-    }
-
-    /// A sign of life.
-    pub(crate) fn sign(&self) {
-        lock(&self.progress).sign = Instant::now();
-        self.signs.notify_one();
-    }
-
-    /// What it has cost until now, in credits.
-    pub(crate) fn cost_so_far(&self) -> u64 {
-        self.begun.elapsed().as_millis() as u64
-    }
-
-    /// Credits that were given to the runs which the attempts of this run opened.
-    pub(crate) fn granted(&self) -> Result<u64, LogError> {
-        self.notes().granted(&self.services)
-    }
-
-    /// When the attempt counts as dead, and when what it reported is to be written.
-    fn due(&self) -> (Option<Instant>, Option<Instant>) {
-        let progress = lock(&self.progress);
-        let silent = self.site.heartbeat_ms.map(|ms| progress.sign + Duration::from_millis(ms));
-        let write = progress
-            .unwritten
-            .is_some()
-            .then(|| progress.written.map_or_else(Instant::now, |written| written + PROGRESS_EVERY));
-        (silent, write)
-    }
-
-    /// Writes down what was reported last.
-    fn write(&self) {
-        let Some(token) = lock(&self.progress).unwritten.take() else { return };
-        let progress = AttemptProgress { of: self.site.of.clone(), token };
-        lock(&self.progress).written = Some(Instant::now());
-        if let Err(error) = self.append(Event::AttemptProgress(Box::new(progress))) {
-            tracing::warn!(%error, node = %self.site.of.node, "progress is not written down");
-        }
-    }
-
-    /// The attempt is over: what it reported last is written, and nothing more is taken. `done`: so is its work.
-    pub(crate) fn close(&self, done: bool) {
-        if done {
-            lock(&self.progress).unwritten = None;
-        }
-        self.write();
-        self.over.store(true, Ordering::SeqCst);
-        if let Some(notes) = self.notes.get().filter(|_| done) {
-            notes.forget(&self.site.of);
-        }
-    }
-}
-
-/// A step whose beginning is not written down yet: unless it comes to that, nobody is about it.
-struct Opened<'a> {
-    log: &'a LiveLog,
-    step: Option<&'a str>,
-}
-
-impl Drop for Opened<'_> {
-    fn drop(&mut self) {
-        if let Some(step) = self.step {
-            self.log.abandon(step);
-        }
-    }
-}
-
-/// A call that gave no sign of life for too long.
-pub(crate) struct Silent {
-    pub(crate) ms: u64,
-}
-
-/// Closes the log of an attempt, however that ends.
-pub(crate) struct Closing {
-    pub(crate) log: Arc<LiveLog>,
-    pub(crate) done: bool,
-}
-
-impl Drop for Closing {
-    fn drop(&mut self) {
-        self.log.close(self.done);
-    }
-}
-
-impl AttemptLog for LiveLog {
-    fn resume_token(&self) -> Result<Option<Value>, LogError> {
-        if let Some(token) = &lock(&self.progress).unwritten {
-            return Ok(Some(token.value()));
-        }
-        self.ask(|notes| notes.token().map(Json::value))
-    }
-
-    fn progress(&self, token: Value) -> Result<(), LogError> {
-        if self.over.load(Ordering::SeqCst) {
-            return Err(LogError::Over);
-        }
-        let token = json::canonical(&token)?;
-        let bytes = token.as_str().len();
-        if bytes > TOKEN_BYTES_MAX {
-            return Err(LogError::LargeToken { bytes });
-        }
-        let mut progress = lock(&self.progress);
-        (progress.sign, progress.unwritten) = (Instant::now(), Some(token));
-        drop(progress);
-        self.signs.notify_one();
-        Ok(())
-    }
-
-    fn beat(&self) {
-        self.sign();
-    }
-
-    fn heartbeat_ms(&self) -> Option<u64> {
-        self.site.heartbeat_ms
-    }
-
-    fn begin<'a>(
-        &'a self,
-        step: &'a str,
-        key: StepKey,
-        acting: Option<Idempotency>,
-    ) -> BoxFuture<'a, Result<Begun, LogError>> {
-        Box::pin(async move {
-            let of = &self.site.of;
-            if self.over.load(Ordering::SeqCst) {
-                return Err(LogError::Over);
-            }
-            // Of one that is under way nothing is known that counts.
-            if lock(&self.open).contains_key(step) {
-                return Err(LogError::Busy(step.to_owned()));
-            }
-            let recalled = self.ask(|notes| -> Result<Recalled, LogError> {
-                notes.has_room(step)?;
-                Ok(notes.recall(step, &key, of.attempt)?)
-            })??;
-            match recalled {
-                Recalled::Done(output) => {
-                    self.services.measures.tell(Telemetry::StepReplayed, None, Some(self.site.run));
-                    Ok(Begun::Done(attempt::load(&self.services, &output).await?))
-                }
-                Recalled::InDoubt => {
-                    let (of, step) = (of.clone(), step.to_owned());
-                    self.append_durably(Event::StepInDoubt { of, step: step.clone() }).await?;
-                    Err(LogError::InDoubt(step))
-                }
-                Recalled::Call => {
-                    let open = Open { key: key.clone(), acts: acting.is_some() };
-                    match lock(&self.open).entry(step.to_owned()) {
-                        Entry::Occupied(_) => return Err(LogError::Busy(step.to_owned())),
-                        Entry::Vacant(vacant) => drop(vacant.insert(open)),
-                    }
-                    let mut opened = Opened { log: self, step: Some(step) };
-                    let idempotency_key = lineage::step_key(self.site.key, step);
-                    if let Some(idem) = acting {
-                        let (of, step) = (of.clone(), step.to_owned());
-                        let intent = StepIntent { of, step, key, idem, idempotency_key };
-                        self.append_durably(Event::StepIntent(Box::new(intent))).await?;
-                    }
-                    opened.step = None;
-                    Ok(Begun::Call(idempotency_key))
-                }
-            }
-        })
-    }
-
-    fn end<'a>(
-        &'a self,
-        step: &'a str,
-        ended: Result<&'a Value, &'a Failure>,
-        durable: bool,
-    ) -> BoxFuture<'a, Result<(), LogError>> {
-        Box::pin(async move {
-            let Some(Open { key, acts }) = lock(&self.open).remove(step) else { return Err(LogError::Over) };
-            let outcome = match ended {
-                Ok(value) => {
-                    let most = self.services.limits.result_bytes.min(STEP_RESULT_BYTES_MAX);
-                    let kept = attempt::keep_within(&self.services, value, most).await;
-                    let failed = |failure| LogError::Result { step: step.to_owned(), failure };
-                    Outcome::Ok(kept.map_err(failed)?)
-                }
-                // Of one that acted and may have been done, nothing is known still.
-                Err(failure) if acts && !failure.category.is_loss() => Outcome::Failed(failure.clone()),
-                Err(_) => return Ok(()),
-            };
-            let (of, step) = (self.site.of.clone(), step.to_owned());
-            let result = Event::StepResult(Box::new(StepResult { of, step, key, outcome }));
-            let position = self.append(result)?;
-            if acts || durable {
-                self.services.journal.durable(position).await?;
-            }
-            Ok(())
-        })
-    }
-
-    fn abandon(&self, step: &str) {
-        lock(&self.open).remove(step);
-    }
-
-    fn spawn<'a>(&'a self, step: &'a str, child: Child) -> BoxFuture<'a, Result<ChildEnd, LogError>> {
-        Box::pin(self.open_child(step, child))
-    }
 }

@@ -359,6 +359,18 @@ async fn silence_fails_an_attempt_and_signs_of_life_keep_it_going() {
     assert_eq!(failed, ["timeout: no sign of life for 60000 ms, which is its heartbeat_timeout"]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_heartbeat_timeout_beyond_all_time_is_none() {
+    let program = Program::new("program", "1", async |agent: ProgramContext, _: Value| {
+        agent.beat();
+        Ok(agent.progress(1).is_ok())
+    });
+    let more = json!({"timeout": i64::MAX, "heartbeat_timeout": 4_000_000_000_000_000_i64});
+    let (system, run, settled) = run_of(program, more).await;
+    assert_eq!(settled, SUCCEEDED);
+    assert_eq!(value(&system, run, "n").await, json!(true));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_chatty_program_does_not_flood_the_journal_and_its_last_token_counts() {
     let attempts = Count::default();

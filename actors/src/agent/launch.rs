@@ -13,8 +13,8 @@ use serde_json::{Map, Value};
 use super::drive::Drive;
 use crate::approval;
 use crate::attempt::{self, Unreadable, Work};
+use crate::attempt_log::{LiveLog, Site};
 use crate::effects::{Effects, failed};
-use crate::notes::{LiveLog, Site};
 use crate::scheduler::{Granted, Ticket};
 
 /// An attempt that starts as soon as its intent is appended (durable, if it acts on the world).

@@ -1,15 +1,12 @@
 //! The pipe through which a program tells how far it has come: each line that it writes there is a sign of life, and a line that
 //! is not empty is what the next attempt is given, if this one fails.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ostler_kernel::port::{AttemptLog, LogError, TOKEN_BYTES_MAX};
-use rustix::fs::OFlags;
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::{OpenOptions, Receiver, Sender};
@@ -50,10 +47,7 @@ impl Pipe {
     pub(super) fn open(&self) -> io::Result<Lines> {
         let receiver = OpenOptions::new().open_receiver(&self.path)?;
         let sender = OpenOptions::new().open_sender(&self.path)?;
-        let mut options = File::options();
-        options.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
-        let rest = options.open(&self.path)?;
-        Ok(Lines { receiver, rest, _open: sender, line: Vec::new(), is_long: false })
+        Ok(Lines { receiver, _open: sender, line: Vec::new(), is_long: false })
     }
 }
 
@@ -80,8 +74,6 @@ fn make_fifo(_: &Path) -> io::Result<()> {
 #[derive(Debug)]
 pub(super) struct Lines {
     receiver: Receiver,
-    /// The same pipe for a look that does not wait: `receiver` knows of what is in it only after the runtime has looked.
-    rest: File,
     /// So that there is somebody who might write.
     _open: Sender,
     line: Vec<u8>,
@@ -105,7 +97,8 @@ impl Lines {
     /// Tells the log of what is in the pipe by now.
     pub(super) fn tell_rest(&mut self, log: &dyn AttemptLog) {
         let mut piece = vec![0; 4 << 10];
-        while let Ok(length @ 1..) = self.rest.read(&mut piece) {
+        // Not by way of the runtime, which may not have heard yet that there is something.
+        while let Ok(length @ 1..) = rustix::io::read(&self.receiver, &mut piece) {
             self.take(&piece[..length], log);
         }
     }
