@@ -12,6 +12,7 @@ pub mod gate;
 pub mod id;
 pub mod json;
 pub mod lineage;
+pub mod pipeline;
 pub mod plan;
 pub mod port;
 pub mod run;

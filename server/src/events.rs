@@ -240,6 +240,10 @@ fn told(event: &Event) -> (&'static str, Value) {
         Event::Diagnosis { node, category, level } => {
             ("diagnosis", json!({"node": node, "category": category, "level": level}))
         }
+        Event::Pipeline(record) => ("pipeline", json!(record)),
+        Event::Published(event) => {
+            ("published", json!({"stage": event.stage, "kind": event.kind, "data": event.data.value()}))
+        }
     }
 }
 

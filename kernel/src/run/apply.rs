@@ -142,6 +142,8 @@ impl Run {
             | Event::AgentRegistered { .. }
             | Event::AgentQuarantined { .. }
             | Event::AgentReleased { .. }
+            | Event::Pipeline(_)
+            | Event::Published(_)
             | Event::Parked { .. }
             | Event::ClientSet { .. }
             | Event::CreditDeposited { .. }

@@ -438,19 +438,19 @@ impl Journal for SegmentJournal {
         Ok(accounts.into_values().collect())
     }
 
-    fn clients(&self) -> Result<Vec<StreamId>, JournalError> {
-        let mut clients = self.shared.ask(|index| {
+    fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, JournalError> {
+        let mut streams = self.shared.ask(|index| {
             let order = self.shared.order();
             let recent = order.fold.streams.iter();
-            let recent = recent.filter(|(id, tail)| id.kind == StreamKind::Client && tail.head.seq > 0);
-            let mut clients: Vec<StreamId> = recent.map(|(stream, _)| *stream).collect();
+            let recent = recent.filter(|(id, tail)| id.kind == kind && tail.head.seq > 0);
+            let mut streams: Vec<StreamId> = recent.map(|(stream, _)| *stream).collect();
             drop(order);
-            clients.extend(index.clients()?);
-            Ok(clients)
+            streams.extend(index.streams(kind)?);
+            Ok(streams)
         })?;
-        clients.sort_unstable();
-        clients.dedup();
-        Ok(clients)
+        streams.sort_unstable();
+        streams.dedup();
+        Ok(streams)
     }
 }
 
