@@ -21,6 +21,7 @@ use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::links::Links;
 use crate::measure::Measures;
+use crate::pipeline::Book;
 use crate::plans::Plans;
 use crate::toolbox::Toolbox;
 
@@ -35,6 +36,7 @@ pub(crate) struct Services {
     pub(crate) estimates: Estimates,
     pub(crate) plans: Plans,
     pub(crate) ledger: Ledger,
+    pub(crate) pipelines: Book,
     pub(crate) links: Links,
     pub(crate) measures: Measures,
     pub(crate) limits: Limits,
@@ -90,6 +92,7 @@ impl Services {
             effects: Effects::default(),
             plans: Plans::default(),
             ledger: Ledger::default(),
+            pipelines: Book::default(),
             links: Links::default(),
             measures,
             limits,

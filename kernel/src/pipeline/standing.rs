@@ -184,24 +184,17 @@ impl Pipeline {
         &self.stages[stage]
     }
 
-    /// Whether a stage may publish this.
+    /// Whether a stage may publish this now.
+    ///
+    /// # Errors
+    ///
+    /// It never may, or it has ended.
     pub fn check_publish(&self, stage: usize, kind: &str, data: &Json) -> Result<EventType, PublishRefusal> {
-        let declared = self.topology.publishes(stage);
-        let Some(kind) = declared.get(kind) else {
-            return Err(PublishRefusal::UnauthorizedPublish {
-                stage: self.topology.name(stage).clone(),
-                kind: kind.chars().take(80).collect(),
-                declared: declared.iter().map(ToString::to_string).collect(),
-            });
-        };
-        let bytes = data.as_str().len();
-        if bytes > EVENT_BYTES_MAX {
-            return Err(PublishRefusal::TooLarge { bytes });
-        }
+        let kind = self.topology.check_publish(stage, kind, data)?;
         if self.stages[stage].ended {
             return Err(PublishRefusal::Ended(self.topology.name(stage).clone()));
         }
-        Ok(kind.clone())
+        Ok(kind)
     }
 
     /// What a stage is to do that has dealt with everything up to `after`: its cursor, or beyond it what it has not

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::spec::{Keep, OnPoison, PipelineSpec};
+use super::standing::{EVENT_BYTES_MAX, PublishRefusal};
 use crate::id::{EventType, PipelineId, StageId};
+use crate::json::Json;
 
 /// A pipeline that was judged: only [`PipelineSpec::validate`] makes one. Stages are told by their place, from 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,6 +109,27 @@ impl Topology {
     /// Whether a stage hears nothing: it is driven from outside.
     pub fn is_source(&self, stage: usize) -> bool {
         self.stages[stage].subscribes.is_empty()
+    }
+
+    /// Whether a stage may publish this at all.
+    ///
+    /// # Errors
+    ///
+    /// The stage does not declare the type, or the data is too large.
+    pub fn check_publish(&self, stage: usize, kind: &str, data: &Json) -> Result<EventType, PublishRefusal> {
+        let declared = self.publishes(stage);
+        let Some(kind) = declared.get(kind) else {
+            return Err(PublishRefusal::UnauthorizedPublish {
+                stage: self.name(stage).clone(),
+                kind: kind.chars().take(80).collect(),
+                declared: declared.iter().map(ToString::to_string).collect(),
+            });
+        };
+        let bytes = data.as_str().len();
+        if bytes > EVENT_BYTES_MAX {
+            return Err(PublishRefusal::TooLarge { bytes });
+        }
+        Ok(kind.clone())
     }
 
     /// Stages that publish something this one hears.
