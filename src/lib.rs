@@ -37,13 +37,17 @@ pub mod config;
 pub mod finding;
 mod metrics;
 mod os;
+pub mod pipeline_file;
 pub mod plan_file;
 
 pub use os::{Agent, DATA_FOLDER, DRAIN, Faults, Ostler, OstlerBuilder, Run, StartError};
 pub use ostler_actors::{
     AgentProfile, AgentRow, Answer, Approval, ApprovalId, ClientChange, ClientError, ClientRow, EventCursor,
-    ReleaseError, ResolveHow, RunError, Settled, SpawnError, Submission, SubmitError, TreeRow, Weight,
+    Gap, Heard, Outbox, PipelineEnd, PipelineError, PipelineEvent, PipelineHandle, PipelineRow, PublishError,
+    Publisher, ReleaseError, ResolveHow, RunError, Settled, SpawnError, Stage, StageError, StageRow, Submission,
+    SubmitError, TreeRow, Weight,
 };
+pub use ostler_kernel::pipeline::{Keep, OnPoison, PipelineSpec, StageSpec};
 pub use ostler_kernel as kernel;
 
 /// The pages with programs in them, which are tests.

@@ -121,7 +121,7 @@ async fn what_is_asked_for_wrongly_is_refused_in_words_and_changes_nothing() {
         faults.iter().map(|fault| fault.code()).collect::<Vec<_>>(),
         ["invalid_subscription", "idle_stage", "duplicate_stage"]
     );
-    assert!(system.pipelines().unwrap().is_empty());
+    assert!(system.pipelines().await.unwrap().is_empty());
 
     let pipeline = system.create_pipeline(&three()).await.unwrap();
     system.create_pipeline(&three()).await.expect("the same once more is the same");

@@ -140,7 +140,12 @@ pub(crate) fn as_sse(lines: impl Stream<Item = Result<EventLine, RunError>> + Se
             Err(error) => Sent::default().event("problem").data(error.to_string()),
         })
     });
-    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+    Sse::new(events).keep_alive(keep_alive()).into_response()
+}
+
+/// How a quiet stream says that it is still there.
+pub(crate) fn keep_alive() -> KeepAlive {
+    KeepAlive::new().interval(KEEP_ALIVE)
 }
 
 /// What a record is called, and what it says.

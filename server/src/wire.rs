@@ -1,5 +1,7 @@
 //! What is said over the API, as both sides read and write it.
 
+mod pipelines;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +10,8 @@ use serde_json::Value;
 use ostler_kernel::gate::SCOPE_DEFAULT;
 use ostler_kernel::id::CLIENT_DEFAULT;
 use ostler_kernel::plan::PlanDraft;
+
+pub use pipelines::*;
 
 /// The body of `POST /v1/runs`.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -93,13 +93,18 @@ impl System {
         Ok(PipelineHandle { system: self.clone(), log })
     }
 
-    /// All pipelines, by name.
+    /// All pipelines, by name, as they stand durably.
     ///
     /// # Errors
     ///
     /// One of them cannot be read.
-    pub fn pipelines(&self) -> Result<Vec<PipelineRow>, PipelineError> {
-        Ok(self.services.pipelines.all(&self.services)?.iter().map(|log| log.row()).collect())
+    pub async fn pipelines(&self) -> Result<Vec<PipelineRow>, PipelineError> {
+        let logs = self.services.pipelines.all(&self.services)?;
+        let rows = logs.iter().map(|log| log.row()).collect();
+        if let Some(position) = logs.iter().map(|log| log.position()).max() {
+            self.services.journal.durable(position).await?;
+        }
+        Ok(rows)
     }
 }
 

@@ -107,4 +107,38 @@ impl SpecFault {
             SpecFault::InvalidSubscription { .. } => "invalid_subscription",
         }
     }
+
+    /// The stage it is about, if it is about one.
+    pub fn stage(&self) -> Option<&str> {
+        match self {
+            SpecFault::Id { .. }
+            | SpecFault::NoStages
+            | SpecFault::TooManyStages { .. }
+            | SpecFault::Keep { .. } => None,
+            SpecFault::StageName { stage }
+            | SpecFault::DuplicateStage { stage }
+            | SpecFault::TypeName { stage, .. }
+            | SpecFault::DuplicateType { stage, .. }
+            | SpecFault::TooManyTypes { stage, .. }
+            | SpecFault::Idle { stage }
+            | SpecFault::InvalidSubscription { stage, .. } => Some(stage),
+        }
+    }
+
+    /// The part of a pipeline as written that it is about, below its stage if it is about one.
+    pub fn part(&self) -> &'static str {
+        match self {
+            SpecFault::Id { .. } => "/id",
+            SpecFault::NoStages | SpecFault::TooManyStages { .. } => "/stages",
+            SpecFault::Keep { what: "bytes", .. } => "/keep/bytes",
+            SpecFault::Keep { .. } => "/keep/events",
+            SpecFault::StageName { .. } | SpecFault::DuplicateStage { .. } | SpecFault::Idle { .. } => "/name",
+            SpecFault::TypeName { .. } => "",
+            SpecFault::DuplicateType { verb, .. } | SpecFault::TooManyTypes { verb, .. } => match *verb {
+                "publishes" => "/publishes",
+                _ => "/subscribes",
+            },
+            SpecFault::InvalidSubscription { .. } => "/subscribes",
+        }
+    }
 }
