@@ -10,6 +10,7 @@ mod damage;
 mod kill;
 mod long_run;
 mod metrics;
+mod pipelines;
 mod plans;
 mod second_terminal;
 mod terminal;
