@@ -1,11 +1,14 @@
 //! How fast a stage catches up with a long log, beside reading that log and nothing else.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use ostler::kernel::gate::GatePolicy;
 use ostler::kernel::json::canonical;
-use ostler::kernel::port::{Journal, Seq, StreamId};
-use ostler::{Ostler, PipelineSpec, StageSpec};
+use ostler::kernel::port::{ArtifactStore, Journal, Seq, StreamId};
+use ostler::{PipelineSpec, StageSpec};
+use ostler_actors::{Measures, System, SystemConfig};
+use ostler_store::{Options, Store};
 use serde_json::json;
 
 use crate::chain::End;
@@ -22,11 +25,12 @@ const AT_ONCE: usize = 1_024;
 pub(crate) fn row() -> Row {
     let folder = tmpfs();
     let pairs = runtime().block_on(async {
-        let os = Ostler::builder().data_dir(folder.path().join("data")).alone().start().await.unwrap();
+        let (store, _) = Store::open_with(&folder.path().join("data"), Options::default()).unwrap();
+        let system = system(store.journal.clone(), store.artifacts.clone()).await;
         let spec = PipelineSpec::new("long")
             .stage(StageSpec::new("source").publishes(["t0"]))
             .stage(StageSpec::new("reader").subscribes(["t0"]));
-        let pipeline = os.pipeline(&spec).await.unwrap();
+        let pipeline = system.create_pipeline(&spec).await.unwrap();
         let source = pipeline.publisher("source").unwrap();
         let data = canonical(&json!({"path": "/books/1", "title": "x".repeat(160), "status": 200})).unwrap();
         for _ in 0..EVENTS / 1_000 {
@@ -41,16 +45,15 @@ pub(crate) fn row() -> Row {
             })
             .unwrap();
         end.reach(EVENTS).await;
-        let journal = os.journal();
         let mut pairs = Vec::new();
         for round in 1..=ROUNDS as u64 {
-            let scanned = scan(&*journal);
+            let scanned = scan(&*store.journal);
             let begun = Instant::now();
             pipeline.catch_up("reader", 0, false).await.unwrap();
             end.reach((round + 1) * EVENTS).await;
             pairs.push((EVENTS as f64 / begun.elapsed().as_secs_f64(), scanned));
         }
-        os.shutdown().await;
+        system.shutdown().await;
         pairs
     });
     let [ratio, ours, bare] = ratios(&pairs);
@@ -60,6 +63,21 @@ pub(crate) fn row() -> Row {
         measured: ratio,
         note: format!("{ours:.0} ÷ {bare:.0} a second, {EVENTS} events"),
     }
+}
+
+async fn system(journal: Arc<dyn Journal>, artifacts: Arc<dyn ArtifactStore>) -> System {
+    let config = SystemConfig {
+        journal,
+        artifacts,
+        tools: Vec::new(),
+        gate: GatePolicy::default(),
+        slots: 1,
+        run_slots: 1,
+        drain: Duration::from_secs(1),
+        clients: Vec::new(),
+        measures: Measures::default(),
+    };
+    System::start(config).await.unwrap()
 }
 
 /// Records of the log that are read in a second.

@@ -120,7 +120,7 @@ struct PublishArgs {
     kind: String,
     /// What it says, as JSON
     #[arg(value_name = "JSON", allow_hyphen_values = true)]
-    data: String,
+    event: String,
 }
 
 #[derive(Debug, Args)]
@@ -274,7 +274,7 @@ pub(crate) fn troubles(pipeline: &str, stage: &StageLine) -> Vec<String> {
 }
 
 async fn publish(globals: &Globals, args: &PublishArgs) -> Result<u8, Failure> {
-    let data = parse_value(&args.data)
+    let data = parse_value(&args.event)
         .map_err(|error| Failure::invalid(format!("the event: {error}; a text stands in quotes: '\"text\"'")))?;
     let request = PublishRequest { stage: args.stage.clone(), kind: args.kind.clone(), data };
     let session = Session::open(globals, Path::new("."), Want::Drive).await?;

@@ -16,6 +16,8 @@
 //! is the truth; all of it is read from the journal again when the actor `pipelines` starts anew.
 
 mod book;
+#[cfg(test)]
+mod crash_tests;
 mod error;
 mod handle;
 mod live;
