@@ -58,4 +58,7 @@ mod pages {
 
     #[doc = include_str!("../docs/guide/embedding.md")]
     struct Embedding;
+
+    #[doc = include_str!("../docs/guide/pipelines.md")]
+    struct Pipelines;
 }
