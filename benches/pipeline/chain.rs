@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use ostler::{Ostler, PipelineSpec, StageSpec};
+use ostler::{Ostler, OstlerBuilder, PipelineSpec, StageSpec};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::Notify;
 
@@ -103,8 +103,22 @@ pub(crate) fn attach(pipeline: &ostler::PipelineHandle, length: usize, end: &Arc
 
 pub(crate) fn row() -> Row {
     let folder = tmpfs();
-    let pairs = runtime().block_on(async {
-        let os = Ostler::builder().data_dir(folder.path().join("data")).alone().start().await.unwrap();
+    let in_memory = samples(Ostler::builder().memory());
+    let on_tmpfs = samples(Ostler::builder().data_dir(folder.path().join("data")).alone());
+    let [ratio, ours, bare] = ratios(&in_memory);
+    let [more, on_tmpfs, _] = ratios(&on_tmpfs);
+    Row {
+        figure: "an event through four stages, without an fsync ÷ a message through four bare actors",
+        must: Must::Most(3.0),
+        measured: ratio,
+        note: format!("{ours:.1} µs ÷ {bare:.1} µs, in memory; with a journal on tmpfs {on_tmpfs:.1} µs, {more:.1} times"),
+    }
+}
+
+/// Microseconds that one takes, through stages and through actors.
+fn samples(builder: OstlerBuilder) -> Vec<(f64, f64)> {
+    runtime().block_on(async {
+        let os = builder.start().await.unwrap();
         let pipeline = os.pipeline(&spec(LENGTH)).await.unwrap();
         let ours = Arc::new(End::default());
         attach(&pipeline, LENGTH, &ours);
@@ -145,12 +159,5 @@ pub(crate) fn row() -> Row {
         }
         os.shutdown().await;
         pairs
-    });
-    let [ratio, ours, bare] = ratios(&pairs);
-    Row {
-        figure: "an event through four stages, without an fsync ÷ a message through four bare actors",
-        must: Must::Most(3.0),
-        measured: ratio,
-        note: format!("{ours:.1} µs ÷ {bare:.1} µs"),
-    }
+    })
 }

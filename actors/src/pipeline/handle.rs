@@ -267,7 +267,7 @@ impl PipelineHandle {
             return Err(PipelineError::Source(self.log.topology().name(stage).clone()));
         }
         let (begun, gap) = self.log.cursor(stage)?;
-        let (position, is_last) = (self.log.position(), self.log.has_heard_all(stage));
+        let is_last = self.log.has_heard_all(stage);
         let (mut events, mut upto) = (Vec::new(), begun.cursor);
         while events.len() < limit.clamp(1, EVENTS_AT_ONCE) {
             let (page, read) = self.log.page(stage, upto)?;
@@ -281,7 +281,7 @@ impl PipelineHandle {
             events.truncate(limit.max(1));
             upto = events.last().map_or(upto, |event| event.seq);
         }
-        self.settled(position).await?;
+        self.durable().await?;
         let ended = is_last && events.is_empty();
         Ok(Heard { after: begun.cursor, gap, state: begun.state, events, upto, ended })
     }

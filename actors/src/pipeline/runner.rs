@@ -24,6 +24,9 @@ const BACK_OFF: Duration = Duration::from_millis(20);
 /// How long a stage waits before it looks whether there is room on the disk again.
 const FULL: Duration = Duration::from_secs(1);
 
+/// Turns before it listens whether it is to stop.
+const TURNS_AT_ONCE: usize = 8;
+
 #[derive(Debug)]
 pub(crate) enum RunnerMessage {
     /// There may be something to do.
@@ -88,21 +91,23 @@ impl Actor for Runner {
         RunnerMessage::Look: RunnerMessage,
         state: &mut RunnerState,
     ) -> Result<(), ActorProcessingErr> {
-        if state.arguments.services.is_stopping() {
-            return Ok(());
-        }
-        match state.turn().await {
-            Ok(Turned::On) => Ok(me.cast(RunnerMessage::Look)?),
-            Ok(Turned::Idle) => Ok(()),
-            // Nothing was recorded: it begins where its records end, when there is room.
-            Err(JournalError::Full(why)) => {
-                tracing::warn!(%why, "a stage waits for room on the disk");
-                state.anew();
-                tokio::time::sleep(FULL).await;
-                Ok(me.cast(RunnerMessage::Look)?)
+        for _ in 0..TURNS_AT_ONCE {
+            if state.arguments.services.is_stopping() {
+                return Ok(());
             }
-            Err(error) => Err(error.into()),
+            match state.turn().await {
+                Ok(Turned::On) => {}
+                Ok(Turned::Idle) => return Ok(()),
+                // Nothing was recorded: it begins where its records end, when there is room.
+                Err(JournalError::Full(why)) => {
+                    tracing::warn!(%why, "a stage waits for room on the disk");
+                    state.anew();
+                    tokio::time::sleep(FULL).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
+        Ok(me.cast(RunnerMessage::Look)?)
     }
 }
 
