@@ -44,11 +44,11 @@ pub use os::{Agent, DATA_FOLDER, DRAIN, Faults, Ostler, OstlerBuilder, Run, Star
 pub use ostler_actors::{
     AgentProfile, AgentRow, Answer, Approval, ApprovalId, ClientChange, ClientError, ClientRow, EventCursor,
     Gap, Heard, Outbox, PipelineEnd, PipelineError, PipelineEvent, PipelineHandle, PipelineRow, PublishError,
-    Publisher, ReleaseError, ResolveHow, RunError, Settled, SpawnError, Stage, StageError, StageRow, Submission,
-    SubmitError, TreeRow, Weight,
+    Publisher, ReleaseError, ResolveHow, RunError, Settled, SpawnError, Stage, StageError, StageRow,
+    Submission, SubmitError, TreeRow, Weight,
 };
-pub use ostler_kernel::pipeline::{Keep, OnPoison, PipelineSpec, StageSpec};
 pub use ostler_kernel as kernel;
+pub use ostler_kernel::pipeline::{Keep, OnPoison, PipelineSpec, StageSpec};
 
 /// The pages with programs in them, which are tests.
 #[cfg(doctest)]

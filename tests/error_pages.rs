@@ -90,7 +90,8 @@ fn every_code_has_a_page_and_every_page_a_code() {
 #[test]
 fn the_example_of_each_page_has_its_code_and_the_mended_one_has_not() {
     let others = ["config", "pipeline", BY_THE_GATE];
-    for code in codes().into_iter().filter(|code| !code.starts_with('D') && !others.contains(&code.as_str())) {
+    for code in codes().into_iter().filter(|code| !code.starts_with('D') && !others.contains(&code.as_str()))
+    {
         let page = page(&format!("{code}.md"));
         let [(_, broken), (_, mended)] =
             blocks(&page).try_into().unwrap_or_else(|_| panic!("{code}: two blocks"));

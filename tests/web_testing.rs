@@ -1,5 +1,9 @@
 //! The example that tests a web site: what it finds, and that its stages overlap.
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that meets an error has failed, and says where")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test that meets an error has failed, and says where"
+)]
 #![allow(dead_code, reason = "the program of the example is not run as a program here")]
 
 #[path = "../examples/web_testing/main.rs"]

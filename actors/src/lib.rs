@@ -79,8 +79,8 @@ pub use limits::{
 pub use measure::{Measures, SharedRecorder, metric};
 pub use outcome::Settled;
 pub use pipeline::{
-    Gap, Heard, Outbox, PipelineEnd, PipelineError, PipelineEvent, PipelineHandle, PipelineRow, PublishError, Publisher,
-    Stage, StageError, StageRow,
+    Gap, Heard, Outbox, PipelineEnd, PipelineError, PipelineEvent, PipelineHandle, PipelineRow, PublishError,
+    Publisher, Stage, StageError, StageRow,
 };
 pub use registry::{AgentRow, RegisterError, ReleaseError};
 pub use resolve::ResolveHow;

@@ -95,4 +95,3 @@ fn down(services: &Services, child: &str, reason: String) {
         }
     }
 }
-

@@ -27,7 +27,9 @@ fn journal() -> Arc<MemoryJournal> {
 fn three() -> PipelineSpec {
     PipelineSpec::new("sums")
         .stage(StageSpec::new("source").publishes(["number", "word"]))
-        .stage(StageSpec::new("double").subscribes(["number"]).publishes(["doubled"]).on_poison(OnPoison::Park))
+        .stage(
+            StageSpec::new("double").subscribes(["number"]).publishes(["doubled"]).on_poison(OnPoison::Park),
+        )
         .stage(StageSpec::new("sum").subscribes(["doubled"]).publishes(["total"]))
 }
 
@@ -133,10 +135,7 @@ async fn what_is_asked_for_wrongly_is_refused_in_words_and_changes_nothing() {
 
     let source = pipeline.publisher("source").unwrap();
     let refused = source.publish("doubled", &1).await.unwrap_err();
-    assert_eq!(
-        refused.to_string(),
-        "stage source does not publish doubled: it declares number, word"
-    );
+    assert_eq!(refused.to_string(), "stage source does not publish doubled: it declares number, word");
     assert!(matches!(
         source.publish("word", &"x".repeat(300_000)).await,
         Err(PublishError::Refused(PublishRefusal::TooLarge { bytes: 300_002 }))
@@ -222,8 +221,7 @@ async fn a_stage_that_panics_goes_on_at_its_cursor_and_nothing_comes_out_twice()
     }
     until(async || row(&pipeline, "double").lag == 0).await;
     let told = told(&pipeline).await;
-    let sums: Vec<&Value> =
-        told.iter().filter(|(kind, _)| kind == "doubled").map(|(_, data)| data).collect();
+    let sums: Vec<&Value> = told.iter().filter(|(kind, _)| kind == "doubled").map(|(_, data)| data).collect();
     assert_eq!(sums, [&json!(1), &json!(3), &json!(6), &json!(10), &json!(15)]);
     assert_eq!(made.load(Ordering::SeqCst), 3);
     assert_eq!(row(&pipeline, "double").parked_total, 0);
@@ -260,7 +258,10 @@ async fn a_stage_that_stops_at_an_event_waits_for_a_person() {
     }
     let PipelineEnd::Stuck { stage, reason } = pipeline.ended().await.unwrap() else { panic!("ended") };
     assert_eq!((&*stage, &*reason), ("double", "it panicked: three is too much"));
-    assert_eq!((row(&pipeline, "double").lag, row(&pipeline, "double").cursor), (3, row(&pipeline, "double").parked[0].seq - 1));
+    assert_eq!(
+        (row(&pipeline, "double").lag, row(&pipeline, "double").cursor),
+        (3, row(&pipeline, "double").parked[0].seq - 1)
+    );
     first.shutdown().await;
 
     // It is still so for the next process; who releases it leaves the event out.
@@ -270,7 +271,10 @@ async fn a_stage_that_stops_at_an_event_waits_for_a_person() {
     assert_eq!(row(&pipeline, "double").state, "stopped");
     pipeline.release("double").await.unwrap();
     until(async || row(&pipeline, "double").lag == 0).await;
-    assert_eq!(told(&pipeline).await.iter().filter(|(kind, _)| kind == "doubled").last().unwrap().1, json!(12));
+    assert_eq!(
+        told(&pipeline).await.iter().filter(|(kind, _)| kind == "doubled").last().unwrap().1,
+        json!(12)
+    );
     second.shutdown().await;
 
     // Who mends it can let it hear the event again.
@@ -279,7 +283,10 @@ async fn a_stage_that_stops_at_an_event_waits_for_a_person() {
     fragile(&pipeline, 0);
     pipeline.catch_up("double", 0, false).await.unwrap();
     until(async || row(&pipeline, "double").lag == 0).await;
-    assert_eq!(told(&pipeline).await.iter().filter(|(kind, _)| kind == "doubled").last().unwrap().1, json!(15));
+    assert_eq!(
+        told(&pipeline).await.iter().filter(|(kind, _)| kind == "doubled").last().unwrap().1,
+        json!(15)
+    );
     third.shutdown().await;
 }
 
@@ -459,7 +466,10 @@ async fn somebody_elsewhere_can_deal_with_a_stage_and_nothing_counts_twice() {
     assert!(matches!(again, PipelineError::Moved { cursor: 2, expected: 0, .. }));
     let undeclared = vec![("number".to_owned(), canonical(&json!(6)).unwrap())];
     assert!(matches!(pipeline.ack("double", 2, 3, None, undeclared).await, Err(PipelineError::Publish(_))));
-    assert!(matches!(pipeline.ack("double", 2, 99, None, Vec::new()).await, Err(PipelineError::Beyond { .. })));
+    assert!(matches!(
+        pipeline.ack("double", 2, 99, None, Vec::new()).await,
+        Err(PipelineError::Beyond { .. })
+    ));
     assert!(matches!(pipeline.end("double").await, Err(PipelineError::NotThrough(_))));
     let heard = pipeline.heard("double", 200).await.unwrap();
     assert_eq!((heard.after, heard.upto, heard.events.len()), (2, 6, 3));

@@ -111,7 +111,9 @@ pub(crate) fn row() -> Row {
         figure: "an event through four stages, without an fsync ÷ a message through four bare actors",
         must: Must::Most(3.0),
         measured: ratio,
-        note: format!("{ours:.1} µs ÷ {bare:.1} µs, in memory; with a journal on tmpfs {on_tmpfs:.1} µs, {more:.1} times"),
+        note: format!(
+            "{ours:.1} µs ÷ {bare:.1} µs, in memory; with a journal on tmpfs {on_tmpfs:.1} µs, {more:.1} times"
+        ),
     }
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use ostler::Ostler;
 use ostler::kernel::event::{Event, Published};
 use ostler::kernel::port::{Journal, Seq, StreamBatch, StreamId};
-use ostler::Ostler;
 use ostler_store::{Options, Store};
 use serde_json::json;
 
@@ -37,11 +37,12 @@ pub(crate) fn row() -> Row {
         let end = Arc::new(End::default());
         attach(&pipeline, STAGES - 1, &end);
         let (store, _) = Store::open_with(&bare.path().join("data"), Options::default()).unwrap();
+        let bare_journal: Arc<dyn Journal> = store.journal.clone();
         let mut heads = vec![0; TASKS];
         let mut pairs = Vec::new();
         for round in 0..=ROUNDS {
             let ours = published(&pipeline, &end, round as u64).await;
-            let theirs = appended(&store.journal, &mut heads).await;
+            let theirs = appended(&bare_journal, &mut heads).await;
             if round > 0 {
                 pairs.push((ours, theirs));
             }

@@ -36,7 +36,8 @@ pub(crate) enum Must {
 
 type Group = (&'static str, fn() -> Row);
 
-const GROUPS: [Group; 4] = [("web", web::row), ("hop", chain::row), ("flow", flow::row), ("catch", catch::row)];
+const GROUPS: [Group; 4] =
+    [("web", web::row), ("hop", chain::row), ("flow", flow::row), ("catch", catch::row)];
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();

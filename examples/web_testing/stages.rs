@@ -30,8 +30,7 @@ pub(crate) async fn recon(out: &Publisher, site: &Site) -> Result<(), Box<dyn Er
     while let Some(path) = waiting.pop_front() {
         let answer = site.get(&path).await.map_err(|error| error.to_string())?;
         let links = answer.links();
-        let page =
-            json!({"path": path, "status": answer.status, "title": answer.title(), "links": links});
+        let page = json!({"path": path, "status": answer.status, "title": answer.title(), "links": links});
         out.publish_soon("page_discovered", &page).await?;
         for link in links {
             if known.len() < PAGES_MAX && known.insert(link.clone()) {
@@ -75,7 +74,8 @@ impl Stage for Behavior {
     async fn handle(&mut self, event: Arc<PipelineEvent>, out: Outbox) -> Result<(), StageError> {
         if event.kind.as_str() == "sitemap_built" {
             let paths: Vec<String> = serde_json::from_value(event.value()["paths"].clone())?;
-            let unseen = paths.iter().filter(|path| !path.starts_with("/api/") && !self.seen.contains_key(*path));
+            let unseen =
+                paths.iter().filter(|path| !path.starts_with("/api/") && !self.seen.contains_key(*path));
             for path in unseen {
                 out.publish("test_generated", &json!({"path": path, "status": 200, "title": null}))?;
             }
@@ -220,9 +220,13 @@ impl Stage for Synthesis {
 
     async fn ended(&mut self, _: Outbox) -> Result<(), StageError> {
         let Told { checks, loads, anomalies, complete } = &self.told;
-        let complete = complete.as_ref().ok_or_else(|| StageError::new("the observer said nothing at its end"))?;
+        let complete =
+            complete.as_ref().ok_or_else(|| StageError::new("the observer said nothing at its end"))?;
         let mut text = format!("# {} pages, {} places under load\n\n", checks.len(), loads.len());
-        text += &format!("{} checks, {} loads of {REQUESTS} requests each.\n\n", complete["checks"], complete["loads"]);
+        text += &format!(
+            "{} checks, {} loads of {REQUESTS} requests each.\n\n",
+            complete["checks"], complete["loads"]
+        );
         for (path, what) in anomalies {
             text += &format!("- {path} {what}\n");
         }

@@ -68,7 +68,10 @@ async fn a_stage_is_dealt_with_over_the_api_from_its_first_event_to_its_end() {
     assert_eq!((status, &made["head"]), (201, &json!(0)));
     for n in 1..=3 {
         let event = json!({"stage": "a", "kind": "x", "data": n});
-        assert_eq!(post(&api, "/v1/pipelines/p/events", event).await, (201, json!({"pipeline": "p", "seq": n})));
+        assert_eq!(
+            post(&api, "/v1/pipelines/p/events", event).await,
+            (201, json!({"pipeline": "p", "seq": n}))
+        );
     }
     let (_, heard) = get(&api, "/v1/pipelines/p/stages/b/events?limit=2").await;
     assert_eq!((&heard["after"], &heard["upto"], &heard["ended"]), (&json!(0), &json!(2), &json!(false)));
@@ -149,6 +152,10 @@ async fn what_is_asked_for_wrongly_has_a_code_and_changes_nothing() {
     refused(post(&api, "/v1/pipelines/p/stages/b/release", json!({})).await, 409, "stage_not_stopped");
     refused(post(&api, "/v1/pipelines/p/stages/b/catch-up", json!({"from": 0})).await, 400, "from");
     refused(post(&api, "/v1/pipelines/p/stages/b/catch-up", json!({"from": 2})).await, 404, "event_unknown");
-    refused(post(&api, "/v1/pipelines/p/stages/b/ack", json!({"after": 0, "upto": 1})).await, 404, "event_unknown");
+    refused(
+        post(&api, "/v1/pipelines/p/stages/b/ack", json!({"after": 0, "upto": 1})).await,
+        404,
+        "event_unknown",
+    );
     assert_eq!(get(&api, "/v1/pipelines/p").await.1["head"], 0);
 }

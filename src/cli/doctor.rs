@@ -359,16 +359,27 @@ async fn pipelines(client: &Client, report: &mut Report) -> Result<(), Failure> 
         for stage in &line.stages {
             let name = format!("stage {} of pipeline {}", stage.stage, line.pipeline);
             if stage.missed > 0 {
-                let what = format!("{name} missed {} events, which were gone before it came to them", stage.missed);
-                report.note("missed", what, "to keep more of them, raise `keep` of the next pipeline of this kind");
+                let what =
+                    format!("{name} missed {} events, which were gone before it came to them", stage.missed);
+                report.note(
+                    "missed",
+                    what,
+                    "to keep more of them, raise `keep` of the next pipeline of this kind",
+                );
             }
             if let Some(first) = pipelines::troubles(&line.pipeline, stage).first() {
                 let what = format!("{name}: {first}; {} parked in all", stage.parked_total);
                 let mend = match stage.state.as_str() {
                     "stopped" | "down" => {
-                        format!("to let it go on: `ostler pipeline release {} {}`", line.pipeline, stage.stage)
+                        format!(
+                            "to let it go on: `ostler pipeline release {} {}`",
+                            line.pipeline, stage.stage
+                        )
                     }
-                    _ => format!("when it is mended: `ostler pipeline catch-up {} {} --from SEQ`", line.pipeline, stage.stage),
+                    _ => format!(
+                        "when it is mended: `ostler pipeline catch-up {} {} --from SEQ`",
+                        line.pipeline, stage.stage
+                    ),
                 };
                 report.note("parked", what, &mend);
             }

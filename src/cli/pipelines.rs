@@ -274,8 +274,9 @@ pub(crate) fn troubles(pipeline: &str, stage: &StageLine) -> Vec<String> {
 }
 
 async fn publish(globals: &Globals, args: &PublishArgs) -> Result<u8, Failure> {
-    let data = parse_value(&args.event)
-        .map_err(|error| Failure::invalid(format!("the event: {error}; a text stands in quotes: '\"text\"'")))?;
+    let data = parse_value(&args.event).map_err(|error| {
+        Failure::invalid(format!("the event: {error}; a text stands in quotes: '\"text\"'"))
+    })?;
     let request = PublishRequest { stage: args.stage.clone(), kind: args.kind.clone(), data };
     let session = Session::open(globals, Path::new("."), Want::Drive).await?;
     let path = format!("{}/events", path(&args.pipeline));

@@ -165,7 +165,9 @@ impl Measures {
         pipelines: &[PipelineRow],
     ) {
         let Some(recording) = &self.0 else { return };
-        for (pipeline, stage) in pipelines.iter().flat_map(|row| row.stages.iter().map(move |stage| (row, stage))) {
+        for (pipeline, stage) in
+            pipelines.iter().flat_map(|row| row.stages.iter().map(move |stage| (row, stage)))
+        {
             let labels = || [pipeline.pipeline.to_string().into(), stage.stage.to_string().into()];
             if !stage.subscribes.is_empty() {
                 metric::PIPELINE_LAG.gauge(into, labels()).set(stage.lag as f64);

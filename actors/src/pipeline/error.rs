@@ -70,7 +70,9 @@ pub enum PipelineError {
     #[error("stage {0} has not stopped: only one that has can be released")]
     NotStopped(StageId),
     /// Only a stage that hears nothing, or is dealt with elsewhere, is ended from outside.
-    #[error("stage {0} still has events to deal with: it ends when those before it have ended and it has dealt with all")]
+    #[error(
+        "stage {0} still has events to deal with: it ends when those before it have ended and it has dealt with all"
+    )]
     NotThrough(StageId),
     /// What comes with it is refused.
     #[error(transparent)]
@@ -101,7 +103,9 @@ pub enum PublishError {
     #[error(transparent)]
     Refused(#[from] PublishRefusal),
     /// A stage behind it is too far behind, and did not catch up in time.
-    #[error("stage {stage} is {behind} events behind, which is the most: publish slower, or see what keeps it")]
+    #[error(
+        "stage {stage} is {behind} events behind, which is the most: publish slower, or see what keeps it"
+    )]
     Behind {
         /// Which stage.
         stage: StageId,

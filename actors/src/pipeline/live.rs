@@ -59,7 +59,8 @@ impl Live {
 
     /// It failed at an event: how it stands with that.
     pub(super) fn fail(&mut self, seq: u64, reason: String) -> Trouble {
-        let times = self.trouble.take().filter(|trouble| trouble.seq == seq).map_or(0, |trouble| trouble.times);
+        let times =
+            self.trouble.take().filter(|trouble| trouble.seq == seq).map_or(0, |trouble| trouble.times);
         let trouble = Trouble { seq, times: times + 1, reason };
         self.trouble = Some(trouble.clone());
         trouble

@@ -370,7 +370,11 @@ impl Log {
     }
 
     /// A page of the log after `after`: what of it a stage hears, and up to where it goes.
-    pub(crate) fn page(&self, stage: usize, after: u64) -> Result<(Vec<Arc<PipelineEvent>>, u64), JournalError> {
+    pub(crate) fn page(
+        &self,
+        stage: usize,
+        after: u64,
+    ) -> Result<(Vec<Arc<PipelineEvent>>, u64), JournalError> {
         let events = self.read(after, READ_AT_ONCE)?;
         let upto = events.last().map_or(after, |event| event.seq);
         let heard = events.into_iter().filter(|event| self.topology.hears(stage, &event.kind));
@@ -407,8 +411,7 @@ impl Log {
         let Done { upto, heard, state: kept, events, parked, ended } = done;
         let name = self.topology.name(stage);
         let mut records = Vec::new();
-        let is_mere_passing =
-            heard == 0 && kept.is_none() && events.is_empty() && parked.is_none() && !ended;
+        let is_mere_passing = heard == 0 && kept.is_none() && events.is_empty() && parked.is_none() && !ended;
         if is_mere_passing {
             state.seen[stage] = upto;
             return Ok(state.position);

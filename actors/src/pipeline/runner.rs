@@ -183,12 +183,17 @@ impl RunnerState {
         let (stage, life) = (self.arguments.stage, self.life);
         match self.log().lag(stage, life, gap) {
             Ok(()) => self.after = gap.last,
-            Err(NotDone::Stale) => return Ok(self.anew()),
+            Err(NotDone::Stale) => {
+                self.anew();
+                return Ok(());
+            }
             Err(NotDone::Journal(error)) => return Err(error),
         }
         // It goes on behind them, whatever its code makes of that.
         match self.call(None, |code, out| code.lagged(gap, out)).await {
-            Ok((events, state)) => drop(self.commit(Done { upto: gap.last, events, state, ..Done::default() })?),
+            Ok((events, state)) => {
+                self.commit(Done { upto: gap.last, events, state, ..Done::default() })?;
+            }
             Err(reason) => {
                 tracing::warn!(reason, "a stage could not be told of a gap");
                 self.code = None;
@@ -263,8 +268,7 @@ impl RunnerState {
     }
 
     fn park(&mut self, trouble: Trouble) -> Result<(), JournalError> {
-        let done =
-            Done { upto: self.after, parked: Some((trouble.seq, trouble.reason)), ..Done::default() };
+        let done = Done { upto: self.after, parked: Some((trouble.seq, trouble.reason)), ..Done::default() };
         if self.commit(done)? {
             self.anew();
         }
@@ -275,7 +279,8 @@ impl RunnerState {
 /// The code, made anew.
 fn made(handler: &Handler, kept: Option<&Json>) -> Result<Box<dyn AnyStage>, String> {
     let make = AssertUnwindSafe(|| handler(kept.map(Json::value)));
-    std::panic::catch_unwind(make).map_err(|panic| format!("it panicked when it was made: {}", words(&*panic)))
+    std::panic::catch_unwind(make)
+        .map_err(|panic| format!("it panicked when it was made: {}", words(&*panic)))
 }
 
 /// What a panic says.

@@ -132,7 +132,9 @@ impl SpecFault {
             SpecFault::NoStages | SpecFault::TooManyStages { .. } => "/stages",
             SpecFault::Keep { what: "bytes", .. } => "/keep/bytes",
             SpecFault::Keep { .. } => "/keep/events",
-            SpecFault::StageName { .. } | SpecFault::DuplicateStage { .. } | SpecFault::Idle { .. } => "/name",
+            SpecFault::StageName { .. } | SpecFault::DuplicateStage { .. } | SpecFault::Idle { .. } => {
+                "/name"
+            }
             SpecFault::TypeName { .. } => "",
             SpecFault::DuplicateType { verb, .. } | SpecFault::TooManyTypes { verb, .. } => match *verb {
                 "publishes" => "/publishes",

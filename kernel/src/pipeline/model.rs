@@ -30,16 +30,8 @@ enum Op {
     EndOfSource,
 }
 
-const OPS: [Op; 8] = [
-    Op::Publish,
-    Op::Hear,
-    Op::Ack,
-    Op::Crash,
-    Op::MoveToStart,
-    Op::Park,
-    Op::Release,
-    Op::EndOfSource,
-];
+const OPS: [Op; 8] =
+    [Op::Publish, Op::Hear, Op::Ack, Op::Crash, Op::MoveToStart, Op::Park, Op::Release, Op::EndOfSource];
 
 fn fresh(on_poison: OnPoison) -> Pipeline {
     let spec = PipelineSpec::new("p")

@@ -127,7 +127,9 @@ pub enum PublishRefusal {
         declared: Vec<String>,
     },
     /// The data is too large.
-    #[error("an event of {bytes} bytes, expected at most {EVENT_BYTES_MAX}: publish where it is, not what it is")]
+    #[error(
+        "an event of {bytes} bytes, expected at most {EVENT_BYTES_MAX}: publish where it is, not what it is"
+    )]
     TooLarge {
         /// How large.
         bytes: usize,
@@ -276,7 +278,9 @@ impl Pipeline {
                 let standing = self.standing(stage)?;
                 if *upto < standing.cursor {
                     let cursor = standing.cursor;
-                    return Err(IllegalRecord(format!("stage {stage} is at {cursor} and acknowledges {upto}")));
+                    return Err(IllegalRecord(format!(
+                        "stage {stage} is at {cursor} and acknowledges {upto}"
+                    )));
                 }
                 standing.cursor = *upto;
                 if state.is_some() {

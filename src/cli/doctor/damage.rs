@@ -40,9 +40,14 @@ pub(super) fn tell(found: &Examination, repaired: bool, report: &mut Report) {
         report.tell(verdict, "quarantine", "the list of runs that were set aside before is damaged", mend);
     }
     for loss in &journal.pipelines {
-        let name = loss.pipeline.as_ref().map_or("a pipeline whose name is lost".to_owned(), |name| format!("pipeline {name}"));
+        let name = loss
+            .pipeline
+            .as_ref()
+            .map_or("a pipeline whose name is lost".to_owned(), |name| format!("pipeline {name}"));
         let what = match (repaired, loss.moved) {
-            (true, 1..) => format!("{name}: {}; what is left of it was moved to journal/{}", loss.what, loss.remains),
+            (true, 1..) => {
+                format!("{name}: {}; what is left of it was moved to journal/{}", loss.what, loss.remains)
+            }
             _ => format!("{name}: {}", loss.what),
         };
         report.tell(verdict, "pipelines", &what, if repaired { Some(PIPELINE) } else { mend });

@@ -518,7 +518,10 @@ fn a_pipeline_that_lost_a_record_is_moved_out_and_begins_anew_and_one_that_lost_
             }
             [loss] => {
                 assert_eq!(left, [0, 0]);
-                assert!(loss.moved <= 41 && loss.pipeline.as_deref().is_none_or(|name| name == "web"), "{loss:?}");
+                assert!(
+                    loss.moved <= 41 && loss.pipeline.as_deref().is_none_or(|name| name == "web"),
+                    "{loss:?}"
+                );
                 let names = disk.list().unwrap();
                 assert_eq!(names.contains(&loss.remains), loss.moved > 0, "{names:?}");
                 // It can be declared again.
