@@ -243,7 +243,7 @@ async fn an_event_that_is_too_much_is_parked_and_the_rest_goes_on_where_that_is_
     assert_eq!(stage.parked[0].reason, "it panicked: three is too much");
     let told = told(&pipeline).await;
     assert_eq!(told[seq as usize - 1], ("number".to_owned(), json!(3)));
-    assert_eq!(told.iter().filter(|(kind, _)| kind == "doubled").last().unwrap().1, json!(12));
+    assert_eq!(told.iter().rfind(|(kind, _)| kind == "doubled").unwrap().1, json!(12));
     system.shutdown().await;
 }
 
@@ -272,7 +272,7 @@ async fn a_stage_that_stops_at_an_event_waits_for_a_person() {
     pipeline.release("double").await.unwrap();
     until(async || row(&pipeline, "double").lag == 0).await;
     assert_eq!(
-        told(&pipeline).await.iter().filter(|(kind, _)| kind == "doubled").last().unwrap().1,
+        told(&pipeline).await.iter().rfind(|(kind, _)| kind == "doubled").unwrap().1,
         json!(12)
     );
     second.shutdown().await;
@@ -284,7 +284,7 @@ async fn a_stage_that_stops_at_an_event_waits_for_a_person() {
     pipeline.catch_up("double", 0, false).await.unwrap();
     until(async || row(&pipeline, "double").lag == 0).await;
     assert_eq!(
-        told(&pipeline).await.iter().filter(|(kind, _)| kind == "doubled").last().unwrap().1,
+        told(&pipeline).await.iter().rfind(|(kind, _)| kind == "doubled").unwrap().1,
         json!(15)
     );
     third.shutdown().await;
@@ -395,7 +395,10 @@ async fn who_publishes_waits_for_a_slow_stage_and_is_told_when_that_takes_too_lo
     pipeline
         .on("double", move |_, _| {
             let wait = wait.clone();
-            async move { Ok(wait.acquire().await?.forget()) }
+            async move {
+                wait.acquire().await?.forget();
+                Ok(())
+            }
         })
         .unwrap();
     for at in 0..3 {
@@ -431,7 +434,10 @@ async fn a_stage_waits_for_those_behind_it_and_goes_on_when_they_do() {
     pipeline
         .on("sum", move |_, _| {
             let wait = wait.clone();
-            async move { Ok(wait.acquire().await?.forget()) }
+            async move {
+                wait.acquire().await?.forget();
+                Ok(())
+            }
         })
         .unwrap();
     // One event at a time, so that a turn does not carry it far beyond.
