@@ -47,7 +47,7 @@ enum PipelineCommand {
     /// All faults are told at once. A pipeline that is there already, and is declared alike, stays as it is.
     #[command(after_help = "Example:\n  ostler pipeline create examples/pipelines/web_testing.yaml")]
     Create(CreateArgs),
-    /// List pipelines: how far each stage has come, and what was too much for it
+    /// List pipelines, how far each stage has come, and what was parked
     ///
     /// LAG is the number of events that a stage is still to hear. A stage is live if code of the process that holds the data folder
     /// deals with it, external if it is read over the API, or nobody deals with it yet.

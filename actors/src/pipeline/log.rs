@@ -160,8 +160,11 @@ impl Log {
         self.changed.subscribe()
     }
 
+    /// Who begins to watch after this looks at how it stands first, and finds the change there.
     fn tell(&self) {
-        self.changed.send_modify(|changes| *changes += 1);
+        if self.changed.receiver_count() > 0 {
+            self.changed.send_modify(|changes| *changes += 1);
+        }
     }
 
     /// Appends, all or nothing, and lets it take effect.
