@@ -43,6 +43,10 @@ figures *groups:
 durability *groups:
     cargo bench --bench durability -- {{groups}}
 
+# The figures of pipelines; with names, some of them: web, hop, flow, catch.
+pipelines *groups:
+    cargo bench --bench pipeline -- {{groups}}
+
 # The same workflow in Restate and DBOS, which are fetched from npm and PyPI.
 peers:
     benches/peers/run.sh

@@ -37,16 +37,19 @@ pub mod config;
 pub mod finding;
 mod metrics;
 mod os;
+pub mod pipeline_file;
 pub mod plan_file;
 
 pub use os::{Agent, DATA_FOLDER, DRAIN, Faults, Ostler, OstlerBuilder, Run, StartError};
 pub use ostler_actors::{
     AgentProfile, AgentRow, Answer, Approval, ApprovalId, ClientChange, ClientError, ClientRow, EventCursor,
-    Mapping, Program, ProgramContext, ReleaseError, ResolveHow, RunError, Settled, SpawnError, Step,
-    StepError, Submission, SubmitError, TreeRow, Weight,
+    Gap, Heard, Mapping, Outbox, PipelineEnd, PipelineError, PipelineEvent, PipelineHandle, PipelineRow,
+    Program, ProgramContext, PublishError, Publisher, ReleaseError, ResolveHow, RunError, Settled,
+    SpawnError, Stage, StageError, StageRow, Step, StepError, Submission, SubmitError, TreeRow, Weight,
 };
 pub use ostler_kernel as kernel;
 pub use ostler_kernel::agent::{Oversight, Profile};
+pub use ostler_kernel::pipeline::{Keep, OnPoison, PipelineSpec, StageSpec};
 pub use ostler_kernel::port::{Child, ChildEnd};
 
 /// The pages with programs in them, which are tests.
@@ -57,4 +60,7 @@ mod pages {
 
     #[doc = include_str!("../docs/guide/embedding.md")]
     struct Embedding;
+
+    #[doc = include_str!("../docs/guide/pipelines.md")]
+    struct Pipelines;
 }

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use ostler_actors::{
     AgentHandle, AgentProfile, AgentRow, Answer, Approval, ClientChange, ClientError, ClientRow, EventCursor,
-    Program, ReleaseError, ResolveHow, RunError, Settled, SpawnError, Submission, SubmitError, System,
-    SystemConfig, TreeRow,
+    PipelineError, PipelineHandle, PipelineRow, Program, ReleaseError, ResolveHow, RunError, Settled,
+    SpawnError, Submission, SubmitError, System, SystemConfig, TreeRow,
 };
 use ostler_drivers::tool::{DataFolder, NotEnded, builtin};
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::pipeline::PipelineSpec;
 use ostler_kernel::plan::{Fault, Plan, PlanDraft};
 use ostler_kernel::port::{Artifact, ArtifactStore, Journal, Seq, Tool};
 use ostler_server::{Children, ControlSocket, router};
@@ -384,6 +385,53 @@ impl Ostler {
         self.system.change_client(client, change).await
     }
 
+    /// Makes a pipeline, or finds it if there is one that is declared alike. Its stages rest until they are given their code:
+    /// see [`PipelineHandle::attach`] and [`PipelineHandle::on`]. Durable when it returns; dropping the future may or may not have
+    /// made it.
+    ///
+    /// # Errors
+    ///
+    /// [`PipelineError::Spec`] with everything that is wrong with it, or see [`PipelineError`]; nothing was made then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// use ostler::{Ostler, PipelineEnd, PipelineSpec, StageSpec};
+    ///
+    /// let os = Ostler::builder().memory().start().await?;
+    /// let spec = PipelineSpec::new("words")
+    ///     .stage(StageSpec::new("reader").publishes(["line"]))
+    ///     .stage(StageSpec::new("counter").subscribes(["line"]).publishes(["count"]));
+    /// let words = os.pipeline(&spec).await?;
+    /// words.on("counter", |event, out| async move {
+    ///     let line: String = event.read()?;
+    ///     out.publish("count", &line.split_whitespace().count())?;
+    ///     Ok(())
+    /// })?;
+    ///
+    /// let reader = words.publisher("reader")?;
+    /// reader.publish("line", "as the wind blows").await?;
+    /// reader.end().await?;
+    /// assert_eq!(words.ended().await?, PipelineEnd::Ended);
+    /// assert_eq!(words.row().head, 2);
+    /// os.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn pipeline(&self, spec: &PipelineSpec) -> Result<PipelineHandle, PipelineError> {
+        self.system.create_pipeline(spec).await
+    }
+
+    /// All pipelines, by name: how far each stage has come.
+    ///
+    /// # Errors
+    ///
+    /// One of them cannot be read.
+    pub async fn pipelines(&self) -> Result<Vec<PipelineRow>, PipelineError> {
+        self.system.pipelines().await
+    }
+
     /// All agents: what they are, where their actor is, and what they have to do.
     pub async fn agents(&self) -> Vec<AgentRow> {
         self.system.agents().await
@@ -408,7 +456,7 @@ impl Ostler {
     /// let os = ostler::Ostler::builder().memory().start().await?;
     /// let tree = os.tree().await;
     /// let names: Vec<&str> = tree.iter().map(|child| child.name.as_str()).collect();
-    /// assert_eq!(names, ["registry", "evaluator", "scheduler", "pool"]);
+    /// assert_eq!(names, ["registry", "evaluator", "scheduler", "pipelines", "pool"]);
     /// assert!(tree.iter().all(|child| child.generation == 1 && child.restarts == 0));
     /// os.shutdown().await;
     /// # Ok::<(), Box<dyn std::error::Error>>(())

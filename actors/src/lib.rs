@@ -14,6 +14,7 @@
 //! | `registry`, `slot`, `phase`, `waiting` | agents: what they have to do, and whether an actor stands behind them |
 //! | `evaluator` | what runs were worth, and what that changes |
 //! | `scheduler` | the run queue's owner |
+//! | `pipelines`, `pipeline` | pipelines: who makes them, their logs, and the actors of their stages |
 //! | `agent` | drives a run: `load` takes it up, `launch` starts attempts |
 //! | `stream`, `rest` | reads what is recorded; changes runs that nobody drives |
 //! | `effects`, `attempt`, `attempt_log`, `notes` | what runs outside the actors, and what it notes of itself |
@@ -48,6 +49,8 @@ mod outcome;
 #[cfg(test)]
 mod panic_tests;
 mod phase;
+mod pipeline;
+mod pipelines;
 mod plans;
 mod profiles;
 mod program;
@@ -77,12 +80,16 @@ pub use cursor::EventCursor;
 pub use error::RunError;
 pub use estimates::ATTEMPT_CREDITS;
 pub use limits::{
-    AGENTS_MAX, CLIENTS_MAX, CONTRACTS_KEPT_MAX, LIVE_AGENTS_MAX, Limits, QUEUED_JOBS_MAX, RESULT_BYTES_MAX,
-    RESULT_DEPTH_MAX, TEST_MS_MAX, WAITING_MAX,
+    AGENTS_MAX, CLIENTS_MAX, CONTRACTS_KEPT_MAX, LIVE_AGENTS_MAX, Limits, PIPELINE_BEHIND_MAX, PIPELINES_MAX,
+    QUEUED_JOBS_MAX, RESULT_BYTES_MAX, RESULT_DEPTH_MAX, TEST_MS_MAX, WAITING_MAX,
 };
 pub use measure::{Measures, SharedRecorder, metric};
 pub use ostler_scheduler::AGENT_WEIGHT;
 pub use outcome::Settled;
+pub use pipeline::{
+    Gap, Heard, Outbox, PipelineEnd, PipelineError, PipelineEvent, PipelineHandle, PipelineRow, PublishError,
+    Publisher, Stage, StageError, StageRow,
+};
 pub use program::{Mapping, Program, ProgramContext, Step, StepError};
 pub use registry::{AgentRow, RegisterError, ReleaseError};
 pub use resolve::ResolveHow;

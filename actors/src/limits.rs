@@ -27,6 +27,12 @@ pub const RESULT_DEPTH_MAX: usize = 100;
 /// How long the test of a contract may take, in milliseconds; a node's own timeout may end it before.
 pub const TEST_MS_MAX: u64 = 60_000;
 
+/// Pipelines, at most.
+pub const PIPELINES_MAX: usize = 256;
+
+/// Events that a stage with code in this process may be behind: who publishes for it waits from there on.
+pub const PIPELINE_BEHIND_MAX: u64 = 10_000;
+
 /// How much a system holds at once, at most: each field is the constant of the same name, unless somebody chose
 /// less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +51,10 @@ pub struct Limits {
     pub contracts_kept: usize,
     /// See [`RESULT_BYTES_MAX`].
     pub result_bytes: usize,
+    /// See [`PIPELINES_MAX`].
+    pub pipelines: usize,
+    /// See [`PIPELINE_BEHIND_MAX`].
+    pub pipeline_behind: u64,
 }
 
 impl Default for Limits {
@@ -57,6 +67,8 @@ impl Default for Limits {
             queued_jobs: QUEUED_JOBS_MAX,
             contracts_kept: CONTRACTS_KEPT_MAX,
             result_bytes: RESULT_BYTES_MAX,
+            pipelines: PIPELINES_MAX,
+            pipeline_behind: PIPELINE_BEHIND_MAX,
         }
     }
 }

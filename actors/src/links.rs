@@ -7,6 +7,7 @@ use ostler_supervisor::{Pool, StableRef};
 use ractor::ActorRef;
 
 use crate::evaluator::EvaluatorMessage;
+use crate::pipelines::PipelinesMessage;
 use crate::registry::RegistryMessage;
 use crate::scheduler::{SchedulerMessage, Ticket};
 use crate::services::lock;
@@ -16,6 +17,7 @@ pub(crate) struct Links {
     pub(crate) registry: StableRef<RegistryMessage>,
     pub(crate) evaluator: StableRef<EvaluatorMessage>,
     pub(crate) scheduler: StableRef<SchedulerMessage>,
+    pub(crate) pipelines: StableRef<PipelinesMessage>,
     /// With its number: one more for each start.
     pool: Mutex<Option<(Pool, u64)>>,
 }
@@ -55,6 +57,15 @@ impl Links {
     /// Sends to the scheduler; false if it is down. Agents are restarted after it, and queue their work again.
     pub(crate) fn tell_scheduler(&self, message: SchedulerMessage) -> bool {
         self.scheduler.send(message).is_ok()
+    }
+
+    /// Sends to the actor of all pipelines. One that is down brings up the stages when it and the pool are up again.
+    pub(crate) fn tell_pipelines(&self, message: PipelinesMessage) {
+        let _ = self.pipelines.send(message);
+    }
+
+    pub(crate) fn pipelines(&self) -> Option<ActorRef<PipelinesMessage>> {
+        self.pipelines.get().ok()
     }
 
     pub(crate) fn registry(&self) -> Option<ActorRef<RegistryMessage>> {

@@ -23,6 +23,7 @@ use crate::limits::Limits;
 use crate::links::Links;
 use crate::measure::Measures;
 use crate::notes::NotesOfRuns;
+use crate::pipeline::Book;
 use crate::plans::Plans;
 use crate::profiles::Profiles;
 use crate::toolbox::Toolbox;
@@ -43,6 +44,7 @@ pub(crate) struct Services {
     pub(crate) plans: Plans,
     pub(crate) ledger: Ledger,
     pub(crate) profiles: Profiles,
+    pub(crate) pipelines: Book,
     pub(crate) links: Links,
     pub(crate) measures: Measures,
     pub(crate) limits: Limits,
@@ -104,6 +106,7 @@ impl Services {
             plans: Plans::default(),
             ledger: Ledger::default(),
             profiles: Profiles::default(),
+            pipelines: Book::default(),
             links: Links::default(),
             measures,
             limits,

@@ -29,8 +29,8 @@ pub struct TreeRow {
 pub const TREE_CHILDREN_MAX: usize = 1_000;
 
 impl System {
-    /// The tree of supervision as it stands: registry, evaluator, scheduler, and the pool with the agents that have an
-    /// actor; of the children of each, the first [`TREE_CHILDREN_MAX`]. Empty once the system was shut down.
+    /// The tree of supervision as it stands: registry, evaluator, scheduler, pipelines, and the pool with the agents and
+    /// stages that have an actor; of the children of each, the first [`TREE_CHILDREN_MAX`]. Empty once the system was shut down.
     pub async fn tree(&self) -> Vec<TreeRow> {
         self.root.tree(TREE_CHILDREN_MAX).await.into_iter().map(row).collect()
     }

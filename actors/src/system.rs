@@ -15,6 +15,7 @@ use crate::children::Home;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::measure::Measures;
+use crate::pipeline::PipelineRow;
 use crate::registry::{AgentRow, RegistryMessage};
 use crate::scheduler::{ClientConfig, SchedulerMessage};
 use crate::services::{Services, lock};
@@ -135,7 +136,9 @@ impl System {
         let (queue, agents) =
             tokio::join!(tokio::time::timeout(LOOK, queue), tokio::time::timeout(LOOK, agents));
         let agents = agents.ok().flatten().unwrap_or_default();
-        self.services.measures.look(into, queue.ok().flatten(), &agents);
+        let pipelines = self.services.pipelines.opened();
+        let pipelines: Vec<PipelineRow> = pipelines.iter().map(|log| log.row()).collect();
+        self.services.measures.look(into, queue.ok().flatten(), &agents, &pipelines);
     }
 
     /// Why nothing goes on any more here; `None`: it does.

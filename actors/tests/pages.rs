@@ -12,6 +12,7 @@ use ostler_kernel::event::Event;
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::{
     AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
+    StreamKind,
 };
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
@@ -65,8 +66,8 @@ impl Journal for Watched {
         self.journal.accounts()
     }
 
-    fn clients(&self) -> Result<Vec<StreamId>, JournalError> {
-        self.journal.clients()
+    fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, JournalError> {
+        self.journal.streams(kind)
     }
 }
 

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::evaluation::Scores;
-use crate::id::{AgentId, ClientId, Digest, NodeId, RunId, Ticks};
+use crate::id::{AgentId, ClientId, Digest, EventType, NodeId, RunId, StageId, Ticks};
 use crate::json::Json;
 use crate::plan::Idempotency;
 use crate::run::{Category, NodeState, Reason, RunOutcome};
@@ -180,6 +180,10 @@ pub enum Event {
     },
     /// What holds for a run besides how it was opened: its second record, if there is anything.
     RunTerms(Box<RunTerms>),
+    /// What became of a pipeline, its cursors above all: a record of its stream of kind `Pipeline`.
+    Pipeline(Box<PipelineRecord>),
+    /// An event of a pipeline: a record of its stream of kind `PipelineLog`, whose sequence number is that of the event.
+    Published(Published),
 }
 
 /// An attempt at a piece of work.
@@ -578,4 +582,82 @@ pub enum OperatorAct {
     Cancel(NodeId),
     /// Skip a node.
     Skip(NodeId),
+}
+
+/// See [`Event::Pipeline`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum PipelineRecord {
+    /// The first record of the stream: the pipeline exists from here on.
+    Created {
+        /// As JSON of `pipeline::PipelineSpec`.
+        spec: Json,
+    },
+    /// A stage has dealt with everything up to an event.
+    Acked {
+        /// Which.
+        stage: StageId,
+        /// The number of that event.
+        upto: u64,
+        /// What the stage is to be given when it starts again; `None`: what it was before.
+        state: Option<Json>,
+    },
+    /// An event was too much for a stage, again and again.
+    Parked {
+        /// Which stage.
+        stage: StageId,
+        /// The number of the event; 0: the end of what the stage hears.
+        seq: u64,
+        /// What happened the last time.
+        reason: String,
+        /// Whether the stage stops there; else it goes on with the next event.
+        stops: bool,
+    },
+    /// Somebody moved the cursor of a stage.
+    Moved {
+        /// Which.
+        stage: StageId,
+        /// The next event is the one after this number.
+        after: u64,
+        /// Whether it keeps the state of its last acknowledgement; else it begins without one.
+        keeps_state: bool,
+    },
+    /// Events were gone before a stage had come to them.
+    Lagged {
+        /// Which stage.
+        stage: StageId,
+        /// The first of them.
+        first: u64,
+        /// The last of them.
+        last: u64,
+    },
+    /// A stretch of the log is complete, and the oldest ones may be over the quota.
+    Stretch {
+        /// Its last event.
+        upto: u64,
+        /// What its events count for.
+        bytes: u64,
+        /// The oldest event that is kept from here on.
+        oldest: u64,
+    },
+    /// A stage publishes nothing more.
+    Ended {
+        /// Which.
+        stage: StageId,
+    },
+    /// A person lets a stage go on that had stopped at an event, without that event.
+    Released {
+        /// Which.
+        stage: StageId,
+    },
+}
+
+/// See [`Event::Published`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    /// Who.
+    pub stage: StageId,
+    /// What kind of event.
+    pub kind: EventType,
+    /// What it says.
+    pub data: Json,
 }

@@ -12,7 +12,7 @@ pub const NAME_BYTES_MAX: usize = 64;
 /// What a name is, in words: see [`is_name`].
 pub const NAME_RULE: &str = "1 to 64 of A-Z a-z 0-9 . _ -";
 
-/// Whether a text may name a node, an agent or a client.
+/// Whether a text may name a node, an agent, a client, a pipeline, a stage or a type of events.
 ///
 /// ```
 /// use ostler_kernel::id::is_name;
@@ -83,6 +83,19 @@ name! {
 name! {
     /// An agent: what runs submissions, one at a time.
     AgentId
+}
+
+name! {
+    /// A pipeline: `[A-Za-z0-9_.-]{1,64}`.
+    PipelineId
+}
+name! {
+    /// A stage of a pipeline, as its pipeline knows it.
+    StageId
+}
+name! {
+    /// A type of events that stages publish and subscribe to.
+    EventType
 }
 
 /// One execution of a plan: a UUID, version 7 in real runs (so ids sort by creation); nil in a simulation.

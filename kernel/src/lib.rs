@@ -14,6 +14,7 @@ pub mod id;
 pub mod json;
 pub mod lineage;
 pub mod notes;
+pub mod pipeline;
 pub mod plan;
 pub mod port;
 pub mod run;

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::evaluation::Reputation;
 use crate::event::{Accounts, Event, Failure};
 use crate::gate::{CallClass, Permit};
-use crate::id::{AgentId, ClientId, Digest, RunId, Ticks};
+use crate::id::{AgentId, ClientId, Digest, PipelineId, RunId, Ticks};
 use crate::run::RunOutcome;
 
 pub use attempt::{AttemptLog, Begun, Child, ChildEnd, LogError, NoLog, TOKEN_BYTES_MAX};
@@ -36,7 +36,7 @@ pub struct StreamId {
     pub partition: u16,
     /// What kind of stream.
     pub kind: StreamKind,
-    /// The run's id, or the first half of the digest of the client's name.
+    /// The run's id, or the first half of the digest of the name of the client or the pipeline.
     pub key: [u8; 16],
 }
 
@@ -50,6 +50,10 @@ pub enum StreamKind {
     Client = 2,
     /// The attempts of one run: what they note for themselves while they run. Goes with its run in everything.
     Attempts = 3,
+    /// One pipeline: its stages, and how far each of them has come.
+    Pipeline = 4,
+    /// The events of one pipeline, and nothing else: the number of an event is its place in this stream.
+    PipelineLog = 5,
 }
 
 /// Partitions of the journal.
@@ -72,6 +76,21 @@ impl StreamId {
         let mut key = [0; 16];
         key.copy_from_slice(&digest.0[..16]);
         StreamId { partition: partition(client), kind: StreamKind::Client, key }
+    }
+
+    /// The stream of what becomes of a pipeline; its events stand in [`StreamId::log`] of it.
+    pub fn pipeline(pipeline: &PipelineId) -> StreamId {
+        let digest = crate::lineage::hash("aos/pipeline/1", &[pipeline.as_str().as_bytes()]);
+        let mut key = [0; 16];
+        key.copy_from_slice(&digest.0[..16]);
+        let partition = u16::from_le_bytes([digest.0[16], digest.0[17]]) % PARTITIONS;
+        StreamId { partition, kind: StreamKind::Pipeline, key }
+    }
+
+    /// The stream of the events of the pipeline whose stream this is: in the same partition, so that both can be appended to
+    /// at once.
+    pub fn log(self) -> StreamId {
+        StreamId { kind: StreamKind::PipelineLog, ..self }
     }
 }
 
@@ -228,7 +247,12 @@ pub trait Journal: Send + Sync + 'static {
     fn accounts(&self) -> Result<Vec<AccountRow>, JournalError>;
 
     /// The streams of clients that have any record.
-    fn clients(&self) -> Result<Vec<StreamId>, JournalError>;
+    fn clients(&self) -> Result<Vec<StreamId>, JournalError> {
+        self.streams(StreamKind::Client)
+    }
+
+    /// The streams of a kind that have any record, sorted.
+    fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, JournalError>;
 }
 
 /// The media type of nearly every result.

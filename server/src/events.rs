@@ -140,7 +140,12 @@ pub(crate) fn as_sse(lines: impl Stream<Item = Result<EventLine, RunError>> + Se
             Err(error) => Sent::default().event("problem").data(error.to_string()),
         })
     });
-    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+    Sse::new(events).keep_alive(keep_alive()).into_response()
+}
+
+/// How a quiet stream says that it is still there.
+pub(crate) fn keep_alive() -> KeepAlive {
+    KeepAlive::new().interval(KEEP_ALIVE)
 }
 
 /// What a record is called, and what it says.
@@ -257,6 +262,10 @@ fn told(event: &Event) -> (&'static str, Value) {
         Event::ReplanAsked { for_contract } => ("replan_asked", json!({"for_contract": for_contract})),
         Event::Diagnosis { node, category, level } => {
             ("diagnosis", json!({"node": node, "category": category, "level": level}))
+        }
+        Event::Pipeline(record) => ("pipeline", json!(record)),
+        Event::Published(event) => {
+            ("published", json!({"stage": event.stage, "kind": event.kind, "data": event.data.value()}))
         }
     }
 }

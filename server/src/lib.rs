@@ -8,6 +8,7 @@
 //! | `routes` | which path asks what of the system |
 //! | `approvals` | questions to people, and their answers |
 //! | `clients` | who pays, and the run queue |
+//! | `pipelines` | pipelines, their events, and stages that are dealt with elsewhere |
 //! | `names` | from `@last` or a part of an id to a run |
 //! | `events` | records as they are told, once, or as they come |
 //! | `summary`, `graph` | a run as people and machines want it |
@@ -24,6 +25,7 @@ mod graph;
 mod keys;
 mod names;
 mod peer;
+mod pipelines;
 mod problem;
 mod routes;
 mod socket;
@@ -34,6 +36,7 @@ pub use approvals::{APPROVALS_LISTED_MAX, RESULT_LISTED_BYTES_MAX};
 pub use keys::IDEMPOTENCY_KEYS_MAX;
 pub use names::RUN_PART_CHARS_MIN;
 pub use peer::Children;
+pub use pipelines::HEARD_AT_ONCE_MAX;
 pub use problem::Problem;
 pub use routes::{BODY_BYTES_MAX, BODY_DEPTH_MAX, RUNS_LISTED_MAX, router};
 pub use socket::{ControlSocket, socket_path};

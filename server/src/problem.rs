@@ -3,8 +3,9 @@
 use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use ostler_actors::{RunError, SubmitError};
+use ostler_actors::{PipelineError, RunError, SubmitError};
 use ostler_kernel::agent::InvalidState;
+use ostler_kernel::pipeline::SpecFault;
 use ostler_kernel::plan::Fault;
 use ostler_kernel::port::{ArtifactError, JournalError};
 use ostler_kernel::run::{AnswerError, ResolutionError};
@@ -46,6 +47,23 @@ impl Problem {
         });
         let detail = format!("the plan breaks {} rules", faults.len());
         let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "plan_invalid", detail);
+        Problem { faults: lines.collect(), ..problem }
+    }
+}
+
+impl Problem {
+    /// Everything that is wrong with a pipeline.
+    pub(crate) fn pipeline(faults: &[SpecFault]) -> Problem {
+        let lines = faults.iter().map(|fault| FaultLine {
+            code: fault.code().to_owned(),
+            node: fault.stage().unwrap_or_default().to_owned(),
+            pointer: String::new(),
+            detail: fault.to_string(),
+            mend: String::new(),
+            line: None,
+        });
+        let detail = PipelineError::Spec(faults.to_vec()).to_string();
+        let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "pipeline_invalid", detail);
         Problem { faults: lines.collect(), ..problem }
     }
 }

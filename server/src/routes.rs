@@ -24,7 +24,7 @@ use crate::keys::Keys;
 use crate::problem::Problem;
 use crate::summary::Stands;
 use crate::wire::{GraphView, Health, How, ResolveRequest, RunList, RunNamed, SubmitRequest, Summary};
-use crate::{agents, approvals, clients, graph, names, summary};
+use crate::{agents, approvals, clients, graph, names, pipelines, summary};
 
 /// Bytes of a request's body.
 pub const BODY_BYTES_MAX: usize = 5 << 20;
@@ -64,6 +64,14 @@ pub fn router(system: System) -> Router {
         .route("/v1/clients", get(clients::list))
         .route("/v1/clients/{client}", get(clients::one).post(clients::change))
         .route("/v1/queue", get(clients::queue))
+        .route("/v1/pipelines", get(pipelines::list).post(pipelines::create))
+        .route("/v1/pipelines/{pipeline}", get(pipelines::one))
+        .route("/v1/pipelines/{pipeline}/events", get(pipelines::events).post(pipelines::publish))
+        .route("/v1/pipelines/{pipeline}/stages/{stage}/events", get(pipelines::heard))
+        .route("/v1/pipelines/{pipeline}/stages/{stage}/ack", post(pipelines::ack))
+        .route("/v1/pipelines/{pipeline}/stages/{stage}/catch-up", post(pipelines::catch_up))
+        .route("/v1/pipelines/{pipeline}/stages/{stage}/release", post(pipelines::release))
+        .route("/v1/pipelines/{pipeline}/stages/{stage}/end", post(pipelines::end))
         .route("/healthz", get(health))
         .fallback(nothing_here)
         .method_not_allowed_fallback(not_this_way)

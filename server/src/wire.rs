@@ -1,5 +1,7 @@
 //! What is said over the API, as both sides read and write it.
 
+mod pipelines;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +12,8 @@ use ostler_kernel::agent::{AgentState, Profile};
 use ostler_kernel::gate::SCOPE_DEFAULT;
 use ostler_kernel::id::CLIENT_DEFAULT;
 use ostler_kernel::plan::PlanDraft;
+
+pub use pipelines::*;
 
 /// The body of `POST /v1/runs`.
 #[derive(Debug, Clone, Serialize, Deserialize)]

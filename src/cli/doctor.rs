@@ -18,7 +18,7 @@ use super::client::{Client, part, whole};
 use super::exit::{Failure, code};
 use super::session::{Session, Want, settings};
 use super::term::{Out, Paint, bytes};
-use super::{Globals, clients};
+use super::{Globals, clients, pipelines};
 
 mod damage;
 
@@ -335,9 +335,57 @@ async fn store(globals: &Globals, data: &Path, repairs: bool, report: &mut Repor
         }
     }
     let session = Session::open(globals, Path::new("."), Want::Look).await?;
-    let looked = runs(&session.client, report).await;
+    let mut looked = runs(&session.client, report).await;
+    if looked.is_ok() {
+        looked = pipelines(&session.client, report).await;
+    }
     session.stop().await;
     looked
+}
+
+/// Folds every pipeline, and tells what was too much for its stages, and what they missed.
+async fn pipelines(client: &Client, report: &mut Report) -> Result<(), Failure> {
+    let lines = match pipelines::lines(client, None).await {
+        Ok(lines) if lines.is_empty() => return Ok(()),
+        Ok(lines) => lines,
+        Err(failure) => {
+            report.bad("pipelines", failure.what, RESTORE);
+            return Ok(());
+        }
+    };
+    let events: u64 = lines.iter().map(|line| line.head).sum();
+    report.good("pipelines", format!("{} with {events} events, each in its place", lines.len()));
+    for line in &lines {
+        for stage in &line.stages {
+            let name = format!("stage {} of pipeline {}", stage.stage, line.pipeline);
+            if stage.missed > 0 {
+                let what =
+                    format!("{name} missed {} events, which were gone before it came to them", stage.missed);
+                report.note(
+                    "missed",
+                    what,
+                    "to keep more of them, raise `keep` of the next pipeline of this kind",
+                );
+            }
+            if let Some(first) = pipelines::troubles(&line.pipeline, stage).first() {
+                let what = format!("{name}: {first}; {} parked in all", stage.parked_total);
+                let mend = match stage.state.as_str() {
+                    "stopped" | "down" => {
+                        format!(
+                            "to let it go on: `ostler pipeline release {} {}`",
+                            line.pipeline, stage.stage
+                        )
+                    }
+                    _ => format!(
+                        "when it is mended: `ostler pipeline catch-up {} {} --from SEQ`",
+                        line.pipeline, stage.stage
+                    ),
+                };
+                report.note("parked", what, &mend);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Folds every run, and reads every result: each step must be legal, each digest right.

@@ -51,10 +51,11 @@ const TOPICS: [Topic; 3] = [
 ];
 
 /// The commands, in the order in which somebody meets them.
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     ("Run plans", &["check", "run", "resume", "checkpoint", "cancel"]),
     ("Look", &["ps", "show", "events", "artifact"]),
     ("Answer", &["approvals", "approve", "reject", "skip", "resolve"]),
+    ("Stream", &["pipeline"]),
     ("Share it", &["client", "credit", "top"]),
     ("Look after it", &["spawn", "release", "doctor", "gc", "simulate", "completions", "man", "help"]),
 ];

@@ -26,6 +26,7 @@ mod man;
 mod measured;
 mod number;
 mod pages;
+mod pipelines;
 mod ps;
 mod run;
 mod session;
@@ -218,6 +219,15 @@ enum Command {
     /// released agent takes runs again. Those that were set aside go on with `ostler resume RUN`.
     #[command(after_help = "Example:\n  ostler release auditor")]
     Release(agents::ReleaseArgs),
+    /// Declare pipelines, look at them, and steer their stages
+    ///
+    /// A pipeline is a list of stages that publish events and subscribe to those of stages before them. Its events are kept in order,
+    /// and each stage has a place in them that survives whatever happens: nothing is skipped untold, and nothing comes out of turn.
+    /// The code of a stage is part of a program that uses the library, or reads and acknowledges over the API.
+    #[command(
+        after_help = "Examples:\n  ostler pipeline create examples/pipelines/web_testing.yaml\n  ostler pipeline ps\n  ostler pipeline events web_testing --follow\n  ostler pipeline catch-up web_testing synthesis --from 1"
+    )]
+    Pipeline(pipelines::PipelineArgs),
     /// Live through cases in virtual time
     Simulate(simulate::SimulateArgs),
     /// Verify the data folder, and say what is missing
@@ -369,6 +379,7 @@ async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Checkpoint(args) => steer::checkpoint(&globals, args).await,
         Command::Spawn(args) => agents::spawn(&globals, args).await,
         Command::Release(args) => agents::release(&globals, args).await,
+        Command::Pipeline(args) => pipelines::pipeline(&globals, args).await,
         Command::Simulate(args) => simulate::simulate(&globals, args),
         Command::Doctor(args) => doctor::doctor(&globals, args).await,
         Command::Gc(args) => gc::gc(&globals, args),

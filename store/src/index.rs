@@ -278,15 +278,15 @@ impl Index {
         Ok(heads)
     }
 
-    /// The streams of clients.
-    pub(crate) fn clients(&self) -> Result<Vec<StreamId>, Broken> {
-        let range = ([StreamKind::Client as u8], [StreamKind::Client as u8 + 1]);
-        let mut clients = Vec::new();
+    /// The streams of a kind.
+    pub(crate) fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, Broken> {
+        let range = ([kind as u8], [kind as u8 + 1]);
+        let mut streams = Vec::new();
         self.range(HEADS, (Bound::Included(&range.0), Bound::Excluded(&range.1)), |key, _| {
-            clients.push(stream_from(key).ok_or_else(|| broken("not a stream"))?);
+            streams.push(stream_from(key).ok_or_else(|| broken("not a stream"))?);
             Ok(true)
         })?;
-        Ok(clients)
+        Ok(streams)
     }
 
     /// Adds what a fold that began at the mark `from` found, and moves the mark.

@@ -61,15 +61,18 @@ fn the_tree_of_the_process_that_holds_the_folder_is_shown() {
     let run = holder.until("opened: long").split_whitespace().nth(2).unwrap().to_owned();
     let shown = world.ostler("ps --tree").exits(0);
     let mut expected = format!("{:<39}  STATE       GENERATION  RESTARTS  LAST END\n", "CHILD");
-    for name in ["registry", "evaluator", "scheduler", "pool", &format!("└─ {run}")] {
+    for name in ["registry", "evaluator", "scheduler", "pipelines", "pool", &format!("└─ {run}")] {
         expected += &format!("{name:<39}  running              1         0  -\n");
     }
     assert_eq!(shown.out, expected);
     let lines = world.ostler("ps --tree --json").exits(0).lines();
     let paths: Vec<&str> = lines.iter().map(|line| line["path"].as_str().unwrap()).collect();
-    assert_eq!(paths, ["/registry", "/evaluator", "/scheduler", "/pool", &format!("/pool/{run}")]);
+    assert_eq!(
+        paths,
+        ["/registry", "/evaluator", "/scheduler", "/pipelines", "/pool", &format!("/pool/{run}")]
+    );
     assert!(lines.iter().all(|line| line["type"] == "child" && line["restarts"] == 0), "{lines:?}");
-    assert_eq!((&lines[3]["kind"], &lines[3]["width"]), (&"pool".into(), &1.into()));
+    assert_eq!((&lines[4]["kind"], &lines[4]["width"]), (&"pool".into(), &1.into()));
     world.ostler(&format!("cancel {run}")).exits(0);
     holder.end().exits(1);
     world.ostler("ps --tree").exits(0).complains("nothing is supervised: no process holds the data folder");

@@ -11,6 +11,7 @@ mod heartbeats;
 mod kill;
 mod long_run;
 mod metrics;
+mod pipelines;
 mod plans;
 mod second_terminal;
 mod terminal;

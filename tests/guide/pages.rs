@@ -95,10 +95,11 @@ fn check(path: &str, place: &Place) {
     assert!(wrong.is_empty(), "{}\nUPDATE_EXPECT=1 rewrites the page", wrong.join("\n"));
 }
 
-/// Whether a page checks a plan itself, as one that shows what is wrong with it does.
+/// Whether a page checks a plan itself, as one that shows what is wrong with it does; or declares a pipeline.
 fn is_checked_by_hand(page: &Page, name: &str) -> bool {
-    let typed = format!("$ ostler check {name}");
-    page.blocks.iter().any(|block| page.content(block).lines().any(|line| line.starts_with(&typed)))
+    let typed = [format!("$ ostler check {name}"), format!("$ ostler pipeline create {name}")];
+    let is_typed = |line: &str| typed.iter().any(|typed| line.starts_with(typed));
+    page.blocks.iter().any(|block| page.content(block).lines().any(is_typed))
 }
 
 /// The pages of the guide, by their names.
@@ -146,6 +147,7 @@ pages! {
     first_plan: "docs/guide/first-plan.md",
     install: "docs/guide/install.md",
     operating: "docs/guide/operating.md",
+    pipelines: "docs/guide/pipelines.md",
     plan_reference: "docs/guide/plan-reference.md",
     recovery: "docs/guide/recovery.md",
 }

@@ -7,6 +7,7 @@ use ostler_kernel::event::Event;
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::{
     AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
+    StreamKind,
 };
 use ostler_kernel::run::{Reason, RunOutcome};
 
@@ -144,8 +145,8 @@ impl Journal for Counted {
         self.journal.accounts()
     }
 
-    fn clients(&self) -> Result<Vec<StreamId>, JournalError> {
-        self.journal.clients()
+    fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, JournalError> {
+        self.journal.streams(kind)
     }
 }
 

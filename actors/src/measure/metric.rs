@@ -1,7 +1,8 @@
 //! Every metric: its name, its type, its unit, its labels and what it says. The one place where a name is written.
 //!
 //! Names and units are those that Prometheus recommends: base units, `_total` for what only grows. A label has values of
-//! a closed set, or names one of the busiest clients; never a run, an agent or a node.
+//! a closed set, or names one of the busiest clients, or a pipeline or one of its stages (there are at most 256 pipelines);
+//! never a run, an agent or a node.
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, SharedString, Unit};
 
@@ -178,13 +179,28 @@ pub const GROUP_SIZE: Metric = Metric {
 pub const RESTARTS: Metric = counter(
     "ostler_supervisor_restarts_total",
     &["child"],
-    "Actors that were started again after a crash: registry, evaluator, scheduler, pool, agent.",
+    "Actors that were started again after a crash: registry, evaluator, scheduler, pipelines, pool, agent, stage.",
 );
 /// Actors that cannot be killed.
 pub const UNKILLABLE: Metric = counter(
     "ostler_supervisor_unkillable_total",
     &["child"],
     "Actors that still ran five seconds after they were killed, and were left behind: some code of them never yields.",
+);
+/// Events of pipelines.
+pub const PIPELINE_EVENTS: Metric =
+    counter("ostler_pipeline_events_total", &["pipeline"], "Events that were published in a pipeline.");
+/// How far stages are behind.
+pub const PIPELINE_LAG: Metric = gauge(
+    "ostler_pipeline_lag_events",
+    &["pipeline", "stage"],
+    "Events that a stage is still to hear. A stage that nobody deals with falls behind until its events are gone.",
+);
+/// Events that were too much for a stage.
+pub const PIPELINE_PARKED: Metric = gauge(
+    "ostler_pipeline_parked_events",
+    &["pipeline", "stage"],
+    "Events that a stage failed at three times, and that were parked.",
 );
 /// Agents.
 pub const AGENTS: Metric = gauge(
@@ -194,7 +210,7 @@ pub const AGENTS: Metric = gauge(
 );
 
 /// Every metric.
-pub const ALL: [Metric; 25] = [
+pub const ALL: [Metric; 28] = [
     QUEUED_JOBS,
     DISPATCHED_JOBS,
     WAIT_SECONDS,
@@ -219,6 +235,9 @@ pub const ALL: [Metric; 25] = [
     GROUP_SIZE,
     RESTARTS,
     UNKILLABLE,
+    PIPELINE_EVENTS,
+    PIPELINE_LAG,
+    PIPELINE_PARKED,
     AGENTS,
 ];
 

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use metrics::{Counter, Histogram, Recorder};
 use ostler_kernel::agent::Telemetry;
 use ostler_kernel::gate::Denial;
-use ostler_kernel::id::{AgentId, ClientId, RunId};
+use ostler_kernel::id::{AgentId, ClientId, PipelineId, RunId};
 use ostler_kernel::plan::Kind;
 use ostler_kernel::port::Journal;
 use ostler_scheduler::Tier;
@@ -31,6 +31,8 @@ pub(crate) use seen::Seen;
 use tally::Tally;
 
 use crate::effects::Ended;
+use crate::pipeline::PipelineRow;
+use crate::pipelines::BETWEEN;
 use crate::services::lock;
 
 /// Where a system records what it measures; by default nowhere.
@@ -58,8 +60,9 @@ struct Recording {
 const NO_CODE: &str = "none";
 
 /// Children of the root, and those of the pool, all under one name.
-const CHILDREN: [&str; 5] = ["registry", "evaluator", "scheduler", "pool", AGENT];
+const CHILDREN: [&str; 7] = ["registry", "evaluator", "scheduler", "pipelines", "pool", AGENT, STAGE];
 const AGENT: &str = "agent";
+const STAGE: &str = "stage";
 
 impl Measures {
     /// Records with `recorder`, which belongs to one system.
@@ -133,6 +136,15 @@ impl Measures {
         }
     }
 
+    /// Where the events of a pipeline are counted.
+    pub(crate) fn published(&self, pipeline: &PipelineId) -> Counter {
+        let Some(recording) = &self.0 else { return Counter::noop() };
+        let counter =
+            metric::PIPELINE_EVENTS.counter(&recording.recorder, [pipeline.as_str().to_owned().into()]);
+        counter.increment(0);
+        counter
+    }
+
     /// The gate decided, asked at `since`.
     pub(crate) fn gated<T>(&self, since: Option<Instant>, verdict: Result<&T, &Denial>) {
         let (Some(recording), Some(since)) = (&self.0, since) else { return };
@@ -153,7 +165,7 @@ impl Measures {
         };
         let Some(recording) = &self.0 else { return };
         let known = CHILDREN.into_iter().find(|child| event.tree == "/" && event.id.as_str() == *child);
-        let child = known.unwrap_or(AGENT);
+        let child = known.unwrap_or(if event.id.as_str().contains(BETWEEN) { STAGE } else { AGENT });
         counted.counter(&recording.recorder, [child.into()]).increment(1);
     }
 
@@ -163,8 +175,18 @@ impl Measures {
         into: &dyn Recorder,
         queue: Option<QueueLook>,
         agents: &[(&'static str, usize)],
+        pipelines: &[PipelineRow],
     ) {
         let Some(recording) = &self.0 else { return };
+        for (pipeline, stage) in
+            pipelines.iter().flat_map(|row| row.stages.iter().map(move |stage| (row, stage)))
+        {
+            let labels = || [pipeline.pipeline.to_string().into(), stage.stage.to_string().into()];
+            if !stage.subscribes.is_empty() {
+                metric::PIPELINE_LAG.gauge(into, labels()).set(stage.lag as f64);
+                metric::PIPELINE_PARKED.gauge(into, labels()).set(stage.parked_total as f64);
+            }
+        }
         for (state, count) in agents {
             metric::AGENTS.gauge(into, [(*state).into()]).set(*count as f64);
         }

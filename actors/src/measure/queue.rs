@@ -183,7 +183,7 @@ mod tests {
         queue.dispatch(1, &mut events);
         let look = measures.look(&queue, clients());
         let seen = Seen::default();
-        recording.look(&seen, Some(look), &[]);
+        recording.look(&seen, Some(look), &[], &[]);
         let value = |name: &str| seen.value(&format!("ostler_scheduler_{name}"));
         assert_eq!(
             (value("service_total acme"), value("service_total globex")),

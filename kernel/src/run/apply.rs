@@ -144,6 +144,8 @@ impl Run {
             | Event::AgentQuarantined { .. }
             | Event::AgentReleased { .. }
             | Event::AgentProfiled { .. }
+            | Event::Pipeline(_)
+            | Event::Published(_)
             | Event::Parked { .. }
             | Event::ClientSet { .. }
             | Event::CreditDeposited { .. }

@@ -8,9 +8,11 @@ use super::{Report, TROUBLES_TOLD_MAX, Verdict};
 /// What to do about a run that was set aside.
 pub(super) const QUARANTINED: &str = "nothing: it is kept as far as it can be, and never goes on; `ostler gc --quarantined --apply` removes it";
 
-const REPAIR: &str = "`ostler doctor --repair` sets aside the runs that it touches, and nothing else; or put a backup in the place of the folder";
+const REPAIR: &str = "`ostler doctor --repair` sets aside the runs and pipelines that it touches, and nothing else; or put a backup in the place of the folder";
 
 const CLIENT: &str = "compare `ostler ps --clients` with what you know, and put it right with `ostler client add` and `ostler credit`";
+
+const PIPELINE: &str = "declare it again with `ostler pipeline create`: it begins anew";
 
 /// Tells what was found, and with `repaired`, what was done about it.
 pub(super) fn tell(found: &Examination, repaired: bool, report: &mut Report) {
@@ -36,6 +38,19 @@ pub(super) fn tell(found: &Examination, repaired: bool, report: &mut Report) {
     }
     if journal.list_damaged {
         report.tell(verdict, "quarantine", "the list of runs that were set aside before is damaged", mend);
+    }
+    for loss in &journal.pipelines {
+        let name = loss
+            .pipeline
+            .as_ref()
+            .map_or("a pipeline whose name is lost".to_owned(), |name| format!("pipeline {name}"));
+        let what = match (repaired, loss.moved) {
+            (true, 1..) => {
+                format!("{name}: {}; what is left of it was moved to journal/{}", loss.what, loss.remains)
+            }
+            _ => format!("{name}: {}", loss.what),
+        };
+        report.tell(verdict, "pipelines", &what, if repaired { Some(PIPELINE) } else { mend });
     }
     for loss in &journal.clients {
         report.tell(verdict, "clients", &client(loss), Some(CLIENT));

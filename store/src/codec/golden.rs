@@ -6,7 +6,7 @@
 use expect_test::expect_file;
 use ostler_kernel::evaluation::Scores;
 use ostler_kernel::event::*;
-use ostler_kernel::id::{AgentId, ClientId, Digest, NodeId};
+use ostler_kernel::id::{AgentId, ClientId, Digest, EventType, NodeId, StageId};
 use ostler_kernel::json::{Json, canonical};
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::run::{Category, NodeState, Reason, RunOutcome};
@@ -137,6 +137,12 @@ fn samples() -> Vec<Event> {
     samples.push(evaluated(scores(Some(900), Some(1))));
     samples.push(Event::AgentReleased { agent: AgentId::from("worker") });
     samples.extend(notes());
+    samples.extend(pipeline_records().map(|record| Event::Pipeline(Box::new(record))));
+    samples.push(Event::Published(Published {
+        stage: StageId::from("recon"),
+        kind: EventType::from("page_discovered"),
+        data: json(),
+    }));
     samples
 }
 
@@ -172,6 +178,22 @@ fn notes() -> Vec<Event> {
         Event::ChildRun { of: of(), step: "pay".into(), run: run(), budget: Some(9) },
         Event::RunTerms(Box::new(RunTerms { budget: None, parent: Some(parent) })),
         Event::RunTerms(Box::new(RunTerms { budget: Some(1), parent: None })),
+    ]
+}
+
+fn pipeline_records() -> [PipelineRecord; 9] {
+    use PipelineRecord as P;
+    let stage = || StageId::from("load");
+    [
+        P::Created { spec: json() },
+        P::Acked { stage: stage(), upto: 7, state: None },
+        P::Acked { stage: stage(), upto: 1 << 40, state: Some(json()) },
+        P::Parked { stage: stage(), seq: 8, reason: "it panicked".into(), stops: true },
+        P::Moved { stage: stage(), after: 3, keeps_state: false },
+        P::Lagged { stage: stage(), first: 1, last: 9 },
+        P::Stretch { upto: 1_024, bytes: 70_000, oldest: 1 },
+        P::Ended { stage: stage() },
+        P::Released { stage: stage() },
     ]
 }
 
@@ -283,10 +305,12 @@ fn kind(event: &Event) -> u8 {
         Event::StepInDoubt { .. } => 32,
         Event::ChildRun { .. } => 33,
         Event::RunTerms(_) => 34,
+        Event::Pipeline(_) => 35,
+        Event::Published(_) => 36,
     }
 }
 
-const KINDS: u8 = 35;
+const KINDS: u8 = 37;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

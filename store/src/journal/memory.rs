@@ -149,10 +149,10 @@ impl Journal for MemoryJournal {
         Ok(self.state().lines.accounts.values().cloned().collect())
     }
 
-    fn clients(&self) -> Result<Vec<StreamId>, JournalError> {
-        let mut clients: Vec<StreamId> =
-            self.state().streams.keys().filter(|stream| stream.kind == StreamKind::Client).copied().collect();
-        clients.sort_unstable();
-        Ok(clients)
+    fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, JournalError> {
+        let mut streams: Vec<StreamId> =
+            self.state().streams.keys().filter(|stream| stream.kind == kind).copied().collect();
+        streams.sort_unstable();
+        Ok(streams)
     }
 }

@@ -18,7 +18,7 @@ use crate::codec::{self, CodecError};
 pub(crate) fn run_of(stream: &StreamId) -> Option<RunId> {
     match stream.kind {
         StreamKind::Run | StreamKind::Attempts => Some(RunId(uuid::Uuid::from_bytes(stream.key))),
-        StreamKind::Client => None,
+        StreamKind::Client | StreamKind::Pipeline | StreamKind::PipelineLog => None,
     }
 }
 

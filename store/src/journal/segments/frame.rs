@@ -310,6 +310,8 @@ pub(crate) fn stream_from(bytes: &[u8]) -> Option<StreamId> {
         kind if kind == StreamKind::Run as u8 => StreamKind::Run,
         kind if kind == StreamKind::Client as u8 => StreamKind::Client,
         kind if kind == StreamKind::Attempts as u8 => StreamKind::Attempts,
+        kind if kind == StreamKind::Pipeline as u8 => StreamKind::Pipeline,
+        kind if kind == StreamKind::PipelineLog as u8 => StreamKind::PipelineLog,
         _ => return None,
     };
     let partition = u16::from_be_bytes(cursor.array()?);

@@ -25,6 +25,7 @@ mod indexer;
 mod load;
 mod open;
 mod order;
+mod pipes;
 mod quarantine;
 mod read;
 mod repair;
@@ -60,7 +61,7 @@ pub(crate) use open::open;
 pub use open::{JournalOpened, OpenJournalError, Torn};
 pub use quarantine::Quarantined;
 pub(crate) use repair::repair;
-pub use repair::{ClientLoss, Findings};
+pub use repair::{ClientLoss, Findings, PipelineLoss};
 pub use segment::SEGMENT_BYTES;
 pub(crate) use swap::finish as finish_swap;
 pub use verify::Damage;
@@ -438,19 +439,19 @@ impl Journal for SegmentJournal {
         Ok(accounts.into_values().collect())
     }
 
-    fn clients(&self) -> Result<Vec<StreamId>, JournalError> {
-        let mut clients = self.shared.ask(|index| {
+    fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, JournalError> {
+        let mut streams = self.shared.ask(|index| {
             let order = self.shared.order();
             let recent = order.fold.streams.iter();
-            let recent = recent.filter(|(id, tail)| id.kind == StreamKind::Client && tail.head.seq > 0);
-            let mut clients: Vec<StreamId> = recent.map(|(stream, _)| *stream).collect();
+            let recent = recent.filter(|(id, tail)| id.kind == kind && tail.head.seq > 0);
+            let mut streams: Vec<StreamId> = recent.map(|(stream, _)| *stream).collect();
             drop(order);
-            clients.extend(index.clients()?);
-            Ok(clients)
+            streams.extend(index.streams(kind)?);
+            Ok(streams)
         })?;
-        clients.sort_unstable();
-        clients.dedup();
-        Ok(clients)
+        streams.sort_unstable();
+        streams.dedup();
+        Ok(streams)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What damage comes to, and setting aside what it touches: those runs and nothing else.
+//! What damage comes to, and setting aside what it touches: those runs and pipelines, and nothing else.
 //!
 //! Whether a run lost records shows in three ways. A later record of it does not continue the one before. The index, if it is whole
 //! and was brought up to date behind the damage, knows of more records than there are. Without such an index, what stood in the
@@ -17,6 +17,7 @@ use super::files::Files;
 use super::frame::{Place, Section};
 use super::load::load;
 use super::open::OpenJournalError;
+use super::pipes;
 use super::quarantine::{self, Quarantine, Quarantined, Remaining};
 use super::rewrite::{Rewrite, rewrite};
 use super::segment;
@@ -34,6 +35,9 @@ pub struct Findings {
     pub bytes_lost: u64,
     /// Runs that lost something and were not set aside before.
     pub runs: Vec<Quarantined>,
+    /// Pipelines that lost something. What is left of them is moved out of the journal: their events are told by their places, so
+    /// that none may be missing.
+    pub pipelines: Vec<PipelineLoss>,
     /// Clients that lost records of theirs: terms, credits or agents.
     pub clients: Vec<ClientLoss>,
     /// Whether what clients were charged in records that are lost is known all the same, from the index.
@@ -49,7 +53,10 @@ pub struct Findings {
 impl Findings {
     /// Whether there is anything to repair.
     pub fn is_empty(&self) -> bool {
-        self.damages.iter().all(|damage| damage.torn) && self.runs.is_empty() && !self.list_damaged
+        self.damages.iter().all(|damage| damage.torn)
+            && self.runs.is_empty()
+            && self.pipelines.is_empty()
+            && !self.list_damaged
     }
 }
 
@@ -60,6 +67,19 @@ pub struct ClientLoss {
     pub client: Option<ClientId>,
     /// Where that shows.
     pub what: String,
+}
+
+/// A pipeline that lost records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PipelineLoss {
+    /// Its name, if the record is left that says it.
+    pub pipeline: Option<String>,
+    /// Where that shows.
+    pub what: String,
+    /// Its records that can be read.
+    pub moved: u64,
+    /// The file in the folder of the journal that they were moved to, a line of JSON each, if there are any.
+    pub remains: String,
 }
 
 /// Finds out what is wrong and what it touches; with `commit`, sets that aside. `commit` is called just before the change: the
@@ -81,6 +101,7 @@ pub(crate) fn repair(
     };
     let known = Known::read(files, index, &survey);
     let touched = touched(&survey, known.as_ref(), &list);
+    let pipes = pipes::touched(&survey, known.as_ref().map(|known| &known.heads[..]));
     let epoch = survey.epoch.max(epoch_seen) + 1;
     let kept: BTreeMap<u32, String> = damaged_segments(&survey)
         .map(|number| (number, format!("{}{}{epoch}", segment::name(number), quarantine::DAMAGED)))
@@ -91,9 +112,15 @@ pub(crate) fn repair(
         moved: BTreeMap::new(),
         spoilt: BTreeMap::new(),
         names: HashMap::new(),
+        pipes: pipes::Left::default(),
     };
     let what = Rewrite {
-        gone: &survey.heads.keys().filter(|stream| is_of(stream, &touched)).copied().collect(),
+        gone: &survey
+            .heads
+            .keys()
+            .filter(|stream| is_of(stream, &touched) || pipes::is_of(stream, &pipes))
+            .copied()
+            .collect(),
         renumbered: &survey.touched.keys().filter(|it| it.kind == StreamKind::Client).copied().collect(),
         misfits: &survey.misfits,
         kept: &kept,
@@ -107,13 +134,14 @@ pub(crate) fn repair(
         Some(_) => Some(Swap::new(&*files.disk)?),
         None => None,
     };
-    let is_damaged = survey.is_damaged() || !touched.is_empty();
+    let is_damaged = survey.is_damaged() || !touched.is_empty() || !pipes.is_empty();
     let segments = swap.as_mut().filter(|_| is_damaged);
     rewrite(files, &survey.segments, &what, segments, &mut |place, section, gone| {
         found.see(place, section, gone)
     })?;
     let clients = clients(&survey, known.as_ref(), &found.names);
-    let Aside { moved, spoilt, .. } = found;
+    let Aside { moved, spoilt, pipes: left, .. } = found;
+    let pipelines = left.set_aside(&pipes, epoch, swap.as_mut())?;
     let row = |run: RunId| {
         let rows = known.as_ref().map_or(&survey.lines.rows, |known| &known.rows);
         rows.get(&run).cloned().unwrap_or_else(|| quarantine::unknown(run))
@@ -135,6 +163,7 @@ pub(crate) fn repair(
         bytes_lost: survey.lost.iter().map(|(from, to)| to.0.saturating_sub(from.0)).sum(),
         damages: survey.damages,
         runs,
+        pipelines,
         clients,
         charges_known: known.is_some(),
         clients_unsure: known.is_none() && !survey.lost.is_empty(),
@@ -253,7 +282,7 @@ fn touched(survey: &Survey, known: Option<&Known>, list: &Quarantine) -> BTreeMa
 fn run_stream(stream: &StreamId) -> StreamId {
     match stream.kind {
         StreamKind::Attempts => StreamId { kind: StreamKind::Run, ..*stream },
-        StreamKind::Run | StreamKind::Client => *stream,
+        StreamKind::Run | StreamKind::Client | StreamKind::Pipeline | StreamKind::PipelineLog => *stream,
     }
 }
 
@@ -301,6 +330,8 @@ struct Aside<'a> {
     spoilt: BTreeMap<RunId, String>,
     /// Names of clients by their streams.
     names: HashMap<StreamId, ClientId>,
+    /// What is left of pipelines that lost records.
+    pipes: pipes::Left,
 }
 
 /// What is left of a run.
@@ -314,6 +345,9 @@ struct Moved {
 impl Aside<'_> {
     fn see(&mut self, _: Place, section: &Section<'_>, gone: bool) -> io::Result<()> {
         let events = decoded(section).map_err(io::Error::other)?;
+        if pipes::is_pipeline(&section.stream) {
+            return if gone { self.pipes.see(section, events) } else { Ok(()) };
+        }
         let Some(run) = rows::run_of(&section.stream) else {
             self.names.extend(events.iter().find_map(client_of).map(|client| (section.stream, client)));
             return Ok(());

@@ -6,7 +6,7 @@ use std::io;
 
 use ostler_kernel::event::{Event, Outcome};
 use ostler_kernel::id::{NodeId, RunId};
-use ostler_kernel::port::{JournalError, StreamId};
+use ostler_kernel::port::{JournalError, StreamId, StreamKind};
 
 use super::files::Files;
 use super::frame::{self, Body, FRAME_HEADER_BYTES, Place, Section};
@@ -36,9 +36,11 @@ impl fmt::Display for Damage {
         write!(f, "segment {}, offset {}: {}", self.segment, self.offset, self.what)?;
         for (index, stream) in self.streams.iter().enumerate() {
             f.write_str(if index == 0 { "; touches " } else { ", " })?;
-            match rows::run_of(stream) {
-                Some(run) => write!(f, "run {run}")?,
-                None => write!(f, "client {:032x}", u128::from_be_bytes(stream.key))?,
+            let key = u128::from_be_bytes(stream.key);
+            match (stream.kind, rows::run_of(stream)) {
+                (_, Some(run)) => write!(f, "run {run}")?,
+                (StreamKind::Pipeline | StreamKind::PipelineLog, _) => write!(f, "pipeline {key:032x}")?,
+                _ => write!(f, "client {key:032x}")?,
             }
         }
         Ok(())

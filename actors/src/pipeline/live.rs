@@ -1,0 +1,84 @@
+//! What is known of a stage besides its records: who runs it, what it fails at, who waits for it. All of it may be lost.
+
+use std::sync::Arc;
+
+use ostler_kernel::json::Json;
+use ostler_kernel::pipeline::TRIES_MAX;
+use ractor::ActorRef;
+use serde_json::Value;
+
+use super::runner::RunnerMessage;
+use super::stage::AnyStage;
+
+/// Makes the code of a stage anew, with the state that it kept.
+pub(crate) type Handler = Arc<dyn Fn(Option<Value>) -> Box<dyn AnyStage> + Send + Sync>;
+
+/// What is known of a stage besides its records.
+#[derive(Default)]
+pub(super) struct Live {
+    /// Its code, if this process has any.
+    pub(super) handler: Option<Handler>,
+    /// Its actor, if it is up.
+    pub(super) actor: Option<ActorRef<RunnerMessage>>,
+    /// Events that it is still to hear.
+    pub(super) behind: u64,
+    /// One more whenever somebody else moves its cursor or another actor takes it up: what was begun before does not count.
+    pub(super) life: u64,
+    /// A message to look at the log is on its way to its actor.
+    pub(super) awake: bool,
+    /// It waits until those behind it have caught up.
+    pub(super) held: bool,
+    /// What it fails at.
+    pub(super) trouble: Option<Trouble>,
+    /// Why it has no actor any more.
+    pub(super) down: Option<String>,
+}
+
+/// An event that a stage failed at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    /// Its number; 0: the end.
+    pub(crate) seq: u64,
+    /// How often.
+    pub(crate) times: u32,
+    /// What happened the last time.
+    pub(crate) reason: String,
+}
+
+impl Trouble {
+    pub(crate) fn is_too_much(&self) -> bool {
+        self.times >= TRIES_MAX
+    }
+}
+
+impl Live {
+    /// Whether code of this process deals with it.
+    pub(super) fn is_live(&self) -> bool {
+        self.handler.is_some() && self.down.is_none()
+    }
+
+    /// It failed at an event: how it stands with that.
+    pub(super) fn fail(&mut self, seq: u64, reason: String) -> Trouble {
+        let times =
+            self.trouble.take().filter(|trouble| trouble.seq == seq).map_or(0, |trouble| trouble.times);
+        let trouble = Trouble { seq, times: times + 1, reason };
+        self.trouble = Some(trouble.clone());
+        trouble
+    }
+
+    /// Lets its actor look at the log, unless it is about to.
+    pub(super) fn wake(&mut self) {
+        if !self.awake
+            && let Some(actor) = &self.actor
+        {
+            self.awake = actor.cast(RunnerMessage::Look).is_ok();
+        }
+    }
+}
+
+/// Where an actor takes a stage up.
+pub(crate) struct Begun {
+    pub(crate) life: u64,
+    pub(crate) cursor: u64,
+    pub(crate) state: Option<Json>,
+}

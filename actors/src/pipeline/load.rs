@@ -1,0 +1,95 @@
+//! A log as its records tell it.
+
+use ostler_kernel::event::{Event, PipelineRecord};
+use ostler_kernel::pipeline::{IllegalRecord, Pipeline, PipelineSpec, Topology};
+use ostler_kernel::port::{Journal, Position, Recorded, Seq, StreamId};
+
+use super::error::PipelineError;
+use super::live::Live;
+use super::log::{Log, State, event_of};
+use super::tail::Tail;
+use crate::stream::{self, READ_AT_ONCE};
+
+fn illegal(pipeline: impl Into<String>, what: impl Into<String>) -> PipelineError {
+    PipelineError::Illegal { pipeline: pipeline.into(), error: IllegalRecord(what.into()) }
+}
+
+/// The pipeline whose stream this is; `None` if it has no record.
+pub(super) fn topology(journal: &dyn Journal, stream: StreamId) -> Result<Option<Topology>, PipelineError> {
+    let name = || format!("{:032x}", u128::from_be_bytes(stream.key));
+    let first = journal.read(stream, Seq(0), 1)?;
+    let Some(Recorded { event, .. }) = first.into_iter().next() else { return Ok(None) };
+    let spec = match &event {
+        Event::Pipeline(record) => match &**record {
+            PipelineRecord::Created { spec } => serde_json::from_str::<PipelineSpec>(spec.as_str()).ok(),
+            _ => None,
+        },
+        _ => None,
+    };
+    let spec = spec.ok_or_else(|| illegal(name(), "its first record does not say what it is"))?;
+    let topology = spec.validate();
+    topology.map(Some).map_err(|faults| illegal(spec.id.as_str(), format!("{}", faults[0])))
+}
+
+/// How a pipeline stands by its records. The log is read from where the last complete stretch ends, or from the cursor of the
+/// stage that is farthest behind: what that stage is to read anyway.
+pub(super) fn state(journal: &dyn Journal, topology: &Topology) -> Result<State, PipelineError> {
+    let id = || topology.id().to_string();
+    let stream = StreamId::pipeline(topology.id());
+    let mut pipeline = Pipeline::new(topology.clone());
+    let (mut records, mut position) = (Seq(0), Position::default());
+    stream::each(journal, stream, None, |record| -> Result<(), PipelineError> {
+        (records, position) = (record.seq, position.max(record.position));
+        match &record.event {
+            Event::Pipeline(_) if record.seq == Seq(1) => Ok(()),
+            Event::Pipeline(told) => {
+                pipeline.apply(told).map_err(|error| PipelineError::Illegal { pipeline: id(), error })
+            }
+            _ => Err(illegal(id(), "a record of another kind")),
+        }
+    })?;
+    let known = pipeline.known_upto();
+    let hearing: Vec<usize> = (0..topology.len()).filter(|stage| !topology.is_source(*stage)).collect();
+    let farthest = hearing.iter().map(|stage| pipeline.stage(*stage).cursor).min().unwrap_or(known);
+    let mut at = farthest.min(known).max(pipeline.oldest() - 1);
+    let mut live: Vec<Live> = (0..topology.len()).map(|_| Live::default()).collect();
+    let mut tail = Tail::default();
+    loop {
+        let page = journal.read(stream.log(), Seq(at), READ_AT_ONCE)?;
+        let Some(last) = page.last() else { break };
+        (at, position) = (last.seq.0, position.max(last.position));
+        for record in page {
+            if let (Event::Published(event), true) = (&record.event, record.seq.0 > known) {
+                pipeline.publish(event);
+            }
+            let event = event_of(record)?;
+            for stage in &hearing {
+                let behind = event.seq > pipeline.stage(*stage).cursor && topology.hears(*stage, &event.kind);
+                live[*stage].behind += u64::from(behind);
+            }
+            tail.push(event.into());
+        }
+    }
+    if let Some(stage) = hearing.iter().find(|stage| pipeline.stage(**stage).cursor > pipeline.head()) {
+        return Err(illegal(id(), format!("stage {} is beyond the log", topology.name(*stage))));
+    }
+    let seen = vec![0; topology.len()];
+    Ok(State { pipeline, records, position, tail, live, seen })
+}
+
+impl Log {
+    /// Reads everything again: what is kept of stages besides their records is who runs them.
+    pub(super) fn reload(&self) -> Result<(), PipelineError> {
+        let mut now = self.state();
+        let mut read = state(&*self.journal, &self.topology)?;
+        for (read, known) in read.live.iter_mut().zip(&mut now.live) {
+            read.life = known.life + 1;
+            read.handler = known.handler.take();
+            read.trouble = known.trouble.take();
+            read.down = known.down.take();
+        }
+        read.position = read.position.max(now.position);
+        *now = read;
+        Ok(())
+    }
+}

@@ -1,0 +1,47 @@
+//! Pipelines as they run: a log for each, and an actor for each stage that has code here.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `stage` | what a stage is made of: code that hears events and publishes others |
+//! | `log` | the one place that appends to a pipeline, and tells who has to look |
+//! | `load` | a log as its records tell it |
+//! | `tail` | the newest events, for who is close behind |
+//! | `live` | what is known of stages besides: who runs, who failed, who waits |
+//! | `runner` | the actor of a stage: takes events, lets code deal with them, records what came of it |
+//! | `book` | the logs that were opened |
+//! | `handle` | pipelines as users hold them |
+//! | `error`, `row` | why not, and how things stand |
+//!
+//! The log is shared, like the ledger: publishing takes a lock and an append, and no message to anybody in between. Nothing in it
+//! is the truth; all of it is read from the journal again when the actor `pipelines` starts anew.
+
+mod book;
+#[cfg(test)]
+mod crash_tests;
+mod error;
+mod handle;
+mod live;
+mod load;
+mod log;
+mod row;
+mod runner;
+mod stage;
+mod tail;
+
+pub(crate) use book::Book;
+pub use error::{PipelineError, PublishError};
+pub use handle::{Heard, PipelineEnd, PipelineHandle, Publisher};
+pub(crate) use log::Log;
+pub use row::{PipelineRow, StageRow};
+pub(crate) use runner::{Runner, RunnerArguments};
+pub use stage::{Gap, Outbox, PipelineEvent, Stage, StageError};
+
+/// Events that a stage deals with before it records what came of them, at most.
+pub(crate) const EVENTS_AT_ONCE: usize = 256;
+
+/// How long a stage goes on before it records what came of it, if it is not through with what is at hand, in milliseconds:
+/// who is behind it starts before it ends.
+pub(crate) const AT_ONCE_MS: u64 = 1;
+
+/// Bytes of what a stage publishes before it records it, about.
+pub(crate) const OUTPUT_BYTES_AT_ONCE: usize = 1 << 20;

@@ -1,0 +1,91 @@
+//! How fast a stage catches up with a long log, beside reading that log and nothing else.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ostler::kernel::gate::GatePolicy;
+use ostler::kernel::json::canonical;
+use ostler::kernel::port::{ArtifactStore, Journal, Seq, StreamId};
+use ostler::{PipelineSpec, StageSpec};
+use ostler_actors::{Measures, System, SystemConfig};
+use ostler_store::{Options, Store};
+use serde_json::json;
+
+use crate::chain::End;
+use crate::{Must, Row, ratios, runtime, tmpfs};
+
+/// Events of the log: more than are held in memory.
+const EVENTS: u64 = 200_000;
+
+const ROUNDS: usize = 7;
+
+/// Records that are read at once.
+const AT_ONCE: usize = 1_024;
+
+pub(crate) fn row() -> Row {
+    let folder = tmpfs();
+    let pairs = runtime().block_on(async {
+        let (store, _) = Store::open_with(&folder.path().join("data"), Options::default()).unwrap();
+        let system = system(store.journal.clone(), store.artifacts.clone()).await;
+        let spec = PipelineSpec::new("long")
+            .stage(StageSpec::new("source").publishes(["t0"]))
+            .stage(StageSpec::new("reader").subscribes(["t0"]));
+        let pipeline = system.create_pipeline(&spec).await.unwrap();
+        let source = pipeline.publisher("source").unwrap();
+        let data = canonical(&json!({"path": "/books/1", "title": "x".repeat(160), "status": 200})).unwrap();
+        for _ in 0..EVENTS / 1_000 {
+            source.publish_all(vec![("t0".to_owned(), data.clone()); 1_000]).await.unwrap();
+        }
+        let end = Arc::new(End::default());
+        let told = end.clone();
+        pipeline
+            .on("reader", move |_, _| {
+                told.tell();
+                async { Ok(()) }
+            })
+            .unwrap();
+        end.reach(EVENTS).await;
+        let mut pairs = Vec::new();
+        for round in 1..=ROUNDS as u64 {
+            let scanned = scan(&*store.journal);
+            let begun = Instant::now();
+            pipeline.catch_up("reader", 0, false).await.unwrap();
+            end.reach((round + 1) * EVENTS).await;
+            pairs.push((EVENTS as f64 / begun.elapsed().as_secs_f64(), scanned));
+        }
+        system.shutdown().await;
+        pairs
+    });
+    let [ratio, ours, bare] = ratios(&pairs);
+    Row {
+        figure: "events a second that a stage catches up with ÷ of a bare scan of the log",
+        must: Must::Least(0.5),
+        measured: ratio,
+        note: format!("{ours:.0} ÷ {bare:.0} a second, {EVENTS} events"),
+    }
+}
+
+async fn system(journal: Arc<dyn Journal>, artifacts: Arc<dyn ArtifactStore>) -> System {
+    let config = SystemConfig {
+        journal,
+        artifacts,
+        tools: Vec::new(),
+        gate: GatePolicy::default(),
+        slots: 1,
+        run_slots: 1,
+        drain: Duration::from_secs(1),
+        clients: Vec::new(),
+        measures: Measures::default(),
+    };
+    System::start(config).await.unwrap()
+}
+
+/// Records of the log that are read in a second.
+fn scan(journal: &dyn Journal) -> f64 {
+    let stream = StreamId::pipeline(&"long".into()).log();
+    let (begun, mut at) = (Instant::now(), Seq(0));
+    while let Some(last) = journal.read(stream, at, AT_ONCE).unwrap().last() {
+        at = last.seq;
+    }
+    at.0 as f64 / begun.elapsed().as_secs_f64()
+}

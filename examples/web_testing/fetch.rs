@@ -1,0 +1,72 @@
+//! Asking the site: plain HTTP over loopback.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use http_body_util::BodyExt;
+use hyper::Request;
+use hyper_util::rt::TokioIo;
+use ostler::StageError;
+use tokio::net::TcpStream;
+
+/// Bytes of an answer that is read.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The site that is tested.
+#[derive(Clone)]
+pub(crate) struct Site(SocketAddr);
+
+/// What came of asking for a page.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) text: String,
+    pub(crate) took: Duration,
+}
+
+impl Site {
+    pub(crate) fn at(address: SocketAddr) -> Site {
+        Site(address)
+    }
+
+    /// Asks for a path.
+    pub(crate) async fn get(&self, path: &str) -> Result<Answer, StageError> {
+        let asked = tokio::time::timeout(PATIENCE, self.ask(path)).await;
+        asked.map_err(|_| StageError::new(format!("{path} did not answer within {PATIENCE:?}")))?
+    }
+
+    async fn ask(&self, path: &str) -> Result<Answer, StageError> {
+        let begun = Instant::now();
+        let stream = TcpStream::connect(self.0).await?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake::<_, Body>(TokioIo::new(stream)).await?;
+        let connection = tokio::spawn(connection);
+        let request = Request::get(path).header("host", self.0.to_string()).body(Body::empty())?;
+        let answer = sender.send_request(request).await?;
+        let status = answer.status().as_u16();
+        let body = http_body_util::Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| StageError::new(error.to_string()))?.to_bytes();
+        connection.abort();
+        let text = String::from_utf8_lossy(&body).into_owned();
+        Ok(Answer { status, text, took: begun.elapsed() })
+    }
+}
+
+impl Answer {
+    /// The title of a page.
+    pub(crate) fn title(&self) -> String {
+        self.between("<title>", "</title>").next().unwrap_or_default().to_owned()
+    }
+
+    /// Where a page links to, on its own site.
+    pub(crate) fn links(&self) -> Vec<String> {
+        self.between("href=\"", "\"").filter(|link| link.starts_with('/')).map(str::to_owned).collect()
+    }
+
+    fn between<'a>(&'a self, before: &'a str, after: &'a str) -> impl Iterator<Item = &'a str> {
+        self.text.split(before).skip(1).filter_map(move |rest| rest.split_once(after).map(|(found, _)| found))
+    }
+}

@@ -1,0 +1,146 @@
+//! What can be wrong with a pipeline before there is one.
+
+use super::spec::{STAGES_MAX, TYPES_PER_STAGE_MAX};
+use crate::id::NAME_RULE;
+
+/// A fault of a [`PipelineSpec`](super::PipelineSpec).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpecFault {
+    /// The name of the pipeline is none.
+    #[error("pipeline name {id:?} is not {NAME_RULE}")]
+    Id {
+        /// What stands there.
+        id: String,
+    },
+    /// There is nothing to do.
+    #[error("the pipeline has no stages: name at least one")]
+    NoStages,
+    /// There are too many stages.
+    #[error("{count} stages, expected at most {STAGES_MAX}")]
+    TooManyStages {
+        /// How many there are.
+        count: usize,
+    },
+    /// The quota of the log is out of range.
+    #[error("keep.{what} is {value}, expected 1 to {most}")]
+    Keep {
+        /// `events` or `bytes`.
+        what: &'static str,
+        /// What stands there.
+        value: u64,
+        /// The most it may be.
+        most: u64,
+    },
+    /// The name of a stage is none.
+    #[error("stage name {stage:?} is not {NAME_RULE}")]
+    StageName {
+        /// What stands there.
+        stage: String,
+    },
+    /// Two stages share a name.
+    #[error("there are two stages {stage}: name one of them otherwise")]
+    DuplicateStage {
+        /// The name.
+        stage: String,
+    },
+    /// The name of a type is none.
+    #[error("stage {stage}: event type {name:?} is not {NAME_RULE}")]
+    TypeName {
+        /// Which stage.
+        stage: String,
+        /// What stands there.
+        name: String,
+    },
+    /// A type stands twice in one list.
+    #[error("stage {stage} {verb} {name} twice: name it once")]
+    DuplicateType {
+        /// Which stage.
+        stage: String,
+        /// `publishes` or `subscribes`.
+        verb: &'static str,
+        /// The type.
+        name: String,
+    },
+    /// A list of types is too long.
+    #[error("stage {stage} {verb} {count} types, expected at most {TYPES_PER_STAGE_MAX}")]
+    TooManyTypes {
+        /// Which stage.
+        stage: String,
+        /// `publishes` or `subscribes`.
+        verb: &'static str,
+        /// How many.
+        count: usize,
+    },
+    /// A stage neither publishes nor hears anything.
+    #[error("stage {stage} neither publishes nor subscribes to anything: leave it out")]
+    Idle {
+        /// Which stage.
+        stage: String,
+    },
+    /// A stage subscribes to what no stage before it publishes.
+    #[error(
+        "stage {stage} subscribes to {}, which no stage before it publishes: move it behind the one that does, or leave that out",
+        types.join(", ")
+    )]
+    InvalidSubscription {
+        /// Which stage.
+        stage: String,
+        /// The types, sorted.
+        types: Vec<String>,
+    },
+}
+
+impl SpecFault {
+    /// A word that stays the same.
+    pub fn code(&self) -> &'static str {
+        match self {
+            SpecFault::Id { .. } => "pipeline_name",
+            SpecFault::NoStages => "no_stages",
+            SpecFault::TooManyStages { .. } => "too_many_stages",
+            SpecFault::Keep { .. } => "keep_out_of_range",
+            SpecFault::StageName { .. } => "stage_name",
+            SpecFault::DuplicateStage { .. } => "duplicate_stage",
+            SpecFault::TypeName { .. } => "type_name",
+            SpecFault::DuplicateType { .. } => "duplicate_type",
+            SpecFault::TooManyTypes { .. } => "too_many_types",
+            SpecFault::Idle { .. } => "idle_stage",
+            SpecFault::InvalidSubscription { .. } => "invalid_subscription",
+        }
+    }
+
+    /// The stage it is about, if it is about one.
+    pub fn stage(&self) -> Option<&str> {
+        match self {
+            SpecFault::Id { .. }
+            | SpecFault::NoStages
+            | SpecFault::TooManyStages { .. }
+            | SpecFault::Keep { .. } => None,
+            SpecFault::StageName { stage }
+            | SpecFault::DuplicateStage { stage }
+            | SpecFault::TypeName { stage, .. }
+            | SpecFault::DuplicateType { stage, .. }
+            | SpecFault::TooManyTypes { stage, .. }
+            | SpecFault::Idle { stage }
+            | SpecFault::InvalidSubscription { stage, .. } => Some(stage),
+        }
+    }
+
+    /// The part of a pipeline as written that it is about, below its stage if it is about one.
+    pub fn part(&self) -> &'static str {
+        match self {
+            SpecFault::Id { .. } => "/id",
+            SpecFault::NoStages | SpecFault::TooManyStages { .. } => "/stages",
+            SpecFault::Keep { what: "bytes", .. } => "/keep/bytes",
+            SpecFault::Keep { .. } => "/keep/events",
+            SpecFault::StageName { .. } | SpecFault::DuplicateStage { .. } | SpecFault::Idle { .. } => {
+                "/name"
+            }
+            SpecFault::TypeName { .. } => "",
+            SpecFault::DuplicateType { verb, .. } | SpecFault::TooManyTypes { verb, .. } => match *verb {
+                "publishes" => "/publishes",
+                _ => "/subscribes",
+            },
+            SpecFault::InvalidSubscription { .. } => "/subscribes",
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Every interleaving, up to a depth, of what can happen to a pipeline: publishing, delivering, acknowledging, crashing, moving
+//! the cursor, parking and releasing, while a small quota drops what is old. A subscriber must hear every event after the
+//! point it began at, in order, once per life, or be told that it is gone.
+
+use super::{Keep, Next, OnPoison, Pipeline, PipelineSpec, StageSpec};
+use crate::event::{PipelineRecord, Published};
+use crate::json::canonical;
+
+/// What was recorded, in the two streams of a pipeline, and how the pipeline stands by it.
+#[derive(Clone)]
+struct World {
+    live: Pipeline,
+    events: Vec<Published>,
+    records: Vec<PipelineRecord>,
+    /// What the subscriber has heard of in this life without acknowledging it.
+    after: u64,
+    /// What it heard or was told of since it was put at its cursor last: the next one must follow.
+    told: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Op {
+    Publish,
+    Hear,
+    Ack,
+    Crash,
+    MoveToStart,
+    Park,
+    Release,
+    EndOfSource,
+}
+
+const OPS: [Op; 8] =
+    [Op::Publish, Op::Hear, Op::Ack, Op::Crash, Op::MoveToStart, Op::Park, Op::Release, Op::EndOfSource];
+
+fn fresh(on_poison: OnPoison) -> Pipeline {
+    let spec = PipelineSpec::new("p")
+        .stage(StageSpec::new("a").publishes(["x"]))
+        .stage(StageSpec::new("b").subscribes(["x"]).on_poison(on_poison))
+        .keep(Keep { events: 3, bytes: 1 << 20 });
+    Pipeline::new(spec.validate().unwrap())
+}
+
+impl World {
+    fn record(&mut self, record: PipelineRecord) {
+        self.live.apply(&record).unwrap();
+        self.records.push(record);
+    }
+
+    /// Does it, if it can be done now.
+    fn act(&mut self, op: Op) -> bool {
+        let standing = self.live.stage(1).clone();
+        let stage = self.live.topology().name(1).clone();
+        match op {
+            Op::Publish => {
+                let Ok(kind) = self.live.check_publish(0, "x", &canonical(&1.into()).unwrap()) else {
+                    return false;
+                };
+                let data = canonical(&(self.live.head() + 1).into()).unwrap();
+                let event = Published { stage: self.live.topology().name(0).clone(), kind, data };
+                let records = self.live.stretches(std::slice::from_ref(&event));
+                self.live.publish(&event);
+                self.events.push(event);
+                records.into_iter().for_each(|record| self.record(record));
+            }
+            Op::Hear => match self.live.next(1, self.after) {
+                Next::Read => {
+                    assert_eq!(self.after + 1, self.told + 1, "an event out of turn");
+                    assert!(self.after + 1 >= self.live.oldest(), "an event that is gone");
+                    (self.after, self.told) = (self.after + 1, self.told + 1);
+                }
+                Next::Gap { first, last } => {
+                    assert_eq!(first, self.told + 1, "a gap that does not follow");
+                    // What was heard before the gap counts as dealt with.
+                    self.record(PipelineRecord::Lagged { stage, first, last });
+                    (self.after, self.told) = (last, last);
+                    assert_eq!(self.live.stage(1).cursor, last);
+                }
+                Next::End => {
+                    assert_eq!(self.told, self.live.head(), "the end before everything was heard");
+                    if standing.cursor < self.after {
+                        return false;
+                    }
+                    self.record(PipelineRecord::Ended { stage });
+                }
+                Next::Wait | Next::Stopped | Next::Over => return false,
+            },
+            Op::Ack if self.after > standing.cursor => {
+                self.record(PipelineRecord::Acked { stage, upto: self.after, state: None });
+            }
+            Op::Crash if self.after > standing.cursor => self.restart(),
+            Op::MoveToStart if standing.cursor > 0 => {
+                self.record(PipelineRecord::Moved { stage, after: 0, keeps_state: false });
+                self.restart();
+            }
+            Op::Park
+                if self.after == standing.cursor
+                    && self.live.next(1, self.after) == Next::Read
+                    && !standing.stopped =>
+            {
+                let record = self.live.park(1, self.after + 1, "it panicked");
+                self.record(record);
+                self.restart();
+            }
+            Op::Release if standing.stopped => {
+                self.record(PipelineRecord::Released { stage });
+                self.restart();
+            }
+            Op::EndOfSource if !self.live.stage(0).ended => {
+                let stage = self.live.topology().name(0).clone();
+                self.record(PipelineRecord::Ended { stage });
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn restart(&mut self) {
+        let cursor = self.live.stage(1).cursor;
+        (self.after, self.told) = (cursor, cursor);
+    }
+
+    /// Reading the records again gives the same.
+    fn check_recovery(&self) {
+        let mut read = Pipeline::new(self.live.topology().clone());
+        self.records.iter().for_each(|record| read.apply(record).unwrap());
+        let known = read.known_upto() as usize;
+        self.events[known..].iter().for_each(|event| read.publish(event));
+        assert_eq!(read, self.live);
+    }
+
+    /// Left alone, the subscriber comes to the head, or stands where it was stopped.
+    fn check_progress(mut self) {
+        for _ in 0..20 {
+            if !self.act(Op::Hear) && !self.act(Op::Ack) {
+                break;
+            }
+        }
+        let standing = self.live.stage(1);
+        assert!(standing.stopped || standing.cursor == self.live.head(), "{standing:?}");
+        assert!(self.live.head() + 1 - self.live.oldest() <= self.live.topology().keep().events);
+    }
+}
+
+fn explore(world: &World, depth: usize, worlds: &mut u64) {
+    *worlds += 1;
+    if depth == 0 {
+        world.check_recovery();
+        world.clone().check_progress();
+        return;
+    }
+    for op in OPS {
+        let mut next = world.clone();
+        if next.act(op) {
+            explore(&next, depth - 1, worlds);
+        }
+    }
+}
+
+#[test]
+fn whatever_happens_in_whatever_order_nothing_is_skipped_untold_and_nothing_comes_out_of_turn() {
+    for on_poison in [OnPoison::Stop, OnPoison::Park] {
+        let live = fresh(on_poison);
+        let world = World { live, events: Vec::new(), records: Vec::new(), after: 0, told: 0 };
+        let mut worlds = 0;
+        for depth in [5, 9] {
+            explore(&world, depth, &mut worlds);
+        }
+        assert!(worlds > 10_000, "{worlds}");
+    }
+}
+
+mod properties {
+    use super::*;
+    use crate::pipeline::standing::STRETCHES_MIN;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// However events come, in whatever batches, no more is kept than the quota, but for the newest stretch.
+        #[test]
+        fn a_quota_holds_however_events_come(
+            keep in 1u64..200,
+            batches in prop::collection::vec((1usize..40, 0usize..300), 1..40),
+        ) {
+            let spec = PipelineSpec::new("p")
+                .stage(StageSpec::new("a").publishes(["x"]))
+                .keep(Keep { events: keep, bytes: keep * 64 });
+            let mut pipeline = Pipeline::new(spec.validate().unwrap());
+            for (count, bytes) in batches {
+                let data = canonical(&"y".repeat(bytes).into()).unwrap();
+                let event = Published { stage: "a".into(), kind: "x".into(), data };
+                let events = vec![event; count];
+                let records = pipeline.stretches(&events);
+                events.iter().for_each(|event| pipeline.publish(event));
+                for record in &records {
+                    prop_assert!(pipeline.apply(record).is_ok());
+                }
+                let kept = pipeline.head() + 1 - pipeline.oldest();
+                prop_assert!(kept <= keep, "{kept} of {keep}");
+                let newest = keep * 64 / STRETCHES_MIN + 400;
+                prop_assert!(pipeline.bytes() <= keep * 64 + newest);
+            }
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! How a pipeline stands: what its log keeps, and how far each stage has come. A fold of its records; whoever changes it
+//! asks here what to record, records it, and applies it.
+
+use std::collections::VecDeque;
+
+use super::spec::OnPoison;
+use super::topology::Topology;
+use crate::event::{PipelineRecord, Published};
+use crate::id::{EventType, StageId};
+use crate::json::Json;
+
+/// Bytes of the data of an event, as canonical JSON, at most.
+pub const EVENT_BYTES_MAX: usize = 256 * 1_024;
+
+/// Bytes of the state of a stage, as canonical JSON, at most.
+pub const STATE_BYTES_MAX: usize = 1 << 20;
+
+/// What an event counts for besides its data and its type, in bytes.
+pub const EVENT_BYTES_FLAT: u64 = 32;
+
+/// Times that a stage may fail at an event before the event is parked.
+pub const TRIES_MAX: u32 = 3;
+
+/// Parked events of a stage that are listed, the newest; the others are only counted.
+pub const PARKED_KEPT_MAX: usize = 100;
+
+/// Characters of the reason for which an event is parked.
+pub const PARKED_REASON_CHARS_MAX: usize = 1_000;
+
+/// Events after which a stretch of the log is complete.
+pub const STRETCH_EVENTS_MAX: u64 = 1_024;
+
+/// Bytes of events after which a stretch of the log is complete.
+pub const STRETCH_BYTES_MAX: u64 = 4 << 20;
+
+/// Stretches that a quota is divided into, so that what is dropped at once is a small part of it.
+pub(super) const STRETCHES_MIN: u64 = 8;
+
+/// How a pipeline stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pipeline {
+    topology: Topology,
+    /// The number of the last event; 0: there is none.
+    head: u64,
+    /// The number of the oldest event that is kept, or of the first that comes.
+    oldest: u64,
+    /// Complete stretches that are kept, the oldest first.
+    stretches: VecDeque<Stretch>,
+    /// Bytes of the complete stretches.
+    stretched: u64,
+    /// Bytes of the events behind them.
+    open: u64,
+    stages: Vec<Standing>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stretch {
+    /// Its last event.
+    upto: u64,
+    bytes: u64,
+}
+
+/// How far a stage has come.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Standing {
+    /// It has dealt with everything up to here.
+    pub cursor: u64,
+    /// What it gets back when it starts again.
+    pub state: Option<Json>,
+    /// The newest of the events that were parked for it.
+    pub parked: VecDeque<ParkedEvent>,
+    /// How many there were in all.
+    pub parked_total: u64,
+    /// Events that were gone before it had come to them.
+    pub missed: u64,
+    /// It waits for a person at an event that was parked: at the next one after its cursor, or at the end.
+    pub stopped: bool,
+    /// It publishes nothing more.
+    pub ended: bool,
+}
+
+/// An event that was too much for a stage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParkedEvent {
+    /// Its number; 0: the end of what the stage hears.
+    pub seq: u64,
+    /// What happened the last time.
+    pub reason: String,
+}
+
+/// What a stage is to do that has dealt with everything up to a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Read the log after that point.
+    Read,
+    /// Hear that these events are gone, and go on behind them.
+    Gap {
+        /// The first of them.
+        first: u64,
+        /// The last of them.
+        last: u64,
+    },
+    /// Wait: there is nothing.
+    Wait,
+    /// Hear that nothing more comes.
+    End,
+    /// Nothing: it stopped at an event that was parked.
+    Stopped,
+    /// Nothing: it has ended.
+    Over,
+}
+
+/// Why an event is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PublishRefusal {
+    /// The type is not among those that the stage publishes.
+    #[error(
+        "stage {stage} does not publish {kind}: it declares {}",
+        if declared.is_empty() { "nothing".to_owned() } else { declared.join(", ") }
+    )]
+    UnauthorizedPublish {
+        /// Which stage.
+        stage: StageId,
+        /// The type.
+        kind: String,
+        /// What it may publish.
+        declared: Vec<String>,
+    },
+    /// The data is too large.
+    #[error(
+        "an event of {bytes} bytes, expected at most {EVENT_BYTES_MAX}: publish where it is, not what it is"
+    )]
+    TooLarge {
+        /// How large.
+        bytes: usize,
+    },
+    /// The stage has said that it publishes nothing more.
+    #[error("stage {0} has ended: it publishes nothing more")]
+    Ended(StageId),
+}
+
+/// A record that does not follow from those before it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a record of the pipeline makes no sense: {0}")]
+pub struct IllegalRecord(pub String);
+
+/// What an event counts for in the quota of its pipeline, in bytes.
+fn weight(event: &Published) -> u64 {
+    event.data.as_str().len() as u64 + event.kind.as_str().len() as u64 + EVENT_BYTES_FLAT
+}
+
+impl Pipeline {
+    /// A pipeline in which nothing has happened yet.
+    pub fn new(topology: Topology) -> Pipeline {
+        let stages = vec![Standing::default(); topology.len()];
+        Pipeline { topology, head: 0, oldest: 1, stretches: VecDeque::new(), stretched: 0, open: 0, stages }
+    }
+
+    /// Who hears whom.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The number of the last event; 0: there is none.
+    pub fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// The number of the oldest event that is kept, or of the first that comes.
+    pub fn oldest(&self) -> u64 {
+        self.oldest
+    }
+
+    /// What the events that are kept count for.
+    pub fn bytes(&self) -> u64 {
+        self.stretched + self.open
+    }
+
+    /// The last event that need not be read again to know how the log stands.
+    pub fn known_upto(&self) -> u64 {
+        self.stretches.back().map_or(self.oldest - 1, |stretch| stretch.upto)
+    }
+
+    /// How far a stage has come.
+    pub fn stage(&self, stage: usize) -> &Standing {
+        &self.stages[stage]
+    }
+
+    /// Whether a stage may publish this now.
+    ///
+    /// # Errors
+    ///
+    /// It never may, or it has ended.
+    pub fn check_publish(&self, stage: usize, kind: &str, data: &Json) -> Result<EventType, PublishRefusal> {
+        let kind = self.topology.check_publish(stage, kind, data)?;
+        if self.stages[stage].ended {
+            return Err(PublishRefusal::Ended(self.topology.name(stage).clone()));
+        }
+        Ok(kind)
+    }
+
+    /// What a stage is to do that has dealt with everything up to `after`: its cursor, or beyond it what it has not
+    /// acknowledged yet.
+    pub fn next(&self, stage: usize, after: u64) -> Next {
+        let standing = &self.stages[stage];
+        if standing.stopped {
+            return Next::Stopped;
+        }
+        if after + 1 < self.oldest {
+            return Next::Gap { first: after + 1, last: self.oldest - 1 };
+        }
+        if after < self.head {
+            return Next::Read;
+        }
+        if standing.ended {
+            return Next::Over;
+        }
+        let upstreams = self.topology.upstreams(stage);
+        let heard_all = upstreams.iter().all(|upstream| self.stages[*upstream].ended);
+        if heard_all && !self.topology.is_source(stage) { Next::End } else { Next::Wait }
+    }
+
+    /// What is to be recorded with these events: where stretches of the log become complete, and what is over the quota then.
+    pub fn stretches(&self, events: &[Published]) -> Vec<PipelineRecord> {
+        let keep = self.topology.keep();
+        let events_max = (keep.events / STRETCHES_MIN).clamp(1, STRETCH_EVENTS_MAX);
+        let bytes_max = (keep.bytes / STRETCHES_MIN).clamp(1, STRETCH_BYTES_MAX);
+        let (mut head, mut oldest, mut bytes) = (self.head, self.oldest, self.bytes());
+        let (mut begun, mut open) = (self.known_upto(), self.open);
+        let mut closed: Vec<Stretch> = Vec::new();
+        let mut dropped = 0;
+        let mut records = Vec::new();
+        for event in events {
+            (head, open, bytes) = (head + 1, open + weight(event), bytes + weight(event));
+            if head - begun < events_max && open < bytes_max {
+                continue;
+            }
+            closed.push(Stretch { upto: head, bytes: open });
+            // Room for the next stretch; the one that is complete now stays.
+            while head + 1 - oldest + events_max > keep.events || bytes + bytes_max > keep.bytes {
+                let older = self.stretches.get(dropped);
+                let older = older.or_else(|| closed.get(dropped.checked_sub(self.stretches.len())?));
+                let Some(older) = older.filter(|older| older.upto < head) else { break };
+                (oldest, bytes, dropped) = (older.upto + 1, bytes - older.bytes, dropped + 1);
+            }
+            records.push(PipelineRecord::Stretch { upto: head, bytes: open, oldest });
+            (begun, open) = (head, 0);
+        }
+        records
+    }
+
+    /// What is to be recorded of an event that was too much for a stage; `seq` 0: the end of what it hears.
+    pub fn park(&self, stage: usize, seq: u64, reason: &str) -> PipelineRecord {
+        PipelineRecord::Parked {
+            stage: self.topology.name(stage).clone(),
+            seq,
+            reason: reason.chars().take(PARKED_REASON_CHARS_MAX).collect(),
+            stops: self.topology.on_poison(stage) == OnPoison::Stop,
+        }
+    }
+
+    /// Lets an event take effect.
+    pub fn publish(&mut self, event: &Published) {
+        self.head += 1;
+        self.open += weight(event);
+    }
+
+    /// Lets a record take effect.
+    ///
+    /// # Errors
+    ///
+    /// It does not follow from those before it; nothing has changed.
+    pub fn apply(&mut self, record: &PipelineRecord) -> Result<(), IllegalRecord> {
+        use PipelineRecord as P;
+        match record {
+            P::Created { .. } => Err(IllegalRecord("it is created a second time".into())),
+            P::Acked { stage, upto, state } => {
+                let standing = self.standing(stage)?;
+                if *upto < standing.cursor {
+                    let cursor = standing.cursor;
+                    return Err(IllegalRecord(format!(
+                        "stage {stage} is at {cursor} and acknowledges {upto}"
+                    )));
+                }
+                standing.cursor = *upto;
+                if state.is_some() {
+                    standing.state.clone_from(state);
+                }
+                Ok(())
+            }
+            P::Parked { stage, seq, reason, stops } => {
+                let standing = self.standing(stage)?;
+                standing.parked_total += 1;
+                standing.parked.push_back(ParkedEvent { seq: *seq, reason: reason.clone() });
+                if standing.parked.len() > PARKED_KEPT_MAX {
+                    standing.parked.pop_front();
+                }
+                standing.stopped = *stops;
+                if !stops {
+                    standing.pass(*seq);
+                }
+                Ok(())
+            }
+            P::Released { stage } => {
+                let standing = self.standing(stage)?;
+                standing.stopped = false;
+                let at = standing.parked.back().map_or(0, |parked| parked.seq);
+                standing.pass(at);
+                Ok(())
+            }
+            P::Moved { stage, after, keeps_state } => self.move_to(stage, *after, *keeps_state),
+            P::Lagged { stage, first, last } => {
+                let standing = self.standing(stage)?;
+                standing.missed += (last + 1).saturating_sub(*first);
+                standing.cursor = standing.cursor.max(*last);
+                Ok(())
+            }
+            P::Stretch { upto, bytes, oldest } => self.stretch(*upto, *bytes, *oldest),
+            P::Ended { stage } => {
+                self.standing(stage)?.ended = true;
+                Ok(())
+            }
+        }
+    }
+
+    fn standing(&mut self, stage: &StageId) -> Result<&mut Standing, IllegalRecord> {
+        let found = self.topology.find(stage.as_str());
+        let found = found.ok_or_else(|| IllegalRecord(format!("there is no stage {stage}")))?;
+        Ok(&mut self.stages[found])
+    }
+
+    /// What is heard again may have more to say, and so may whoever hears that.
+    fn move_to(&mut self, stage: &StageId, after: u64, keeps_state: bool) -> Result<(), IllegalRecord> {
+        let standing = self.standing(stage)?;
+        (standing.cursor, standing.stopped) = (after, false);
+        if !keeps_state {
+            standing.state = None;
+        }
+        let Some(moved) = self.topology.find(stage.as_str()) else { return Ok(()) };
+        let mut reopened = vec![moved];
+        while let Some(stage) = reopened.pop() {
+            if std::mem::take(&mut self.stages[stage].ended) || stage == moved {
+                reopened.extend(self.topology.downstreams(stage));
+            }
+        }
+        Ok(())
+    }
+
+    fn stretch(&mut self, upto: u64, bytes: u64, oldest: u64) -> Result<(), IllegalRecord> {
+        if upto <= self.known_upto() || oldest < self.oldest || oldest > upto + 1 {
+            return Err(IllegalRecord(format!("a stretch up to {upto} does not follow the one before it")));
+        }
+        // Where the records are read again, the events come behind the last stretch.
+        if self.head < upto {
+            (self.head, self.open) = (upto, 0);
+        } else {
+            self.open = self.open.saturating_sub(bytes);
+        }
+        self.stretches.push_back(Stretch { upto, bytes });
+        self.stretched += bytes;
+        self.oldest = oldest;
+        while let Some(first) = self.stretches.front().filter(|first| first.upto < oldest) {
+            self.stretched -= first.bytes;
+            self.stretches.pop_front();
+        }
+        Ok(())
+    }
+}
+
+impl Standing {
+    /// Goes on behind an event that was parked, or ends without having heard the end.
+    fn pass(&mut self, seq: u64) {
+        match seq {
+            0 => self.ended = true,
+            seq => self.cursor = self.cursor.max(seq),
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Pipelines, their events, and stages that are dealt with elsewhere.
+
+use std::convert::Infallible;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::sse::Sse;
+use axum::response::{IntoResponse, Response};
+use futures::{Stream, StreamExt, stream};
+use ostler_actors::{
+    EventCursor, PipelineError, PipelineEvent, PipelineHandle, PipelineRow, PublishError, StageRow,
+};
+use ostler_kernel::event::Event;
+use ostler_kernel::json::{Json as Canonical, canonical};
+use ostler_kernel::pipeline::{PipelineSpec, PublishRefusal};
+use ostler_kernel::port::{JournalError, Recorded};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::events::NDJSON;
+use crate::problem::Problem;
+use crate::routes::{Api, Asked, BodyBytes, body, whole};
+use crate::wire::{
+    AckRequest, CatchUpRequest, EventNumbered, GapLine, HeardView, ParkedLine, PipelineEventLine,
+    PipelineLine, PipelineList, PublishRequest, StageLine,
+};
+
+/// Events that a stage which is dealt with elsewhere is told at once.
+pub const HEARD_AT_ONCE_MAX: usize = 256;
+
+pub(crate) async fn list(State(api): State<Api>) -> Result<Json<PipelineList>, Problem> {
+    let rows = api.system.pipelines().await?;
+    Ok(Json(PipelineList { pipelines: rows.into_iter().map(line).collect() }))
+}
+
+pub(crate) async fn create(State(api): State<Api>, bytes: BodyBytes) -> Result<Response, Problem> {
+    let spec: PipelineSpec = body(&whole(bytes)?)?;
+    let pipeline = api.system.create_pipeline(&spec).await?;
+    Ok((StatusCode::CREATED, stands(&pipeline).await?).into_response())
+}
+
+pub(crate) async fn one(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+) -> Result<Json<PipelineLine>, Problem> {
+    stands(&api.system.pipeline(&id)?).await
+}
+
+/// How a pipeline stands, durably.
+async fn stands(pipeline: &PipelineHandle) -> Result<Json<PipelineLine>, Problem> {
+    let row = pipeline.row();
+    pipeline.durable().await?;
+    Ok(Json(line(row)))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EventsAsked {
+    after: Option<u64>,
+    until: Option<Until>,
+}
+
+/// How long the events go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Until {
+    /// To the one that is the last now.
+    Now,
+    /// As long as somebody listens.
+    Forever,
+}
+
+pub(crate) async fn events(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Asked(asked): Asked<EventsAsked>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let pipeline = api.system.pipeline(&id)?;
+    let last_id = headers.get("last-event-id").map(|id| {
+        let id = id.to_str().ok().and_then(|id| id.parse().ok());
+        id.ok_or_else(|| Problem::bad("last_event_id", "Last-Event-ID is not a sequence number"))
+    });
+    let row = pipeline.row();
+    let after = asked.after.or(last_id.transpose()?).unwrap_or(row.oldest - 1);
+    if after + 1 < row.oldest {
+        let (pipeline, oldest) = (row.pipeline, row.oldest);
+        return Err(PipelineError::Gone { pipeline, seq: after + 1, oldest }.into());
+    }
+    let last = (asked.until == Some(Until::Now)).then_some(row.head);
+    let lines = follow(pipeline.events_after(after)?, after, last);
+    let accepts = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    Ok(if accepts.contains(NDJSON) { as_lines(lines) } else { as_sse(lines) })
+}
+
+/// Events as lines, up to `last`. A journal that fails ends them with an error.
+fn follow(
+    cursor: EventCursor,
+    after: u64,
+    last: Option<u64>,
+) -> impl Stream<Item = Result<PipelineEventLine, JournalError>> + Send {
+    let state = (cursor, after);
+    stream::unfold(state, move |(mut cursor, at)| async move {
+        if last.is_some_and(|last| at >= last) {
+            return None;
+        }
+        let told = cursor.next().await?.and_then(recorded);
+        let at = told.as_ref().map_or(u64::MAX, |line| line.seq);
+        Some((told, (cursor, at)))
+    })
+}
+
+fn recorded(record: Recorded) -> Result<PipelineEventLine, JournalError> {
+    let Event::Published(event) = record.event else {
+        let (place, what) = (format!("record {}", record.seq.0), "it is no event".to_owned());
+        return Err(JournalError::Damaged { place, what });
+    };
+    Ok(PipelineEventLine {
+        kind_of_line: KIND.to_owned(),
+        seq: record.seq.0,
+        at_ms: record.at_ms,
+        stage: event.stage.to_string(),
+        kind: event.kind.to_string(),
+        data: event.data.value(),
+    })
+}
+
+/// What a line says that it is.
+const KIND: &str = "pipeline_event";
+
+fn as_lines(lines: impl Stream<Item = Result<PipelineEventLine, JournalError>> + Send + 'static) -> Response {
+    let lines = lines.map(|line| -> Result<Bytes, JournalError> {
+        let mut text = serde_json::to_vec(&line?).expect("names, numbers and JSON are JSON");
+        text.push(b'\n');
+        Ok(text.into())
+    });
+    ([(header::CONTENT_TYPE, NDJSON)], Body::from_stream(lines)).into_response()
+}
+
+fn as_sse(lines: impl Stream<Item = Result<PipelineEventLine, JournalError>> + Send + 'static) -> Response {
+    use axum::response::sse::Event as Sent;
+    let events = lines.map(|line| -> Result<Sent, Infallible> {
+        Ok(match line {
+            Ok(line) => {
+                let text = serde_json::to_string(&line).expect("names, numbers and JSON are JSON");
+                Sent::default().id(line.seq.to_string()).event(line.kind).data(text)
+            }
+            Err(error) => Sent::default().event("problem").data(error.to_string()),
+        })
+    });
+    Sse::new(events).keep_alive(crate::events::keep_alive()).into_response()
+}
+
+pub(crate) async fn publish(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    bytes: BodyBytes,
+) -> Result<Response, Problem> {
+    let PublishRequest { stage, kind, data } = body(&whole(bytes)?)?;
+    let pipeline = api.system.pipeline(&id)?;
+    let publisher = pipeline.publisher(&stage)?;
+    let seq = publisher.publish(&kind, &data).await.map_err(PipelineError::from)?;
+    Ok((StatusCode::CREATED, Json(EventNumbered { pipeline: id, seq })).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HeardAsked {
+    limit: Option<usize>,
+}
+
+pub(crate) async fn heard(
+    State(api): State<Api>,
+    Path((id, stage)): Path<(String, String)>,
+    Asked(asked): Asked<HeardAsked>,
+) -> Result<Json<HeardView>, Problem> {
+    let limit = asked.limit.unwrap_or(HEARD_AT_ONCE_MAX).clamp(1, HEARD_AT_ONCE_MAX);
+    let heard = api.system.pipeline(&id)?.heard(&stage, limit).await?;
+    Ok(Json(HeardView {
+        after: heard.after,
+        gap: heard.gap.map(|gap| GapLine { first: gap.first, last: gap.last }),
+        state: heard.state.map(|state| state.value()),
+        events: heard.events.iter().map(event).collect(),
+        upto: heard.upto,
+        ended: heard.ended,
+    }))
+}
+
+fn event(event: &PipelineEvent) -> PipelineEventLine {
+    PipelineEventLine {
+        kind_of_line: KIND.to_owned(),
+        seq: event.seq,
+        at_ms: event.at_ms,
+        stage: event.stage.to_string(),
+        kind: event.kind.to_string(),
+        data: event.value(),
+    }
+}
+
+pub(crate) async fn ack(
+    State(api): State<Api>,
+    Path((id, stage)): Path<(String, String)>,
+    bytes: BodyBytes,
+) -> Result<Json<PipelineLine>, Problem> {
+    let AckRequest { after, upto, state, publish } = body(&whole(bytes)?)?;
+    let written = |value: &Value| -> Result<Canonical, Problem> {
+        canonical(value).map_err(|error| Problem::bad("body", error.to_string()))
+    };
+    let state = state.as_ref().map(written).transpose()?;
+    let mut events = Vec::with_capacity(publish.len());
+    for output in publish {
+        events.push((output.kind, written(&output.data)?));
+    }
+    let pipeline = api.system.pipeline(&id)?;
+    pipeline.ack(&stage, after, upto, state, events).await?;
+    stands(&pipeline).await
+}
+
+pub(crate) async fn catch_up(
+    State(api): State<Api>,
+    Path((id, stage)): Path<(String, String)>,
+    bytes: BodyBytes,
+) -> Result<Json<PipelineLine>, Problem> {
+    let CatchUpRequest { from, keep_state } = body(&whole(bytes)?)?;
+    let after = from.checked_sub(1).ok_or_else(|| Problem::bad("from", "events are numbered from 1"))?;
+    let pipeline = api.system.pipeline(&id)?;
+    pipeline.catch_up(&stage, after, keep_state).await?;
+    stands(&pipeline).await
+}
+
+pub(crate) async fn release(
+    State(api): State<Api>,
+    Path((id, stage)): Path<(String, String)>,
+) -> Result<Json<PipelineLine>, Problem> {
+    let pipeline = api.system.pipeline(&id)?;
+    pipeline.release(&stage).await?;
+    stands(&pipeline).await
+}
+
+pub(crate) async fn end(
+    State(api): State<Api>,
+    Path((id, stage)): Path<(String, String)>,
+) -> Result<Json<PipelineLine>, Problem> {
+    let pipeline = api.system.pipeline(&id)?;
+    pipeline.end(&stage).await?;
+    stands(&pipeline).await
+}
+
+fn line(row: PipelineRow) -> PipelineLine {
+    PipelineLine {
+        pipeline: row.pipeline.to_string(),
+        head: row.head,
+        oldest: row.oldest,
+        bytes: row.bytes,
+        keep: row.keep,
+        stages: row.stages.into_iter().map(stage_line).collect(),
+    }
+}
+
+fn stage_line(row: StageRow) -> StageLine {
+    let names = |types: &[ostler_kernel::id::EventType]| types.iter().map(ToString::to_string).collect();
+    let parked = row.parked.iter();
+    StageLine {
+        stage: row.stage.to_string(),
+        publishes: names(&row.publishes),
+        subscribes: names(&row.subscribes),
+        state: row.state.to_owned(),
+        reason: row.reason,
+        cursor: row.cursor,
+        lag: row.lag,
+        missed: row.missed,
+        parked: parked.map(|one| ParkedLine { seq: one.seq, reason: one.reason.clone() }).collect(),
+        parked_total: row.parked_total,
+    }
+}
+
+impl From<PipelineError> for Problem {
+    fn from(error: PipelineError) -> Problem {
+        let (status, code) = match &error {
+            PipelineError::Spec(faults) => return Problem::pipeline(faults),
+            PipelineError::Taken(_) => (StatusCode::CONFLICT, "pipeline_taken"),
+            PipelineError::TooMany(_) => (StatusCode::UNPROCESSABLE_ENTITY, "too_many_pipelines"),
+            PipelineError::Unknown(_) => (StatusCode::NOT_FOUND, "pipeline_unknown"),
+            PipelineError::UnknownStage { .. } => (StatusCode::NOT_FOUND, "stage_unknown"),
+            PipelineError::Source(_) => (StatusCode::CONFLICT, "stage_is_source"),
+            PipelineError::Attached(_) => (StatusCode::CONFLICT, "stage_attached"),
+            PipelineError::Beyond { .. } => (StatusCode::NOT_FOUND, "event_unknown"),
+            PipelineError::Gone { .. } => (StatusCode::GONE, "event_gone"),
+            PipelineError::Moved { .. } => (StatusCode::CONFLICT, "cursor_moved"),
+            PipelineError::NotStopped(_) => (StatusCode::CONFLICT, "stage_not_stopped"),
+            PipelineError::NotThrough(_) => (StatusCode::CONFLICT, "stage_not_through"),
+            PipelineError::Publish(refused) => match &**refused {
+                PublishError::Refused(PublishRefusal::UnauthorizedPublish { .. }) => {
+                    (StatusCode::UNPROCESSABLE_ENTITY, "unauthorized_publish")
+                }
+                PublishError::Refused(PublishRefusal::TooLarge { .. })
+                | PublishError::StateTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "event_too_large"),
+                PublishError::Refused(PublishRefusal::Ended(_)) => (StatusCode::CONFLICT, "stage_ended"),
+                PublishError::Behind { .. } => (StatusCode::SERVICE_UNAVAILABLE, "stage_behind"),
+                PublishError::Data(_) => (StatusCode::BAD_REQUEST, "body"),
+                PublishError::TooLate => (StatusCode::CONFLICT, "stage_through"),
+                PublishError::Journal(error) => return error.clone().into(),
+            },
+            PipelineError::Illegal { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "journal_illegal"),
+            PipelineError::Journal(error) => return error.clone().into(),
+            PipelineError::Restarting => (StatusCode::SERVICE_UNAVAILABLE, "restarting"),
+            PipelineError::Halted(_) => (StatusCode::SERVICE_UNAVAILABLE, "halted"),
+        };
+        Problem::new(status, code, error.to_string())
+    }
+}

@@ -1,0 +1,368 @@
+//! `ostler pipeline`: declares pipelines, looks at them, and steers their stages.
+
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use futures::StreamExt;
+use hyper::Method;
+use ostler::pipeline_file::PipelineFile;
+use ostler_kernel::json::parse_value;
+use ostler_server::wire::{
+    CatchUpRequest, EventNumbered, PipelineEventLine, PipelineLine, PipelineList, PublishRequest, StageLine,
+};
+use serde_json::json;
+
+use super::Globals;
+use super::cells::{fit, fit_name, padded, width};
+use super::client::{Client, part};
+use super::exit::{Failure, code};
+use super::findings;
+use super::number::from_one;
+use super::ps::tagged;
+use super::session::{Session, Want};
+use super::signals::Signals;
+use super::term::{Out, Paint, clock, count, say};
+
+/// Columns of a name.
+const NAME_MAX: usize = 32;
+
+/// Parked events of a stage that are shown, the newest.
+const PARKED_SHOWN_MAX: usize = 3;
+
+/// Bytes of a line of events.
+const LINE_BYTES_MAX: usize = 4 << 20;
+
+#[derive(Debug, Args)]
+pub(crate) struct PipelineArgs {
+    #[command(subcommand)]
+    command: PipelineCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum PipelineCommand {
+    /// Declare a pipeline, from a file that names its stages
+    ///
+    /// Each stage publishes events of some types and subscribes to others; only what stages before it publish can be subscribed to.
+    /// All faults are told at once. A pipeline that is there already, and is declared alike, stays as it is.
+    #[command(after_help = "Example:\n  ostler pipeline create examples/pipelines/web_testing.yaml")]
+    Create(CreateArgs),
+    /// List pipelines, how far each stage has come, and what was parked
+    ///
+    /// LAG is the number of events that a stage is still to hear. A stage is live if code of the process that holds the data folder
+    /// deals with it, external if it is read over the API, or nobody deals with it yet.
+    #[command(after_help = "Examples:\n  ostler pipeline ps\n  ostler pipeline ps web_testing --json")]
+    Ps(PsArgs),
+    /// Print the events of a pipeline
+    #[command(
+        after_help = "Examples:\n  ostler pipeline events web_testing\n  ostler pipeline events web_testing --from 100 --follow"
+    )]
+    Events(EventsArgs),
+    /// Publish an event for a stage
+    #[command(
+        after_help = "Example:\n  ostler pipeline publish web_testing recon page_discovered '{\"path\": \"/\"}'"
+    )]
+    Publish(PublishArgs),
+    /// Let a stage hear events again, or pass over some
+    ///
+    /// The stage hears the events from the given one on, in order, and goes on with those that come. It begins without the state that
+    /// it kept, unless told otherwise. What it publishes, it publishes again.
+    #[command(
+        after_help = "Examples:\n  ostler pipeline catch-up web_testing synthesis --from 1\n  ostler pipeline catch-up web_testing load --from 250 --keep-state"
+    )]
+    CatchUp(CatchUpArgs),
+    /// Let a stage go on that stopped at an event, without that event
+    ///
+    /// A stage that fails at an event three times stops there, if its policy is to stop. Or its actor failed too often, and it is
+    /// down. `ostler pipeline ps` says which, and why; `ostler pipeline catch-up` lets it try the event again.
+    #[command(after_help = "Example:\n  ostler pipeline release web_testing behavior")]
+    Release(StageArgs),
+    /// Say that a stage publishes nothing more
+    ///
+    /// For one that subscribes to nothing, or that is read over the API and has heard everything. The stages behind it end when they
+    /// have heard everything.
+    #[command(after_help = "Example:\n  ostler pipeline end web_testing recon")]
+    End(StageArgs),
+}
+
+#[derive(Debug, Args)]
+struct CreateArgs {
+    /// The file: .yaml, .yml, .json or .toml
+    file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+struct PsArgs {
+    /// One pipeline only
+    pipeline: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct EventsArgs {
+    /// The pipeline
+    pipeline: String,
+    /// Go on with those that come
+    #[arg(long)]
+    follow: bool,
+    /// The first event to print [default: the oldest that is kept]
+    #[arg(long, value_name = "SEQ", allow_negative_numbers = true, value_parser = from_one)]
+    from: Option<NonZeroU64>,
+}
+
+#[derive(Debug, Args)]
+struct PublishArgs {
+    /// The pipeline
+    pipeline: String,
+    /// The stage that publishes
+    stage: String,
+    /// The type of the event, which the stage declares
+    #[arg(value_name = "TYPE")]
+    kind: String,
+    /// What it says, as JSON
+    #[arg(value_name = "JSON", allow_hyphen_values = true)]
+    event: String,
+}
+
+#[derive(Debug, Args)]
+struct CatchUpArgs {
+    /// The pipeline
+    pipeline: String,
+    /// The stage
+    stage: String,
+    /// The first event that it is to hear
+    #[arg(long, value_name = "SEQ", allow_negative_numbers = true, value_parser = from_one)]
+    from: NonZeroU64,
+    /// Let it keep its state
+    #[arg(long)]
+    keep_state: bool,
+}
+
+#[derive(Debug, Args)]
+struct StageArgs {
+    /// The pipeline
+    pipeline: String,
+    /// The stage
+    stage: String,
+}
+
+pub(crate) async fn pipeline(globals: &Globals, args: PipelineArgs) -> Result<u8, Failure> {
+    match args.command {
+        PipelineCommand::Create(args) => create(globals, &args).await,
+        PipelineCommand::Ps(args) => ps(globals, &args).await,
+        PipelineCommand::Events(args) => events(globals, &args).await,
+        PipelineCommand::Publish(args) => publish(globals, &args).await,
+        PipelineCommand::CatchUp(CatchUpArgs { pipeline, stage, from, keep_state }) => {
+            let request = CatchUpRequest { from: from.get(), keep_state };
+            let done = format!("stage {stage} hears the events from {from} on");
+            steer(globals, &pipeline, &stage, "catch-up", &request, &done).await
+        }
+        PipelineCommand::Release(StageArgs { pipeline, stage }) => {
+            let done = format!("stage {stage} goes on");
+            steer(globals, &pipeline, &stage, "release", &json!({}), &done).await
+        }
+        PipelineCommand::End(StageArgs { pipeline, stage }) => {
+            let done = format!("stage {stage} publishes nothing more");
+            steer(globals, &pipeline, &stage, "end", &json!({}), &done).await
+        }
+    }
+}
+
+fn path(pipeline: &str) -> String {
+    format!("/v1/pipelines/{}", part(pipeline))
+}
+
+async fn create(globals: &Globals, args: &CreateArgs) -> Result<u8, Failure> {
+    let file = PipelineFile::read(&args.file).map_err(|error| Failure::invalid(error.to_string()))?;
+    let mut out = Out::new();
+    let spec = file
+        .validate()
+        .map_err(|findings| findings::tell(file.source(), &findings, globals.json, &mut out))?;
+    let session = Session::open(globals, Path::new("."), Want::Begin).await?;
+    let line: Result<PipelineLine, _> = session.client.post("/v1/pipelines", spec).await;
+    session.stop().await;
+    let line = line?;
+    if globals.json {
+        out.json(&tagged("pipeline", &line));
+    } else {
+        out.line(format!("pipeline {} with {}", line.pipeline, count(line.stages.len(), "stage")));
+    }
+    Ok(code::SUCCEEDED)
+}
+
+async fn ps(globals: &Globals, args: &PsArgs) -> Result<u8, Failure> {
+    let session = Session::open(globals, Path::new("."), Want::Look).await?;
+    let asked = lines(&session.client, args.pipeline.as_deref()).await;
+    session.stop().await;
+    let lines = asked?;
+    let mut out = Out::new();
+    if globals.json {
+        lines.iter().for_each(|line| out.json(&tagged("pipeline", line)));
+        return Ok(code::SUCCEEDED);
+    }
+    if lines.is_empty() {
+        say("there is no pipeline yet: `ostler pipeline create FILE` declares one");
+    }
+    for line in &lines {
+        show(line, &mut out);
+    }
+    Ok(code::SUCCEEDED)
+}
+
+/// All pipelines, or one.
+pub(crate) async fn lines(client: &Client, one: Option<&str>) -> Result<Vec<PipelineLine>, Failure> {
+    Ok(match one {
+        Some(one) => vec![client.get(&path(one)).await?],
+        None => client.get::<PipelineList>("/v1/pipelines").await?.pipelines,
+    })
+}
+
+fn show(line: &PipelineLine, out: &mut Out) {
+    let kept = if line.head == 0 { 0 } else { line.head + 1 - line.oldest };
+    out.line(format!("{}: {} events, {kept} kept", line.pipeline, line.head));
+    let names = line.stages.iter().map(|stage| width(&stage.stage)).max().unwrap_or(0).clamp(5, NAME_MAX);
+    out.line(format!(
+        "  {}  {:<8}  {:>10}  {:>10}  {:>6}  {:>6}",
+        padded("STAGE", names),
+        "STATE",
+        "CURSOR",
+        "LAG",
+        "MISSED",
+        "PARKED"
+    ));
+    for stage in &line.stages {
+        let name = padded(&fit_name(&stage.stage, names), names);
+        let state = format!("{:<8}", stage.state);
+        let state = match stage.state.as_str() {
+            "stopped" | "down" => out.paint(Paint::Bad, &state),
+            _ => state,
+        };
+        let numbers = match stage.subscribes.is_empty() {
+            true => format!("{:>10}  {:>10}  {:>6}  {:>6}", "-", "-", "-", "-"),
+            false => format!(
+                "{:>10}  {:>10}  {:>6}  {:>6}",
+                stage.cursor, stage.lag, stage.missed, stage.parked_total
+            ),
+        };
+        out.line(format!("  {name}  {state}  {numbers}"));
+        troubles(&line.pipeline, stage).iter().for_each(|told| out.line(format!("    {told}")));
+    }
+}
+
+/// What is wrong with a stage, and what mends it, a line each.
+pub(crate) fn troubles(pipeline: &str, stage: &StageLine) -> Vec<String> {
+    let mut told = Vec::new();
+    let newest = stage.parked.iter().rev().take(PARKED_SHOWN_MAX);
+    for parked in newest {
+        let reason = fit(&parked.reason, 160);
+        told.push(match parked.seq {
+            0 => format!("its end was too much for it: {reason}"),
+            seq => format!("event {seq} is parked: {reason}"),
+        });
+    }
+    match stage.state.as_str() {
+        "stopped" => {
+            told.push(format!("it goes on without that: ostler pipeline release {pipeline} {}", stage.stage));
+        }
+        "down" => {
+            let reason = fit(stage.reason.as_deref().unwrap_or_default(), 160);
+            told.push(format!("its actor is down: {reason}"));
+            told.push(format!("ostler pipeline release {pipeline} {}", stage.stage));
+        }
+        _ => {}
+    }
+    told
+}
+
+async fn publish(globals: &Globals, args: &PublishArgs) -> Result<u8, Failure> {
+    let data = parse_value(&args.event).map_err(|error| {
+        Failure::invalid(format!("the event: {error}; a text stands in quotes: '\"text\"'"))
+    })?;
+    let request = PublishRequest { stage: args.stage.clone(), kind: args.kind.clone(), data };
+    let session = Session::open(globals, Path::new("."), Want::Drive).await?;
+    let path = format!("{}/events", path(&args.pipeline));
+    let numbered: Result<EventNumbered, _> = session.client.post(&path, &request).await;
+    session.stop().await;
+    let numbered = numbered?;
+    let mut out = Out::new();
+    if globals.json {
+        out.json(&tagged("published", &numbered));
+    } else {
+        out.line(format!("event {} of {}", numbered.seq, numbered.pipeline));
+    }
+    Ok(code::SUCCEEDED)
+}
+
+async fn steer(
+    globals: &Globals,
+    pipeline: &str,
+    stage: &str,
+    how: &str,
+    request: &impl serde::Serialize,
+    done: &str,
+) -> Result<u8, Failure> {
+    let session = Session::open(globals, Path::new("."), Want::Drive).await?;
+    let path = format!("{}/stages/{}/{how}", path(pipeline), part(stage));
+    let line: Result<PipelineLine, _> = session.client.post(&path, request).await;
+    session.stop().await;
+    let line = line?;
+    let mut out = Out::new();
+    if globals.json {
+        out.json(&tagged("pipeline", &line));
+    } else {
+        out.line(done);
+    }
+    Ok(code::SUCCEEDED)
+}
+
+async fn events(globals: &Globals, args: &EventsArgs) -> Result<u8, Failure> {
+    let mut signals = Signals::listen()?;
+    signals.will_say("ended at once".to_owned());
+    let session = Session::open(globals, Path::new("."), Want::Look).await?;
+    let follows = args.follow && session.client.is_remote();
+    let told = tokio::select! {
+        told = tell(&session.client, globals, args, follows) => told.map(|()| code::SUCCEEDED),
+        code = signals.next() => Ok(code),
+    };
+    session.stop().await;
+    if told.is_ok() && args.follow && !follows {
+        say("nothing more comes: no process holds the data folder");
+    }
+    told
+}
+
+async fn tell(client: &Client, globals: &Globals, args: &EventsArgs, follows: bool) -> Result<(), Failure> {
+    let after = args.from.map(|from| format!("&after={}", from.get() - 1)).unwrap_or_default();
+    let until = if follows { "forever" } else { "now" };
+    let path = format!("{}/events?until={until}{after}", path(&args.pipeline));
+    let answer = client.ask(Method::GET, &path, "application/x-ndjson", None).await?;
+    let mut out = Out::new();
+    let (mut body, mut begun) = (answer.into_body().into_data_stream(), Vec::new());
+    while let Some(bytes) = body.next().await {
+        let bytes = bytes.map_err(|_| Failure::internal(super::client::WENT_AWAY))?;
+        begun.extend_from_slice(&bytes);
+        while let Some(end) = begun.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = begun.drain(..=end).collect();
+            tell_one(&line, globals, &mut out)?;
+        }
+        if begun.len() > LINE_BYTES_MAX {
+            return Err(Failure::internal(format!("a line has more than {LINE_BYTES_MAX} bytes")));
+        }
+        if out.is_gone() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn tell_one(line: &[u8], globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+    let line: PipelineEventLine = serde_json::from_slice(line)
+        .map_err(|error| Failure::internal(format!("the answer is of another version: {error}")))?;
+    if globals.json {
+        out.json(&line);
+        return Ok(());
+    }
+    let data = fit(&line.data.to_string(), 200);
+    let (stage, kind) = (fit_name(&line.stage, NAME_MAX), fit_name(&line.kind, NAME_MAX));
+    out.line(format!("{:>6}  {}  {stage:<12}  {kind:<20}  {data}", line.seq, clock(line.at_ms)).trim_end());
+    Ok(())
+}

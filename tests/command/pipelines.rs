@@ -1,0 +1,132 @@
+//! Pipelines on the command line: what is declared, what is published, and how stages are steered.
+
+use std::sync::Arc;
+
+use ostler_actors::{Measures, StageError, System, SystemConfig};
+use ostler_kernel::gate::GatePolicy;
+use ostler_store::{Options, Store};
+
+use super::world::World;
+
+const WEB: &str = include_str!("../../examples/pipelines/web_testing.yaml");
+
+const WRONG: &str = "\
+id: web
+stages:
+  - {name: recon, publishes: [page]}
+  - {name: load, subscribes: [page, flow], on_poison: ignore}
+";
+
+#[test]
+fn a_pipeline_is_declared_published_to_and_looked_at() {
+    let world = World::new();
+    world.file("web.yaml", WEB);
+    world.ostler("pipeline ps").exits(2).complains("there is no run yet");
+    world.ostler("pipeline create web.yaml").exits(0).says("pipeline web_testing with 5 stages");
+    world.ostler("pipeline create web.yaml").exits(0);
+    world.file("web.yaml", &WEB.replace("events: 100000", "events: 9"));
+    world.ostler("pipeline create web.yaml").exits(2).complains("there is a pipeline web_testing already");
+
+    for (seq, kind) in [(1, "page_discovered"), (2, "page_discovered"), (3, "api_found")] {
+        let line = format!("pipeline publish web_testing recon {kind} {{\"n\":{seq}}}");
+        world.ostler(&line).exits(0).says(&format!("event {seq} of web_testing"));
+    }
+    world.ostler("pipeline publish web_testing recon load_result 1").exits(2).complains(
+        "stage recon does not publish load_result: it declares api_found, page_discovered, sitemap_built",
+    );
+    world.ostler("pipeline publish web_testing recon api_found {").exits(2).complains("the event: not JSON");
+    world
+        .ostler("pipeline publish nobody recon api_found 1")
+        .exits(2)
+        .complains("there is no pipeline nobody");
+    world.ostler("pipeline publish web_testing spy api_found 1").exits(2).complains("it has recon, behavior");
+
+    let told = world.ostler("pipeline events web_testing --json").exits(0).lines();
+    let kinds: Vec<&str> = told.iter().map(|line| line["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["page_discovered", "page_discovered", "api_found"]);
+    assert_eq!(
+        (&told[2]["seq"], &told[2]["data"]["n"], &told[2]["stage"]),
+        (&3.into(), &3.into(), &"recon".into())
+    );
+    world.ostler("pipeline events web_testing --from 3").exits(0).says("recon         api_found");
+    world.ostler("pipeline events web_testing --from 5").exits(2).complains("there is no event 4");
+
+    let stood = world.ostler("pipeline ps web_testing --json").exits(0).lines();
+    let lag = |stage: usize| stood[0]["stages"][stage]["lag"].as_u64().unwrap();
+    assert_eq!((lag(1), lag(2), lag(3), lag(4)), (2, 1, 0, 0));
+    world
+        .ostler("pipeline catch-up web_testing behavior --from 2")
+        .exits(0)
+        .says("hears the events from 2 on");
+    world.ostler("pipeline ps").exits(0).says("web_testing: 3 events, 3 kept");
+    let stood = world.ostler("pipeline ps --json").exits(0).lines();
+    assert_eq!((&stood[0]["stages"][1]["cursor"], &stood[0]["stages"][1]["lag"]), (&1.into(), &1.into()));
+    world.ostler("pipeline catch-up web_testing behavior --from 9").exits(2).complains("there is no event 8");
+    world.ostler("pipeline release web_testing behavior").exits(2).complains("has not stopped");
+    world.ostler("pipeline end web_testing behavior").exits(2).complains("still has events to deal with");
+    world.ostler("pipeline end web_testing recon").exits(0);
+    world
+        .ostler("pipeline publish web_testing recon api_found 1")
+        .exits(2)
+        .complains("stage recon has ended");
+    world.ostler("doctor").exits(0).says("1 with 3 events, each in its place");
+}
+
+#[test]
+fn every_fault_of_a_pipeline_is_shown_where_it_stands() {
+    let world = World::new();
+    world.file("web.yaml", WRONG);
+    world.ostler("pipeline create web.yaml").exits(2).complains("web.yaml:4").complains("ignore");
+    world.file("web.yaml", &WRONG.replace(", on_poison: ignore", ""));
+    let told = world.ostler("pipeline create web.yaml").exits(2);
+    let told = told.complains("web.yaml:4").complains("invalid_subscription: stage load subscribes to flow");
+    assert!(!told.err.contains("there is no run"), "{}", told.err);
+    assert!(!world.data().exists(), "nothing was made");
+}
+
+/// A stage that fails at what it hears, in a process of its own.
+fn fail(world: &World) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let (store, _) = Store::open_with(&world.data(), Options::default()).unwrap();
+        let config = SystemConfig {
+            journal: store.journal.clone(),
+            artifacts: store.artifacts.clone(),
+            tools: Vec::new(),
+            gate: GatePolicy::default(),
+            slots: 1,
+            run_slots: 1,
+            drain: std::time::Duration::from_secs(1),
+            clients: Vec::new(),
+            measures: Measures::default(),
+        };
+        let system = Arc::new(System::start(config).await.unwrap());
+        let pipeline = system.pipeline("p").unwrap();
+        pipeline.on("b", |_, _| async { Err(StageError::new("out of paper")) }).unwrap();
+        let _ = pipeline.ended().await.unwrap();
+        system.shutdown().await;
+    });
+}
+
+#[test]
+fn a_stage_that_stopped_is_shown_with_its_event_by_ps_and_doctor_and_released() {
+    let world = World::new();
+    world.file(
+        "p.json",
+        r#"{"id": "p", "stages": [{"name": "a", "publishes": ["x"]}, {"name": "b", "subscribes": ["x"]}]}"#,
+    );
+    world.ostler("pipeline create p.json").exits(0);
+    world.ostler("pipeline publish p a x 1").exits(0);
+    world.ostler("pipeline publish p a x 2").exits(0);
+    fail(&world);
+    let shown = "event 1 is parked: out of paper";
+    world.ostler("pipeline ps").exits(0).says(shown).says("stopped").says("ostler pipeline release p b");
+    world.ostler("doctor").exits(0).says(&format!("stage b of pipeline p: {shown}"));
+    world.ostler("pipeline release p b").exits(0).says("stage b goes on");
+    let stood = world.ostler("pipeline ps p --json").exits(0).lines();
+    let stage = &stood[0]["stages"][1];
+    assert_eq!(
+        (&stage["state"], &stage["lag"], &stage["parked_total"]),
+        (&"external".into(), &1.into(), &1.into())
+    );
+}
