@@ -271,10 +271,7 @@ async fn a_stage_that_stops_at_an_event_waits_for_a_person() {
     assert_eq!(row(&pipeline, "double").state, "stopped");
     pipeline.release("double").await.unwrap();
     until(async || row(&pipeline, "double").lag == 0).await;
-    assert_eq!(
-        told(&pipeline).await.iter().rfind(|(kind, _)| kind == "doubled").unwrap().1,
-        json!(12)
-    );
+    assert_eq!(told(&pipeline).await.iter().rfind(|(kind, _)| kind == "doubled").unwrap().1, json!(12));
     second.shutdown().await;
 
     // Who mends it can let it hear the event again.
@@ -283,10 +280,7 @@ async fn a_stage_that_stops_at_an_event_waits_for_a_person() {
     fragile(&pipeline, 0);
     pipeline.catch_up("double", 0, false).await.unwrap();
     until(async || row(&pipeline, "double").lag == 0).await;
-    assert_eq!(
-        told(&pipeline).await.iter().rfind(|(kind, _)| kind == "doubled").unwrap().1,
-        json!(15)
-    );
+    assert_eq!(told(&pipeline).await.iter().rfind(|(kind, _)| kind == "doubled").unwrap().1, json!(15));
     third.shutdown().await;
 }
 

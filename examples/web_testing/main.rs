@@ -59,7 +59,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!();
     println!("report:    {}", folder.join("report.md").display());
     println!("events:    {}", streaming.events);
-    println!("load:      began {} the crawl had ended", if streaming.overlapped { "before" } else { "after" });
+    println!(
+        "load:      began {} the crawl had ended",
+        if streaming.overlapped { "before" } else { "after" }
+    );
     println!("streaming: {:.2} s", streaming.took.as_secs_f64());
     println!("batch:     {:.2} s", batch.took.as_secs_f64());
     let less = 100.0 * (1.0 - streaming.took.as_secs_f64() / batch.took.as_secs_f64());

@@ -67,7 +67,10 @@ fn the_tree_of_the_process_that_holds_the_folder_is_shown() {
     assert_eq!(shown.out, expected);
     let lines = world.ostler("ps --tree --json").exits(0).lines();
     let paths: Vec<&str> = lines.iter().map(|line| line["path"].as_str().unwrap()).collect();
-    assert_eq!(paths, ["/registry", "/evaluator", "/scheduler", "/pipelines", "/pool", &format!("/pool/{run}")]);
+    assert_eq!(
+        paths,
+        ["/registry", "/evaluator", "/scheduler", "/pipelines", "/pool", &format!("/pool/{run}")]
+    );
     assert!(lines.iter().all(|line| line["type"] == "child" && line["restarts"] == 0), "{lines:?}");
     assert_eq!((&lines[4]["kind"], &lines[4]["width"]), (&"pool".into(), &1.into()));
     world.ostler(&format!("cancel {run}")).exits(0);
