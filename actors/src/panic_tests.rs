@@ -323,7 +323,7 @@ async fn k05_an_agent_that_crashes_at_every_start_is_the_only_one_to_suffer() {
     assert_eq!(why(parked[2]).await, reason);
 
     until("all others have their actor", async || {
-        starts(&system).await.is_some_and(|starts| starts.len() == 4 + HEALTHY / BUSY)
+        starts(&system).await.is_some_and(|starts| starts.len() == 5 + HEALTHY / BUSY)
     })
     .await;
     let tree = starts(&system).await.expect("all is up");
