@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use ostler::kernel::plan::PlanDraft;
-use ostler::{Ostler, OstlerBuilder, StartError, Submission};
+use ostler::{Ostler, OstlerBuilder, PipelineSpec, StageSpec, StartError, Submission};
 use ostler_actors::metric::{self, Metric, Type};
 use regex::Regex;
 use serde_json::{Value, json};
@@ -91,6 +91,13 @@ async fn what_is_served_is_what_the_table_of_metrics_says() {
     let draft: PlanDraft = serde_json::from_value(denied).unwrap();
     let run = os.submit(Submission::plan(os.plan(draft).unwrap())).await.unwrap();
     assert!(!run.outcome().await.unwrap().is_success());
+    let spec = PipelineSpec::new("words")
+        .stage(StageSpec::new("reader").publishes(["line"]))
+        .stage(StageSpec::new("counter").subscribes(["line"]));
+    let words = os.pipeline(&spec).await.unwrap();
+    for line in ["as the", "wind blows"] {
+        words.publisher("reader").unwrap().publish("line", line).await.unwrap();
+    }
 
     let (status, page) = get(address, "/metrics");
     assert_eq!(status, 200);
@@ -105,6 +112,9 @@ async fn what_is_served_is_what_the_table_of_metrics_says() {
         seen.insert(metric.name);
     }
     let found = series(&page);
+    assert_eq!(found[r#"ostler_pipeline_events_total{pipeline="words"}"#], 2.0);
+    assert_eq!(found[r#"ostler_pipeline_lag_events{pipeline="words",stage="counter"}"#], 2.0);
+    assert_eq!(found[r#"ostler_pipeline_parked_events{pipeline="words",stage="counter"}"#], 0.0);
     let appends = found["ostler_journal_append_seconds_count"];
     assert_eq!(found["ostler_journal_group_size_sum"], appends, "each is made durable once");
     assert!(

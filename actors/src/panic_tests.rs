@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 
 use crate::agent::{Agent, AgentMessage};
 use crate::evaluator::EvaluatorMessage;
+use crate::pipelines::PipelinesMessage;
 use crate::registry::RegistryMessage;
 use crate::scheduler::{Lane, Owner, SchedulerMessage};
 use crate::services::lock;
@@ -132,6 +133,7 @@ fn panic_in(system: &System, child: &str) {
             let (reply, _) = ractor::concurrency::oneshot();
             links.tell_scheduler(SchedulerMessage::Accounts { reply: reply.into() });
         }
+        "pipelines" => links.tell_pipelines(PipelinesMessage::PoolUp),
         agent => {
             let (pool, _) = links.pool().expect("it is up");
             let actor = pool.child::<Agent>(agent).expect("it is up");
@@ -211,15 +213,16 @@ async fn check_panics(panics: usize) {
     }
     let mut left = agents.iter().cycle();
     for panicked in 0..panics {
-        let child = match panicked % 5 {
+        let child = match panicked % 6 {
             0 => "registry",
             1 => "evaluator",
             2 => "scheduler",
-            3 => "pool",
+            3 => "pipelines",
+            4 => "pool",
             _ => left.next().expect("it goes round"),
         };
         until("all is up", async || {
-            starts(&system).await.is_some_and(|starts| starts.len() == 4 + agents.len())
+            starts(&system).await.is_some_and(|starts| starts.len() == 5 + agents.len())
         })
         .await;
         let charged = accounts(&system).await;
@@ -228,7 +231,7 @@ async fn check_panics(panics: usize) {
         until(child, async || starts(&system).await.is_some_and(|now| now.get(child) > before.get(child)))
             .await;
         until("all is up again", async || {
-            starts(&system).await.is_some_and(|starts| starts.len() == 4 + agents.len())
+            starts(&system).await.is_some_and(|starts| starts.len() == 5 + agents.len())
         })
         .await;
         assert_eq!(accounts(&system).await, charged, "after panic {panicked}, of {child}");
@@ -320,7 +323,7 @@ async fn k05_an_agent_that_crashes_at_every_start_is_the_only_one_to_suffer() {
     assert_eq!(why(parked[2]).await, reason);
 
     until("all others have their actor", async || {
-        starts(&system).await.is_some_and(|starts| starts.len() == 4 + HEALTHY / BUSY)
+        starts(&system).await.is_some_and(|starts| starts.len() == 5 + HEALTHY / BUSY)
     })
     .await;
     let tree = starts(&system).await.expect("all is up");

@@ -8,6 +8,7 @@ use ostler_supervisor::{ChildSpec, Restart, StartChildError};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use crate::pipeline::{Log, PipelineError, Runner, RunnerArguments};
+use crate::registry::start_in;
 use crate::services::Services;
 
 pub(crate) enum PipelinesMessage {
@@ -72,7 +73,7 @@ fn start(services: &Arc<Services>, log: &Arc<Log>, stage: usize) {
     let spec = ChildSpec::actor(name.as_str(), || Runner, move || arguments.clone());
     let (spec, services) = (spec.restart(Restart::Transient), Arc::clone(services));
     tokio::spawn(async move {
-        match pool.start_child(spec).await {
+        match start_in(&pool, spec).await {
             Ok(_) | Err(StartChildError::AlreadyStarted { .. } | StartChildError::Ended) => {}
             Err(error) => services
                 .links

@@ -632,7 +632,7 @@ impl RegistryState {
 
 /// Starts a child. One of its name may still be on its way out, and there may be too many for the moment: then it
 /// waits.
-async fn start_in(pool: &Pool, spec: ChildSpec) -> Result<ChildRef, StartChildError> {
+pub(crate) async fn start_in(pool: &Pool, spec: ChildSpec) -> Result<ChildRef, StartChildError> {
     loop {
         match pool.start_child(spec.clone()).await {
             Err(StartChildError::AlreadyPresent { .. } | StartChildError::MaxChildren { .. }) => {

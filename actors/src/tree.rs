@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_kernel::id::AgentId;
-use ostler_kernel::pipeline::STAGES_MAX;
 use ostler_supervisor::{
     ChildSpec, Event, Intensity, PoolSpec, StartError, Strategy, Supervisor, SupervisorRef, SupervisorSpec,
     What,
 };
 
 use crate::evaluator::Evaluator;
-use crate::limits::{LIVE_AGENTS_MAX, PIPELINES_MAX};
+use crate::limits::LIVE_AGENTS_MAX;
 use crate::pipelines::{BETWEEN, Pipelines, PipelinesMessage};
 use crate::registry::{Registry, RegistryMessage};
 use crate::scheduler::{Scheduler, SchedulerArguments};
@@ -71,7 +70,7 @@ fn pipelines(services: &Arc<Services>) -> ChildSpec {
 fn pool(services: &Arc<Services>) -> ChildSpec {
     let linked = Arc::clone(services);
     let spec = PoolSpec {
-        max_children: services.limits.live_agents.saturating_add(STAGES_LIVE_MAX),
+        max_children: services.limits.live_agents,
         intensity: Intensity::new(POOL_RESTARTS, ROOT_PERIOD),
         child_intensity: Some(Intensity::new(AGENT_RESTARTS, AGENT_PERIOD)),
         ..PoolSpec::default()
@@ -82,9 +81,6 @@ fn pool(services: &Arc<Services>) -> ChildSpec {
         linked.links.tell_pipelines(PipelinesMessage::PoolUp);
     })
 }
-
-/// Stages that have an actor, at most: all stages of all pipelines.
-const STAGES_LIVE_MAX: u32 = (PIPELINES_MAX * STAGES_MAX) as u32;
 
 /// Counts what happens, and tells who brought them up what becomes of agents and stages.
 fn observe(services: &Services, event: &Event<'_>) {

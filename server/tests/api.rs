@@ -397,6 +397,7 @@ async fn the_tree_of_supervision_is_told() {
         child("registry", "worker"),
         child("evaluator", "worker"),
         child("scheduler", "worker"),
+        child("pipelines", "worker"),
         child("pool", "pool"),
     ];
     assert_eq!(tree, json!({"children": children}));

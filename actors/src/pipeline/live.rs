@@ -20,8 +20,10 @@ pub(super) struct Live {
     pub(super) handler: Option<Handler>,
     /// Its actor, if it is up.
     pub(super) actor: Option<ActorRef<RunnerMessage>>,
-    /// Events that it is still to hear.
+    /// Events that it is still to hear behind `uncounted`.
     pub(super) behind: u64,
+    /// Up to here nobody has counted which events it hears: there are too many.
+    pub(super) uncounted: u64,
     /// One more whenever somebody else moves its cursor or another actor takes it up: what was begun before does not count.
     pub(super) life: u64,
     /// A message to look at the log is on its way to its actor.

@@ -30,6 +30,9 @@ use crate::stream::READ_AT_ONCE;
 /// How long publishing waits for stages that are too far behind.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Events that are counted at once, to know how many of them a stage hears.
+const COUNTED_MAX: u64 = 8 * READ_AT_ONCE as u64;
+
 /// Stands for the end of what a stage hears where an event at hand is noted.
 const THE_END: u64 = u64::MAX;
 
@@ -105,6 +108,16 @@ impl From<JournalError> for NotDone {
     fn from(error: JournalError) -> NotDone {
         NotDone::Journal(error)
     }
+}
+
+/// Events that a stage is to hear.
+struct Counted {
+    /// How many.
+    count: u64,
+    /// Up to here.
+    upto: u64,
+    /// Up to here they were too many to count.
+    uncounted: u64,
 }
 
 /// What a log needs of its system.
@@ -219,7 +232,7 @@ impl Log {
         for stage in (0..self.topology.len()).filter(|stage| !self.topology.is_source(*stage)) {
             let cursor = state.pipeline.stage(stage).cursor;
             let mut seen = cursor.max(state.seen[stage]);
-            if state.live[stage].behind == 0 {
+            if self.lag_of(state, stage) == 0 {
                 seen = state.pipeline.head();
             }
             if cursor + 1 < *oldest && seen > cursor {
@@ -259,7 +272,7 @@ impl Log {
         }
         for hearer in events.iter().filter_map(|event| self.hearers.get(&event.kind)).flatten() {
             if self.is_crowded(&state, *hearer) {
-                let behind = state.live[*hearer].behind;
+                let behind = self.lag_of(&state, *hearer);
                 return Err(PublishError::Behind { stage: self.topology.name(*hearer).clone(), behind });
             }
         }
@@ -273,7 +286,18 @@ impl Log {
     /// Whether who publishes for a stage has to wait for it.
     fn is_crowded(&self, state: &State, stage: usize) -> bool {
         let live = &state.live[stage];
-        live.is_live() && !state.pipeline.stage(stage).stopped && live.behind >= self.behind_max
+        live.is_live() && !state.pipeline.stage(stage).stopped && self.lag_of(state, stage) >= self.behind_max
+    }
+
+    /// Events that a stage is still to hear; where there are too many to count, those that it may have to hear.
+    fn lag_of(&self, state: &State, stage: usize) -> u64 {
+        let live = &state.live[stage];
+        live.behind + live.uncounted.saturating_sub(self.place_of(state, stage))
+    }
+
+    /// Up to where a stage has heard everything.
+    fn place_of(&self, state: &State, stage: usize) -> u64 {
+        state.pipeline.stage(stage).cursor.max(state.seen[stage])
     }
 
     /// Lets those go on that waited for a stage.
@@ -422,11 +446,15 @@ impl Log {
         if upto > state.pipeline.stage(stage).cursor || kept.is_some() {
             records.push(PipelineRecord::Acked { stage: name.clone(), upto, state: kept });
         }
-        let mut heard = heard;
+        let uncounted = state.live[stage].uncounted;
+        let mut counted = match self.place_of(state, stage) {
+            place if place >= uncounted => heard,
+            _ => self.count(stage, uncounted, upto)?,
+        };
         if let Some((seq, reason)) = &parked {
             let record = state.pipeline.park(stage, *seq, reason);
             let passes = matches!(record, PipelineRecord::Parked { stops: false, .. });
-            heard += u64::from(passes && *seq > 0);
+            counted += u64::from(passes && *seq > uncounted);
             tracing::error!(pipeline = %self.topology.id(), stage = %name, seq, reason, "an event is parked");
             records.push(record);
         }
@@ -435,7 +463,7 @@ impl Log {
         }
         let position = self.append(state, events, records)?;
         let live = &mut state.live[stage];
-        live.behind = live.behind.saturating_sub(heard);
+        live.behind = live.behind.saturating_sub(counted);
         live.trouble = live.trouble.take().filter(|trouble| parked.is_none() && trouble.seq > upto);
         if parked.is_some() {
             self.topology.downstreams(stage).iter().for_each(|stage| state.live[*stage].wake());
@@ -446,7 +474,7 @@ impl Log {
 
     /// A stage has heard that events are gone: it goes on behind them.
     pub(crate) fn lag(&self, stage: usize, life: u64, gap: Gap) -> Result<(), NotDone> {
-        let (count, upto) = self.count_on(stage, gap.last)?;
+        let counted = self.count_on(stage, gap.last)?;
         let mut state = self.state();
         if state.live[stage].life != life {
             return Err(NotDone::Stale);
@@ -454,21 +482,31 @@ impl Log {
         let Gap { first, last } = gap;
         let record = PipelineRecord::Lagged { stage: self.topology.name(stage).clone(), first, last };
         self.append(&mut state, Vec::new(), vec![record])?;
-        self.recount(&mut state, stage, count, upto)?;
+        self.recount(&mut state, stage, counted)?;
         drop(state);
         self.tell();
         Ok(())
     }
 
-    /// Events that a stage hears after `after`, and up to where they were counted. Without the lock, since there may be many.
-    fn count_on(&self, stage: usize, after: u64) -> Result<(u64, u64), JournalError> {
-        let head = self.state().pipeline.head();
-        Ok((self.count(stage, after, head)?, head))
+    /// Counts the events that a stage hears after `after`, unless there are too many. Without the lock.
+    fn count_on(&self, stage: usize, after: u64) -> Result<Counted, JournalError> {
+        let upto = self.state().pipeline.head();
+        Ok(match upto.saturating_sub(after) {
+            few @ 0..=COUNTED_MAX => Counted {
+                count: if few > 0 { self.count(stage, after, upto)? } else { 0 },
+                upto,
+                uncounted: 0,
+            },
+            _ => Counted { count: 0, upto, uncounted: upto },
+        })
     }
 
     /// Counts what came since, and lets those go on that waited.
-    fn recount(&self, state: &mut State, stage: usize, count: u64, upto: u64) -> Result<(), JournalError> {
-        state.live[stage].behind = count + self.count(stage, upto, state.pipeline.head())?;
+    fn recount(&self, state: &mut State, stage: usize, counted: Counted) -> Result<(), JournalError> {
+        let Counted { count, upto, uncounted } = counted;
+        let since = self.count(stage, upto, state.pipeline.head())?;
+        let live = &mut state.live[stage];
+        (live.behind, live.uncounted) = (count + since, uncounted);
         self.relieve(state, stage);
         Ok(())
     }
@@ -495,13 +533,13 @@ impl Log {
         if after + 1 < oldest {
             return Err(PipelineError::Gone { pipeline: pipeline(), seq: after + 1, oldest });
         }
-        let (count, upto) = self.count_on(stage, after)?;
+        let counted = self.count_on(stage, after)?;
         let mut state = self.state();
         let record = PipelineRecord::Moved { stage: name, after, keeps_state };
         let position = self.append(&mut state, Vec::new(), vec![record])?;
         state.seen[stage] = 0;
         self.begin_anew(&mut state, stage);
-        self.recount(&mut state, stage, count, upto)?;
+        self.recount(&mut state, stage, counted)?;
         drop(state);
         self.tell();
         Ok(position)
@@ -525,7 +563,7 @@ impl Log {
             let record = PipelineRecord::Released { stage: name };
             position = self.append(&mut state, Vec::new(), vec![record])?;
             let live = &mut state.live[stage];
-            live.behind = live.behind.saturating_sub(u64::from(stopped_at > 0));
+            live.behind = live.behind.saturating_sub(u64::from(stopped_at > live.uncounted));
             self.topology.downstreams(stage).iter().for_each(|stage| state.live[*stage].wake());
         } else if state.live[stage].down.is_none() {
             return Err(PipelineError::NotStopped(name));
@@ -550,7 +588,7 @@ impl Log {
             }
             let upstreams = self.topology.upstreams(stage);
             let heard_all = upstreams.iter().all(|stage| state.pipeline.stage(*stage).ended);
-            if state.live[stage].behind > 0 || !heard_all {
+            if self.lag_of(&state, stage) > 0 || !heard_all {
                 return Err(PipelineError::NotThrough(name));
             }
         }
@@ -700,7 +738,7 @@ impl Log {
             state: word,
             reason,
             cursor: if self.topology.is_source(stage) { 0 } else { standing.cursor },
-            lag: live.behind,
+            lag: self.lag_of(state, stage),
             missed: standing.missed,
             parked: standing.parked.iter().cloned().collect(),
             parked_total: standing.parked_total,
