@@ -161,7 +161,7 @@ impl LiveLog {
         let write = progress
             .unwritten
             .is_some()
-            .then(|| progress.written.map_or_else(Instant::now, |written| written + PROGRESS_EVERY));
+            .then(|| progress.written.map_or(progress.sign, |written| written + PROGRESS_EVERY));
         (silent, write)
     }
 

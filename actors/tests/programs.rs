@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use common::{left_by, states, submit, system, value};
+use common::{left_by, states, submit, system, until, value};
 use ostler_actors::{
     INLINE_BYTES_MAX, Program, ProgramContext, ResolveHow, Settled, Step, StepError, System,
 };
@@ -360,12 +360,37 @@ async fn silence_fails_an_attempt_and_signs_of_life_keep_it_going() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_reported_is_written_down_while_the_attempt_goes_on() {
+    let go = Arc::new(Semaphore::new(0));
+    let goes = go.clone();
+    let program = Program::new("program", "1", move |agent: ProgramContext, _: Value| {
+        let goes = goes.clone();
+        async move {
+            for number in 0..3 {
+                agent.progress(number).unwrap();
+                goes.acquire().await.unwrap().forget();
+            }
+            Ok(())
+        }
+    });
+    let journal = Arc::new(MemoryJournal::default());
+    let system = system(journal.clone(), tools(program)).await;
+    let run = submit(&system, node(json!({}))).await;
+    for number in 0..3 {
+        until(async || noted(&*journal, run).len() > number).await;
+        go.add_permits(1);
+    }
+    assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+    assert_eq!(noted(&*journal, run).len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_heartbeat_timeout_beyond_all_time_is_none() {
     let program = Program::new("program", "1", async |agent: ProgramContext, _: Value| {
         agent.beat();
         Ok(agent.progress(1).is_ok())
     });
-    let more = json!({"timeout": i64::MAX, "heartbeat_timeout": 4_000_000_000_000_000_i64});
+    let more = json!({"timeout": 9_007_199_254_740_i64, "heartbeat_timeout": 9_000_000_000_000_i64});
     let (system, run, settled) = run_of(program, more).await;
     assert_eq!(settled, SUCCEEDED);
     assert_eq!(value(&system, run, "n").await, json!(true));
