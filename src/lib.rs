@@ -35,14 +35,17 @@
 
 pub mod config;
 pub mod finding;
+pub mod job_file;
 mod metrics;
 mod os;
 pub mod plan_file;
 
 pub use os::{Agent, DATA_FOLDER, DRAIN, Faults, Ostler, OstlerBuilder, Run, StartError};
 pub use ostler_actors::{
-    AgentProfile, AgentRow, Answer, Approval, ApprovalId, ClientChange, ClientError, ClientRow, EventCursor,
-    ReleaseError, ResolveHow, RunError, Settled, SpawnError, Submission, SubmitError, TreeRow, Weight,
+    AgentEvaluation, AgentProfile, AgentRow, Answer, Approval, ApprovalId, ClientChange, ClientError,
+    ClientRow, EvaluationError, EventCursor, JobRequest, JobRow, MarketError, OfferRefused, ReleaseError,
+    ResolveHow, RunError, RunEvaluation, Settled, SpawnError, Submission, SubmitError, TreeRow, VerdictRequest,
+    Weight,
 };
 pub use ostler_kernel as kernel;
 
@@ -54,4 +57,7 @@ mod pages {
 
     #[doc = include_str!("../docs/guide/embedding.md")]
     struct Embedding;
+
+    #[doc = include_str!("../docs/guide/evaluation.md")]
+    struct Evaluation;
 }

@@ -34,10 +34,12 @@ mod cursor;
 mod effects;
 mod error;
 mod estimates;
+mod evaluations;
 mod evaluator;
 mod ledger;
 mod limits;
 mod links;
+mod market;
 mod measure;
 mod outcome;
 #[cfg(test)]
@@ -69,10 +71,14 @@ pub use clients::{ClientChange, ClientError, ClientRow, QueueRow, Weight};
 pub use cursor::EventCursor;
 pub use error::RunError;
 pub use estimates::ATTEMPT_CREDITS;
-pub use limits::{
-    AGENTS_MAX, CLIENTS_MAX, CONTRACTS_KEPT_MAX, LIVE_AGENTS_MAX, Limits, QUEUED_JOBS_MAX, RESULT_BYTES_MAX,
-    RESULT_DEPTH_MAX, TEST_MS_MAX, WAITING_MAX,
+pub use evaluations::{
+    AgentEvaluation, Evaluating, EvaluationError, RunEvaluation, VerdictRequest, like,
 };
+pub use limits::{
+    AGENTS_MAX, CLIENTS_MAX, CONTRACTS_KEPT_MAX, HISTORIES_MAX, JOBS_OPEN_MAX, JUDGE_MS_MAX, LIVE_AGENTS_MAX,
+    Limits, QUEUED_JOBS_MAX, RESULT_BYTES_MAX, RESULT_DEPTH_MAX, TEST_MS_MAX, WAITING_MAX,
+};
+pub use market::{ClientAudit, JobRequest, JobRow, MarketError, OfferRefused, Violation};
 pub use measure::{Measures, SharedRecorder, metric};
 pub use outcome::Settled;
 pub use registry::{AgentRow, RegisterError, ReleaseError};

@@ -27,6 +27,15 @@ pub const RESULT_DEPTH_MAX: usize = 100;
 /// How long the test of a contract may take, in milliseconds; a node's own timeout may end it before.
 pub const TEST_MS_MAX: u64 = 60_000;
 
+/// How long a judge may take to say how good a run is, in milliseconds.
+pub const JUDGE_MS_MAX: u64 = 60_000;
+
+/// Agents whose last scores are kept to see whether they fall; of others that is told only where somebody asks.
+pub const HISTORIES_MAX: usize = 10_000;
+
+/// Jobs of the market that are not over, at most; more are refused.
+pub const JOBS_OPEN_MAX: usize = 10_000;
+
 /// How much a system holds at once, at most: each field is the constant of the same name, unless somebody chose
 /// less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +54,12 @@ pub struct Limits {
     pub contracts_kept: usize,
     /// See [`RESULT_BYTES_MAX`].
     pub result_bytes: usize,
+    /// See [`JUDGE_MS_MAX`].
+    pub judge_ms: u64,
+    /// See [`HISTORIES_MAX`].
+    pub histories: usize,
+    /// See [`JOBS_OPEN_MAX`].
+    pub jobs_open: usize,
 }
 
 impl Default for Limits {
@@ -57,6 +72,9 @@ impl Default for Limits {
             queued_jobs: QUEUED_JOBS_MAX,
             contracts_kept: CONTRACTS_KEPT_MAX,
             result_bytes: RESULT_BYTES_MAX,
+            judge_ms: JUDGE_MS_MAX,
+            histories: HISTORIES_MAX,
+            jobs_open: JOBS_OPEN_MAX,
         }
     }
 }

@@ -77,6 +77,7 @@ async fn system() -> (System, Gated) {
         drain: Duration::from_secs(5),
         clients: Vec::new(),
         measures: Measures::default(),
+        evaluation: Default::default(),
     };
     (System::start(config).await.unwrap(), tool)
 }
@@ -123,10 +124,10 @@ fn panic_in(system: &System, child: &str) {
         }
         "evaluator" => {
             let lane = Lane { client: "nobody".into(), agent: None };
-            let owner = Arc::new(Owner { agent: "nobody".into(), lane, weight: 1 });
             let none = Scores { quality: None, adherence: None, speed: 0, cost: 0, errors: 0, revisions: 0 };
             let evaluated = Evaluated { scores: none, composite: 0 };
-            links.tell_evaluator(EvaluatorMessage::Evaluated { owner, evaluated });
+            let run = crate::new_run_id();
+            links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, evaluated });
         }
         "scheduler" => {
             let (reply, _) = ractor::concurrency::oneshot();

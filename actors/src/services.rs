@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ostler_kernel::contract::{Contract, ContractError};
+use ostler_kernel::evaluation::Domains;
 use ostler_kernel::gate::{Denial, GatePolicy, Permit};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::plan::{Rule, Settings};
-use ostler_kernel::port::{ArtifactStore, Journal, Position, Seq, Tool};
+use ostler_kernel::port::{ArtifactStore, Journal, Judge, Position, Seq, Tool};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
@@ -19,7 +20,9 @@ use crate::effects::Effects;
 use crate::estimates::Estimates;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
+use crate::evaluations::Evaluating;
 use crate::links::Links;
+use crate::market::Market;
 use crate::measure::Measures;
 use crate::plans::Plans;
 use crate::toolbox::Toolbox;
@@ -35,6 +38,11 @@ pub(crate) struct Services {
     pub(crate) estimates: Estimates,
     pub(crate) plans: Plans,
     pub(crate) ledger: Ledger,
+    pub(crate) market: Market,
+    /// How much each dimension of an evaluation counts.
+    pub(crate) domains: Domains,
+    /// Says how good the results of runs are, if somebody is there to say it.
+    pub(crate) judge: Option<Arc<dyn Judge>>,
     pub(crate) links: Links,
     pub(crate) measures: Measures,
     pub(crate) limits: Limits,
@@ -90,6 +98,9 @@ impl Services {
             effects: Effects::default(),
             plans: Plans::default(),
             ledger: Ledger::default(),
+            market: Market::default(),
+            domains: Domains::default(),
+            judge: None,
             links: Links::default(),
             measures,
             limits,
@@ -103,6 +114,11 @@ impl Services {
             stirs: watch::Sender::new(0),
             halted: watch::Sender::new(None),
         }
+    }
+
+    /// The same, with what runs are judged by.
+    pub(crate) fn with_evaluation(self, Evaluating { domains, judge }: Evaluating) -> Services {
+        Services { domains, judge, ..self }
     }
 
     /// The same, with a ledger that was read from the journal.

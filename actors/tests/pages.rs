@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use common::{left_by, states, submit, system, until};
 use ostler_actors::{AgentRow, Answer, ApprovalId, Settled, System};
 use ostler_kernel::event::Event;
-use ostler_kernel::id::RunId;
+use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::port::{
     AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
 };
@@ -63,6 +63,10 @@ impl Journal for Watched {
 
     fn accounts(&self) -> Result<Vec<AccountRow>, JournalError> {
         self.journal.accounts()
+    }
+
+    fn account(&self, client: &ClientId, agent: Option<&AgentId>) -> Result<Option<AccountRow>, JournalError> {
+        self.journal.account(client, agent)
     }
 
     fn clients(&self) -> Result<Vec<StreamId>, JournalError> {

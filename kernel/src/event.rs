@@ -6,9 +6,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::evaluation::Scores;
+use crate::evaluation::{Appraised, Scores, Verdict};
 use crate::id::{AgentId, ClientId, Digest, NodeId, RunId, Ticks};
 use crate::json::Json;
+use crate::market::{MarketStep, Offer};
 use crate::run::{Category, NodeState, Reason, RunOutcome};
 
 /// A journal record.
@@ -145,6 +146,26 @@ pub enum Event {
     AgentReleased {
         /// Its name.
         agent: AgentId,
+    },
+    /// By what the run is judged, and what a judge said of it; just before `Evaluated`, and only where it is not the default.
+    Appraised(Box<Appraised>),
+    /// What a person says of a run that is over; in the stream of its client.
+    Verdict(Box<Verdict>),
+    /// What an agent can do, and for how much, from here on.
+    AgentOffered {
+        /// Its name.
+        agent: AgentId,
+        /// Whose it is.
+        client: ClientId,
+        /// What it offers.
+        offer: Box<Offer>,
+    },
+    /// A job of the market got on by a stage.
+    Market {
+        /// The job, which has the id of the run that it becomes.
+        job: RunId,
+        /// The stage.
+        step: Box<MarketStep>,
     },
 }
 

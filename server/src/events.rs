@@ -234,6 +234,12 @@ fn told(event: &Event) -> (&'static str, Value) {
         }
         Event::OutOfCredit { out } => ("out_of_credit", json!({"out": out})),
         Event::Evaluated(evaluated) => ("evaluated", json!(evaluated)),
+        Event::Appraised(appraised) => ("appraised", json!(appraised)),
+        Event::Verdict(verdict) => ("verdict", json!(verdict)),
+        Event::AgentOffered { agent, client, offer } => {
+            ("agent_offered", json!({"agent": agent, "client": client, "offer": offer}))
+        }
+        Event::Market { job, step } => ("market", json!({"job": job, "step": step})),
         Event::RunClosed { outcome } => ("run_closed", json!({"outcome": outcome})),
         Event::Draining { node } => ("draining", json!({"node": node})),
         Event::ReplanAsked { for_contract } => ("replan_asked", json!({"for_contract": for_contract})),

@@ -19,9 +19,11 @@
 mod agents;
 mod approvals;
 mod clients;
+mod evaluations;
 mod events;
 mod graph;
 mod keys;
+mod market;
 mod names;
 mod peer;
 mod problem;

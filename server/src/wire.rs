@@ -9,6 +9,17 @@ use ostler_kernel::gate::SCOPE_DEFAULT;
 use ostler_kernel::id::CLIENT_DEFAULT;
 use ostler_kernel::plan::PlanDraft;
 
+mod evaluation;
+mod market;
+
+pub use evaluation::{
+    AgentEvaluationLine, DegradationView, EvaluationList, EvaluationView, JudgementView, ScoresView,
+    VerdictRequest, VerdictView,
+};
+pub use market::{
+    AuditLine, AuditView, JobLine, JobList, JobRequest, OfferRequest, OfferView, ProposalLine,
+};
+
 /// The body of `POST /v1/runs`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

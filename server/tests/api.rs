@@ -43,6 +43,7 @@ async fn api_over(journal: MemoryJournal) -> Router {
         drain: Duration::from_secs(1),
         clients: Vec::new(),
         measures: Measures::default(),
+        evaluation: Default::default(),
     };
     router(System::start(config).await.unwrap())
 }

@@ -21,6 +21,7 @@ use super::term::{Out, Paint, bytes};
 use super::{Globals, clients};
 
 mod damage;
+mod market;
 
 /// Writes of the probe.
 const PROBES: usize = 32;
@@ -335,7 +336,10 @@ async fn store(globals: &Globals, data: &Path, repairs: bool, report: &mut Repor
         }
     }
     let session = Session::open(globals, Path::new("."), Want::Look).await?;
-    let looked = runs(&session.client, report).await;
+    let looked = match runs(&session.client, report).await {
+        Ok(()) => market::look(&session.client, report).await,
+        Err(failure) => Err(failure),
+    };
     session.stop().await;
     looked
 }

@@ -10,10 +10,11 @@ use ostler_kernel::event::{AttemptResult, Event, HumanRequestKind, Output, RunOp
 use ostler_kernel::id::{NodeId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::port::{JournalError, Position, Seq, StreamBatch, StreamId};
-use ostler_kernel::run::{Context, Input, NoPlanner, NodeState, Quiet, Run, Standing};
+use ostler_kernel::run::{Context, Input, NoPlanner, NodeState, Operation, Quiet, Run, Standing};
 use ractor::{ActorProcessingErr, ActorRef};
 use tokio::time::{Duration, Instant};
 
+use super::appraise::Appraisal;
 use super::deadlines::{Deadline, Deadlines};
 use super::{AgentArguments, AgentMessage, AskReply, Request};
 use crate::approval;
@@ -63,6 +64,10 @@ pub(super) struct Drive {
     alarm: Option<(Instant, tokio::task::JoinHandle<()>)>,
     /// Judges the plan's own contract; ends with this.
     judge: Option<tokio::task::AbortHandle>,
+    /// What a judge says of the run, which is over but for that.
+    pub(super) appraisal: Appraisal,
+    /// Nothing is started, because what the client has left is reserved for jobs of the market.
+    waits_for_reserve: bool,
 }
 
 impl Drive {
@@ -95,6 +100,8 @@ impl Drive {
             deadlines: Deadlines::default(),
             alarm: None,
             judge: None,
+            appraisal: Appraisal::default(),
+            waits_for_reserve: false,
         }
     }
 
@@ -212,6 +219,40 @@ impl Drive {
         if std::mem::replace(&mut self.is_out_of_credit, out) != out {
             self.pending.push(Event::OutOfCredit { out });
         }
+    }
+
+    /// Whether anything may be started that costs something: nothing is of a contract whose budget is used up, nor of what the
+    /// client has reserved for others. What waits for that asks again in a while.
+    fn may_start(&mut self) -> bool {
+        if self.fresh.is_empty() {
+            return true;
+        }
+        let run = self.opened.run;
+        let book = self.services.ledger.client(&self.opened.client);
+        if self.is_over_budget() {
+            return false;
+        }
+        let waits = !book.may_start(run);
+        if waits {
+            let nodes: Vec<NodeId> =
+                std::mem::take(&mut self.fresh).into_iter().map(|(_, node)| node).collect();
+            self.queued.extend(nodes.iter().cloned());
+            self.no_room(nodes);
+        }
+        if std::mem::replace(&mut self.waits_for_reserve, waits) != waits {
+            self.out_of_credit(waits);
+        }
+        !waits
+    }
+
+    /// Whether the run is for a contract, and has cost as much as that allows.
+    fn is_over_budget(&self) -> bool {
+        self.services.market.budget(self.opened.run).is_some_and(|budget| self.run.cost() >= budget)
+    }
+
+    /// The same, and nothing of it is under way any more.
+    fn has_used_up_its_budget(&self) -> bool {
+        !self.run.is_cancelled() && self.is_over_budget() && !self.services.effects.knows_another(self.opened.run, &self.taken)
     }
 
     /// A granted node is not in the queue any more.
@@ -346,7 +387,11 @@ impl Drive {
                 Quiet::Over if self.services.effects.knows_another(self.opened.run, &self.taken) => {
                     break false;
                 }
+                Quiet::Over if self.asks_judge() => break false,
                 Quiet::Over => break true,
+                Quiet::Busy | Quiet::JudgeContract if self.has_used_up_its_budget() => {
+                    self.decide(Input::Operator(Operation::CancelPlan));
+                }
                 Quiet::JudgeContract if self.judge.is_none() => {
                     self.judge_contract();
                     break false;
@@ -355,9 +400,8 @@ impl Drive {
                 Quiet::Busy | Quiet::JudgeContract => break false,
             }
         };
-        let evaluated = if over { self.run.evaluated() } else { None };
+        let evaluated = if over { self.evaluate() } else { None };
         if over {
-            self.pending.extend(evaluated.map(Event::Evaluated));
             self.pending.push(Event::RunClosed { outcome: self.run.outcome() });
         }
         let position = self.append()?;
@@ -365,8 +409,8 @@ impl Drive {
         self.set_alarm();
         if over {
             if let Some(evaluated) = evaluated {
-                let owner = Arc::clone(&self.arguments.owner);
-                self.services.links.tell_evaluator(EvaluatorMessage::Evaluated { owner, evaluated });
+                let (lane, run) = (self.arguments.owner.lane.clone(), self.opened.run);
+                self.services.links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, evaluated });
             }
             self.close(position);
         } else if position.is_some() && self.run.waits_for_person() {
@@ -382,6 +426,9 @@ impl Drive {
         // Who asks needs no slot for it.
         while let Some(id) = self.asking.pop_first() {
             self.ask_person(&id).await;
+        }
+        if !self.may_start() {
+            return;
         }
         let plan = Arc::clone(self.run.plan());
         while self.queued.len() < self.run.free_slots() {
@@ -535,6 +582,7 @@ impl Drop for Drive {
         if let Some(judge) = self.judge.take() {
             judge.abort();
         }
+        self.appraisal.abort();
     }
 }
 

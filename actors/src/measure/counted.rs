@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use metrics::Recorder;
 use ostler_kernel::event::Event;
-use ostler_kernel::id::RunId;
+use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::port::{
     AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
 };
@@ -142,6 +142,10 @@ impl Journal for Counted {
 
     fn accounts(&self) -> Result<Vec<AccountRow>, JournalError> {
         self.journal.accounts()
+    }
+
+    fn account(&self, client: &ClientId, agent: Option<&AgentId>) -> Result<Option<AccountRow>, JournalError> {
+        self.journal.account(client, agent)
     }
 
     fn clients(&self) -> Result<Vec<StreamId>, JournalError> {

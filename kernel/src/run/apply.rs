@@ -147,6 +147,10 @@ impl Run {
             | Event::CreditDeposited { .. }
             | Event::OutOfCredit { .. }
             | Event::Evaluated(_)
+            | Event::Appraised(_)
+            | Event::Verdict(_)
+            | Event::AgentOffered { .. }
+            | Event::Market { .. }
             | Event::RunClosed { .. } => {}
         }
         Ok(())

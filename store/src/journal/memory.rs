@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ostler_kernel::event::Event;
-use ostler_kernel::id::{RunId, Ticks};
+use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
 use ostler_kernel::port::{
     AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
     StreamKind,
@@ -82,10 +82,8 @@ impl State {
         if batch.events.is_empty() {
             return;
         }
-        if let Some(run) = rows::run_of(&batch.stream) {
-            for change in batch.events.iter().filter_map(|event| self.reader.change(event, batch.at_ms)) {
-                self.lines.apply(run, change, Position(self.ordered));
-            }
+        for (run, change) in self.reader.changes(&batch.stream, &batch.events, batch.at_ms) {
+            self.lines.apply(run, change, Position(self.ordered));
         }
         let StreamBatch { stream, expected, at_ms, events } = batch;
         let batch = Batch { first: expected.0 + 1, position: Position(self.ordered), at_ms, events };
@@ -147,6 +145,11 @@ impl Journal for MemoryJournal {
 
     fn accounts(&self) -> Result<Vec<AccountRow>, JournalError> {
         Ok(self.state().lines.accounts.values().cloned().collect())
+    }
+
+    fn account(&self, client: &ClientId, agent: Option<&AgentId>) -> Result<Option<AccountRow>, JournalError> {
+        let key = (client.clone(), agent.cloned());
+        Ok(self.state().lines.accounts.get(&key).cloned())
     }
 
     fn clients(&self) -> Result<Vec<StreamId>, JournalError> {

@@ -226,9 +226,8 @@ impl Survey {
                 }
             }
         }
-        if let Some(run) = rows::run_of(&section.stream) {
-            let changes = events.iter().filter_map(|event| self.reader.change(event, section.at_ms));
-            changes.for_each(|change| self.lines.apply(run, change, place.position()));
+        for (run, change) in self.reader.changes(&section.stream, events, section.at_ms) {
+            self.lines.apply(run, change, place.position());
         }
     }
 }
