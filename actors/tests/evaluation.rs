@@ -155,7 +155,7 @@ async fn what_cannot_be_judged_is_refused_and_nothing_changes() {
     assert!(matches!(refused(run, nothing).await, EvaluationError::Nothing));
     let nobody = VerdictRequest { by: String::new(), ..verdict(1) };
     assert!(matches!(refused(run, nobody).await, EvaluationError::Run(_)));
-    let open = submit(&system, json!({"id": "p", "nodes": [{"id": "h", "kind": "human_approval"}]})).await;
+    let open = submit(&system, json!({"id": "p", "nodes": [{"id": "h", "kind": "human_approval", "human_timeout": "1h"}]})).await;
     assert!(matches!(refused(open, verdict(1)).await, EvaluationError::NotOver(_)));
     system.cancel(open).await.unwrap();
     done(&system, open).await;
@@ -170,7 +170,7 @@ async fn runs_that_nobody_had_to_help_are_counted() {
     run_of(&system, "alone", says("a")).await;
     run_of(&system, "helped", says("a")).await;
     let agent = system.spawn(AgentProfile::new("helped")).await.unwrap();
-    let asks = json!({"id": "p", "nodes": [{"id": "h", "kind": "human_approval"}]});
+    let asks = json!({"id": "p", "nodes": [{"id": "h", "kind": "human_approval", "human_timeout": "1h"}]});
     let run = agent.submit(Submission::plan(plan(&system, asks))).await.unwrap();
     assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
     let approval = system.all_approvals().await.unwrap().approvals.remove(0);

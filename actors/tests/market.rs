@@ -140,7 +140,7 @@ async fn what_cannot_be_posted_or_offered_is_refused_and_nothing_is_written_down
 
     // A job that waits for a person is open, and there may be one.
     offers(&system, "a", 5).await;
-    let asks = json!({"id": "p", "nodes": [{"id": "h", "kind": "human_approval"}]});
+    let asks = json!({"id": "p", "nodes": [{"id": "h", "kind": "human_approval", "human_timeout": "1h"}]});
     let id = ostler_actors::new_run_id();
     let request = JobRequest { id: Some(id), ..job(60, asks) };
     assert_eq!(system.post(request.clone()).await.unwrap(), id);
@@ -193,7 +193,7 @@ async fn a_contract_whose_budget_is_used_up_starts_nothing_more() {
     deposit(&system, 5_000).await;
     offers(&system, "a", 1).await;
     let two = json!({"id": "p", "nodes": [
-        {"id": "n", "tool": "hold"}, {"id": "m", "tool": "hold", "deps": [{"node": "n"}]},
+        {"id": "n", "tool": "hold"}, {"id": "m", "tool": "hold", "deps": ["n"]},
     ]});
     let posted = system.post(job(1, two)).await.unwrap();
     hold.started().await;

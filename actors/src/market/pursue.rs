@@ -215,12 +215,14 @@ impl System {
             services.journal.durable(row.position).await?;
             let spent = spent(services, &row)?;
             let RunStanding::Closed(outcome) = row.standing else { continue };
+            let late = "it was not over by its deadline";
             let why = match outcome {
+                RunOutcome::Cancelled if is_late => late.to_owned(),
                 RunOutcome::Cancelled if spent >= *budget => {
                     format!("its budget of {budget} credits is used up")
                 }
-                RunOutcome::Cancelled if is_late || deadline.is_some_and(|it| it <= services.clock.now()) => {
-                    "it was not over by its deadline".to_owned()
+                RunOutcome::Cancelled if deadline.is_some_and(|it| it <= services.clock.now()) => {
+                    late.to_owned()
                 }
                 RunOutcome::Cancelled => "its run was cancelled".to_owned(),
                 RunOutcome::Succeeded | RunOutcome::Concluded | RunOutcome::Failed => {

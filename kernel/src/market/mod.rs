@@ -14,7 +14,7 @@ mod stage;
 
 pub use job::{CAPABILITIES_MAX, Job, JobError, JobFault, TITLE_BYTES_MAX};
 pub use offer::{Offer, OfferError, OfferFault, PRICE_MAX};
-pub use oversight::{Oversight, overseen};
+pub use oversight::{Oversight, REVIEW_MS, overseen};
 pub use record::{Closing, MarketStep};
 pub use select::{
     ContractError, PROPOSALS_MAX, Proposal, ProposalError, REPUTATION_UNKNOWN_PM, Selected, score, select,

@@ -4,10 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{NodeId, RunId};
 use crate::lineage;
-use crate::plan::{Approval, Kind, PlanDraft};
+use crate::plan::{Approval, Kind, PlanDraft, Span};
 
 /// Share of the results that are looked at in a spot check, of 2^64.
 const SPOT_CHECK: u64 = (u64::MAX / 10) * 3;
+
+/// How long a person has to look at a result where the plan does not say: a week. Then silence cancels it.
+pub const REVIEW_MS: i64 = 7 * 24 * 3_600 * 1_000;
 
 /// How closely people watch: what one mode shows them, the next one shows too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -60,6 +63,7 @@ pub fn overseen(mut plan: PlanDraft, oversight: Oversight, run: RunId) -> PlanDr
         let is_question = node.kind == Some(Kind::HumanApproval);
         if !asks_already && !is_question && oversight.asks(run, &node.id) {
             node.approval = Some(Approval::After);
+            node.human_timeout.get_or_insert(Span::Millis(REVIEW_MS));
         }
     }
     plan
@@ -89,6 +93,16 @@ mod tests {
             assert!((200..400).contains(&count(&spot_check)), "{}", count(&spot_check));
             assert_eq!(spot_check, asked(Oversight::SpotCheck, run), "the lot falls the same way again");
         }
+    }
+
+    #[test]
+    fn who_looks_at_a_result_has_the_time_that_the_plan_says_or_a_week() {
+        let hurried = NodeDraft { human_timeout: Some(Span::Millis(9)), ..NodeDraft::named("a") };
+        let nodes = vec![hurried, NodeDraft::named("b")];
+        let plan = PlanDraft { id: "p".into(), nodes, ..PlanDraft::default() };
+        let plan = overseen(plan, Oversight::Supervised, RunId(uuid::Uuid::nil()));
+        let spans: Vec<Option<Span>> = plan.nodes.iter().map(|node| node.human_timeout).collect();
+        assert_eq!(spans, [Some(Span::Millis(9)), Some(Span::Millis(REVIEW_MS))]);
     }
 
     #[test]
