@@ -130,6 +130,18 @@ impl Ledger {
         *lock(&self.books(&Lane { client, agent }).agent.reputation) = reputation;
     }
 
+    /// Shows what the scores of each agent add up to that has any.
+    pub(crate) fn each_reputation(&self, mut each: impl FnMut(Option<&AgentId>, Reputation)) {
+        for (_, book) in self.clients() {
+            for (agent, one) in lock(&book.agents).iter() {
+                let reputation = *lock(&one.reputation);
+                if reputation.scores() > 0 {
+                    each(agent.as_ref(), reputation);
+                }
+            }
+        }
+    }
+
     /// What the scores of an agent's runs add up to.
     pub(crate) fn reputation(&self, client: &ClientId, agent: Option<&AgentId>) -> Reputation {
         let book = self.find(client);

@@ -51,11 +51,12 @@ const TOPICS: [Topic; 3] = [
 ];
 
 /// The commands, in the order in which somebody meets them.
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     ("Run plans", &["check", "run", "resume", "cancel"]),
     ("Look", &["ps", "show", "events", "artifact"]),
     ("Answer", &["approvals", "approve", "reject", "skip", "resolve"]),
-    ("Share it", &["client", "credit", "top"]),
+    ("Judge it", &["evaluate", "agents"]),
+    ("Share it", &["client", "credit", "top", "market"]),
     ("Look after it", &["release", "doctor", "gc", "simulate", "completions", "man", "help"]),
 ];
 

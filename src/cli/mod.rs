@@ -215,7 +215,7 @@ enum Command {
         after_help = "Examples:\n  ostler evaluate @last\n  ostler evaluate @last --quality 0.9 --note 'complete, and easy to read'"
     )]
     Evaluate(evaluate::EvaluateArgs),
-    /// List how well agents do: reputation, scores, and runs that nobody had to help
+    /// List how well agents do: reputation, scores, runs without help
     ///
     /// As far as their runs are kept. Those without a name of their own are told together, for each client.
     #[command(after_help = "Examples:\n  ostler agents\n  ostler agents --like jurist\n  ostler agents --json")]

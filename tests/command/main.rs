@@ -9,6 +9,7 @@ mod clients;
 mod damage;
 mod kill;
 mod long_run;
+mod market;
 mod metrics;
 mod plans;
 mod second_terminal;

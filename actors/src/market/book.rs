@@ -219,15 +219,17 @@ impl Market {
         Some(lock(&self.book).jobs.get(&run)?.standing.contract()?.budget)
     }
 
-    /// The mean reputation of agents that offer anything, by domain, in thousandths; of a domain without any, nothing.
+    /// The mean reputation of agents, by what their work is about, in thousandths; of a domain without any, nothing.
     pub(crate) fn reputations(&self, ledger: &Ledger) -> Vec<(String, u16)> {
-        let mut domains: BTreeMap<String, Vec<Reputation>> = BTreeMap::new();
-        for (agent, (client, offer)) in &lock(&self.book).offers {
-            let domain = offer.domain.as_deref().unwrap_or(DOMAIN_DEFAULT);
-            domains.entry(domain.to_owned()).or_default().push(ledger.reputation(client, Some(agent)));
-        }
+        let book = lock(&self.book);
+        let mut domains: BTreeMap<&str, Vec<Reputation>> = BTreeMap::new();
+        ledger.each_reputation(|agent, reputation| {
+            let offer = agent.and_then(|agent| book.offers.get(agent));
+            let domain = offer.and_then(|(_, offer)| offer.domain.as_deref()).unwrap_or(DOMAIN_DEFAULT);
+            domains.entry(domain).or_default().push(reputation);
+        });
         let means = domains.into_iter();
-        means.filter_map(|(domain, all)| Some((domain, Reputation::mean_pm(all)?))).collect()
+        means.filter_map(|(domain, all)| Some((domain.to_owned(), Reputation::mean_pm(all)?))).collect()
     }
 
     /// Marks a job as taken on by a task of this process; false if it is already.
