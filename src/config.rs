@@ -377,17 +377,21 @@ impl Config {
                 Err(DomainError::Weights { faults, .. }) => {
                     for fault in faults {
                         let place = match fault {
-                            WeightFault::OutOfRange { dimension, .. } | WeightFault::TooFine { dimension, .. } => {
-                                place.clone().key(dimension.as_str())
-                            }
+                            WeightFault::OutOfRange { dimension, .. }
+                            | WeightFault::TooFine { dimension, .. } => place.clone().key(dimension.as_str()),
                             WeightFault::Sum { .. } => place.clone(),
                         };
-                        let mend = "give each a weight from 0 to 1, such as 0.25, so that all six are 1 together";
+                        let mend =
+                            "give each a weight from 0 to 1, such as 0.25, so that all six are 1 together";
                         wrong.push((place, format!("domain {domain}: {fault}"), mend.to_owned()));
                     }
                 }
                 Err(error @ (DomainError::Name(_) | DomainError::TooMany(_))) => {
-                    wrong.push((place, error.to_string(), "choose another name, or leave some out".to_owned()));
+                    wrong.push((
+                        place,
+                        error.to_string(),
+                        "choose another name, or leave some out".to_owned(),
+                    ));
                 }
             }
         }

@@ -44,8 +44,8 @@ pub use os::{Agent, DATA_FOLDER, DRAIN, Faults, Ostler, OstlerBuilder, Run, Star
 pub use ostler_actors::{
     AgentEvaluation, AgentProfile, AgentRow, Answer, Approval, ApprovalId, ClientChange, ClientError,
     ClientRow, EvaluationError, EventCursor, JobRequest, JobRow, MarketError, OfferRefused, ReleaseError,
-    ResolveHow, RunError, RunEvaluation, Settled, SpawnError, Submission, SubmitError, TreeRow, VerdictRequest,
-    Weight,
+    ResolveHow, RunError, RunEvaluation, Settled, SpawnError, Submission, SubmitError, TreeRow,
+    VerdictRequest, Weight,
 };
 pub use ostler_kernel as kernel;
 

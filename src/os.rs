@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use ostler_actors::{
-    AgentEvaluation, AgentHandle, AgentProfile, AgentRow, Answer, Approval, ClientChange, ClientError, ClientRow, Evaluating, EventCursor,
-    EvaluationError, JobRequest, JobRow, MarketError, OfferRefused, ReleaseError, ResolveHow, RunError,
-    RunEvaluation, Settled, VerdictRequest, SpawnError, Submission, SubmitError, System, SystemConfig,
-    TreeRow,
+    AgentEvaluation, AgentHandle, AgentProfile, AgentRow, Answer, Approval, ClientChange, ClientError,
+    ClientRow, Evaluating, EvaluationError, EventCursor, JobRequest, JobRow, MarketError, OfferRefused,
+    ReleaseError, ResolveHow, RunError, RunEvaluation, Settled, SpawnError, Submission, SubmitError, System,
+    SystemConfig, TreeRow, VerdictRequest,
 };
 use ostler_drivers::tool::{DataFolder, NotEnded, builtin};
 use ostler_kernel::gate::GatePolicy;

@@ -186,10 +186,9 @@ impl System {
     ///
     /// [`EvaluationError`]; nothing has changed then.
     pub async fn judge(&self, run: RunId, request: VerdictRequest) -> Result<(), EvaluationError> {
-        for (dimension, pm) in [
-            (Dimension::Quality, request.quality_pm),
-            (Dimension::Adherence, request.adherence_pm),
-        ] {
+        for (dimension, pm) in
+            [(Dimension::Quality, request.quality_pm), (Dimension::Adherence, request.adherence_pm)]
+        {
             pm.map(|pm| check_pm(dimension, pm)).transpose()?;
         }
         if request.quality_pm.is_none() && request.adherence_pm.is_none() {

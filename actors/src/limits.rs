@@ -36,6 +36,9 @@ pub const HISTORIES_MAX: usize = 10_000;
 /// Jobs of the market that are not over, at most; more are refused.
 pub const JOBS_OPEN_MAX: usize = 10_000;
 
+/// Jobs of the market that are over and still listed, at most: the newest. The others stand in the records.
+pub const JOBS_KEPT_MAX: usize = 10_000;
+
 /// How much a system holds at once, at most: each field is the constant of the same name, unless somebody chose
 /// less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +63,8 @@ pub struct Limits {
     pub histories: usize,
     /// See [`JOBS_OPEN_MAX`].
     pub jobs_open: usize,
+    /// See [`JOBS_KEPT_MAX`].
+    pub jobs_kept: usize,
 }
 
 impl Default for Limits {
@@ -75,6 +80,7 @@ impl Default for Limits {
             judge_ms: JUDGE_MS_MAX,
             histories: HISTORIES_MAX,
             jobs_open: JOBS_OPEN_MAX,
+            jobs_kept: JOBS_KEPT_MAX,
         }
     }
 }

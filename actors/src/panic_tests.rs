@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use crate::agent::{Agent, AgentMessage};
 use crate::evaluator::EvaluatorMessage;
 use crate::registry::RegistryMessage;
-use crate::scheduler::{Lane, Owner, SchedulerMessage};
+use crate::scheduler::{Lane, SchedulerMessage};
 use crate::services::lock;
 use crate::system::ask;
 use crate::{
@@ -252,6 +252,14 @@ async fn check_panics(panics: usize) {
         assert_eq!(row.spent, cost, "{}", row.client);
         assert_eq!(row.left, (row.client.as_str() == "acme").then_some(deposited - cost as i64));
     }
+    let scored = system.services.journal.accounts().unwrap();
+    let scores: u64 = scored.iter().map(|row| row.reputation.scores()).sum();
+    assert_eq!(scores, 6 * runs_each as u64, "each run counts once");
+    until("all reputations are what the journal says", async || {
+        let ledger = &system.services.ledger;
+        scored.iter().all(|row| ledger.reputation(&row.client, row.agent.as_ref()) == row.reputation)
+    })
+    .await;
     system.shutdown().await;
 }
 

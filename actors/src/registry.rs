@@ -230,7 +230,7 @@ impl RegistryState {
     fn rebuild(&mut self) -> Result<(), ActorProcessingErr> {
         let journal = Arc::clone(&self.services.journal);
         self.services.ledger.forget_terms();
-        let mut book = Book::default();
+        let mut book = Book::keeping(self.services.limits.jobs_kept);
         for stream in journal.clients()? {
             stream::each(&*journal, stream, None, |record| -> Result<(), JournalError> {
                 self.services.ledger.record(&record.event, record.at_ms);

@@ -77,8 +77,9 @@ impl System {
 
     /// The same, with limits of your own.
     pub async fn start_within(config: SystemConfig, limits: Limits) -> Result<System, StartError> {
-        let SystemConfig { journal, artifacts, tools, gate, run_slots, clients, measures, evaluation, .. } =
-            config;
+        let SystemConfig {
+            journal, artifacts, tools, gate, run_slots, clients, measures, evaluation, ..
+        } = config;
         let ledger = Ledger::new(clients, journal.accounts()?);
         let toolbox = Toolbox::new(tools)?;
         let services = Services::new(journal, artifacts, toolbox, gate, run_slots, limits, measures);

@@ -67,7 +67,12 @@ async fn judgement(system: &System, run: RunId) -> Judgement {
 }
 
 fn verdict(quality_pm: u16) -> VerdictRequest {
-    VerdictRequest { quality_pm: Some(quality_pm), adherence_pm: None, by: "pat".into(), note: "read it".into() }
+    VerdictRequest {
+        quality_pm: Some(quality_pm),
+        adherence_pm: None,
+        by: "pat".into(),
+        note: "read it".into(),
+    }
 }
 
 fn of<'a>(all: &'a [AgentEvaluation], agent: &str) -> &'a AgentEvaluation {
@@ -155,7 +160,11 @@ async fn what_cannot_be_judged_is_refused_and_nothing_changes() {
     assert!(matches!(refused(run, nothing).await, EvaluationError::Nothing));
     let nobody = VerdictRequest { by: String::new(), ..verdict(1) };
     assert!(matches!(refused(run, nobody).await, EvaluationError::Run(_)));
-    let open = submit(&system, json!({"id": "p", "nodes": [{"id": "h", "kind": "human_approval", "human_timeout": "1h"}]})).await;
+    let open = submit(
+        &system,
+        json!({"id": "p", "nodes": [{"id": "h", "kind": "human_approval", "human_timeout": "1h"}]}),
+    )
+    .await;
     assert!(matches!(refused(open, verdict(1)).await, EvaluationError::NotOver(_)));
     system.cancel(open).await.unwrap();
     done(&system, open).await;

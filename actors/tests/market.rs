@@ -80,7 +80,10 @@ async fn a_job_goes_to_the_best_proposal_and_what_is_left_of_its_budget_is_given
     let posted = system.post(job(900, says("done"))).await.unwrap();
     let row = over(&system, posted).await;
     assert_eq!((row.stage, row.winner.as_ref().map(|it| it.as_str())), (Stage::Evaluation, Some("cheap")));
-    assert_eq!((row.price, row.outcome.as_deref(), row.reason.as_deref()), (Some(100), Some("succeeded"), None));
+    assert_eq!(
+        (row.price, row.outcome.as_deref(), row.reason.as_deref()),
+        (Some(100), Some("succeeded"), None)
+    );
     assert!(row.composite_pm.unwrap() > 900, "{row:?}");
     assert_eq!(credits(&system), (1_000 - row.spent as i64, 0, row.spent));
     // What a person says of it later is its score.
@@ -102,7 +105,8 @@ async fn an_agent_of_better_reputation_gets_the_contract() {
         let run = agent.submit(Submission { client: "acme".into(), ..Submission::plan(plan) }).await.unwrap();
         system.outcome(run).await.unwrap();
         let quality_pm = Some(if agent.name().as_str() == "good" { 1_000 } else { 0 });
-        let verdict = VerdictRequest { quality_pm, adherence_pm: None, by: "pat".into(), note: String::new() };
+        let verdict =
+            VerdictRequest { quality_pm, adherence_pm: None, by: "pat".into(), note: String::new() };
         system.judge(run, verdict).await.unwrap();
     }
     let told = || system.evaluations().unwrap().iter().map(|one| one.reputation.scores()).sum::<u64>();
@@ -124,7 +128,8 @@ async fn what_cannot_be_posted_or_offered_is_refused_and_nothing_is_written_down
     let beyond = refused(job(101, says("a"))).await;
     let error = CreditError::BeyondBalance { balance: 100, wanted: 101 };
     assert!(matches!(beyond, MarketError::Credits(found) if found == error));
-    let MarketError::Job(faults) = refused(JobRequest { deadline: Some(1), ..job(0, says("a")) }).await else {
+    let MarketError::Job(faults) = refused(JobRequest { deadline: Some(1), ..job(0, says("a")) }).await
+    else {
         panic!()
     };
     assert!(matches!(faults.0[..], [JobFault::Budget(0), JobFault::Deadline { .. }]), "{faults}");
@@ -162,6 +167,22 @@ async fn a_job_that_nobody_can_do_fails_and_holds_nothing() {
     let told = "no proposal will do: agent a asks for 901 credits, the budget is 900";
     assert_eq!((row.stage, row.reason.as_deref(), row.winner), (Stage::Failed, Some(told), None));
     assert_eq!(credits(&system), (1_000, 0, 0));
+}
+
+#[tokio::test]
+async fn of_the_jobs_that_are_over_the_newest_are_kept() {
+    let limits = Limits { jobs_kept: 2, ..Limits::default() };
+    let system = within(Arc::new(MemoryJournal::default()), Vec::new(), limits).await;
+    offers(&system, "a", 5).await;
+    let mut posted = Vec::new();
+    for _ in 0..3 {
+        posted.push(system.post(job(60, says("a"))).await.unwrap());
+        until(async || system.job(posted[posted.len() - 1]).unwrap().stage.is_over()).await;
+    }
+    let kept: Vec<RunId> = system.jobs().unwrap().iter().map(|row| row.job).collect();
+    assert_eq!(kept, posted[1..]);
+    let again = JobRequest { id: Some(posted[0]), ..job(60, says("a")) };
+    assert!(matches!(system.post(again).await, Err(MarketError::Taken(_))), "its run is there");
 }
 
 #[tokio::test]
@@ -281,13 +302,24 @@ async fn whenever_the_process_dies_a_job_is_in_one_stage_and_gets_to_its_end() {
         assert!(free + reserved as i64 <= 1_000);
         second.resume_all().await.unwrap();
         let row = over(&second, posted).await;
-        assert_eq!((row.stage, row.outcome.as_deref()), (Stage::Evaluation, Some("succeeded")), "after {last}");
+        assert_eq!(
+            (row.stage, row.outcome.as_deref()),
+            (Stage::Evaluation, Some("succeeded")),
+            "after {last}"
+        );
         assert_eq!(credits(&second), (1_000 - row.spent as i64, 0, row.spent));
         let done = left.runs(false).unwrap();
         assert_eq!(done.len(), 1, "it is one run");
         second.shutdown().await;
     }
-    let all = [Stage::Job, Stage::Proposal, Stage::Contract, Stage::Decomposition, Stage::Execution, Stage::Evaluation];
+    let all = [
+        Stage::Job,
+        Stage::Proposal,
+        Stage::Contract,
+        Stage::Decomposition,
+        Stage::Execution,
+        Stage::Evaluation,
+    ];
     assert_eq!(stages.into_iter().collect::<Vec<_>>(), all);
 }
 

@@ -224,7 +224,8 @@ pub trait Journal: Send + Sync + 'static {
     fn accounts(&self) -> Result<Vec<AccountRow>, JournalError>;
 
     /// One line of what clients were charged; `None` if nothing was yet.
-    fn account(&self, client: &ClientId, agent: Option<&AgentId>) -> Result<Option<AccountRow>, JournalError>;
+    fn account(&self, client: &ClientId, agent: Option<&AgentId>)
+    -> Result<Option<AccountRow>, JournalError>;
 
     /// The streams of clients that have any record.
     fn clients(&self) -> Result<Vec<StreamId>, JournalError>;

@@ -3,9 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use ostler_actors::{
-    AgentEvaluation, EvaluationError, RunEvaluation, VerdictRequest as Verdict, like,
-};
+use ostler_actors::{AgentEvaluation, EvaluationError, RunEvaluation, VerdictRequest as Verdict, like};
 use ostler_kernel::evaluation::{Degradation, Dimension, Judgement, Scores};
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::RunStanding;
@@ -92,7 +90,8 @@ pub(crate) async fn list(
         return Ok(Json(EvaluationList { agents: all.iter().map(|one| line(one, None)).collect() }));
     };
     let unknown = || {
-        let what = format!("no run of an agent {agent} was evaluated: there is nothing to compare others with");
+        let what =
+            format!("no run of an agent {agent} was evaluated: there is nothing to compare others with");
         Problem::new(StatusCode::NOT_FOUND, "agent_unknown", what)
     };
     let near = like(&all, &agent, api.system.domains(), LIKE_MAX).ok_or_else(unknown)?;

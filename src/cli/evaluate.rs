@@ -139,7 +139,8 @@ fn told(view: &EvaluationView, out: &mut Out) {
         acts => out.line(format!("  on its own  no, {}", count(acts as usize, "act of a person"))),
     }
     if let Some(judge) = &view.judge {
-        let said = judge.quality.map_or_else(|| "could not tell".to_owned(), |pm| format!("quality {}", share(pm)));
+        let said =
+            judge.quality.map_or_else(|| "could not tell".to_owned(), |pm| format!("quality {}", share(pm)));
         out.line(format!("  judge       {}: {said}{}", judge.by, noted(&judge.note)));
     }
     for VerdictView { by, at_ms, quality, adherence, note } in &view.verdicts {

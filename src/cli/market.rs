@@ -36,7 +36,9 @@ enum MarketCommand {
     /// A job file names a title, what an agent must be able to do, a budget and a plan. The agents of its client propose; the contract
     /// goes by what they can do, their reputation and their price. Its budget is reserved out of the client's credits, and what is left
     /// of it is given back at the end.
-    #[command(after_help = "Examples:\n  ostler market post job.yaml\n  ostler market post job.yaml --detach")]
+    #[command(
+        after_help = "Examples:\n  ostler market post job.yaml\n  ostler market post job.yaml --detach"
+    )]
     Post(PostArgs),
     /// List jobs: where each is, who does it, and what came of it
     #[command(after_help = "Examples:\n  ostler market ls\n  ostler market ls --json")]

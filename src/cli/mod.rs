@@ -218,7 +218,9 @@ enum Command {
     /// List how well agents do: reputation, scores, runs without help
     ///
     /// As far as their runs are kept. Those without a name of their own are told together, for each client.
-    #[command(after_help = "Examples:\n  ostler agents\n  ostler agents --like jurist\n  ostler agents --json")]
+    #[command(
+        after_help = "Examples:\n  ostler agents\n  ostler agents --like jurist\n  ostler agents --json"
+    )]
     Agents(evaluate::AgentsArgs),
     /// Post jobs that agents compete for
     Market(market::MarketArgs),

@@ -206,7 +206,9 @@ fn the_jobs_are_valid() {
 fn the_keys_of_a_job_have_their_rows() {
     let page = Page::read("docs/guide/market.md");
     let unknown = JobFile::parse("job.json", Format::Json, r#"{"?": 0}"#).unwrap_err().to_string();
-    for key in ["title", "client", "capabilities", "domain", "budget", "deadline", "oversight", "plan", "params"] {
+    for key in
+        ["title", "client", "capabilities", "domain", "budget", "deadline", "oversight", "plan", "params"]
+    {
         assert!(unknown.contains(key), "{unknown}");
         assert!(page.text.contains(&format!("`{key}`")), "{key}");
     }

@@ -141,6 +141,7 @@ fn judgement(by: &str, opinion: Result<Opinion, String>) -> Judgement {
         Ok((quality, note)) => (Some(quality), note),
         Err(why) => (None, why),
     };
-    note.truncate(note.floor_char_boundary(NOTE_BYTES_MAX));
+    let end = (0..=NOTE_BYTES_MAX.min(note.len())).rev().find(|end| note.is_char_boundary(*end));
+    note.truncate(end.unwrap_or(0));
     Judgement { by: by.chars().take(crate::BY_BYTES_MAX).collect(), quality, note }
 }

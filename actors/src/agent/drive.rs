@@ -23,6 +23,7 @@ use crate::effects::AttemptKey;
 use crate::error::RunError;
 use crate::estimates::UNKNOWN;
 use crate::evaluator::EvaluatorMessage;
+use crate::ledger::ClientBook;
 use crate::registry::RegistryMessage;
 use crate::scheduler::{Job, SchedulerMessage};
 use crate::services::Services;
@@ -68,6 +69,10 @@ pub(super) struct Drive {
     pub(super) appraisal: Appraisal,
     /// Nothing is started, because what the client has left is reserved for jobs of the market.
     waits_for_reserve: bool,
+    /// What is known of its client.
+    book: Arc<ClientBook>,
+    /// Credits that it may cost at most, if it is for a contract.
+    budget: Option<u64>,
 }
 
 impl Drive {
@@ -84,7 +89,6 @@ impl Drive {
             me: me.clone(),
             stream: StreamId::run(&opened.client, opened.run),
             caller: Arc::new(Caller::of(&opened)),
-            opened: RunOpened { plan: Json::null(), ..opened },
             opened_ms: u64::try_from(opened_ms).unwrap_or(0),
             run,
             seq,
@@ -102,6 +106,9 @@ impl Drive {
             judge: None,
             appraisal: Appraisal::default(),
             waits_for_reserve: false,
+            book: arguments.services.ledger.client(&opened.client),
+            budget: arguments.services.market.budget(opened.run),
+            opened: RunOpened { plan: Json::null(), ..opened },
         }
     }
 
@@ -227,12 +234,10 @@ impl Drive {
         if self.fresh.is_empty() {
             return true;
         }
-        let run = self.opened.run;
-        let book = self.services.ledger.client(&self.opened.client);
         if self.is_over_budget() {
             return false;
         }
-        let waits = !book.may_start(run);
+        let waits = !self.book.may_start(self.opened.run);
         if waits {
             let nodes: Vec<NodeId> =
                 std::mem::take(&mut self.fresh).into_iter().map(|(_, node)| node).collect();
@@ -247,12 +252,14 @@ impl Drive {
 
     /// Whether the run is for a contract, and has cost as much as that allows.
     fn is_over_budget(&self) -> bool {
-        self.services.market.budget(self.opened.run).is_some_and(|budget| self.run.cost() >= budget)
+        self.budget.is_some_and(|budget| self.run.cost() >= budget)
     }
 
     /// The same, and nothing of it is under way any more.
     fn has_used_up_its_budget(&self) -> bool {
-        !self.run.is_cancelled() && self.is_over_budget() && !self.services.effects.knows_another(self.opened.run, &self.taken)
+        !self.run.is_cancelled()
+            && self.is_over_budget()
+            && !self.services.effects.knows_another(self.opened.run, &self.taken)
     }
 
     /// A granted node is not in the queue any more.

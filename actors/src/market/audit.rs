@@ -27,7 +27,9 @@ pub struct ClientAudit {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// Balance, reserved and spent are not what was deposited.
-    #[error("what is free ({balance}), reserved ({reserved}) and spent ({spent}) is not what was deposited ({deposited})")]
+    #[error(
+        "what is free ({balance}), reserved ({reserved}) and spent ({spent}) is not what was deposited ({deposited})"
+    )]
     Sum {
         /// What is free.
         balance: i64,

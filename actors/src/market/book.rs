@@ -1,6 +1,6 @@
 //! What is known of the market: a cache of the records of clients that the registry keeps up to date.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use ostler_kernel::evaluation::{DOMAIN_DEFAULT, Reputation, Standard, Target};
@@ -33,6 +33,10 @@ pub(crate) struct Book {
     jobs: BTreeMap<RunId, Entry>,
     /// Jobs that are not over.
     open: usize,
+    /// Those that are, in the order in which they ended.
+    over: VecDeque<RunId>,
+    /// How many of these are kept.
+    kept_max: usize,
 }
 
 /// A job.
@@ -46,6 +50,11 @@ pub(crate) struct Entry {
 }
 
 impl Book {
+    /// Nothing yet; of jobs that are over, so many are kept.
+    pub(crate) fn keeping(kept_max: usize) -> Book {
+        Book { kept_max, ..Book::default() }
+    }
+
     /// Lets a record of a client take effect.
     pub(crate) fn record(&mut self, event: &Event, at_ms: Ticks) {
         match event {
@@ -76,6 +85,12 @@ impl Book {
             self.open -= usize::from(is_over);
             let standing = if is_over { without_plan(standing) } else { standing };
             self.jobs.insert(job, Entry { standing, posted_ms, since_ms: at_ms });
+            if is_over {
+                self.over.push_back(job);
+            }
+        }
+        while self.over.len() > self.kept_max {
+            self.over.pop_front().and_then(|oldest| self.jobs.remove(&oldest));
         }
     }
 }
@@ -116,10 +131,13 @@ impl Market {
     /// Lets a record of a client take effect that was just appended.
     pub(crate) fn record(&self, event: &Event, at_ms: Ticks, ledger: &Ledger) {
         let mut book = lock(&self.book);
+        let known = match event {
+            Event::Market { job, .. } => book.jobs.get(job).map(|entry| entry.standing.job().client.clone()),
+            _ => None,
+        };
         book.record(event, at_ms);
-        let Event::Market { job, step } = event else { return };
-        let Some(entry) = book.jobs.get(job) else { return };
-        let client = ledger.client(&entry.standing.job().client);
+        let (Event::Market { job, step }, Some(client)) = (event, known) else { return };
+        let client = ledger.client(&client);
         match &**step {
             MarketStep::Signed { reserved: true, budget, .. } => client.reserve(*job, *budget, 0),
             MarketStep::Evaluated(_) | MarketStep::Failed { .. } => client.refund(*job),
@@ -190,9 +208,10 @@ impl Market {
     /// What the agents of the job's client propose for it, those in service that offer anything; the best of them.
     pub(crate) fn proposals(&self, job: &Job, ledger: &Ledger, now: Ticks) -> Vec<Proposal> {
         let book = lock(&self.book);
-        let offers = book.offers.iter().filter(|(agent, (client, _))| {
-            *client == job.client && !book.quarantined.contains(*agent)
-        });
+        let offers = book
+            .offers
+            .iter()
+            .filter(|(agent, (client, _))| *client == job.client && !book.quarantined.contains(*agent));
         let proposals = offers.map(|(agent, (client, offer))| {
             let reputation = ledger.reputation(client, Some(agent)).pm();
             Proposal::of(agent.clone(), offer, job, reputation)

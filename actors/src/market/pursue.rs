@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use ostler_kernel::id::RunId;
-use ostler_kernel::market::{
-    Closing, Contract, Decomposition, Execution, Job, MarketStep, Proposed, Stage, Standing, overseen,
-    select,
-};
 use ostler_kernel::json::{self, Json};
+use ostler_kernel::market::{
+    Closing, Contract, Decomposition, Execution, Job, MarketStep, Proposed, Stage, Standing, overseen, select,
+};
 use ostler_kernel::plan::{Plan, PlanDraft};
 use ostler_kernel::port::RunStanding;
 use ostler_kernel::run::RunOutcome;
@@ -59,7 +58,9 @@ impl System {
             row.is_some_and(|row| matches!(row.standing, RunStanding::Closed(_)))
         };
         for _ in 0..CLOSING_TRIES_MAX {
-            if self.services.halted.borrow().is_some() || !self.services.market.pursued().iter().any(is_closed) {
+            if self.services.halted.borrow().is_some()
+                || !self.services.market.pursued().iter().any(is_closed)
+            {
                 return;
             }
             tokio::time::sleep(AGAIN).await;
@@ -149,9 +150,10 @@ impl System {
     }
 
     fn valid(&self, draft: &PlanDraft) -> Result<Plan, String> {
-        draft.clone().validate(&self.services.settings()).map_err(|faults| {
-            faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-        })
+        draft
+            .clone()
+            .validate(&self.services.settings())
+            .map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
     }
 
     /// Opens the run, under the id of the job: it is the same one, however often it is opened.
@@ -187,7 +189,9 @@ impl System {
             stirs.mark_unchanged();
             let row = services.journal.run(job.id)?;
             match row.as_ref().map(|row| &row.standing) {
-                None => return Ok(Some(failed(Stage::Evaluation, "its run is not there any more".into(), 0))),
+                None => {
+                    return Ok(Some(failed(Stage::Evaluation, "its run is not there any more".into(), 0)));
+                }
                 Some(RunStanding::Closed(_)) => {}
                 Some(RunStanding::Quarantined(why)) => {
                     return Ok(Some(failed(Stage::Evaluation, format!("its run is quarantined: {why}"), 0)));

@@ -144,7 +144,11 @@ impl Journal for Counted {
         self.journal.accounts()
     }
 
-    fn account(&self, client: &ClientId, agent: Option<&AgentId>) -> Result<Option<AccountRow>, JournalError> {
+    fn account(
+        &self,
+        client: &ClientId,
+        agent: Option<&AgentId>,
+    ) -> Result<Option<AccountRow>, JournalError> {
         self.journal.account(client, agent)
     }
 

@@ -15,7 +15,8 @@ use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::{Effect, Idempotency, Plan, PlanDraft};
 use ostler_kernel::port::{
-    ArtifactStore, BoxFuture, CallContext, Journal, Judge, Seq, StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
+    ArtifactStore, BoxFuture, CallContext, Journal, Judge, Seq, StreamBatch, StreamId, Tool, ToolResult,
+    ToolSpec,
 };
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};

@@ -28,7 +28,8 @@ pub struct Degradation {
 pub fn mean(all: &[Scores]) -> Option<Scores> {
     let mean_of = |at: usize| {
         let known = all.iter().filter_map(|scores| scores.known()[at]);
-        let (sum, count) = known.fold((0u64, 0u64), |(sum, count), score| (sum + u64::from(score), count + 1));
+        let (sum, count) =
+            known.fold((0u64, 0u64), |(sum, count), score| (sum + u64::from(score), count + 1));
         (count > 0).then(|| ((sum + count / 2) / count) as u16)
     };
     Some(Scores {
@@ -59,7 +60,8 @@ pub fn degradation(history: &[Scores], weights: &Weights) -> Option<Degradation>
         let (from, to) = (from?, to?);
         Some((u32::from(from.checked_sub(to)?) * u32::from(weight), dimension, from, to))
     });
-    let (_, dimension, from_pm, to_pm) = fell.max_by_key(|(fell, dimension, ..)| (*fell, std::cmp::Reverse(*dimension)))?;
+    let (_, dimension, from_pm, to_pm) =
+        fell.max_by_key(|(fell, dimension, ..)| (*fell, std::cmp::Reverse(*dimension)))?;
     Some(Degradation { distance_micro, dimension, from_pm, to_pm })
 }
 

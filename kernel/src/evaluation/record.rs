@@ -69,7 +69,9 @@ impl Appraised {
 
     /// Whether there is anything to say that is not the default.
     pub fn is_worth_saying(&self) -> bool {
-        self.judgement.is_some() || self.weights != Weights::DEFAULT || self.target != Target::default()
+        self.judgement.is_some()
+            || self.weights != Weights::DEFAULT
+            || self.target != Target::default()
             || self.domain != super::DOMAIN_DEFAULT
     }
 

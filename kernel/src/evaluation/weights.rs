@@ -124,7 +124,8 @@ impl Weights {
     /// here is known.
     pub fn composite(&self, scores: &Scores) -> Option<Composite> {
         let known = self.0.iter().zip(scores.known());
-        let known = known.filter_map(|(weight, score)| Some((u64::from(*weight), u64::from(score?.min(BEST_PM)))));
+        let known =
+            known.filter_map(|(weight, score)| Some((u64::from(*weight), u64::from(score?.min(BEST_PM)))));
         let (weights, sum) =
             known.fold((0, 0), |(weights, sum), (weight, score)| (weights + weight, sum + weight * score));
         (weights > 0).then(|| Composite(((sum * 1_000 + weights / 2) / weights) as u32))
@@ -241,7 +242,11 @@ mod tests {
     fn the_presets_add_up_to_one() {
         let domains = Domains::default();
         for name in domains.names() {
-            assert_eq!(domains.of(name).pm().iter().map(|weight| u32::from(*weight)).sum::<u32>(), 1_000, "{name}");
+            assert_eq!(
+                domains.of(name).pm().iter().map(|weight| u32::from(*weight)).sum::<u32>(),
+                1_000,
+                "{name}"
+            );
         }
         assert_eq!(domains.names().count(), 5);
         assert_eq!(domains.of("cooking"), Weights::DEFAULT);
@@ -285,7 +290,8 @@ mod tests {
 
     #[test]
     fn what_nobody_knows_does_not_count() {
-        let only_speed = Scores { quality: None, adherence: None, speed: 400, cost: 0, errors: 0, revisions: 0 };
+        let only_speed =
+            Scores { quality: None, adherence: None, speed: 400, cost: 0, errors: 0, revisions: 0 };
         let quality = Weights::new([1.0, 0.0, 0.0, 0.0, 0.0, 0.0]).unwrap();
         assert_eq!(quality.composite(&only_speed), None);
         let half = Weights::new([0.5, 0.0, 0.5, 0.0, 0.0, 0.0]).unwrap();

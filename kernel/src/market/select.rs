@@ -203,7 +203,11 @@ mod tests {
     #[test]
     fn reputation_counts_for_six_tenths_and_price_for_four() {
         let check = |price: u64, reputation_pm: Option<u16>, expected: u64| {
-            assert_eq!(score(&proposal("a", price, reputation_pm), 1_000), expected, "{price} {reputation_pm:?}");
+            assert_eq!(
+                score(&proposal("a", price, reputation_pm), 1_000),
+                expected,
+                "{price} {reputation_pm:?}"
+            );
         };
         check(1_000, Some(1_000), 6_000);
         check(0, Some(0), 4_000);
@@ -248,7 +252,8 @@ mod tests {
 
     #[test]
     fn among_equals_the_price_the_time_and_the_name_decide() {
-        let timed = |agent: &str, time_ms: Option<u64>| Proposal { time_ms, ..proposal(agent, 10, Some(500)) };
+        let timed =
+            |agent: &str, time_ms: Option<u64>| Proposal { time_ms, ..proposal(agent, 10, Some(500)) };
         let winner = |proposals: &[Proposal]| {
             select(&job(1_000, None), proposals, 0).unwrap().proposal.agent.to_string()
         };
@@ -258,7 +263,8 @@ mod tests {
 
     #[test]
     fn of_many_proposals_the_best_are_written_down() {
-        let many: Vec<Proposal> = (0..2 * PROPOSALS_MAX as u64).map(|at| proposal(&format!("a{at}"), at * 20, None)).collect();
+        let many: Vec<Proposal> =
+            (0..2 * PROPOSALS_MAX as u64).map(|at| proposal(&format!("a{at}"), at * 20, None)).collect();
         let job = job(1_000, None);
         let kept = shortlist(&job, many.clone(), 0);
         assert_eq!(kept.len(), PROPOSALS_MAX);

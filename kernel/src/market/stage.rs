@@ -257,7 +257,7 @@ impl Standing {
     ///
     /// See [`StageError`].
     pub fn check(&self, step: &MarketStep) -> Result<(), StageError> {
-        use {Standing as S, MarketStep as M};
+        use {MarketStep as M, Standing as S};
         let job = self.job().id;
         let follows = match self {
             S::Job(_) => matches!(step, M::Proposed { .. } | M::Failed { .. }),
@@ -285,7 +285,7 @@ impl Standing {
     ///
     /// The step does not follow from where it is.
     pub fn apply(self, step: MarketStep) -> Result<Standing, StageError> {
-        use {Standing as S, MarketStep as M};
+        use {MarketStep as M, Standing as S};
         self.check(&step)?;
         let (id, from, to) = (self.job().id, self.stage(), step.stage());
         Ok(match (self, step) {
@@ -353,7 +353,11 @@ pub(super) mod tests {
             signed("a"),
             MarketStep::Decomposed { plan: Json::null(), nodes: 3 },
             MarketStep::Started,
-            MarketStep::Evaluated(Closing { outcome: RunOutcome::Succeeded, spent: 30, composite: Some(900) }),
+            MarketStep::Evaluated(Closing {
+                outcome: RunOutcome::Succeeded,
+                spent: 30,
+                composite: Some(900),
+            }),
         ]
     }
 
@@ -363,7 +367,8 @@ pub(super) mod tests {
         let mut standing = Standing::Job(job(100, None));
         for (at, step) in steps().into_iter().enumerate() {
             for (other, wrong) in steps().into_iter().enumerate().filter(|(other, _)| *other != at) {
-                let refused = StageError::NoArrow { job: job(1, None).id, from: standing.stage(), to: wrong.stage() };
+                let refused =
+                    StageError::NoArrow { job: job(1, None).id, from: standing.stage(), to: wrong.stage() };
                 assert_eq!(standing.clone().apply(wrong), Err(refused), "{at} {other}");
             }
             assert_eq!(standing.clone().apply(failed.clone()).unwrap().stage(), Stage::Failed, "{at}");
@@ -380,7 +385,9 @@ pub(super) mod tests {
     #[test]
     fn nobody_gets_a_contract_who_did_not_propose() {
         let [proposed, signed] = <[_; 2]>::try_from(steps()[..2].to_vec()).unwrap();
-        let MarketStep::Signed { price, budget, deadline, oversight, reserved, .. } = signed else { panic!() };
+        let MarketStep::Signed { price, budget, deadline, oversight, reserved, .. } = signed else {
+            panic!()
+        };
         let other = MarketStep::Signed { winner: "b".into(), price, budget, deadline, oversight, reserved };
         let standing = Standing::Job(job(100, None)).apply(proposed).unwrap();
         assert_eq!(standing.apply(other), Err(StageError::NotProposed(job(1, None).id)));
@@ -395,7 +402,10 @@ pub(super) mod tests {
         check(job(1, Some(101)), &[]);
         check(job(0, Some(100)), &[JobFault::Budget(0), JobFault::Deadline { ago_ms: 0 }]);
         let long = "x".repeat(201);
-        check(Job { title: long, ..job(u64::MAX, None) }, &[JobFault::Title(201), JobFault::Budget(u64::MAX)]);
+        check(
+            Job { title: long, ..job(u64::MAX, None) },
+            &[JobFault::Title(201), JobFault::Budget(u64::MAX)],
+        );
         let capabilities = BTreeSet::from(["a b".to_owned()]);
         let named = Job { capabilities, domain: Some(String::new()), ..job(1, None) };
         check(named, &[JobFault::Capability("a b".into()), JobFault::Domain(String::new())]);

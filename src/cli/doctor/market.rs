@@ -7,8 +7,7 @@ use crate::cli::client::Client;
 use crate::cli::exit::Failure;
 use crate::cli::term::count;
 
-const ODD: &str =
-    "change nothing in the folder, and keep a copy of it; what a client should have, `ostler credit CLIENT AMOUNT` puts right";
+const ODD: &str = "change nothing in the folder, and keep a copy of it; what a client should have, `ostler credit CLIENT AMOUNT` puts right";
 
 /// Folds the credits of every metered client from its records.
 pub(super) async fn look(client: &Client, report: &mut Report) -> Result<(), Failure> {
@@ -38,9 +37,11 @@ pub(super) async fn look(client: &Client, report: &mut Report) -> Result<(), Fai
         );
     }
     let jobs: JobList = client.get("/v1/market").await?;
-    let open = jobs.jobs.iter().filter(|line| !matches!(line.stage.as_str(), "evaluation" | "failed")).count();
+    let open =
+        jobs.jobs.iter().filter(|line| !matches!(line.stage.as_str(), "evaluation" | "failed")).count();
     if open > 0 && !client.is_remote() {
-        let what = if open == 1 { "1 job is not over".to_owned() } else { format!("{open} jobs are not over") };
+        let what =
+            if open == 1 { "1 job is not over".to_owned() } else { format!("{open} jobs are not over") };
         report.note("market", what, "`ostler market ls` lists them, `ostler resume` goes on");
     }
     Ok(())

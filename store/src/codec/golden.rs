@@ -147,7 +147,8 @@ fn samples() -> Vec<Event> {
 }
 
 fn evaluations(samples: &mut Vec<Event>) {
-    let standard = Standard { domain: Some("legal".into()), target: Target { time_ms: Some(9), credits: None } };
+    let standard =
+        Standard { domain: Some("legal".into()), target: Target { time_ms: Some(9), credits: None } };
     for judgement in [
         None,
         Some(Judgement { by: "words".into(), quality: None, note: "cannot tell".into() }),

@@ -147,7 +147,11 @@ impl Journal for MemoryJournal {
         Ok(self.state().lines.accounts.values().cloned().collect())
     }
 
-    fn account(&self, client: &ClientId, agent: Option<&AgentId>) -> Result<Option<AccountRow>, JournalError> {
+    fn account(
+        &self,
+        client: &ClientId,
+        agent: Option<&AgentId>,
+    ) -> Result<Option<AccountRow>, JournalError> {
         let key = (client.clone(), agent.cloned());
         Ok(self.state().lines.accounts.get(&key).cloned())
     }

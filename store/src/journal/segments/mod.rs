@@ -438,7 +438,11 @@ impl Journal for SegmentJournal {
         Ok(accounts.into_values().collect())
     }
 
-    fn account(&self, client: &ClientId, agent: Option<&AgentId>) -> Result<Option<AccountRow>, JournalError> {
+    fn account(
+        &self,
+        client: &ClientId,
+        agent: Option<&AgentId>,
+    ) -> Result<Option<AccountRow>, JournalError> {
         let key = (client.clone(), agent.cloned());
         self.shared.ask(|index| {
             let recent = self.shared.order().fold.lines.accounts.get(&key).cloned();
