@@ -12,9 +12,10 @@
 //! | `view`, `outcome`, `cursor` | what it gives: a run now, in the end, and as it goes on |
 //! | `tree`, `supervision` | who supervises whom, and how that stands |
 //! | `registry`, `slot`, `phase`, `waiting` | agents: what they have to do, and whether an actor stands behind them |
-//! | `evaluator` | what runs were worth, and what that changes |
+//! | `evaluator`, `evaluations` | what runs were worth, and what that changes; how it is told, and judged by a person |
+//! | `market` | what agents offer, jobs and how they get on, whether credits add up |
 //! | `scheduler` | the run queue's owner |
-//! | `agent` | drives a run: `load` takes it up, `launch` starts attempts |
+//! | `agent` | drives a run: `load` takes it up, `launch` starts attempts, `appraise` asks a judge |
 //! | `stream`, `rest` | reads what is recorded; changes runs that nobody drives |
 //! | `effects`, `attempt` | what runs outside the actors |
 //! | `ledger` | on what terms clients are served, and what they were charged |

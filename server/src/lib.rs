@@ -8,6 +8,7 @@
 //! | `routes` | which path asks what of the system |
 //! | `approvals` | questions to people, and their answers |
 //! | `clients` | who pays, and the run queue |
+//! | `evaluations`, `market` | how well runs were done; jobs that agents compete for |
 //! | `names` | from `@last` or a part of an id to a run |
 //! | `events` | records as they are told, once, or as they come |
 //! | `summary`, `graph` | a run as people and machines want it |
