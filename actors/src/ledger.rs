@@ -308,3 +308,42 @@ impl AgentBook {
         self.behind.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory that this process has, in bytes, as Linux tells.
+    fn resident() -> u64 {
+        let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
+        let pages = pages.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+        pages.expect("a number of pages") * 4_096
+    }
+
+    #[test]
+    #[ignore = "takes seconds and a quarter of a gigabyte: a figure"]
+    fn a_million_agents_that_were_evaluated_fit_in_a_gigabyte() {
+        let before = resident();
+        let ledger = Ledger::default();
+        for at in 0..1_000_000 {
+            let agent = Some(AgentId::new(format!("agent-{at}")));
+            let reputation = Reputation::default().after(700);
+            let (accounts, spent, settled, position) = (None, 1, 0, 0);
+            let client = "acme".into();
+            ledger.read_reputation(AccountRow {
+                client,
+                agent,
+                accounts,
+                spent,
+                reputation,
+                settled,
+                position,
+            });
+        }
+        let mut told = 0;
+        ledger.each_reputation(|_, reputation| told += u64::from(reputation.pm() == Some(700)));
+        assert_eq!(told, 1_000_000);
+        let taken = resident().saturating_sub(before);
+        assert!(taken < 1 << 30, "{taken} bytes");
+    }
+}
