@@ -16,6 +16,9 @@
 //!     [clients.acme]
 //!     weight = 300
 //!     tier = "contracted"
+//!     [evaluation.weights.contracts]
+//!     quality = 0.5
+//!     adherence = 0.5
 //! "#;
 //! let config = ostler::config::Config::parse("ostler.toml", text).unwrap();
 //! assert_eq!(config.clients["acme"].weight, 300);
@@ -26,6 +29,7 @@ use std::path::{Path, PathBuf};
 
 use ostler_actors::ClientConfig;
 use ostler_drivers::tool::ToolConfig;
+use ostler_kernel::evaluation::{DomainError, Domains, WeightFault};
 use ostler_kernel::gate::{CallLimits, GatePolicy, Scope};
 use ostler_kernel::id::{NAME_RULE, Ticks, is_name};
 use ostler_kernel::plan::{Pointer, Span};
@@ -69,7 +73,7 @@ pub const CLIENT_WEIGHT: u32 = 100;
 #[serde(
     default,
     deny_unknown_fields,
-    expecting = "the tables [store], [retention], [tools], [scopes] and [clients]"
+    expecting = "the tables [store], [retention], [tools], [scopes], [clients] and [evaluation]"
 )]
 pub struct Config {
     /// `[store]`.
@@ -82,6 +86,41 @@ pub struct Config {
     pub scopes: BTreeMap<String, ScopeConfig>,
     /// `[clients.NAME]`: tenants that are not like any other.
     pub clients: BTreeMap<String, ClientEntry>,
+    /// `[evaluation]`.
+    pub evaluation: EvaluationConfig,
+}
+
+/// `[evaluation]`.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "the table [evaluation]")]
+pub struct EvaluationConfig {
+    /// `[evaluation.weights.NAME]`: how much each dimension counts in a domain.
+    pub weights: BTreeMap<String, WeightEntry>,
+}
+
+/// `[evaluation.weights.NAME]`: what is not named counts for nothing; together they are 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "the table of the weights of a domain")]
+pub struct WeightEntry {
+    /// How good what came of a run is.
+    pub quality: f64,
+    /// Whether it is what was asked for.
+    pub adherence: f64,
+    /// How soon it was there.
+    pub speed: f64,
+    /// What it cost.
+    pub cost: f64,
+    /// How seldom it failed.
+    pub errors: f64,
+    /// How seldom it had to be changed.
+    pub revisions: f64,
+}
+
+impl WeightEntry {
+    fn shares(self) -> [f64; 6] {
+        let WeightEntry { quality, adherence, speed, cost, errors, revisions } = self;
+        [quality, adherence, speed, cost, errors, revisions]
+    }
 }
 
 /// `[store]`.
@@ -305,6 +344,7 @@ impl Config {
                 ));
             }
         }
+        self.check_weights(&mut wrong);
         for (scope, entry) in &self.scopes {
             for (tool, cap) in &entry.caps {
                 let place = Pointer::root().key("scopes").key(scope).key("caps").key(tool);
@@ -326,6 +366,46 @@ impl Config {
             }
         }
         wrong
+    }
+
+    fn check_weights(&self, wrong: &mut Vec<(Pointer, String, String)>) {
+        let mut domains = Domains::default();
+        for (domain, entry) in &self.evaluation.weights {
+            let place = Pointer::root().key("evaluation").key("weights").key(domain);
+            match domains.set(domain, entry.shares()) {
+                Ok(()) => {}
+                Err(DomainError::Weights { faults, .. }) => {
+                    for fault in faults {
+                        let place = match fault {
+                            WeightFault::OutOfRange { dimension, .. }
+                            | WeightFault::TooFine { dimension, .. } => place.clone().key(dimension.as_str()),
+                            WeightFault::Sum { .. } => place.clone(),
+                        };
+                        let mend =
+                            "give each a weight from 0 to 1, such as 0.25, so that all six are 1 together";
+                        wrong.push((place, format!("domain {domain}: {fault}"), mend.to_owned()));
+                    }
+                }
+                Err(error @ (DomainError::Name(_) | DomainError::TooMany(_))) => {
+                    wrong.push((
+                        place,
+                        error.to_string(),
+                        "choose another name, or leave some out".to_owned(),
+                    ));
+                }
+            }
+        }
+    }
+
+    /// How much each dimension of an evaluation counts, by what the work is about.
+    pub fn domains(&self) -> Domains {
+        let mut domains = Domains::default();
+        for (domain, entry) in &self.evaluation.weights {
+            if let Err(error) = domains.set(domain, entry.shares()) {
+                tracing::error!(%error, "a configuration that was not checked: the domain keeps its weights");
+            }
+        }
+        domains
     }
 
     /// The tools that scopes name and that are not among these: where, what, and what would mend it.
@@ -440,6 +520,18 @@ mod tests {
         refused(
             "[scopes.r]\ntools = ['fs.read']\ncaps = {'fs.read' = 3}\n",
             expect!["ostler.toml:3:21: the cap of fs.read in scope r is 3: a cap is 0, 1 or 2"],
+        );
+        refused(
+            "[evaluation.weights.law]\nquality = 0.5\nspeed = 0.55\n",
+            expect![[
+                r#"ostler.toml:1:21: domain law: the weights add up to 1.05, not to 1: give each a weight from 0 to 1, such as 0.25, so that all six are 1 together"#
+            ]],
+        );
+        refused(
+            "[evaluation.weights.law]\nquality = -0.5\nspeed = 1.5\n",
+            expect![[r#"
+                ostler.toml:2:11: domain law: the weight of quality is -0.5, which is not within 0 and 1: give each a weight from 0 to 1, such as 0.25, so that all six are 1 together
+                ostler.toml:3:9: domain law: the weight of speed is 1.5, which is not within 0 and 1: give each a weight from 0 to 1, such as 0.25, so that all six are 1 together"#]],
         );
         refused("a = \n", expect!["ostler.toml:1:5: string values must be quoted, expected literal string"]);
     }

@@ -35,6 +35,7 @@
 
 pub mod config;
 pub mod finding;
+pub mod job_file;
 mod metrics;
 mod os;
 pub mod pipeline_file;
@@ -42,10 +43,12 @@ pub mod plan_file;
 
 pub use os::{Agent, DATA_FOLDER, DRAIN, Faults, Ostler, OstlerBuilder, Run, StartError};
 pub use ostler_actors::{
-    AgentProfile, AgentRow, Answer, Approval, ApprovalId, ClientChange, ClientError, ClientRow, EventCursor,
-    Gap, Heard, Mapping, Outbox, PipelineEnd, PipelineError, PipelineEvent, PipelineHandle, PipelineRow,
-    Program, ProgramContext, PublishError, Publisher, ReleaseError, ResolveHow, RunError, Settled,
-    SpawnError, Stage, StageError, StageRow, Step, StepError, Submission, SubmitError, TreeRow, Weight,
+    AgentEvaluation, AgentProfile, AgentRow, Answer, Approval, ApprovalId, ClientChange, ClientError,
+    ClientRow, EvaluationError, EventCursor, Gap, Heard, JobRequest, JobRow, Mapping, MarketError,
+    OfferRefused, Outbox, PipelineEnd, PipelineError, PipelineEvent, PipelineHandle, PipelineRow, Program,
+    ProgramContext, PublishError, Publisher, ReleaseError, ResolveHow, RunError, RunEvaluation, Settled,
+    SpawnError, Stage, StageError, StageRow, Step, StepError, Submission, SubmitError, TreeRow,
+    VerdictRequest, Weight,
 };
 pub use ostler_kernel as kernel;
 pub use ostler_kernel::agent::{Oversight, Profile};
@@ -63,4 +66,6 @@ mod pages {
 
     #[doc = include_str!("../docs/guide/pipelines.md")]
     struct Pipelines;
+    #[doc = include_str!("../docs/guide/evaluation.md")]
+    struct Evaluation;
 }

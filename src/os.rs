@@ -7,16 +7,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use ostler_actors::{
-    AgentHandle, AgentProfile, AgentRow, Answer, Approval, ClientChange, ClientError, ClientRow, EventCursor,
-    PipelineError, PipelineHandle, PipelineRow, Program, ReleaseError, ResolveHow, RunError, Settled,
-    SpawnError, Submission, SubmitError, System, SystemConfig, TreeRow,
+    AgentEvaluation, AgentHandle, AgentProfile, AgentRow, Answer, Approval, ClientChange, ClientError,
+    ClientRow, Evaluating, EvaluationError, EventCursor, JobRequest, JobRow, MarketError, OfferRefused,
+    PipelineError, PipelineHandle, PipelineRow, Program, ReleaseError, ResolveHow, RunError, RunEvaluation,
+    Settled, SpawnError, Submission, SubmitError, System, SystemConfig, TreeRow, VerdictRequest,
 };
 use ostler_drivers::tool::{DataFolder, NotEnded, builtin};
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::market::Offer;
 use ostler_kernel::pipeline::PipelineSpec;
 use ostler_kernel::plan::{Fault, Plan, PlanDraft};
-use ostler_kernel::port::{Artifact, ArtifactStore, Journal, Seq, Tool};
+use ostler_kernel::port::{Artifact, ArtifactStore, Journal, Judge, Seq, Tool};
 use ostler_server::{Children, ControlSocket, router};
 use ostler_store::{MemoryArtifacts, MemoryJournal, OpenError, Opened, Options, Store};
 use serde_json::Value;
@@ -40,6 +42,7 @@ pub struct OstlerBuilder {
     config: Config,
     tools: Vec<Arc<dyn Tool>>,
     gate: Option<GatePolicy>,
+    judge: Option<Arc<dyn Judge>>,
     slots: Option<u32>,
     metrics: Option<SocketAddr>,
     rests: bool,
@@ -123,6 +126,12 @@ impl OstlerBuilder {
         OstlerBuilder { gate: Some(gate), ..self }
     }
 
+    /// Asks somebody how good the results of each run are, once it is over: code, a model, a service. What it says is the quality
+    /// of the run's evaluation.
+    pub fn judge(self, judge: impl Judge) -> Self {
+        OstlerBuilder { judge: Some(Arc::new(judge)), ..self }
+    }
+
     /// Attempts that run at once in the whole system, 1 or more; absent: eight times the cores.
     pub fn slots(self, slots: u32) -> Self {
         OstlerBuilder { slots: Some(slots.max(1)), ..self }
@@ -203,6 +212,7 @@ impl OstlerBuilder {
             drain: DRAIN,
             clients: self.config.clients(),
             measures: meter.as_ref().map(Meter::measures).unwrap_or_default(),
+            evaluation: Evaluating { domains: self.config.domains(), judge: self.judge },
         })
         .await?;
         if !self.rests {
@@ -447,6 +457,52 @@ impl Ostler {
         self.system.release(agent).await
     }
 
+    /// How well agents do, as far as their runs are kept, by client and name.
+    ///
+    /// # Errors
+    ///
+    /// See [`RunError`].
+    pub fn evaluations(&self) -> Result<Vec<AgentEvaluation>, RunError> {
+        self.system.evaluations()
+    }
+
+    /// Lets an agent offer to do jobs of the market from here on, instead of what it offered before. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// See [`OfferRefused`]; nothing has changed then.
+    pub async fn offer(&self, agent: &str, offer: Offer) -> Result<(), OfferRefused> {
+        self.system.offer(agent, offer).await
+    }
+
+    /// Posts a job on the market: the agents of its client propose, one gets the contract, and runs it. The job is durable when
+    /// this returns; [`Ostler::job`] waits for its end.
+    ///
+    /// # Errors
+    ///
+    /// See [`MarketError`]; nothing has changed then.
+    pub async fn post(&self, job: JobRequest) -> Result<RunId, MarketError> {
+        self.system.post(job).await
+    }
+
+    /// Waits for the end of a job. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or the journal cannot be read.
+    pub async fn job(&self, job: RunId) -> Result<JobRow, MarketError> {
+        self.system.job_over(job).await
+    }
+
+    /// All jobs of the market, the oldest first.
+    ///
+    /// # Errors
+    ///
+    /// The journal cannot be read.
+    pub fn jobs(&self) -> Result<Vec<JobRow>, MarketError> {
+        self.system.jobs()
+    }
+
     /// What supervises what, and how often each actor had to be started again.
     ///
     /// # Examples
@@ -538,6 +594,24 @@ pub struct Run {
 }
 
 impl Run {
+    /// How well it was done, by what, and what people said of it.
+    ///
+    /// # Errors
+    ///
+    /// See [`RunError`].
+    pub async fn evaluation(&self) -> Result<RunEvaluation, RunError> {
+        self.system.evaluation(self.id).await
+    }
+
+    /// Says how good it is, once it is over: one more score of its agent. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// See [`EvaluationError`]; nothing has changed then.
+    pub async fn judge(&self, verdict: VerdictRequest) -> Result<(), EvaluationError> {
+        self.system.judge(self.id, verdict).await
+    }
+
     /// Its id.
     pub fn id(&self) -> RunId {
         self.id

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use ostler::config::{Config, ConfigError};
+use ostler::job_file::{JobFile, JobFileError};
 use ostler::pipeline_file::PipelineFile;
 use ostler::plan_file::{Finding, Format, PlanFile};
 use ostler_actors::Toolbox;
@@ -13,7 +14,10 @@ use ostler_drivers::tool::{ToolConfig, builtin};
 use ostler_kernel::plan::{AdviceCode, Change, Delta, FaultCode, NodeStanding, Plan, Settings, merge};
 
 /// What comes before the rules of plans, what is refused before it is looked at, and what is told beside them.
-const OTHERS: [&str; 7] = ["syntax", "shape", "parameter", "config", "pipeline", "D00", BY_THE_GATE];
+const OTHERS: [&str; 8] = ["syntax", "shape", "parameter", "config", "pipeline", JOB, "D00", BY_THE_GATE];
+
+/// Files that are no plans.
+const JOB: &str = "job";
 
 /// What depends on the bounds of a run, which its plan does not know.
 const BY_THE_GATE: &str = "W06";
@@ -89,7 +93,7 @@ fn every_code_has_a_page_and_every_page_a_code() {
 
 #[test]
 fn the_example_of_each_page_has_its_code_and_the_mended_one_has_not() {
-    let others = ["config", "pipeline", BY_THE_GATE];
+    let others = ["config", "pipeline", JOB, BY_THE_GATE];
     for code in codes().into_iter().filter(|code| !code.starts_with('D') && !others.contains(&code.as_str()))
     {
         let page = page(&format!("{code}.md"));
@@ -129,6 +133,19 @@ fn the_example_of_a_pipeline_is_refused_and_the_mended_one_is_not() {
     let findings = parsed(&broken).validate().unwrap_err();
     assert!(findings.len() == 1 && findings[0].code == "pipeline", "{findings:?}");
     assert!(parsed(&mended).validate().is_ok());
+}
+
+#[test]
+fn the_example_of_a_job_is_refused_and_the_mended_one_is_not() {
+    let page = page("job.md");
+    let [(_, broken), (_, mended)] = blocks(&page).try_into().unwrap();
+    match JobFile::parse("job.yaml", Format::Yaml, &broken) {
+        Err(JobFileError::Content { findings, .. }) => {
+            assert!(!findings.is_empty() && findings.iter().all(|finding| finding.code == JOB));
+        }
+        other => panic!("{other:?}"),
+    }
+    JobFile::parse("job.yaml", Format::Yaml, &mended).unwrap();
 }
 
 #[test]

@@ -83,6 +83,8 @@ pub struct ClientRow {
     pub spent: u64,
     /// Credits that the attempts under way hold.
     pub reserved: u64,
+    /// Credits that jobs of the market have reserved and not spent: they are among those that are left.
+    pub for_jobs: u64,
     /// Credits that are left: `deposited - reserved`, less what was spent since the first deposit; below zero where attempts cost more than was expected.
     pub left: Option<i64>,
     /// What the scores of its runs add up to, in thousandths; 500 leaves its weight as it is, 0 and 1,000 bend it by a
@@ -179,6 +181,7 @@ impl System {
                 deposited: terms.deposited(),
                 spent: book.spent(),
                 reserved: queueing.reserved,
+                for_jobs: book.reserved(),
                 left: book.left().map(|left| left.saturating_sub_unsigned(queueing.reserved)),
                 reputation_pm: book.reputation_pm(),
                 // Where nothing of it waits, nobody has found out.

@@ -99,6 +99,7 @@ async fn made(calls: &Arc<Mutex<BTreeMap<String, u32>>>, slots: u32, measures: M
         drain: Duration::from_secs(5),
         clients: Vec::new(),
         measures,
+        evaluation: Default::default(),
     };
     System::start(config).await.unwrap()
 }

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use ostler_kernel::evaluation::Reputation;
 use ostler_kernel::event::{Accounts, Event};
-use ostler_kernel::id::{AgentId, ClientId, Ticks};
+use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
+use ostler_kernel::ledger::Reservations;
 use ostler_kernel::port::AccountRow;
 use ostler_kernel::terms::Terms;
 use ostler_scheduler::Tier;
@@ -40,6 +41,8 @@ pub(crate) struct ClientBook {
     spent: AtomicU64,
     last: Mutex<Option<Last>>,
     agents: Mutex<BTreeMap<Option<AgentId>, Arc<AgentBook>>>,
+    /// What jobs of the market have of its credits.
+    reservations: Mutex<Reservations>,
     /// Nothing of it is dispatched, because its credits are used up.
     parked: AtomicBool,
     /// By how much it was behind, in virtual time, if it had work when the scheduler ended: that is owed still.
@@ -123,10 +126,27 @@ impl Ledger {
     }
 
     /// Sets what the scores of runs add up to, as the journal has it.
-    pub(crate) fn read_reputations(&self, rows: Vec<AccountRow>) {
-        for AccountRow { client, agent, reputation, .. } in rows {
-            *lock(&self.books(&Lane { client, agent }).agent.reputation) = reputation;
+    pub(crate) fn read_reputation(&self, AccountRow { client, agent, reputation, .. }: AccountRow) {
+        *lock(&self.books(&Lane { client, agent }).agent.reputation) = reputation;
+    }
+
+    /// Shows what the scores of each agent add up to that has any.
+    pub(crate) fn each_reputation(&self, mut each: impl FnMut(Option<&AgentId>, Reputation)) {
+        for (_, book) in self.clients() {
+            for (agent, one) in lock(&book.agents).iter() {
+                let reputation = *lock(&one.reputation);
+                if reputation.scores() > 0 {
+                    each(agent.as_ref(), reputation);
+                }
+            }
         }
+    }
+
+    /// What the scores of an agent's runs add up to.
+    pub(crate) fn reputation(&self, client: &ClientId, agent: Option<&AgentId>) -> Reputation {
+        let book = self.find(client);
+        let agent = book.and_then(|book| lock(&book.agents).get(&agent.cloned()).cloned());
+        agent.map(|agent| *lock(&agent.reputation)).unwrap_or_default()
     }
 
     /// All clients that anything is known of.
@@ -209,9 +229,41 @@ impl ClientBook {
         lock(&self.terms).left(self.spent())
     }
 
-    /// An attempt ended that cost so much.
-    pub(crate) fn spend(&self, cost: u64) {
+    /// An attempt of this run ended that cost so much.
+    pub(crate) fn spend(&self, run: RunId, cost: u64) {
         self.spent.fetch_add(cost, Ordering::Relaxed);
+        lock(&self.reservations).settle(run, cost);
+    }
+
+    /// Reserves credits for a job whose run has cost so much already; what is reserved stays as it is.
+    pub(crate) fn reserve(&self, job: RunId, budget: u64, spent: u64) {
+        let mut reservations = lock(&self.reservations);
+        if !reservations.has(job) {
+            reservations.reserve(job, budget, spent);
+        }
+    }
+
+    /// A job is over: what is left of its reservation is free.
+    pub(crate) fn refund(&self, job: RunId) {
+        lock(&self.reservations).refund(job);
+    }
+
+    /// Credits that are reserved for jobs and not spent.
+    pub(crate) fn reserved(&self) -> u64 {
+        lock(&self.reservations).outstanding()
+    }
+
+    /// Credits that are neither spent nor reserved; `None`: it is not metered.
+    pub(crate) fn balance(&self) -> Option<i64> {
+        Some(self.left()?.saturating_sub_unsigned(self.reserved()))
+    }
+
+    /// Whether anything of this run may be started that its client pays for: what is reserved for others is not its to spend.
+    pub(crate) fn may_start(&self, run: RunId) -> bool {
+        let reservations = lock(&self.reservations);
+        let reserved = reservations.outstanding();
+        let spare = |left: i64| left.saturating_sub_unsigned(reserved) > 0;
+        reserved == 0 || reservations.has(run) || self.left().is_none_or(spare)
     }
 
     /// Nothing of it is dispatched from here on, because its credits are used up; or it is again.
@@ -240,12 +292,6 @@ impl ClientBook {
 }
 
 impl AgentBook {
-    /// A run of it was closed with this score, in thousandths.
-    pub(crate) fn score(&self, composite_pm: u16) {
-        let mut reputation = lock(&self.reputation);
-        *reputation = reputation.after(composite_pm);
-    }
-
     /// The scheduler ends: this is how it stands, and by how much it is behind, if it has work.
     pub(crate) fn leave(&self, accounts: Accounts, behind: i64) {
         *lock(&self.last) = Some(accounts);
@@ -260,5 +306,44 @@ impl AgentBook {
     /// By how much it was behind, in virtual time, if it had work when the scheduler ended; else 0.
     pub(crate) fn behind(&self) -> i64 {
         self.behind.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory that this process has, in bytes, as Linux tells.
+    fn resident() -> u64 {
+        let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
+        let pages = pages.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+        pages.expect("a number of pages") * 4_096
+    }
+
+    #[test]
+    #[ignore = "takes seconds and a quarter of a gigabyte: a figure"]
+    fn a_million_agents_that_were_evaluated_fit_in_a_gigabyte() {
+        let before = resident();
+        let ledger = Ledger::default();
+        for at in 0..1_000_000 {
+            let agent = Some(AgentId::new(format!("agent-{at}")));
+            let reputation = Reputation::default().after(700);
+            let (accounts, spent, settled, position) = (None, 1, 0, 0);
+            let client = "acme".into();
+            ledger.read_reputation(AccountRow {
+                client,
+                agent,
+                accounts,
+                spent,
+                reputation,
+                settled,
+                position,
+            });
+        }
+        let mut told = 0;
+        ledger.each_reputation(|_, reputation| told += u64::from(reputation.pm() == Some(700)));
+        assert_eq!(told, 1_000_000);
+        let taken = resident().saturating_sub(before);
+        assert!(taken < 1 << 30, "{taken} bytes");
     }
 }

@@ -12,10 +12,11 @@
 //! | `view`, `outcome`, `cursor` | what it gives: a run now, in the end, and as it goes on |
 //! | `tree`, `supervision` | who supervises whom, and how that stands |
 //! | `registry`, `slot`, `phase`, `waiting` | agents: what they have to do, and whether an actor stands behind them |
-//! | `evaluator` | what runs were worth, and what that changes |
+//! | `evaluator`, `evaluations` | what runs were worth, and what that changes; how it is told, and judged by a person |
+//! | `market` | what agents offer, jobs and how they get on, whether credits add up |
 //! | `scheduler` | the run queue's owner |
 //! | `pipelines`, `pipeline` | pipelines: who makes them, their logs, and the actors of their stages |
-//! | `agent` | drives a run: `load` takes it up, `launch` starts attempts |
+//! | `agent` | drives a run: `load` takes it up, `launch` starts attempts, `appraise` asks a judge |
 //! | `stream`, `rest` | reads what is recorded; changes runs that nobody drives |
 //! | `effects`, `attempt`, `attempt_log`, `notes` | what runs outside the actors, and what it notes of itself |
 //! | `program` | agents written as code: their steps, and how they are put together |
@@ -39,10 +40,12 @@ mod cursor;
 mod effects;
 mod error;
 mod estimates;
+mod evaluations;
 mod evaluator;
 mod ledger;
 mod limits;
 mod links;
+mod market;
 mod measure;
 mod notes;
 mod outcome;
@@ -79,10 +82,13 @@ pub use clients::{ClientChange, ClientError, ClientRow, QueueRow, Weight};
 pub use cursor::EventCursor;
 pub use error::RunError;
 pub use estimates::ATTEMPT_CREDITS;
+pub use evaluations::{AgentEvaluation, Evaluating, EvaluationError, RunEvaluation, VerdictRequest, like};
 pub use limits::{
-    AGENTS_MAX, CLIENTS_MAX, CONTRACTS_KEPT_MAX, LIVE_AGENTS_MAX, Limits, PIPELINE_BEHIND_MAX, PIPELINES_MAX,
-    QUEUED_JOBS_MAX, RESULT_BYTES_MAX, RESULT_DEPTH_MAX, TEST_MS_MAX, WAITING_MAX,
+    AGENTS_MAX, CLIENTS_MAX, CONTRACTS_KEPT_MAX, HISTORIES_MAX, JOBS_KEPT_MAX, JOBS_OPEN_MAX, JUDGE_MS_MAX,
+    LIVE_AGENTS_MAX, Limits, PIPELINE_BEHIND_MAX, PIPELINES_MAX, QUEUED_JOBS_MAX, RESULT_BYTES_MAX,
+    RESULT_DEPTH_MAX, TEST_MS_MAX, WAITING_MAX,
 };
+pub use market::{ClientAudit, JobRequest, JobRow, MarketError, OfferRefused, Violation};
 pub use measure::{Measures, SharedRecorder, metric};
 pub use ostler_scheduler::AGENT_WEIGHT;
 pub use outcome::Settled;

@@ -33,6 +33,18 @@ pub const PIPELINES_MAX: usize = 256;
 /// Events that a stage with code in this process may be behind: who publishes for it waits from there on.
 pub const PIPELINE_BEHIND_MAX: u64 = 10_000;
 
+/// How long a judge may take to say how good a run is, in milliseconds.
+pub const JUDGE_MS_MAX: u64 = 60_000;
+
+/// Agents whose last scores are kept to see whether they fall; of others that is told only where somebody asks.
+pub const HISTORIES_MAX: usize = 10_000;
+
+/// Jobs of the market that are not over, at most; more are refused.
+pub const JOBS_OPEN_MAX: usize = 10_000;
+
+/// Jobs of the market that are over and still listed, at most: the newest. The others stand in the records.
+pub const JOBS_KEPT_MAX: usize = 10_000;
+
 /// How much a system holds at once, at most: each field is the constant of the same name, unless somebody chose
 /// less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +67,14 @@ pub struct Limits {
     pub pipelines: usize,
     /// See [`PIPELINE_BEHIND_MAX`].
     pub pipeline_behind: u64,
+    /// See [`JUDGE_MS_MAX`].
+    pub judge_ms: u64,
+    /// See [`HISTORIES_MAX`].
+    pub histories: usize,
+    /// See [`JOBS_OPEN_MAX`].
+    pub jobs_open: usize,
+    /// See [`JOBS_KEPT_MAX`].
+    pub jobs_kept: usize,
 }
 
 impl Default for Limits {
@@ -69,6 +89,10 @@ impl Default for Limits {
             result_bytes: RESULT_BYTES_MAX,
             pipelines: PIPELINES_MAX,
             pipeline_behind: PIPELINE_BEHIND_MAX,
+            judge_ms: JUDGE_MS_MAX,
+            histories: HISTORIES_MAX,
+            jobs_open: JOBS_OPEN_MAX,
+            jobs_kept: JOBS_KEPT_MAX,
         }
     }
 }

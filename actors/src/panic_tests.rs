@@ -21,7 +21,7 @@ use crate::agent::{Agent, AgentMessage};
 use crate::evaluator::EvaluatorMessage;
 use crate::pipelines::PipelinesMessage;
 use crate::registry::RegistryMessage;
-use crate::scheduler::{Lane, Owner, SchedulerMessage};
+use crate::scheduler::{Lane, SchedulerMessage};
 use crate::services::lock;
 use crate::system::ask;
 use crate::{
@@ -78,6 +78,7 @@ async fn system() -> (System, Gated) {
         drain: Duration::from_secs(5),
         clients: Vec::new(),
         measures: Measures::default(),
+        evaluation: Default::default(),
     };
     (System::start(config).await.unwrap(), tool)
 }
@@ -124,10 +125,10 @@ fn panic_in(system: &System, child: &str) {
         }
         "evaluator" => {
             let lane = Lane { client: "nobody".into(), agent: None };
-            let owner = Arc::new(Owner { agent: "nobody".into(), lane, weight: 1 });
             let none = Scores { quality: None, adherence: None, speed: 0, cost: 0, errors: 0, revisions: 0 };
             let evaluated = Evaluated { scores: none, composite: 0 };
-            links.tell_evaluator(EvaluatorMessage::Evaluated { owner, evaluated });
+            let run = crate::new_run_id();
+            links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, evaluated });
         }
         "scheduler" => {
             let (reply, _) = ractor::concurrency::oneshot();
@@ -254,6 +255,14 @@ async fn check_panics(panics: usize) {
         assert_eq!(row.spent, cost, "{}", row.client);
         assert_eq!(row.left, (row.client.as_str() == "acme").then_some(deposited - cost as i64));
     }
+    let scored = system.services.journal.accounts().unwrap();
+    let scores: u64 = scored.iter().map(|row| row.reputation.scores()).sum();
+    assert_eq!(scores, 6 * runs_each as u64, "each run counts once");
+    until("all reputations are what the journal says", async || {
+        let ledger = &system.services.ledger;
+        scored.iter().all(|row| ledger.reputation(&row.client, row.agent.as_ref()) == row.reputation)
+    })
+    .await;
     system.shutdown().await;
 }
 

@@ -9,6 +9,7 @@ use ostler_kernel::agent::{Profile, Telemetry};
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::json::{self, JsonError};
+use ostler_kernel::market::{MarketStep, Offer};
 use ostler_kernel::port::{JournalError, Position, RunRow, Seq, StreamBatch, StreamId};
 use ostler_scheduler::AGENT_WEIGHT;
 use ostler_supervisor::{ChildRef, ChildSpec, Pool, Restart, StartChildError};
@@ -18,6 +19,9 @@ use tokio::time::Instant;
 use crate::agent::{Agent, AgentArguments, AgentMessage, AskReply, Request};
 use crate::clients::{ClientChange, ClientError};
 use crate::error::RunError;
+use crate::evaluations::{EvaluationError, Said};
+use crate::evaluator::EvaluatorMessage;
+use crate::market::{Book, MarketError, OfferRefused};
 use crate::phase::{Input, Phase, Step};
 use crate::rest;
 use crate::scheduler::{Lane, Owner, SchedulerMessage};
@@ -70,6 +74,12 @@ pub(crate) enum RegistryMessage {
         change: ClientChange,
         reply: RpcReplyPort<Result<Option<Position>, ClientError>>,
     },
+    /// A person says how good a run of this client is that is over; the answer is where that is recorded.
+    Judge { row: RunRow, said: Box<Said>, reply: RpcReplyPort<Result<Position, EvaluationError>> },
+    /// What an agent offers from here on; the answer is where that is recorded.
+    Offer { agent: AgentId, offer: Box<Offer>, reply: RpcReplyPort<Result<Position, OfferRefused>> },
+    /// A job of the market gets on by a step; the answer is where that is recorded.
+    Market { job: RunId, step: Box<MarketStep>, reply: RpcReplyPort<Result<Position, MarketError>> },
     /// All agents.
     List { reply: RpcReplyPort<Vec<AgentRow>> },
     /// The agent of this name.
@@ -211,6 +221,15 @@ impl Actor for Registry {
             RegistryMessage::ChangeClient { client, change, reply } => {
                 let _ = reply.send(state.change_client(&client, &change));
             }
+            RegistryMessage::Judge { row, said, reply } => {
+                let _ = reply.send(state.judge(&row, *said));
+            }
+            RegistryMessage::Offer { agent, offer, reply } => {
+                let _ = reply.send(state.offer(agent, offer));
+            }
+            RegistryMessage::Market { job, step, reply } => {
+                let _ = reply.send(state.market(job, step));
+            }
             RegistryMessage::List { reply } => {
                 let _ = reply.send(state.list());
             }
@@ -231,14 +250,17 @@ impl RegistryState {
     fn rebuild(&mut self) -> Result<(), ActorProcessingErr> {
         let journal = Arc::clone(&self.services.journal);
         self.services.ledger.forget_terms();
+        let mut book = Book::keeping(self.services.limits.jobs_kept);
         for stream in journal.clients()? {
             stream::each(&*journal, stream, None, |record| -> Result<(), JournalError> {
                 self.services.ledger.record(&record.event, record.at_ms);
+                book.record(&record.event, record.at_ms);
                 self.heads.insert(stream, record.seq);
                 self.remember(&record.event, record.position);
                 Ok(())
             })?;
         }
+        self.services.market.begin(book, &self.services)?;
         for run in self.services.driven() {
             if let Some(row) = self.services.journal.run(run)? {
                 self.slot(&row).runs.push_back(row);
@@ -258,7 +280,7 @@ impl RegistryState {
                     self.registered += 1;
                 }
             }
-            Event::AgentProfiled { agent, profile } => self.services.profiles.read(agent, profile),
+            Event::AgentProfiled { agent, profile, .. } => self.services.profiles.read(agent, profile),
             Event::AgentQuarantined { agent, reason } => {
                 if let Some(slot) = self.slots.get_mut(agent) {
                     slot.note_quarantined(reason.clone());
@@ -279,7 +301,10 @@ impl RegistryState {
         let batch = StreamBatch { stream, expected, at_ms, events: events.clone() };
         let position = self.services.journal.append(vec![batch])?;
         self.heads.insert(stream, Seq(expected.0 + events.len() as u64));
-        events.iter().for_each(|event| self.services.ledger.record(event, at_ms));
+        for event in &events {
+            self.services.ledger.record(event, at_ms);
+            self.services.market.record(event, at_ms, &self.services.ledger);
+        }
         Ok(position)
     }
 
@@ -332,13 +357,46 @@ impl RegistryState {
             vec![Event::AgentRegistered { agent: agent.clone(), client: client.clone(), weight }];
         if !profile.is_empty() {
             let text = json::canonical(&serde_json::to_value(&profile).expect("a profile is JSON"))?;
-            events.push(Event::AgentProfiled { agent: agent.clone(), profile: text });
+            events.push(Event::AgentProfiled { agent: agent.clone(), client: client.clone(), profile: text });
         }
         let since = self.append(&client, events)?;
         self.services.profiles.keep(&agent, profile);
         self.slots.insert(agent, Slot::registered(client, weight, since));
         self.registered += 1;
         Ok(since)
+    }
+
+    /// Writes a verdict down, of which the scores of the run are worked out from how they stand now.
+    fn judge(&mut self, row: &RunRow, said: Said) -> Result<Position, EvaluationError> {
+        // Another verdict may have come in between.
+        let row = self.services.journal.run(row.run)?.ok_or(RunError::Unknown(row.run))?;
+        let verdict = said.verdict(&row)?;
+        let (client, evaluated) = (row.client.clone(), verdict.evaluated);
+        let position = self.append(&client, vec![Event::Verdict(Box::new(verdict))])?;
+        let lane = Lane { client, agent: row.named_agent().cloned() };
+        self.services.links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run: row.run, evaluated });
+        Ok(position)
+    }
+
+    /// Writes down what an agent offers, if that is anything new.
+    fn offer(&mut self, agent: AgentId, offer: Box<Offer>) -> Result<Position, OfferRefused> {
+        offer.check()?;
+        let slot = self.slots.get(&agent).filter(|slot| slot.registered);
+        let slot = slot.ok_or_else(|| OfferRefused::Unknown(agent.clone()))?;
+        if let Some(domain) = offer.domain.as_deref().filter(|it| self.services.domains.get(it).is_none()) {
+            return Err(OfferRefused::Domain(domain.to_owned()));
+        }
+        if self.services.market.offer(&agent).is_some_and(|known| *known == *offer) {
+            return Ok(slot.since);
+        }
+        let client = slot.client.clone();
+        Ok(self.append(&client, vec![Event::AgentOffered { agent, client: client.clone(), offer }])?)
+    }
+
+    /// Writes down that a job gets on, if that follows from where it is.
+    fn market(&mut self, job: RunId, step: Box<MarketStep>) -> Result<Position, MarketError> {
+        let client = self.services.market.admit(&self.services, job, &step)?;
+        Ok(self.append(&client, vec![Event::Market { job, step }])?)
     }
 
     fn slot(&mut self, row: &RunRow) -> &mut Slot {

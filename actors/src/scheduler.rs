@@ -310,7 +310,7 @@ impl SchedulerState {
             let Some((ticket, owner, cost)) = services.effects.to_settle(&key) else { continue };
             let books = services.ledger.books(&owner.lane);
             let accounts = self.charge(&books, ticket, cost);
-            books.client.spend(cost);
+            books.client.spend(key.run, cost);
             if let Some(agent) = services.effects.settled(&services, &key, accounts) {
                 ended.entry(agent.get_id()).or_insert_with(|| (agent, Vec::new())).1.push(key);
             }

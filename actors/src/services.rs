@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ostler_kernel::contract::{Contract, ContractError};
+use ostler_kernel::evaluation::Domains;
 use ostler_kernel::gate::{Denial, GatePolicy, Permit};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::plan::{Rule, Settings};
-use ostler_kernel::port::{ArtifactStore, Journal, Position, Seq, Tool};
+use ostler_kernel::port::{ArtifactStore, Journal, Judge, Position, Seq, Tool};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
@@ -18,9 +19,11 @@ use crate::clock::Clock;
 use crate::contracts::Contracts;
 use crate::effects::Effects;
 use crate::estimates::Estimates;
+use crate::evaluations::Evaluating;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::links::Links;
+use crate::market::Market;
 use crate::measure::Measures;
 use crate::notes::NotesOfRuns;
 use crate::pipeline::Book;
@@ -45,6 +48,11 @@ pub(crate) struct Services {
     pub(crate) ledger: Ledger,
     pub(crate) profiles: Profiles,
     pub(crate) pipelines: Book,
+    pub(crate) market: Market,
+    /// How much each dimension of an evaluation counts.
+    pub(crate) domains: Domains,
+    /// Says how good the results of runs are, if somebody is there to say it.
+    pub(crate) judge: Option<Arc<dyn Judge>>,
     pub(crate) links: Links,
     pub(crate) measures: Measures,
     pub(crate) limits: Limits,
@@ -107,6 +115,9 @@ impl Services {
             ledger: Ledger::default(),
             profiles: Profiles::default(),
             pipelines: Book::default(),
+            market: Market::default(),
+            domains: Domains::default(),
+            judge: None,
             links: Links::default(),
             measures,
             limits,
@@ -120,6 +131,11 @@ impl Services {
             stirs: watch::Sender::new(0),
             halted: watch::Sender::new(None),
         }
+    }
+
+    /// The same, with what runs are judged by.
+    pub(crate) fn with_evaluation(self, Evaluating { domains, judge }: Evaluating) -> Services {
+        Services { domains, judge, ..self }
     }
 
     /// The same, with a ledger that was read from the journal.

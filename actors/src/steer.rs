@@ -54,6 +54,7 @@ impl System {
         rows.sort_by_key(|row| row.run);
         let runs = rows.iter().map(|row| row.run).collect();
         rows.into_iter().for_each(|row| self.drive(row, false));
+        self.pursue_all();
         Ok(runs)
     }
 

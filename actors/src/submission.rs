@@ -185,24 +185,7 @@ impl System {
     pub(crate) async fn open(&self, submission: Submission, terms: RunTerms) -> Result<RunId, SubmitError> {
         let Submission { mut plan, client, agent, intent, scope, workspace, run: wanted, budget: _ } =
             submission;
-        if !is_name(client.as_str()) {
-            return Err(SubmitError::Client(client.to_string()));
-        }
-        let most = self.services.limits.clients;
-        if !self.services.ledger.has_room(&client, most) {
-            return Err(SubmitError::TooManyClients(most));
-        }
-        if intent > 2 {
-            return Err(SubmitError::Intent(intent));
-        }
-        let gate = &self.services.gate;
-        if !gate.has_scope(&scope) {
-            let known: Vec<&str> = gate.scopes.keys().map(String::as_str).collect();
-            return Err(SubmitError::Scope { scope, known: known.join(", ") });
-        }
-        let workspace = workspace
-            .canonicalize()
-            .map_err(|error| SubmitError::Workspace { folder: workspace.clone(), why: error.to_string() })?;
+        let workspace = self.check_terms(&client, intent, &scope, workspace)?;
         let run = wanted.unwrap_or_else(new_run_id);
         let agent = agent.unwrap_or_else(|| AgentId::from(run.to_string().as_str()));
         let profile = self.services.profiles.of(&agent);
@@ -236,12 +219,42 @@ impl System {
             opened_ms: at_ms,
             closed_ms,
             standing,
+            evaluated: None,
+            acts: 0,
             position,
         };
         self.services.drive(run, false);
         self.services.note_quiet(run, Seq(1 + u64::from(has_terms(&terms))), Some(position));
         self.drive(row, false);
         Ok(run)
+    }
+
+    /// Whether something may be run on these terms, and in which folder.
+    pub(crate) fn check_terms(
+        &self,
+        client: &ClientId,
+        intent: u8,
+        scope: &str,
+        workspace: PathBuf,
+    ) -> Result<PathBuf, SubmitError> {
+        if !is_name(client.as_str()) {
+            return Err(SubmitError::Client(client.to_string()));
+        }
+        let most = self.services.limits.clients;
+        if !self.services.ledger.has_room(client, most) {
+            return Err(SubmitError::TooManyClients(most));
+        }
+        if intent > 2 {
+            return Err(SubmitError::Intent(intent));
+        }
+        let gate = &self.services.gate;
+        if !gate.has_scope(scope) {
+            let known: Vec<&str> = gate.scopes.keys().map(String::as_str).collect();
+            return Err(SubmitError::Scope { scope: scope.to_owned(), known: known.join(", ") });
+        }
+        workspace
+            .canonicalize()
+            .map_err(|error| SubmitError::Workspace { folder: workspace, why: error.to_string() })
     }
 
     /// Appends the first record of a run; `None` if there is a run of this id. Clients have streams of their own, so
@@ -293,7 +306,12 @@ impl System {
     }
 
     pub(crate) fn drive(&self, row: RunRow, by_name: bool) {
-        self.services.drive(row.run, by_name);
+        let run = row.run;
+        self.services.drive(run, by_name);
         self.services.links.tell_registry(RegistryMessage::Drive(row));
+        // Whoever takes up the run of a job sees to it that the job gets to its end.
+        if self.services.market.has_open(run) {
+            self.pursue(run);
+        }
     }
 }

@@ -12,6 +12,7 @@ use ostler_supervisor::{Exit, SupervisorRef};
 use ractor::{ActorRef, RpcReplyPort};
 
 use crate::children::Home;
+use crate::evaluations::Evaluating;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::measure::Measures;
@@ -42,6 +43,8 @@ pub struct SystemConfig {
     pub clients: Vec<ClientConfig>,
     /// Where it records what it measures.
     pub measures: Measures,
+    /// What runs are judged by.
+    pub evaluation: Evaluating,
 }
 
 /// How long actors may take to say how things stand.
@@ -77,11 +80,13 @@ impl System {
 
     /// The same, with limits of your own.
     pub async fn start_within(config: SystemConfig, limits: Limits) -> Result<System, StartError> {
-        let SystemConfig { journal, artifacts, tools, gate, run_slots, clients, measures, .. } = config;
+        let SystemConfig {
+            journal, artifacts, tools, gate, run_slots, clients, measures, evaluation, ..
+        } = config;
         let ledger = Ledger::new(clients, journal.accounts()?);
         let toolbox = Toolbox::new(tools)?;
         let services = Services::new(journal, artifacts, toolbox, gate, run_slots, limits, measures);
-        let services = Arc::new(services.with_ledger(ledger));
+        let services = Arc::new(services.with_ledger(ledger).with_evaluation(evaluation));
         let root = tree::start(&services, config.slots).await?;
         let (watched, halted) = (root.clone(), Arc::clone(&services));
         tokio::spawn(async move {
@@ -139,6 +144,9 @@ impl System {
         let pipelines = self.services.pipelines.opened();
         let pipelines: Vec<PipelineRow> = pipelines.iter().map(|log| log.row()).collect();
         self.services.measures.look(into, queue.ok().flatten(), &agents, &pipelines);
+        let market = &self.services.market;
+        let reputations = market.reputations(&self.services.ledger);
+        self.services.measures.look_at_market(into, &reputations, &market.count());
     }
 
     /// Why nothing goes on any more here; `None`: it does.
@@ -160,6 +168,7 @@ impl System {
     /// Ends: no more grants; what only looks or computes is stopped; what acts on the world goes on to its end, but
     /// no longer than the configured time; then the actors stop. Open runs stay open.
     pub async fn shutdown(&self) {
+        self.close_jobs().await;
         self.services.stop();
         self.services.links.tell_scheduler(SchedulerMessage::Stop);
         self.services.effects.stop_pure();

@@ -208,6 +208,7 @@ async fn configured(journal: Arc<dyn Journal>, tools: Vec<Arc<dyn Tool>>, slots:
         drain: Duration::from_secs(5),
         clients: vec![ClientConfig { name: "fixed".into(), weight: 7, contracted: true }],
         measures: Measures::default(),
+        evaluation: Default::default(),
     };
     System::start(config).await.unwrap()
 }

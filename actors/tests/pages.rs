@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use common::{left_by, states, submit, system, until};
 use ostler_actors::{AgentRow, Answer, ApprovalId, Settled, System};
 use ostler_kernel::event::Event;
-use ostler_kernel::id::RunId;
+use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::port::{
     AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
     StreamKind,
@@ -68,6 +68,14 @@ impl Journal for Watched {
 
     fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, JournalError> {
         self.journal.streams(kind)
+    }
+
+    fn account(
+        &self,
+        client: &ClientId,
+        agent: Option<&AgentId>,
+    ) -> Result<Option<AccountRow>, JournalError> {
+        self.journal.account(client, agent)
     }
 }
 

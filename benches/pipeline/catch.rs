@@ -76,6 +76,7 @@ async fn system(journal: Arc<dyn Journal>, artifacts: Arc<dyn ArtifactStore>) ->
         drain: Duration::from_secs(1),
         clients: Vec::new(),
         measures: Measures::default(),
+        evaluation: Default::default(),
     };
     System::start(config).await.unwrap()
 }

@@ -6,9 +6,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::evaluation::Scores;
+use crate::evaluation::{Appraised, Scores, Verdict};
 use crate::id::{AgentId, ClientId, Digest, EventType, NodeId, RunId, StageId, Ticks};
 use crate::json::Json;
+use crate::market::{MarketStep, Offer};
 use crate::plan::Idempotency;
 use crate::run::{Category, NodeState, Reason, RunOutcome};
 
@@ -151,6 +152,8 @@ pub enum Event {
     AgentProfiled {
         /// Its name.
         agent: AgentId,
+        /// Who pays.
+        client: ClientId,
         /// What it is, as JSON of `agent::Profile`.
         profile: Json,
     },
@@ -184,6 +187,26 @@ pub enum Event {
     Pipeline(Box<PipelineRecord>),
     /// An event of a pipeline: a record of its stream of kind `PipelineLog`, whose sequence number is that of the event.
     Published(Published),
+    /// By what the run is judged, and what a judge said of it; just before `Evaluated`, and only where it is not the default.
+    Appraised(Box<Appraised>),
+    /// What a person says of a run that is over; in the stream of its client.
+    Verdict(Box<Verdict>),
+    /// What an agent can do, and for how much, from here on.
+    AgentOffered {
+        /// Its name.
+        agent: AgentId,
+        /// Whose it is.
+        client: ClientId,
+        /// What it offers.
+        offer: Box<Offer>,
+    },
+    /// A job of the market got on by a stage.
+    Market {
+        /// The job, which has the id of the run that it becomes.
+        job: RunId,
+        /// The stage.
+        step: Box<MarketStep>,
+    },
 }
 
 /// An attempt at a piece of work.

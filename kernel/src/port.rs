@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::evaluation::Reputation;
-use crate::event::{Accounts, Event, Failure};
+use crate::event::{Accounts, Evaluated, Event, Failure};
 use crate::gate::{CallClass, Permit};
 use crate::id::{AgentId, ClientId, Digest, PipelineId, RunId, Ticks};
+use crate::plan::Rule;
 use crate::run::RunOutcome;
 
 pub use attempt::{AttemptLog, Begun, Child, ChildEnd, LogError, NoLog, TOKEN_BYTES_MAX};
@@ -144,6 +145,12 @@ pub struct RunRow {
     pub closed_ms: Option<Ticks>,
     /// How it stands.
     pub standing: RunStanding,
+    /// How well it was done, by its records or by a person's verdict since.
+    #[serde(default)]
+    pub evaluated: Option<Evaluated>,
+    /// Times that a person did something about it: answered, cancelled, skipped, settled what was in doubt.
+    #[serde(default)]
+    pub acts: u32,
     /// Where the record stands that this was last derived from; the beginning, if that is durable for long.
     #[serde(skip)]
     pub position: Position,
@@ -246,6 +253,10 @@ pub trait Journal: Send + Sync + 'static {
     /// What clients were charged, in no order: a line for each client and agent whose attempts ended.
     fn accounts(&self) -> Result<Vec<AccountRow>, JournalError>;
 
+    /// One line of what clients were charged; `None` if nothing was yet.
+    fn account(&self, client: &ClientId, agent: Option<&AgentId>)
+    -> Result<Option<AccountRow>, JournalError>;
+
     /// The streams of clients that have any record.
     fn clients(&self) -> Result<Vec<StreamId>, JournalError> {
         self.streams(StreamKind::Client)
@@ -257,6 +268,51 @@ pub trait Journal: Send + Sync + 'static {
 
 /// The media type of nearly every result.
 pub const JSON: &str = "application/json";
+
+/// A run that is done, as a judge gets to see it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Work {
+    /// The run.
+    pub run: RunId,
+    /// Who did it.
+    pub agent: AgentId,
+    /// Id of its plan.
+    pub plan: String,
+    /// What the plan is for, in its author's words.
+    pub title: Option<String>,
+    /// Rules that its outputs have to keep, as the plan states them.
+    pub contract: Vec<Rule>,
+    /// How it ends.
+    pub outcome: RunOutcome,
+    /// What came of it: the outputs that there are.
+    pub outputs: Map<String, Value>,
+}
+
+/// What a judge says of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opinion {
+    /// How good it is, in thousandths.
+    pub quality_pm: u16,
+    /// Why, in a line.
+    pub note: String,
+}
+
+/// Somebody who says how good what came of a run is: code, a model, a service. Asked once a run is over, before that is written
+/// down.
+pub trait Judge: Send + Sync + 'static {
+    /// Its name, as evaluations show it.
+    fn name(&self) -> &str;
+
+    /// Judges a run. Its process may die meanwhile: then it is asked again. A failure, in words, leaves the quality unknown.
+    /// Dropping the future loses the opinion.
+    fn judge(&self, work: Work) -> BoxFuture<'_, Result<Opinion, String>>;
+}
+
+impl fmt::Debug for dyn Judge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Judge({})", self.name())
+    }
+}
 
 /// Content that is addressed by its digest.
 #[derive(Debug, Clone, PartialEq, Eq)]

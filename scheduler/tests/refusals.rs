@@ -132,6 +132,29 @@ fn every_limit_holds() {
     queue.add_client(NewClient::default()).unwrap();
 }
 
+/// At most a quarter either way, at the ends; whole numbers, and at least 1.
+#[test]
+fn reputation_bends_a_weight_by_at_most_a_quarter() {
+    let (mut queue, client, _) = queue(Config::default());
+    for (weight, reputation, bent) in [
+        (1_000, 0, 750),
+        (1_000, 250, 875),
+        (1_000, 500, 1_000),
+        (1_000, 501, 1_000),
+        (1_000, 750, 1_125),
+        (1_000, 1_000, 1_250),
+        (1, 0, 1),
+        (3, 1_000, 3),
+        (1_000_000, 1_000, 1_250_000),
+    ] {
+        queue.set_weight(client, weight).unwrap();
+        assert_eq!(queue.set_reputation(client, reputation), Ok(bent), "{weight} {reputation}");
+        assert_eq!(queue.client(client).unwrap().weight, bent);
+    }
+    let bent: Vec<u32> = (0..=1_000).map(|pm| queue.set_reputation(client, pm).unwrap()).collect();
+    assert!(bent.is_sorted(), "the better the reputation, the more");
+}
+
 #[test]
 fn a_spent_handle_names_nothing() {
     let (mut queue, client, [running, queued]) = queue(Config::default());

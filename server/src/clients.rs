@@ -70,6 +70,7 @@ fn line(row: &ClientRow) -> ClientLine {
         deposited: row.deposited,
         spent: row.spent,
         reserved: row.reserved,
+        for_jobs: row.for_jobs,
         left: row.left,
         reputation_pm: row.reputation_pm,
         parked: row.parked,

@@ -222,8 +222,8 @@ fn told(event: &Event) -> (&'static str, Value) {
             ("agent_quarantined", json!({"agent": agent, "reason": reason}))
         }
         Event::AgentReleased { agent } => ("agent_released", json!({"agent": agent})),
-        Event::AgentProfiled { agent, profile } => {
-            ("agent_profiled", json!({"agent": agent, "profile": profile.value()}))
+        Event::AgentProfiled { agent, client, profile } => {
+            ("agent_profiled", json!({"agent": agent, "client": client, "profile": profile.value()}))
         }
         Event::AttemptProgress(progress) => {
             ("attempt_progress", json!({"of": progress.of, "token": progress.token.value()}))
@@ -257,6 +257,12 @@ fn told(event: &Event) -> (&'static str, Value) {
         }
         Event::OutOfCredit { out } => ("out_of_credit", json!({"out": out})),
         Event::Evaluated(evaluated) => ("evaluated", json!(evaluated)),
+        Event::Appraised(appraised) => ("appraised", json!(appraised)),
+        Event::Verdict(verdict) => ("verdict", json!(verdict)),
+        Event::AgentOffered { agent, client, offer } => {
+            ("agent_offered", json!({"agent": agent, "client": client, "offer": offer}))
+        }
+        Event::Market { job, step } => ("market", json!({"job": job, "step": step})),
         Event::RunClosed { outcome } => ("run_closed", json!({"outcome": outcome})),
         Event::Draining { node } => ("draining", json!({"node": node})),
         Event::ReplanAsked { for_contract } => ("replan_asked", json!({"for_contract": for_contract})),

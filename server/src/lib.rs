@@ -9,6 +9,7 @@
 //! | `approvals` | questions to people, and their answers |
 //! | `clients` | who pays, and the run queue |
 //! | `pipelines` | pipelines, their events, and stages that are dealt with elsewhere |
+//! | `evaluations`, `market` | how well runs were done; jobs that agents compete for |
 //! | `names` | from `@last` or a part of an id to a run |
 //! | `events` | records as they are told, once, or as they come |
 //! | `summary`, `graph` | a run as people and machines want it |
@@ -20,9 +21,11 @@
 mod agents;
 mod approvals;
 mod clients;
+mod evaluations;
 mod events;
 mod graph;
 mod keys;
+mod market;
 mod names;
 mod peer;
 mod pipelines;

@@ -24,7 +24,7 @@ use crate::keys::Keys;
 use crate::problem::Problem;
 use crate::summary::Stands;
 use crate::wire::{GraphView, Health, How, ResolveRequest, RunList, RunNamed, SubmitRequest, Summary};
-use crate::{agents, approvals, clients, graph, names, pipelines, summary};
+use crate::{agents, approvals, clients, evaluations, graph, market, names, pipelines, summary};
 
 /// Bytes of a request's body.
 pub const BODY_BYTES_MAX: usize = 5 << 20;
@@ -49,6 +49,7 @@ pub fn router(system: System) -> Router {
         .route("/v1/runs/{run}", get(run))
         .route("/v1/runs/{run}/events", get(run_events))
         .route("/v1/runs/{run}/graph", get(run_graph))
+        .route("/v1/runs/{run}/evaluation", get(evaluations::one).post(evaluations::judge))
         .route("/v1/runs/{run}/cancel", post(cancel))
         .route("/v1/runs/{run}/resolve", post(resolve))
         .route("/v1/runs/{run}/checkpoint", post(checkpoint))
@@ -60,6 +61,12 @@ pub fn router(system: System) -> Router {
         .route("/v1/approvals/{id}", get(approvals::one).post(approvals::answer))
         .route("/v1/agents", get(agents::list).post(agents::spawn))
         .route("/v1/agents/{agent}/release", post(agents::release))
+        .route("/v1/agents/{agent}/offer", post(market::offer))
+        .route("/v1/evaluations", get(evaluations::list))
+        .route("/v1/market", get(market::list).post(market::post))
+        .route("/v1/market/{job}", get(market::one))
+        .route("/v1/market/{job}/resume", post(market::resume))
+        .route("/v1/audit", get(market::audit))
         .route("/v1/tree", get(agents::tree))
         .route("/v1/clients", get(clients::list))
         .route("/v1/clients/{client}", get(clients::one).post(clients::change))

@@ -13,6 +13,14 @@ use ostler_kernel::gate::SCOPE_DEFAULT;
 use ostler_kernel::id::CLIENT_DEFAULT;
 use ostler_kernel::plan::PlanDraft;
 
+mod evaluation;
+mod market;
+
+pub use evaluation::{
+    AgentEvaluationLine, DegradationView, EvaluationList, EvaluationView, JudgementView, ScoresView,
+    VerdictRequest, VerdictView,
+};
+pub use market::{AuditLine, AuditView, JobLine, JobList, JobRequest, OfferRequest, OfferView, ProposalLine};
 pub use pipelines::*;
 
 /// The body of `POST /v1/runs`.
@@ -43,6 +51,10 @@ pub struct SubmitRequest {
 
 fn local() -> String {
     CLIENT_DEFAULT.to_owned()
+}
+
+fn is_none(credits: &u64) -> bool {
+    *credits == 0
 }
 
 fn operate() -> u8 {
@@ -155,6 +167,9 @@ pub struct ClientLine {
     pub spent: u64,
     /// Credits that its attempts under way hold.
     pub reserved: u64,
+    /// Credits that jobs of the market have reserved and not spent: they are among those that are left.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub for_jobs: u64,
     /// Credits that are left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<i64>,

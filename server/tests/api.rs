@@ -43,6 +43,7 @@ async fn api_over(journal: MemoryJournal) -> Router {
         drain: Duration::from_secs(1),
         clients: Vec::new(),
         measures: Measures::default(),
+        evaluation: Default::default(),
     };
     router(System::start(config).await.unwrap())
 }
@@ -424,4 +425,83 @@ async fn a_quarantined_agent_is_told_with_its_reason_and_released() {
     refused(&api, post("/v1/agents/nobody/release", &json!({})), (404, "agent_unknown")).await;
     let agents = value(send(&api, get("/v1/agents")).await).await;
     assert_eq!((&agents["agents"][0]["state"], agents["agents"][0].get("reason")), (&json!("row"), None));
+}
+
+#[tokio::test]
+async fn a_run_is_judged_and_its_agent_told() {
+    let api = api().await;
+    let run = submit(&api, "hello").await;
+    records(&api, &run).await;
+    let path = format!("/v1/runs/{run}/evaluation");
+    let told = value(send(&api, get(&path)).await).await;
+    assert_eq!((&told["domain"], &told["scores"]["speed"]), (&json!("default"), &json!(1_000)));
+    assert_eq!(told["weights"]["quality"], 250);
+    assert!(told["scores"].get("quality").is_none(), "{told}");
+    let verdict = json!({"quality_pm": 500, "by": "ann", "note": "so so"});
+    let judged = value(send(&api, post(&path, &verdict)).await).await;
+    assert_eq!(judged["scores"]["quality"], 500);
+    assert_eq!(judged["verdicts"][0]["by"], "ann");
+    assert!(judged["composite_micro"].as_u64() < told["composite_micro"].as_u64());
+    for (body, expected) in [
+        (json!({"by": "ann"}), (400, "verdict_empty")),
+        (json!({"quality_pm": 1_001, "by": "ann"}), (422, "score_out_of_range")),
+        (json!({"quality_pm": 1, "by": ""}), (422, "answer_unwritable")),
+        (json!({"quality_pm": -1, "by": "ann"}), (400, "body")),
+        (json!({"quality_pm": 1}), (400, "body")),
+    ] {
+        refused(&api, post(&path, &body), expected).await;
+    }
+    refused(&api, get("/v1/evaluations?like=nobody"), (404, "agent_unknown")).await;
+    let agents = value(send(&api, get("/v1/evaluations")).await).await;
+    assert_eq!((&agents["agents"][0]["runs"], &agents["agents"][0]["client"]), (&json!(1), &json!("local")));
+}
+
+#[tokio::test]
+async fn a_job_is_posted_and_followed_to_its_end() {
+    let api = api().await;
+    let offer = json!({"client": "acme", "capabilities": ["greeting"], "price": 10});
+    let offered = value(send(&api, post("/v1/agents/greeter/offer", &offer)).await).await;
+    assert_eq!((&offered["agent"], &offered["price"]), (&json!("greeter"), &json!(10)));
+    let mut job = submission("hello");
+    job["title"] = json!("greet");
+    job["client"] = json!("acme");
+    job["capabilities"] = json!(["greeting"]);
+    job["budget"] = json!(50);
+    let response = send(&api, post("/v1/market", &job)).await;
+    assert_eq!(response.status(), StatusCode::CREATED);
+    let id = value(response).await["job"].as_str().unwrap().to_owned();
+    let over = value(send(&api, get(&format!("/v1/market/{id}?at=evaluation"))).await).await;
+    assert_eq!((&over["stage"], &over["winner"]), (&json!("evaluation"), &json!("greeter")));
+    assert_eq!((&over["proposals"][0]["score"], &over["outcome"]), (&json!(6_200), &json!("succeeded")));
+    assert_eq!(value(send(&api, get("/v1/market")).await).await["jobs"].as_array().unwrap().len(), 1);
+    assert_eq!(value(send(&api, get("/v1/audit")).await).await, json!({"clients": []}), "nobody is metered");
+    let changed = |key: &str, value: Value| {
+        let mut changed = job.clone();
+        changed[key] = value;
+        changed
+    };
+    for (body, expected) in [
+        (changed("budget", json!(0)), (422, "job_invalid")),
+        (changed("title", json!("")), (422, "job_invalid")),
+        (changed("deadline_ms", json!(1)), (422, "job_invalid")),
+        (changed("domain", json!("cooking")), (422, "domain_unknown")),
+        (changed("plan", json!({"id": "p", "nodes": []})), (422, "plan_invalid")),
+        (changed("workspace", json!("here")), (422, "workspace_unusable")),
+        (changed("oversight", json!("lax")), (400, "body")),
+        (changed("job", json!("x")), (400, "job_name")),
+    ] {
+        refused(&api, post("/v1/market", &body), expected).await;
+    }
+    let mut another = changed("job", json!(id));
+    another["title"] = json!("greet again");
+    refused(&api, post("/v1/market", &another), (409, "job_taken")).await;
+    let again = value(send(&api, post("/v1/market", &changed("job", json!(id)))).await).await;
+    assert_eq!(again["stage"], "evaluation", "posted once more, it is the same job");
+    let unknown = "01a203e4-dde0-7695-bfe0-3f44d789f3e4";
+    refused(&api, get(&format!("/v1/market/{unknown}")), (404, "job_unknown")).await;
+    refused(&api, post(&format!("/v1/market/{unknown}/resume"), &Value::Null), (404, "job_unknown")).await;
+    refused(&api, post("/v1/agents/a%20b/offer", &json!({})), (400, "agent_name")).await;
+    refused(&api, post("/v1/agents/greeter/offer", &json!({})), (409, "agent_taken")).await;
+    let odd = json!({"client": "acme", "capabilities": ["a b"]});
+    refused(&api, post("/v1/agents/greeter/offer", &odd), (422, "offer_invalid")).await;
 }

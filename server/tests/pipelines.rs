@@ -26,6 +26,7 @@ async fn api() -> Router {
         drain: Duration::from_secs(1),
         clients: Vec::new(),
         measures: Measures::default(),
+        evaluation: Default::default(),
     };
     router(System::start(config).await.unwrap())
 }

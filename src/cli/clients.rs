@@ -179,6 +179,9 @@ fn told(line: &ClientLine) -> String {
             line.reserved
         )),
     }
+    if line.for_jobs > 0 {
+        told.push_str(&format!(", {} reserved for jobs", line.for_jobs));
+    }
     if line.parked {
         let least = line.left.filter(|left| *left <= 0).map(|left| left.saturating_neg().saturating_add(1));
         let least = least.map(|least| format!(", at least {least} more")).unwrap_or_default();

@@ -21,6 +21,7 @@ use super::term::{Out, Paint, bytes};
 use super::{Globals, clients, pipelines};
 
 mod damage;
+mod market;
 
 /// Writes of the probe.
 const PROBES: usize = 32;
@@ -338,6 +339,9 @@ async fn store(globals: &Globals, data: &Path, repairs: bool, report: &mut Repor
     let mut looked = runs(&session.client, report).await;
     if looked.is_ok() {
         looked = pipelines(&session.client, report).await;
+    }
+    if looked.is_ok() {
+        looked = market::look(&session.client, report).await;
     }
     session.stop().await;
     looked

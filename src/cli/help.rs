@@ -51,12 +51,13 @@ const TOPICS: [Topic; 3] = [
 ];
 
 /// The commands, in the order in which somebody meets them.
-const GROUPS: [(&str, &[&str]); 6] = [
+const GROUPS: [(&str, &[&str]); 7] = [
     ("Run plans", &["check", "run", "resume", "checkpoint", "cancel"]),
     ("Look", &["ps", "show", "events", "artifact"]),
     ("Answer", &["approvals", "approve", "reject", "skip", "resolve"]),
     ("Stream", &["pipeline"]),
-    ("Share it", &["client", "credit", "top"]),
+    ("Judge it", &["evaluate", "agents"]),
+    ("Share it", &["client", "credit", "top", "market"]),
     ("Look after it", &["spawn", "release", "doctor", "gc", "simulate", "completions", "man", "help"]),
 ];
 

@@ -14,6 +14,7 @@ mod clients;
 mod complete;
 mod completions;
 mod doctor;
+mod evaluate;
 mod exit;
 mod findings;
 mod follow;
@@ -23,6 +24,7 @@ mod help;
 mod live;
 mod look;
 mod man;
+mod market;
 mod measured;
 mod number;
 mod pages;
@@ -228,6 +230,23 @@ enum Command {
         after_help = "Examples:\n  ostler pipeline create examples/pipelines/web_testing.yaml\n  ostler pipeline ps\n  ostler pipeline events web_testing --follow\n  ostler pipeline catch-up web_testing synthesis --from 1"
     )]
     Pipeline(pipelines::PipelineArgs),
+    /// Show how well a run was done, or say so yourself
+    ///
+    /// Six scores from 0 to 1, and one for all of them, by the weights of what the work is about. --quality and --adherence are your
+    /// verdict on a run that is over: it counts as one more score of its agent.
+    #[command(
+        after_help = "Examples:\n  ostler evaluate @last\n  ostler evaluate @last --quality 0.9 --note 'complete, and easy to read'"
+    )]
+    Evaluate(evaluate::EvaluateArgs),
+    /// List how well agents do: reputation, scores, runs without help
+    ///
+    /// As far as their runs are kept. Those without a name of their own are told together, for each client.
+    #[command(
+        after_help = "Examples:\n  ostler agents\n  ostler agents --like jurist\n  ostler agents --json"
+    )]
+    Agents(evaluate::AgentsArgs),
+    /// Post jobs that agents compete for
+    Market(market::MarketArgs),
     /// Live through cases in virtual time
     Simulate(simulate::SimulateArgs),
     /// Verify the data folder, and say what is missing
@@ -380,6 +399,9 @@ async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Spawn(args) => agents::spawn(&globals, args).await,
         Command::Release(args) => agents::release(&globals, args).await,
         Command::Pipeline(args) => pipelines::pipeline(&globals, args).await,
+        Command::Evaluate(args) => evaluate::evaluate(&globals, args).await,
+        Command::Agents(args) => evaluate::agents(&globals, args).await,
+        Command::Market(args) => market::market(&globals, args).await,
         Command::Simulate(args) => simulate::simulate(&globals, args),
         Command::Doctor(args) => doctor::doctor(&globals, args).await,
         Command::Gc(args) => gc::gc(&globals, args),

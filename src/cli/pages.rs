@@ -7,7 +7,7 @@ macro_rules! page {
 }
 
 /// Every code, with its page.
-const PAGES: [(&str, &str); 44] = [
+const PAGES: [(&str, &str); 45] = [
     page!("D00"),
     page!("D01"),
     page!("D02"),
@@ -48,6 +48,7 @@ const PAGES: [(&str, &str); 44] = [
     page!("W05"),
     page!("W06"),
     page!("config"),
+    page!("job"),
     page!("parameter"),
     page!("pipeline"),
     page!("shape"),

@@ -11,6 +11,7 @@ use super::Globals;
 use super::client::{Client, Refused, part};
 use super::exit::{Failure, code};
 use super::follow::{Ended, Watch, code_of, interrupted, lost, one, to_rest, watch};
+use super::market;
 use super::measured::Measured;
 use super::session::{Session, Want};
 use super::signals::Signals;
@@ -134,6 +135,13 @@ async fn resume_all(
         .map(|line| line.run)
         .collect();
     open.reverse();
+    let jobs = match market::resume(&session.client).await {
+        Ok(jobs) => jobs,
+        Err(refused) => return fail(session, refused).await,
+    };
+    let is_new = |job: &String| !open.contains(job);
+    let begun: Vec<String> = jobs.into_iter().filter(is_new).collect();
+    open.extend(begun);
     if open.is_empty() {
         session.stop().await;
         if !globals.json {

@@ -25,7 +25,7 @@ const CACHE_BYTES: usize = 16 * 1024 * 1024;
 const FRAMES_PER_ENTRY: usize = 1024;
 
 /// Changes whenever the tables do; another one found means building the index again.
-const FORMAT: u64 = 3;
+const FORMAT: u64 = 4;
 
 type Table = TableDefinition<'static, &'static [u8], &'static [u8]>;
 

@@ -10,6 +10,7 @@ mod damage;
 mod heartbeats;
 mod kill;
 mod long_run;
+mod market;
 mod metrics;
 mod pipelines;
 mod plans;

@@ -1,5 +1,8 @@
 //! Every page, and every block on it.
 
+use ostler::job_file::JobFile;
+use ostler::plan_file::Format;
+
 use super::compare::same;
 use super::page::{Block, Page, Step, rewritten, root, steps};
 use super::shell::{Deed, Done, Place};
@@ -144,8 +147,10 @@ pages! {
     clients: "docs/guide/clients.md",
     contracts: "docs/guide/contracts.md",
     embedding: "docs/guide/embedding.md",
+    evaluation: "docs/guide/evaluation.md",
     first_plan: "docs/guide/first-plan.md",
     install: "docs/guide/install.md",
+    market: "docs/guide/market.md",
     operating: "docs/guide/operating.md",
     pipelines: "docs/guide/pipelines.md",
     plan_reference: "docs/guide/plan-reference.md",
@@ -164,7 +169,7 @@ fn the_plans_are_valid() {
         let plans: Vec<(String, String)> = page
             .blocks
             .iter()
-            .filter(|block| block.language == "yaml")
+            .filter(|block| block.language == "yaml" && !is_job(page.content(block)))
             .filter(|block| !file_name(&page, block).is_some_and(|name| is_checked_by_hand(&page, name)))
             .map(|block| (format!("line-{}.yaml", block.line), as_plan(page.content(block))))
             .collect();
@@ -177,6 +182,38 @@ fn the_plans_are_valid() {
         for (done, command) in Place::empty().run(&deeds).iter().zip(&commands) {
             assert_eq!(done.status, 0, "{path}: {command}:\n{}", done.printed.join("\n"));
         }
+    }
+}
+
+/// Whether a block is a job for the market, and no plan.
+fn is_job(content: &str) -> bool {
+    content.lines().any(|line| line.starts_with("budget:"))
+}
+
+#[test]
+fn the_jobs_are_valid() {
+    let mut found = 0;
+    for path in everything() {
+        let page = Page::read(&path);
+        for block in page.blocks.iter().filter(|block| is_job(page.content(block))) {
+            let (place, content) = (page.place(block), page.content(block));
+            let parsed = JobFile::parse(&place, Format::Yaml, content);
+            assert!(parsed.is_ok(), "{place}: {}", parsed.unwrap_err());
+            found += 1;
+        }
+    }
+    assert!(found > 0, "the page of the market shows one");
+}
+
+#[test]
+fn the_keys_of_a_job_have_their_rows() {
+    let page = Page::read("docs/guide/market.md");
+    let unknown = JobFile::parse("job.json", Format::Json, r#"{"?": 0}"#).unwrap_err().to_string();
+    for key in
+        ["title", "client", "capabilities", "domain", "budget", "deadline", "oversight", "plan", "params"]
+    {
+        assert!(unknown.contains(key), "{unknown}");
+        assert!(page.text.contains(&format!("`{key}`")), "{key}");
     }
 }
 

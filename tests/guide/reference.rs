@@ -183,6 +183,7 @@ fn every_key_of_the_configuration_has_its_row() {
         match table.as_str() {
             // What stands below is named by the operator.
             "scopes" | "clients" => all.push(table),
+            "evaluation" => all.extend(keys("evaluation").into_iter().map(|key| format!("evaluation.{key}"))),
             "tools" => {
                 for tool in keys("tools") {
                     all.extend(

@@ -11,10 +11,11 @@ use ostler_kernel::event::{AttemptResult, Event, HumanRequestKind, Output, RunOp
 use ostler_kernel::id::{NodeId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::port::{JournalError, Position, Seq, StreamBatch, StreamId};
-use ostler_kernel::run::{Context, Input, NodeState, Prepared, Quiet, Run, Standing};
+use ostler_kernel::run::{Context, Input, NodeState, Operation, Prepared, Quiet, Run, Standing};
 use ractor::{ActorProcessingErr, ActorRef};
 use tokio::time::{Duration, Instant};
 
+use super::appraise::Appraisal;
 use super::deadlines::{Deadline, Deadlines};
 use super::{AgentArguments, AgentMessage, AskReply, Request};
 use crate::approval;
@@ -23,6 +24,7 @@ use crate::effects::AttemptKey;
 use crate::error::RunError;
 use crate::estimates::UNKNOWN;
 use crate::evaluator::EvaluatorMessage;
+use crate::ledger::ClientBook;
 use crate::registry::RegistryMessage;
 use crate::scheduler::{Job, SchedulerMessage};
 use crate::services::Services;
@@ -66,6 +68,14 @@ pub(super) struct Drive {
     alarm: Option<(Instant, tokio::task::JoinHandle<()>)>,
     /// Judges the plan's own contract; ends with this.
     judge: Option<tokio::task::AbortHandle>,
+    /// What a judge says of the run, which is over but for that.
+    pub(super) appraisal: Appraisal,
+    /// Nothing is started, because what the client has left is reserved for jobs of the market.
+    waits_for_reserve: bool,
+    /// What is known of its client.
+    book: Arc<ClientBook>,
+    /// Credits that it may cost at most, if it is for a contract.
+    budget: Option<u64>,
 }
 
 impl Drive {
@@ -82,7 +92,6 @@ impl Drive {
             me: me.clone(),
             stream: StreamId::run(&opened.client, opened.run),
             caller: Arc::new(Caller::of(&opened)),
-            opened: RunOpened { plan: Json::null(), ..opened },
             opened_ms: u64::try_from(opened_ms).unwrap_or(0),
             run,
             seq,
@@ -99,6 +108,11 @@ impl Drive {
             deadlines: Deadlines::default(),
             alarm: None,
             judge: None,
+            appraisal: Appraisal::default(),
+            waits_for_reserve: false,
+            book: arguments.services.ledger.client(&opened.client),
+            budget: arguments.services.market.budget(opened.run),
+            opened: RunOpened { plan: Json::null(), ..opened },
         }
     }
 
@@ -229,6 +243,40 @@ impl Drive {
         if std::mem::replace(&mut self.is_out_of_credit, out) != out {
             self.pending.push(Event::OutOfCredit { out });
         }
+    }
+
+    /// Whether anything may be started that costs something: nothing is of a contract whose budget is used up, nor of what the
+    /// client has reserved for others. What waits for that asks again in a while.
+    fn may_start(&mut self) -> bool {
+        if self.fresh.is_empty() {
+            return true;
+        }
+        if self.is_over_budget() {
+            return false;
+        }
+        let waits = !self.book.may_start(self.opened.run);
+        if waits {
+            let nodes: Vec<NodeId> =
+                std::mem::take(&mut self.fresh).into_iter().map(|(_, node)| node).collect();
+            self.queued.extend(nodes.iter().cloned());
+            self.no_room(nodes);
+        }
+        if std::mem::replace(&mut self.waits_for_reserve, waits) != waits {
+            self.out_of_credit(waits);
+        }
+        !waits
+    }
+
+    /// Whether the run is for a contract, and has cost as much as that allows.
+    fn is_over_budget(&self) -> bool {
+        self.budget.is_some_and(|budget| self.run.cost() >= budget)
+    }
+
+    /// The same, and nothing of it is under way any more.
+    fn has_used_up_its_budget(&self) -> bool {
+        !self.run.is_cancelled()
+            && self.is_over_budget()
+            && !self.services.effects.knows_another(self.opened.run, &self.taken)
     }
 
     /// A granted node is not in the queue any more.
@@ -382,7 +430,11 @@ impl Drive {
                 Quiet::Over if self.services.effects.knows_another(self.opened.run, &self.taken) => {
                     break false;
                 }
+                Quiet::Over if self.asks_judge() => break false,
                 Quiet::Over => break true,
+                Quiet::Busy | Quiet::JudgeContract if self.has_used_up_its_budget() => {
+                    self.decide(Input::Operator(Operation::CancelPlan));
+                }
                 Quiet::JudgeContract if self.judge.is_none() => {
                     self.judge_contract();
                     break false;
@@ -391,9 +443,8 @@ impl Drive {
                 Quiet::Busy | Quiet::JudgeContract => break false,
             }
         };
-        let evaluated = if over { self.run.evaluated() } else { None };
+        let evaluated = if over { self.evaluate() } else { None };
         if over {
-            self.pending.extend(evaluated.map(Event::Evaluated));
             self.pending.push(Event::RunClosed { outcome: self.run.outcome() });
         }
         for event in self.pending.iter().filter_map(Telemetry::of) {
@@ -407,8 +458,8 @@ impl Drive {
                 let _ = reply.send(Err(RunError::Over));
             }
             if let Some(evaluated) = evaluated {
-                let owner = Arc::clone(&self.arguments.owner);
-                self.services.links.tell_evaluator(EvaluatorMessage::Evaluated { owner, evaluated });
+                let (lane, run) = (self.arguments.owner.lane.clone(), self.opened.run);
+                self.services.links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, evaluated });
             }
             self.close(position);
         } else if position.is_some() && self.run.waits_for_person() {
@@ -427,6 +478,9 @@ impl Drive {
         // Who asks needs no slot for it.
         while let Some(id) = self.asking.pop_first() {
             self.ask_person(&id).await;
+        }
+        if !self.may_start() {
+            return;
         }
         let plan = Arc::clone(self.run.plan());
         while self.queued.len() < self.run.free_slots() {
@@ -596,6 +650,7 @@ impl Drop for Drive {
         if let Some(judge) = self.judge.take() {
             judge.abort();
         }
+        self.appraisal.abort();
     }
 }
 

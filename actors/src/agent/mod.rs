@@ -1,6 +1,7 @@
 //! An agent: drives its runs, one at a time. It decides nothing itself: the kernel does; the agent records what was
 //! decided, asks for slots, and starts what was granted.
 
+mod appraise;
 mod deadlines;
 mod drive;
 mod launch;
@@ -9,7 +10,8 @@ mod load;
 use std::sync::Arc;
 
 use ostler_kernel::agent::Telemetry;
-use ostler_kernel::id::NodeId;
+use ostler_kernel::evaluation::Judgement;
+use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::RunRow;
 use ostler_kernel::run::Operation;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
@@ -41,6 +43,8 @@ pub(crate) enum AgentMessage {
     Due,
     /// The plan's own contract was judged, for this version.
     ContractJudged { version: u32, holds: bool },
+    /// A judge has said how good the results of the run are.
+    Judged { run: RunId, judgement: Judgement },
     /// Somebody asks for something about the run, which may be over by the time this arrives. Only the registry
     /// passes it on, so it does not meet the next run.
     Ask { request: Request, reply: AskReply },
@@ -126,6 +130,7 @@ impl Actor for Agent {
             AgentMessage::OutOfCredit(out) => drive.out_of_credit(out),
             AgentMessage::Due => drive.due(),
             AgentMessage::ContractJudged { version, holds } => drive.contract_judged(version, holds),
+            AgentMessage::Judged { run, judgement } => drive.judged(run, judgement),
             AgentMessage::Ask { request, reply } => drive.ask(request, reply),
         }
         state.advance().await
@@ -193,6 +198,7 @@ impl AgentState {
             | AgentMessage::Again
             | AgentMessage::OutOfCredit(_)
             | AgentMessage::Due
+            | AgentMessage::Judged { .. }
             | AgentMessage::ContractJudged { .. } => {}
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use metrics::Recorder;
 use ostler_kernel::event::Event;
-use ostler_kernel::id::RunId;
+use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::port::{
     AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
     StreamKind,
@@ -147,6 +147,14 @@ impl Journal for Counted {
 
     fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, JournalError> {
         self.journal.streams(kind)
+    }
+
+    fn account(
+        &self,
+        client: &ClientId,
+        agent: Option<&AgentId>,
+    ) -> Result<Option<AccountRow>, JournalError> {
+        self.journal.account(client, agent)
     }
 }
 

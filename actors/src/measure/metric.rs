@@ -209,8 +209,33 @@ pub const AGENTS: Metric = gauge(
     "Agents: row (without an actor), starting, live, stopping, quarantined.",
 );
 
+/// Evaluations.
+pub const EVALUATIONS: Metric = counter(
+    "ostler_evaluations_total",
+    &[],
+    "Times that a run was evaluated: by its records as it was closed, or by a person since.",
+);
+/// Agents that got worse.
+pub const DEGRADATIONS: Metric = counter(
+    "ostler_degradations_total",
+    &[],
+    "Times that a run of an agent with a name was far worse than those before it.",
+);
+/// Reputations.
+pub const REPUTATION: Metric = gauge(
+    "ostler_reputation",
+    &["domain"],
+    "Mean reputation of the agents of a domain that were evaluated, each by the number of its runs: 0 to 1.",
+);
+/// Jobs of the market.
+pub const MARKET_JOBS: Metric = gauge(
+    "ostler_market_jobs",
+    &["stage"],
+    "Jobs of the market, by the stage they are at: job, proposal, contract, decomposition, execution, evaluation, failed.",
+);
+
 /// Every metric.
-pub const ALL: [Metric; 28] = [
+pub const ALL: [Metric; 32] = [
     QUEUED_JOBS,
     DISPATCHED_JOBS,
     WAIT_SECONDS,
@@ -239,6 +264,10 @@ pub const ALL: [Metric; 28] = [
     PIPELINE_LAG,
     PIPELINE_PARKED,
     AGENTS,
+    EVALUATIONS,
+    DEGRADATIONS,
+    REPUTATION,
+    MARKET_JOBS,
 ];
 
 /// What is recorded has no levels here.

@@ -81,6 +81,8 @@ impl Measures {
         }
         counted::begin(&recorder);
         metric::GATE_VERDICTS.counter(&recorder, ["allowed".into(), NO_CODE.into()]).increment(0);
+        metric::EVALUATIONS.counter(&recorder, []).increment(0);
+        metric::DEGRADATIONS.counter(&recorder, []).increment(0);
         let tally = Mutex::default();
         Measures(Some(Arc::new(Recording { recorder, dispatched, waits, gate_seconds, tally })))
     }
@@ -127,6 +129,38 @@ impl Measures {
         let seconds = metric::ATTEMPT_SECONDS.histogram(&recording.recorder, [kind_name(kind).into()]);
         seconds.record(Duration::from_millis(ended.duration_ms));
         lock(&recording.tally).spend(client, kind, ended.cost);
+    }
+
+    /// A run was evaluated, by its records or by a person.
+    pub(crate) fn evaluated(&self) {
+        if let Some(recording) = &self.0 {
+            metric::EVALUATIONS.counter(&recording.recorder, []).increment(1);
+        }
+    }
+
+    /// An agent did far worse than it used to.
+    pub(crate) fn degraded(&self) {
+        if let Some(recording) = &self.0 {
+            metric::DEGRADATIONS.counter(&recording.recorder, []).increment(1);
+        }
+    }
+
+    /// Puts how reputations and jobs stand into `into`.
+    pub(crate) fn look_at_market(
+        &self,
+        into: &dyn Recorder,
+        reputations: &[(String, u16)],
+        jobs: &[(&'static str, usize)],
+    ) {
+        if !self.is_on() {
+            return;
+        }
+        for (domain, pm) in reputations {
+            metric::REPUTATION.gauge(into, [domain.clone().into()]).set(f64::from(*pm) / 1_000.0);
+        }
+        for (stage, count) in jobs {
+            metric::MARKET_JOBS.gauge(into, [(*stage).into()]).set(*count as f64);
+        }
     }
 
     /// What jobs of clients cost that ended since the last time.

@@ -11,6 +11,7 @@ use ostler_supervisor::ChildRef;
 use serde_json::{Value, json};
 
 use super::{Outbox, PipelineEnd, PipelineEvent, PipelineHandle, Stage, StageError};
+use crate::evaluations::Evaluating;
 use crate::measure::Seen;
 use crate::{Measures, System, SystemConfig};
 
@@ -28,6 +29,7 @@ async fn system(measures: Measures) -> System {
         drain: Duration::from_secs(5),
         clients: Vec::new(),
         measures,
+        evaluation: Evaluating::default(),
     };
     System::start(config).await.unwrap()
 }

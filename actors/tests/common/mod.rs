@@ -9,13 +9,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ostler_actors::{Limits, Measures, Submission, System, SystemConfig};
+use ostler_actors::{Evaluating, Limits, Measures, Submission, System, SystemConfig};
 use ostler_drivers::tool::{ToolConfig, builtin};
 use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::{Effect, Idempotency, Plan, PlanDraft};
 use ostler_kernel::port::{
-    ArtifactStore, BoxFuture, CallContext, Journal, Seq, StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
+    ArtifactStore, BoxFuture, CallContext, Journal, Judge, Seq, StreamBatch, StreamId, Tool, ToolResult,
+    ToolSpec,
 };
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};
@@ -54,6 +55,13 @@ pub(crate) async fn with_slots(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool
     wide(slots as u32, journal, Arc::new(MemoryArtifacts::default()), more, Limits::default()).await
 }
 
+/// A system in memory whose runs somebody judges.
+pub(crate) async fn judged_by(judge: impl Judge) -> System {
+    let evaluation = Evaluating { judge: Some(Arc::new(judge)), ..Evaluating::default() };
+    let (journal, artifacts) = (Arc::new(MemoryJournal::default()), Arc::new(MemoryArtifacts::default()));
+    evaluating(SLOTS as u32, journal, artifacts, Vec::new(), Limits::default(), evaluation).await
+}
+
 /// The same, over a store of one's own.
 pub(crate) async fn over(
     journal: Arc<dyn Journal>,
@@ -71,6 +79,17 @@ pub(crate) async fn wide(
     artifacts: Arc<dyn ArtifactStore>,
     more: Vec<Arc<dyn Tool>>,
     limits: Limits,
+) -> System {
+    evaluating(slots, journal, artifacts, more, limits, Evaluating::default()).await
+}
+
+async fn evaluating(
+    slots: u32,
+    journal: Arc<dyn Journal>,
+    artifacts: Arc<dyn ArtifactStore>,
+    more: Vec<Arc<dyn Tool>>,
+    limits: Limits,
+    evaluation: Evaluating,
 ) -> System {
     let mut tools = builtin(&ToolConfig::default(), None);
     tools.retain(|tool| more.iter().all(|other| other.spec().name != tool.spec().name));
@@ -91,6 +110,7 @@ pub(crate) async fn wide(
         drain: DRAIN,
         clients: Vec::new(),
         measures: Measures::default(),
+        evaluation,
     };
     System::start_within(config, limits).await.unwrap()
 }

@@ -13,10 +13,11 @@ use crate::lineage;
 
 /// How far people watch an agent; the later ones ask for more (definition 3 of the Agent Scheduler paper, with its order
 /// put right).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Oversight {
     /// Escalations alone.
+    #[default]
     AutonomousEscalation,
     /// Escalations, and [`SPOT_CHECKS_PERCENT`] of a hundred checkpoints: always the same ones.
     SpotCheck,

@@ -156,6 +156,10 @@ impl Run {
             | Event::StepResult(_)
             | Event::StepInDoubt { .. }
             | Event::ChildRun { .. }
+            | Event::Appraised(_)
+            | Event::Verdict(_)
+            | Event::AgentOffered { .. }
+            | Event::Market { .. }
             | Event::RunClosed { .. } => {}
         }
         Ok(())

@@ -63,8 +63,8 @@ pub use strategy::Strategy;
 pub use take_up::{RECOVERIES_MAX, Since, TakenUp};
 pub use turn::{Answer, Context, Input, NoPlanner, Operation, Patch, Planner, Resolution};
 
-use crate::evaluation::Tally;
-use crate::event::{Evaluated, RunTerms};
+use crate::evaluation::{Scores, Tally, Target};
+use crate::event::RunTerms;
 use crate::id::{NodeId, Ticks};
 use crate::plan::{Graph, Node, Plan};
 use dirty::Dirty;
@@ -248,16 +248,20 @@ impl Run {
         }
     }
 
+    /// Credits that its attempts cost so far, those that came too late too.
+    pub fn cost(&self) -> u64 {
+        self.tally.cost()
+    }
+
     /// How well the run was done, as far as its own records tell; `None`: it did nothing, or an operator ended it.
-    pub fn evaluated(&self) -> Option<Evaluated> {
+    pub fn scores(&self, target: &Target) -> Option<Scores> {
         if self.cancelled {
             return None;
         }
         let patched: u64 = self.instances.iter().map(|instance| u64::from(instance.phase)).sum();
         let patches: u64 = self.plan.nodes.iter().map(|node| u64::try_from(node.patches).unwrap_or(0)).sum();
         let revisions_max = patches + u64::from(self.plan.policy.max_replans);
-        let scores = self.tally.scores(patched + u64::from(self.replans), revisions_max)?;
-        Some(Evaluated { scores, composite: scores.composite() })
+        self.tally.scores(patched + u64::from(self.replans), revisions_max, target)
     }
 
     /// What holds for it besides how it was opened.

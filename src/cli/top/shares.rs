@@ -145,6 +145,7 @@ pub(super) mod tests {
             reserved: 0,
             left: None,
             reputation_pm: None,
+            for_jobs: 0,
             parked: false,
             running,
             queued: 0,

@@ -3,16 +3,24 @@
 //! A new kind is added at the end of [`samples`] and, with `UPDATE_EXPECT=1`, of the file. A line that changes
 //! means that old journals cannot be read any more: that takes a new format, not a new line.
 
+use std::collections::BTreeSet;
+
 use expect_test::expect_file;
-use ostler_kernel::evaluation::Scores;
+use ostler_kernel::agent::Oversight;
+use ostler_kernel::evaluation::{Appraised, Domains, Judgement, Scores, Standard, Target, Verdict};
 use ostler_kernel::event::*;
-use ostler_kernel::id::{AgentId, ClientId, Digest, EventType, NodeId, StageId};
+use ostler_kernel::id::{AgentId, ClientId, Digest, EventType, NodeId, RunId, StageId};
 use ostler_kernel::json::{Json, canonical};
+use ostler_kernel::market::{Closing, Job, MarketStep, Offer, Proposal, Stage};
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::run::{Category, NodeState, Reason, RunOutcome};
 use serde_json::json;
 
 use super::{decode, encode};
+
+fn run() -> RunId {
+    "0190b5b8-7a5e-7c3f-8000-0123456789ab".parse().unwrap()
+}
 
 fn node() -> NodeId {
     NodeId::from("n-1")
@@ -46,7 +54,7 @@ fn samples() -> Vec<Event> {
         |inline, directive| Outcome::Ok(Output { artifact: Digest([0xab; 32]), bytes: 9, inline, directive });
     let mut samples = vec![
         Event::RunOpened(Box::new(RunOpened {
-            run: "0190b5b8-7a5e-7c3f-8000-0123456789ab".parse().unwrap(),
+            run: run(),
             client: ClientId::from("acme"),
             agent: AgentId::from("worker"),
             plan: json(),
@@ -127,7 +135,11 @@ fn samples() -> Vec<Event> {
     samples.push(Event::Draining { node: node() });
     samples.push(Event::ReplanAsked { for_contract: true });
     samples.push(Event::Diagnosis { node: node(), category: Category::Crash, level: 1 });
-    samples.push(Event::AgentProfiled { agent: AgentId::from("worker"), profile: json() });
+    samples.push(Event::AgentProfiled {
+        agent: AgentId::from("worker"),
+        client: ClientId::from("acme"),
+        profile: json(),
+    });
     samples.push(Event::CreditDeposited { client: ClientId::from("acme"), credits: -5, spent: 7 });
     samples.push(Event::OutOfCredit { out: true });
     let scores =
@@ -143,6 +155,8 @@ fn samples() -> Vec<Event> {
         kind: EventType::from("page_discovered"),
         data: json(),
     }));
+    evaluations(&mut samples);
+    market(&mut samples);
     samples
 }
 
@@ -195,6 +209,83 @@ fn pipeline_records() -> [PipelineRecord; 9] {
         P::Ended { stage: stage() },
         P::Released { stage: stage() },
     ]
+}
+
+fn evaluations(samples: &mut Vec<Event>) {
+    let standard =
+        Standard { domain: Some("legal".into()), target: Target { time_ms: Some(9), credits: None } };
+    for judgement in [
+        None,
+        Some(Judgement { by: "words".into(), quality: None, note: "cannot tell".into() }),
+        Some(Judgement { by: "words".into(), quality: Some(900), note: String::new() }),
+    ] {
+        samples.push(Event::Appraised(Box::new(Appraised::by(&standard, &Domains::default(), judgement))));
+    }
+    let scores =
+        Scores { quality: Some(900), adherence: None, speed: 1_000, cost: 7, errors: 0, revisions: 500 };
+    samples.push(Event::Verdict(Box::new(Verdict {
+        run: run(),
+        agent: Some(AgentId::from("worker")),
+        quality: Some(900),
+        adherence: None,
+        evaluated: Evaluated { scores, composite: 512 },
+        by: "pat".into(),
+        note: "good".into(),
+    })));
+}
+
+fn market(samples: &mut Vec<Event>) {
+    let capabilities = BTreeSet::from(["contracts".to_owned()]);
+    let offer = Offer {
+        capabilities: capabilities.clone(),
+        domain: Some("legal".into()),
+        price: Some(40),
+        time_ms: None,
+    };
+    samples.push(Event::AgentOffered {
+        agent: AgentId::from("worker"),
+        client: ClientId::from("acme"),
+        offer: Box::new(offer),
+    });
+    let job = Job {
+        id: run(),
+        client: ClientId::from("acme"),
+        title: "read the contract".into(),
+        capabilities: capabilities.clone(),
+        domain: None,
+        budget: 100,
+        deadline: Some(1_700_000_000_000),
+        oversight: Oversight::SpotCheck,
+        plan: json(),
+        intent: 1,
+        scope: "default".into(),
+        workspace: "/work".into(),
+    };
+    let proposal = Proposal {
+        agent: "worker".into(),
+        price: 40,
+        time_ms: Some(5),
+        capabilities,
+        domain: None,
+        reputation_pm: Some(700),
+    };
+    let steps = [
+        MarketStep::Posted(job.clone()),
+        MarketStep::Proposed { proposals: vec![proposal] },
+        MarketStep::Signed {
+            winner: "worker".into(),
+            price: 40,
+            budget: 100,
+            deadline: job.deadline,
+            oversight: Oversight::Supervised,
+            reserved: true,
+        },
+        MarketStep::Decomposed { plan: job.plan, nodes: 3 },
+        MarketStep::Started,
+        MarketStep::Evaluated(Closing { outcome: RunOutcome::Succeeded, spent: 30, composite: Some(900) }),
+        MarketStep::Failed { at: Stage::Contract, reason: "no agent".into(), spent: 0 },
+    ];
+    samples.extend(steps.map(|step| Event::Market { job: run(), step: Box::new(step) }));
 }
 
 fn causes() -> [ChangeCause; 5] {
@@ -307,10 +398,14 @@ fn kind(event: &Event) -> u8 {
         Event::RunTerms(_) => 34,
         Event::Pipeline(_) => 35,
         Event::Published(_) => 36,
+        Event::Appraised(_) => 37,
+        Event::Verdict(_) => 38,
+        Event::AgentOffered { .. } => 39,
+        Event::Market { .. } => 40,
     }
 }
 
-const KINDS: u8 = 37;
+const KINDS: u8 = 41;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -100,9 +100,9 @@ pub fn decode(record: &[u8]) -> Result<Event, CodecError> {
 
 /// Whether the event in `record` may change a line of the tables of runs and accounts. Does not unpack it.
 pub(crate) fn touches_tables(record: &[u8]) -> Result<bool, CodecError> {
-    /// Places of `RunOpened`, `RunRecovered`, `AttemptResult`, `LateResult`, `Parked`, `RunClosed` and `Evaluated` among
-    /// the variants.
-    const KINDS: [u8; 7] = [0, 1, 6, 7, 16, 20, 26];
+    /// Places of `RunOpened`, `RunRecovered`, `AttemptResult`, `LateResult`, `HumanAnswer`, `Parked`, `Operator`, `RunClosed`,
+    /// `Evaluated` and `Verdict` among the variants.
+    const KINDS: [u8; 10] = [0, 1, 6, 7, 9, 16, 17, 20, 26, 38];
     Ok(KINDS.contains(&split(record)?.1))
 }
 
@@ -206,7 +206,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_kinds_that_touch_a_table_are_those_seven() {
+    fn the_kinds_that_touch_a_table_are_those_ten() {
         let check = |event: Event, expected: bool| {
             let mut record = Vec::new();
             encode(&event, &mut record).unwrap();
@@ -222,7 +222,8 @@ mod tests {
         check(Event::Parked { reason: "r".into() }, true);
         check(Event::RunClosed { outcome: RunOutcome::Failed }, true);
         check(Event::ContractChecked { version: 1, holds: true }, false);
-        check(Event::Operator(ostler_kernel::event::OperatorAct::CancelPlan), false);
+        check(Event::Operator(ostler_kernel::event::OperatorAct::CancelPlan), true);
+        check(Event::OutOfCredit { out: true }, false);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ostler_kernel::event::Event;
-use ostler_kernel::id::{RunId, Ticks};
+use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
 use ostler_kernel::port::{
     AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
     StreamKind,
@@ -82,10 +82,8 @@ impl State {
         if batch.events.is_empty() {
             return;
         }
-        if let Some(run) = rows::run_of(&batch.stream) {
-            for change in batch.events.iter().filter_map(|event| self.reader.change(event, batch.at_ms)) {
-                self.lines.apply(run, change, Position(self.ordered));
-            }
+        for (run, change) in self.reader.changes(&batch.stream, &batch.events, batch.at_ms) {
+            self.lines.apply(run, change, Position(self.ordered));
         }
         let StreamBatch { stream, expected, at_ms, events } = batch;
         let batch = Batch { first: expected.0 + 1, position: Position(self.ordered), at_ms, events };
@@ -154,5 +152,14 @@ impl Journal for MemoryJournal {
             self.state().streams.keys().filter(|stream| stream.kind == kind).copied().collect();
         streams.sort_unstable();
         Ok(streams)
+    }
+
+    fn account(
+        &self,
+        client: &ClientId,
+        agent: Option<&AgentId>,
+    ) -> Result<Option<AccountRow>, JournalError> {
+        let key = (client.clone(), agent.cloned());
+        Ok(self.state().lines.accounts.get(&key).cloned())
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ostler_kernel::evaluation::Reputation;
-use ostler_kernel::event::{Accounts, Event};
+use ostler_kernel::event::{Accounts, Evaluated, Event};
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::port::{AccountRow, Position, RunRow, RunStanding, StreamId, StreamKind};
@@ -22,6 +22,18 @@ pub(crate) fn run_of(stream: &StreamId) -> Option<RunId> {
     }
 }
 
+/// The run whose lines a record of this stream may change: its own, or the one that a verdict is on.
+pub(crate) fn subject_of(stream: &StreamId, event: &Event) -> Option<RunId> {
+    match (stream.kind, event) {
+        (StreamKind::Run, Event::Verdict(_)) => None,
+        (StreamKind::Run, _) => run_of(stream),
+        (StreamKind::Client, Event::Verdict(verdict)) => Some(verdict.run),
+        (StreamKind::Client | StreamKind::Attempts | StreamKind::Pipeline | StreamKind::PipelineLog, _) => {
+            None
+        }
+    }
+}
+
 /// What an event does to the tables.
 pub(crate) enum Change {
     /// The line of its run begins.
@@ -30,8 +42,10 @@ pub(crate) enum Change {
     Stand(RunStanding, Option<Ticks>),
     /// An attempt of the run ended, and this is what it cost.
     Charge(Option<Accounts>, u64),
-    /// The run was evaluated, at so many thousandths.
-    Evaluate(u16),
+    /// The run was evaluated, by its records or by a person.
+    Evaluate(Evaluated),
+    /// A person did something about the run.
+    Act,
 }
 
 /// Whose line of the table of accounts.
@@ -90,6 +104,8 @@ impl Reader {
                     opened_ms: at_ms,
                     closed_ms: None,
                     standing: RunStanding::Open,
+                    evaluated: None,
+                    acts: 0,
                     position: Position(0),
                 }))
             }
@@ -99,9 +115,24 @@ impl Reader {
             Event::AttemptResult(result) | Event::LateResult(result) => (result.cost > 0
                 || result.accounts.is_some())
             .then_some(Change::Charge(result.accounts, result.cost)),
-            Event::Evaluated(evaluated) => Some(Change::Evaluate(evaluated.composite)),
+            Event::Evaluated(evaluated) => Some(Change::Evaluate(*evaluated)),
+            Event::Verdict(verdict) => Some(Change::Evaluate(verdict.evaluated)),
+            Event::HumanAnswer(_) | Event::Operator(_) => Some(Change::Act),
             _ => None,
         }
+    }
+
+    /// What the events of a batch do to the tables, and to the lines of which run.
+    pub(crate) fn changes<'a>(
+        &'a self,
+        stream: &'a StreamId,
+        events: &'a [Event],
+        at_ms: Ticks,
+    ) -> impl Iterator<Item = (RunId, Change)> + 'a {
+        events.iter().filter_map(move |event| {
+            let run = subject_of(stream, event)?;
+            Some((run, self.change(event, at_ms)?))
+        })
     }
 }
 
@@ -134,10 +165,18 @@ impl Lines {
                     row.position = position.0;
                 }
             }
-            Change::Evaluate(composite) => {
+            Change::Evaluate(evaluated) => {
+                if let Some(row) = self.rows.get_mut(&run) {
+                    (row.evaluated, row.position) = (Some(evaluated), position);
+                }
                 if let Some(row) = self.account(run) {
-                    row.reputation = row.reputation.after(composite);
+                    row.reputation = row.reputation.after(evaluated.composite);
                     row.position = position.0;
+                }
+            }
+            Change::Act => {
+                if let Some(row) = self.rows.get_mut(&run) {
+                    (row.acts, row.position) = (row.acts.saturating_add(1), position);
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ostler_kernel::evaluation::Scores;
+use ostler_kernel::evaluation::{Scores, Verdict};
 use ostler_kernel::event::{
     Accounts, AttemptIntent, AttemptOf, AttemptResult, Evaluated, Event, Outcome, Output, PipelineRecord,
     Published, RunOpened, StepKey, StepResult,
@@ -83,6 +83,22 @@ fn ending() -> Vec<Event> {
     ]
 }
 
+/// What a person says of a run that is over.
+fn verdict(number: u64) -> Event {
+    let scores =
+        Scores { quality: Some(10), adherence: None, speed: 900, cost: 800, errors: 700, revisions: 600 };
+    let Event::RunOpened(opened) = opened(number) else { unreachable!("that is what it gives") };
+    Event::Verdict(Box::new(Verdict {
+        run: run(number),
+        agent: Some(opened.agent),
+        quality: Some(10),
+        adherence: None,
+        evaluated: Evaluated { scores, composite: 300 },
+        by: "pat".into(),
+        note: String::new(),
+    }))
+}
+
 fn append(journal: &SegmentJournal, stream: StreamId, at_ms: i64, events: Vec<Event>) {
     let last = journal.read(stream, Seq(0), usize::MAX).unwrap().last().map_or(Seq(0), |record| record.seq);
     journal.append(vec![StreamBatch { stream, expected: last, at_ms, events }]).unwrap();
@@ -105,6 +121,10 @@ fn filled() -> FaultyDisk {
         }
         if number >= 4 && number - 4 < 20 {
             append(&journal, stream(number - 4), (number - 4) as i64, ending());
+            if number % 5 == 0 {
+                let stream = StreamId::client(&client(number - 4));
+                append(&journal, stream, 2, vec![verdict(number - 4)]);
+            }
         }
         if number % 7 == 0 {
             let client = client(number);

@@ -150,12 +150,12 @@ impl Fold {
     }
 
     fn lines_of(&mut self, place: Place, section: &Section<'_>, index: &Index) -> Result<(), Misfit> {
-        let Some(run) = rows::run_of(&section.stream) else { return Ok(()) };
         let misfit = |what: String| Misfit::Frame(Some(section.stream), what);
         let records = section.records().ok_or_else(|| misfit("its records do not add up".into()))?;
         for record in records {
             if codec::touches_tables(record).map_err(|error| misfit(error.to_string()))? {
                 let event = codec::decode(record).map_err(|error| misfit(error.to_string()))?;
+                let Some(run) = rows::subject_of(&section.stream, &event) else { continue };
                 if let Some(change) = self.reader.change(&event, section.at_ms) {
                     self.fetch(run, &change, index)?;
                     self.lines.apply(run, change, place.position());

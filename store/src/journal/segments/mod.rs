@@ -44,7 +44,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam::channel::Sender;
 use metrics::{Counter, Histogram};
-use ostler_kernel::id::RunId;
+use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::port::{
     AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
     StreamKind,
@@ -437,6 +437,21 @@ impl Journal for SegmentJournal {
             Ok(accounts)
         })?;
         Ok(accounts.into_values().collect())
+    }
+
+    fn account(
+        &self,
+        client: &ClientId,
+        agent: Option<&AgentId>,
+    ) -> Result<Option<AccountRow>, JournalError> {
+        let key = (client.clone(), agent.cloned());
+        self.shared.ask(|index| {
+            let recent = self.shared.order().fold.lines.accounts.get(&key).cloned();
+            match recent {
+                Some(row) => Ok(Some(row)),
+                None => index.account(&key),
+            }
+        })
     }
 
     fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, JournalError> {

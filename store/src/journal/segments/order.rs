@@ -93,10 +93,7 @@ impl Prepared {
             prepared.bytes += draft.bytes_max();
             prepared.drafts.push(draft);
             prepared.urgent |= batch.events.iter().any(|event| matches!(event, Event::Operator(_)));
-            if let Some(run) = rows::run_of(&batch.stream) {
-                let changes = batch.events.iter().filter_map(|event| reader.change(event, batch.at_ms));
-                prepared.changes.extend(changes.map(|change| (run, change)));
-            }
+            prepared.changes.extend(reader.changes(&batch.stream, &batch.events, batch.at_ms));
         }
         let max = frame_bytes_max(segment_bytes);
         if prepared.bytes > max {

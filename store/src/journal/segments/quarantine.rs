@@ -106,6 +106,8 @@ pub(crate) fn unknown(run: RunId) -> RunRow {
         opened_ms: made,
         closed_ms: None,
         standing: RunStanding::Open,
+        evaluated: None,
+        acts: 0,
         position: Position(0),
     }
 }
@@ -163,6 +165,8 @@ mod tests {
             opened_ms: 1,
             closed_ms: Some(2),
             standing: RunStanding::Closed(RunOutcome::Failed),
+            evaluated: None,
+            acts: 2,
             position: Position(0),
         };
         let why = "segment 1, offset 64: its \"checksum\" does not hold\n".to_owned();

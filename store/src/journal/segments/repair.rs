@@ -10,6 +10,7 @@ use std::io;
 
 use ostler_kernel::event::{Event, Outcome};
 use ostler_kernel::id::{ClientId, Digest, RunId};
+use ostler_kernel::market::MarketStep;
 use ostler_kernel::port::{AccountRow, RunRow, RunStanding, StreamId, StreamKind};
 
 use super::collect::artifacts;
@@ -389,7 +390,13 @@ fn client_of(event: &Event) -> Option<ClientId> {
     match event {
         Event::AgentRegistered { client, .. }
         | Event::ClientSet { client, .. }
-        | Event::CreditDeposited { client, .. } => Some(client.clone()),
+        | Event::CreditDeposited { client, .. }
+        | Event::AgentProfiled { client, .. }
+        | Event::AgentOffered { client, .. } => Some(client.clone()),
+        Event::Market { step, .. } => match &**step {
+            MarketStep::Posted(job) => Some(job.client.clone()),
+            _ => None,
+        },
         _ => None,
     }
 }

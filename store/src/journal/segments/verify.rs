@@ -231,9 +231,10 @@ impl Survey {
                 }
             }
         }
+        for (run, change) in self.reader.changes(&section.stream, events, section.at_ms) {
+            self.lines.apply(run, change, place.position());
+        }
         if let Some(run) = rows::run_of(&section.stream) {
-            let changes = events.iter().filter_map(|event| self.reader.change(event, section.at_ms));
-            changes.for_each(|change| self.lines.apply(run, change, place.position()));
             events.iter().for_each(|event| self.note_work(run, event, place));
         }
     }

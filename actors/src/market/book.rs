@@ -1,0 +1,308 @@
+//! What is known of the market: a cache of the records of clients that the registry keeps up to date.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use ostler_kernel::evaluation::{DOMAIN_DEFAULT, Reputation, Standard, Target};
+use ostler_kernel::event::Event;
+use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
+use ostler_kernel::json::Json;
+use ostler_kernel::ledger::CreditError;
+use ostler_kernel::market::{Job, MarketStep, Offer, Proposal, Stage, StageError, Standing, shortlist};
+use ostler_kernel::port::{JournalError, RunRow, StreamId};
+
+use super::MarketError;
+use crate::ledger::Ledger;
+use crate::services::{Services, lock};
+use crate::stream;
+
+/// What is known of the market.
+#[derive(Default)]
+pub(crate) struct Market {
+    book: Mutex<Book>,
+    /// Jobs that a task takes on.
+    pursued: Mutex<BTreeSet<RunId>>,
+}
+
+/// Offers and jobs, as records tell.
+#[derive(Default)]
+pub(crate) struct Book {
+    offers: BTreeMap<AgentId, (ClientId, Arc<Offer>)>,
+    /// Agents out of service.
+    quarantined: BTreeSet<AgentId>,
+    jobs: BTreeMap<RunId, Entry>,
+    /// Jobs that are not over.
+    open: usize,
+    /// Those that are, in the order in which they ended.
+    over: VecDeque<RunId>,
+    /// How many of these are kept.
+    kept_max: usize,
+}
+
+/// A job.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub(crate) standing: Standing,
+    /// When it was posted.
+    pub(crate) posted_ms: Ticks,
+    /// When it came to where it is.
+    pub(crate) since_ms: Ticks,
+}
+
+impl Book {
+    /// Nothing yet; of jobs that are over, so many are kept.
+    pub(crate) fn keeping(kept_max: usize) -> Book {
+        Book { kept_max, ..Book::default() }
+    }
+
+    /// Lets a record of a client take effect.
+    pub(crate) fn record(&mut self, event: &Event, at_ms: Ticks) {
+        match event {
+            Event::AgentProfiled { agent, client, profile } => {
+                let offer =
+                    serde_json::from_str(profile.as_str()).ok().and_then(|profile| Offer::of(&profile));
+                if let Some(offer) = offer {
+                    self.offers.insert(agent.clone(), (client.clone(), Arc::new(offer)));
+                }
+            }
+            Event::AgentOffered { agent, client, offer } => {
+                self.offers.insert(agent.clone(), (client.clone(), Arc::new((**offer).clone())));
+            }
+            Event::AgentQuarantined { agent, .. } => drop(self.quarantined.insert(agent.clone())),
+            Event::AgentReleased { agent } => drop(self.quarantined.remove(agent)),
+            Event::Market { job, step } => self.step(*job, step, at_ms),
+            _ => {}
+        }
+    }
+
+    fn step(&mut self, job: RunId, step: &MarketStep, at_ms: Ticks) {
+        if let MarketStep::Posted(posted) = step {
+            let standing = Standing::Job(posted.clone());
+            self.jobs.insert(job, Entry { standing, posted_ms: at_ms, since_ms: at_ms });
+            self.open += 1;
+            return;
+        }
+        let Some(Entry { standing, posted_ms, since_ms }) = self.jobs.remove(&job) else { return };
+        if standing.check(step).is_err() {
+            self.jobs.insert(job, Entry { standing, posted_ms, since_ms });
+            return;
+        }
+        if let Ok(standing) = standing.apply(step.clone()) {
+            let is_over = standing.stage().is_over();
+            self.open -= usize::from(is_over);
+            let standing = if is_over { without_plan(standing) } else { standing };
+            self.jobs.insert(job, Entry { standing, posted_ms, since_ms: at_ms });
+            if is_over {
+                self.over.push_back(job);
+            }
+        }
+        while self.over.len() > self.kept_max {
+            self.over.pop_front().and_then(|oldest| self.jobs.remove(&oldest));
+        }
+    }
+}
+
+/// Nobody runs the plan of a job that is over any more; it stays in the records.
+fn without_plan(mut standing: Standing) -> Standing {
+    match &mut standing {
+        Standing::Evaluation(evaluation) => evaluation.contract.job.plan = Json::null(),
+        Standing::Abandoned(abandoned) => {
+            abandoned.job.plan = Json::null();
+            if let Some(contract) = &mut abandoned.contract {
+                contract.job.plan = Json::null();
+            }
+        }
+        _ => {}
+    }
+    standing
+}
+
+impl Market {
+    /// Goes on from what the records say; what is reserved counts from here on.
+    pub(crate) fn begin(&self, book: Book, services: &Services) -> Result<(), JournalError> {
+        for (id, Entry { standing, .. }) in &book.jobs {
+            let client = services.ledger.client(&standing.job().client);
+            match standing.contract().filter(|contract| contract.reserved) {
+                Some(contract) if !standing.stage().is_over() => {
+                    let row = services.journal.run(*id)?;
+                    let spent = row.map(|row| spent(services, &row)).transpose()?.unwrap_or(0);
+                    client.reserve(*id, contract.budget, spent);
+                }
+                _ => client.refund(*id),
+            }
+        }
+        *lock(&self.book) = book;
+        Ok(())
+    }
+
+    /// Lets a record of a client take effect that was just appended.
+    pub(crate) fn record(&self, event: &Event, at_ms: Ticks, ledger: &Ledger) {
+        let mut book = lock(&self.book);
+        let known = match event {
+            Event::Market { job, .. } => book.jobs.get(job).map(|entry| entry.standing.job().client.clone()),
+            _ => None,
+        };
+        book.record(event, at_ms);
+        let (Event::Market { job, step }, Some(client)) = (event, known) else { return };
+        let client = ledger.client(&client);
+        match &**step {
+            MarketStep::Signed { reserved: true, budget, .. } => client.reserve(*job, *budget, 0),
+            MarketStep::Evaluated(_) | MarketStep::Failed { .. } => client.refund(*job),
+            _ => {}
+        }
+    }
+
+    /// Whether a step may be written down, and in the stream of which client.
+    pub(crate) fn admit(
+        &self,
+        services: &Services,
+        id: RunId,
+        step: &MarketStep,
+    ) -> Result<ClientId, MarketError> {
+        let book = lock(&self.book);
+        let known = book.jobs.get(&id);
+        if let MarketStep::Posted(job) = step {
+            let most = services.limits.jobs_open;
+            if known.is_some() {
+                return Err(MarketError::Taken(id));
+            }
+            if book.open >= most {
+                return Err(MarketError::TooMany(most));
+            }
+            job.check(services.clock.now())?;
+            return Ok(job.client.clone());
+        }
+        let standing = &known.ok_or(StageError::Unknown(id))?.standing;
+        standing.check(step)?;
+        let client = &standing.job().client;
+        if let MarketStep::Signed { reserved: true, budget, .. } = step {
+            check_balance(&services.ledger, client, *budget)?;
+        }
+        Ok(client.clone())
+    }
+
+    /// A job, as it stands.
+    pub(crate) fn entry(&self, job: RunId) -> Option<Entry> {
+        lock(&self.book).jobs.get(&job).cloned()
+    }
+
+    /// All jobs, by their id.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        lock(&self.book).jobs.values().cloned().collect()
+    }
+
+    /// Jobs that are not over.
+    pub(crate) fn open(&self) -> Vec<RunId> {
+        let book = lock(&self.book);
+        let open = book.jobs.iter().filter(|(_, entry)| !entry.standing.stage().is_over());
+        open.map(|(job, _)| *job).collect()
+    }
+
+    /// How many jobs are at each stage.
+    pub(crate) fn count(&self) -> Vec<(&'static str, usize)> {
+        let mut counts = Stage::ALL.map(|stage| (stage.as_str(), 0));
+        for entry in lock(&self.book).jobs.values() {
+            counts[entry.standing.stage() as usize].1 += 1;
+        }
+        counts.into()
+    }
+
+    /// What an agent offers.
+    pub(crate) fn offer(&self, agent: &AgentId) -> Option<Arc<Offer>> {
+        lock(&self.book).offers.get(agent).map(|(_, offer)| Arc::clone(offer))
+    }
+
+    /// What the agents of the job's client propose for it, those in service that offer anything; the best of them.
+    pub(crate) fn proposals(&self, job: &Job, ledger: &Ledger, now: Ticks) -> Vec<Proposal> {
+        let book = lock(&self.book);
+        let offers = book
+            .offers
+            .iter()
+            .filter(|(agent, (client, _))| *client == job.client && !book.quarantined.contains(*agent));
+        let proposals = offers.map(|(agent, (client, offer))| {
+            let reputation = ledger.reputation(client, Some(agent)).pm();
+            Proposal::of(agent.clone(), offer, job, reputation)
+        });
+        shortlist(job, proposals.collect(), now)
+    }
+
+    /// By what the runs of an agent are judged that are for no contract.
+    pub(crate) fn standard_of(&self, agent: &AgentId) -> Standard {
+        self.offer(agent).map(|offer| offer.standard()).unwrap_or_default()
+    }
+
+    /// By what a run is judged that is for a contract: the price is its target, and the time that was proposed.
+    pub(crate) fn standard_for(&self, run: RunId) -> Option<Standard> {
+        let book = lock(&self.book);
+        let contract = book.jobs.get(&run)?.standing.contract()?;
+        let domain = contract.job.domain.clone().or_else(|| contract.proposal.domain.clone());
+        let target = Target { time_ms: contract.proposal.time_ms, credits: Some(contract.price) };
+        Some(Standard { domain, target })
+    }
+
+    /// Credits that a run may cost at most that is for a contract.
+    pub(crate) fn budget(&self, run: RunId) -> Option<u64> {
+        Some(lock(&self.book).jobs.get(&run)?.standing.contract()?.budget)
+    }
+
+    /// The mean reputation of agents, by what their work is about, in thousandths; of a domain without any, nothing.
+    pub(crate) fn reputations(&self, ledger: &Ledger) -> Vec<(String, u16)> {
+        let book = lock(&self.book);
+        let mut domains: BTreeMap<&str, Vec<Reputation>> = BTreeMap::new();
+        ledger.each_reputation(|agent, reputation| {
+            let offer = agent.and_then(|agent| book.offers.get(agent));
+            let domain = offer.and_then(|(_, offer)| offer.domain.as_deref()).unwrap_or(DOMAIN_DEFAULT);
+            domains.entry(domain).or_default().push(reputation);
+        });
+        let means = domains.into_iter();
+        means.filter_map(|(domain, all)| Some((domain.to_owned(), Reputation::mean_pm(all)?))).collect()
+    }
+
+    /// Marks a job as taken on by a task of this process; false if it is already.
+    pub(crate) fn pursue(&self, job: RunId) -> bool {
+        lock(&self.pursued).insert(job)
+    }
+
+    /// Whether a task of this process takes a job on.
+    pub(crate) fn is_pursued(&self, job: RunId) -> bool {
+        lock(&self.pursued).contains(&job)
+    }
+
+    /// Whether there is a job of this id that is not over.
+    pub(crate) fn has_open(&self, job: RunId) -> bool {
+        lock(&self.book).jobs.get(&job).is_some_and(|entry| !entry.standing.stage().is_over())
+    }
+
+    /// Jobs that tasks of this process take on.
+    pub(crate) fn pursued(&self) -> Vec<RunId> {
+        lock(&self.pursued).iter().copied().collect()
+    }
+
+    /// Nobody takes the job on any more.
+    pub(crate) fn let_go(&self, job: RunId) {
+        lock(&self.pursued).remove(&job);
+    }
+}
+
+/// Whether a client has so many credits that are neither spent nor reserved; one that is not metered has any.
+pub(super) fn check_balance(ledger: &Ledger, client: &ClientId, wanted: u64) -> Result<(), CreditError> {
+    match ledger.find(client).and_then(|book| book.balance()) {
+        Some(balance) if i128::from(balance) < i128::from(wanted) => {
+            Err(CreditError::BeyondBalance { balance, wanted })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Credits that the attempts of a run cost, by its records.
+pub(super) fn spent(services: &Services, row: &RunRow) -> Result<u64, JournalError> {
+    let mut spent = 0u64;
+    let stream = StreamId::run(&row.client, row.run);
+    stream::each(&*services.journal, stream, None, |record| -> Result<(), JournalError> {
+        if let Event::AttemptResult(result) | Event::LateResult(result) = &record.event {
+            spent = spent.saturating_add(result.cost);
+        }
+        Ok(())
+    })?;
+    Ok(spent)
+}

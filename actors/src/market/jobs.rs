@@ -1,0 +1,262 @@
+//! Posting jobs, offering to do them, and how they stand.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use ostler_kernel::agent::Oversight;
+use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
+use ostler_kernel::json;
+use ostler_kernel::market::{Job, MarketStep, Offer, Proposal, Stage, Standing};
+use ostler_kernel::plan::PlanDraft;
+use ostler_kernel::port::RunStanding;
+
+use super::book::{Entry, check_balance, spent};
+use super::{MarketError, OfferRefused};
+use crate::registry::RegistryMessage;
+use crate::submission::{SubmitError, new_run_id};
+use crate::system::{System, ask};
+
+/// Work to be put up on the market.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobRequest {
+    /// The id that it and its run are to have: who posts once more because no answer came posts the same job. `None`: a new one.
+    pub id: Option<RunId>,
+    /// Who pays, and whose agents propose.
+    pub client: ClientId,
+    /// One line for people.
+    pub title: String,
+    /// What an agent must be able to do.
+    pub capabilities: BTreeSet<String>,
+    /// What it is about: whose weights it is judged by; `None`: what the agent says of itself counts.
+    pub domain: Option<String>,
+    /// Credits that it may cost at most.
+    pub budget: u64,
+    /// When it must be over, in milliseconds since the Unix epoch; `None`: whenever.
+    pub deadline: Option<Ticks>,
+    /// How closely people watch.
+    pub oversight: Oversight,
+    /// What is to be done.
+    pub plan: PlanDraft,
+    /// The most impact it may have, 0..=2.
+    pub intent: u8,
+    /// The scope it acts in.
+    pub scope: String,
+    /// The folder its tools may touch.
+    pub workspace: PathBuf,
+}
+
+/// A job, as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobRow {
+    /// The job, and its run.
+    pub job: RunId,
+    /// Who pays.
+    pub client: ClientId,
+    /// One line for people.
+    pub title: String,
+    /// Where it is.
+    pub stage: Stage,
+    /// What agents propose, as long as none has the contract; then what the winner proposed.
+    pub proposals: Vec<Proposal>,
+    /// Who has the contract.
+    pub winner: Option<AgentId>,
+    /// What the winner asked for, in credits.
+    pub price: Option<u64>,
+    /// Credits that it may cost at most.
+    pub budget: u64,
+    /// When it must be over.
+    pub deadline: Option<Ticks>,
+    /// How closely people watch.
+    pub oversight: Oversight,
+    /// Credits that it cost so far.
+    pub spent: u64,
+    /// How its run ended.
+    pub outcome: Option<String>,
+    /// How well it was done, in thousandths, by its run's records or by a person since.
+    pub composite_pm: Option<u16>,
+    /// Why it failed, if it did.
+    pub reason: Option<String>,
+    /// When it was posted.
+    pub posted_ms: Ticks,
+    /// When it came to where it is.
+    pub since_ms: Ticks,
+}
+
+impl System {
+    /// Lets an agent offer something from here on, instead of what it offered before. Durable when it returns; dropping the
+    /// future may or may not have offered it.
+    ///
+    /// # Errors
+    ///
+    /// [`OfferRefused`]; nothing has changed then.
+    pub async fn offer(&self, agent: &str, offer: Offer) -> Result<(), OfferRefused> {
+        let registry = self.services.links.registry().ok_or(OfferRefused::Restarting)?;
+        let (agent, offer) = (AgentId::from(agent), Box::new(offer));
+        let offered = ask(&registry, |reply| RegistryMessage::Offer { agent, offer, reply }).await;
+        let position = offered.ok_or(OfferRefused::Restarting)??;
+        Ok(self.services.journal.durable(position).await?)
+    }
+
+    /// What an agent offers; `None`: nothing.
+    pub fn offered(&self, agent: &str) -> Option<Offer> {
+        self.services.market.offer(&agent.into()).map(|offer| (*offer).clone())
+    }
+
+    /// Posts a job, and takes it from stage to stage. The job is durable when this returns; dropping the future may or may not
+    /// have posted it.
+    ///
+    /// # Errors
+    ///
+    /// [`MarketError`]; nothing has changed then.
+    pub async fn post(&self, request: JobRequest) -> Result<RunId, MarketError> {
+        let JobRequest { id, client, title, capabilities, domain, budget, deadline, oversight, plan, .. } =
+            request;
+        let JobRequest { intent, scope, workspace, .. } = request;
+        let workspace = self.check_terms(&client, intent, &scope, workspace)?;
+        if let Some(domain) = domain.as_deref().filter(|it| self.services.domains.get(it).is_none()) {
+            return Err(MarketError::Domain(domain.to_owned()));
+        }
+        plan.clone().validate(&self.services.settings()).map_err(MarketError::Plan)?;
+        let plan = json::to_canonical(&plan).map_err(SubmitError::Plan)?;
+        let (id, scope) = (id.unwrap_or_else(new_run_id), scope);
+        let workspace = workspace.to_string_lossy().into_owned();
+        let job = Job {
+            id,
+            client,
+            title,
+            capabilities,
+            domain,
+            budget,
+            deadline,
+            oversight,
+            plan,
+            intent,
+            scope,
+            workspace,
+        };
+        match self.services.market.entry(id) {
+            Some(Entry { standing, .. }) if is_same(standing.job(), &job) => {}
+            Some(_) => return Err(MarketError::Taken(id)),
+            None => {
+                job.check(self.services.clock.now())?;
+                check_balance(&self.services.ledger, &job.client, budget)?;
+                if self.services.journal.run(id)?.is_some() {
+                    return Err(MarketError::Taken(id));
+                }
+                let posted = MarketStep::Posted(job);
+                let registry = self.services.links.registry().ok_or(MarketError::Restarting)?;
+                let step = Box::new(posted);
+                let asked = ask(&registry, |reply| RegistryMessage::Market { job: id, step, reply }).await;
+                let position = asked.ok_or(MarketError::Restarting)??;
+                self.services.journal.durable(position).await?;
+            }
+        }
+        self.pursue(id);
+        Ok(id)
+    }
+
+    /// All jobs, the oldest first.
+    ///
+    /// # Errors
+    ///
+    /// The journal cannot be read.
+    pub fn jobs(&self) -> Result<Vec<JobRow>, MarketError> {
+        self.services.market.entries().into_iter().map(|entry| self.job_row(entry)).collect()
+    }
+
+    /// One job.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or the journal cannot be read.
+    pub fn job(&self, job: RunId) -> Result<JobRow, MarketError> {
+        self.job_row(self.services.market.entry(job).ok_or(MarketError::Unknown(job))?)
+    }
+
+    /// Takes a job on that is not over, unless that is done already.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub fn resume_job(&self, job: RunId) -> Result<(), MarketError> {
+        self.services.market.entry(job).ok_or(MarketError::Unknown(job))?;
+        if self.services.market.has_open(job) {
+            self.pursue(job);
+        }
+        Ok(())
+    }
+
+    /// Waits until a job is at this stage or beyond, or nothing takes it on any more. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or the journal cannot be read.
+    pub async fn job_at(&self, job: RunId, stage: Stage) -> Result<JobRow, MarketError> {
+        let mut stirs = self.services.stirs.subscribe();
+        loop {
+            stirs.mark_unchanged();
+            let row = self.job(job)?;
+            if row.stage >= stage || !self.services.market.is_pursued(job) {
+                return Ok(row);
+            }
+            let _ = stirs.changed().await;
+        }
+    }
+
+    /// Waits until a job is over, or nothing takes it on any more. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or the journal cannot be read.
+    pub async fn job_over(&self, job: RunId) -> Result<JobRow, MarketError> {
+        self.job_at(job, Stage::Evaluation).await
+    }
+
+    fn job_row(&self, Entry { standing, posted_ms, since_ms }: Entry) -> Result<JobRow, MarketError> {
+        let (job, contract) = (standing.job(), standing.contract());
+        let run = self.services.journal.run(job.id)?;
+        let mut row = JobRow {
+            job: job.id,
+            client: job.client.clone(),
+            title: job.title.clone(),
+            stage: standing.stage(),
+            proposals: contract.map(|contract| vec![contract.proposal.clone()]).unwrap_or_default(),
+            winner: contract.map(|contract| contract.winner.clone()),
+            price: contract.map(|contract| contract.price),
+            budget: job.budget,
+            deadline: job.deadline,
+            oversight: job.oversight,
+            spent: 0,
+            outcome: None,
+            composite_pm: run.as_ref().and_then(|run| run.evaluated).map(|evaluated| evaluated.composite),
+            reason: None,
+            posted_ms,
+            since_ms,
+        };
+        if let Some(RunStanding::Closed(outcome)) = run.as_ref().map(|run| &run.standing) {
+            row.outcome = Some(outcome.to_string());
+        }
+        match standing {
+            Standing::Proposed(proposed) => row.proposals = proposed.proposals,
+            Standing::Execution(_) => {
+                row.spent = run.map(|run| spent(&self.services, &run)).transpose()?.unwrap_or(0);
+            }
+            Standing::Evaluation(evaluation) => {
+                row.spent = evaluation.closing.spent;
+                row.outcome = Some(evaluation.closing.outcome.to_string());
+                row.composite_pm = row.composite_pm.or(evaluation.closing.composite);
+            }
+            Standing::Abandoned(abandoned) => {
+                (row.spent, row.reason) = (abandoned.spent, Some(abandoned.reason));
+            }
+            Standing::Job(_) | Standing::Contract(_) | Standing::Decomposition(_) => {}
+        }
+        Ok(row)
+    }
+}
+
+/// Whether a job is posted once more; one that is over has its plan in the records only.
+fn is_same(known: &Job, job: &Job) -> bool {
+    let plan = if known.plan == json::Json::null() { known.plan.clone() } else { job.plan.clone() };
+    *known == Job { plan, ..job.clone() }
+}

@@ -1,0 +1,360 @@
+//! The market: jobs from stage to stage, whatever dies in between, and credits that add up.
+#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use common::{Hold, system, until, within};
+use ostler_actors::{
+    AgentProfile, Answer, ClientChange, JobRequest, JobRow, Limits, MarketError, OfferRefused, Submission,
+    System, VerdictRequest, Violation,
+};
+use ostler_kernel::agent::Oversight;
+use ostler_kernel::event::Event;
+use ostler_kernel::id::RunId;
+use ostler_kernel::ledger::CreditError;
+use ostler_kernel::market::{JobFault, MarketStep, Offer, Stage};
+use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::port::{Journal, Position, Recorded, Seq, StreamBatch, StreamId};
+use ostler_store::MemoryJournal;
+use serde_json::{Value, json};
+
+fn words(words: &[&str]) -> BTreeSet<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn says(text: &str) -> Value {
+    json!({"id": "p", "nodes": [{"id": "n", "tool": "text.render", "params": {"template": text, "values": {}}}]})
+}
+
+fn job(budget: u64, plan: Value) -> JobRequest {
+    JobRequest {
+        id: None,
+        client: "acme".into(),
+        title: "read the contract".into(),
+        capabilities: words(&["contracts"]),
+        domain: None,
+        budget,
+        deadline: None,
+        oversight: Oversight::AutonomousEscalation,
+        plan: serde_json::from_value(plan).unwrap(),
+        intent: 2,
+        scope: "default".into(),
+        workspace: ".".into(),
+    }
+}
+
+async fn offers(system: &System, agent: &str, price: u64) {
+    system.spawn(AgentProfile::new(agent).client("acme")).await.unwrap();
+    let capabilities = words(&["contracts", "gdpr"]);
+    let offer = Offer { capabilities, price: Some(price), ..Offer::default() };
+    system.offer(agent, offer).await.unwrap();
+}
+
+async fn deposit(system: &System, credits: i64) {
+    let change = ClientChange { credits: Some(credits), ..ClientChange::default() };
+    system.change_client("acme", change).await.unwrap();
+}
+
+/// Free, reserved and spent credits of client `acme`, which add up.
+fn credits(system: &System) -> (i64, u64, u64) {
+    let audit = system.audit().unwrap().remove(0);
+    assert_eq!(audit.violations, []);
+    assert!(audit.credits.adds_up());
+    (audit.credits.balance(), audit.credits.reserved(), audit.credits.spent())
+}
+
+async fn over(system: &System, job: RunId) -> JobRow {
+    tokio::time::timeout(std::time::Duration::from_secs(60), system.job_over(job)).await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn a_job_goes_to_the_best_proposal_and_what_is_left_of_its_budget_is_given_back() {
+    let system = common::memory().await;
+    deposit(&system, 1_000).await;
+    for (agent, price) in [("dear", 800), ("cheap", 100), ("beyond", 901)] {
+        offers(&system, agent, price).await;
+    }
+    system.spawn(AgentProfile::new("silent").client("acme")).await.unwrap();
+    let posted = system.post(job(900, says("done"))).await.unwrap();
+    let row = over(&system, posted).await;
+    assert_eq!((row.stage, row.winner.as_ref().map(|it| it.as_str())), (Stage::Evaluation, Some("cheap")));
+    assert_eq!(
+        (row.price, row.outcome.as_deref(), row.reason.as_deref()),
+        (Some(100), Some("succeeded"), None)
+    );
+    assert!(row.composite_pm.unwrap() > 900, "{row:?}");
+    assert_eq!(credits(&system), (1_000 - row.spent as i64, 0, row.spent));
+    // What a person says of it later is its score.
+    let worst =
+        VerdictRequest { quality_pm: Some(0), adherence_pm: Some(0), by: "pat".into(), note: String::new() };
+    system.judge(posted, worst).await.unwrap();
+    assert!(system.job(posted).unwrap().composite_pm < row.composite_pm);
+    let evaluation = system.evaluation(posted).await.unwrap();
+    assert_eq!(evaluation.appraised.target.credits, Some(100), "the price is what it is held against");
+}
+
+#[tokio::test]
+async fn an_agent_of_better_reputation_gets_the_contract() {
+    let system = common::memory().await;
+    for agent in ["poor", "good"] {
+        offers(&system, agent, 500).await;
+        let agent = system.spawn(AgentProfile::new(agent).client("acme")).await.unwrap();
+        let plan = common::plan(&system, says("a"));
+        let run = agent.submit(Submission { client: "acme".into(), ..Submission::plan(plan) }).await.unwrap();
+        system.outcome(run).await.unwrap();
+        let quality_pm = Some(if agent.name().as_str() == "good" { 1_000 } else { 0 });
+        let verdict =
+            VerdictRequest { quality_pm, adherence_pm: None, by: "pat".into(), note: String::new() };
+        system.judge(run, verdict).await.unwrap();
+    }
+    let told = || system.evaluations().unwrap().iter().map(|one| one.reputation.scores()).sum::<u64>();
+    until(async || told() == 4).await;
+    let row = over(&system, system.post(job(900, says("done"))).await.unwrap()).await;
+    assert_eq!(row.winner.unwrap().as_str(), "good");
+}
+
+#[tokio::test]
+async fn what_cannot_be_posted_or_offered_is_refused_and_nothing_is_written_down() {
+    let journal = Arc::new(MemoryJournal::default());
+    let limits = Limits { jobs_open: 1, ..Limits::default() };
+    let system = within(journal.clone(), Vec::new(), limits).await;
+    deposit(&system, 100).await;
+    let stream = StreamId::client(&"acme".into());
+    let records = || journal.read(stream, Seq(0), usize::MAX).unwrap().len();
+    let before = records();
+    let refused = async |request: JobRequest| system.post(request).await.unwrap_err();
+    let beyond = refused(job(101, says("a"))).await;
+    let error = CreditError::BeyondBalance { balance: 100, wanted: 101 };
+    assert!(matches!(beyond, MarketError::Credits(found) if found == error));
+    let MarketError::Job(faults) = refused(JobRequest { deadline: Some(1), ..job(0, says("a")) }).await
+    else {
+        panic!()
+    };
+    assert!(matches!(faults.0[..], [JobFault::Budget(0), JobFault::Deadline { .. }]), "{faults}");
+    let unknown = JobRequest { domain: Some("cooking".into()), ..job(1, says("a")) };
+    assert!(matches!(refused(unknown).await, MarketError::Domain(_)));
+    let faulty = json!({"id": "p", "nodes": [{"id": "n", "tool": "no.such"}]});
+    assert!(matches!(refused(job(1, faulty)).await, MarketError::Plan(_)));
+    assert!(matches!(refused(JobRequest { intent: 3, ..job(1, says("a")) }).await, MarketError::Submit(_)));
+    let refused_offer = system.offer("nobody", Offer::default()).await;
+    assert!(matches!(refused_offer, Err(OfferRefused::Unknown(_))));
+    assert_eq!(records(), before);
+    assert_eq!(credits(&system), (100, 0, 0));
+
+    // A job that waits for a person is open, and there may be one.
+    offers(&system, "a", 5).await;
+    let asks = json!({"id": "p", "nodes": [{"id": "h", "kind": "human_approval", "human_timeout": "1h"}]});
+    let id = ostler_actors::new_run_id();
+    let request = JobRequest { id: Some(id), ..job(60, asks) };
+    assert_eq!(system.post(request.clone()).await.unwrap(), id);
+    assert_eq!(system.post(request.clone()).await.unwrap(), id, "posted once more, it is the same job");
+    assert!(matches!(refused(JobRequest { budget: 61, ..request }).await, MarketError::Taken(_)));
+    assert!(matches!(refused(job(1, says("a"))).await, MarketError::TooMany(1)));
+    system.job_at(id, Stage::Execution).await.unwrap();
+    assert_eq!(credits(&system), (40, 60, 0));
+}
+
+#[tokio::test]
+async fn a_job_that_nobody_can_do_fails_and_holds_nothing() {
+    let system = common::memory().await;
+    deposit(&system, 1_000).await;
+    let none = over(&system, system.post(job(900, says("a"))).await.unwrap()).await;
+    assert_eq!(none.reason.as_deref(), Some("no agent of the client offers anything"));
+    offers(&system, "a", 901).await;
+    let row = over(&system, system.post(job(900, says("a"))).await.unwrap()).await;
+    let told = "no proposal will do: agent a asks for 901 credits, the budget is 900";
+    assert_eq!((row.stage, row.reason.as_deref(), row.winner), (Stage::Failed, Some(told), None));
+    assert_eq!(credits(&system), (1_000, 0, 0));
+}
+
+#[tokio::test]
+async fn of_the_jobs_that_are_over_the_newest_are_kept() {
+    let limits = Limits { jobs_kept: 2, ..Limits::default() };
+    let system = within(Arc::new(MemoryJournal::default()), Vec::new(), limits).await;
+    offers(&system, "a", 5).await;
+    let mut posted = Vec::new();
+    for _ in 0..3 {
+        posted.push(system.post(job(60, says("a"))).await.unwrap());
+        until(async || system.job(posted[posted.len() - 1]).unwrap().stage.is_over()).await;
+    }
+    let kept: Vec<RunId> = system.jobs().unwrap().iter().map(|row| row.job).collect();
+    assert_eq!(kept, posted[1..]);
+    let again = JobRequest { id: Some(posted[0]), ..job(60, says("a")) };
+    assert!(matches!(system.post(again).await, Err(MarketError::Taken(_))), "its run is there");
+}
+
+#[tokio::test]
+async fn what_is_reserved_for_a_job_is_not_for_others() {
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let system = system(Arc::new(MemoryJournal::default()), vec![hold.clone()]).await;
+    deposit(&system, 500).await;
+    offers(&system, "a", 5).await;
+    let holds = json!({"id": "p", "nodes": [{"id": "n", "tool": "hold"}]});
+    let posted = system.post(job(500, holds)).await.unwrap();
+    hold.started().await;
+    assert_eq!(system.clients().await[0].left.map(|left| left > 0), Some(true));
+    let plan = common::plan(&system, says("a"));
+    let other = system.submit(Submission { client: "acme".into(), ..Submission::plan(plan) }).await.unwrap();
+    until(async || system.view(other, None).await.unwrap().out_of_credit).await;
+    hold.go(1);
+    let row = over(&system, posted).await;
+    assert_eq!(row.outcome.as_deref(), Some("succeeded"));
+    // What was left of it is free again.
+    system.outcome(other).await.unwrap();
+    let (free, reserved, _) = credits(&system);
+    assert!(free > 0 && reserved == 0);
+}
+
+#[tokio::test]
+async fn a_contract_whose_budget_is_used_up_starts_nothing_more() {
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let system = system(Arc::new(MemoryJournal::default()), vec![hold.clone()]).await;
+    deposit(&system, 5_000).await;
+    offers(&system, "a", 1).await;
+    let two = json!({"id": "p", "nodes": [
+        {"id": "n", "tool": "hold"}, {"id": "m", "tool": "hold", "deps": ["n"]},
+    ]});
+    let posted = system.post(job(1, two)).await.unwrap();
+    hold.started().await;
+    tokio::time::sleep(std::time::Duration::from_millis(5)).await; // a credit is a millisecond
+    hold.go(1);
+    let row = over(&system, posted).await;
+    assert_eq!(row.reason.as_deref(), Some("its budget of 1 credits is used up"));
+    assert!(row.spent >= 1 && !hold.has_started());
+    assert_eq!(credits(&system), (5_000 - row.spent as i64, 0, row.spent));
+}
+
+#[tokio::test]
+async fn a_job_that_is_not_over_by_its_deadline_fails() {
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let system = system(Arc::new(MemoryJournal::default()), vec![hold.clone()]).await;
+    deposit(&system, 500).await;
+    offers(&system, "a", 5).await;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
+    let holds = json!({"id": "p", "nodes": [{"id": "n", "tool": "hold"}]});
+    let posted = system.post(JobRequest { deadline: Some(now + 400), ..job(300, holds) }).await.unwrap();
+    let row = over(&system, posted).await;
+    assert_eq!(row.reason.as_deref(), Some("it was not over by its deadline"));
+    assert_eq!(credits(&system).1, 0);
+}
+
+#[tokio::test]
+async fn supervised_jobs_show_every_result_to_a_person() {
+    let system = common::memory().await;
+    offers(&system, "a", 5).await;
+    let request = JobRequest { oversight: Oversight::Supervised, ..job(900, says("a")) };
+    let posted = system.post(request).await.unwrap();
+    system.job_at(posted, Stage::Execution).await.unwrap();
+    until(async || system.all_approvals().await.unwrap().approvals.len() == 1).await;
+    let approval = system.all_approvals().await.unwrap().approvals.remove(0);
+    assert_eq!(approval.id.run, posted);
+    system.answer(&approval.id, approval.digest.unwrap(), Answer::approve()).await.unwrap();
+    assert_eq!(over(&system, posted).await.outcome.as_deref(), Some("succeeded"));
+}
+
+/// A journal that holds what another did up to a position: what a process leaves behind that died there.
+fn up_to(journal: &MemoryJournal, last: Position) -> Arc<MemoryJournal> {
+    let rows = journal.runs(false).unwrap();
+    let runs = rows.iter().map(|row| StreamId::run(&row.client, row.run));
+    let streams: Vec<StreamId> = runs.chain(journal.clients().unwrap()).collect();
+    let mut records: Vec<(StreamId, Recorded)> = streams
+        .into_iter()
+        .flat_map(|stream| {
+            let records = journal.read(stream, Seq(0), usize::MAX).unwrap();
+            records.into_iter().map(move |record| (stream, record))
+        })
+        .filter(|(_, record)| record.position <= last)
+        .collect();
+    records.sort_by_key(|(stream, record)| (record.position, *stream, record.seq));
+    let left = Arc::new(MemoryJournal::default());
+    for (stream, record) in records {
+        let (expected, events) = (Seq(record.seq.0 - 1), vec![record.event]);
+        left.append(vec![StreamBatch { stream, expected, at_ms: record.at_ms, events }]).unwrap();
+    }
+    left
+}
+
+/// Dies after every record there is, and goes on: the job is done once, and nothing stays reserved.
+#[tokio::test(flavor = "multi_thread")]
+async fn whenever_the_process_dies_a_job_is_in_one_stage_and_gets_to_its_end() {
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), Vec::new()).await;
+    deposit(&first, 1_000).await;
+    offers(&first, "a", 5).await;
+    let posted = first.post(job(600, says("done"))).await.unwrap();
+    over(&first, posted).await;
+    let begun = journal.read(StreamId::client(&"acme".into()), Seq(0), usize::MAX).unwrap();
+    let is_posted = |record: &&Recorded| matches!(&record.event, Event::Market { step, .. } if matches!(**step, MarketStep::Posted(_)));
+    let from = begun.iter().find(is_posted).unwrap().position;
+    let to = begun.last().unwrap().position;
+    assert!(to.0 - from.0 > 6, "there are places to die at");
+    let mut stages = BTreeSet::new();
+    for last in from.0..=to.0 {
+        let left = up_to(&journal, Position(last));
+        let second = system(left.clone(), Vec::new()).await;
+        let row = second.job(posted).unwrap();
+        stages.insert(row.stage);
+        let (free, reserved, _) = credits(&second);
+        let holds = matches!(row.stage, Stage::Contract | Stage::Decomposition | Stage::Execution);
+        assert_eq!(reserved > 0, holds, "{:?} after {last}", row.stage);
+        assert!(free + reserved as i64 <= 1_000);
+        second.resume_all().await.unwrap();
+        let row = over(&second, posted).await;
+        assert_eq!(
+            (row.stage, row.outcome.as_deref()),
+            (Stage::Evaluation, Some("succeeded")),
+            "after {last}"
+        );
+        assert_eq!(credits(&second), (1_000 - row.spent as i64, 0, row.spent));
+        let done = left.runs(false).unwrap();
+        assert_eq!(done.len(), 1, "it is one run");
+        second.shutdown().await;
+    }
+    let all = [
+        Stage::Job,
+        Stage::Proposal,
+        Stage::Contract,
+        Stage::Decomposition,
+        Stage::Execution,
+        Stage::Evaluation,
+    ];
+    assert_eq!(stages.into_iter().collect::<Vec<_>>(), all);
+}
+
+#[tokio::test]
+async fn records_that_do_not_add_up_are_told() {
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), Vec::new()).await;
+    deposit(&first, 1_000).await;
+    offers(&first, "a", 5).await;
+    let posted = first.post(job(600, says("done"))).await.unwrap();
+    let row = over(&first, posted).await;
+    first.shutdown().await;
+    // The same records, but for the budget of the contract, and for what it cost.
+    let left = Arc::new(MemoryJournal::default());
+    let whole = up_to(&journal, Position(u64::MAX));
+    let client = StreamId::client(&"acme".into());
+    for stream in [client, StreamId::run(&"acme".into(), posted)] {
+        for record in whole.read(stream, Seq(0), usize::MAX).unwrap() {
+            let mut event = record.event;
+            if let Event::Market { step, .. } = &mut event {
+                match &mut **step {
+                    MarketStep::Signed { budget, .. } => *budget = 6_000,
+                    MarketStep::Evaluated(closing) => closing.spent += 1,
+                    _ => {}
+                }
+            }
+            let (expected, events) = (Seq(record.seq.0 - 1), vec![event]);
+            left.append(vec![StreamBatch { stream, expected, at_ms: record.at_ms, events }]).unwrap();
+        }
+    }
+    let second = system(left, Vec::new()).await;
+    let found = second.audit().unwrap().remove(0).violations;
+    let error = CreditError::BeyondBalance { balance: 1_000, wanted: 6_000 };
+    assert!(found.contains(&Violation::Contract { job: posted, error }), "{found:?}");
+    let spent = Violation::Spent { job: posted, told: row.spent + 1, found: row.spent };
+    assert!(found.contains(&spent), "{found:?}");
+}

@@ -1,0 +1,107 @@
+//! Whether an agent does worse than it used to.
+
+use super::{Dimension, Scores, Weights, distance};
+
+/// How far the newest scores of an agent may be from its average, in millionths.
+pub const DEGRADATION_MICRO: u32 = 200_000;
+
+/// Scores that an agent must have had before its average says anything.
+pub const DEGRADATION_AFTER: usize = 3;
+
+/// Scores that an average is made of, at most: the newest.
+pub const HISTORY_MAX: usize = 32;
+
+/// The newest scores of an agent are worse than its average, and far from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Degradation {
+    /// How far, in millionths; more than [`DEGRADATION_MICRO`].
+    pub distance_micro: u32,
+    /// The dimension that fell most, by its weight.
+    pub dimension: Dimension,
+    /// What it used to be on average, in thousandths.
+    pub from_pm: u16,
+    /// What it is, in thousandths.
+    pub to_pm: u16,
+}
+
+/// The average of scores, dimension by dimension over those that are known; `None`: there are none.
+pub fn mean(all: &[Scores]) -> Option<Scores> {
+    let mean_of = |at: usize| {
+        let known = all.iter().filter_map(|scores| scores.known()[at]);
+        let (sum, count) =
+            known.fold((0u64, 0u64), |(sum, count), score| (sum + u64::from(score), count + 1));
+        (count > 0).then(|| ((sum + count / 2) / count) as u16)
+    };
+    Some(Scores {
+        quality: mean_of(0),
+        adherence: mean_of(1),
+        speed: mean_of(2)?,
+        cost: mean_of(3)?,
+        errors: mean_of(4)?,
+        revisions: mean_of(5)?,
+    })
+}
+
+/// Whether the last of these scores, the oldest first, is a degradation against the average of those before it.
+pub fn degradation(history: &[Scores], weights: &Weights) -> Option<Degradation> {
+    let (newest, before) = history.split_last()?;
+    if before.len() < DEGRADATION_AFTER {
+        return None;
+    }
+    let usual = mean(&before[before.len().saturating_sub(HISTORY_MAX)..])?;
+    let distance_micro = distance(newest, &usual, weights)?;
+    // Far better is no reason to worry.
+    let is_worse = weights.composite(newest)? < weights.composite(&usual)?;
+    if distance_micro <= DEGRADATION_MICRO || !is_worse {
+        return None;
+    }
+    let fell = Dimension::ALL.into_iter().zip(usual.known()).zip(newest.known()).zip(weights.pm());
+    let fell = fell.filter_map(|(((dimension, from), to), weight)| {
+        let (from, to) = (from?, to?);
+        Some((u32::from(from.checked_sub(to)?) * u32::from(weight), dimension, from, to))
+    });
+    let (_, dimension, from_pm, to_pm) =
+        fell.max_by_key(|(fell, dimension, ..)| (*fell, std::cmp::Reverse(*dimension)))?;
+    Some(Degradation { distance_micro, dimension, from_pm, to_pm })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(score: u16) -> Scores {
+        Scores { quality: None, adherence: None, speed: score, cost: score, errors: score, revisions: score }
+    }
+
+    #[test]
+    fn an_agent_that_falls_far_below_its_average_raises_an_alarm() {
+        let check = |history: &[Scores], expected: Option<(Dimension, u16, u16)>| {
+            let found = degradation(history, &Weights::DEFAULT);
+            assert_eq!(found.map(|it| (it.dimension, it.from_pm, it.to_pm)), expected, "{history:?}");
+        };
+        check(&[], None);
+        check(&[all(900), all(900), all(0)], None); // too soon to tell
+        check(&[all(900), all(900), all(900), all(900)], None);
+        check(&[all(900), all(900), all(900), all(700)], None); // at the limit
+        check(&[all(900), all(900), all(900), all(699)], Some((Dimension::Speed, 900, 699)));
+        check(&[all(100), all(100), all(100), all(900)], None); // far, and better
+        let failing = Scores { errors: 0, ..all(900) };
+        check(&[all(900), all(900), all(900), failing], Some((Dimension::Errors, 900, 0)));
+        check(&[all(900), all(900), all(900), failing, all(900)], None); // it got over it
+    }
+
+    #[test]
+    fn an_average_looks_back_only_so_far() {
+        let mut history = vec![all(1_000); 500];
+        history.extend(vec![all(300); HISTORY_MAX]);
+        history.push(all(290));
+        assert_eq!(degradation(&history, &Weights::DEFAULT), None);
+    }
+
+    #[test]
+    fn an_average_counts_what_is_known() {
+        let known = Scores { quality: Some(800), ..all(600) };
+        assert_eq!(mean(&[all(400), known]), Some(Scores { quality: Some(800), ..all(500) }));
+        assert_eq!(mean(&[]), None);
+    }
+}

@@ -1,0 +1,165 @@
+//! The scores of a run, counted from its records.
+
+use serde::{Deserialize, Serialize};
+
+use super::{BEST_PM, Scores};
+use crate::event::{AttemptResult, Outcome};
+use crate::id::Ticks;
+use crate::run::Category;
+
+/// What a run did, counted as its attempts end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    attempts: u64,
+    failed: u64,
+    /// Results that a contract was held against, and those that broke it.
+    judged: u64,
+    broken: u64,
+    cost: u64,
+    /// Of attempts that gave what was asked for.
+    useful_cost: u64,
+    /// Sum of how punctual each attempt was, in thousandths.
+    punctual_pm: u64,
+    /// Time that attempts took, one after the other.
+    took_ms: u64,
+}
+
+/// What a run should take, where somebody said so.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// Time of its attempts, one after the other; how long they wait does not count.
+    pub time_ms: Option<u64>,
+    /// Credits that its attempts cost.
+    pub credits: Option<u64>,
+}
+
+impl Tally {
+    /// Counts an attempt that ended, of a node with this timeout, with or without a contract. A wait is none.
+    pub fn count(&mut self, result: &AttemptResult, timeout: Ticks, has_contract: bool) {
+        let ok = matches!(result.outcome, Outcome::Ok(_));
+        if ok && result.cost == 0 {
+            return;
+        }
+        self.attempts += 1;
+        self.cost = self.cost.saturating_add(result.cost);
+        self.punctual_pm += punctual_pm(result.duration_ms, timeout);
+        self.took_ms = self.took_ms.saturating_add(result.duration_ms);
+        match &result.outcome {
+            Outcome::Ok(_) => {
+                self.useful_cost = self.useful_cost.saturating_add(result.cost);
+                self.judged += u64::from(has_contract);
+            }
+            Outcome::Failed(failure) => {
+                self.failed += 1;
+                let broken = u64::from(failure.category == Category::InvalidOutput);
+                self.judged += broken;
+                self.broken += broken;
+            }
+        }
+    }
+
+    /// An attempt that came too late, or after its node was given up: paid for in vain.
+    pub fn count_late(&mut self, result: &AttemptResult) {
+        self.cost = self.cost.saturating_add(result.cost);
+    }
+
+    /// Credits that its attempts cost, those that came too late too.
+    pub fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// The scores of the run, if it did anything: after so many patches and replans of those it was allowed. Speed and cost
+    /// count against the target, where there is one.
+    pub fn scores(&self, revisions: u64, revisions_max: u64, target: &Target) -> Option<Scores> {
+        let share = |part: u64, whole: u64| {
+            let share = u128::from(part) * u128::from(BEST_PM) / u128::from(whole.max(1));
+            share.min(BEST_PM.into()) as u16
+        };
+        (self.attempts > 0).then(|| Scores {
+            quality: None,
+            adherence: (self.judged > 0).then(|| share(self.judged - self.broken, self.judged)),
+            speed: match target.time_ms {
+                Some(target) => within_pm(self.took_ms, target),
+                None => (self.punctual_pm / self.attempts).min(BEST_PM.into()) as u16,
+            },
+            cost: match target.credits {
+                Some(target) => within_pm(self.cost, target),
+                None if self.cost == 0 => BEST_PM,
+                None => share(self.useful_cost, self.cost),
+            },
+            errors: share(self.attempts - self.failed, self.attempts),
+            revisions: BEST_PM - share(revisions.min(revisions_max), revisions_max),
+        })
+    }
+}
+
+/// An attempt that takes up to half of its timeout is as quick as it should be; one that takes all of it is not quick
+/// at all. How long it waited for a slot does not count: that is for its client's weight to decide, and must not
+/// come back to it.
+fn punctual_pm(duration_ms: u64, timeout: Ticks) -> u64 {
+    let (took, timeout) = (u128::from(duration_ms), timeout.max(1) as u128);
+    let best = u128::from(BEST_PM);
+    (2 * best).saturating_sub(2 * best * took / timeout).min(best) as u64
+}
+
+/// What stays within its target is as good as it should be; what takes twice as much is not good at all.
+fn within_pm(used: u64, target: u64) -> u16 {
+    let (used, target, best) = (u128::from(used), u128::from(target.max(1)), u128::from(BEST_PM));
+    (2 * best).saturating_sub((best * used).div_ceil(target)).min(best) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Failure, Output};
+    use crate::id::Digest;
+
+    fn result(category: Option<Category>, duration_ms: u64, cost: u64) -> AttemptResult {
+        let outcome = match category {
+            None => {
+                Outcome::Ok(Output { artifact: Digest([0; 32]), bytes: 0, inline: None, directive: None })
+            }
+            Some(category) => Outcome::Failed(Failure { category, message: String::new() }),
+        };
+        AttemptResult { duration_ms, cost, ..AttemptResult::unpaid("n".into(), 1, outcome) }
+    }
+
+    #[test]
+    fn scores_follow_from_what_attempts_came_to() {
+        let check = |results: &[(Option<Category>, u64, u64)], expected: Option<[u16; 5]>| {
+            let mut tally = Tally::default();
+            for &(category, duration_ms, cost) in results {
+                tally.count(&result(category, duration_ms, cost), 1_000, true);
+            }
+            let scores = tally.scores(1, 4, &Target::default());
+            let scores =
+                scores.map(|it| [it.adherence.unwrap_or(9_999), it.speed, it.cost, it.errors, it.revisions]);
+            assert_eq!(scores, expected, "{results:?}");
+        };
+        check(&[], None);
+        check(&[(None, 0, 0)], None); // a wait
+        check(&[(None, 500, 10)], Some([1_000, 1_000, 1_000, 1_000, 750]));
+        check(&[(None, 750, 10)], Some([1_000, 500, 1_000, 1_000, 750]));
+        check(&[(Some(Category::Timeout), 1_000, 30), (None, 100, 10)], Some([1_000, 500, 250, 500, 750]));
+        check(&[(Some(Category::InvalidOutput), 1, 10), (None, 1, 10)], Some([500, 1_000, 500, 500, 750]));
+        check(&[(Some(Category::GateDenied), 0, 0)], Some([9_999, 1_000, 1_000, 0, 750]));
+    }
+
+    #[test]
+    fn speed_and_cost_count_against_the_target_where_there_is_one() {
+        let check = |time_ms: Option<u64>, credits: Option<u64>, expected: (u16, u16)| {
+            let mut tally = Tally::default();
+            tally.count(&result(Some(Category::Timeout), 1_000, 30), 1_000, true);
+            tally.count(&result(None, 200, 10), 1_000, true);
+            let scores = tally.scores(0, 0, &Target { time_ms, credits }).unwrap();
+            assert_eq!((scores.speed, scores.cost), expected, "{time_ms:?} {credits:?}");
+        };
+        check(None, None, (500, 250));
+        check(Some(1_200), Some(40), (1_000, 1_000)); // at the target
+        check(Some(5_000), Some(400), (1_000, 1_000));
+        check(Some(800), Some(32), (500, 750));
+        check(Some(600), Some(20), (0, 0)); // twice
+        check(Some(0), Some(0), (0, 0));
+        check(Some(u64::MAX), Some(1), (1_000, 0));
+    }
+}

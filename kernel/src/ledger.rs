@@ -1,0 +1,244 @@
+//! The credits of a client, as its records tell: what was deposited is what is free, what is reserved for contracts and what was
+//! spent, after every record.
+
+use std::collections::BTreeMap;
+
+use crate::id::RunId;
+
+/// Credits that are reserved for jobs of the market, and what of them was spent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reservations(BTreeMap<RunId, Hold>);
+
+/// What is reserved for a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Hold {
+    budget: u64,
+    spent: u64,
+}
+
+impl Reservations {
+    /// Reserves credits for a job of which so many are spent already.
+    pub fn reserve(&mut self, job: RunId, budget: u64, spent: u64) {
+        self.0.insert(job, Hold { budget, spent });
+    }
+
+    /// An attempt of this run ended that cost so much; of a run without a reservation, nothing happens.
+    pub fn settle(&mut self, run: RunId, cost: u64) {
+        if let Some(hold) = self.0.get_mut(&run) {
+            hold.spent = hold.spent.saturating_add(cost);
+        }
+    }
+
+    /// The job is over: what is left of its reservation is free again.
+    pub fn refund(&mut self, job: RunId) {
+        self.0.remove(&job);
+    }
+
+    /// Whether credits are reserved for this run.
+    pub fn has(&self, run: RunId) -> bool {
+        self.0.contains_key(&run)
+    }
+
+    /// What is still reserved, of all jobs.
+    pub fn outstanding(&self) -> u64 {
+        self.0.values().map(|hold| hold.budget.saturating_sub(hold.spent)).fold(0, u64::saturating_add)
+    }
+}
+
+/// The credits of a metered client.
+///
+/// ```
+/// use ostler_kernel::id::RunId;
+/// use ostler_kernel::ledger::Credits;
+///
+/// let job = RunId(uuid::Uuid::from_u128(1));
+/// let mut credits = Credits::default();
+/// credits.deposit(1_000);
+/// credits.reserve(job, 600)?;
+/// credits.settle(Some(job), 250); // of the contract
+/// credits.settle(None, 100); // of another run
+/// assert_eq!((credits.balance(), credits.reserved(), credits.spent()), (300, 350, 350));
+/// assert_eq!(credits.refund(job), Ok(350));
+/// assert_eq!((credits.balance(), credits.reserved(), credits.spent()), (650, 0, 350));
+/// # Ok::<(), ostler_kernel::ledger::CreditError>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Credits {
+    deposited: i64,
+    /// What is neither reserved nor spent; below zero where attempts cost more than there was.
+    balance: i64,
+    spent: u64,
+    held: BTreeMap<RunId, u64>,
+}
+
+/// Why credits cannot be moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CreditError {
+    /// More is to be reserved than is free.
+    #[error("{wanted} credits cannot be reserved: {balance} are free")]
+    BeyondBalance {
+        /// What is free.
+        balance: i64,
+        /// What was to be reserved.
+        wanted: u64,
+    },
+    /// Something is reserved for this job already.
+    #[error("credits are reserved for job {0} already")]
+    ReservedTwice(RunId),
+    /// Nothing is reserved for this job.
+    #[error("nothing is reserved for job {0}")]
+    NotReserved(RunId),
+}
+
+impl Credits {
+    /// Credits come in, or are taken back if below zero.
+    pub fn deposit(&mut self, credits: i64) {
+        self.deposited = self.deposited.saturating_add(credits);
+        self.balance = self.balance.saturating_add(credits);
+    }
+
+    /// Sets credits aside for a job, out of the balance.
+    ///
+    /// # Errors
+    ///
+    /// There are not as many, or the job has some already; nothing has changed then.
+    pub fn reserve(&mut self, job: RunId, wanted: u64) -> Result<(), CreditError> {
+        if self.held.contains_key(&job) {
+            return Err(CreditError::ReservedTwice(job));
+        }
+        let balance = self.balance;
+        let amount = i64::try_from(wanted).ok().filter(|amount| *amount <= balance);
+        let amount = amount.ok_or(CreditError::BeyondBalance { balance, wanted })?;
+        self.balance -= amount;
+        self.held.insert(job, wanted);
+        Ok(())
+    }
+
+    /// An attempt cost so much: of a job's run, its reservation pays first, and the balance the rest. Late results and discarded
+    /// ones are paid for like any other.
+    pub fn settle(&mut self, job: Option<RunId>, cost: u64) {
+        let held = job.and_then(|job| self.held.get_mut(&job));
+        let from_held = held.map_or(0, |held| {
+            let paid = cost.min(*held);
+            *held -= paid;
+            paid
+        });
+        self.balance = self.balance.saturating_sub_unsigned(cost - from_held);
+        self.spent = self.spent.saturating_add(cost);
+    }
+
+    /// A job is over: what is left of its reservation goes back to the balance. Gives how much.
+    ///
+    /// # Errors
+    ///
+    /// It has none.
+    pub fn refund(&mut self, job: RunId) -> Result<u64, CreditError> {
+        let left = self.held.remove(&job).ok_or(CreditError::NotReserved(job))?;
+        self.balance = self.balance.saturating_add_unsigned(left);
+        Ok(left)
+    }
+
+    /// All that was deposited.
+    pub fn deposited(&self) -> i64 {
+        self.deposited
+    }
+
+    /// What is neither reserved nor spent.
+    pub fn balance(&self) -> i64 {
+        self.balance
+    }
+
+    /// What is reserved for jobs.
+    pub fn reserved(&self) -> u64 {
+        self.held.values().sum()
+    }
+
+    /// What attempts cost.
+    pub fn spent(&self) -> u64 {
+        self.spent
+    }
+
+    /// Whether balance + reserved + spent = deposited.
+    pub fn adds_up(&self) -> bool {
+        let parts = i128::from(self.balance) + i128::from(self.reserved()) + i128::from(self.spent);
+        parts == i128::from(self.deposited)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn job(number: u8) -> RunId {
+        RunId(uuid::Uuid::from_u128(u128::from(number) + 1))
+    }
+
+    #[derive(Debug, Clone)]
+    enum Op {
+        Deposit(i64),
+        Reserve(u8, u64),
+        Settle(Option<u8>, u64),
+        Refund(u8),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            (-500i64..2_000).prop_map(Op::Deposit),
+            (0u8..4, 0u64..1_500).prop_map(|(job, credits)| Op::Reserve(job, credits)),
+            // Of jobs that are over too: late results.
+            (proptest::option::of(0u8..4), 0u64..900).prop_map(|(job, cost)| Op::Settle(job, cost)),
+            (0u8..4).prop_map(Op::Refund),
+        ]
+    }
+
+    #[test]
+    fn what_is_not_there_is_neither_reserved_nor_refunded() {
+        let mut credits = Credits::default();
+        credits.deposit(100);
+        let beyond = |wanted| Err(CreditError::BeyondBalance { balance: 100, wanted });
+        assert_eq!(credits.reserve(job(1), 101), beyond(101));
+        assert_eq!(credits.reserve(job(1), u64::MAX), beyond(u64::MAX));
+        assert_eq!(credits.reserve(job(1), 100), Ok(()));
+        assert_eq!(credits.reserve(job(1), 0), Err(CreditError::ReservedTwice(job(1))));
+        assert_eq!(credits.refund(job(2)), Err(CreditError::NotReserved(job(2))));
+        credits.settle(Some(job(1)), 130);
+        assert_eq!((credits.balance(), credits.reserved(), credits.spent()), (-30, 0, 130));
+        assert_eq!(credits.refund(job(1)), Ok(0));
+        assert_eq!(credits.refund(job(1)), Err(CreditError::NotReserved(job(1))));
+        assert!(credits.adds_up());
+    }
+
+    proptest! {
+        /// balance + reserved + spent = deposited after every record, and what is told by running totals is the same.
+        #[test]
+        fn credits_add_up_after_every_record(ops in proptest::collection::vec(op(), 0..60)) {
+            let (mut credits, mut reservations) = (Credits::default(), Reservations::default());
+            let (mut deposited, mut spent) = (0i64, 0u64);
+            for op in ops {
+                let before = credits.clone();
+                match op {
+                    Op::Deposit(amount) => { credits.deposit(amount); deposited += amount; }
+                    Op::Reserve(at, amount) => match credits.reserve(job(at), amount) {
+                        Ok(()) => reservations.reserve(job(at), amount, 0),
+                        Err(_) => prop_assert_eq!(&credits, &before),
+                    },
+                    Op::Settle(at, cost) => {
+                        credits.settle(at.map(job), cost);
+                        at.into_iter().for_each(|at| reservations.settle(job(at), cost));
+                        spent += cost;
+                    }
+                    Op::Refund(at) => match credits.refund(job(at)) {
+                        Ok(_) => reservations.refund(job(at)),
+                        Err(_) => prop_assert_eq!(&credits, &before),
+                    },
+                }
+                prop_assert!(credits.adds_up(), "{:?}", credits);
+                prop_assert_eq!((credits.deposited(), credits.spent()), (deposited, spent));
+                prop_assert_eq!(credits.reserved(), reservations.outstanding());
+                prop_assert_eq!(credits.balance(), deposited - spent as i64 - reservations.outstanding() as i64);
+            }
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! The stages of a job. Each takes the one before it by value.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Closing, Job, MarketStep, Proposal};
+use crate::agent::Oversight;
+use crate::id::{AgentId, RunId, Ticks};
+use crate::json::Json;
+
+/// A stage, by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// It is posted.
+    Job,
+    /// Agents have proposed.
+    Proposal,
+    /// One has the contract.
+    Contract,
+    /// The plan is ready.
+    Decomposition,
+    /// The run is open.
+    Execution,
+    /// It is over.
+    Evaluation,
+    /// It failed at one of these.
+    Failed,
+}
+
+impl Stage {
+    /// All of them, in order.
+    pub const ALL: [Stage; 7] = [
+        Stage::Job,
+        Stage::Proposal,
+        Stage::Contract,
+        Stage::Decomposition,
+        Stage::Execution,
+        Stage::Evaluation,
+        Stage::Failed,
+    ];
+
+    /// The word that stands for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Stage::Job => "job",
+            Stage::Proposal => "proposal",
+            Stage::Contract => "contract",
+            Stage::Decomposition => "decomposition",
+            Stage::Execution => "execution",
+            Stage::Evaluation => "evaluation",
+            Stage::Failed => "failed",
+        }
+    }
+
+    /// Whether nothing follows.
+    pub fn is_over(self) -> bool {
+        matches!(self, Stage::Evaluation | Stage::Failed)
+    }
+}
+
+/// A job, and what agents propose to do it for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proposed {
+    /// The job.
+    pub job: Job,
+    /// What each proposes.
+    pub proposals: Vec<Proposal>,
+}
+
+/// A job that an agent has agreed to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contract {
+    /// The job.
+    pub job: Job,
+    /// Who does it.
+    pub winner: AgentId,
+    /// For how many credits.
+    pub price: u64,
+    /// Credits that it may cost at most.
+    pub budget: u64,
+    /// When it must be over.
+    pub deadline: Option<Ticks>,
+    /// How closely people watch.
+    pub oversight: Oversight,
+    /// Whether the budget is reserved.
+    pub reserved: bool,
+    /// In how much time the winner does it, if it said so, and what the work is about.
+    pub proposal: Proposal,
+}
+
+/// A contract, and the plan that fulfils it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decomposition {
+    /// The contract.
+    pub contract: Contract,
+    /// The plan as it is run.
+    pub plan: Json,
+    /// Its nodes.
+    pub nodes: u32,
+}
+
+/// A plan that is being run, under the id of its job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Execution {
+    /// The contract.
+    pub contract: Contract,
+}
+
+/// A job that was done, well or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evaluation {
+    /// The contract.
+    pub contract: Contract,
+    /// How it ended.
+    pub closing: Closing,
+}
+
+/// A job that did not get on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Abandoned {
+    /// The job.
+    pub job: Job,
+    /// Who had the contract, if there was one.
+    pub contract: Option<Box<Contract>>,
+    /// Where it was to get.
+    pub at: Stage,
+    /// Why not.
+    pub reason: String,
+    /// Credits that it cost.
+    pub spent: u64,
+}
+
+impl Job {
+    /// Takes proposals in.
+    pub fn propose(self, proposals: Vec<Proposal>) -> Proposed {
+        Proposed { job: self, proposals }
+    }
+}
+
+impl Contract {
+    /// Takes the plan in that fulfils it.
+    pub fn decompose(self, plan: Json, nodes: u32) -> Decomposition {
+        Decomposition { contract: self, plan, nodes }
+    }
+}
+
+impl Decomposition {
+    /// Its run is open.
+    pub fn execute(self) -> Execution {
+        Execution { contract: self.contract }
+    }
+}
+
+impl Execution {
+    /// Its run is over.
+    pub fn evaluate(self, closing: Closing) -> Evaluation {
+        Evaluation { contract: self.contract, closing }
+    }
+}
+
+/// Where a job stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// It is posted.
+    Job(Job),
+    /// Agents have proposed.
+    Proposed(Proposed),
+    /// One has the contract.
+    Contract(Contract),
+    /// The plan is ready.
+    Decomposition(Decomposition),
+    /// Its run is open.
+    Execution(Execution),
+    /// It is over.
+    Evaluation(Evaluation),
+    /// It did not get on.
+    Abandoned(Abandoned),
+}
+
+/// A step that does not follow from where the job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum StageError {
+    /// The job was never posted.
+    #[error("there is no job {0}")]
+    Unknown(RunId),
+    /// It is elsewhere.
+    #[error("job {job} is at {}, and does not come to {} from there", from.as_str(), to.as_str())]
+    NoArrow {
+        /// Which.
+        job: RunId,
+        /// Where it is.
+        from: Stage,
+        /// Where it was to get.
+        to: Stage,
+    },
+    /// The agent that got the contract never proposed.
+    #[error("job {0} went to an agent that did not propose")]
+    NotProposed(RunId),
+}
+
+impl MarketStep {
+    /// Where it leads.
+    pub fn stage(&self) -> Stage {
+        match self {
+            MarketStep::Posted(_) => Stage::Job,
+            MarketStep::Proposed { .. } => Stage::Proposal,
+            MarketStep::Signed { .. } => Stage::Contract,
+            MarketStep::Decomposed { .. } => Stage::Decomposition,
+            MarketStep::Started => Stage::Execution,
+            MarketStep::Evaluated(_) => Stage::Evaluation,
+            MarketStep::Failed { .. } => Stage::Failed,
+        }
+    }
+}
+
+impl Standing {
+    /// Which stage it is.
+    pub fn stage(&self) -> Stage {
+        match self {
+            Standing::Job(_) => Stage::Job,
+            Standing::Proposed(_) => Stage::Proposal,
+            Standing::Contract(_) => Stage::Contract,
+            Standing::Decomposition(_) => Stage::Decomposition,
+            Standing::Execution(_) => Stage::Execution,
+            Standing::Evaluation(_) => Stage::Evaluation,
+            Standing::Abandoned(_) => Stage::Failed,
+        }
+    }
+
+    /// The job.
+    pub fn job(&self) -> &Job {
+        match self {
+            Standing::Job(job) => job,
+            Standing::Proposed(proposed) => &proposed.job,
+            Standing::Abandoned(abandoned) => &abandoned.job,
+            Standing::Contract(contract)
+            | Standing::Decomposition(Decomposition { contract, .. })
+            | Standing::Execution(Execution { contract })
+            | Standing::Evaluation(Evaluation { contract, .. }) => &contract.job,
+        }
+    }
+
+    /// The contract, if there is one.
+    pub fn contract(&self) -> Option<&Contract> {
+        match self {
+            Standing::Job(_) | Standing::Proposed(_) => None,
+            Standing::Abandoned(abandoned) => abandoned.contract.as_deref(),
+            Standing::Contract(contract)
+            | Standing::Decomposition(Decomposition { contract, .. })
+            | Standing::Execution(Execution { contract })
+            | Standing::Evaluation(Evaluation { contract, .. }) => Some(contract),
+        }
+    }
+
+    /// Whether the step follows from here.
+    ///
+    /// # Errors
+    ///
+    /// See [`StageError`].
+    pub fn check(&self, step: &MarketStep) -> Result<(), StageError> {
+        use {MarketStep as M, Standing as S};
+        let job = self.job().id;
+        let follows = match self {
+            S::Job(_) => matches!(step, M::Proposed { .. } | M::Failed { .. }),
+            S::Proposed(proposed) => match step {
+                M::Signed { winner, .. } => {
+                    if !proposed.proposals.iter().any(|proposal| proposal.agent == *winner) {
+                        return Err(StageError::NotProposed(job));
+                    }
+                    true
+                }
+                _ => matches!(step, M::Failed { .. }),
+            },
+            S::Contract(_) => matches!(step, M::Decomposed { .. } | M::Failed { .. }),
+            S::Decomposition(_) => matches!(step, M::Started | M::Failed { .. }),
+            S::Execution(_) => matches!(step, M::Evaluated(_) | M::Failed { .. }),
+            S::Evaluation(_) | S::Abandoned(_) => false,
+        };
+        let (from, to) = (self.stage(), step.stage());
+        if follows { Ok(()) } else { Err(StageError::NoArrow { job, from, to }) }
+    }
+
+    /// Takes the job to its next stage.
+    ///
+    /// # Errors
+    ///
+    /// The step does not follow from where it is.
+    pub fn apply(self, step: MarketStep) -> Result<Standing, StageError> {
+        use {MarketStep as M, Standing as S};
+        self.check(&step)?;
+        let (id, from, to) = (self.job().id, self.stage(), step.stage());
+        Ok(match (self, step) {
+            (S::Job(job), M::Proposed { proposals }) => S::Proposed(job.propose(proposals)),
+            (
+                S::Proposed(Proposed { job, proposals }),
+                M::Signed { winner, price, budget, deadline, oversight, reserved },
+            ) => {
+                let proposal = proposals.into_iter().find(|proposal| proposal.agent == winner);
+                let proposal = proposal.ok_or(StageError::NotProposed(id))?;
+                S::Contract(Contract { job, winner, price, budget, deadline, oversight, reserved, proposal })
+            }
+            (S::Contract(contract), M::Decomposed { plan, nodes }) => {
+                S::Decomposition(contract.decompose(plan, nodes))
+            }
+            (S::Decomposition(decomposition), M::Started) => S::Execution(decomposition.execute()),
+            (S::Execution(execution), M::Evaluated(closing)) => S::Evaluation(execution.evaluate(closing)),
+            (standing, M::Failed { at, reason, spent }) => {
+                let (contract, job) = (standing.contract().cloned().map(Box::new), standing.job().clone());
+                S::Abandoned(Abandoned { job, contract, at, reason, spent })
+            }
+            _ => return Err(StageError::NoArrow { job: id, from, to }),
+        })
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::market::{JobFault, Offer};
+    use crate::run::RunOutcome;
+
+    pub(crate) fn job(budget: u64, deadline: Option<Ticks>) -> Job {
+        Job {
+            id: RunId(uuid::Uuid::from_u128(7)),
+            client: "acme".into(),
+            title: "read the contract".into(),
+            capabilities: BTreeSet::from(["contracts".to_owned()]),
+            domain: None,
+            budget,
+            deadline,
+            oversight: Oversight::AutonomousEscalation,
+            plan: Json::null(),
+            intent: 1,
+            scope: "default".into(),
+            workspace: "/".into(),
+        }
+    }
+
+    fn steps() -> Vec<MarketStep> {
+        let offer = Offer { price: Some(40), ..Offer::default() };
+        let proposal = Proposal::of("a".into(), &offer, &job(100, None), None);
+        let signed = |winner: &str| MarketStep::Signed {
+            winner: winner.into(),
+            price: 40,
+            budget: 100,
+            deadline: None,
+            oversight: Oversight::Supervised,
+            reserved: true,
+        };
+        vec![
+            MarketStep::Proposed { proposals: vec![proposal] },
+            signed("a"),
+            MarketStep::Decomposed { plan: Json::null(), nodes: 3 },
+            MarketStep::Started,
+            MarketStep::Evaluated(Closing {
+                outcome: RunOutcome::Succeeded,
+                spent: 30,
+                composite: Some(900),
+            }),
+        ]
+    }
+
+    #[test]
+    fn a_job_walks_through_its_stages_and_through_no_other_way() {
+        let failed = MarketStep::Failed { at: Stage::Contract, reason: "no".into(), spent: 0 };
+        let mut standing = Standing::Job(job(100, None));
+        for (at, step) in steps().into_iter().enumerate() {
+            for (other, wrong) in steps().into_iter().enumerate().filter(|(other, _)| *other != at) {
+                let refused =
+                    StageError::NoArrow { job: job(1, None).id, from: standing.stage(), to: wrong.stage() };
+                assert_eq!(standing.clone().apply(wrong), Err(refused), "{at} {other}");
+            }
+            assert_eq!(standing.clone().apply(failed.clone()).unwrap().stage(), Stage::Failed, "{at}");
+            standing = standing.apply(step).unwrap();
+            assert_eq!(standing.stage(), Stage::ALL[at + 1]);
+        }
+        assert!(standing.stage().is_over());
+        assert_eq!(standing.contract().map(|contract| contract.price), Some(40));
+        for step in steps().into_iter().chain([failed]) {
+            assert!(standing.clone().apply(step).is_err(), "nothing follows");
+        }
+    }
+
+    #[test]
+    fn nobody_gets_a_contract_who_did_not_propose() {
+        let [proposed, signed] = <[_; 2]>::try_from(steps()[..2].to_vec()).unwrap();
+        let MarketStep::Signed { price, budget, deadline, oversight, reserved, .. } = signed else {
+            panic!()
+        };
+        let other = MarketStep::Signed { winner: "b".into(), price, budget, deadline, oversight, reserved };
+        let standing = Standing::Job(job(100, None)).apply(proposed).unwrap();
+        assert_eq!(standing.apply(other), Err(StageError::NotProposed(job(1, None).id)));
+    }
+
+    #[test]
+    fn every_fault_of_a_job_is_told() {
+        let check = |job: Job, expected: &[JobFault]| {
+            assert_eq!(job.check(100).err().map(|error| error.0).unwrap_or_default(), expected);
+        };
+        check(job(1, None), &[]);
+        check(job(1, Some(101)), &[]);
+        check(job(0, Some(100)), &[JobFault::Budget(0), JobFault::Deadline { ago_ms: 0 }]);
+        let long = "x".repeat(201);
+        check(
+            Job { title: long, ..job(u64::MAX, None) },
+            &[JobFault::Title(201), JobFault::Budget(u64::MAX)],
+        );
+        let capabilities = BTreeSet::from(["a b".to_owned()]);
+        let named = Job { capabilities, domain: Some(String::new()), ..job(1, None) };
+        check(named, &[JobFault::Capability("a b".into()), JobFault::Domain(String::new())]);
+        let many: BTreeSet<String> = (0..65).map(|at| format!("c{at}")).collect();
+        check(Job { capabilities: many, ..job(1, None) }, &[JobFault::TooMany(65)]);
+    }
+}

@@ -1,0 +1,136 @@
+//! How well runs were done and agents do.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use ostler_actors::{AgentEvaluation, EvaluationError, RunEvaluation, VerdictRequest as Verdict, like};
+use ostler_kernel::evaluation::{Degradation, Dimension, Judgement, Scores};
+use ostler_kernel::id::RunId;
+use ostler_kernel::port::RunStanding;
+use serde::Deserialize;
+
+use crate::names;
+use crate::problem::Problem;
+use crate::routes::{Api, Asked, BodyBytes, body, whole};
+use crate::wire::{
+    AgentEvaluationLine, DegradationView, EvaluationList, EvaluationView, JudgementView, ScoresView,
+    VerdictRequest, VerdictView,
+};
+
+/// Agents that are told as like another, at most.
+const LIKE_MAX: usize = 10;
+
+pub(crate) async fn one(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<Json<EvaluationView>, Problem> {
+    let run = names::run(&api.system, &name)?;
+    told(&api, run).await
+}
+
+pub(crate) async fn judge(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    bytes: BodyBytes,
+) -> Result<Json<EvaluationView>, Problem> {
+    let run = names::run(&api.system, &name)?;
+    let VerdictRequest { quality_pm, adherence_pm, by, note } = body(&whole(bytes)?)?;
+    api.system.judge(run, Verdict { quality_pm, adherence_pm, by, note }).await?;
+    told(&api, run).await
+}
+
+async fn told(api: &Api, run: RunId) -> Result<Json<EvaluationView>, Problem> {
+    let RunEvaluation { row, appraised, composite, verdicts } = api.system.evaluation(run).await?;
+    let weights = Dimension::ALL.iter().map(|dimension| dimension.to_string()).zip(appraised.weights.pm());
+    let outcome = match &row.standing {
+        RunStanding::Closed(outcome) => Some(outcome.to_string()),
+        _ => None,
+    };
+    let verdicts = verdicts.into_iter().map(|(at_ms, verdict)| VerdictView {
+        by: verdict.by,
+        at_ms,
+        quality: verdict.quality,
+        adherence: verdict.adherence,
+        note: verdict.note,
+    });
+    Ok(Json(EvaluationView {
+        run: run.to_string(),
+        client: row.client.to_string(),
+        agent: row.agent.to_string(),
+        outcome,
+        domain: appraised.domain,
+        weights: weights.collect(),
+        scores: row.evaluated.map(|evaluated| scores(evaluated.scores)),
+        composite_micro: composite.map(|composite| composite.micro()),
+        target_ms: appraised.target.time_ms,
+        target_credits: appraised.target.credits,
+        judge: appraised.judgement.map(|Judgement { by, quality, note }| JudgementView { by, quality, note }),
+        verdicts: verdicts.collect(),
+        acts: row.acts,
+    }))
+}
+
+fn scores(Scores { quality, adherence, speed, cost, errors, revisions }: Scores) -> ScoresView {
+    ScoresView { quality, adherence, speed, cost, errors, revisions }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListAsked {
+    /// Only those whose scores are nearest to those of this agent.
+    like: Option<String>,
+}
+
+pub(crate) async fn list(
+    State(api): State<Api>,
+    Asked(asked): Asked<ListAsked>,
+) -> Result<Json<EvaluationList>, Problem> {
+    let all = api.system.evaluations()?;
+    let Some(agent) = asked.like else {
+        return Ok(Json(EvaluationList { agents: all.iter().map(|one| line(one, None)).collect() }));
+    };
+    let unknown = || {
+        let what =
+            format!("no run of an agent {agent} was evaluated: there is nothing to compare others with");
+        Problem::new(StatusCode::NOT_FOUND, "agent_unknown", what)
+    };
+    let near = like(&all, &agent, api.system.domains(), LIKE_MAX).ok_or_else(unknown)?;
+    let lines = near.into_iter().filter_map(|near| {
+        let one = all.iter().find(|one| one.agent.as_ref() == Some(near.who))?;
+        Some(line(one, Some(near.distance_micro)))
+    });
+    Ok(Json(EvaluationList { agents: lines.collect() }))
+}
+
+fn line(one: &AgentEvaluation, distance_micro: Option<u32>) -> AgentEvaluationLine {
+    let degradation = one.degradation.map(|Degradation { distance_micro, dimension, from_pm, to_pm }| {
+        DegradationView { distance_micro, dimension: dimension.to_string(), from_pm, to_pm }
+    });
+    AgentEvaluationLine {
+        client: one.client.to_string(),
+        agent: one.agent.as_ref().map(ToString::to_string),
+        domain: one.domain.clone(),
+        reputation_pm: one.reputation.pm(),
+        evaluations: one.reputation.scores(),
+        scores: one.scores.map(scores),
+        composite_micro: one.composite.map(|composite| composite.micro()),
+        runs: one.runs,
+        zero_intervention_pm: one.zero_intervention_pm(),
+        degradation,
+        distance_micro,
+    }
+}
+
+impl From<EvaluationError> for Problem {
+    fn from(error: EvaluationError) -> Problem {
+        let (status, code) = match &error {
+            EvaluationError::Nothing => (StatusCode::BAD_REQUEST, "verdict_empty"),
+            EvaluationError::Score(_) => (StatusCode::UNPROCESSABLE_ENTITY, "score_out_of_range"),
+            EvaluationError::NotOver(_) => (StatusCode::CONFLICT, "run_not_over"),
+            EvaluationError::NotEvaluated(_) => (StatusCode::CONFLICT, "run_not_evaluated"),
+            EvaluationError::Run(error) => return error.clone().into(),
+            EvaluationError::Journal(error) => return error.clone().into(),
+        };
+        Problem::new(status, code, error.to_string())
+    }
+}

@@ -1,0 +1,48 @@
+//! Whether credits add up, and what waits on the market.
+
+use ostler_server::wire::{AuditView, JobList};
+
+use super::{Report, TROUBLES_TOLD_MAX};
+use crate::cli::client::Client;
+use crate::cli::exit::Failure;
+use crate::cli::term::count;
+
+const ODD: &str = "change nothing in the folder, and keep a copy of it; what a client should have, `ostler credit CLIENT AMOUNT` puts right";
+
+/// Folds the credits of every metered client from its records.
+pub(super) async fn look(client: &Client, report: &mut Report) -> Result<(), Failure> {
+    let audit: AuditView = match client.get("/v1/audit").await {
+        Ok(audit) => audit,
+        Err(refused) => {
+            report.bad("ledger", Failure::from(refused).what, super::RESTORE);
+            return Ok(());
+        }
+    };
+    let wrong: Vec<String> = audit
+        .clients
+        .iter()
+        .flat_map(|line| line.violations.iter().map(move |what| format!("client {}: {what}", line.client)))
+        .collect();
+    for what in wrong.iter().take(TROUBLES_TOLD_MAX) {
+        report.bad("ledger", what, ODD);
+    }
+    if wrong.len() > TROUBLES_TOLD_MAX {
+        report.bad("ledger", format!("{} more of these", wrong.len() - TROUBLES_TOLD_MAX), ODD);
+    }
+    if wrong.is_empty() && !audit.clients.is_empty() {
+        let clients = count(audit.clients.len(), "metered client");
+        report.good(
+            "ledger",
+            format!("{clients}: what is free, reserved and spent is what was deposited, after every record"),
+        );
+    }
+    let jobs: JobList = client.get("/v1/market").await?;
+    let open =
+        jobs.jobs.iter().filter(|line| !matches!(line.stage.as_str(), "evaluation" | "failed")).count();
+    if open > 0 && !client.is_remote() {
+        let what =
+            if open == 1 { "1 job is not over".to_owned() } else { format!("{open} jobs are not over") };
+        report.note("market", what, "`ostler market ls` lists them, `ostler resume` goes on");
+    }
+    Ok(())
+}

@@ -1,0 +1,328 @@
+//! `ostler market`: offering to do jobs, posting them, and how they stand.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use ostler::job_file::{JobFile, JobFileError};
+use ostler_actors::new_run_id;
+use ostler_kernel::id::CLIENT_DEFAULT;
+use ostler_kernel::plan::Span;
+use ostler_server::wire::{JobLine, JobList, JobRequest, OfferRequest, OfferView, Standing};
+
+use super::bounds::{self, Bounds};
+use super::cells::{fit, fit_name, padded, width};
+use super::client::{Client, Refused, part};
+use super::evaluate::share;
+use super::exit::{Failure, code};
+use super::follow::{Ended, Watch, interrupted, one};
+use super::ps::tagged;
+use super::session::{self, Session, Want};
+use super::signals::Signals;
+use super::steer::fail;
+use super::term::{Out, now_ms, say, span};
+use super::{Globals, check, findings};
+
+#[derive(Debug, Args)]
+pub(crate) struct MarketArgs {
+    #[command(subcommand)]
+    command: MarketCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum MarketCommand {
+    /// Post a job, and run it with the agent that gets the contract
+    ///
+    /// A job file names a title, what an agent must be able to do, a budget and a plan. The agents of its client propose; the contract
+    /// goes by what they can do, their reputation and their price. Its budget is reserved out of the client's credits, and what is left
+    /// of it is given back at the end.
+    #[command(
+        after_help = "Examples:\n  ostler market post job.yaml\n  ostler market post job.yaml --detach"
+    )]
+    Post(PostArgs),
+    /// List jobs: where each is, who does it, and what came of it
+    #[command(after_help = "Examples:\n  ostler market ls\n  ostler market ls --json")]
+    Ls,
+    /// Let an agent offer to do jobs: what it can do, and for how much
+    ///
+    /// The agent is made if it is not there. What it offers replaces what it offered before.
+    #[command(
+        after_help = "Examples:\n  ostler market offer jurist --can contracts --price 400\n  ostler market offer jurist --can contracts --can gdpr --domain legal --time 10m"
+    )]
+    Offer(OfferArgs),
+}
+
+#[derive(Debug, Args)]
+struct PostArgs {
+    /// The job: .yaml, .yml, .json or .toml
+    job: PathBuf,
+    #[command(flatten)]
+    bounds: Bounds,
+    /// Do not wait for its end, if another process holds the data folder and goes on with it
+    #[arg(long)]
+    detach: bool,
+}
+
+#[derive(Debug, Args)]
+struct OfferArgs {
+    /// The agent
+    agent: String,
+    /// Who pays for it
+    #[arg(long, value_name = "NAME", default_value = CLIENT_DEFAULT)]
+    client: String,
+    /// What it can do; may be given more than once
+    #[arg(long = "can", value_name = "CAPABILITY")]
+    capabilities: Vec<String>,
+    /// What its work is about, which says how its runs are judged
+    #[arg(long, value_name = "NAME")]
+    domain: Option<String>,
+    /// Credits that it asks for a job [default: the budget of the job]
+    #[arg(long, value_name = "CREDITS")]
+    price: Option<u64>,
+    /// How long its attempts take for a job, one after the other, such as 10m
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    time: Option<u64>,
+}
+
+fn time(text: &str) -> Result<u64, String> {
+    let span: Span = serde_json::from_value(text.into()).map_err(|error| error.to_string())?;
+    u64::try_from(span.ticks(1_000)).map_err(|_| "give a time of 0 or more".to_owned())
+}
+
+pub(crate) async fn market(globals: &Globals, args: MarketArgs) -> Result<u8, Failure> {
+    match args.command {
+        MarketCommand::Post(args) => post(globals, args).await,
+        MarketCommand::Ls => ls(globals).await,
+        MarketCommand::Offer(args) => offer(globals, args).await,
+    }
+}
+
+async fn offer(globals: &Globals, args: OfferArgs) -> Result<u8, Failure> {
+    let OfferArgs { agent, client, capabilities, domain, price, time } = args;
+    let capabilities: BTreeSet<String> = capabilities.into_iter().collect();
+    let request = OfferRequest { client, capabilities, domain, price, time_ms: time };
+    let session = Session::open(globals, Path::new("."), Want::Begin).await?;
+    let path = format!("/v1/agents/{}/offer", part(&agent));
+    let offered = session.client.post::<OfferView>(&path, &request).await;
+    session.stop().await;
+    let offered = offered?;
+    let mut out = Out::new();
+    if globals.json {
+        out.json(&tagged("offer", &offered));
+        return Ok(code::SUCCEEDED);
+    }
+    let OfferView { agent, offer } = offered;
+    let can = match offer.capabilities.len() {
+        0 => "no jobs that ask for a capability".to_owned(),
+        _ => offer.capabilities.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
+    };
+    let price = offer.price.map_or_else(|| "the budget".to_owned(), |price| format!("{price} credits"));
+    let time = offer.time_ms.map(|ms| format!(", in {}", span(ms as i64))).unwrap_or_default();
+    let domain = offer.domain.map(|domain| format!(", judged as {domain}")).unwrap_or_default();
+    out.line(format!("{agent} of client {} offers: {can}; for {price}{time}{domain}", offer.client));
+    Ok(code::SUCCEEDED)
+}
+
+async fn ls(globals: &Globals) -> Result<u8, Failure> {
+    let session = Session::open(globals, Path::new("."), Want::Look).await?;
+    let list = session.client.get::<JobList>("/v1/market").await;
+    session.stop().await;
+    let list = list?;
+    let mut out = Out::new();
+    if globals.json {
+        list.jobs.iter().for_each(|line| out.json(&tagged("job", line)));
+        return Ok(code::SUCCEEDED);
+    }
+    if list.jobs.is_empty() {
+        say("there is no job yet: `ostler market post FILE` posts one");
+        return Ok(code::SUCCEEDED);
+    }
+    let titles = list.jobs.iter().map(|line| width(&line.title)).max().unwrap_or(0).clamp(5, 32);
+    let winners = list.jobs.iter().filter_map(|line| line.winner.as_deref()).map(width);
+    let winners = winners.max().unwrap_or(0).clamp(6, 24);
+    out.line(format!(
+        "{:<36}  {}  {:<13}  {}  {:>8}  {:>8}  {:>8}  SCORE",
+        "JOB",
+        padded("TITLE", titles),
+        "STAGE",
+        padded("WINNER", winners),
+        "PRICE",
+        "BUDGET",
+        "SPENT"
+    ));
+    for line in &list.jobs {
+        let winner = line.winner.as_deref().unwrap_or("-");
+        out.line(format!(
+            "{}  {}  {:<13}  {}  {:>8}  {:>8}  {:>8}  {}",
+            line.job,
+            padded(&fit(&line.title, titles), titles),
+            line.stage,
+            padded(&fit_name(winner, winners), winners),
+            line.price.map_or_else(|| "-".to_owned(), |price| price.to_string()),
+            line.budget,
+            line.spent,
+            line.composite_pm.map_or_else(|| "-".to_owned(), share)
+        ));
+        if let Some(reason) = &line.reason {
+            let columns = if out.is_terminal() { out.size().0 } else { usize::MAX };
+            out.line(fit(&format!("  {reason}"), columns));
+        }
+    }
+    Ok(code::SUCCEEDED)
+}
+
+async fn post(globals: &Globals, args: PostArgs) -> Result<u8, Failure> {
+    let mut out = Out::new();
+    let request = read(globals, &args, &mut out)?;
+    let mut signals = Signals::listen()?;
+    let session = Session::open(globals, Path::new(&request.workspace), Want::Begin).await?;
+    if args.detach && !session.client.is_remote() {
+        let what =
+            "--detach leaves the job to the process that holds the data folder, and none does: leave it out";
+        return fail(session, Failure::invalid(what.to_owned())).await;
+    }
+    let begun = match session.client.post::<JobLine>("/v1/market", &request).await {
+        Ok(posted) => at(&session.client, &posted.job, "execution").await,
+        Err(refused) => Err(refused),
+    };
+    let begun = match begun {
+        Ok(begun) => begun,
+        Err(refused) => return fail(session, refused).await,
+    };
+    if globals.json {
+        out.json(&tagged("job", &begun));
+    } else {
+        contract(&begun, &mut out);
+    }
+    if begun.stage == "failed" || args.detach {
+        session.close(&mut signals).await?;
+        return Ok(if begun.stage == "failed" { code::FAILED } else { code::SUCCEEDED });
+    }
+    finish(session, &mut signals, globals, &begun.job, &mut out).await
+}
+
+/// The request that a job file makes.
+fn read(globals: &Globals, args: &PostArgs, out: &mut Out) -> Result<JobRequest, Failure> {
+    let job = match JobFile::read(&args.job) {
+        Ok(job) => job,
+        Err(JobFileError::Content { source_text, findings }) => {
+            return Err(findings::tell(&source_text, &findings, globals.json, out));
+        }
+        Err(error) => return Err(Failure::invalid(error.to_string())),
+    };
+    let workspace_text = args.bounds.workspace()?;
+    let workspace = PathBuf::from(&workspace_text);
+    let (config, data) = session::settings(globals, &workspace)?;
+    if let Some(data) = data {
+        bounds::apart(&workspace, &data)?;
+    }
+    let folder = args.job.parent().unwrap_or(Path::new("."));
+    let file = check::read(&folder.join(&job.plan), job.params.into_iter().collect())?;
+    if let Err(findings) = check::judge(&file, &config) {
+        return Err(findings::tell(file.source(), &findings, globals.json, out));
+    }
+    Ok(JobRequest {
+        title: job.title,
+        client: job.client,
+        capabilities: job.capabilities,
+        domain: job.domain,
+        budget: job.budget,
+        deadline_ms: job.deadline.map(|span| now_ms().saturating_add(span.ticks(1_000))),
+        oversight: job.oversight,
+        plan: file.draft().expect("a valid plan was read as a whole").clone(),
+        intent: args.bounds.intent,
+        scope: args.bounds.scope.clone(),
+        workspace: workspace_text,
+        // So that it is one job, however often it has to be asked for.
+        job: Some(new_run_id().to_string()),
+    })
+}
+
+/// A job, once it is at this stage or beyond.
+async fn at(client: &Client, job: &str, stage: &str) -> Result<JobLine, Refused> {
+    client.get(&format!("/v1/market/{}?at={stage}", part(job))).await
+}
+
+/// Takes on all jobs that are not over. Gives those whose runs were opened by that.
+pub(crate) async fn resume(client: &Client) -> Result<Vec<String>, Refused> {
+    let list: JobList = client.get("/v1/market").await?;
+    let mut running = Vec::new();
+    for line in list.jobs.iter().filter(|line| !is_over(line)) {
+        let path = format!("/v1/market/{}/resume", part(&line.job));
+        client.post::<JobLine>(&path, &serde_json::Value::Null).await?;
+        let stage = if line.outcome.is_some() { "evaluation" } else { "execution" };
+        let begun = at(client, &line.job, stage).await?;
+        if is_over(&begun) {
+            say(outcome(&begun));
+        } else if line.stage != stage {
+            running.push(begun.job);
+        }
+    }
+    Ok(running)
+}
+
+fn is_over(line: &JobLine) -> bool {
+    matches!(line.stage.as_str(), "evaluation" | "failed")
+}
+
+/// Tells who got the contract, and why.
+fn contract(line: &JobLine, out: &mut Out) {
+    let JobLine { job, title, budget, .. } = line;
+    if let Some(reason) = &line.reason {
+        out.line(format!("job {job} failed: {reason}"));
+        return;
+    }
+    let (winner, price) = (line.winner.as_deref().unwrap_or("-"), line.price.unwrap_or(0));
+    let score = line.proposals.iter().find(|it| it.agent == winner).map_or(0, |proposal| proposal.score);
+    out.line(format!(
+        "job {job}: {title}\n  {winner} has the contract, for {price} of at most {budget} credits; its proposal scores {score} of 10000"
+    ));
+}
+
+/// Watches the run of a job to its end, tells what came of the job, and lets go of the data folder.
+async fn finish(
+    mut session: Session,
+    signals: &mut Signals,
+    globals: &Globals,
+    job: &str,
+    out: &mut Out,
+) -> Result<u8, Failure> {
+    let watch = Watch { run: job.to_owned(), before: None, json: globals.json };
+    let code = match one(&mut session, signals, watch, out).await {
+        Ok(Ended::Settled(code)) => code,
+        Ok(Ended::Interrupted(code)) => {
+            interrupted(session, signals, job).await;
+            return Ok(code);
+        }
+        Err(failure) => return fail(session, failure).await,
+    };
+    let is_over = match session.summary(job).await {
+        Ok(summary) => summary.standing == Standing::Closed,
+        Err(failure) => return fail(session, failure).await,
+    };
+    let stage = if is_over { "evaluation" } else { "execution" };
+    let line = match at(&session.client, job, stage).await {
+        Ok(line) => line,
+        Err(refused) => return fail(session, refused).await,
+    };
+    if globals.json {
+        out.json(&tagged("job", &line));
+    } else {
+        out.line(outcome(&line));
+    }
+    session.close(signals).await?;
+    Ok(code)
+}
+
+/// What came of a job, in a line.
+fn outcome(line: &JobLine) -> String {
+    let JobLine { job, spent, budget, .. } = line;
+    match (&line.reason, line.stage.as_str()) {
+        (Some(reason), _) => format!("job {job} failed: {reason}; {spent} of {budget} credits spent"),
+        (None, "evaluation") => {
+            let score = line.composite_pm.map_or_else(|| "-".to_owned(), share);
+            format!("job {job} is done: score {score}, {spent} of {budget} credits spent, the rest is free")
+        }
+        (None, stage) => format!("job {job} is at the stage {stage}; `ostler resume` goes on with it"),
+    }
+}

@@ -1,0 +1,170 @@
+//! How well runs and agents do, and jobs that agents compete for: `ostler evaluate`, `ostler agents`, `ostler market`.
+
+use std::collections::BTreeSet;
+
+use ostler_kernel::agent::Oversight;
+use ostler_kernel::event::Event;
+use ostler_kernel::json::Json;
+use ostler_kernel::market::{Job, MarketStep, Offer, Proposal};
+use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
+use ostler_store::{Options, Store};
+
+use super::world::World;
+
+const PLAN: &str = "id: review
+nodes:
+  - {id: read, tool: text.render, params: {template: read, values: {}}}
+  - {id: wait, tool: time.sleep, params: {ms: 700}, deps: [read]}
+  - {id: sum, tool: text.render, params: {template: fine, values: {}}, deps: [wait]}
+";
+
+const JOB: &str = "title: read it
+client: acme
+capabilities: [contracts]
+budget: 500
+plan: review.yaml
+";
+
+fn world() -> World {
+    let world = World::new();
+    world.file("review.yaml", PLAN).file("job.yaml", JOB);
+    world.ostler("client add acme --credit 1000").exits(0);
+    world.ostler("market offer jurist --client acme --can contracts --price 400 --domain legal").exits(0);
+    world.ostler("market offer clerk --client acme --can contracts --can gdpr --price 100").exits(0);
+    world
+}
+
+const POST: &str = "market post job.yaml --workspace work";
+
+#[test]
+fn a_job_is_posted_run_and_evaluated() {
+    let world = world();
+    let posted = world.ostler(POST).exits(0);
+    let posted = posted.says("clerk has the contract, for 100 of at most 500 credits");
+    let posted = posted.says("succeeded  review").says("is done: score 1.000");
+    assert!(posted.out.contains("credits spent, the rest is free"), "{}", posted.out);
+    let line = &world.ostler("market ls --json").exits(0).lines()[0];
+    assert_eq!((line["stage"].as_str(), line["winner"].as_str()), (Some("evaluation"), Some("clerk")));
+    world.ostler("market ls").exits(0).says("read it").says("evaluation").says("clerk");
+    world.ostler("evaluate @last").exits(0).says("by clerk").says("target      100 credits");
+    world.ostler("doctor").exits(0).says("ledger         1 metered client").says("nothing is broken");
+    let credit = &world.ostler("credit acme --json").exits(0).lines()[0];
+    assert_eq!(credit["left"].as_i64(), Some(1_000 - credit["spent"].as_i64().unwrap()));
+}
+
+#[test]
+fn a_verdict_counts_and_bad_ones_are_refused() {
+    let world = world();
+    world.ostler(POST).exits(0);
+    world.ostler("evaluate @last --quality 1.1").exits(2).complains("quality 1.1 is not within 0 and 1");
+    world.ostler("evaluate @last --note why").exits(2).complains("give --quality or --adherence too");
+    world.ostler("evaluate 0123456789").exits(2).complains("no run has an id");
+    let judged = world.ostler("evaluate @last --quality 0.4 --adherence 0.5 --note fair").exits(0);
+    judged.says("quality     0.400").says("verdict     ann, ").says("quality 0.400, adherence 0.500 (fair)");
+    let agents = world.ostler("agents --json").exits(0).lines();
+    let clerk = agents.iter().find(|line| line["agent"] == "clerk").unwrap();
+    assert_eq!((clerk["evaluations"].as_u64(), clerk["runs"].as_u64()), (Some(2), Some(1)));
+    assert_eq!(clerk["zero_intervention_pm"], 1_000);
+    world.ostler("agents").exits(0).says("clerk").says("100.0%");
+    world.ostler("agents --like clerk").exits(0).complains("no other agent was evaluated");
+    world.ostler("agents --like nobody").exits(2).complains("nothing to compare others with");
+}
+
+#[test]
+fn what_cannot_be_posted_is_refused_and_leaves_nothing() {
+    let world = world();
+    world.file("dear.yaml", &JOB.replace("500", "5000"));
+    world.file("wrong.yaml", &JOB.replace("budget", "budgt"));
+    world.file("late.yaml", &format!("{JOB}deadline: 0s\n"));
+    world.file("odd.yaml", &format!("{JOB}domain: cooking\n"));
+    world.file("none.yaml", &JOB.replace("review.yaml", "none.yml"));
+    for (line, told) in [
+        ("dear.yaml", "the budget is beyond the balance: 5000 credits cannot be reserved: 1000 are free"),
+        ("wrong.yaml", "did you mean \"budget\"?"),
+        ("late.yaml", "its deadline passed"),
+        ("odd.yaml", "there is no domain \"cooking\""),
+        ("none.yaml", "none.yml"),
+        ("job.yaml --detach", "--detach leaves the job to the process that holds the data folder"),
+    ] {
+        world.ostler(&format!("market post {line} --workspace work")).exits(2).complains(told);
+    }
+    world.ostler("market offer clerk --client other").exits(2).complains("belongs to client acme");
+    world.ostler("market offer clerk --client acme --domain cooking").exits(2).complains("no domain");
+    world.ostler("market ls").exits(0).complains("there is no job yet");
+    let impossible = JOB.replace("[contracts]", "[painting]");
+    world.file("impossible.yaml", &impossible);
+    world.ostler("market post impossible.yaml --workspace work").exits(1).says("cannot do painting");
+    world.ostler("doctor").exits(0).says("ledger         1 metered client");
+}
+
+#[test]
+fn a_killed_job_goes_on_and_reserves_its_budget_once() {
+    let world = world();
+    let mut post = world.start(POST);
+    post.until("read  executed");
+    post.signal("KILL");
+    post.end();
+    let line = &world.ostler("market ls --json").exits(0).lines()[0];
+    assert_eq!(line["stage"], "execution");
+    world.ostler("doctor").exits(0).says("1 job is not over").says("ledger         1 metered client");
+    world.ostler("resume").exits(0).says("succeeded  review");
+    let line = &world.ostler("market ls --json").exits(0).lines()[0];
+    assert_eq!((line["stage"].as_str(), line["outcome"].as_str()), (Some("evaluation"), Some("succeeded")));
+    world.ostler("doctor").exits(0).says("ledger         1 metered client").says("nothing is broken");
+    assert_eq!(world.ostler("ps --json").exits(0).lines().len(), 1, "it is one run");
+}
+
+#[test]
+fn a_job_that_another_process_holds_goes_on_without_this_one() {
+    let world = world();
+    let mut held = world.start("run review.yaml --workspace work --client acme");
+    held.until("read  executed");
+    let posted = world.ostler("market post job.yaml --workspace work --detach").exits(0);
+    posted.says("clerk has the contract");
+    held.end().exits(0);
+    world.ostler("resume").exits(0);
+    world.ostler("market ls").exits(0).says("evaluation");
+}
+
+/// A contract beyond the balance, as no process of ours writes it.
+#[test]
+fn the_doctor_finds_credits_that_do_not_add_up() {
+    let world = world();
+    let (store, _) = Store::open_with(&world.data(), Options::default()).unwrap();
+    let id = "01a203e4-dde0-7695-bfe0-3f44d789f3e4".parse().unwrap();
+    let job = Job {
+        id,
+        client: "acme".into(),
+        title: "too much".into(),
+        capabilities: BTreeSet::new(),
+        domain: None,
+        budget: 5_000,
+        deadline: None,
+        oversight: Oversight::AutonomousEscalation,
+        plan: Json::null(),
+        intent: 1,
+        scope: "default".into(),
+        workspace: "/".into(),
+    };
+    let proposals = vec![Proposal::of("clerk".into(), &Offer::default(), &job, None)];
+    let signed = MarketStep::Signed {
+        winner: "clerk".into(),
+        price: 5_000,
+        budget: 5_000,
+        deadline: None,
+        oversight: Oversight::AutonomousEscalation,
+        reserved: true,
+    };
+    let steps = [MarketStep::Posted(job), MarketStep::Proposed { proposals }, signed];
+    let events = steps.map(|step| Event::Market { job: id, step: Box::new(step) });
+    let stream = StreamId::client(&"acme".into());
+    let last = store.journal.read(stream, Seq(0), usize::MAX).unwrap().last().unwrap().seq;
+    let batch = StreamBatch { stream, expected: last, at_ms: 1, events: events.into() };
+    let position = store.journal.append(vec![batch]).unwrap();
+    tokio::runtime::Runtime::new().unwrap().block_on(store.journal.durable(position)).unwrap();
+    drop(store);
+    world
+        .ostler("doctor")
+        .exits(4)
+        .says("client acme: the contract of job 01a203e4-dde0-7695-bfe0-3f44d789f3e4: 5000 credits cannot be reserved: 1000 are free");
+}
