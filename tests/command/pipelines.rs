@@ -99,6 +99,7 @@ fn fail(world: &World) {
             drain: std::time::Duration::from_secs(1),
             clients: Vec::new(),
             measures: Measures::default(),
+            evaluation: Default::default(),
         };
         let system = Arc::new(System::start(config).await.unwrap());
         let pipeline = system.pipeline("p").unwrap();
