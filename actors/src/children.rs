@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use ostler_kernel::event::{Event, Parent, RunTerms};
+use ostler_kernel::event::{Event, Parent};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::lineage;
 use ostler_kernel::port::{Child, ChildEnd, JournalError, LogError, RunRow, RunStanding, StreamId};
@@ -75,8 +75,7 @@ impl LiveLog {
             self.append_durably(Event::ChildRun { of, step, run, budget }).await?;
         }
         let parent = Parent { run: self.site.run, of: self.site.of.clone(), step: step.to_owned() };
-        let terms = RunTerms { budget, parent: Some(parent) };
-        system.open(submission, terms).await.map_err(|error| failed(error.to_string()))?;
+        system.open(submission, Some(parent)).await.map_err(|error| failed(error.to_string()))?;
         let outcome =
             self.wait_for(&system, run).await.map_err(|error| failed(format!("run {run}: {error}")))?;
         let outputs = outputs(&system, run).await.map_err(|error| failed(format!("run {run}: {error}")))?;
@@ -100,6 +99,10 @@ impl LiveLog {
             let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
             failed(format!("its plan is none: {}", faults.join("; ")))
         })?;
+        let (own, mut plan) = (&folded.run.plan().policy, plan);
+        // Whoever watches the run watches what it opens.
+        plan.policy.oversight = plan.policy.oversight.max(own.oversight);
+        plan.policy.domain = plan.policy.domain.or_else(|| own.domain.clone());
         let budget = match self.ask(|notes| notes.child(step).cloned())? {
             Some(spawned) => spawned.budget,
             None => {
@@ -122,6 +125,7 @@ impl LiveLog {
             scope: both(&opened.scope, scope.as_deref()),
             workspace: opened.workspace.clone().into(),
             run: Some(run),
+            budget,
             ..Submission::plan(plan)
         };
         Ok((run, submission, budget))

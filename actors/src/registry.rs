@@ -324,7 +324,8 @@ impl RegistryState {
         let book = ledger.find(client).unwrap_or_default();
         let terms = book.terms();
         if let Some(credits) = change.credits {
-            let checked = terms.check_deposit(credits, book.spent());
+            // What is reserved for jobs cannot be taken back.
+            let checked = terms.check_deposit(credits, book.spent().saturating_add(book.reserved()));
             checked.map_err(|error| ClientError::Credits { client: client.clone(), error })?;
         }
         let events = change.events(client, &terms, book.spent());

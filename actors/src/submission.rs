@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ostler_kernel::event::{Event, RunOpened, RunTerms};
+use ostler_kernel::event::{Event, Parent, RunOpened, RunTerms};
 use ostler_kernel::gate::SCOPE_DEFAULT;
 use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, RunId, Ticks, is_name};
 use ostler_kernel::json::JsonError;
@@ -177,14 +177,18 @@ impl System {
     /// Opens a run and drives it. The run is durable when this returns; dropping the future may or may not have
     /// opened it.
     pub async fn submit(&self, submission: Submission) -> Result<RunId, SubmitError> {
-        let terms = RunTerms { budget: submission.budget, parent: None };
-        self.open(submission, terms).await
+        self.open(submission, None).await
     }
 
     /// The same, of a run that somebody may have asked for in the name of another run.
-    pub(crate) async fn open(&self, submission: Submission, terms: RunTerms) -> Result<RunId, SubmitError> {
-        let Submission { mut plan, client, agent, intent, scope, workspace, run: wanted, budget: _ } =
+    pub(crate) async fn open(
+        &self,
+        submission: Submission,
+        parent: Option<Parent>,
+    ) -> Result<RunId, SubmitError> {
+        let Submission { mut plan, client, agent, intent, scope, workspace, run: wanted, budget } =
             submission;
+        let terms = RunTerms { budget, parent };
         let workspace = self.check_terms(&client, intent, &scope, workspace)?;
         let run = wanted.unwrap_or_else(new_run_id);
         let agent = agent.unwrap_or_else(|| AgentId::from(run.to_string().as_str()));

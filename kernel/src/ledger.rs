@@ -7,7 +7,11 @@ use crate::id::RunId;
 
 /// Credits that are reserved for jobs of the market, and what of them was spent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Reservations(BTreeMap<RunId, Hold>);
+pub struct Reservations {
+    holds: BTreeMap<RunId, Hold>,
+    /// Runs that were opened by another run, and by which: they have what that one has.
+    parents: BTreeMap<RunId, RunId>,
+}
 
 /// What is reserved for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,29 +23,53 @@ struct Hold {
 impl Reservations {
     /// Reserves credits for a job of which so many are spent already.
     pub fn reserve(&mut self, job: RunId, budget: u64, spent: u64) {
-        self.0.insert(job, Hold { budget, spent });
+        self.holds.insert(job, Hold { budget, spent });
+    }
+
+    /// A run was opened by another one: what it costs comes out of what is reserved for that.
+    pub fn adopt(&mut self, run: RunId, parent: RunId) {
+        // Ids of runs are never used twice, so nobody is their own ancestor.
+        if run != parent {
+            self.parents.insert(run, parent);
+        }
+    }
+
+    /// A run is not driven any more.
+    pub fn forget(&mut self, run: RunId) {
+        self.parents.remove(&run);
+    }
+
+    /// The run that began it all.
+    fn root(&self, run: RunId) -> RunId {
+        let mut root = run;
+        for _ in 0..self.parents.len() {
+            let Some(parent) = self.parents.get(&root) else { break };
+            root = *parent;
+        }
+        root
     }
 
     /// An attempt of this run ended that cost so much; of a run without a reservation, nothing happens.
     pub fn settle(&mut self, run: RunId, cost: u64) {
-        if let Some(hold) = self.0.get_mut(&run) {
+        let root = self.root(run);
+        if let Some(hold) = self.holds.get_mut(&root) {
             hold.spent = hold.spent.saturating_add(cost);
         }
     }
 
     /// The job is over: what is left of its reservation is free again.
     pub fn refund(&mut self, job: RunId) {
-        self.0.remove(&job);
+        self.holds.remove(&job);
     }
 
-    /// Whether credits are reserved for this run.
+    /// Whether credits are reserved for this run, or for the one that it was opened for.
     pub fn has(&self, run: RunId) -> bool {
-        self.0.contains_key(&run)
+        self.holds.contains_key(&self.root(run))
     }
 
     /// What is still reserved, of all jobs.
     pub fn outstanding(&self) -> u64 {
-        self.0.values().map(|hold| hold.budget.saturating_sub(hold.spent)).fold(0, u64::saturating_add)
+        self.holds.values().map(|hold| hold.budget.saturating_sub(hold.spent)).fold(0, u64::saturating_add)
     }
 }
 

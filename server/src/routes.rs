@@ -158,7 +158,7 @@ async fn submit(State(api): State<Api>, headers: HeaderMap, bytes: BodyBytes) ->
 }
 
 async fn open(system: &System, bytes: &Bytes) -> Result<RunId, Problem> {
-    let SubmitRequest { plan, client, agent, intent, scope, workspace, run } = body(bytes)?;
+    let SubmitRequest { plan, client, agent, intent, scope, workspace, budget, run } = body(bytes)?;
     let workspace = std::path::PathBuf::from(workspace);
     if !workspace.is_absolute() {
         let what = format!("the workspace {} is not an absolute path", workspace.display());
@@ -173,7 +173,7 @@ async fn open(system: &System, bytes: &Bytes) -> Result<RunId, Problem> {
     let run = run
         .map(|run| run.parse::<RunId>().map_err(|_| Problem::bad("run_id", format!("{run:?} is no run id"))));
     let run = run.transpose()?;
-    let submission = Submission { plan, client, agent, intent, scope, workspace, run, budget: None };
+    let submission = Submission { plan, client, agent, intent, scope, workspace, run, budget };
     Ok(system.submit(submission).await?)
 }
 

@@ -43,6 +43,9 @@ pub struct SubmitRequest {
     pub scope: String,
     /// The folder its tools may touch, as an absolute path.
     pub workspace: String,
+    /// Credits that it may cost at most, all together; absent: as many as its client has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<u64>,
     /// The id it is to have, a UUID of version 7: who asks once more because no answer came gets the run that was
     /// opened then, if all else is the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -27,6 +27,9 @@ pub(crate) struct RunArgs {
     /// The agent that runs it, after the runs it has already; its client pays
     #[arg(long, value_name = "NAME", conflicts_with = "client")]
     agent: Option<String>,
+    /// Credits that the run may cost at most, all together
+    #[arg(long, value_name = "CREDITS")]
+    budget: Option<u64>,
     /// Value of a parameter ${KEY} of the plan
     #[arg(long = "param", value_name = "KEY=VALUE", value_parser = check::key_value)]
     params: Vec<(String, String)>,
@@ -55,6 +58,7 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
         plan: file.draft().expect("a valid plan was read as a whole").clone(),
         client: args.client,
         agent: args.agent,
+        budget: args.budget,
         intent: args.bounds.intent,
         scope: args.bounds.scope,
         workspace: workspace_text,

@@ -8,10 +8,10 @@ use futures::FutureExt;
 
 use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::{AttemptResult, Event, HumanRequestKind, Output, RunOpened, TimerKind};
-use ostler_kernel::id::{NodeId, Ticks};
+use ostler_kernel::id::{NodeId, RunId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::port::{JournalError, Position, Seq, StreamBatch, StreamId};
-use ostler_kernel::run::{Context, Input, NodeState, Operation, Prepared, Quiet, Run, Standing};
+use ostler_kernel::run::{Context, Input, NodeState, Prepared, Quiet, Run, Standing};
 use ractor::{ActorProcessingErr, ActorRef};
 use tokio::time::{Duration, Instant};
 
@@ -74,8 +74,6 @@ pub(super) struct Drive {
     waits_for_reserve: bool,
     /// What is known of its client.
     book: Arc<ClientBook>,
-    /// Credits that it may cost at most, if it is for a contract.
-    budget: Option<u64>,
 }
 
 impl Drive {
@@ -111,7 +109,6 @@ impl Drive {
             appraisal: Appraisal::default(),
             waits_for_reserve: false,
             book: arguments.services.ledger.client(&opened.client),
-            budget: arguments.services.market.budget(opened.run),
             opened: RunOpened { plan: Json::null(), ..opened },
         }
     }
@@ -245,14 +242,16 @@ impl Drive {
         }
     }
 
-    /// Whether anything may be started that costs something: nothing is of a contract whose budget is used up, nor of what the
-    /// client has reserved for others. What waits for that asks again in a while.
+    /// The run was opened by this one.
+    pub(super) fn adopt_by(&self, parent: RunId) {
+        self.book.adopt(self.opened.run, parent);
+    }
+
+    /// Whether anything may be started that costs something: what the client has reserved for others is not its to spend. What
+    /// waits for that asks again in a while.
     fn may_start(&mut self) -> bool {
         if self.fresh.is_empty() {
             return true;
-        }
-        if self.is_over_budget() {
-            return false;
         }
         let waits = !self.book.may_start(self.opened.run);
         if waits {
@@ -265,18 +264,6 @@ impl Drive {
             self.out_of_credit(waits);
         }
         !waits
-    }
-
-    /// Whether the run is for a contract, and has cost as much as that allows.
-    fn is_over_budget(&self) -> bool {
-        self.budget.is_some_and(|budget| self.run.cost() >= budget)
-    }
-
-    /// The same, and nothing of it is under way any more.
-    fn has_used_up_its_budget(&self) -> bool {
-        !self.run.is_cancelled()
-            && self.is_over_budget()
-            && !self.services.effects.knows_another(self.opened.run, &self.taken)
     }
 
     /// A granted node is not in the queue any more.
@@ -432,9 +419,6 @@ impl Drive {
                 }
                 Quiet::Over if self.asks_judge() => break false,
                 Quiet::Over => break true,
-                Quiet::Busy | Quiet::JudgeContract if self.has_used_up_its_budget() => {
-                    self.decide(Input::Operator(Operation::CancelPlan));
-                }
                 Quiet::JudgeContract if self.judge.is_none() => {
                     self.judge_contract();
                     break false;
@@ -644,6 +628,7 @@ impl Drive {
 
 impl Drop for Drive {
     fn drop(&mut self) {
+        self.book.part_with(self.opened.run);
         if let Some((_, alarm)) = self.alarm.take() {
             alarm.abort();
         }

@@ -81,6 +81,9 @@ impl Drive {
         drive.decide(Input::Settle);
         drive.tell(Telemetry::JobAssigned);
         let parent = drive.run.terms().parent.clone();
+        if let Some(parent) = &parent {
+            drive.adopt_by(parent.run);
+        }
         if let Some(parent) = parent
             && children::is_unwanted(&drive.services, &parent)?
         {

@@ -240,11 +240,6 @@ impl Market {
         Some(Standard { domain, target })
     }
 
-    /// Credits that a run may cost at most that is for a contract.
-    pub(crate) fn budget(&self, run: RunId) -> Option<u64> {
-        Some(lock(&self.book).jobs.get(&run)?.standing.contract()?.budget)
-    }
-
     /// The mean reputation of agents, by what their work is about, in thousandths; of a domain without any, nothing.
     pub(crate) fn reputations(&self, ledger: &Ledger) -> Vec<(String, u16)> {
         let book = lock(&self.book);

@@ -143,6 +143,7 @@ impl System {
             let mut draft = draft;
             let policy = draft.policy.get_or_insert_default();
             policy.oversight = policy.oversight.max(Some(*oversight));
+            policy.domain = job.domain.clone().or(policy.domain.take());
             let nodes = draft.nodes.len() as u32;
             self.valid(&draft)?;
             let plan = json::to_canonical(&draft).map_err(|error| error.to_string())?;
@@ -160,7 +161,7 @@ impl System {
 
     /// Opens the run, under the id of the job: it is the same one, however often it is opened.
     async fn execute(&self, decomposition: &Decomposition) -> Result<MarketStep, MarketError> {
-        let Decomposition { contract: Contract { job, winner, .. }, plan, .. } = decomposition;
+        let Decomposition { contract: Contract { job, winner, budget, .. }, plan, .. } = decomposition;
         let plan = match read(plan).and_then(|draft| self.valid(&draft)) {
             Ok(plan) => plan,
             Err(why) => return Ok(failed(Stage::Execution, format!("the plan cannot be run: {why}"), 0)),
@@ -173,7 +174,7 @@ impl System {
             scope: job.scope.clone(),
             workspace: PathBuf::from(&job.workspace),
             run: Some(job.id),
-            budget: None,
+            budget: Some(*budget),
         };
         match self.submit(submission).await {
             Ok(_) => Ok(MarketStep::Started),
@@ -184,7 +185,7 @@ impl System {
 
     /// Waits for the end of the run; `None`: this process ends before.
     async fn evaluate(&self, execution: &Execution) -> Result<Option<MarketStep>, MarketError> {
-        let Contract { job, budget, deadline, .. } = &execution.contract;
+        let Contract { job, deadline, .. } = &execution.contract;
         let services = &self.services;
         let mut stirs = services.stirs.subscribe();
         let mut is_late = false;
@@ -225,9 +226,6 @@ impl System {
             let late = "it was not over by its deadline";
             let why = match outcome {
                 RunOutcome::Cancelled if is_late => late.to_owned(),
-                RunOutcome::Cancelled if spent >= *budget => {
-                    format!("its budget of {budget} credits is used up")
-                }
                 RunOutcome::Cancelled if deadline.is_some_and(|it| it <= services.clock.now()) => {
                     late.to_owned()
                 }
