@@ -1,10 +1,12 @@
 //! What an attempt does, from its permit to an output that passed its contract. Runs outside the actors.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use ostler_kernel::agent;
 use ostler_kernel::contract::{Broken, TEST_TOOL, Test};
 use ostler_kernel::event::{Failure, Outcome, Output, RunOpened};
@@ -72,7 +74,13 @@ pub(crate) async fn perform(
     let left = log.site.left.filter(|left| *left < timeout_ms);
     let within = Duration::from_millis(left.unwrap_or(timeout_ms));
     let mut closing = Closing { log: Arc::new(log), done: false };
-    let acted = tokio::time::timeout(within, act(services, caller, node, work, &closing.log)).await;
+    let acted = tokio::time::timeout(within, act(services, caller, node, work, &closing.log));
+    let acted = AssertUnwindSafe(acted).catch_unwind().await;
+    if !matches!(acted, Ok(Ok(Ok(_)))) && closing.log.is_in_doubt() {
+        // Whatever ended it, an ordinary retry would call the step again.
+        return failed(Category::InDoubt, "a step may have been done, and its result is lost".to_owned());
+    }
+    let acted = acted.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     closing.done = matches!(acted, Ok(Ok(_)));
     match acted {
         Ok(Ok(output)) => Outcome::Ok(output),
@@ -250,13 +258,13 @@ pub(crate) async fn is_unsure(services: &Services, outcome: &Outcome) -> bool {
     }
 }
 
-/// Whether the plan's own contract holds over the map of its outputs. Nothing is run for it: no plan with a test there
-/// is valid.
+/// Holds the map of the outputs against the plan's own contract; why that does not hold. Nothing is run for it: no plan with a
+/// test there is valid.
 pub(crate) async fn judge_plan(
     services: &Services,
     rules: &[Rule],
     outputs: Vec<(NodeId, Option<Output>)>,
-) -> bool {
+) -> Result<(), String> {
     let mut values = Map::new();
     for (node, output) in outputs {
         let value = match &output {
@@ -269,13 +277,7 @@ pub(crate) async fn judge_plan(
         None => Ok(()),
         Some(Test { rule, .. }) => Err(structural(format!("contract[{rule}]: a plan runs no tests"))),
     });
-    match judged {
-        Ok(()) => true,
-        Err(failure) => {
-            tracing::info!(message = failure.message, "the plan's contract does not hold");
-            false
-        }
-    }
+    judged.map_err(|failure| failure.message)
 }
 
 /// The outcome of a wait that is over.

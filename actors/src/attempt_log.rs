@@ -38,6 +38,8 @@ pub(crate) struct Site {
     /// What a receiver can recognise a repetition of its work by.
     pub(crate) key: Digest,
     pub(crate) heartbeat_ms: Option<u64>,
+    /// What it may do to the world, 0..=2.
+    pub(crate) impact: u8,
     /// Credits that are left of the budget of its run; `None`: it has none.
     pub(crate) left: Option<u64>,
 }
@@ -49,6 +51,8 @@ pub(crate) struct LiveLog {
     notes: OnceLock<Arc<RunNotes>>,
     begun: Instant,
     over: AtomicBool,
+    /// It met a step that only a person can tell of.
+    in_doubt: AtomicBool,
     /// Told of every sign of life.
     signs: Notify,
     progress: Mutex<Progress>,
@@ -78,6 +82,7 @@ impl LiveLog {
             notes: OnceLock::new(),
             begun: Instant::now(),
             over: AtomicBool::new(false),
+            in_doubt: AtomicBool::new(false),
             signs: Notify::new(),
             progress: Mutex::new(Progress { sign: Instant::now(), unwritten: None, written: None }),
             open: Mutex::default(),
@@ -134,6 +139,11 @@ impl LiveLog {
                 return Err(Silent { ms });
             }
         }
+    }
+
+    /// Whether it met a step that only a person can tell of.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.in_doubt.load(Ordering::SeqCst)
     }
 
     /// A sign of life.
@@ -277,6 +287,8 @@ impl AttemptLog for LiveLog {
                     Ok(Begun::Done(attempt::load(&self.services, &output).await?))
                 }
                 Recalled::InDoubt => {
+                    // Whatever else ends the attempt before that is written: it ends in doubt.
+                    self.in_doubt.store(true, Ordering::SeqCst);
                     let (of, step) = (of.clone(), step.to_owned());
                     self.append_durably(Event::StepInDoubt { of, step: step.clone() }).await?;
                     Err(LogError::InDoubt(step))

@@ -103,6 +103,10 @@ impl LiveLog {
         // Whoever watches the run watches what it opens.
         plan.policy.oversight = plan.policy.oversight.max(own.oversight);
         plan.policy.domain = plan.policy.domain.or_else(|| own.domain.clone());
+        for (category, strategy) in &own.recovery {
+            let of_child = plan.policy.recovery.entry(*category).or_insert(*strategy);
+            *of_child = of_child.or_stronger(*strategy);
+        }
         let budget = match self.ask(|notes| notes.child(step).cloned())? {
             Some(spawned) => spawned.budget,
             None => {
@@ -121,7 +125,8 @@ impl LiveLog {
         let run = self.child_id(step);
         let submission = Submission {
             client: opened.client.clone(),
-            intent: intent.map_or(opened.intent, |intent| intent.min(opened.intent)),
+            // What the attempt may not do itself it cannot have done.
+            intent: intent.unwrap_or(2).min(opened.intent).min(self.site.impact),
             scope: both(&opened.scope, scope.as_deref()),
             workspace: opened.workspace.clone().into(),
             run: Some(run),

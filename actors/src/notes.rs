@@ -114,7 +114,19 @@ impl RunNotes {
         let expected = known.read(services, self.stream)?;
         let (stream, at_ms) = (self.stream, services.clock.now());
         let batch = StreamBatch { stream, expected, at_ms, events: vec![event.clone()] };
-        let position = services.journal.append(vec![batch])?;
+        let position = match services.journal.append(vec![batch]) {
+            // Notes that were forgotten while an attempt was under way are kept by that attempt: it reads what came meanwhile.
+            Err(JournalError::Conflict { .. }) => {
+                *known = Known::default();
+                let expected = known.read(services, self.stream)?;
+                let batch = StreamBatch { stream, expected, at_ms, events: vec![event.clone()] };
+                let position = services.journal.append(vec![batch])?;
+                known.last = Some(Seq(expected.0 + 1));
+                known.apply(&event);
+                return Ok(position);
+            }
+            appended => appended?,
+        };
         known.last = Some(Seq(expected.0 + 1));
         known.apply(&event);
         Ok(position)

@@ -207,6 +207,13 @@ pub enum Event {
         /// The stage.
         step: Box<MarketStep>,
     },
+    /// Why the plan's own contract does not hold; just before it is said that it does not.
+    ContractBroken {
+        /// The version it was judged for.
+        version: u32,
+        /// What broke it; of bounded length.
+        why: String,
+    },
 }
 
 /// An attempt at a piece of work.

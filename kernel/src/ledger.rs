@@ -26,7 +26,8 @@ impl Reservations {
         self.holds.insert(job, Hold { budget, spent });
     }
 
-    /// A run was opened by another one: what it costs comes out of what is reserved for that.
+    /// A run was opened by another one: it may start what that one may. What it costs is told of its own records, so it does
+    /// not come out of the reservation, which is as large after a restart as before.
     pub fn adopt(&mut self, run: RunId, parent: RunId) {
         // Ids of runs are never used twice, so nobody is their own ancestor.
         if run != parent {
@@ -51,8 +52,7 @@ impl Reservations {
 
     /// An attempt of this run ended that cost so much; of a run without a reservation, nothing happens.
     pub fn settle(&mut self, run: RunId, cost: u64) {
-        let root = self.root(run);
-        if let Some(hold) = self.holds.get_mut(&root) {
+        if let Some(hold) = self.holds.get_mut(&run) {
             hold.spent = hold.spent.saturating_add(cost);
         }
     }

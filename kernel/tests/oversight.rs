@@ -215,9 +215,10 @@ fn a_crash_in_a_legal_run_is_for_a_person_to_settle() {
 #[test]
 fn a_fallback_that_is_none_is_a_fault_of_the_plan() {
     let check = |fallback: Value, expected: &str| {
-        let plan = json!({"id": "p", "nodes": [
-            {"id": "a", "tool": "plain", "contract": [{"method": "schema"}], "fallback": fallback},
-        ]});
+        let plan = json!({"id": "p", "nodes": [{
+            "id": "a", "tool": "plain", "contract": [{"method": "schema"}], "fallback": fallback,
+            "approval": "before", "human_timeout": 9,
+        }]});
         let draft: PlanDraft = serde_json::from_value(plan).unwrap();
         let faults = draft.validate(&Stage::settings()).unwrap_err();
         let faults: Vec<String> =
@@ -227,4 +228,27 @@ fn a_fallback_that_is_none_is_a_fault_of_the_plan() {
     check(json!({"tool": "plane"}), "V20 /nodes/0/fallback as its fallback: there is no tool plane");
     check(json!({"timeout": 0}), "V14 /nodes/0/fallback as its fallback: its timeout is 0");
     check(json!({"deps": []}), "D06 /nodes/0/fallback as its fallback: sets `deps`");
+    check(
+        json!({"approval": "none"}),
+        "V14 /nodes/0/fallback as its fallback: asks nobody where the node itself asks a person",
+    );
+}
+
+#[test]
+fn a_rejection_ends_a_node_whose_rejections_are_for_a_person() {
+    let policy = json!({"oversight": "supervised", "recovery": {"human_rejection": "human_escalation"}});
+    let mut stage = Stage::new(policy, json!([{"id": "a", "tool": "revised", "patches": 3}]));
+    stage.end("a", given(), false);
+    assert_eq!(stage.answer("a", false, "no"), NodeState::Failed);
+}
+
+#[test]
+fn a_legal_step_that_died_with_its_process_is_for_a_person_to_settle() {
+    for (domain, expected) in [("legal", NodeState::WaitingHuman), ("testing", NodeState::Running)] {
+        let policy = json!({"in_doubt": "ask", "domain": domain});
+        let mut stage = Stage::new(policy, json!([{"id": "a", "tool": "plain"}]));
+        stage.within(|run, cx| run.start(cx, &"a".into(), None));
+        stage.take(Input::Lost("a".into()));
+        assert_eq!(stage.state("a"), expected, "{domain}");
+    }
 }

@@ -299,6 +299,13 @@ struct OneTool;
 impl Tools for OneTool {
     fn defaults(&self, tool: &str, literal: &Map<String, Value>) -> Option<ToolDefaults> {
         let looks = literal.get("mode") == Some(&json!("look"));
+        let text = || ToolDefaults {
+            result_schema: Some(json!({"type": "string"}).into()),
+            ..ToolDefaults::default()
+        };
+        if tool == "text" {
+            return Some(text());
+        }
         (tool == "t").then(|| ToolDefaults {
             effect: if looks { Effect::Read } else { Effect::External },
             impact: if looks { 0 } else { 1 },
@@ -308,7 +315,7 @@ impl Tools for OneTool {
     }
 
     fn names(&self) -> Vec<String> {
-        vec!["t".into()]
+        vec!["t".into(), "text".into()]
     }
 }
 
@@ -327,6 +334,28 @@ fn a_real_node_stays_as_dangerous_as_its_tool_and_a_journal_needs_no_tools() {
     }
     assert_eq!(node(&merged.plan, "n").timeout, 120_000);
     assert_eq!(apply_change(&plan, &merged.revision).plan, merged.plan);
+}
+
+#[test]
+fn a_node_that_gets_another_tool_has_nothing_of_the_one_before() {
+    let settings = Settings::real(2, &OneTool);
+    let check = |from: Value, set: Value, expected: (Effect, u8, Idempotency, i64, &str)| {
+        let mut draft = json!({"id": "p", "nodes": [from]});
+        draft["nodes"][0]["id"] = json!("c");
+        let plan = serde_json::from_value::<PlanDraft>(draft).unwrap().validate(&settings).unwrap();
+        let patch = serde_json::from_value(json!({"patch": {"node": "c", "set": set}})).unwrap();
+        let merged = merge(&plan, &patch, &standing, false, &settings).unwrap();
+        let node = node(&merged.plan, "c");
+        let result = node.contract[0].spec.as_ref().unwrap()["type"].as_str().unwrap();
+        assert_eq!((node.effect, node.impact, node.idem, node.retries, result), expected, "{set}");
+    };
+    let acts = || json!({"tool": "t", "params": {"mode": "act"}});
+    let looks = (Effect::None, 0, Idempotency::Natural, 0, "string");
+    check(acts(), json!({"tool": "text", "params": {}}), looks);
+    let acts_now = (Effect::External, 1, Idempotency::None, 0, "object");
+    check(json!({"tool": "text"}), json!({"tool": "t", "params": {"mode": "act"}}), acts_now);
+    let own = json!({"tool": "t", "params": {"mode": "look"}, "contract": [{"method": "schema", "spec": {"type": "number"}}]});
+    check(json!({"tool": "text"}), own, (Effect::Read, 0, Idempotency::Natural, 2, "number"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use ostler_actors::{AgentProfile, RegisterError, ReleaseError, SpawnError, System, TreeRow};
 use ostler_kernel::agent::Profile;
-use ostler_kernel::id::{AgentId, ClientId, NAME_RULE, is_name};
+use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, is_name};
 
 use crate::problem::Problem;
 use crate::routes::{Api, body};
@@ -30,6 +30,13 @@ pub(crate) async fn spawn(
     bytes: Bytes,
 ) -> Result<(StatusCode, Json<AgentNamed>), Problem> {
     let SpawnRequest { agent, client, weight, profile } = body(&bytes)?;
+    let client = match client {
+        Some(client) => client,
+        None => {
+            let found = api.system.agent(&agent.as_str().into()).await;
+            found.map_or_else(|| CLIENT_DEFAULT.to_owned(), |row| row.client.to_string())
+        }
+    };
     if !is_name(&client) {
         return Err(Problem::bad("client_name", format!("client name {client:?} is not {NAME_RULE}")));
     }

@@ -246,6 +246,9 @@ fn told(event: &Event) -> (&'static str, Value) {
             OperatorAct::Cancel(node) => ("operator", json!({"act": "cancel", "node": node})),
             OperatorAct::Skip(node) => ("operator", json!({"act": "skip", "node": node})),
         },
+        Event::ContractBroken { version, why } => {
+            ("contract_broken", json!({"version": version, "why": why}))
+        }
         Event::ContractChecked { version, holds } => {
             ("contract_checked", json!({"version": version, "holds": holds}))
         }

@@ -650,9 +650,9 @@ pub struct AgentLine {
 pub struct SpawnRequest {
     /// Its name.
     pub agent: String,
-    /// Who pays.
-    #[serde(default = "local")]
-    pub client: String,
+    /// Who pays; absent: who pays for the agent of this name, else the default client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
     /// Its weight among the agents of its client, 1 to 1,000,000.
     #[serde(default = "agent_weight")]
     pub weight: u32,

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use ostler_actors::AGENT_WEIGHT;
 use ostler_kernel::agent::{Oversight, Profile};
-use ostler_kernel::id::CLIENT_DEFAULT;
 use ostler_server::wire::{AgentList, AgentNamed, SpawnRequest, TreeLine, TreeView};
 use serde_json::{Value, json};
 
@@ -28,9 +27,9 @@ pub(crate) struct ReleaseArgs {
 pub(crate) struct SpawnArgs {
     /// Its name
     agent: String,
-    /// Who pays for what it does
-    #[arg(long, value_name = "NAME", default_value = CLIENT_DEFAULT)]
-    client: String,
+    /// Who pays for what it does [default: local, or who does already]
+    #[arg(long, value_name = "NAME")]
+    client: Option<String>,
     /// Its weight among the agents of its client, 1 to 1,000,000
     #[arg(long, value_name = "N", default_value_t = AGENT_WEIGHT)]
     weight: u32,

@@ -304,7 +304,9 @@ fn culprit_told(sheet: &Sheet<'_>, culprit: &Culprit) -> Vec<String> {
         lost = format!("  ({} lost with it)", culprit.lost.len());
     }
     let state = sheet.out.paint(Paint::Bad, &culprit.state);
-    let node = fit_name(&culprit.node, sheet.columns / 2);
+    // What concerns the plan as a whole is told of its results.
+    let node = if culprit.node == "*" { "what it gave" } else { &culprit.node };
+    let node = fit_name(node, sheet.columns / 2);
     let before = 2 + width(&culprit.state) + 1 + width(&node) + 2 + width(&lost);
     let told = format!("  {state} {node}: {}{lost}", fit(&what, sheet.columns.saturating_sub(before)));
     std::iter::once(told).chain(mend.map(|mend| fit(&mend, sheet.columns))).collect()

@@ -92,7 +92,8 @@ fn a_spawned_agent_runs_plans_and_is_watched_as_it_says() {
         .says("lawyer is there");
     world.ostler("ps --agents").exits(0).says("  legal; can draft, review; supervised; asks 40 credits");
     world.ostler("spawn lawyer --client acme --can review").exits(2).complains("a profile never changes");
-    world.ostler("spawn lawyer").exits(2).complains("belongs to client acme");
+    world.ostler("spawn lawyer --client other").exits(2).complains("belongs to client acme");
+    world.ostler("spawn lawyer").exits(0).says("lawyer is there");
     world
         .ostler("spawn x --oversight none")
         .exits(2)

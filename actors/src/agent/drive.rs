@@ -342,11 +342,15 @@ impl Drive {
         self.taken.push(key.clone());
     }
 
-    pub(super) fn contract_judged(&mut self, version: u32, holds: bool) {
+    pub(super) fn contract_judged(&mut self, version: u32, broken: Option<String>) {
         self.judge = None;
-        if self.run.plan().version == version {
-            self.decide(Input::ContractJudged(holds));
+        if self.run.plan().version != version {
+            return;
         }
+        let holds = broken.is_none();
+        let why = broken.map(|why| why.chars().take(WHY_CHARS_MAX).collect());
+        self.pending.extend(why.map(|why| Event::ContractBroken { version, why }));
+        self.decide(Input::ContractJudged(holds));
     }
 
     /// Does what somebody asks for; the answer comes once that is durable.
@@ -567,8 +571,8 @@ impl Drive {
             .collect();
         let task = tokio::spawn(async move {
             let judged = AssertUnwindSafe(attempt::judge_plan(&services, &rules, outputs)).catch_unwind();
-            let holds = matches!(judged.await, Ok(true));
-            let _ = me.cast(AgentMessage::ContractJudged { version, holds });
+            let broken = judged.await.unwrap_or_else(|_| Err("it could not be judged".to_owned())).err();
+            let _ = me.cast(AgentMessage::ContractJudged { version, broken });
         });
         self.judge = Some(task.abort_handle());
     }
@@ -647,6 +651,9 @@ pub(super) struct Idle {
 /// Ends of attempts that are written in one append: their results, each of which may stand in its record, have room in a frame of
 /// the journal.
 const ENDED_TOGETHER_MAX: usize = 512;
+
+/// Characters that are kept of why a contract does not hold.
+const WHY_CHARS_MAX: usize = 1_000;
 
 /// Waits that are shorter are waited for here.
 const IDLE_MIN: Duration = Duration::from_secs(1);

@@ -241,6 +241,7 @@ impl Drive {
             key: self.run.idempotency_key(run, &node.id),
             heartbeat_ms: node.heartbeat_timeout.and_then(|span| u64::try_from(span).ok()),
             left: self.left(),
+            impact: node.reach().impact,
         }
     }
 

@@ -41,8 +41,8 @@ pub(crate) enum AgentMessage {
     OutOfCredit(bool),
     /// The earliest deadline is past.
     Due,
-    /// The plan's own contract was judged, for this version.
-    ContractJudged { version: u32, holds: bool },
+    /// The plan's own contract was judged, for this version; why it does not hold, if so.
+    ContractJudged { version: u32, broken: Option<String> },
     /// A judge has said how good the results of the run are.
     Judged { run: RunId, judgement: Judgement },
     /// Somebody asks for something about the run, which may be over by the time this arrives. Only the registry
@@ -129,7 +129,7 @@ impl Actor for Agent {
             AgentMessage::Again => drive.again(),
             AgentMessage::OutOfCredit(out) => drive.out_of_credit(out),
             AgentMessage::Due => drive.due(),
-            AgentMessage::ContractJudged { version, holds } => drive.contract_judged(version, holds),
+            AgentMessage::ContractJudged { version, broken } => drive.contract_judged(version, broken),
             AgentMessage::Judged { run, judgement } => drive.judged(run, judgement),
             AgentMessage::Ask { request, reply } => drive.ask(request, reply),
         }

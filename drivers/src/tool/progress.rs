@@ -125,7 +125,8 @@ impl Lines {
                 "a line of more than {TOKEN_BYTES_MAX} bytes is no resume token: a sign of life only"
             );
         }
-        if is_long || text.is_empty() {
+        // No program could be given a NUL in its environment.
+        if is_long || text.is_empty() || text.contains('\0') {
             return log.beat();
         }
         match log.progress(Value::from(text)) {

@@ -58,6 +58,17 @@ impl Tally {
         }
     }
 
+    /// The plan's own contract was held against what came of the run.
+    pub fn count_contract(&mut self, holds: bool) {
+        self.judged += 1;
+        self.broken += u64::from(!holds);
+    }
+
+    /// A person rejected a result: its attempt has failed after all.
+    pub fn count_rejected(&mut self) {
+        self.failed += 1;
+    }
+
     /// An attempt that came too late, or after its node was given up: paid for in vain.
     pub fn count_late(&mut self, result: &AttemptResult) {
         self.cost = self.cost.saturating_add(result.cost);
@@ -87,7 +98,7 @@ impl Tally {
                 None if self.cost == 0 => BEST_PM,
                 None => share(self.useful_cost, self.cost),
             },
-            errors: share(self.attempts - self.failed, self.attempts),
+            errors: share(self.attempts.saturating_sub(self.failed), self.attempts),
             revisions: BEST_PM - share(revisions.min(revisions_max), revisions_max),
         })
     }

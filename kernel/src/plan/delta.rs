@@ -14,7 +14,7 @@ use super::draft::{DepDraft, NodeDraft, NodeFields};
 use super::fault::{Fault, FaultCode, in_order};
 use super::normalise::{connect, rules, tests_class};
 use super::pointer::Pointer;
-use super::{Join, Node, Plan, Settings, validate};
+use super::{Join, Method, Node, Plan, Rule, Settings, validate};
 use crate::id::NodeId;
 
 /// What somebody wants a running plan to become.
@@ -300,11 +300,40 @@ impl Draft<'_> {
             node.contract = rules(&id, drafts, self.settings.complete, &nowhere, &mut self.faults);
         }
         if self.settings.complete {
+            if matches!(fields.tool, Some(Some(_))) {
+                self.take_from_tool(at, fields);
+            }
             self.hold_to_tool(at, fields);
             if fields.contract.is_some() {
                 let node = &mut self.new.nodes[at];
                 node.tests = tests_class(&node.contract, fields.idem, self.settings);
             }
+        }
+    }
+
+    /// A node that gets another tool has nothing of the one before: what is not said anew is what the new tool says of itself.
+    fn take_from_tool(&mut self, at: usize, fields: &NodeFields) {
+        let tools = self.settings.tools;
+        let node = &mut self.new.nodes[at];
+        let Some(known) = node.tool.as_ref().and_then(|tool| tools?.defaults(tool, &node.params)) else {
+            return;
+        };
+        if fields.impact.is_none() {
+            node.impact = known.impact;
+        }
+        if fields.effect.is_none() {
+            node.effect = known.effect;
+        }
+        if fields.idem.is_none() {
+            node.idem = known.idem;
+        }
+        if fields.retries.is_none() {
+            node.retries = node.retries.min((self.settings.retries)(node.idem));
+        }
+        if fields.contract.is_none() {
+            let rule = |spec| Rule { method: Method::Schema, p: None, spec: Some(spec) };
+            node.contract = known.result_schema.into_iter().map(rule).collect();
+            node.tests = None;
         }
     }
 

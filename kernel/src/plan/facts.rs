@@ -52,7 +52,7 @@ impl Facts {
             width: per_level.into_iter().max().unwrap_or(0),
             critical_path,
             impact_max: plan.nodes.iter().map(|node| node.reach().impact).max().unwrap_or(0),
-            tools: plan.nodes.iter().filter_map(|node| node.tool.clone()).collect(),
+            tools: plan.nodes.iter().flat_map(tools).collect(),
             models: plan.nodes.iter().filter_map(|node| node.model.clone()).collect(),
             reliability: reliability(plan.nodes.iter().map(|node| precision(&node.contract))),
             methods: methods(&plan.nodes),
@@ -64,6 +64,12 @@ impl Facts {
                 .collect(),
         }
     }
+}
+
+/// The tool of a node, and that of its fallback.
+fn tools(node: &Node) -> impl Iterator<Item = String> {
+    let fallback = node.fallback.as_ref().and_then(|fields| fields.tool.clone().flatten());
+    node.tool.clone().into_iter().chain(fallback)
 }
 
 fn methods(nodes: &[Node]) -> BTreeMap<Method, usize> {

@@ -105,7 +105,12 @@ impl Run {
                 let instance = &mut self.instances[index];
                 let (request, approve, by) = (instance.requests, answer.approve, answer.by.clone());
                 instance.answered = Some(Answered { request, approve, by, at });
+                let of_result =
+                    matches!(instance.standing, Standing::WaitingHuman { ask: HumanRequestKind::After, .. });
                 if !approve {
+                    if of_result {
+                        self.tally.count_rejected();
+                    }
                     let message = answer.note.clone();
                     instance.failure = Some(Failure { category: Category::HumanRejection, message });
                 }
@@ -131,7 +136,10 @@ impl Run {
             }
             Event::LateResult(result) => self.tally.count_late(result),
             Event::RunTerms(terms) => self.terms = (**terms).clone(),
-            Event::ContractChecked { version, holds } => self.contract = Some((*version, *holds)),
+            Event::ContractChecked { version, holds } => {
+                self.contract = Some((*version, *holds));
+                self.tally.count_contract(*holds);
+            }
             Event::RunRecovered { count } => self.recoveries = *count,
             Event::Operator(OperatorAct::CancelPlan) => self.cancel_plan(),
             Event::Operator(OperatorAct::Cancel(_) | OperatorAct::Skip(_))
@@ -160,6 +168,7 @@ impl Run {
             | Event::Verdict(_)
             | Event::AgentOffered { .. }
             | Event::Market { .. }
+            | Event::ContractBroken { .. }
             | Event::RunClosed { .. } => {}
         }
         Ok(())
@@ -326,6 +335,7 @@ impl Run {
             self.instances.push(instance);
         }
         if *cause == ChangeCause::Replan {
+            self.replanned += 1;
             self.replan_pending = false;
         }
         self.graph = Arc::clone(self.plan.graph());

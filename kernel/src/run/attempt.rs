@@ -6,7 +6,7 @@ use crate::event::{AttemptResult, Directive, Event, Failure, HumanRequestKind, O
 use crate::gate::AfterLoss;
 use crate::id::NodeId;
 use crate::plan::InDoubt;
-use crate::run::{Category, NodeState, Reason};
+use crate::run::{Category, NodeState, Reason, Strategy};
 
 impl Turn<'_, '_, '_> {
     pub(super) fn result(&mut self, result: Box<AttemptResult>, unsure: bool) {
@@ -104,7 +104,10 @@ impl Turn<'_, '_, '_> {
         if !matches!(instance.standing, Standing::Running { .. }) {
             return;
         }
-        if description.after_loss() == AfterLoss::InDoubt {
+        let policy = &self.run.plan.policy;
+        let asks = Strategy::decide(Category::Crash, policy.domain.as_deref(), &policy.recovery)
+            == Strategy::HumanEscalation;
+        if description.after_loss() == AfterLoss::InDoubt || (asks && !draining) {
             self.in_doubt(at, draining);
         } else if draining {
             let message = "its process ended".to_owned();

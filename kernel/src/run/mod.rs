@@ -92,6 +92,8 @@ pub struct Run {
     /// The planner was not asked, or refused, when only it could have helped.
     recovery_closed: bool,
     replans: u32,
+    /// New versions that the planner wrote.
+    replanned: u32,
     replan_pending: bool,
     /// The version the plan's contract was last judged for, and whether it held.
     contract: Option<(u32, bool)>,
@@ -130,6 +132,7 @@ impl Run {
             concluded: false,
             recovery_closed: false,
             replans: 0,
+            replanned: 0,
             replan_pending: false,
             contract: None,
             recoveries: 0,
@@ -223,6 +226,11 @@ impl Run {
         Some(&self.plan.nodes[winner].id)
     }
 
+    /// Whether the plan's own contract was judged for this version and does not hold.
+    pub fn breaks_contract(&self) -> bool {
+        self.contract == Some((self.plan.version, false))
+    }
+
     /// Whether every output is executed (an empty list of outputs is).
     pub fn outputs_executed(&self) -> bool {
         self.plan
@@ -261,7 +269,7 @@ impl Run {
         let patched: u64 = self.instances.iter().map(|instance| u64::from(instance.phase)).sum();
         let patches: u64 = self.plan.nodes.iter().map(|node| u64::try_from(node.patches).unwrap_or(0)).sum();
         let revisions_max = patches + u64::from(self.plan.policy.max_replans);
-        self.tally.scores(patched + u64::from(self.replans), revisions_max, target)
+        self.tally.scores(patched + u64::from(self.replanned), revisions_max, target)
     }
 
     /// What holds for it besides how it was opened.

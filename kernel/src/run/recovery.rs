@@ -28,7 +28,12 @@ impl Turn<'_, '_, '_> {
         let level = Strategy::decide(category, policy.domain.as_deref(), &policy.recovery).level();
         self.emit(Event::Diagnosis { node: self.id(at), category, level });
         if level == Strategy::HumanEscalation.level() {
-            self.in_doubt(at, false);
+            if category == Category::HumanRejection {
+                // A person has had their say.
+                self.fail(at, Reason::Category(category));
+            } else {
+                self.in_doubt(at, false);
+            }
             return;
         }
         let node = &self.run.plan.nodes[at];

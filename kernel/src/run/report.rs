@@ -28,6 +28,8 @@ pub struct Timeline {
     attempts: u32,
     late: u32,
     cost: u64,
+    /// Why the plan's own contract did not hold when it was judged last.
+    broken: Option<String>,
     /// Why the gate denied a node, for operators.
     denials: BTreeMap<NodeId, String>,
 }
@@ -110,6 +112,7 @@ impl Timeline {
                 }
             }
             Event::AttemptResult(result) => self.cost += result.cost,
+            Event::ContractBroken { why, .. } => self.broken = Some(why.clone()),
             Event::GateDecision(denied) => {
                 self.denials.insert(denied.node.clone(), format!("{}: {}", denied.code, denied.detail));
             }
@@ -190,7 +193,14 @@ impl Timeline {
                 culprit.lost.push(node.clone());
             }
         }
-        found.into_values().collect()
+        let broken = self.broken.as_ref().filter(|_| run.breaks_contract()).map(|why| Culprit {
+            node: super::quiesce::PLAN.into(),
+            state: NodeState::Failed,
+            reason: "contract".to_owned(),
+            message: Some(why.clone()),
+            lost: Vec::new(),
+        });
+        broken.into_iter().chain(found.into_values()).collect()
     }
 
     fn critical_path(&self, run: &Run) -> Ticks {

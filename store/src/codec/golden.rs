@@ -141,6 +141,7 @@ fn samples() -> Vec<Event> {
         profile: json(),
     });
     samples.push(Event::CreditDeposited { client: ClientId::from("acme"), credits: -5, spent: 7 });
+    samples.push(Event::ContractBroken { version: 1, why: "too short".into() });
     samples.push(Event::OutOfCredit { out: true });
     let scores =
         |quality, adherence| Scores { quality, adherence, speed: 1_000, cost: 7, errors: 0, revisions: 500 };
@@ -402,10 +403,11 @@ fn kind(event: &Event) -> u8 {
         Event::Verdict(_) => 38,
         Event::AgentOffered { .. } => 39,
         Event::Market { .. } => 40,
+        Event::ContractBroken { .. } => 41,
     }
 }
 
-const KINDS: u8 = 41;
+const KINDS: u8 = 42;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
