@@ -86,6 +86,8 @@ struct Driven {
     /// Times that its actor ended as of the record `crashed_at`.
     crashes: u32,
     crashed_at: Seq,
+    /// Somebody wants it to come to rest.
+    resting: bool,
     /// Who waits for it, if anybody does; told when something may have changed about how it stands.
     waiters: Option<watch::Sender<()>>,
 }
@@ -188,6 +190,18 @@ impl Services {
         self.effects.forget_run(run);
         self.notes.forget(run);
         self.stir();
+    }
+
+    /// Notes that somebody wants a run to come to rest, or that it goes on.
+    pub(crate) fn note_resting(&self, run: RunId, resting: bool) {
+        if let Some(driven) = lock(&self.driven).get_mut(&run) {
+            driven.resting = resting;
+        }
+    }
+
+    /// Whether somebody wants a run to come to rest that has not yet.
+    pub(crate) fn is_resting(&self, run: RunId) -> bool {
+        lock(&self.driven).get(&run).is_some_and(|driven| driven.resting)
     }
 
     /// Tells whoever waits for a run that is driven when something may have changed about how it stands, or when it is let

@@ -23,7 +23,12 @@ impl System {
     pub async fn resume(&self, run: RunId) -> Result<(), RunError> {
         match self.take_up(run, true) {
             Err(error) => Err(self.refused(run, Message::ExecuteStep, error).await),
-            taken_up => taken_up,
+            Ok(()) if !self.services.is_resting(run) => Ok(()),
+            // It goes on instead.
+            Ok(()) => match self.tell(run, Request::GoOn).await {
+                Err(RunError::Over | RunError::Restarting) | Ok(()) => Ok(()),
+                refused => refused,
+            },
         }
     }
 

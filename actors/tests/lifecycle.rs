@@ -172,3 +172,29 @@ async fn a_run_that_comes_to_its_end_is_not_checkpointed() {
     assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
     system.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_about_to_rest_goes_on_if_it_is_resumed() {
+    let hold = Hold::new("hold", Effect::None, Idempotency::Natural);
+    let system = system(Arc::new(MemoryJournal::default()), vec![hold.clone()]).await;
+    let source = json!({"id": "p", "nodes": [
+        {"id": "one", "tool": "hold"},
+        {"id": "two", "tool": "hold", "deps": ["one"]},
+    ]});
+    let run = give(&system, AgentProfile::new("a"), source).await;
+    hold.started().await;
+    let mut checkpoint = {
+        let system = system.clone();
+        tokio::spawn(async move { system.checkpoint(run).await })
+    };
+    // It has to have arrived; until then there is nothing to withdraw.
+    until(async || {
+        system.resume(run).await.unwrap();
+        checkpoint.is_finished()
+    })
+    .await;
+    assert!(matches!((&mut checkpoint).await.unwrap(), Err(RunError::Said(_))));
+    hold.go(2);
+    assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+    system.shutdown().await;
+}

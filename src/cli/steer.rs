@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use ostler_actors::CHECKPOINTED;
 use ostler_server::wire::{How, ResolveRequest, RunList, RunNamed, Standing, Summary};
 use serde_json::{Value, json};
 
@@ -128,6 +129,8 @@ async fn resume_all(
         Err(refused) => return fail(session, refused).await,
     };
     // What was set aside is taken up by name only.
+    let rests = list.runs.iter().filter(|line| line.reason.as_deref() == Some(CHECKPOINTED));
+    let rests: Vec<String> = rests.map(|line| line.run.clone()).collect();
     let mut open: Vec<String> = list
         .runs
         .into_iter()
@@ -146,6 +149,9 @@ async fn resume_all(
         session.stop().await;
         if !globals.json {
             say("nothing to resume: no run is open");
+            for run in rests {
+                say(format!("run {run} was checkpointed: `ostler resume {run}` goes on with it"));
+            }
         }
         return Ok(code::SUCCEEDED);
     }

@@ -63,6 +63,8 @@ pub(crate) enum Request {
     Resolve(ResolveRequest),
     /// The run is to come to rest, and to be set aside.
     Checkpoint,
+    /// It is to go on, should it be about to rest.
+    GoOn,
 }
 
 #[derive(Clone)]

@@ -27,6 +27,9 @@ const TRIES_MAX: usize = 500;
 /// Times that a shutdown looks whether jobs are closed whose runs are over.
 const CLOSING_TRIES_MAX: usize = 50;
 
+/// Wait before a run that is late is cancelled once more.
+const CANCEL_AGAIN: Duration = Duration::from_millis(200);
+
 /// The longest that a deadline is waited for at once.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
@@ -206,9 +209,13 @@ impl System {
                     }
                     let left = deadline.map(|deadline| deadline.saturating_sub(services.clock.now()));
                     if !is_late && left.is_some_and(|left| left <= 0) {
-                        is_late = true;
-                        if let Err(error) = self.cancel(job.id).await {
-                            tracing::warn!(job = %job.id, %error, "it is late, and cannot be cancelled");
+                        match self.cancel(job.id).await {
+                            Ok(()) => is_late = true,
+                            // It is tried again: what fails does so because something is being restarted.
+                            Err(error) => {
+                                tracing::warn!(job = %job.id, %error, "it is late, and cannot be cancelled yet");
+                                tokio::time::sleep(CANCEL_AGAIN).await;
+                            }
                         }
                         continue;
                     }
