@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ostler::kernel::event::Failure;
 use ostler::kernel::run::Category;
 use ostler::{Program, ProgramContext, Step};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -25,15 +26,25 @@ pub(crate) fn read<T: DeserializeOwned>(input: &Value) -> Result<T, Failure> {
     T::deserialize(input).map_err(|error| Failure::new(Category::Structural, format!("its input: {error}")))
 }
 
-/// An agent who has one thing to do: asks an analyst, as a step that is done once.
-pub(crate) fn agent(name: &str, instruction: &'static str, analyst: impl Analyst) -> Program {
+/// The answer as what it should be. One that is none is not kept as the result of a step: it is asked for again.
+pub(crate) fn answer<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
+    T::deserialize(answer)
+        .map_err(|error| Failure::new(Category::InvalidOutput, format!("the analyst's answer: {error}")))
+}
+
+/// An agent who has one thing to do: asks an analyst for a `T`, as a step that is done once.
+pub(crate) fn agent<T>(name: &str, instruction: &'static str, analyst: impl Analyst) -> Program
+where
+    T: Serialize + DeserializeOwned + Send + 'static,
+{
     let analyst = Arc::new(analyst);
     Program::new(name, "1", move |agent: ProgramContext, input: Value| {
         let analyst = Arc::clone(&analyst);
         async move {
             let instruction = instruction_with(instruction, &input);
+            let ask = || async { answer(analyst.complete(&instruction, &input).await?) };
             let step = Step::new("answer").input(&input);
-            Ok::<Value, Failure>(agent.step(step, || analyst.complete(&instruction, &input)).await?)
+            Ok::<T, Failure>(agent.step(step, ask).await?)
         }
     })
     .description(instruction)

@@ -7,7 +7,7 @@ use ostler::kernel::event::Failure;
 use ostler::kernel::run::Category;
 use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::case_studies::analyst::{Analyst, read};
 use super::duties::{DUTIES, Duty, Level};
@@ -33,6 +33,25 @@ pub(crate) struct Risk {
     pub(crate) quote: String,
 }
 
+/// What extraction gives.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Extracted {
+    pub(crate) clauses: Vec<Clause>,
+}
+
+/// What scoring gives, the worst first.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Scored {
+    pub(crate) risks: Vec<Risk>,
+}
+
+/// What comes of the whole.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Recommended {
+    pub(crate) risks: Vec<Risk>,
+    pub(crate) memo: String,
+}
+
 fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::new(Category::Structural, error.to_string())
 }
@@ -41,7 +60,7 @@ fn pattern(words: &str) -> Result<Regex, Failure> {
     RegexBuilder::new(words).case_insensitive(true).build().map_err(failed)
 }
 
-fn answer(value: impl Serialize) -> Result<Value, Failure> {
+fn told(value: &impl Serialize) -> Result<Value, Failure> {
     serde_json::to_value(value).map_err(failed)
 }
 
@@ -50,11 +69,7 @@ pub(crate) struct Extraction;
 
 impl Analyst for Extraction {
     async fn complete(&self, _: &str, input: &Value) -> Result<Value, Failure> {
-        #[derive(Deserialize)]
-        struct Contract {
-            text: String,
-        }
-        let Contract { text } = read(input)?;
+        let text = input["text"].as_str().ok_or_else(|| failed("there is no text of a contract"))?;
         let heading = Regex::new(r"^(\d{1,3})\.\s+(\S.*)$").map_err(failed)?;
         let mut clauses: Vec<Clause> = Vec::new();
         for line in text.lines().map(str::trim) {
@@ -67,7 +82,7 @@ impl Analyst for Extraction {
                 clause.text += line;
             }
         }
-        answer(json!({ "clauses": clauses }))
+        told(&Extracted { clauses })
     }
 }
 
@@ -106,21 +121,16 @@ impl Scoring {
 
 impl Analyst for Scoring {
     async fn complete(&self, _: &str, input: &Value) -> Result<Value, Failure> {
-        #[derive(Deserialize)]
-        struct Extracted {
-            clauses: Vec<Clause>,
-            feedback: Option<String>,
-        }
-        let Extracted { clauses, feedback } = read(input)?;
+        let Extracted { clauses } = read(input)?;
         let mut risks = Vec::new();
         for duty in &DUTIES {
             risks.extend(self.of_duty(duty, &clauses)?);
         }
-        if let Some(note) = feedback {
-            heed(&note, &clauses, &mut risks)?;
+        if let Some(note) = input["feedback"].as_str() {
+            heed(note, &clauses, &mut risks)?;
         }
         risks.sort_by(|one, other| other.level.cmp(&one.level).then(one.clause.cmp(&other.clause)));
-        answer(json!({ "risks": risks }))
+        told(&Scored { risks })
     }
 }
 
@@ -158,10 +168,6 @@ pub(crate) struct Recommending;
 
 impl Analyst for Recommending {
     async fn complete(&self, _: &str, input: &Value) -> Result<Value, Failure> {
-        #[derive(Deserialize)]
-        struct Scored {
-            risks: Vec<Risk>,
-        }
         let Scored { risks } = read(input)?;
         let wordings: BTreeMap<&str, &str> = DUTIES.iter().map(|duty| (duty.topic, duty.wording)).collect();
         let high = risks.iter().filter(|risk| risk.level == Level::High).count();
@@ -177,6 +183,6 @@ impl Analyst for Recommending {
                 if risk.article.is_empty() { String::new() } else { format!(", GDPR {}", risk.article) };
             write!(memo, "{article})\n  {}\n  Instead: {wording}\n", risk.why).map_err(failed)?;
         }
-        answer(json!({"risks": risks, "memo": memo}))
+        told(&Recommended { risks, memo })
     }
 }

@@ -24,12 +24,12 @@ use ostler::kernel::plan::PlanDraft;
 use ostler::{AgentProfile, JobRequest, JobRow, Ostler, Oversight, Program};
 use serde_json::{Value, json};
 
-use case_studies::analyst::{Analyst, Troubled, agent};
+use case_studies::analyst::{Troubled, agent};
 use case_studies::asked::Asked;
 use case_studies::gates::{Reviewer, Seen, Terminal, see_through};
 use case_studies::scores::{Printed, compare, tell};
 use case_studies::{Error, Out};
-use jurists::{Extraction, Recommending, Scoring};
+use jurists::{Extracted, Extraction, Recommended, Recommending, Scored, Scoring};
 use people::{Habit, Partner};
 
 const USAGE: &str =
@@ -105,8 +105,7 @@ async fn work(os: &Ostler, asked: &Asked, contract: String, out: Out<'_>) -> Res
     let job = os.job(id).await?;
     writeln!(out, "job   {} has come to its {}", job.title, job.stage.as_str())?;
     let recommended = run.artifact("recommend").await?;
-    let recommended: Value = serde_json::from_slice(&recommended.content)?;
-    let memo = recommended["memo"].as_str().unwrap_or_default().to_owned();
+    let Recommended { memo, .. } = serde_json::from_slice(&recommended.content)?;
     writeln!(out, "\n{memo}")?;
     tell(&run.evaluation().await?, out)?;
     compare(&PAPER, out)?;
@@ -155,15 +154,18 @@ fn plan(contract: String) -> Result<PlanDraft, Error> {
     }))?)
 }
 
+/// The agents who do the steps; what goes wrong with one goes wrong once.
 fn programs(asked: &Asked) -> [Program; 4] {
-    let extract =
-        with("legal.extract", "Extract the clauses of this contract.", asked, "extract", Extraction);
-    let scoring = Scoring { is_quick: false };
-    let score =
-        with("legal.score", "Score the risks of these clauses under the GDPR.", asked, "score", scoring);
-    let triage = agent("legal.triage", "Name the high risks of these clauses.", Scoring { is_quick: true });
+    let trouble = |node| asked.trouble_of(node);
+    let extraction = Troubled::at(0, trouble("extract"), Extraction);
+    let scoring = Troubled::at(0, trouble("score"), Scoring { is_quick: false });
+    let recommending = Troubled::at(0, trouble("recommend"), Recommending);
+    let extract = agent::<Extracted>("legal.extract", "Extract the clauses of this contract.", extraction);
+    let score = agent::<Scored>("legal.score", "Score the risks of these clauses under the GDPR.", scoring);
+    let quick = Scoring { is_quick: true };
+    let triage = agent::<Scored>("legal.triage", "Name the high risks of these clauses.", quick);
     let recommend =
-        with("legal.recommend", "Say what to do about these risks.", asked, "recommend", Recommending);
+        agent::<Recommended>("legal.recommend", "Say what to do about these risks.", recommending);
     let (clauses, risks) = (list_of(clause_schema()), list_of(risk_schema()));
     [
         extract.input(takes("text", json!({"type": "string"}))).output(gives("clauses", &clauses)),
@@ -171,11 +173,6 @@ fn programs(asked: &Asked) -> [Program; 4] {
         triage.input(takes("clauses", clauses)).output(gives("risks", &risks)),
         recommend.input(takes("risks", risks)).output(memo_schema()),
     ]
-}
-
-/// An agent whose analyst may be in trouble at this node.
-fn with(name: &str, instruction: &'static str, asked: &Asked, node: &str, analyst: impl Analyst) -> Program {
-    agent(name, instruction, Troubled::at(0, asked.trouble_of(node), analyst))
 }
 
 /// One parameter, and what a person said of the last result.
