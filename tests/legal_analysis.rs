@@ -10,7 +10,7 @@
 #[path = "../examples/legal_analysis/main.rs"]
 mod example;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Stdout, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -114,7 +114,26 @@ fn worker() {
     let Some(data) = std::env::var_os(WORKER).map(PathBuf::from) else { return };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let asked = Asked { unattended: true, ..Asked::default() };
-    runtime.block_on(analyse(&asked, &data, &mut std::io::stdout())).unwrap();
+    runtime.block_on(analyse(&asked, &data, &mut Held(std::io::stdout(), false))).unwrap();
+}
+
+/// Holds whoever writes behind the line of the first gate, until the kill.
+struct Held(Stdout, bool);
+
+impl Write for Held {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.1 |= bytes.starts_with(b"gate");
+        let written = self.0.write(bytes)?;
+        self.0.flush()?;
+        while self.1 && bytes.ends_with(b"\n") {
+            std::thread::park();
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,7 +153,6 @@ async fn an_analysis_that_is_killed_at_a_gate_goes_on_there() {
         told.starts_with("job   Analyse vendor contract for GDPR compliance risks: goes on where it was\n"),
         "{told}"
     );
-    assert_eq!(gates(&told)[gates(&told).len() - 1], GATES[3]);
-    assert!(!gates(&told).contains(&GATES[0].to_owned()), "what was approved is not asked again: {told}");
+    assert_eq!(gates(&told), GATES[1..], "what was approved is not asked again");
     assert_eq!(attempts(&analysed)[0], 1, "and what was extracted is not extracted again");
 }

@@ -1,0 +1,94 @@
+//! The example that audits a folder: what it finds, whom it asks about what, and that a scanner which crashes holds up no other.
+#![cfg(unix)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test that meets an error has failed, and says where"
+)]
+#![allow(dead_code, reason = "the program of the example is not run as a program here")]
+
+#[path = "../examples/security_audit/main.rs"]
+mod example;
+
+use example::case_studies::analyst::Trouble;
+use example::case_studies::asked::Asked;
+use example::folder::plant;
+use example::{Audited, audit};
+
+const REPORT: &str = "\
+# 10 findings in 6 files
+
+- critical: deploy/id_rsa: a private key that others may read (0644)
+- critical: deploy/id_rsa:1: a private key in plain text
+- critical: requirements.txt:3: pyyaml ==5.3, CVE-2020-14343: full_load runs code that a document names (fixed in 5.4)
+- high: app/settings.py:2: an access key of AWS in plain text
+- high: app/settings.py:3: a password in plain text, 3.8 bits a character
+- high: package.json:4: lodash 4.17.15, CVE-2021-23337: template runs commands (fixed in 4.17.21)
+- high: scripts/backup.sh: everybody may change it (0777)
+- medium: Cargo.toml:6: time =0.1.42, RUSTSEC-2020-0071: reading the local offset beside setenv may crash the process (fixed in 0.2.23)
+- medium: package.json:5: left-pad in any version: whatever is published next is taken
+- medium: requirements.txt:2: requests in any version: whatever is published next is taken
+";
+
+/// Audits what is planted by `plant`, and gives what was told as well.
+async fn played(planted: bool, trouble: Option<(&str, Trouble)>) -> (Audited, String) {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("folder");
+    std::fs::create_dir(&folder).unwrap();
+    if planted {
+        plant(&folder).unwrap();
+    }
+    let trouble = trouble.map(|(node, trouble)| (node.to_owned(), trouble));
+    let asked = Asked { trouble, unattended: true, ..Asked::default() };
+    let mut told = Vec::new();
+    let audited = audit(&asked, &place.path().join("data"), &folder, &mut told).await.unwrap();
+    (audited, String::from_utf8(told).unwrap())
+}
+
+/// Attempts of the three scanners and of the synthesis.
+fn attempts(audited: &Audited) -> [u32; 4] {
+    ["secrets", "permissions", "dependencies", "synthesis"].map(|node| audited.seen.attempts[node])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_planted_is_found_and_a_person_is_asked_about_what_is_doubtful() {
+    let (audited, told) = played(true, None).await;
+    assert_eq!(audited.report, REPORT);
+    let gates: Vec<&str> = told.lines().filter(|line| line.starts_with("gate")).collect();
+    assert_eq!(gates.len(), 1, "{told}");
+    assert!(gates[0].ends_with("sent back: dismiss tests/fixtures/login.json:1 made up for tests"), "{told}");
+    assert_eq!((attempts(&audited), audited.seen.version), ([2, 1, 1, 1], 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clean_folder_asks_nobody_anything() {
+    let (audited, told) = played(false, None).await;
+    assert_eq!(audited.report, "# 0 findings in 0 files\n\nNothing was found.\n");
+    assert!(!told.contains("gate"), "{told}");
+    assert_eq!(attempts(&audited), [1, 1, 1, 1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scanner_that_crashes_is_started_again_and_touches_no_other() {
+    // Of its two attempts more, one is for the finding that was sent back.
+    for (node, expected) in [("secrets", [3, 1, 1, 1]), ("dependencies", [2, 1, 2, 1])] {
+        let (audited, told) = played(true, Some((node, Trouble::Crash))).await;
+        assert_eq!(attempts(&audited), expected, "{told}");
+        assert_eq!(audited.report, REPORT, "and nothing is missing");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_run_is_judged_as_security_and_the_vector_of_the_paper_comes_to_what_its_weights_make_of_it() {
+    let (_, told) = played(true, None).await;
+    for line in [
+        "this run, weights of security\n",
+        "  quality     1.000    weight 0.300\n",
+        "  judge       evidence: 10 of 10 findings have their evidence\n",
+        "the paper's vector (0.83, 0.89, 0.82, 0.79, 0.91, 0.85)\n",
+        "  0.8485  weights of default  (the paper prints 0.851)\n",
+        "  0.8550  weights of security\n",
+    ] {
+        assert!(told.contains(line), "{line:?} in {told}");
+    }
+}
