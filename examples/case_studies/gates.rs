@@ -55,6 +55,16 @@ pub(crate) struct Seen {
     pub(crate) version: u32,
 }
 
+impl Seen {
+    /// A line for each node.
+    pub(crate) fn tell(&self, out: Out<'_>) -> std::io::Result<()> {
+        for (node, attempts) in &self.attempts {
+            writeln!(out, "node  {node}: {attempts} attempt{}", if *attempts == 1 { "" } else { "s" })?;
+        }
+        Ok(())
+    }
+}
+
 /// Leads a run to its success: shows what waits for a person to the reviewer, and has a node done again that crashed where nobody
 /// but a person may say so.
 pub(crate) async fn see_through(

@@ -104,6 +104,7 @@ async fn work(os: &Ostler, asked: &Asked, contract: String, out: Out<'_>) -> Res
     let seen = see_through(os, &run, reviewer, out).await?;
     let job = os.job(id).await?;
     writeln!(out, "job   {} has come to its {}", job.title, job.stage.as_str())?;
+    seen.tell(out)?;
     let recommended = run.artifact("recommend").await?;
     let Recommended { memo, .. } = serde_json::from_slice(&recommended.content)?;
     writeln!(out, "\n{memo}")?;

@@ -92,9 +92,7 @@ async fn work(os: &Ostler, asked: &Asked, folder: PathBuf, out: Out<'_>) -> Resu
     };
     let reviewer: &mut dyn Reviewer = if asked.unattended { &mut Habit } else { &mut Terminal };
     let seen = see_through(os, &run, reviewer, out).await?;
-    for (node, attempts) in &seen.attempts {
-        writeln!(out, "node  {node}: {attempts} {}", if *attempts == 1 { "attempt" } else { "attempts" })?;
-    }
+    seen.tell(out)?;
     let synthesis = run.artifact("synthesis").await?;
     let Report { text: report, .. } = serde_json::from_slice(&synthesis.content)?;
     writeln!(out, "\n{report}")?;
