@@ -24,6 +24,7 @@ async fn played(data: &Path, trouble: Option<(&str, Trouble)>) -> (Analysed, Str
     let asked = Asked { trouble, unattended: true, ..Asked::default() };
     let mut told = Vec::new();
     let analysed = analyse(&asked, data, &mut told).await.unwrap();
+    analysed.tell(&mut told).unwrap();
     (analysed, String::from_utf8(told).unwrap())
 }
 

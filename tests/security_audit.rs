@@ -42,6 +42,7 @@ async fn played(planted: bool, trouble: Option<(&str, Trouble)>) -> (Audited, St
     let asked = Asked { trouble, unattended: true, ..Asked::default() };
     let mut told = Vec::new();
     let audited = audit(&asked, &place.path().join("data"), &folder, &mut told).await.unwrap();
+    audited.tell(&mut told).unwrap();
     (audited, String::from_utf8(told).unwrap())
 }
 

@@ -56,10 +56,13 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// A line for each node.
+    /// A line for each node, and one for the plan if it has changed.
     pub(crate) fn tell(&self, out: Out<'_>) -> std::io::Result<()> {
         for (node, attempts) in &self.attempts {
             writeln!(out, "node  {node}: {attempts} attempt{}", if *attempts == 1 { "" } else { "s" })?;
+        }
+        if self.version > 1 {
+            writeln!(out, "plan  version {}", self.version)?;
         }
         Ok(())
     }

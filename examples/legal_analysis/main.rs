@@ -17,11 +17,12 @@ mod jurists;
 mod people;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::Path;
 
 use ostler::kernel::market::Stage;
 use ostler::kernel::plan::PlanDraft;
-use ostler::{AgentProfile, JobRequest, JobRow, Ostler, Oversight, Program};
+use ostler::{AgentProfile, JobRequest, JobRow, Ostler, Oversight, Program, RunEvaluation};
 use serde_json::{Value, json};
 
 use case_studies::analyst::{Troubled, agent};
@@ -59,6 +60,24 @@ pub(crate) struct Analysed {
     pub(crate) seen: Seen,
     pub(crate) job: JobRow,
     pub(crate) memo: String,
+    evaluation: RunEvaluation,
+}
+
+impl Analysed {
+    /// Tells what came of it, and how well it was done.
+    pub(crate) fn tell(&self, out: Out<'_>) -> io::Result<()> {
+        let Analysed { seen, job, memo, evaluation } = self;
+        let stage = job.stage.as_str();
+        writeln!(
+            out,
+            "job   {} has come to its {stage}: {} of {} credits",
+            job.title, job.spent, job.budget
+        )?;
+        seen.tell(out)?;
+        writeln!(out, "\n{memo}")?;
+        tell(evaluation, out)?;
+        compare(&PAPER, out)
+    }
 }
 
 #[tokio::main]
@@ -66,8 +85,8 @@ async fn main() -> Result<(), Error> {
     let asked = Asked::of_command_line(USAGE)?;
     let own = std::env::temp_dir().join("ostler-legal-analysis");
     let data = asked.data.clone().unwrap_or(own);
-    analyse(&asked, &data, &mut std::io::stdout()).await?;
-    Ok(())
+    let out = &mut io::stdout();
+    Ok(analyse(&asked, &data, out).await?.tell(out)?)
 }
 
 /// Analyses the contract, or goes on with the analysis that stands open in the data folder.
@@ -103,14 +122,9 @@ async fn work(os: &Ostler, asked: &Asked, contract: String, out: Out<'_>) -> Res
     let reviewer: &mut dyn Reviewer = if asked.unattended { &mut Habit } else { &mut Terminal };
     let seen = see_through(os, &run, reviewer, out).await?;
     let job = os.job(id).await?;
-    writeln!(out, "job   {} has come to its {}", job.title, job.stage.as_str())?;
-    seen.tell(out)?;
     let recommended = run.artifact("recommend").await?;
     let Recommended { memo, .. } = serde_json::from_slice(&recommended.content)?;
-    writeln!(out, "\n{memo}")?;
-    tell(&run.evaluation().await?, out)?;
-    compare(&PAPER, out)?;
-    Ok(Analysed { seen, job, memo })
+    Ok(Analysed { seen, job, memo, evaluation: run.evaluation().await? })
 }
 
 fn contract(asked: &Asked) -> Result<String, Error> {

@@ -20,10 +20,11 @@ pub(crate) mod folder;
 mod people;
 mod scanners;
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ostler::kernel::plan::PlanDraft;
-use ostler::{AgentProfile, Ostler, Oversight, Program, Run, Submission};
+use ostler::{AgentProfile, Ostler, Oversight, Program, Run, RunEvaluation, Submission};
 use serde_json::json;
 
 use agents::{Synthesis, report_schema, scanner, synthesis};
@@ -50,6 +51,18 @@ const PAPER: Printed = Printed {
 pub(crate) struct Audited {
     pub(crate) seen: Seen,
     pub(crate) report: String,
+    evaluation: RunEvaluation,
+}
+
+impl Audited {
+    /// Tells what came of it, and how well it was done.
+    pub(crate) fn tell(&self, out: Out<'_>) -> io::Result<()> {
+        let Audited { seen, report, evaluation } = self;
+        seen.tell(out)?;
+        writeln!(out, "\n{report}")?;
+        tell(evaluation, out)?;
+        compare(&PAPER, out)
+    }
 }
 
 #[tokio::main]
@@ -65,8 +78,8 @@ async fn main() -> Result<(), Error> {
             planted
         }
     };
-    audit(&asked, &data, &folder, &mut std::io::stdout()).await?;
-    Ok(())
+    let out = &mut io::stdout();
+    Ok(audit(&asked, &data, &folder, out).await?.tell(out)?)
 }
 
 /// Audits a folder, or goes on with the audit that stands open in the data folder.
@@ -92,13 +105,9 @@ async fn work(os: &Ostler, asked: &Asked, folder: PathBuf, out: Out<'_>) -> Resu
     };
     let reviewer: &mut dyn Reviewer = if asked.unattended { &mut Habit } else { &mut Terminal };
     let seen = see_through(os, &run, reviewer, out).await?;
-    seen.tell(out)?;
     let synthesis = run.artifact("synthesis").await?;
     let Report { text: report, .. } = serde_json::from_slice(&synthesis.content)?;
-    writeln!(out, "\n{report}")?;
-    tell(&run.evaluation().await?, out)?;
-    compare(&PAPER, out)?;
-    Ok(Audited { seen, report })
+    Ok(Audited { seen, report, evaluation: run.evaluation().await? })
 }
 
 async fn submit(os: &Ostler, folder: PathBuf) -> Result<Run, Error> {
