@@ -1,19 +1,18 @@
 //! The example that audits a folder: what it finds, whom it asks about what, and that a scanner which crashes holds up no other.
-#![cfg(unix)]
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test that meets an error has failed, and says where"
-)]
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed, and says where")]
 #![allow(dead_code, reason = "the program of the example is not run as a program here")]
 
 #[path = "../examples/security_audit/main.rs"]
 mod example;
+mod held;
+
+use std::path::Path;
 
 use example::case_studies::analyst::Trouble;
 use example::case_studies::asked::Asked;
 use example::folder::plant;
 use example::{Audited, audit};
+use held::Held;
 
 const REPORT: &str = "\
 # 10 findings in 6 files
@@ -30,20 +29,21 @@ const REPORT: &str = "\
 - medium: requirements.txt:2: requests in any version: whatever is published next is taken
 ";
 
-/// Audits what is planted by `plant`, and gives what was told as well.
-async fn played(planted: bool, trouble: Option<(&str, Trouble)>) -> (Audited, String) {
-    let place = tempfile::tempdir().unwrap();
-    let folder = place.path().join("folder");
-    std::fs::create_dir(&folder).unwrap();
-    if planted {
-        plant(&folder).unwrap();
-    }
+/// Audits `folder` beneath `place`, with its records beside it, and gives what was told as well.
+async fn audited(place: &Path, trouble: Option<(&str, Trouble)>) -> (Audited, String) {
     let trouble = trouble.map(|(node, trouble)| (node.to_owned(), trouble));
     let asked = Asked { trouble, unattended: true, ..Asked::default() };
     let mut told = Vec::new();
-    let audited = audit(&asked, &place.path().join("data"), &folder, &mut told).await.unwrap();
+    let audited = audit(&asked, &place.join("data"), &place.join("folder"), &mut told).await.unwrap();
     audited.tell(&mut told).unwrap();
     (audited, String::from_utf8(told).unwrap())
+}
+
+/// The same, of what is planted.
+async fn played(trouble: Option<(&str, Trouble)>) -> (Audited, String) {
+    let place = tempfile::tempdir().unwrap();
+    plant(&place.path().join("folder")).unwrap();
+    audited(place.path(), trouble).await
 }
 
 /// Attempts of the three scanners and of the synthesis.
@@ -53,7 +53,7 @@ fn attempts(audited: &Audited) -> [u32; 4] {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_planted_is_found_and_a_person_is_asked_about_what_is_doubtful() {
-    let (audited, told) = played(true, None).await;
+    let (audited, told) = played(None).await;
     assert_eq!(audited.report, REPORT);
     let gates: Vec<&str> = told.lines().filter(|line| line.starts_with("gate")).collect();
     assert_eq!(gates.len(), 1, "{told}");
@@ -63,7 +63,9 @@ async fn what_was_planted_is_found_and_a_person_is_asked_about_what_is_doubtful(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clean_folder_asks_nobody_anything() {
-    let (audited, told) = played(false, None).await;
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir(place.path().join("folder")).unwrap();
+    let (audited, told) = audited(place.path(), None).await;
     assert_eq!(audited.report, "# 0 findings in 0 files\n\nNothing was found.\n");
     assert!(!told.contains("gate"), "{told}");
     assert_eq!(attempts(&audited), [1, 1, 1, 1]);
@@ -73,7 +75,7 @@ async fn a_clean_folder_asks_nobody_anything() {
 async fn a_scanner_that_crashes_is_started_again_and_touches_no_other() {
     // Of its two attempts more, one is for the finding that was sent back.
     for (node, expected) in [("secrets", [3, 1, 1, 1]), ("dependencies", [2, 1, 2, 1])] {
-        let (audited, told) = played(true, Some((node, Trouble::Crash))).await;
+        let (audited, told) = played(Some((node, Trouble::Crash))).await;
         assert_eq!(attempts(&audited), expected, "{told}");
         assert_eq!(audited.report, REPORT, "and nothing is missing");
     }
@@ -81,7 +83,7 @@ async fn a_scanner_that_crashes_is_started_again_and_touches_no_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_run_is_judged_as_security_and_the_vector_of_the_paper_comes_to_what_its_weights_make_of_it() {
-    let (_, told) = played(true, None).await;
+    let (_, told) = played(None).await;
     for line in [
         "this run, weights of security\n",
         "  quality     1.000    weight 0.300\n",
@@ -92,4 +94,25 @@ async fn the_run_is_judged_as_security_and_the_vector_of_the_paper_comes_to_what
     ] {
         assert!(told.contains(line), "{line:?} in {told}");
     }
+}
+
+/// Is nothing but the process that the test below starts.
+#[test]
+fn worker() {
+    let Some(place) = held::folder() else { return };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let asked = Asked { unattended: true, ..Asked::default() };
+    let out = &mut Held::new();
+    runtime.block_on(audit(&asked, &place.join("data"), &place.join("folder"), out)).map(drop).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_audit_that_is_killed_goes_on_and_scans_nothing_twice() {
+    let place = tempfile::tempdir().unwrap();
+    plant(&place.path().join("folder")).unwrap();
+    held::kill_at_first_gate(place.path());
+    let (audited, told) = audited(place.path(), None).await;
+    assert!(told.starts_with("run   security-audit: goes on where it was\n"), "{told}");
+    assert!(!told.contains("gate  "), "what was answered is not asked again: {told}");
+    assert_eq!((audited.report.as_str(), attempts(&audited)), (REPORT, [2, 1, 1, 1]));
 }

@@ -30,20 +30,40 @@ impl Said {
 pub(crate) trait Reviewer: Send {
     /// What they say of the result of a node.
     fn look(&mut self, node: &str, result: &Value) -> Result<Said, Error>;
+
+    /// Whether a node that crashed is done again, where nobody but a person may say so. These analysts only look: once more
+    /// does no harm.
+    fn crashed(&mut self, _node: &str) -> Result<bool, Error> {
+        Ok(true)
+    }
 }
 
 /// The person at the terminal.
 pub(crate) struct Terminal;
 
-impl Reviewer for Terminal {
-    fn look(&mut self, _: &str, result: &Value) -> Result<Said, Error> {
-        eprintln!("{result:#}\napprove with an empty line, or say what is to be different:");
+impl Terminal {
+    /// What they type. Nothing else goes on meanwhile, so nobody is kept waiting by it.
+    fn line(question: &str) -> Result<String, Error> {
+        eprintln!("{question}");
         let mut line = String::new();
         if std::io::stdin().read_line(&mut line)? == 0 {
             return Err("nobody is there to answer: start it again to go on".into());
         }
-        let note = line.trim();
+        Ok(line.trim().to_owned())
+    }
+}
+
+impl Reviewer for Terminal {
+    fn look(&mut self, node: &str, result: &Value) -> Result<Said, Error> {
+        eprintln!("{result:#}");
+        let question = format!("{node}: approve with an empty line, or say what is to be different:");
+        let note = Terminal::line(&question)?;
         Ok(if note.is_empty() { Said::yes("") } else { Said::no(note) })
+    }
+
+    fn crashed(&mut self, node: &str) -> Result<bool, Error> {
+        let question = format!("{node} has crashed: an empty line has it done again, anything else ends it:");
+        Ok(Terminal::line(&question)?.is_empty())
     }
 }
 
@@ -68,8 +88,7 @@ impl Seen {
     }
 }
 
-/// Leads a run to its success: shows what waits for a person to the reviewer, and has a node done again that crashed where nobody
-/// but a person may say so.
+/// Leads a run to its success: shows the reviewer what waits for a person.
 pub(crate) async fn see_through(
     os: &Ostler,
     run: &Run,
@@ -83,7 +102,7 @@ pub(crate) async fn see_through(
                 for approval in run.approvals().await? {
                     answer(os, &approval, reviewer, out).await?;
                 }
-                escalated(os, run, out).await?;
+                escalated(os, run, reviewer, out).await?;
             }
             Settled::Parked(why) => return Err(format!("the run was set aside: {why}").into()),
             Settled::Resting => return Err("the run rests: nobody drives it".into()),
@@ -124,15 +143,17 @@ async fn answer(
     Ok(())
 }
 
-/// Crashes that a person is told of: these analysts only look, so what they did may be done again.
-async fn escalated(os: &Ostler, run: &Run, out: Out<'_>) -> Result<(), Error> {
+/// Crashes, where nobody but a person may say what comes of them.
+async fn escalated(os: &Ostler, run: &Run, reviewer: &mut dyn Reviewer, out: Out<'_>) -> Result<(), Error> {
     let view = os.system().view(run.id(), None).await?;
     let asked = run.approvals().await?;
     for (node, instance) in view.run.instances() {
         let waits = instance.state() == NodeState::WaitingHuman;
         if waits && !asked.iter().any(|approval| approval.id.node == node.id) {
-            run.resolve(node.id.as_str(), ResolveHow::Redo).await?;
-            writeln!(out, "gate  {} crashed: a person looked, and has it done again", node.id)?;
+            let again = reviewer.crashed(node.id.as_str())?;
+            run.resolve(node.id.as_str(), if again { ResolveHow::Redo } else { ResolveHow::Fail }).await?;
+            let said = if again { "it is done again" } else { "it has failed" };
+            writeln!(out, "gate  {} crashed: a person says that {said}", node.id)?;
         }
     }
     Ok(())

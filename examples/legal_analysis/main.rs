@@ -8,7 +8,6 @@
 //! At a terminal it asks you; with `--yes`, or where nobody sits, it plays the reviewer itself, who sends the scores back
 //! once. Kill it at any gate and start it again: it goes on there. `--crash NODE`, `--silence NODE` and `--nonsense NODE` let an
 //! analyst fail once, to show what is done about it where the work is legal.
-#![allow(clippy::print_stderr, reason = "a program that asks a person")]
 
 #[path = "../case_studies/mod.rs"]
 pub(crate) mod case_studies;

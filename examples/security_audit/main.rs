@@ -9,7 +9,6 @@
 //! the person itself. Kill it and start it again: it goes on where it was. `--crash secrets` lets a scanner crash once, amid
 //! its work: the others do not notice, and it goes on behind the last file that it was done with. `--silence NODE` and `--nonsense
 //! NODE` are other things that go wrong once.
-#![allow(clippy::print_stderr, reason = "a program that asks a person")]
 
 mod agents;
 #[path = "../case_studies/mod.rs"]
