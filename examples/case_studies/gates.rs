@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ostler::kernel::run::{NodeState, RunOutcome};
+use ostler::kernel::event::HumanRequestKind;
+use ostler::kernel::run::{RunOutcome, Standing};
 use ostler::{Answer, Approval, Ostler, ResolveHow, Run, Settled};
 use serde_json::Value;
 
@@ -146,10 +147,8 @@ async fn answer(
 /// Crashes, where nobody but a person may say what comes of them.
 async fn escalated(os: &Ostler, run: &Run, reviewer: &mut dyn Reviewer, out: Out<'_>) -> Result<(), Error> {
     let view = os.system().view(run.id(), None).await?;
-    let asked = run.approvals().await?;
     for (node, instance) in view.run.instances() {
-        let waits = instance.state() == NodeState::WaitingHuman;
-        if waits && !asked.iter().any(|approval| approval.id.node == node.id) {
+        if matches!(instance.standing, Standing::WaitingHuman { ask: HumanRequestKind::InDoubt, .. }) {
             let again = reviewer.crashed(node.id.as_str())?;
             run.resolve(node.id.as_str(), if again { ResolveHow::Redo } else { ResolveHow::Fail }).await?;
             let said = if again { "it is done again" } else { "it has failed" };
