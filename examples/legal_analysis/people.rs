@@ -56,7 +56,7 @@ impl Partner {
     fn judge(&self, work: &Work) -> Result<Opinion, Error> {
         let result = work.outputs.get("recommend").ok_or("there is no recommendation")?;
         let (risks, memo) = (risks(result)?, result["memo"].as_str().ok_or("there is no memo")?);
-        let part = |part: usize, whole: usize| if whole == 0 { 1_000 } else { part * 1_000 / whole };
+        let part = |part: usize, whole: usize| (part * 1_000).checked_div(whole).unwrap_or(1_000);
         let quoted = risks.iter().filter(|risk| self.contract.contains(&risk.quote)).count();
         let advised = memo.matches("\n  Instead: ").count().min(risks.len());
         let musts: Vec<_> = DUTIES.iter().filter(|duty| duty.missing.is_some()).collect();
