@@ -1,0 +1,126 @@
+//! The example that analyses a contract: what it finds, that a person sees each result before the next step, and that it goes on
+//! after a kill.
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed, and says where")]
+#![allow(dead_code, reason = "the program of the example is not run as a program here")]
+
+#[path = "../examples/legal_analysis/main.rs"]
+mod example;
+mod held;
+
+use std::path::Path;
+
+use example::case_studies::analyst::Trouble;
+use example::case_studies::asked::Asked;
+use example::{Analysed, analyse};
+use held::Held;
+
+/// Plays the whole analysis, and gives what it told as well.
+async fn played(data: &Path, trouble: Option<(&str, Trouble)>) -> (Analysed, String) {
+    let trouble = trouble.map(|(node, trouble)| (node.to_owned(), trouble));
+    let asked = Asked { trouble, unattended: true, ..Asked::default() };
+    let mut told = Vec::new();
+    let analysed = analyse(&asked, data, &mut told).await.unwrap();
+    analysed.tell(&mut told).unwrap();
+    (analysed, String::from_utf8(told).unwrap())
+}
+
+/// Attempts of extract, score and recommend.
+fn attempts(analysed: &Analysed) -> [u32; 3] {
+    ["extract", "score", "recommend"].map(|node| analysed.seen.attempts[node])
+}
+
+/// The lines that tell of gates, without digests.
+fn gates(told: &str) -> Vec<String> {
+    let lines = told.lines().filter_map(|line| line.strip_prefix("gate  "));
+    let words =
+        |line: &str| line.split(' ').filter(|word| !word.starts_with("b3:")).collect::<Vec<_>>().join(" ");
+    lines.map(words).collect()
+}
+
+const GATES: [&str; 4] = [
+    "extract approved: 13 clauses, as in the contract",
+    "score sent back: clause 12 is a high risk: the cap is far below what a breach costs",
+    "score approved: 8 risks, and their levels are right",
+    "recommend approved: the client can work with that",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_result_is_looked_at_and_what_was_sent_back_is_made_again_with_the_note() {
+    let folder = tempfile::tempdir().unwrap();
+    let (analysed, told) = played(folder.path(), None).await;
+    assert_eq!(gates(&told), GATES);
+    assert_eq!((attempts(&analysed), analysed.seen.version), ([1, 2, 1], 2));
+    assert!(analysed.memo.starts_with("# 8 risks, 6 of them high\n\nDo not sign as it stands.\n"), "{told}");
+    for risk in [
+        "- high: audits (missing, GDPR 28(3)(h))\n",
+        "- high: instructions (clause 2, GDPR 28(3)(a))\n",
+        "- high: breaches (clause 9, GDPR 33(2))\n",
+        "- high: liability (clause 12, GDPR 82)\n  the reviewer: clause 12 is a high risk",
+        "- medium: security (clause 5, GDPR 28(3)(c), 32)\n",
+    ] {
+        assert!(analysed.memo.contains(risk), "{risk} in {}", analysed.memo);
+    }
+    assert!(!analysed.memo.contains("confidentiality (") && !analysed.memo.contains("deletion ("));
+    assert_eq!(analysed.job.winner.unwrap().as_str(), "jurist");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_run_is_judged_as_legal_and_the_vector_of_the_paper_comes_to_what_its_weights_make_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (analysed, told) = played(folder.path(), None).await;
+    assert!(analysed.job.composite_pm.is_some());
+    for line in [
+        "this run, weights of legal",
+        "  quality     1.000    weight 0.350",
+        "  revisions   0.858    weight 0.100", // one of the seven changes that the plan allows
+        "  judge       partner: accuracy 1000, completeness 1000, actionability 1000 of 1000",
+        "the paper's vector (0.91, 0.95, 0.65, 0.72, 0.88, 0.80)\n",
+        "  0.8725  weights of legal  (the paper prints 0.882)\n",
+        "  0.8350  weights of default  (the paper prints 0.837)\n",
+    ] {
+        assert!(told.contains(line), "{line:?} in {told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_of_legal_work_are_met_as_the_paper_says() {
+    // What goes wrong at the scores; attempts there, versions of the plan, and the last that is said at their gate.
+    for (trouble, tries, version, last) in [
+        (Trouble::Crash, 3, 2, GATES[2]),
+        (Trouble::Silence, 2, 2, "score approved: 5 risks, and their levels are right"),
+        (Trouble::Nonsense, 3, 2, GATES[2]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let (analysed, told) = played(folder.path(), Some(("score", trouble))).await;
+        let expected = ([1, tries, 1], version);
+        assert_eq!((attempts(&analysed), analysed.seen.version), expected, "{trouble:?}: {told}");
+        let gates = gates(&told);
+        assert_eq!(gates[gates.len() - 2], last, "{told}");
+        // A crash is for a person to look at; a jurist who is silent is stood in for, and nonsense is asked for again.
+        let escalated = gates.contains(&"score crashed: a person says that it is done again".to_owned());
+        assert_eq!(escalated, trouble == Trouble::Crash, "{told}");
+    }
+}
+
+/// Is nothing but the process that the test below starts.
+#[test]
+fn worker() {
+    let Some(data) = held::folder() else { return };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let asked = Asked { unattended: true, ..Asked::default() };
+    runtime.block_on(analyse(&asked, &data, &mut Held::new())).map(drop).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_analysis_that_is_killed_at_a_gate_goes_on_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    held::kill_at_first_gate(&data);
+    let (analysed, told) = played(&data, None).await;
+    assert!(
+        told.starts_with("job   Analyse vendor contract for GDPR compliance risks: goes on where it was\n"),
+        "{told}"
+    );
+    assert_eq!(gates(&told), GATES[1..], "what was approved is not asked again");
+    assert_eq!(attempts(&analysed), [1, 2, 1], "and what was extracted is not extracted again");
+}
