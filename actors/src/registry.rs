@@ -254,7 +254,7 @@ impl RegistryState {
         for stream in journal.clients()? {
             stream::each(&*journal, stream, None, |record| -> Result<(), JournalError> {
                 self.services.ledger.record(&record.event, record.at_ms);
-                book.record(&record.event, record.at_ms);
+                book.record(&record.event, record.at_ms, record.position);
                 self.heads.insert(stream, record.seq);
                 self.remember(&record.event, record.position);
                 Ok(())
@@ -303,7 +303,7 @@ impl RegistryState {
         self.heads.insert(stream, Seq(expected.0 + events.len() as u64));
         for event in &events {
             self.services.ledger.record(event, at_ms);
-            self.services.market.record(event, at_ms, &self.services.ledger);
+            self.services.market.record(event, at_ms, position, &self.services.ledger);
         }
         Ok(position)
     }

@@ -33,7 +33,7 @@ pub(crate) async fn post(
     bytes: BodyBytes,
 ) -> Result<(StatusCode, Json<JobLine>), Problem> {
     let posted = api.system.post(job(body(&whole(bytes)?)?)?).await?;
-    Ok((StatusCode::CREATED, Json(line(api.system.job(posted)?))))
+    Ok((StatusCode::CREATED, Json(line(api.system.job_at(posted, Stage::Job).await?))))
 }
 
 #[derive(Deserialize)]
@@ -49,11 +49,7 @@ pub(crate) async fn one(
     Asked(asked): Asked<JobAsked>,
 ) -> Result<Json<JobLine>, Problem> {
     let job = id(&name)?;
-    let row = match asked.at {
-        Some(stage) => api.system.job_at(job, stage).await?,
-        None => api.system.job(job)?,
-    };
-    Ok(Json(line(row)))
+    Ok(Json(line(api.system.job_at(job, asked.at.unwrap_or(Stage::Job)).await?)))
 }
 
 pub(crate) async fn resume(
@@ -62,7 +58,7 @@ pub(crate) async fn resume(
 ) -> Result<Json<JobLine>, Problem> {
     let job = id(&name)?;
     api.system.resume_job(job)?;
-    Ok(Json(line(api.system.job(job)?)))
+    Ok(Json(line(api.system.job_at(job, Stage::Job).await?)))
 }
 
 pub(crate) async fn list(State(api): State<Api>) -> Result<Json<JobList>, Problem> {
