@@ -22,7 +22,7 @@ use crate::submission::SubmitError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OfferRefused {
     /// There is no agent of this name.
-    #[error("there is no agent {0} with a name of its own")]
+    #[error("there is no agent {0} with a name of its own: `ostler spawn {0}` makes it")]
     Unknown(AgentId),
     /// The offer is none.
     #[error(transparent)]
