@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_kernel::agent::{Profile, Telemetry};
+use ostler_kernel::evaluation::UnknownDomain;
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::json::{self, JsonError};
@@ -104,6 +105,9 @@ pub enum RegisterError {
     /// It says something else of itself.
     #[error("agent {0} has another profile, and a profile never changes: choose another name")]
     Profile(AgentId),
+    /// Nobody set weights for its domain.
+    #[error(transparent)]
+    Domain(#[from] UnknownDomain),
     /// What it says of itself cannot be written down.
     #[error("the profile cannot be written down: {0}")]
     Unwritable(#[from] JsonError),
@@ -352,7 +356,7 @@ impl RegistryState {
             }
             Some(slot) => return Err(RegisterError::Taken { agent, owner: slot.client.clone(), client }),
             None if self.registered >= most => return Err(RegisterError::TooMany(most)),
-            None => {}
+            None => self.services.domains.check(profile.domain.as_deref())?,
         }
         let mut events =
             vec![Event::AgentRegistered { agent: agent.clone(), client: client.clone(), weight }];
@@ -384,9 +388,7 @@ impl RegistryState {
         offer.check()?;
         let slot = self.slots.get(&agent).filter(|slot| slot.registered);
         let slot = slot.ok_or_else(|| OfferRefused::Unknown(agent.clone()))?;
-        if let Some(domain) = offer.domain.as_deref().filter(|it| self.services.domains.get(it).is_none()) {
-            return Err(OfferRefused::Domain(domain.to_owned()));
-        }
+        self.services.domains.check(offer.domain.as_deref())?;
         if self.services.market.offer(&agent).is_some_and(|known| *known == *offer) {
             return Ok(slot.since);
         }

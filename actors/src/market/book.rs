@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use ostler_kernel::evaluation::{DOMAIN_DEFAULT, Reputation, Standard, Target};
+use ostler_kernel::evaluation::{Standard, Target};
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
 use ostler_kernel::json::Json;
@@ -241,19 +241,6 @@ impl Market {
         let domain = contract.job.domain.clone().or_else(|| contract.proposal.domain.clone());
         let target = Target { time_ms: contract.proposal.time_ms, credits: Some(contract.price) };
         Some(Standard { domain, target })
-    }
-
-    /// The mean reputation of agents, by what their work is about, in thousandths; of a domain without any, nothing.
-    pub(crate) fn reputations(&self, ledger: &Ledger) -> Vec<(String, u16)> {
-        let book = lock(&self.book);
-        let mut domains: BTreeMap<&str, Vec<Reputation>> = BTreeMap::new();
-        ledger.each_reputation(|agent, reputation| {
-            let offer = agent.and_then(|agent| book.offers.get(agent));
-            let domain = offer.and_then(|(_, offer)| offer.domain.as_deref()).unwrap_or(DOMAIN_DEFAULT);
-            domains.entry(domain).or_default().push(reputation);
-        });
-        let means = domains.into_iter();
-        means.filter_map(|(domain, all)| Some((domain.to_owned(), Reputation::mean_pm(all)?))).collect()
     }
 
     /// Marks a job as taken on by a task of this process; false if it is already.

@@ -113,9 +113,7 @@ impl System {
             request;
         let JobRequest { intent, scope, workspace, .. } = request;
         let workspace = self.check_terms(&client, intent, &scope, workspace)?;
-        if let Some(domain) = domain.as_deref().filter(|it| self.services.domains.get(it).is_none()) {
-            return Err(MarketError::Domain(domain.to_owned()));
-        }
+        self.services.domains.check(domain.as_deref())?;
         plan.clone().validate(&self.services.settings()).map_err(MarketError::Plan)?;
         let plan = json::to_canonical(&plan).map_err(SubmitError::Plan)?;
         let (id, scope) = (id.unwrap_or_else(new_run_id), scope);
