@@ -147,7 +147,7 @@ pub struct AgentRow {
     pub weight: u32,
     /// `row`, `starting`, `live`, `stopping` or `quarantined`.
     pub state: &'static str,
-    /// What it says of itself.
+    /// What it says of itself, with what it can do, its domain and its price as it offers them now.
     pub profile: Arc<Profile>,
     /// Why it is quarantined, if it is.
     pub reason: Option<String>,
@@ -676,7 +676,7 @@ impl RegistryState {
             client: slot.client.clone(),
             weight: slot.weight,
             state: slot.phase().as_str(),
-            profile: self.services.profiles.of(agent),
+            profile: self.services.said_by(agent),
             reason: slot.reason.clone(),
             runs_open: slot.runs.len(),
         }
