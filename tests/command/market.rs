@@ -69,7 +69,10 @@ fn a_verdict_counts_and_bad_ones_are_refused() {
     assert_eq!((&clerk["zero_intervention_pm"], &clerk["type"]), (&1_000.into(), &"agent_evaluation".into()));
     let listed = world.ostler("ps --agents --json").exits(0).lines();
     assert!(listed.iter().all(|line| line["type"] == "agent"), "{listed:?}");
-    assert_eq!((&listed[0]["profile"]["capabilities"][0], &listed[0]["profile"]["price"]), (&"contracts".into(), &100.into()));
+    assert_eq!(
+        (&listed[0]["profile"]["capabilities"][0], &listed[0]["profile"]["price"]),
+        (&"contracts".into(), &100.into())
+    );
     world.ostler("agents").exits(0).says("clerk").says("100.0%");
     world.ostler("agents --like clerk").exits(0).complains("no other agent was evaluated");
     world.ostler("agents --like nobody").exits(2).complains("nothing to compare others with");
