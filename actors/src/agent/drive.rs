@@ -273,8 +273,16 @@ impl Drive {
         self.book.adopt(self.opened.run, parent);
     }
 
+    /// Slots were granted, so the client has credits, whatever was heard before. Whether they may be spent: a contract may have been
+    /// signed since the slots were asked for.
+    pub(super) fn may_spend(&mut self) -> bool {
+        let spare = self.book.may_start(self.opened.run);
+        self.wait_for(if spare { Waits::Nothing } else { Waits::Reserve });
+        spare
+    }
+
     /// Whether anything may be started that costs something: what the client has reserved for others is not its to spend.
-    pub(super) fn has_spare(&mut self) -> bool {
+    fn has_spare(&mut self) -> bool {
         let spare = self.book.may_start(self.opened.run);
         match self.waits {
             Waits::Nothing if !spare => self.wait_for(Waits::Reserve),

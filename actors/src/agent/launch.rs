@@ -56,20 +56,16 @@ impl Refusal {
 }
 
 impl Drive {
-    /// Starts what was granted; gives back what is not wanted any more, and what may not be spent since it was asked for: a
-    /// contract may have been signed meanwhile.
+    /// Starts what was granted; gives back what is not wanted any more, and what may not be spent any more.
     pub(super) async fn granted(&mut self, grants: Vec<Granted>) {
-        // Who is given slots has credits, whatever was heard before.
-        self.out_of_credit(false);
-        let has_spare = self.has_spare();
-        let mut later = Vec::new();
+        let (may_spend, mut later) = (self.may_spend(), Vec::new());
         for Granted { ticket, job, accounts } in grants {
             let wanted = self.run.instance(&job.node).filter(|instance| !instance.is_draining());
             let state = wanted.map(|instance| instance.state());
             let mine = job.run == self.opened.run && !self.services.is_stopping() && !self.is_resting();
             match state {
                 Some(NodeState::Ready | NodeState::Running)
-                    if mine && !has_spare && self.may_be_granted(&job.node) =>
+                    if mine && !may_spend && self.may_be_granted(&job.node) =>
                 {
                     self.services.links.give_back(ticket);
                     later.push(job.node);
@@ -91,6 +87,7 @@ impl Drive {
             }
             self.take_from_queue(&job.node);
         }
+        // They ask again in a while, like those for which there was no room.
         if !later.is_empty() {
             self.no_room(later);
         }
