@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ostler_kernel::agent::Profile;
 use ostler_kernel::evaluation::{
     Appraised, Degradation, Domains, HISTORY_MAX, Near, Reputation, ScoreError, Scores, Standard, Verdict,
     Weights, check_pm, degradation, evaluate, mean, nearest,
@@ -228,8 +229,8 @@ impl System {
             entry.history.extend(row.evaluated.map(|evaluated| evaluated.scores));
         }
         let told = tallied.into_iter().map(|((client, agent), Tallied { history, runs, alone })| {
-            let standard = agent.as_ref().map(|agent| services.market.standard_of(agent)).unwrap_or_default();
-            let domain = standard.domain.unwrap_or_else(|| DOMAIN_DEFAULT.to_owned());
+            let domain = agent.as_ref().and_then(|agent| services.domain_of(agent));
+            let domain = domain.unwrap_or_else(|| DOMAIN_DEFAULT.to_owned());
             let weights = services.domains.of(&domain);
             let scores = mean(&history[history.len().saturating_sub(HISTORY_MAX)..]);
             AgentEvaluation {
@@ -271,9 +272,36 @@ impl System {
 }
 
 impl Services {
-    /// By what a run of an agent is judged: by its contract, if it is for a job of the market, else by what the agent says of
-    /// itself.
+    /// What the work of an agent is about: as it offers, else as it says of itself; `None`: neither says so.
+    pub(crate) fn domain_of(&self, agent: &AgentId) -> Option<String> {
+        let offered = self.market.offer(agent).and_then(|offer| offer.domain.clone());
+        offered.or_else(|| self.profiles.of(agent).domain.clone())
+    }
+
+    /// What an agent says of itself, with what it offers now.
+    pub(crate) fn said_by(&self, agent: &AgentId) -> Arc<Profile> {
+        let profile = self.profiles.of(agent);
+        let Some(offer) = self.market.offer(agent) else { return profile };
+        let capabilities = offer.capabilities.iter().cloned().collect();
+        let domain = self.domain_of(agent);
+        Arc::new(Profile { capabilities, domain, price: offer.price, ..(*profile).clone() })
+    }
+
+    /// The mean reputation of agents, by what their work is about, in thousandths; of a domain without any, nothing.
+    pub(crate) fn reputations(&self) -> Vec<(String, u16)> {
+        let mut domains: BTreeMap<String, Vec<Reputation>> = BTreeMap::new();
+        self.ledger.each_reputation(|agent, reputation| {
+            let domain = agent.and_then(|agent| self.domain_of(agent));
+            domains.entry(domain.unwrap_or_else(|| DOMAIN_DEFAULT.to_owned())).or_default().push(reputation);
+        });
+        let means = domains.into_iter();
+        means.filter_map(|(domain, all)| Some((domain, Reputation::mean_pm(all)?))).collect()
+    }
+
+    /// By what a run of an agent is judged: by its contract, if it is for a job of the market, else by what the agent offers or
+    /// says of itself.
     pub(crate) fn standard(&self, agent: &AgentId, run: RunId) -> Standard {
-        self.market.standard_for(run).unwrap_or_else(|| self.market.standard_of(agent))
+        let standard = self.market.standard_for(run).unwrap_or_else(|| self.market.standard_of(agent));
+        Standard { domain: standard.domain.or_else(|| self.domain_of(agent)), ..standard }
     }
 }

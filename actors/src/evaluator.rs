@@ -84,8 +84,8 @@ impl EvaluatorState {
             history.pop_front();
         }
         let scores: Vec<Scores> = history.iter().map(|(_, scores)| *scores).collect();
-        let standard = self.services.market.standard_of(&agent);
-        let weights = self.services.domains.of(standard.domain.as_deref().unwrap_or_default());
+        let domain = self.services.domain_of(&agent);
+        let weights = self.services.domains.of(domain.as_deref().unwrap_or_default());
         if let Some(fell) = degradation(&scores, &weights) {
             let (dimension, from, to) = (fell.dimension, fell.from_pm, fell.to_pm);
             tracing::warn!(%agent, %run, %dimension, from, to, "the agent does far worse than it used to");

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_kernel::agent::{Profile, Telemetry};
+use ostler_kernel::evaluation::UnknownDomain;
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::json::{self, JsonError};
@@ -104,6 +105,9 @@ pub enum RegisterError {
     /// It says something else of itself.
     #[error("agent {0} has another profile, and a profile never changes: choose another name")]
     Profile(AgentId),
+    /// Nobody set weights for its domain.
+    #[error(transparent)]
+    Domain(#[from] UnknownDomain),
     /// What it says of itself cannot be written down.
     #[error("the profile cannot be written down: {0}")]
     Unwritable(#[from] JsonError),
@@ -143,7 +147,7 @@ pub struct AgentRow {
     pub weight: u32,
     /// `row`, `starting`, `live`, `stopping` or `quarantined`.
     pub state: &'static str,
-    /// What it says of itself.
+    /// What it says of itself, with what it can do, its domain and its price as it offers them now.
     pub profile: Arc<Profile>,
     /// Why it is quarantined, if it is.
     pub reason: Option<String>,
@@ -254,7 +258,7 @@ impl RegistryState {
         for stream in journal.clients()? {
             stream::each(&*journal, stream, None, |record| -> Result<(), JournalError> {
                 self.services.ledger.record(&record.event, record.at_ms);
-                book.record(&record.event, record.at_ms);
+                book.record(&record.event, record.at_ms, record.position);
                 self.heads.insert(stream, record.seq);
                 self.remember(&record.event, record.position);
                 Ok(())
@@ -303,7 +307,7 @@ impl RegistryState {
         self.heads.insert(stream, Seq(expected.0 + events.len() as u64));
         for event in &events {
             self.services.ledger.record(event, at_ms);
-            self.services.market.record(event, at_ms, &self.services.ledger);
+            self.services.market.record(event, at_ms, position, &self.services.ledger);
         }
         Ok(position)
     }
@@ -352,7 +356,7 @@ impl RegistryState {
             }
             Some(slot) => return Err(RegisterError::Taken { agent, owner: slot.client.clone(), client }),
             None if self.registered >= most => return Err(RegisterError::TooMany(most)),
-            None => {}
+            None => self.services.domains.check(profile.domain.as_deref())?,
         }
         let mut events =
             vec![Event::AgentRegistered { agent: agent.clone(), client: client.clone(), weight }];
@@ -384,9 +388,7 @@ impl RegistryState {
         offer.check()?;
         let slot = self.slots.get(&agent).filter(|slot| slot.registered);
         let slot = slot.ok_or_else(|| OfferRefused::Unknown(agent.clone()))?;
-        if let Some(domain) = offer.domain.as_deref().filter(|it| self.services.domains.get(it).is_none()) {
-            return Err(OfferRefused::Domain(domain.to_owned()));
-        }
+        self.services.domains.check(offer.domain.as_deref())?;
         if self.services.market.offer(&agent).is_some_and(|known| *known == *offer) {
             return Ok(slot.since);
         }
@@ -674,7 +676,7 @@ impl RegistryState {
             client: slot.client.clone(),
             weight: slot.weight,
             state: slot.phase().as_str(),
-            profile: self.services.profiles.of(agent),
+            profile: self.services.said_by(agent),
             reason: slot.reason.clone(),
             runs_open: slot.runs.len(),
         }

@@ -144,9 +144,8 @@ impl System {
         let pipelines = self.services.pipelines.opened();
         let pipelines: Vec<PipelineRow> = pipelines.iter().map(|log| log.row()).collect();
         self.services.measures.look(into, queue.ok().flatten(), &agents, &pipelines);
-        let market = &self.services.market;
-        let reputations = market.reputations(&self.services.ledger);
-        self.services.measures.look_at_market(into, &reputations, &market.count());
+        let (reputations, jobs) = (self.services.reputations(), self.services.market.count());
+        self.services.measures.look_at_market(into, &reputations, &jobs);
     }
 
     /// Why nothing goes on any more here; `None`: it does.

@@ -208,6 +208,37 @@ async fn an_agent_is_judged_by_the_weights_of_its_domain() {
 }
 
 #[tokio::test]
+async fn the_domain_of_an_agent_is_that_of_its_offer_or_else_of_its_profile() {
+    let system = memory().await;
+    let domain = || of(&system.evaluations().unwrap(), "jurist").domain.clone();
+    let agent = system.spawn(AgentProfile::new("jurist").domain("legal")).await.unwrap();
+    let run = agent.submit(Submission::plan(plan(&system, says("a")))).await.unwrap();
+    done(&system, run).await;
+    assert_eq!(system.evaluation(run).await.unwrap().appraised.domain, "legal");
+    assert_eq!(domain(), "legal");
+    reputation(&system, "jurist", 1).await;
+    for (offered, counts) in [(None, "legal"), (Some("security"), "security")] {
+        let offer = Offer { domain: offered.map(str::to_owned), ..Offer::default() };
+        system.offer("jurist", offer).await.unwrap();
+        assert_eq!(domain(), counts, "{offered:?}");
+        let row = system.agent(&"jurist".into()).await.unwrap();
+        assert_eq!(row.profile.domain.as_deref(), Some(counts), "{offered:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_of_a_domain_without_weights_is_not_spawned() {
+    let system = memory().await;
+    let refused = system.spawn(AgentProfile::new("cook").domain("cooking")).await;
+    let told = refused.err().unwrap().to_string();
+    assert_eq!(
+        told,
+        "there is no domain \"cooking\": weights are set for dashboard, default, legal, security, web-testing"
+    );
+    assert!(system.agent(&"cook".into()).await.is_none());
+}
+
+#[tokio::test]
 async fn the_nearest_agents_are_those_with_the_most_like_scores() {
     let system = memory().await;
     for (agent, quality) in [("good", 900), ("fair", 850), ("poor", 100)] {

@@ -4,22 +4,26 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use common::{Hold, system, until, within};
+use common::{Hold, system, until, with_slots, within};
 use ostler_actors::{
     AgentProfile, Answer, ClientChange, JobRequest, JobRow, Limits, MarketError, OfferRefused, Submission,
     System, VerdictRequest, Violation,
 };
 use ostler_kernel::agent::Oversight;
 use ostler_kernel::event::Event;
-use ostler_kernel::id::RunId;
+use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::ledger::CreditError;
 use ostler_kernel::market::{JobFault, MarketStep, Offer, Stage};
 use ostler_kernel::plan::{Effect, Idempotency};
-use ostler_kernel::port::{Journal, Position, Recorded, Seq, StreamBatch, StreamId};
+use ostler_kernel::port::{
+    AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
+    StreamKind,
+};
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 fn words(words: &[&str]) -> BTreeSet<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
@@ -252,6 +256,156 @@ async fn supervised_jobs_show_every_result_to_a_person() {
     assert_eq!(approval.id.run, posted);
     system.answer(&approval.id, approval.digest.unwrap(), Answer::approve()).await.unwrap();
     assert_eq!(over(&system, posted).await.outcome.as_deref(), Some("succeeded"));
+}
+
+/// A journal in which the end of a job that failed is durable no earlier than it is let.
+struct Late {
+    journal: MemoryJournal,
+    failed: Mutex<Option<Position>>,
+    go: Semaphore,
+}
+
+impl Journal for Late {
+    fn append(&self, batches: Vec<StreamBatch>) -> Result<Position, JournalError> {
+        let mut events = batches.iter().flat_map(|batch| &batch.events);
+        let ends = events.any(|event| matches!(event, Event::Market { step, .. } if matches!(**step, MarketStep::Failed { .. })));
+        let position = self.journal.append(batches)?;
+        if ends {
+            *self.failed.lock().unwrap() = Some(position);
+        }
+        Ok(position)
+    }
+
+    fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), JournalError>> {
+        let waits = self.failed.lock().unwrap().is_some_and(|failed| failed <= position);
+        Box::pin(async move {
+            if waits {
+                drop(self.go.acquire().await);
+            }
+            self.journal.durable(position).await
+        })
+    }
+
+    fn read(&self, stream: StreamId, after: Seq, limit: usize) -> Result<Vec<Recorded>, JournalError> {
+        self.journal.read(stream, after, limit)
+    }
+
+    fn changed(&self, stream: StreamId, after: Seq) -> BoxFuture<'_, ()> {
+        self.journal.changed(stream, after)
+    }
+
+    fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, JournalError> {
+        self.journal.runs(open_only)
+    }
+
+    fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError> {
+        self.journal.run(run)
+    }
+
+    fn accounts(&self) -> Result<Vec<AccountRow>, JournalError> {
+        self.journal.accounts()
+    }
+
+    fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, JournalError> {
+        self.journal.streams(kind)
+    }
+
+    fn account(
+        &self,
+        client: &ClientId,
+        agent: Option<&AgentId>,
+    ) -> Result<Option<AccountRow>, JournalError> {
+        self.journal.account(client, agent)
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_a_job_is_told_when_it_is_written_down() {
+    let (journal, failed) = (MemoryJournal::default(), Mutex::default());
+    let journal = Arc::new(Late { journal, failed, go: Semaphore::new(0) });
+    let system = system(journal.clone(), Vec::new()).await;
+    let posted = system.post(job(900, says("a"))).await.unwrap();
+    until(async || system.job(posted).unwrap().stage.is_over()).await;
+    let mut told = Box::pin(system.job_over(posted));
+    assert!(futures::poll!(&mut told).is_pending(), "it could be lost still");
+    journal.go.add_permits(1);
+    assert_eq!(over(&system, posted).await.stage, Stage::Failed);
+    assert_eq!(told.await.unwrap().stage, Stage::Failed);
+}
+
+#[tokio::test]
+async fn an_agent_is_told_with_what_it_offers_now() {
+    let system = common::memory().await;
+    let spawned = || AgentProfile::new("a").client("acme").capabilities(["draft"]).domain("legal").price(40);
+    system.spawn(spawned()).await.unwrap();
+    let told = async || {
+        let profile = system.agent(&"a".into()).await.unwrap().profile;
+        (profile.capabilities.join(" "), profile.price, profile.domain.clone())
+    };
+    let domain = Some("legal".to_owned());
+    assert_eq!(told().await, ("draft".to_owned(), Some(40), domain.clone()));
+    offers(&system, "a", 7).await;
+    assert_eq!(told().await, ("contracts gdpr".to_owned(), Some(7), domain));
+    system.spawn(spawned()).await.expect("its profile is what it was");
+}
+
+/// Whether a run waits for credits, each time that changed.
+fn waits(journal: &MemoryJournal, run: RunId) -> Vec<bool> {
+    let records = journal.read(StreamId::run(&"acme".into(), run), Seq(0), usize::MAX).unwrap();
+    let waits = records.iter().filter_map(|record| match record.event {
+        Event::OutOfCredit { out } => Some(out),
+        _ => None,
+    });
+    waits.collect()
+}
+
+#[tokio::test]
+async fn what_was_queued_before_a_contract_was_signed_does_not_spend_what_is_reserved_for_it() {
+    let (busy, hold) = (
+        Hold::new("busy", Effect::Read, Idempotency::Natural),
+        Hold::new("hold", Effect::Read, Idempotency::Natural),
+    );
+    let journal = Arc::new(MemoryJournal::default());
+    let system = with_slots(journal.clone(), vec![busy.clone(), hold.clone()], 2).await;
+    deposit(&system, 500).await;
+    offers(&system, "a", 5).await;
+    // Two runs of somebody else take all there is.
+    for _ in 0..2 {
+        common::submit(&system, json!({"id": "p", "nodes": [{"id": "n", "tool": "busy"}]})).await;
+        busy.started().await;
+    }
+    // One node is queued, and another one asks for a slot when the contract is signed.
+    let plan = common::plan(
+        &system,
+        json!({"id": "p", "nodes": [
+            {"id": "queued", "tool": "text.render", "params": {"template": "a", "values": {}}},
+            {"id": "nap", "tool": "time.sleep", "params": {"ms": 300}},
+            {"id": "later", "tool": "text.render", "params": {"template": "b", "values": {}}, "deps": ["nap"]},
+        ]}),
+    );
+    let other = system.submit(Submission { client: "acme".into(), ..Submission::plan(plan) }).await.unwrap();
+    until(async || common::states(&system, other).await.contains("nap running")).await;
+    let holds = json!({"id": "p", "nodes": [{"id": "n", "tool": "hold"}]});
+    let posted = system.post(job(500, holds)).await.unwrap();
+    system.job_at(posted, Stage::Execution).await.unwrap();
+    until(async || system.view(other, None).await.unwrap().out_of_credit).await;
+    busy.go(2);
+    hold.started().await;
+    // The other run was granted a slot as well, and gave it back.
+    let given_back = async || {
+        let rows = system.clients().await;
+        rows.iter().map(|row| row.running).sum::<u32>() == 1 && rows.iter().all(|row| row.queued == 0)
+    };
+    until(given_back).await;
+    let states = common::states(&system, other).await;
+    assert!(states.contains("queued ready") && states.contains("later ready"), "{states}");
+    assert!(system.view(other, None).await.unwrap().out_of_credit);
+    assert_eq!(waits(&journal, other), [true]);
+    hold.go(1);
+    over(&system, posted).await;
+    system.outcome(other).await.unwrap();
+    assert_eq!(waits(&journal, other), [true, false]);
+    assert_eq!(credits(&system).1, 0);
 }
 
 /// A journal that holds what another did up to a position: what a process leaves behind that died there.

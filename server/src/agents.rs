@@ -87,6 +87,7 @@ impl From<SpawnError> for Problem {
             SpawnError::Register(error) => match error {
                 RegisterError::Taken { .. } => (StatusCode::CONFLICT, "agent_taken"),
                 RegisterError::Profile(_) => (StatusCode::CONFLICT, "profile_differs"),
+                RegisterError::Domain(_) => (StatusCode::UNPROCESSABLE_ENTITY, "domain_unknown"),
                 RegisterError::Unwritable(_) => (StatusCode::UNPROCESSABLE_ENTITY, "profile_unwritable"),
                 RegisterError::TooMany(_) => (StatusCode::UNPROCESSABLE_ENTITY, "too_many_agents"),
                 RegisterError::Journal(error) => return error.into(),

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use ostler_actors::{AgentProfile, JobRequest as Job, JobRow, MarketError, OfferRefused};
-use ostler_kernel::id::RunId;
+use ostler_actors::{JobRequest as Job, JobRow, MarketError, OfferRefused};
+use ostler_kernel::id::{AgentId, RunId};
 use ostler_kernel::market::{Offer, Stage, score};
 use serde::Deserialize;
 
@@ -22,9 +22,15 @@ pub(crate) async fn offer(
     bytes: BodyBytes,
 ) -> Result<Json<OfferView>, Problem> {
     let offer: OfferRequest = body(&whole(bytes)?)?;
-    let OfferRequest { client, capabilities, domain, price, time_ms } = offer.clone();
-    api.system.spawn(AgentProfile::new(&agent).client(&client)).await?;
+    let id = AgentId::from(agent.as_str());
+    let owner = api.system.agent(&id).await.ok_or(OfferRefused::Unknown(id))?.client;
+    if let Some(client) = offer.client.as_deref().filter(|client| *client != owner.as_str()) {
+        let what = format!("agent {agent} belongs to client {owner}, not to {client}");
+        return Err(Problem::new(StatusCode::CONFLICT, "agent_taken", what));
+    }
+    let OfferRequest { capabilities, domain, price, time_ms, .. } = offer.clone();
     api.system.offer(&agent, Offer { capabilities, domain, price, time_ms }).await?;
+    let offer = OfferRequest { client: Some(owner.to_string()), ..offer };
     Ok(Json(OfferView { agent, offer }))
 }
 
@@ -33,7 +39,7 @@ pub(crate) async fn post(
     bytes: BodyBytes,
 ) -> Result<(StatusCode, Json<JobLine>), Problem> {
     let posted = api.system.post(job(body(&whole(bytes)?)?)?).await?;
-    Ok((StatusCode::CREATED, Json(line(api.system.job(posted)?))))
+    Ok((StatusCode::CREATED, Json(line(api.system.job_at(posted, Stage::Job).await?))))
 }
 
 #[derive(Deserialize)]
@@ -49,11 +55,7 @@ pub(crate) async fn one(
     Asked(asked): Asked<JobAsked>,
 ) -> Result<Json<JobLine>, Problem> {
     let job = id(&name)?;
-    let row = match asked.at {
-        Some(stage) => api.system.job_at(job, stage).await?,
-        None => api.system.job(job)?,
-    };
-    Ok(Json(line(row)))
+    Ok(Json(line(api.system.job_at(job, asked.at.unwrap_or(Stage::Job)).await?)))
 }
 
 pub(crate) async fn resume(
@@ -62,7 +64,7 @@ pub(crate) async fn resume(
 ) -> Result<Json<JobLine>, Problem> {
     let job = id(&name)?;
     api.system.resume_job(job)?;
-    Ok(Json(line(api.system.job(job)?)))
+    Ok(Json(line(api.system.job_at(job, Stage::Job).await?)))
 }
 
 pub(crate) async fn list(State(api): State<Api>) -> Result<Json<JobList>, Problem> {

@@ -639,7 +639,7 @@ pub struct AgentLine {
     pub reason: Option<String>,
     /// Runs it has to drive.
     pub runs_open: usize,
-    /// What it says of itself.
+    /// What it says of itself, with what it can do, its domain and its price as it offers them now.
     #[serde(default, skip_serializing_if = "Profile::is_empty")]
     pub profile: Profile,
 }

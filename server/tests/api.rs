@@ -459,9 +459,14 @@ async fn a_run_is_judged_and_its_agent_told() {
 #[tokio::test]
 async fn a_job_is_posted_and_followed_to_its_end() {
     let api = api().await;
-    let offer = json!({"client": "acme", "capabilities": ["greeting"], "price": 10});
+    let offer = json!({"capabilities": ["greeting"], "price": 10});
+    let problem = refused(&api, post("/v1/agents/greeter/offer", &offer), (404, "agent_unknown")).await;
+    assert!(problem["detail"].as_str().unwrap().contains("`ostler spawn greeter` makes it"), "{problem}");
+    assert_eq!(value(send(&api, get("/v1/agents")).await).await, json!({"agents": []}), "nothing is made");
+    send(&api, post("/v1/agents", &json!({"agent": "greeter", "client": "acme"}))).await;
     let offered = value(send(&api, post("/v1/agents/greeter/offer", &offer)).await).await;
     assert_eq!((&offered["agent"], &offered["price"]), (&json!("greeter"), &json!(10)));
+    assert_eq!(offered["client"], "acme");
     let mut job = submission("hello");
     job["title"] = json!("greet");
     job["client"] = json!("acme");
@@ -500,8 +505,11 @@ async fn a_job_is_posted_and_followed_to_its_end() {
     let unknown = "01a203e4-dde0-7695-bfe0-3f44d789f3e4";
     refused(&api, get(&format!("/v1/market/{unknown}")), (404, "job_unknown")).await;
     refused(&api, post(&format!("/v1/market/{unknown}/resume"), &Value::Null), (404, "job_unknown")).await;
-    refused(&api, post("/v1/agents/a%20b/offer", &json!({})), (400, "agent_name")).await;
-    refused(&api, post("/v1/agents/greeter/offer", &json!({})), (409, "agent_taken")).await;
+    refused(&api, post("/v1/agents/a%20b/offer", &json!({})), (404, "agent_unknown")).await;
+    let others = json!({"client": "other"});
+    refused(&api, post("/v1/agents/greeter/offer", &others), (409, "agent_taken")).await;
+    let cooking = json!({"agent": "cook", "profile": {"domain": "cooking"}});
+    refused(&api, post("/v1/agents", &cooking), (422, "domain_unknown")).await;
     let odd = json!({"client": "acme", "capabilities": ["a b"]});
     refused(&api, post("/v1/agents/greeter/offer", &odd), (422, "offer_invalid")).await;
 }

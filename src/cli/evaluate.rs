@@ -163,7 +163,7 @@ pub(crate) async fn agents(globals: &Globals, args: AgentsArgs) -> Result<u8, Fa
     let list = list?;
     let mut out = Out::new();
     if globals.json {
-        list.agents.iter().for_each(|line| out.json(&tagged("agent", line)));
+        list.agents.iter().for_each(|line| out.json(&tagged("agent_evaluation", line)));
     } else if list.agents.is_empty() && args.like.is_some() {
         say("no other agent was evaluated");
     } else if list.agents.is_empty() {

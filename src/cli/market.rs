@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use ostler::job_file::{JobFile, JobFileError};
 use ostler_actors::new_run_id;
-use ostler_kernel::id::CLIENT_DEFAULT;
 use ostler_kernel::plan::Span;
 use ostler_server::wire::{JobLine, JobList, JobRequest, OfferRequest, OfferView, Standing};
 
@@ -45,7 +44,8 @@ enum MarketCommand {
     Ls,
     /// Let an agent offer to do jobs: what it can do, and for how much
     ///
-    /// The agent is made if it is not there. What it offers replaces what it offered before.
+    /// The agent is there: `ostler spawn` makes it, and what it says then is its first offer. What it offers here replaces what it
+    /// offered before; what it says of itself stays.
     #[command(
         after_help = "Examples:\n  ostler market offer jurist --can contracts --price 400\n  ostler market offer jurist --can contracts --can gdpr --domain legal --time 10m"
     )]
@@ -67,9 +67,9 @@ struct PostArgs {
 struct OfferArgs {
     /// The agent
     agent: String,
-    /// Who pays for it
-    #[arg(long, value_name = "NAME", default_value = CLIENT_DEFAULT)]
-    client: String,
+    /// Whose agent it is; it is refused if it is another one's
+    #[arg(long, value_name = "NAME")]
+    client: Option<String>,
     /// What it can do; may be given more than once
     #[arg(long = "can", value_name = "CAPABILITY")]
     capabilities: Vec<String>,
@@ -119,7 +119,8 @@ async fn offer(globals: &Globals, args: OfferArgs) -> Result<u8, Failure> {
     let price = offer.price.map_or_else(|| "the budget".to_owned(), |price| format!("{price} credits"));
     let time = offer.time_ms.map(|ms| format!(", in {}", span(ms as i64))).unwrap_or_default();
     let domain = offer.domain.map(|domain| format!(", judged as {domain}")).unwrap_or_default();
-    out.line(format!("{agent} of client {} offers: {can}; for {price}{time}{domain}", offer.client));
+    let client = offer.client.map(|client| format!(" of client {client}")).unwrap_or_default();
+    out.line(format!("{agent}{client} offers: {can}; for {price}{time}{domain}"));
     Ok(code::SUCCEEDED)
 }
 

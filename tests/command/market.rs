@@ -29,6 +29,8 @@ fn world() -> World {
     let world = World::new();
     world.file("review.yaml", PLAN).file("job.yaml", JOB);
     world.ostler("client add acme --credit 1000").exits(0);
+    world.ostler("spawn jurist --client acme").exits(0);
+    world.ostler("spawn clerk --client acme").exits(0);
     world.ostler("market offer jurist --client acme --can contracts --price 400 --domain legal").exits(0);
     world.ostler("market offer clerk --client acme --can contracts --can gdpr --price 100").exits(0);
     world
@@ -64,7 +66,13 @@ fn a_verdict_counts_and_bad_ones_are_refused() {
     let agents = world.ostler("agents --json").exits(0).lines();
     let clerk = agents.iter().find(|line| line["agent"] == "clerk").unwrap();
     assert_eq!((clerk["evaluations"].as_u64(), clerk["runs"].as_u64()), (Some(2), Some(1)));
-    assert_eq!(clerk["zero_intervention_pm"], 1_000);
+    assert_eq!((&clerk["zero_intervention_pm"], &clerk["type"]), (&1_000.into(), &"agent_evaluation".into()));
+    let listed = world.ostler("ps --agents --json").exits(0).lines();
+    assert!(listed.iter().all(|line| line["type"] == "agent"), "{listed:?}");
+    assert_eq!(
+        (&listed[0]["profile"]["capabilities"][0], &listed[0]["profile"]["price"]),
+        (&"contracts".into(), &100.into())
+    );
     world.ostler("agents").exits(0).says("clerk").says("100.0%");
     world.ostler("agents --like clerk").exits(0).complains("no other agent was evaluated");
     world.ostler("agents --like nobody").exits(2).complains("nothing to compare others with");
@@ -81,7 +89,7 @@ fn what_cannot_be_posted_is_refused_and_leaves_nothing() {
     for (line, told) in [
         ("dear.yaml", "the budget is beyond the balance: 5000 credits cannot be reserved: 1000 are free"),
         ("wrong.yaml", "did you mean \"budget\"?"),
-        ("late.yaml", "its deadline passed"),
+        ("late.yaml", "its deadline is in the past"),
         ("odd.yaml", "there is no domain \"cooking\""),
         ("none.yaml", "none.yml"),
         ("job.yaml --detach", "--detach leaves the job to the process that holds the data folder"),
@@ -89,11 +97,18 @@ fn what_cannot_be_posted_is_refused_and_leaves_nothing() {
         world.ostler(&format!("market post {line} --workspace work")).exits(2).complains(told);
     }
     world.ostler("market offer clerk --client other").exits(2).complains("belongs to client acme");
-    world.ostler("market offer clerk --client acme --domain cooking").exits(2).complains("no domain");
+    world.ostler("market offer clerk --domain cooking").exits(2).complains("no domain");
+    world.ostler("market offer nobody --can x").exits(2).complains("`ostler spawn nobody` makes it");
+    assert_eq!(world.ostler("ps --agents --json").exits(0).lines().len(), 2, "nobody was made");
     world.ostler("market ls").exits(0).complains("there is no job yet");
     let impossible = JOB.replace("[contracts]", "[painting]");
     world.file("impossible.yaml", &impossible);
-    world.ostler("market post impossible.yaml --workspace work").exits(1).says("cannot do painting");
+    for _ in 0..10 {
+        world.ostler("market post impossible.yaml --workspace work").exits(1).says("cannot do painting");
+    }
+    let told = world.ostler("market ls --json").exits(0).lines();
+    let stages: Vec<&str> = told.iter().filter_map(|line| line["stage"].as_str()).collect();
+    assert_eq!(stages, ["failed"; 10], "what was told is written down");
     world.ostler("doctor").exits(0).says("ledger         1 metered client");
 }
 

@@ -29,6 +29,17 @@ use crate::registry::RegistryMessage;
 use crate::scheduler::{Job, SchedulerMessage};
 use crate::services::Services;
 
+/// What a run waits for that its client has none of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Waits {
+    #[default]
+    Nothing,
+    /// The credits of the client are used up.
+    Credits,
+    /// What the client has left is reserved for jobs of the market.
+    Reserve,
+}
+
 /// A run, and what its agent keeps besides: all of it a cache of the journal, the effects table and the queue.
 pub(super) struct Drive {
     pub(super) arguments: AgentArguments,
@@ -58,8 +69,8 @@ pub(super) struct Drive {
     fresh: BTreeSet<(u32, NodeId)>,
     /// Nodes in the run queue.
     queued: BTreeSet<NodeId>,
-    /// The client's credits are used up, by the last record of it.
-    pub(super) is_out_of_credit: bool,
+    /// Why nothing of it is started; whether anything is the matter stands in its last record of that.
+    pub(super) waits: Waits,
     /// Nodes for which there was no room there.
     crowded: Vec<NodeId>,
     /// Who wants it to come to rest: nothing starts any more.
@@ -70,8 +81,6 @@ pub(super) struct Drive {
     judge: Option<tokio::task::AbortHandle>,
     /// What a judge says of the run, which is over but for that.
     pub(super) appraisal: Appraisal,
-    /// Nothing is started, because what the client has left is reserved for jobs of the market.
-    waits_for_reserve: bool,
     /// What is known of its client.
     book: Arc<ClientBook>,
 }
@@ -100,14 +109,13 @@ impl Drive {
             asking: BTreeSet::new(),
             fresh: BTreeSet::new(),
             queued: BTreeSet::new(),
-            is_out_of_credit: false,
+            waits: Waits::Nothing,
             crowded: Vec::new(),
             resting: Vec::new(),
             deadlines: Deadlines::default(),
             alarm: None,
             judge: None,
             appraisal: Appraisal::default(),
-            waits_for_reserve: false,
             book: arguments.services.ledger.client(&opened.client),
             opened: RunOpened { plan: Json::null(), ..opened },
         }
@@ -219,12 +227,20 @@ impl Drive {
 
     /// Nodes for which there was no room ask again, as far as they are still ready.
     pub(super) fn again(&mut self) {
+        let (has_credits, mut still) = (self.book.may_start(self.opened.run), Vec::new());
         for node in std::mem::take(&mut self.crowded) {
             if self.is_lost_attempt(&node) {
-                self.redo(vec![node]);
+                if has_credits {
+                    self.redo(vec![node]);
+                } else {
+                    still.push(node);
+                }
             } else if self.run.instance(&node).is_some_and(|instance| instance.state() == NodeState::Ready) {
                 self.offer(&node);
             }
+        }
+        if !still.is_empty() {
+            self.no_room(still);
         }
     }
 
@@ -234,10 +250,20 @@ impl Drive {
         running && self.is_lost(node)
     }
 
-    /// The client's credits are used up, or they are not any more: written down, so that whoever looks at the run knows
-    /// what it waits for.
+    /// The client's credits are used up, or they are not any more. That says nothing of what is reserved.
     pub(super) fn out_of_credit(&mut self, out: bool) {
-        if std::mem::replace(&mut self.is_out_of_credit, out) != out {
+        match self.waits {
+            _ if out => self.wait_for(Waits::Credits),
+            Waits::Credits => self.wait_for(Waits::Nothing),
+            Waits::Nothing | Waits::Reserve => {}
+        }
+    }
+
+    /// What it waits for from here on: whether it waits is written down, so that whoever looks at the run knows.
+    fn wait_for(&mut self, waits: Waits) {
+        let was = std::mem::replace(&mut self.waits, waits);
+        let out = waits != Waits::Nothing;
+        if (was != Waits::Nothing) != out {
             self.pending.push(Event::OutOfCredit { out });
         }
     }
@@ -247,23 +273,35 @@ impl Drive {
         self.book.adopt(self.opened.run, parent);
     }
 
-    /// Whether anything may be started that costs something: what the client has reserved for others is not its to spend. What
-    /// waits for that asks again in a while.
+    /// Slots were granted, so the client has credits, whatever was heard before. Whether they may be spent: a contract may have been
+    /// signed since the slots were asked for.
+    pub(super) fn may_spend(&mut self) -> bool {
+        let spare = self.book.may_start(self.opened.run);
+        self.wait_for(if spare { Waits::Nothing } else { Waits::Reserve });
+        spare
+    }
+
+    /// Whether anything may be started that costs something: what the client has reserved for others is not its to spend.
+    fn has_spare(&mut self) -> bool {
+        let spare = self.book.may_start(self.opened.run);
+        match self.waits {
+            Waits::Nothing if !spare => self.wait_for(Waits::Reserve),
+            Waits::Reserve if spare => self.wait_for(Waits::Nothing),
+            // Who is out of credits waits for those first.
+            Waits::Nothing | Waits::Reserve | Waits::Credits => {}
+        }
+        spare
+    }
+
+    /// Whether fresh nodes may be started. Those that wait for what is reserved ask again in a while.
     fn may_start(&mut self) -> bool {
-        if self.fresh.is_empty() {
+        if self.fresh.is_empty() || self.has_spare() {
             return true;
         }
-        let waits = !self.book.may_start(self.opened.run);
-        if waits {
-            let nodes: Vec<NodeId> =
-                std::mem::take(&mut self.fresh).into_iter().map(|(_, node)| node).collect();
-            self.queued.extend(nodes.iter().cloned());
-            self.no_room(nodes);
-        }
-        if std::mem::replace(&mut self.waits_for_reserve, waits) != waits {
-            self.out_of_credit(waits);
-        }
-        !waits
+        let nodes: Vec<NodeId> = std::mem::take(&mut self.fresh).into_iter().map(|(_, node)| node).collect();
+        self.queued.extend(nodes.iter().cloned());
+        self.no_room(nodes);
+        false
     }
 
     /// A granted node is not in the queue any more.

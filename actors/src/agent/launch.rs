@@ -56,15 +56,21 @@ impl Refusal {
 }
 
 impl Drive {
-    /// Starts what was granted; gives back what is not wanted any more.
+    /// Starts what was granted; gives back what is not wanted any more, and what may not be spent any more.
     pub(super) async fn granted(&mut self, grants: Vec<Granted>) {
-        // Who is given slots has credits, whatever was heard before.
-        self.out_of_credit(false);
+        let (may_spend, mut later) = (self.may_spend(), Vec::new());
         for Granted { ticket, job, accounts } in grants {
             let wanted = self.run.instance(&job.node).filter(|instance| !instance.is_draining());
             let state = wanted.map(|instance| instance.state());
             let mine = job.run == self.opened.run && !self.services.is_stopping() && !self.is_resting();
             match state {
+                Some(NodeState::Ready | NodeState::Running)
+                    if mine && !may_spend && self.may_be_granted(&job.node) =>
+                {
+                    self.services.links.give_back(ticket);
+                    later.push(job.node);
+                    continue;
+                }
                 Some(NodeState::Ready) if mine => {
                     let events = self.within(|run, cx| run.start(cx, &job.node, None));
                     self.note(events);
@@ -81,6 +87,16 @@ impl Drive {
             }
             self.take_from_queue(&job.node);
         }
+        // They ask again in a while, like those for which there was no room.
+        if !later.is_empty() {
+            self.no_room(later);
+        }
+    }
+
+    /// Whether a node is to be started, or to be done again.
+    fn may_be_granted(&self, node: &NodeId) -> bool {
+        let state = self.run.instance(node).map(|instance| instance.state());
+        state == Some(NodeState::Ready) || self.is_lost(node)
     }
 
     /// Whether nobody is about the attempt of a running node: it died with its process.

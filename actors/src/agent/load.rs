@@ -7,7 +7,7 @@ use ostler_kernel::port::{Recorded, RunRow, StreamId};
 use ostler_kernel::run::{Folded, Input, Operation, Since, Standing, TakenUp};
 use ractor::{ActorProcessingErr, ActorRef};
 
-use super::drive::Drive;
+use super::drive::{Drive, Waits};
 use super::{AgentArguments, AgentMessage};
 use crate::children;
 use crate::effects::Found;
@@ -56,7 +56,8 @@ impl Drive {
         let Folded { opened, run: state, last, position, parked, out_of_credit, .. } = folded;
         services.note_quiet(run, last, (!state.asks()).then_some(position));
         let mut drive = Drive::new(arguments, me, (opened, row.opened_ms), state, last);
-        drive.is_out_of_credit = out_of_credit;
+        // Which of the two it waited for is found out by whoever asks for a slot.
+        drive.waits = if out_of_credit { Waits::Credits } else { Waits::Nothing };
         let lost = drive.attach().await;
         let got_on = match recovered.filter(|_| !lost.is_empty()) {
             Some(at) => notes::got_on(services, StreamId::attempts(&row.client, run), at)?,

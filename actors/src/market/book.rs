@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use ostler_kernel::evaluation::{DOMAIN_DEFAULT, Reputation, Standard, Target};
+use ostler_kernel::evaluation::{Standard, Target};
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::ledger::CreditError;
 use ostler_kernel::market::{Job, MarketStep, Offer, Proposal, Stage, StageError, Standing, shortlist};
-use ostler_kernel::port::{JournalError, RunRow, StreamId};
+use ostler_kernel::port::{JournalError, Position, RunRow, StreamId};
 
 use super::MarketError;
 use crate::ledger::Ledger;
@@ -47,6 +47,8 @@ pub(crate) struct Entry {
     pub(crate) posted_ms: Ticks,
     /// When it came to where it is.
     pub(crate) since_ms: Ticks,
+    /// Where that is written down.
+    pub(crate) position: Position,
 }
 
 impl Book {
@@ -55,8 +57,8 @@ impl Book {
         Book { kept_max, ..Book::default() }
     }
 
-    /// Lets a record of a client take effect.
-    pub(crate) fn record(&mut self, event: &Event, at_ms: Ticks) {
+    /// Lets a record of a client take effect that stands there in the journal.
+    pub(crate) fn record(&mut self, event: &Event, at_ms: Ticks, position: Position) {
         match event {
             Event::AgentProfiled { agent, client, profile } => {
                 let offer =
@@ -70,28 +72,29 @@ impl Book {
             }
             Event::AgentQuarantined { agent, .. } => drop(self.quarantined.insert(agent.clone())),
             Event::AgentReleased { agent } => drop(self.quarantined.remove(agent)),
-            Event::Market { job, step } => self.step(*job, step, at_ms),
+            Event::Market { job, step } => self.step(*job, step, at_ms, position),
             _ => {}
         }
     }
 
-    fn step(&mut self, job: RunId, step: &MarketStep, at_ms: Ticks) {
+    fn step(&mut self, job: RunId, step: &MarketStep, at_ms: Ticks, position: Position) {
         if let MarketStep::Posted(posted) = step {
             let standing = Standing::Job(posted.clone());
-            self.jobs.insert(job, Entry { standing, posted_ms: at_ms, since_ms: at_ms });
+            self.jobs.insert(job, Entry { standing, posted_ms: at_ms, since_ms: at_ms, position });
             self.open += 1;
             return;
         }
-        let Some(Entry { standing, posted_ms, since_ms }) = self.jobs.remove(&job) else { return };
-        if standing.check(step).is_err() {
-            self.jobs.insert(job, Entry { standing, posted_ms, since_ms });
+        let Some(known) = self.jobs.remove(&job) else { return };
+        if known.standing.check(step).is_err() {
+            self.jobs.insert(job, known);
             return;
         }
+        let Entry { standing, posted_ms, .. } = known;
         if let Ok(standing) = standing.apply(step.clone()) {
             let is_over = standing.stage().is_over();
             self.open -= usize::from(is_over);
             let standing = if is_over { without_plan(standing) } else { standing };
-            self.jobs.insert(job, Entry { standing, posted_ms, since_ms: at_ms });
+            self.jobs.insert(job, Entry { standing, posted_ms, since_ms: at_ms, position });
             if is_over {
                 self.over.push_back(job);
             }
@@ -136,13 +139,13 @@ impl Market {
     }
 
     /// Lets a record of a client take effect that was just appended.
-    pub(crate) fn record(&self, event: &Event, at_ms: Ticks, ledger: &Ledger) {
+    pub(crate) fn record(&self, event: &Event, at_ms: Ticks, position: Position, ledger: &Ledger) {
         let mut book = lock(&self.book);
         let known = match event {
             Event::Market { job, .. } => book.jobs.get(job).map(|entry| entry.standing.job().client.clone()),
             _ => None,
         };
-        book.record(event, at_ms);
+        book.record(event, at_ms, position);
         let (Event::Market { job, step }, Some(client)) = (event, known) else { return };
         let client = ledger.client(&client);
         match &**step {
@@ -238,19 +241,6 @@ impl Market {
         let domain = contract.job.domain.clone().or_else(|| contract.proposal.domain.clone());
         let target = Target { time_ms: contract.proposal.time_ms, credits: Some(contract.price) };
         Some(Standard { domain, target })
-    }
-
-    /// The mean reputation of agents, by what their work is about, in thousandths; of a domain without any, nothing.
-    pub(crate) fn reputations(&self, ledger: &Ledger) -> Vec<(String, u16)> {
-        let book = lock(&self.book);
-        let mut domains: BTreeMap<&str, Vec<Reputation>> = BTreeMap::new();
-        ledger.each_reputation(|agent, reputation| {
-            let offer = agent.and_then(|agent| book.offers.get(agent));
-            let domain = offer.and_then(|(_, offer)| offer.domain.as_deref()).unwrap_or(DOMAIN_DEFAULT);
-            domains.entry(domain).or_default().push(reputation);
-        });
-        let means = domains.into_iter();
-        means.filter_map(|(domain, all)| Some((domain.to_owned(), Reputation::mean_pm(all)?))).collect()
     }
 
     /// Marks a job as taken on by a task of this process; false if it is already.

@@ -113,9 +113,7 @@ impl System {
             request;
         let JobRequest { intent, scope, workspace, .. } = request;
         let workspace = self.check_terms(&client, intent, &scope, workspace)?;
-        if let Some(domain) = domain.as_deref().filter(|it| self.services.domains.get(it).is_none()) {
-            return Err(MarketError::Domain(domain.to_owned()));
-        }
+        self.services.domains.check(domain.as_deref())?;
         plan.clone().validate(&self.services.settings()).map_err(MarketError::Plan)?;
         let plan = json::to_canonical(&plan).map_err(SubmitError::Plan)?;
         let (id, scope) = (id.unwrap_or_else(new_run_id), scope);
@@ -186,33 +184,37 @@ impl System {
         Ok(())
     }
 
-    /// Waits until a job is at this stage or beyond, or nothing takes it on any more. Dropping the future loses nothing.
+    /// Waits until a job is at this stage or beyond, or nothing takes it on any more; what it tells of that is durable. Dropping
+    /// the future loses nothing.
     ///
     /// # Errors
     ///
-    /// There is none, or the journal cannot be read.
+    /// There is none, or the journal cannot be read or written.
     pub async fn job_at(&self, job: RunId, stage: Stage) -> Result<JobRow, MarketError> {
         let mut stirs = self.services.stirs.subscribe();
         loop {
             stirs.mark_unchanged();
-            let row = self.job(job)?;
-            if row.stage >= stage || !self.services.market.is_pursued(job) {
-                return Ok(row);
+            let is_pursued = self.services.market.is_pursued(job);
+            let entry = self.services.market.entry(job).ok_or(MarketError::Unknown(job))?;
+            if entry.standing.stage() >= stage || !is_pursued {
+                self.services.journal.durable(entry.position).await?;
+                return self.job_row(entry);
             }
             let _ = stirs.changed().await;
         }
     }
 
-    /// Waits until a job is over, or nothing takes it on any more. Dropping the future loses nothing.
+    /// Waits until a job is over, or nothing takes it on any more; what it tells of that is durable. Dropping the future loses
+    /// nothing.
     ///
     /// # Errors
     ///
-    /// There is none, or the journal cannot be read.
+    /// There is none, or the journal cannot be read or written.
     pub async fn job_over(&self, job: RunId) -> Result<JobRow, MarketError> {
         self.job_at(job, Stage::Evaluation).await
     }
 
-    fn job_row(&self, Entry { standing, posted_ms, since_ms }: Entry) -> Result<JobRow, MarketError> {
+    fn job_row(&self, Entry { standing, posted_ms, since_ms, .. }: Entry) -> Result<JobRow, MarketError> {
         let (job, contract) = (standing.job(), standing.contract());
         let run = self.services.journal.run(job.id)?;
         let mut row = JobRow {

@@ -6,6 +6,7 @@ mod book;
 mod jobs;
 mod pursue;
 
+use ostler_kernel::evaluation::UnknownDomain;
 use ostler_kernel::id::{AgentId, RunId};
 use ostler_kernel::ledger::CreditError;
 use ostler_kernel::market::{JobError, OfferError, StageError};
@@ -22,14 +23,14 @@ use crate::submission::SubmitError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OfferRefused {
     /// There is no agent of this name.
-    #[error("there is no agent {0} with a name of its own")]
+    #[error("there is no agent {0} with a name of its own: `ostler spawn {0}` makes it")]
     Unknown(AgentId),
     /// The offer is none.
     #[error(transparent)]
     Offer(#[from] OfferError),
     /// Nobody set weights for its domain.
-    #[error("there is no domain {0:?}: it has no weights")]
-    Domain(String),
+    #[error(transparent)]
+    Domain(#[from] UnknownDomain),
     /// It could not be written down.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -48,8 +49,8 @@ pub enum MarketError {
     #[error("the plan breaks {} rules", .0.len())]
     Plan(Vec<Fault>),
     /// Nobody set weights for its domain.
-    #[error("there is no domain {0:?}: it has no weights")]
-    Domain(String),
+    #[error(transparent)]
+    Domain(#[from] UnknownDomain),
     /// Another job has this id.
     #[error("there is a job {0} already, and it is another one")]
     Taken(RunId),

@@ -17,7 +17,9 @@ pub use record::{Appraised, Judgement, Standard, Verdict, evaluate};
 pub use reputation::Reputation;
 pub use scores::{Dimension, ScoreError, Scores, check_pm, score_pm};
 pub use tally::{Tally, Target};
-pub use weights::{Composite, DOMAIN_DEFAULT, DOMAINS_MAX, DomainError, Domains, WeightFault, Weights};
+pub use weights::{
+    Composite, DOMAIN_DEFAULT, DOMAINS_MAX, DomainError, Domains, UnknownDomain, WeightFault, Weights,
+};
 
 /// The best of anything here: thousandths of one.
 pub const BEST_PM: u16 = 1_000;

@@ -155,6 +155,16 @@ pub enum DomainError {
     },
 }
 
+/// Nobody set weights for a domain.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no domain {domain:?}: weights are set for {}", .known.join(", "))]
+pub struct UnknownDomain {
+    /// Which.
+    pub domain: String,
+    /// Those that there are, in order.
+    pub known: Vec<String>,
+}
+
 fn told(faults: &[WeightFault]) -> String {
     faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
@@ -199,6 +209,21 @@ impl Domains {
     /// The weights of a domain, or the default.
     pub fn of(&self, domain: &str) -> Weights {
         self.get(domain).unwrap_or(Weights::DEFAULT)
+    }
+
+    /// Whether there are weights for a domain, if one is named.
+    ///
+    /// # Errors
+    ///
+    /// Nobody set any.
+    pub fn check(&self, domain: Option<&str>) -> Result<(), UnknownDomain> {
+        match domain.filter(|domain| !self.0.contains_key(*domain)) {
+            Some(domain) => {
+                let known = self.names().map(str::to_owned).collect();
+                Err(UnknownDomain { domain: domain.to_owned(), known })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Their names, in order.

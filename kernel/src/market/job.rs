@@ -63,7 +63,7 @@ pub enum JobFault {
     #[error("a budget of {0} credits is not within 1 and {PRICE_MAX}")]
     Budget(u64),
     /// The deadline is over before anybody can propose.
-    #[error("its deadline passed {ago_ms} ms ago")]
+    #[error("its deadline is in the past: give one that is still to come, such as 1h")]
     Deadline {
         /// How long ago.
         ago_ms: Ticks,

@@ -6,13 +6,13 @@ use ostler_kernel::agent::Oversight;
 use ostler_kernel::plan::PlanDraft;
 use serde::{Deserialize, Serialize};
 
-/// The body of `POST /v1/agents/{agent}/offer`. The agent is made if it is not there.
+/// The body of `POST /v1/agents/{agent}/offer`: what an agent that is there offers from here on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OfferRequest {
-    /// Who pays for the agent.
-    #[serde(default = "super::local")]
-    pub client: String,
+    /// Whose agent it is, if that is to be checked; in the answer, whose it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
     /// What it can do.
     #[serde(default)]
     pub capabilities: BTreeSet<String>,
