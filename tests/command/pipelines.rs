@@ -82,7 +82,7 @@ fn every_fault_of_a_pipeline_is_shown_where_it_stands() {
         .ostler("pipeline create web.yaml")
         .exits(2)
         .complains("there is no \"skip\" here")
-        .complains("use park or stop");
+        .complains("use stop or park");
     world.file("web.yaml", &WRONG.replace(", on_poison: ignore", ""));
     let told = world.ostler("pipeline create web.yaml").exits(2);
     let told = told.complains("web.yaml:4").complains("invalid_subscription: stage load subscribes to flow");
