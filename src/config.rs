@@ -481,7 +481,7 @@ mod tests {
         );
         refused(
             "[clients.acme]\ntier = 'contract'\n",
-            expect![[r#"ostler.toml:2:8: there is no "contract" here: did you mean "contracted"?"#]],
+            expect![[r#"ostler.toml:2:8: there is no "contract" here: use contracted or marketplace"#]],
         );
         refused(
             "[clients.acme]\nfoo = 1\n",

@@ -413,7 +413,7 @@ impl Ostler {
     /// let spec = PipelineSpec::new("words")
     ///     .stage(StageSpec::new("reader").publishes(["line"]))
     ///     .stage(StageSpec::new("counter").subscribes(["line"]).publishes(["count"]));
-    /// let words = os.pipeline(&spec).await?;
+    /// let words = os.create_pipeline(&spec).await?;
     /// words.on("counter", |event, out| async move {
     ///     let line: String = event.read()?;
     ///     out.publish("count", &line.split_whitespace().count())?;
@@ -429,8 +429,32 @@ impl Ostler {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # }).unwrap();
     /// ```
-    pub async fn pipeline(&self, spec: &PipelineSpec) -> Result<PipelineHandle, PipelineError> {
+    pub async fn create_pipeline(&self, spec: &PipelineSpec) -> Result<PipelineHandle, PipelineError> {
         self.system.create_pipeline(spec).await
+    }
+
+    /// A pipeline that was made before, by its name.
+    ///
+    /// # Errors
+    ///
+    /// There is none of this name, or it cannot be read.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// use ostler::{Ostler, PipelineError, PipelineSpec, StageSpec};
+    ///
+    /// let os = Ostler::builder().memory().start().await?;
+    /// assert!(matches!(os.pipeline("words"), Err(PipelineError::Unknown(_))));
+    /// os.create_pipeline(&PipelineSpec::new("words").stage(StageSpec::new("reader").publishes(["line"]))).await?;
+    /// os.pipeline("words")?.publisher("reader")?.publish("line", "so does she").await?;
+    /// os.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn pipeline(&self, id: &str) -> Result<PipelineHandle, PipelineError> {
+        self.system.pipeline(id)
     }
 
     /// All pipelines, by name: how far each stage has come.

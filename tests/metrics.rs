@@ -94,7 +94,7 @@ async fn what_is_served_is_what_the_table_of_metrics_says() {
     let spec = PipelineSpec::new("words")
         .stage(StageSpec::new("reader").publishes(["line"]))
         .stage(StageSpec::new("counter").subscribes(["line"]));
-    let words = os.pipeline(&spec).await.unwrap();
+    let words = os.create_pipeline(&spec).await.unwrap();
     for line in ["as the", "wind blows"] {
         words.publisher("reader").unwrap().publish("line", line).await.unwrap();
     }

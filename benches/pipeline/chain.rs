@@ -121,7 +121,7 @@ pub(crate) fn row() -> Row {
 fn samples(builder: OstlerBuilder) -> Vec<(f64, f64)> {
     runtime().block_on(async {
         let os = builder.start().await.unwrap();
-        let pipeline = os.pipeline(&spec(LENGTH)).await.unwrap();
+        let pipeline = os.create_pipeline(&spec(LENGTH)).await.unwrap();
         let ours = Arc::new(End::default());
         attach(&pipeline, LENGTH, &ours);
         let source = pipeline.publisher("source").unwrap();

@@ -33,7 +33,7 @@ pub(crate) fn row() -> Row {
     let pairs = runtime().block_on(async {
         let os = Ostler::builder().data_dir(pipe.path().join("data")).alone().start().await.unwrap();
         let spec = crate::chain::spec(STAGES - 1);
-        let pipeline = os.pipeline(&spec).await.unwrap();
+        let pipeline = os.create_pipeline(&spec).await.unwrap();
         let end = Arc::new(End::default());
         attach(&pipeline, STAGES - 1, &end);
         let (store, _) = Store::open_with(&bare.path().join("data"), Options::default()).unwrap();

@@ -41,7 +41,7 @@ pub(crate) fn row() -> Row {
 async fn test(streams: bool) -> f64 {
     let os = Ostler::builder().memory().start().await.unwrap();
     let file = PipelineFile::parse("web_testing.yaml", Format::Yaml, SPEC);
-    let pipeline = os.pipeline(file.validate().unwrap()).await.unwrap();
+    let pipeline = os.create_pipeline(file.validate().unwrap()).await.unwrap();
     let begun = Instant::now();
     if streams {
         STAGES.iter().for_each(|stage| attach(&pipeline, stage));

@@ -80,7 +80,7 @@ pub(crate) async fn test(how: How, folder: &Path) -> Result<Tested, Box<dyn Erro
     let report = folder.join("report.md");
 
     let begun = Instant::now();
-    let pipeline = os.pipeline(&spec()?).await?;
+    let pipeline = os.create_pipeline(&spec()?).await?;
     if how == How::Streaming {
         STAGES.iter().try_for_each(|stage| attach(stage, &pipeline, &site, &report))?;
     }

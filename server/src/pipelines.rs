@@ -10,7 +10,7 @@ use axum::response::sse::Sse;
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt, stream};
 use ostler_actors::{
-    EventCursor, PipelineError, PipelineEvent, PipelineHandle, PipelineRow, PublishError, StageRow,
+    EventCursor, Gap, PipelineError, PipelineEvent, PipelineHandle, PipelineRow, PublishError, StageRow,
 };
 use ostler_kernel::event::Event;
 use ostler_kernel::json::{Json as Canonical, canonical};
@@ -85,7 +85,7 @@ pub(crate) async fn events(
     });
     let row = pipeline.row();
     let after = asked.after.or(last_id.transpose()?).unwrap_or(row.oldest - 1);
-    if after + 1 < row.oldest {
+    if after < row.oldest - 1 {
         let (pipeline, oldest) = (row.pipeline, row.oldest);
         return Err(PipelineError::Gone { pipeline, seq: after + 1, oldest }.into());
     }
@@ -180,12 +180,16 @@ pub(crate) async fn heard(
     let heard = api.system.pipeline(&id)?.heard(&stage, limit).await?;
     Ok(Json(HeardView {
         after: heard.after,
-        gap: heard.gap.map(|gap| GapLine { first: gap.first, last: gap.last }),
+        gap: heard.gap.map(gap),
         state: heard.state.map(|state| state.value()),
         events: heard.events.iter().map(event).collect(),
         upto: heard.upto,
         ended: heard.ended,
     }))
+}
+
+fn gap(gap: Gap) -> GapLine {
+    GapLine { first: gap.first, last: gap.last }
 }
 
 fn event(event: &PipelineEvent) -> PipelineEventLine {
@@ -271,6 +275,7 @@ fn stage_line(row: StageRow) -> StageLine {
         cursor: row.cursor,
         lag: row.lag,
         missed: row.missed,
+        gap: row.gap.map(gap),
         parked: parked.map(|one| ParkedLine { seq: one.seq, reason: one.reason.clone() }).collect(),
         parked_total: row.parked_total,
     }

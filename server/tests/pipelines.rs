@@ -118,6 +118,7 @@ async fn events_are_told_as_lines_and_as_server_sent_events_from_any_point() {
     let (_, sent) = text(&api, sent.body(Body::empty()).unwrap()).await;
     assert!(sent.starts_with("id: 3\nevent: x\ndata: {"), "{sent}");
     refused(get(&api, "/v1/pipelines/p/events?after=9").await, 404, "event_unknown");
+    refused(get(&api, &format!("/v1/pipelines/p/events?after={}", u64::MAX)).await, 404, "event_unknown");
     // One that goes on tells what comes later too.
     let request = Request::get("/v1/pipelines/p/events?after=3").body(Body::empty()).unwrap();
     let mut body = api.clone().oneshot(request).await.unwrap().into_body();

@@ -101,6 +101,11 @@ pub(crate) fn help(globals: &Globals, args: &HelpArgs) -> Result<u8, Failure> {
     }
     // Whoever reads may be gone by now.
     let _ = asked.print_long_help();
+    if let [name] = args.asked.as_slice()
+        && let Some(page) = pages::of(name)
+    {
+        Out::new().raw(format!("\n{page}").as_bytes());
+    }
     Ok(code::SUCCEEDED)
 }
 

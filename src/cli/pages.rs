@@ -6,6 +6,8 @@ macro_rules! page {
     };
 }
 
+use ostler_kernel::pipeline::SpecFault;
+
 /// Every code, with its page.
 const PAGES: [(&str, &str); 45] = [
     page!("D00"),
@@ -55,8 +57,10 @@ const PAGES: [(&str, &str); 45] = [
     page!("syntax"),
 ];
 
-/// The page of a code, however its letters are written.
+/// The page of a code, however its letters are written. All faults of a pipeline share one.
 pub(crate) fn of(code: &str) -> Option<&'static str> {
+    let is_pipeline = SpecFault::CODES.iter().any(|known| known.eq_ignore_ascii_case(code));
+    let code = if is_pipeline { "pipeline" } else { code };
     PAGES.iter().find(|(known, _)| known.eq_ignore_ascii_case(code)).map(|(_, page)| *page)
 }
 
@@ -78,6 +82,10 @@ mod tests {
         assert_eq!(known, files);
         for code in FaultCode::ALL {
             assert!(of(code.as_str()).is_some_and(|page| page.starts_with(&format!("# {code}: "))), "{code}");
+        }
+        for code in SpecFault::CODES {
+            let page = of(code).unwrap_or_default();
+            assert!(page.starts_with("# pipeline: ") && page.contains(&format!("`{code}`")), "{code}");
         }
         assert_eq!(of("v04"), of("V04"));
         assert_eq!(of("V99"), None);

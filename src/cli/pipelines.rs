@@ -9,7 +9,8 @@ use hyper::Method;
 use ostler::pipeline_file::PipelineFile;
 use ostler_kernel::json::parse_value;
 use ostler_server::wire::{
-    CatchUpRequest, EventNumbered, PipelineEventLine, PipelineLine, PipelineList, PublishRequest, StageLine,
+    CatchUpRequest, EventNumbered, GapLine, PipelineEventLine, PipelineLine, PipelineList, PublishRequest,
+    StageLine,
 };
 use serde_json::json;
 
@@ -20,7 +21,7 @@ use super::exit::{Failure, code};
 use super::findings;
 use super::number::from_one;
 use super::ps::tagged;
-use super::session::{Session, Want};
+use super::session::{Session, Want, nothing_of, settings};
 use super::signals::Signals;
 use super::term::{Out, Paint, clock, count, say};
 
@@ -167,6 +168,15 @@ pub(crate) async fn pipeline(globals: &Globals, args: PipelineArgs) -> Result<u8
     }
 }
 
+/// The way to a data folder that may have pipelines.
+async fn open(globals: &Globals, want: Want) -> Result<Session, Failure> {
+    let (_, data) = settings(globals, Path::new("."))?;
+    match data.and_then(|data| nothing_of("pipeline", Some(&data))) {
+        Some(nothing) => Err(Failure::invalid(nothing)),
+        None => Session::open(globals, Path::new("."), want).await,
+    }
+}
+
 fn path(pipeline: &str) -> String {
     format!("/v1/pipelines/{}", part(pipeline))
 }
@@ -190,7 +200,7 @@ async fn create(globals: &Globals, args: &CreateArgs) -> Result<u8, Failure> {
 }
 
 async fn ps(globals: &Globals, args: &PsArgs) -> Result<u8, Failure> {
-    let session = Session::open(globals, Path::new("."), Want::Look).await?;
+    let session = open(globals, Want::Look).await?;
     let asked = lines(&session.client, args.pipeline.as_deref()).await;
     session.stop().await;
     let lines = asked?;
@@ -244,6 +254,9 @@ fn show(line: &PipelineLine, out: &mut Out) {
             ),
         };
         out.line(format!("  {name}  {state}  {numbers}"));
+        if let Some(GapLine { first, last }) = stage.gap {
+            out.line(format!("    events {first} to {last} are gone, which it is told before it hears more"));
+        }
         troubles(&line.pipeline, stage).iter().for_each(|told| out.line(format!("    {told}")));
     }
 }
@@ -278,7 +291,7 @@ async fn publish(globals: &Globals, args: &PublishArgs) -> Result<u8, Failure> {
         Failure::invalid(format!("the event: {error}; a text stands in quotes: '\"text\"'"))
     })?;
     let request = PublishRequest { stage: args.stage.clone(), kind: args.kind.clone(), data };
-    let session = Session::open(globals, Path::new("."), Want::Drive).await?;
+    let session = open(globals, Want::Drive).await?;
     let path = format!("{}/events", path(&args.pipeline));
     let numbered: Result<EventNumbered, _> = session.client.post(&path, &request).await;
     session.stop().await;
@@ -300,7 +313,7 @@ async fn steer(
     request: &impl serde::Serialize,
     done: &str,
 ) -> Result<u8, Failure> {
-    let session = Session::open(globals, Path::new("."), Want::Drive).await?;
+    let session = open(globals, Want::Drive).await?;
     let path = format!("{}/stages/{}/{how}", path(pipeline), part(stage));
     let line: Result<PipelineLine, _> = session.client.post(&path, request).await;
     session.stop().await;
@@ -317,7 +330,7 @@ async fn steer(
 async fn events(globals: &Globals, args: &EventsArgs) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
     signals.will_say("ended at once".to_owned());
-    let session = Session::open(globals, Path::new("."), Want::Look).await?;
+    let session = open(globals, Want::Look).await?;
     let follows = args.follow && session.client.is_remote();
     let told = tokio::select! {
         told = tell(&session.client, globals, args, follows) => told.map(|()| code::SUCCEEDED),

@@ -81,14 +81,20 @@ fn tools() -> BTreeSet<String> {
     tools.iter().map(|tool| tool.spec().name.clone()).collect()
 }
 
-/// What is said where there is no data folder; `None` if there is one.
+/// What is said of runs where there is no data folder; `None` if there is one.
 pub(crate) fn no_folder(data: Option<&Path>) -> Option<String> {
+    nothing_of("run", data)
+}
+
+/// What is said of something that stands in a data folder where there is none; `None` if there is one.
+pub(crate) fn nothing_of(what: &str, data: Option<&Path>) -> Option<String> {
     match data {
         Some(data) if data.join("journal").is_dir() => None,
-        Some(data) => {
-            Some(format!("there is no run yet: no data folder at {} (--data names another)", data.display()))
-        }
-        None => Some("there is no run yet: what is kept in memory is gone with its process".to_owned()),
+        Some(data) => Some(format!(
+            "there is no {what} yet: no data folder at {} (--data names another)",
+            data.display()
+        )),
+        None => Some(format!("there is no {what} yet: what is kept in memory is gone with its process")),
     }
 }
 

@@ -21,7 +21,7 @@ stages:
 fn a_pipeline_is_declared_published_to_and_looked_at() {
     let world = World::new();
     world.file("web.yaml", WEB);
-    world.ostler("pipeline ps").exits(2).complains("there is no run yet");
+    world.ostler("pipeline ps").exits(2).complains("there is no pipeline yet");
     world.ostler("pipeline create web.yaml").exits(0).says("pipeline web_testing with 5 stages");
     world.ostler("pipeline create web.yaml").exits(0);
     world.file("web.yaml", &WEB.replace("events: 100000", "events: 9"));
@@ -49,7 +49,7 @@ fn a_pipeline_is_declared_published_to_and_looked_at() {
         (&3.into(), &3.into(), &"recon".into())
     );
     world.ostler("pipeline events web_testing --from 3").exits(0).says("recon         api_found");
-    world.ostler("pipeline events web_testing --from 5").exits(2).complains("there is no event 4");
+    world.ostler("pipeline events web_testing --from 5").exits(2).complains("there is no event 5");
 
     let stood = world.ostler("pipeline ps web_testing --json").exits(0).lines();
     let lag = |stage: usize| stood[0]["stages"][stage]["lag"].as_u64().unwrap();
@@ -61,7 +61,7 @@ fn a_pipeline_is_declared_published_to_and_looked_at() {
     world.ostler("pipeline ps").exits(0).says("web_testing: 3 events, 3 kept");
     let stood = world.ostler("pipeline ps --json").exits(0).lines();
     assert_eq!((&stood[0]["stages"][1]["cursor"], &stood[0]["stages"][1]["lag"]), (&1.into(), &1.into()));
-    world.ostler("pipeline catch-up web_testing behavior --from 9").exits(2).complains("there is no event 8");
+    world.ostler("pipeline catch-up web_testing behavior --from 9").exits(2).complains("there is no event 9");
     world.ostler("pipeline release web_testing behavior").exits(2).complains("has not stopped");
     world.ostler("pipeline end web_testing behavior").exits(2).complains("still has events to deal with");
     world.ostler("pipeline end web_testing recon").exits(0);
@@ -77,6 +77,12 @@ fn every_fault_of_a_pipeline_is_shown_where_it_stands() {
     let world = World::new();
     world.file("web.yaml", WRONG);
     world.ostler("pipeline create web.yaml").exits(2).complains("web.yaml:4").complains("ignore");
+    world.file("web.yaml", &WRONG.replace("ignore", "skip"));
+    world
+        .ostler("pipeline create web.yaml")
+        .exits(2)
+        .complains("there is no \"skip\" here")
+        .complains("use stop or park");
     world.file("web.yaml", &WRONG.replace(", on_poison: ignore", ""));
     let told = world.ostler("pipeline create web.yaml").exits(2);
     let told = told.complains("web.yaml:4").complains("invalid_subscription: stage load subscribes to flow");
@@ -130,4 +136,36 @@ fn a_stage_that_stopped_is_shown_with_its_event_by_ps_and_doctor_and_released() 
         (&stage["state"], &stage["lag"], &stage["parked_total"]),
         (&"external".into(), &1.into(), &1.into())
     );
+}
+
+#[test]
+fn events_that_nobody_heard_in_any_process_are_told_as_gone() {
+    let world = World::new();
+    world.file(
+        "shop.json",
+        r#"{"id": "shop", "keep": {"events": 3, "bytes": 1000000}, "stages": [
+            {"name": "orders", "publishes": ["order", "refund"]},
+            {"name": "price", "subscribes": ["order"]}
+        ]}"#,
+    );
+    world.ostler("pipeline create shop.json").exits(0);
+    for (kind, n) in [("order", 1), ("refund", 1), ("refund", 2), ("refund", 3), ("refund", 4)] {
+        world.ostler(&format!("pipeline publish shop orders {kind} {n}")).exits(0);
+    }
+    let stood = world.ostler("pipeline ps shop --json").exits(0).lines();
+    let price = &stood[0]["stages"][1];
+    assert_eq!((&stood[0]["oldest"], &price["cursor"], &price["missed"]), (&3.into(), &0.into(), &0.into()));
+    assert_eq!((&price["gap"]["first"], &price["gap"]["last"]), (&1.into(), &2.into()));
+    world.ostler("pipeline ps").exits(0).says("shop: 5 events, 3 kept").says("events 1 to 2 are gone");
+}
+
+#[test]
+fn help_finds_the_page_of_every_word_for_a_fault_of_a_pipeline() {
+    let world = World::new();
+    world.ostler("help idle_stage").exits(0).says("# pipeline: a pipeline that cannot be gone by");
+    world
+        .ostler("help pipeline")
+        .exits(0)
+        .says("catch-up")
+        .says("# pipeline: a pipeline that cannot be gone by");
 }

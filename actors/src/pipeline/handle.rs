@@ -222,7 +222,7 @@ impl PipelineHandle {
         let row = self.log.row();
         if after > row.head {
             let pipeline = row.pipeline;
-            return Err(PipelineError::Beyond { pipeline, seq: after, head: row.head });
+            return Err(PipelineError::Beyond { pipeline, seq: after.saturating_add(1), head: row.head });
         }
         let journal = Arc::clone(&self.system.services.journal);
         Ok(EventCursor::new(journal, self.log.stream(), Seq(after)))
@@ -267,7 +267,7 @@ impl PipelineHandle {
             return Err(PipelineError::Source(self.log.topology().name(stage).clone()));
         }
         let (begun, gap) = self.log.cursor(stage)?;
-        let is_last = self.log.has_heard_all(stage);
+        let is_last = self.log.is_last(stage);
         let (mut events, mut upto) = (Vec::new(), begun.cursor);
         while events.len() < limit.clamp(1, EVENTS_AT_ONCE) {
             let (page, read) = self.log.page(stage, upto)?;

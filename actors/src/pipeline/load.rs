@@ -53,6 +53,10 @@ pub(super) fn state(journal: &dyn Journal, topology: &Topology) -> Result<State,
     let farthest = hearing.iter().map(|stage| pipeline.stage(*stage).cursor).min().unwrap_or(known);
     let mut at = farthest.min(known).max(pipeline.oldest() - 1);
     let mut live: Vec<Live> = (0..topology.len()).map(|_| Live::default()).collect();
+    // Which of those that are gone a stage would have heard is not known.
+    for stage in &hearing {
+        live[*stage].uncounted = pipeline.owed(*stage).map_or(0, |(_, last)| last);
+    }
     let mut tail = Tail::default();
     loop {
         let page = journal.read(stream.log(), Seq(at), READ_AT_ONCE)?;

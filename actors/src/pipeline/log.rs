@@ -10,7 +10,7 @@ use metrics::Counter;
 use ostler_kernel::event::{Event, PipelineRecord, Published};
 use ostler_kernel::id::EventType;
 use ostler_kernel::json::Json;
-use ostler_kernel::pipeline::{Next, Pipeline, PublishRefusal, Topology};
+use ostler_kernel::pipeline::{Next, Pipeline, Topology};
 use ostler_kernel::port::{Journal, JournalError, Position, Recorded, Seq, StreamBatch, StreamId};
 use ractor::ActorRef;
 use tokio::sync::watch;
@@ -187,9 +187,8 @@ impl Log {
         events: Vec<Published>,
         mut records: Vec<PipelineRecord>,
     ) -> Result<Position, JournalError> {
-        let stretches = state.pipeline.stretches(&events);
-        self.pass_over(state, &stretches, &mut records);
-        records.extend(stretches);
+        records.extend(state.pipeline.stretches(&events));
+        records.extend(state.pipeline.passing(&records, |stage| self.seen(state, stage)));
         let (at_ms, head) = (self.clock.now(), state.pipeline.head());
         let mut batches = Vec::with_capacity(2);
         if !events.is_empty() {
@@ -226,19 +225,11 @@ impl Log {
         Ok(state.position)
     }
 
-    /// Where old events go, a stage that has only not yet acknowledged that none of them is for it is not told of a gap.
-    fn pass_over(&self, state: &State, stretches: &[PipelineRecord], records: &mut Vec<PipelineRecord>) {
-        let Some(PipelineRecord::Stretch { oldest, .. }) = stretches.last() else { return };
-        for stage in (0..self.topology.len()).filter(|stage| !self.topology.is_source(*stage)) {
-            let cursor = state.pipeline.stage(stage).cursor;
-            let mut seen = cursor.max(state.seen[stage]);
-            if self.lag_of(state, stage) == 0 {
-                seen = state.pipeline.head();
-            }
-            if cursor + 1 < *oldest && seen > cursor {
-                let stage = self.topology.name(stage).clone();
-                records.push(PipelineRecord::Acked { stage, upto: seen, state: None });
-            }
+    /// Up to where a stage has found nothing for it among the events that are kept.
+    fn seen(&self, state: &State, stage: usize) -> u64 {
+        match self.lag_of(state, stage) {
+            0 => state.pipeline.head(),
+            _ => state.seen[stage],
         }
     }
 
@@ -267,9 +258,7 @@ impl Log {
 
     fn try_publish(&self, stage: usize, events: &[Published]) -> Result<(u64, Position), PublishError> {
         let mut state = self.state();
-        if state.pipeline.stage(stage).ended {
-            return Err(PublishRefusal::Ended(self.topology.name(stage).clone()).into());
-        }
+        state.pipeline.check_open(stage)?;
         for hearer in events.iter().filter_map(|event| self.hearers.get(&event.kind)).flatten() {
             if self.is_crowded(&state, *hearer) {
                 let behind = self.lag_of(&state, *hearer);
@@ -528,7 +517,8 @@ impl Log {
             (state.pipeline.head(), state.pipeline.oldest())
         };
         if after > head {
-            return Err(PipelineError::Beyond { pipeline: pipeline(), seq: after, head });
+            let seq = after.saturating_add(1);
+            return Err(PipelineError::Beyond { pipeline: pipeline(), seq, head });
         }
         if after + 1 < oldest {
             return Err(PipelineError::Gone { pipeline: pipeline(), seq: after + 1, oldest });
@@ -586,9 +576,7 @@ impl Log {
             if state.live[stage].is_live() {
                 return Err(PipelineError::Attached(name));
             }
-            let upstreams = self.topology.upstreams(stage);
-            let heard_all = upstreams.iter().all(|stage| state.pipeline.stage(*stage).ended);
-            if self.lag_of(&state, stage) > 0 || !heard_all {
+            if self.lag_of(&state, stage) > 0 || !state.pipeline.is_last(stage) {
                 return Err(PipelineError::NotThrough(name));
             }
         }
@@ -618,8 +606,8 @@ impl Log {
             let pipeline = self.topology.id().clone();
             return Err(PipelineError::Beyond { pipeline, seq: done.upto, head });
         }
-        if standing.ended && !done.events.is_empty() {
-            return Err(PublishRefusal::Ended(name()).into());
+        if !done.events.is_empty() {
+            state.pipeline.check_open(stage)?;
         }
         let position = self.settle(&mut state, stage, Done { heard, ..done })?;
         drop(state);
@@ -670,9 +658,8 @@ impl Log {
     }
 
     /// Whether nothing more comes for a stage than what is in the log.
-    pub(super) fn has_heard_all(&self, stage: usize) -> bool {
-        let state = self.state();
-        self.topology.upstreams(stage).iter().all(|stage| state.pipeline.stage(*stage).ended)
+    pub(super) fn is_last(&self, stage: usize) -> bool {
+        self.state().pipeline.is_last(stage)
     }
 
     /// The stream of its events.
@@ -740,6 +727,7 @@ impl Log {
             cursor: if self.topology.is_source(stage) { 0 } else { standing.cursor },
             lag: self.lag_of(state, stage),
             missed: standing.missed,
+            gap: state.pipeline.owed(stage).map(|(first, last)| Gap { first, last }),
             parked: standing.parked.iter().cloned().collect(),
             parked_total: standing.parked_total,
         }

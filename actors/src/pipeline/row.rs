@@ -3,6 +3,8 @@
 use ostler_kernel::id::{EventType, PipelineId, StageId};
 use ostler_kernel::pipeline::{Keep, ParkedEvent};
 
+use super::stage::Gap;
+
 /// A pipeline, as it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PipelineRow {
@@ -36,10 +38,12 @@ pub struct StageRow {
     pub reason: Option<String>,
     /// The last event that it has dealt with.
     pub cursor: u64,
-    /// Events that it is still to hear.
+    /// Events that it is still to hear, and where that is not known those that it may have to hear.
     pub lag: u64,
-    /// Events that were gone before it had come to them.
+    /// Events that were gone before it had come to them, as far as it was told of them.
     pub missed: u64,
+    /// Events that are gone, and that it is still to be told of.
+    pub gap: Option<Gap>,
     /// The newest of the events that were parked for it.
     pub parked: Vec<ParkedEvent>,
     /// How many were in all.

@@ -91,6 +91,21 @@ pub enum SpecFault {
 }
 
 impl SpecFault {
+    /// All words that [`SpecFault::code`] gives.
+    pub const CODES: [&'static str; 11] = [
+        "pipeline_name",
+        "no_stages",
+        "too_many_stages",
+        "keep_out_of_range",
+        "stage_name",
+        "duplicate_stage",
+        "type_name",
+        "duplicate_type",
+        "too_many_types",
+        "idle_stage",
+        "invalid_subscription",
+    ];
+
     /// A word that stays the same.
     pub fn code(&self) -> &'static str {
         match self {
@@ -142,5 +157,29 @@ impl SpecFault {
             },
             SpecFault::InvalidSubscription { .. } => "/subscribes",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_has_a_code_of_the_list_and_every_code_a_fault() {
+        let (stage, verb) = (String::new, "publishes");
+        let all = [
+            SpecFault::Id { id: String::new() },
+            SpecFault::NoStages,
+            SpecFault::TooManyStages { count: 0 },
+            SpecFault::Keep { what: "bytes", value: 0, most: 0 },
+            SpecFault::StageName { stage: stage() },
+            SpecFault::DuplicateStage { stage: stage() },
+            SpecFault::TypeName { stage: stage(), name: String::new() },
+            SpecFault::DuplicateType { stage: stage(), verb, name: String::new() },
+            SpecFault::TooManyTypes { stage: stage(), verb, count: 0 },
+            SpecFault::Idle { stage: stage() },
+            SpecFault::InvalidSubscription { stage: stage(), types: Vec::new() },
+        ];
+        assert_eq!(all.map(|fault| fault.code()), SpecFault::CODES);
     }
 }

@@ -79,9 +79,9 @@ pub enum OnPoison {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Keep {
-    /// Events, at most.
+    /// The newest events, at least so many.
     pub events: u64,
-    /// Bytes of events, at most.
+    /// Bytes of the newest events, at least so many.
     pub bytes: u64,
 }
 

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::spec::OnPoison;
 use super::topology::Topology;
 use crate::event::{PipelineRecord, Published};
-use crate::id::{EventType, StageId};
+use crate::id::StageId;
 use crate::json::Json;
 
 /// Bytes of the data of an event, as canonical JSON, at most.
@@ -186,17 +186,28 @@ impl Pipeline {
         &self.stages[stage]
     }
 
-    /// Whether a stage may publish this now.
+    /// Whether a stage may publish anything now. What it may publish at all, its [topology](Topology::check_publish) says.
     ///
     /// # Errors
     ///
-    /// It never may, or it has ended.
-    pub fn check_publish(&self, stage: usize, kind: &str, data: &Json) -> Result<EventType, PublishRefusal> {
-        let kind = self.topology.check_publish(stage, kind, data)?;
-        if self.stages[stage].ended {
-            return Err(PublishRefusal::Ended(self.topology.name(stage).clone()));
+    /// It has ended.
+    pub fn check_open(&self, stage: usize) -> Result<(), PublishRefusal> {
+        match self.stages[stage].ended {
+            true => Err(PublishRefusal::Ended(self.topology.name(stage).clone())),
+            false => Ok(()),
         }
-        Ok(kind)
+    }
+
+    /// Whether nothing more comes for a stage than what is in the log: those before it have ended.
+    pub fn is_last(&self, stage: usize) -> bool {
+        self.topology.upstreams(stage).iter().all(|upstream| self.stages[*upstream].ended)
+    }
+
+    /// Events that are gone, and that a stage is still to be told of.
+    pub fn owed(&self, stage: usize) -> Option<(u64, u64)> {
+        let first = self.stages[stage].cursor + 1;
+        let owed = !self.topology.is_source(stage) && first < self.oldest;
+        owed.then(|| (first, self.oldest - 1))
     }
 
     /// What a stage is to do that has dealt with everything up to `after`: its cursor, or beyond it what it has not
@@ -215,9 +226,7 @@ impl Pipeline {
         if standing.ended {
             return Next::Over;
         }
-        let upstreams = self.topology.upstreams(stage);
-        let heard_all = upstreams.iter().all(|upstream| self.stages[*upstream].ended);
-        if heard_all && !self.topology.is_source(stage) { Next::End } else { Next::Wait }
+        if self.is_last(stage) && !self.topology.is_source(stage) { Next::End } else { Next::Wait }
     }
 
     /// What is to be recorded with these events: where stretches of the log become complete, and what is over the quota then.
@@ -236,17 +245,52 @@ impl Pipeline {
                 continue;
             }
             closed.push(Stretch { upto: head, bytes: open });
-            // Room for the next stretch; the one that is complete now stays.
-            while head + 1 - oldest + events_max > keep.events || bytes + bytes_max > keep.bytes {
+            // What is left without the oldest stretch must be as much as is to be kept.
+            loop {
                 let older = self.stretches.get(dropped);
                 let older = older.or_else(|| closed.get(dropped.checked_sub(self.stretches.len())?));
                 let Some(older) = older.filter(|older| older.upto < head) else { break };
+                if head - older.upto < keep.events && bytes - older.bytes < keep.bytes {
+                    break;
+                }
                 (oldest, bytes, dropped) = (older.upto + 1, bytes - older.bytes, dropped + 1);
             }
             records.push(PipelineRecord::Stretch { upto: head, bytes: open, oldest });
             (begun, open) = (head, 0);
         }
         records
+    }
+
+    /// What is to be recorded besides `records`, stretches among them: where old events go, a stage that has only not yet
+    /// acknowledged that none of them is for it passes over them, and is not told of a gap. `seen`: up to where a stage has
+    /// found nothing for it among the events that are kept. Of those that are gone nobody knows that any more, so who is
+    /// still to be told of a gap is told.
+    pub fn passing(&self, records: &[PipelineRecord], seen: impl Fn(usize) -> u64) -> Vec<PipelineRecord> {
+        let oldest = records.iter().rev().find_map(|record| match record {
+            PipelineRecord::Stretch { oldest, .. } => Some(*oldest),
+            _ => None,
+        });
+        let Some(oldest) = oldest else { return Vec::new() };
+        let hearing = (0..self.topology.len()).filter(|stage| !self.topology.is_source(*stage));
+        hearing
+            .filter_map(|stage| {
+                let (cursor, upto) = (self.cursor_with(stage, records), seen(stage));
+                let passes = cursor + 1 >= self.oldest && cursor + 1 < oldest && upto > cursor;
+                let name = || self.topology.name(stage).clone();
+                passes.then(|| PipelineRecord::Acked { stage: name(), upto, state: None })
+            })
+            .collect()
+    }
+
+    /// Where the cursor of a stage is when these records have taken effect.
+    fn cursor_with(&self, stage: usize, records: &[PipelineRecord]) -> u64 {
+        let this = self.topology.name(stage);
+        let moves = records.iter().filter_map(|record| match record {
+            PipelineRecord::Acked { stage, upto, .. } if stage == this => Some(*upto),
+            PipelineRecord::Parked { stage, seq, stops: false, .. } if stage == this => Some(*seq),
+            _ => None,
+        });
+        moves.fold(self.stages[stage].cursor, u64::max)
     }
 
     /// What is to be recorded of an event that was too much for a stage; `seq` 0: the end of what it hears.

@@ -47,8 +47,11 @@ pub struct StageLine {
     pub cursor: u64,
     /// Events that it is still to hear.
     pub lag: u64,
-    /// Events that were gone before it had come to them.
+    /// Events that were gone before it had come to them, as far as it was told of them.
     pub missed: u64,
+    /// Events that are gone, and that it is still to be told of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap: Option<GapLine>,
     /// The newest of the events that were parked for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parked: Vec<ParkedLine>,
