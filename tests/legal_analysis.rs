@@ -121,6 +121,10 @@ async fn an_analysis_that_is_killed_at_a_gate_goes_on_there() {
         told.starts_with("job   Analyse vendor contract for GDPR compliance risks: goes on where it was\n"),
         "{told}"
     );
-    assert_eq!(gates(&told), GATES[1..], "what was approved is not asked again");
-    assert_eq!(attempts(&analysed), [1, 2, 1], "and what was extracted is not extracted again");
+    // A step that died with the process is for a person to settle, if it had begun.
+    let mut asked = gates(&told);
+    asked.retain(|gate| gate != "score crashed: a person says that it is done again");
+    assert_eq!(asked, GATES[1..], "what was approved is not asked again");
+    let [extract, _, recommend] = attempts(&analysed)[..] else { panic!("three nodes") };
+    assert_eq!((extract, recommend), (1, 1), "and what was extracted is not extracted again");
 }

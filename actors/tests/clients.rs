@@ -358,13 +358,13 @@ async fn what_runs_are_worth_bends_the_weight_of_their_client_and_outlives_the_p
     }
     let good = until(&first, "good", |row| row.weight_served == 125).await;
     assert_eq!((good.reputation_pm, good.weight), (Some(1_000), 100));
-    // Only its speed is what it should be: 150 of 750.
+    // Only its speed is what it should be, and nothing was revised: 250 of 750.
     let bad = until(&first, "bad", |row| row.weight_served < 100).await;
-    assert_eq!((bad.reputation_pm, bad.weight_served), (Some(200), 85));
+    assert_eq!((bad.reputation_pm, bad.weight_served), (Some(333), 91));
     first.shutdown().await;
     let second = system(journal, Vec::new()).await;
     assert_eq!(row(&second, "good").await.reputation_pm, Some(1_000));
-    assert_eq!(row(&second, "bad").await.reputation_pm, Some(200));
+    assert_eq!(row(&second, "bad").await.reputation_pm, Some(333));
     second.shutdown().await;
 }
 
