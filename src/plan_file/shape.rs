@@ -96,7 +96,9 @@ impl de::Error for WrongShape {
     fn unknown_variant(found: &str, known: &'static [&'static str]) -> Self {
         // Of two words the nearer one is as likely the opposite of what was meant.
         if let [one, other] = known {
-            return WrongShape::new(format!("there is no {found:?} here"), format!("use {one} or {other}"));
+            let wrong =
+                WrongShape::new(format!("there is no {found:?} here"), format!("use {one} or {other}"));
+            return WrongShape { meant: meant(found, known.iter().copied()), ..wrong };
         }
         WrongShape::unknown(format!("there is no {found:?} here"), found, known)
     }
