@@ -417,6 +417,17 @@ impl Log {
         if state.live[stage].life != life {
             return Err(NotDone::Stale);
         }
+        // A stage here that only found nothing for it need not write that down.
+        let is_mere_passing = done.heard == 0
+            && done.state.is_none()
+            && done.events.is_empty()
+            && done.parked.is_none()
+            && !done.ended;
+        if is_mere_passing {
+            state.seen[stage] = done.upto;
+            self.relieve(&mut state, stage);
+            return Ok(state.position);
+        }
         let position = self.settle(&mut state, stage, done)?;
         drop(state);
         self.tell();
@@ -427,11 +438,6 @@ impl Log {
         let Done { upto, heard, state: kept, events, parked, ended } = done;
         let name = self.topology.name(stage);
         let mut records = Vec::new();
-        let is_mere_passing = heard == 0 && kept.is_none() && events.is_empty() && parked.is_none() && !ended;
-        if is_mere_passing {
-            state.seen[stage] = upto;
-            return Ok(state.position);
-        }
         if upto > state.pipeline.stage(stage).cursor || kept.is_some() {
             records.push(PipelineRecord::Acked { stage: name.clone(), upto, state: kept });
         }
