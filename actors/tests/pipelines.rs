@@ -529,9 +529,9 @@ async fn live(journal: Arc<dyn Journal>, lives: &Lives, slow: bool) -> (System, 
 async fn on_disk_a_pipeline_goes_on_where_the_process_before_ended() {
     let folder = tempfile::tempdir().unwrap();
     let lives = Lives::default();
-    let open = || Store::open_with(folder.path(), Options::default()).unwrap().0;
+    let open = || Store::open_with(folder.path(), Options::default()).map(|(store, _)| store);
     {
-        let store = open();
+        let store = open().unwrap();
         let (system, pipeline) = live(store.journal.clone(), &lives, true).await;
         let source = pipeline.publisher("source").unwrap();
         for at in 1..=200u64 {
@@ -541,7 +541,16 @@ async fn on_disk_a_pipeline_goes_on_where_the_process_before_ended() {
         until(async || row(&pipeline, "double").cursor > 0).await;
         system.shutdown().await;
     }
-    let store = open();
+    // What ends with the system may hold on to the journal for a moment longer.
+    let again = Mutex::new(None);
+    until(async || {
+        let opened = open().ok();
+        let is_open = opened.is_some();
+        *again.lock().unwrap() = opened;
+        is_open
+    })
+    .await;
+    let store = again.into_inner().unwrap().unwrap();
     assert!(store.journal.streams(ostler_kernel::port::StreamKind::Pipeline).unwrap().len() == 1);
     let (system, pipeline) = live(store.journal.clone(), &lives, false).await;
     pipeline.end("source").await.unwrap();
