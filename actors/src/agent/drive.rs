@@ -412,6 +412,7 @@ impl Drive {
                 for waiting in self.resting.drain(..) {
                     let _ = waiting.send(Err(RunError::Said("it was resumed meanwhile".to_owned())));
                 }
+                self.offer_again();
                 self.answers.push(reply);
                 return;
             }
@@ -642,6 +643,21 @@ impl Drive {
     /// Tells something of its agent to whoever watches.
     pub(super) fn tell(&self, event: Telemetry) {
         self.services.measures.tell(event, Some(&self.arguments.owner.agent), Some(self.opened.run));
+    }
+
+    /// Slots that were given back while the run was to come to rest are wanted again.
+    fn offer_again(&mut self) {
+        let wanting = self.run.instances().filter(|(node, instance)| {
+            matches!(instance.state(), NodeState::Ready | NodeState::Running)
+                && !self.queued.contains(&node.id)
+        });
+        for node in wanting.map(|(node, _)| node.id.clone()).collect::<Vec<_>>() {
+            if self.is_lost_attempt(&node) {
+                self.redo(vec![node]);
+            } else if self.run.instance(&node).is_some_and(|instance| instance.state() == NodeState::Ready) {
+                self.offer(&node);
+            }
+        }
     }
 
     /// Whether the run is to come to rest.

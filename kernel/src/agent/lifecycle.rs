@@ -168,9 +168,6 @@ fn words(states: &[AgentState]) -> String {
     states.iter().map(|state| state.as_str()).collect::<Vec<_>>().join(" or ")
 }
 
-/// Times that work is sent back, where nobody says otherwise, before no more is tried.
-pub const REJECTIONS_MAX: u32 = 3;
-
 /// An agent and a run: where it stands, and how often its work was sent back.
 ///
 /// ```

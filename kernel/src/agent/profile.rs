@@ -152,11 +152,6 @@ impl Profile {
             plan.contract.push(Rule { method: Method::Schema, p: None, spec: Some(Arc::new(spec)) });
         }
     }
-
-    /// Whether it can do all of these.
-    pub fn can(&self, wanted: &[String]) -> bool {
-        wanted.iter().all(|capability| self.capabilities.binary_search(capability).is_ok())
-    }
 }
 
 /// The schema of a map whose member `name` follows `schema`.
