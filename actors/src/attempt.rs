@@ -51,6 +51,14 @@ pub(crate) enum Work {
 }
 
 impl Work {
+    /// Whether it takes microseconds, and waits for nothing.
+    pub(crate) fn is_quick(&self) -> bool {
+        match self {
+            Work::Tool { tool, permit } => tool.is_quick(permit.params()),
+            Work::Render { .. } => false,
+        }
+    }
+
     /// Whether it does something to the world as work of `node`: by the word of its permit as well, which knows what
     /// it was given.
     pub(crate) fn acts(&self, node: &Node) -> bool {

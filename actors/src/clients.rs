@@ -9,7 +9,6 @@ use ostler_kernel::terms::{DepositError, Terms};
 use ostler_scheduler::WEIGHT_MAX;
 
 use crate::registry::RegistryMessage;
-use crate::scheduler::SchedulerMessage;
 use crate::system::{System, ask};
 
 /// What is to change about a client. What is left out stays as it is.
@@ -208,8 +207,7 @@ impl System {
     }
 
     async fn queue_shown(&self) -> Option<QueueShown> {
-        let scheduler = self.services.links.scheduler()?;
-        ask(&scheduler, |reply| SchedulerMessage::Show { reply }).await
+        self.services.scheduling.show(&self.services)
     }
 }
 

@@ -16,7 +16,6 @@ use serde_json::{Map, Value, json};
 use crate::agent::Request;
 use crate::measure::Seen;
 use crate::registry::RegistryMessage;
-use crate::scheduler::SchedulerMessage;
 use crate::services::lock;
 use crate::system::ask;
 use crate::{AgentProfile, Measures, ResolveHow, RunError, Settled, Submission, System, SystemConfig};
@@ -109,7 +108,7 @@ fn kill(system: &System, child: &str) -> bool {
     let links = &system.services.links;
     match child {
         "registry" => links.registry().map(|actor| actor.get_cell().kill()).is_some(),
-        "scheduler" => links.scheduler().map(|actor| actor.get_cell().kill()).is_some(),
+        "scheduler" => links.scheduler.get().map(|actor| actor.get_cell().kill()).is_ok(),
         agent => match links.pool().and_then(|(pool, _)| pool.child_ref(agent)) {
             Some(ostler_supervisor::ChildRef::Actor(cell)) => {
                 cell.kill();
@@ -306,7 +305,7 @@ async fn slots_that_are_held_when_the_scheduler_dies_stay_held_and_paid_for() {
     let waiting = submit("other", json!({"id": "n", "tool": "count", "params": {"name": "n"}})).await;
     until(async || queue().await == Some((1, 1))).await;
     // Whoever heard of its agent's end late speaks of a slot that was adopted meanwhile.
-    system.services.links.tell_scheduler(SchedulerMessage::Bye(looking.to_string().as_str().into()));
+    system.services.scheduling.bye(&system.services, &looking.to_string().as_str().into());
     assert_eq!(queue().await, Some((1, 1)), "what runs holds its slot");
     assert!(lock(&calls).is_empty(), "the only slot is taken");
     let acme = async || {

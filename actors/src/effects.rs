@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam::queue::SegQueue;
 use dashmap::DashMap;
@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::AgentMessage;
-use crate::scheduler::{Owner, SchedulerMessage, Ticket};
+use crate::scheduler::{Owner, Ticket};
 use crate::services::Services;
 
 /// One try of a node of a run.
@@ -60,10 +60,8 @@ struct Entry {
 #[derive(Default)]
 pub(crate) struct Effects {
     entries: DashMap<AttemptKey, Entry>,
-    /// Attempts that have ended since the scheduler looked last; it settles them together.
+    /// Attempts that have ended and are not settled; whoever settles one settles them together.
     ended: SegQueue<AttemptKey>,
-    /// The scheduler knows that there are some.
-    is_told: AtomicBool,
     /// Told whenever an entry goes.
     forgotten: Notify,
     /// Lives of the scheduler so far.
@@ -101,8 +99,7 @@ impl Effects {
                 ended = shielded => ended.unwrap_or_else(|panic| failed(Category::Crash, panic_text(&panic))),
                 () = cancel.cancelled() => failed(Category::Crash, "stopped before it had ended".to_owned()),
             };
-            let duration_ms = started.elapsed().as_millis() as u64;
-            let cost = duration_ms.clamp(1, ostler_scheduler::COST_MAX);
+            let (duration_ms, cost) = cost_since(started);
             let ended = Ended { outcome, duration_ms, cost, accounts: None };
             finish(&services_of_task, &key, ended);
         });
@@ -163,12 +160,7 @@ impl Effects {
         None
     }
 
-    /// The scheduler looks: what ends from here on it is told of again.
-    pub(crate) fn look(&self) {
-        self.is_told.store(false, Ordering::SeqCst);
-    }
-
-    /// An attempt that has ended since the scheduler looked last.
+    /// An attempt that has ended and is not settled.
     pub(crate) fn next_ended(&self) -> Option<AttemptKey> {
         self.ended.pop()
     }
@@ -286,16 +278,20 @@ fn finish(services: &Services, key: &AttemptKey, ended: Ended) {
     entry.state = State::Done(ended);
     drop(entry);
     services.effects.ended.push(key.clone());
-    if !services.effects.is_told.swap(true, Ordering::SeqCst) {
-        services.links.tell_scheduler(SchedulerMessage::Settle);
-    }
+    services.scheduling.settle_ended(services);
+}
+
+/// What an attempt comes to that began then and ends now: in milliseconds, and in credits.
+pub(crate) fn cost_since(started: tokio::time::Instant) -> (u64, u64) {
+    let duration_ms = started.elapsed().as_millis() as u64;
+    (duration_ms, duration_ms.clamp(1, ostler_scheduler::COST_MAX))
 }
 
 pub(crate) fn failed(category: Category, message: String) -> Outcome {
     Outcome::Failed(Failure { category, message })
 }
 
-fn panic_text(panic: &Box<dyn std::any::Any + Send>) -> String {
+pub(crate) fn panic_text(panic: &Box<dyn std::any::Any + Send>) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     format!("the tool panicked: {}", text.as_deref().unwrap_or("no message"))

@@ -14,7 +14,7 @@ use ostler_kernel::port::JournalError;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::evaluations;
-use crate::scheduler::{Lane, SchedulerMessage};
+use crate::scheduler::Lane;
 use crate::services::Services;
 
 pub(crate) enum EvaluatorMessage {
@@ -57,7 +57,7 @@ impl Actor for Evaluator {
         if let Some(row) = state.services.journal.account(&lane.client, lane.agent.as_ref())? {
             state.services.ledger.read_reputation(row);
         }
-        state.services.links.tell_scheduler(SchedulerMessage::Terms(lane.client.clone()));
+        state.services.scheduling.renew_terms(&state.services, &lane.client);
         state.services.measures.evaluated();
         Ok(state.watch(lane, run, evaluated.scores)?)
     }

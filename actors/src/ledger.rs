@@ -235,6 +235,12 @@ impl ClientBook {
         lock(&self.reservations).settle(run, cost);
     }
 
+    /// What attempts of this run cost that nothing tells of is nobody's to pay.
+    pub(crate) fn unspend(&self, run: RunId, cost: u64) {
+        self.spent.fetch_sub(cost, Ordering::Relaxed);
+        lock(&self.reservations).unsettle(run, cost);
+    }
+
     /// A run was opened by another one, whose reservation is its as well for as long as it is driven.
     pub(crate) fn adopt(&self, run: RunId, parent: RunId) {
         lock(&self.reservations).adopt(run, parent);

@@ -9,7 +9,7 @@ use ractor::ActorRef;
 use crate::evaluator::EvaluatorMessage;
 use crate::pipelines::PipelinesMessage;
 use crate::registry::RegistryMessage;
-use crate::scheduler::{SchedulerMessage, Ticket};
+use crate::scheduler::SchedulerMessage;
 use crate::services::lock;
 
 #[derive(Default)]
@@ -39,11 +39,6 @@ impl Links {
         lock(&self.pool).clone()
     }
 
-    /// Gives a granted slot back unused.
-    pub(crate) fn give_back(&self, slot: Ticket) {
-        self.tell_scheduler(SchedulerMessage::GiveBack(slot));
-    }
-
     /// Sends to the registry. A registry that is down finds the work in the journal when it is up again.
     pub(crate) fn tell_registry(&self, message: RegistryMessage) {
         let _ = self.registry.send(message);
@@ -52,11 +47,6 @@ impl Links {
     /// Sends to the evaluator. One that is down reads what it missed in the journal when it is up again.
     pub(crate) fn tell_evaluator(&self, message: EvaluatorMessage) {
         let _ = self.evaluator.send(message);
-    }
-
-    /// Sends to the scheduler; false if it is down. Agents are restarted after it, and queue their work again.
-    pub(crate) fn tell_scheduler(&self, message: SchedulerMessage) -> bool {
-        self.scheduler.send(message).is_ok()
     }
 
     /// Sends to the actor of all pipelines. One that is down brings up the stages when it and the pool are up again.
@@ -70,9 +60,5 @@ impl Links {
 
     pub(crate) fn registry(&self) -> Option<ActorRef<RegistryMessage>> {
         self.registry.get().ok()
-    }
-
-    pub(crate) fn scheduler(&self) -> Option<ActorRef<SchedulerMessage>> {
-        self.scheduler.get().ok()
     }
 }

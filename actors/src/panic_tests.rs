@@ -21,9 +21,8 @@ use crate::agent::{Agent, AgentMessage};
 use crate::evaluator::EvaluatorMessage;
 use crate::pipelines::PipelinesMessage;
 use crate::registry::RegistryMessage;
-use crate::scheduler::{Lane, SchedulerMessage};
+use crate::scheduler::Lane;
 use crate::services::lock;
-use crate::system::ask;
 use crate::{
     AgentHandle, AgentProfile, ClientChange, Measures, Settled, Submission, System, SystemConfig, Weight,
 };
@@ -130,10 +129,7 @@ fn panic_in(system: &System, child: &str) {
             let run = crate::new_run_id();
             links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, evaluated });
         }
-        "scheduler" => {
-            let (reply, _) = ractor::concurrency::oneshot();
-            links.tell_scheduler(SchedulerMessage::Accounts { reply: reply.into() });
-        }
+        "scheduler" => drop(services.scheduling.accounts(services)),
         "pipelines" => links.tell_pipelines(PipelinesMessage::PoolUp),
         agent => {
             let (pool, _) = links.pool().expect("it is up");
@@ -161,15 +157,14 @@ async fn starts(system: &System) -> Option<BTreeMap<String, u64>> {
 
 /// How the accounts stand, once all slots are taken by attempts that run and nothing moves any more.
 async fn accounts(system: &System) -> Vec<String> {
-    let look = async || {
-        let scheduler = system.services.links.scheduler()?;
-        ask(&scheduler, |reply| SchedulerMessage::Accounts { reply }).await
+    let look = || {
+        system.services.scheduling.accounts(&system.services)
     };
     let seen = Mutex::new(None);
     until("all slots are taken", async || {
         let is_full = system.services.effects.slots().len() == SLOTS as usize
             && system.queue().await.is_some_and(|queue| queue.running == SLOTS && queue.queued > 0);
-        let now = look().await;
+        let now = look();
         let before = std::mem::replace(&mut *lock(&seen), now.clone());
         is_full && now.is_some() && now == before
     })

@@ -25,7 +25,7 @@ use crate::evaluator::EvaluatorMessage;
 use crate::market::{Book, MarketError, OfferRefused};
 use crate::phase::{Input, Phase, Step};
 use crate::rest;
-use crate::scheduler::{Lane, Owner, SchedulerMessage};
+use crate::scheduler::{Lane, Owner};
 use crate::services::Services;
 use crate::slot::Slot;
 use crate::stream;
@@ -337,7 +337,7 @@ impl RegistryState {
             return Ok(None);
         }
         let position = self.append(client, events)?;
-        self.services.links.tell_scheduler(SchedulerMessage::Terms(client.clone()));
+        self.services.scheduling.renew_terms(&self.services, client);
         Ok(Some(position))
     }
 
@@ -594,7 +594,7 @@ impl RegistryState {
 
     /// What the last life of an agent had queued or was granted is nobody's any more.
     fn say_bye(&self, agent: &AgentId) {
-        self.services.links.tell_scheduler(SchedulerMessage::Bye(agent.clone()));
+        self.services.scheduling.bye(&self.services, agent);
     }
 
     fn give_up(&mut self, agent: &AgentId, reason: String) -> Result<(), ActorProcessingErr> {

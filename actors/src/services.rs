@@ -29,6 +29,7 @@ use crate::notes::NotesOfRuns;
 use crate::pipeline::Book;
 use crate::plans::Plans;
 use crate::profiles::Profiles;
+use crate::scheduler::Scheduling;
 use crate::toolbox::Toolbox;
 
 /// What every actor of a system shares.
@@ -39,6 +40,7 @@ pub(crate) struct Services {
     pub(crate) gate: GatePolicy,
     pub(crate) clock: Clock,
     pub(crate) effects: Effects,
+    pub(crate) scheduling: Scheduling,
     pub(crate) notes: NotesOfRuns,
     pub(crate) waiters: Waiters,
     /// The system that all this is of, for as long as it runs.
@@ -110,6 +112,7 @@ impl Services {
             gate,
             clock: Clock::new(),
             effects: Effects::default(),
+            scheduling: Scheduling::default(),
             notes: NotesOfRuns::default(),
             waiters: Waiters::default(),
             home: Mutex::default(),

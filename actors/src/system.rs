@@ -18,7 +18,7 @@ use crate::limits::Limits;
 use crate::measure::Measures;
 use crate::pipeline::PipelineRow;
 use crate::registry::{AgentRow, RegistryMessage};
-use crate::scheduler::{ClientConfig, SchedulerMessage};
+use crate::scheduler::ClientConfig;
 use crate::services::{Services, lock};
 use crate::toolbox::{Toolbox, ToolboxError};
 use crate::tree;
@@ -135,15 +135,13 @@ impl System {
     /// Puts how queue and agents stand, and what clients used, into a recorder that is made for this answer. Nothing if
     /// the system measures nothing. What does not answer within a second is left out.
     pub async fn look(&self, into: &(dyn Recorder + Sync)) {
+        let queue = self.services.scheduling.look(&self.services);
         let links = &self.services.links;
-        let queue = async { ask(&links.scheduler()?, |reply| SchedulerMessage::Look { reply }).await };
         let agents = async { ask(&links.registry()?, |reply| RegistryMessage::Count { reply }).await };
-        let (queue, agents) =
-            tokio::join!(tokio::time::timeout(LOOK, queue), tokio::time::timeout(LOOK, agents));
-        let agents = agents.ok().flatten().unwrap_or_default();
+        let agents = tokio::time::timeout(LOOK, agents).await.ok().flatten().unwrap_or_default();
         let pipelines = self.services.pipelines.opened();
         let pipelines: Vec<PipelineRow> = pipelines.iter().map(|log| log.row()).collect();
-        self.services.measures.look(into, queue.ok().flatten(), &agents, &pipelines);
+        self.services.measures.look(into, queue, &agents, &pipelines);
         let (reputations, jobs) = (self.services.reputations(), self.services.market.count());
         self.services.measures.look_at_market(into, &reputations, &jobs);
     }
@@ -169,7 +167,7 @@ impl System {
     pub async fn shutdown(&self) {
         self.close_jobs().await;
         self.services.stop();
-        self.services.links.tell_scheduler(SchedulerMessage::Stop);
+        self.services.scheduling.stop(&self.services);
         self.services.effects.stop_pure();
         if tokio::time::timeout(self.drain, self.services.effects.drained()).await.is_err() {
             tracing::warn!("attempts that act on the world did not end in time: they are in doubt");

@@ -57,6 +57,13 @@ impl Reservations {
         }
     }
 
+    /// What was settled last of this run is not written down, and void.
+    pub fn unsettle(&mut self, run: RunId, cost: u64) {
+        if let Some(hold) = self.holds.get_mut(&run) {
+            hold.spent = hold.spent.saturating_sub(cost);
+        }
+    }
+
     /// The job is over: what is left of its reservation is free again.
     pub fn refund(&mut self, job: RunId) {
         self.holds.remove(&job);

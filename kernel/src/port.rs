@@ -428,6 +428,12 @@ pub trait Tool: Send + Sync + 'static {
         None
     }
 
+    /// Whether a call with these parameters only computes, takes microseconds and waits for nothing. Such a call is made where its run is
+    /// driven, which costs no change of tasks, and written down together with its result. Unless overridden: no.
+    fn is_quick(&self, _params: &Map<String, Value>) -> bool {
+        false
+    }
+
     /// Does it. Dropping the future stops it as far as that is possible (a process group is killed, a
     /// connection closed); what it did to the world until then stands.
     fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult>;

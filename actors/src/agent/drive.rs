@@ -1,6 +1,6 @@
 //! A run being driven: the shell around the kernel's decisions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -17,16 +17,17 @@ use tokio::time::{Duration, Instant};
 
 use super::appraise::Appraisal;
 use super::deadlines::{Deadline, Deadlines};
+use super::here::Here;
 use super::{AgentArguments, AgentMessage, AskReply, Request};
 use crate::approval;
 use crate::attempt::{self, Caller};
-use crate::effects::AttemptKey;
+use crate::effects::{AttemptKey, Ended};
 use crate::error::RunError;
 use crate::estimates::UNKNOWN;
 use crate::evaluator::EvaluatorMessage;
 use crate::ledger::ClientBook;
 use crate::registry::RegistryMessage;
-use crate::scheduler::{Job, SchedulerMessage};
+use crate::scheduler::{Granted, Job};
 use crate::services::Services;
 
 /// What a run waits for that its client has none of.
@@ -57,6 +58,10 @@ pub(super) struct Drive {
     pub(super) seq: Seq,
     /// Decided in this turn and not appended yet.
     pub(super) pending: Vec<Event>,
+    /// Granted, and not looked at yet.
+    pub(super) slots: VecDeque<Granted>,
+    /// What was done here in this turn.
+    pub(super) here: Here,
     /// To be started once what was decided is appended.
     pub(super) launches: Vec<super::launch::Launch>,
     /// Attempts whose end was taken in: the effects table keeps it until it is appended.
@@ -82,7 +87,7 @@ pub(super) struct Drive {
     /// What a judge says of the run, which is over but for that.
     pub(super) appraisal: Appraisal,
     /// What is known of its client.
-    book: Arc<ClientBook>,
+    pub(super) book: Arc<ClientBook>,
 }
 
 impl Drive {
@@ -103,6 +108,8 @@ impl Drive {
             run,
             seq,
             pending: Vec::new(),
+            slots: VecDeque::new(),
+            here: Here::default(),
             launches: Vec::new(),
             taken: Vec::new(),
             answers: Vec::new(),
@@ -360,6 +367,12 @@ impl Drive {
             return;
         }
         let Some(ended) = self.services.effects.ended(key) else { return };
+        self.take_in(key, ended).await;
+        self.taken.push(key.clone());
+    }
+
+    /// Takes in how an attempt ended.
+    pub(super) async fn take_in(&mut self, key: &AttemptKey, ended: Ended) {
         if let Some(node) = self.run.node(&key.node) {
             self.services.estimates.learn(node, ended.cost);
             self.services.measures.attempted(&self.opened.client, node.kind, &ended);
@@ -377,7 +390,6 @@ impl Drive {
             // Boxed, as all that is seldom awaited: what stands here is part of the future of every message.
             && Box::pin(attempt::is_unsure(&self.services, &result.outcome)).await;
         self.decide(if unsure { Input::Unsure(result) } else { Input::Result(result) });
-        self.taken.push(key.clone());
     }
 
     pub(super) fn contract_judged(&mut self, version: u32, broken: Option<String>) {
@@ -459,8 +471,13 @@ impl Drive {
     /// needs none, and closes the run when nothing can follow; then appends all of it and starts what was granted.
     /// True if the run is over for this actor.
     pub(super) async fn advance(&mut self) -> Result<bool, ActorProcessingErr> {
+        self.here.begin();
         let over = loop {
             self.enqueue().await;
+            // What was refused or done here may have made others ready.
+            if self.start_granted().await {
+                continue;
+            }
             let (events, quiet) = self.within(|run, cx| run.quiesce(cx));
             let moved = !events.is_empty();
             self.note(events);
@@ -536,13 +553,12 @@ impl Drive {
         self.submit(jobs);
     }
 
-    pub(super) fn submit(&self, jobs: Vec<Job>) {
+    pub(super) fn submit(&mut self, jobs: Vec<Job>) {
         if jobs.is_empty() {
             return;
         }
-        let owner = Arc::clone(&self.arguments.owner);
-        let enqueue = SchedulerMessage::Enqueue { owner, reply_to: self.me.clone(), jobs };
-        self.services.links.tell_scheduler(enqueue);
+        let owner = &self.arguments.owner;
+        self.slots.extend(self.services.scheduling.enqueue(&self.services, owner, &self.me, jobs));
     }
 
     /// What is queued of a node. Its rank: nodes from here to the end of the plan, along the longest path.
@@ -578,6 +594,7 @@ impl Drive {
                     self.services.note_quiet(run, last, Some(position));
                 }
                 self.taken.drain(..).for_each(|key| self.services.effects.forget(&key));
+                self.here.recorded();
                 self.answer_when_durable(position);
                 Ok(Some(position))
             }
@@ -695,6 +712,10 @@ impl Drive {
 
 impl Drop for Drive {
     fn drop(&mut self) {
+        for granted in self.slots.drain(..) {
+            self.services.scheduling.give_back(&self.services, granted.ticket);
+        }
+        self.unspend();
         self.book.part_with(self.opened.run);
         if let Some((_, alarm)) = self.alarm.take() {
             alarm.abort();

@@ -1,11 +1,12 @@
 //! From a granted slot to a started attempt: inputs, gate, intent, effect.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
-use ostler_kernel::event::{Accounts, AttemptOf, AttemptResult, Event, GateDecision};
+use ostler_kernel::event::{Accounts, AttemptOf, AttemptResult, Event, GateDecision, Outcome};
 use ostler_kernel::gate::{Denial, Permit};
 use ostler_kernel::id::{Digest, NodeId};
-use ostler_kernel::plan::{Node, Plan};
+use ostler_kernel::plan::Node;
 use ostler_kernel::port::{ArtifactError, Position, StreamId, Tool};
 use ostler_kernel::run::{Category, GENERATION, Given, Input, Intended, NodeState, Refs};
 use serde_json::{Map, Value};
@@ -14,21 +15,16 @@ use super::drive::Drive;
 use crate::approval;
 use crate::attempt::{self, Unreadable, Work};
 use crate::attempt_log::{LiveLog, Site};
-use crate::effects::{Effects, failed};
+use crate::effects::{AttemptKey, Effects, failed};
 use crate::scheduler::{Granted, Ticket};
 
 /// An attempt that starts as soon as its intent is appended (durable, if it acts on the world).
 pub(super) struct Launch {
-    /// The plan it is part of, by reference: nodes hold schemas and parameters.
-    plan: Arc<Plan>,
-    /// Its place in it.
-    at: usize,
-    id: NodeId,
-    attempt: u32,
-    slot: Ticket,
+    pub(super) key: AttemptKey,
+    pub(super) slot: Ticket,
     acts: bool,
-    /// Boxed: it is handed on several times until it is done.
-    work: Box<Work>,
+    /// Does it. Boxed: it is handed on several times until it is done.
+    pub(super) body: Pin<Box<dyn Future<Output = Outcome> + Send>>,
 }
 
 /// Why a granted node does not start.
@@ -56,10 +52,14 @@ impl Refusal {
 }
 
 impl Drive {
-    /// Starts what was granted; gives back what is not wanted any more, and what may not be spent any more.
-    pub(super) async fn granted(&mut self, grants: Vec<Granted>) {
+    /// Starts what was granted; gives back what is not wanted any more, and what may not be spent any more. What is done at once may
+    /// have freed slots for more. Whether there was anything.
+    pub(super) async fn start_granted(&mut self) -> bool {
+        if self.slots.is_empty() {
+            return false;
+        }
         let (may_spend, mut later) = (self.may_spend(), Vec::new());
-        for Granted { ticket, job, accounts } in grants {
+        while let Some(Granted { ticket, job, accounts }) = self.slots.pop_front() {
             let wanted = self.run.instance(&job.node).filter(|instance| !instance.is_draining());
             let state = wanted.map(|instance| instance.state());
             let mine = job.run == self.opened.run && !self.services.is_stopping() && !self.is_resting();
@@ -67,7 +67,7 @@ impl Drive {
                 Some(NodeState::Ready | NodeState::Running)
                     if mine && !may_spend && self.may_be_granted(&job.node) =>
                 {
-                    self.services.links.give_back(ticket);
+                    self.give_back(ticket);
                     later.push(job.node);
                     continue;
                 }
@@ -81,7 +81,7 @@ impl Drive {
                     self.begin_attempt(&job.node, ticket, accounts, true).await;
                 }
                 _ => {
-                    self.services.links.give_back(ticket);
+                    self.give_back(ticket);
                     self.end_unwanted(&job.node);
                 }
             }
@@ -91,6 +91,12 @@ impl Drive {
         if !later.is_empty() {
             self.no_room(later);
         }
+        true
+    }
+
+    /// Gives a granted slot back unused.
+    fn give_back(&self, slot: Ticket) {
+        self.services.scheduling.give_back(&self.services, slot);
     }
 
     /// Whether a node is to be started, or to be done again.
@@ -102,7 +108,7 @@ impl Drive {
     /// Whether nobody is about the attempt of a running node: it died with its process.
     pub(super) fn is_lost(&self, node: &NodeId) -> bool {
         let attempt = self.run.instance(node).map_or(0, |instance| instance.attempts);
-        let is_about_to = self.launches.iter().any(|launch| launch.id == *node);
+        let is_about_to = self.launches.iter().any(|launch| launch.key.node == *node);
         !is_about_to && !self.services.effects.knows(&self.key(node, attempt))
     }
 
@@ -133,18 +139,29 @@ impl Drive {
         });
         match prepared {
             Ok(Prepared { refs, .. }) if again && !self.is_same_work(node, &refs) => {
-                self.services.links.give_back(slot);
+                self.give_back(slot);
                 let what = self.changed_since(node);
                 self.decide(Input::Changed { node: id.clone(), what });
             }
             Ok(prepared) => {
                 let acts = prepared.work.acts(node);
                 self.intend(node, &prepared, Some(accounts));
-                let work = Box::new(prepared.work);
-                self.launches.push(Launch { plan, at, id: id.clone(), attempt, slot, acts, work });
+                let is_quick = !acts && self.has_time() && prepared.work.is_quick();
+                let log = LiveLog::new(&self.services, self.site(node, attempt));
+                let (services, caller) = (Arc::clone(&self.services), Arc::clone(&self.caller));
+                let body = Box::pin(async move {
+                    let work = Box::new(prepared.work);
+                    attempt::perform(&services, &caller, &plan.nodes[at], work, log).await
+                });
+                let launch = Launch { key: self.key(id, attempt), slot, acts, body };
+                if is_quick {
+                    Box::pin(self.perform_here(launch)).await;
+                } else {
+                    self.launches.push(launch);
+                }
             }
             Err(refusal) => {
-                self.services.links.give_back(slot);
+                self.give_back(slot);
                 self.refuse(id, attempt, refusal);
             }
         }
@@ -211,7 +228,7 @@ impl Drive {
     }
 
     /// What the attempt is given, and leave to make it.
-    async fn prepare(&self, node: &Node) -> Result<Prepared, Refusal> {
+    async fn prepare(&mut self, node: &Node) -> Result<Prepared, Refusal> {
         let results = attempt::results(&self.services, &self.run, node).await.map_err(Refusal::unreadable)?;
         let given = self.run.given(node, &results);
         let (given, refs) = given.map_err(|error| Refusal::Failed(error.category(), error.to_string()))?;
@@ -272,10 +289,8 @@ impl Drive {
 
     /// Starts what was appended. What acts on the world waits until its intent is durable.
     pub(super) fn launch(&mut self, position: Option<Position>) {
-        for Launch { plan, at, id, attempt, slot, acts, work } in std::mem::take(&mut self.launches) {
-            let key = self.key(&id, attempt);
-            let log = LiveLog::new(&self.services, self.site(&plan.nodes[at], attempt));
-            let (services, caller) = (Arc::clone(&self.services), Arc::clone(&self.caller));
+        for Launch { key, slot, acts, body } in std::mem::take(&mut self.launches) {
+            let services = Arc::clone(&self.services);
             let body = async move {
                 if let (true, Some(position)) = (acts, position)
                     && let Err(error) = services.journal.durable(position).await
@@ -283,7 +298,7 @@ impl Drive {
                     services.halt(&error.to_string());
                     return failed(Category::Transient, format!("not started: {error}"));
                 }
-                attempt::perform(&services, &caller, &plan.nodes[at], work, log).await
+                body.await
             };
             let held = (Arc::clone(&self.arguments.owner), slot);
             Effects::spawn(&self.services, key, held, self.me.clone(), acts, body);

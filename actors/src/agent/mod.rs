@@ -4,6 +4,7 @@
 mod appraise;
 mod deadlines;
 mod drive;
+mod here;
 mod launch;
 mod load;
 
@@ -22,7 +23,7 @@ use crate::error::RunError;
 use crate::registry::RegistryMessage;
 use crate::resolve::ResolveRequest;
 use crate::rest::CHECKPOINTED;
-use crate::scheduler::{Granted, Owner, SchedulerMessage};
+use crate::scheduler::{Granted, Owner};
 use crate::services::Services;
 use drive::{Drive, Idle};
 
@@ -125,7 +126,7 @@ impl Actor for Agent {
         };
         match message {
             AgentMessage::Drive(_) => {}
-            AgentMessage::Granted(grants) => drive.granted(grants).await,
+            AgentMessage::Granted(grants) => drive.slots.extend(grants),
             AgentMessage::Ended(keys) => drive.all_ended(keys).await,
             AgentMessage::NoRoom(nodes) => drive.no_room(nodes),
             AgentMessage::Again => drive.again(),
@@ -143,8 +144,7 @@ impl AgentState {
     /// Takes a run up: whatever an earlier life of this agent queued for it is void.
     async fn begin(&mut self, row: RunRow) -> Result<(), ActorProcessingErr> {
         let AgentArguments { owner, services } = &self.arguments;
-        let hello = SchedulerMessage::Hello { agent: owner.agent.clone(), reply_to: self.me.clone() };
-        services.links.tell_scheduler(hello);
+        services.scheduling.hello(services, &owner.agent, &self.me);
         match Drive::load(&self.arguments, &self.me, row).await? {
             Some(mut drive) => {
                 // A question whose time is over is not asked again.
@@ -184,16 +184,17 @@ impl AgentState {
 
     /// What came for a run that is over: slots go back, questions are answered.
     fn decline(&self, message: AgentMessage) {
-        let links = &self.arguments.services.links;
+        let services = &self.arguments.services;
         match message {
             AgentMessage::Granted(grants) => {
-                grants.into_iter().for_each(|granted| links.give_back(granted.ticket));
+                let give_back = |granted: Granted| services.scheduling.give_back(services, granted.ticket);
+                grants.into_iter().for_each(give_back);
             }
             AgentMessage::Ask { reply, .. } => {
                 let _ = reply.send(Err(RunError::Over));
             }
             AgentMessage::Ended(keys) => {
-                keys.iter().for_each(|key| self.arguments.services.effects.forget(key));
+                keys.iter().for_each(|key| services.effects.forget(key));
             }
             AgentMessage::Drive(_)
             | AgentMessage::NoRoom(_)

@@ -57,7 +57,7 @@ fn kill(system: &System, child: &str) -> bool {
     let links = &system.services.links;
     match child {
         "pipelines" => links.pipelines().map(|actor| actor.get_cell().kill()).is_some(),
-        "scheduler" => links.scheduler().map(|actor| actor.get_cell().kill()).is_some(),
+        "scheduler" => links.scheduler.get().map(|actor| actor.get_cell().kill()).is_ok(),
         stage => match links.pool().and_then(|(pool, _)| pool.child_ref(stage)) {
             Some(ChildRef::Actor(cell)) => {
                 cell.kill();

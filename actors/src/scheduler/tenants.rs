@@ -9,7 +9,8 @@ use ostler_kernel::id::{ClientId, Ticks};
 use ostler_scheduler::{AgentHandle, BALANCE_MAX, ClientHandle, Event, NewClient, RunQueue};
 use ractor::ActorProcessingErr;
 
-use super::{Lane, Owner, Queued};
+use super::grants::Queued;
+use super::{Lane, Owner};
 use crate::clients::{QueueRow, Queueing};
 use crate::estimates::ATTEMPT_CREDITS;
 use crate::ledger::{AgentBook, Books, ClientBook, Ledger};

@@ -69,24 +69,28 @@ impl Tool for TextRender {
         wrong.into_iter().collect()
     }
 
+    fn is_quick(&self, params: &Map<String, Value>) -> bool {
+        let template = params.get("template").and_then(Value::as_str);
+        let values = params.get("values").and_then(Value::as_object);
+        template.zip(values).is_some_and(|(template, values)| is_quick(template, values))
+    }
+
     fn call(&self, permit: Permit, _context: CallContext) -> BoxFuture<'_, ToolResult> {
         Box::pin(async move {
             let params: Params = params(permit)?;
             let text =
-                if params.is_quick() { render(&params) } else { off_runtime(move |_| render(&params)).await };
+                if is_quick(&params.template, &params.values) { render(&params) } else { off_runtime(move |_| render(&params)).await };
             Ok(json!({"text": text?}))
         })
     }
 }
 
-impl Params {
-    /// Whether rendering takes microseconds, whatever the template says.
-    fn is_quick(&self) -> bool {
-        self.template.len() <= AT_ONCE_BYTES_MAX
-            && !self.template.contains("{%") // no loops
-            && !self.template.contains(['|', '(', '*']) // no filters, no calls, nothing repeated
-            && json::measure(&self.values).is_ok_and(|bytes| bytes <= AT_ONCE_VALUES_BYTES_MAX)
-    }
+/// Whether rendering takes microseconds, whatever the template says.
+fn is_quick(template: &str, values: &Map<String, Value>) -> bool {
+    template.len() <= AT_ONCE_BYTES_MAX
+        && !template.contains("{%") // no loops
+        && !template.contains(['|', '(', '*']) // no filters, no calls, nothing repeated
+        && json::measure(values).is_ok_and(|bytes| bytes <= AT_ONCE_VALUES_BYTES_MAX)
 }
 
 fn render(params: &Params) -> Result<String, Failure> {

@@ -1,0 +1,76 @@
+//! Attempts that an agent makes itself, as they take microseconds: without a task, a message and an append of their own.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::FutureExt;
+use ostler_kernel::run::Category;
+use tokio::time::Instant;
+
+use super::drive::Drive;
+use super::launch::Launch;
+use crate::effects::{self, Ended, failed};
+
+/// Attempts in a row, at most, that an agent makes itself; those after them are made beside it, and let others have the thread.
+const IN_A_ROW_MAX: u32 = 64;
+
+/// How long it may be about them, if each takes longer than it should.
+const AT_ONCE: Duration = Duration::from_millis(2);
+
+/// What an agent has done itself in this turn.
+#[derive(Default)]
+pub(super) struct Here {
+    begun: Option<Instant>,
+    attempts: u32,
+    /// Credits that they cost, which nothing is written down of yet.
+    unrecorded: u64,
+}
+
+impl Here {
+    /// A turn begins.
+    pub(super) fn begin(&mut self) {
+        (self.begun, self.attempts) = (None, 0);
+    }
+
+    /// What was done so far is written down.
+    pub(super) fn recorded(&mut self) {
+        self.unrecorded = 0;
+    }
+}
+
+impl Drive {
+    /// Whether one more attempt may be made here in this turn.
+    pub(super) fn has_time(&self) -> bool {
+        self.here.attempts < IN_A_ROW_MAX && self.here.begun.is_none_or(|begun| begun.elapsed() < AT_ONCE)
+    }
+
+    /// Makes an attempt that only computes. It is written down with its beginning; who dies before has done nothing.
+    pub(super) async fn perform_here(&mut self, mut launch: Launch) {
+        let started = Instant::now();
+        self.here.begun.get_or_insert(started);
+        self.here.attempts += 1;
+        let Some(ended) = AssertUnwindSafe(&mut launch.body).catch_unwind().now_or_never() else {
+            // It waits after all.
+            self.launches.push(launch);
+            return;
+        };
+        let outcome =
+            ended.unwrap_or_else(|panic| failed(Category::Crash, effects::panic_text(&panic)));
+        let (duration_ms, cost) = effects::cost_since(started);
+        let owner = &self.arguments.owner;
+        let (accounts, granted) = self.services.scheduling.settle(&self.services, owner, launch.slot, cost);
+        self.slots.extend(granted);
+        self.book.spend(self.opened.run, cost);
+        self.here.unrecorded += cost;
+        self.take_in(&launch.key, Ended { outcome, duration_ms, cost, accounts }).await;
+    }
+
+    /// What was done here and is not written down costs nobody anything.
+    pub(super) fn unspend(&mut self) {
+        let cost = std::mem::take(&mut self.here.unrecorded);
+        if cost > 0 {
+            self.book.unspend(self.opened.run, cost);
+            self.services.scheduling.renew_terms(&self.services, &self.opened.client);
+        }
+    }
+}

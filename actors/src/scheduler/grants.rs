@@ -1,0 +1,348 @@
+//! What is queued and what is granted: for which jobs of which agents, and who hears of it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Instant;
+
+use ostler_kernel::event::Accounts;
+use ostler_kernel::id::{AgentId, ClientId};
+use ostler_scheduler::{
+    AgentHandle, ClientHandle, Config, EnqueueError, Event, Grant, JobHandle, NewJob, Price, RunQueue,
+};
+use ractor::{ActorId, ActorProcessingErr, ActorRef};
+
+use super::tenants::{self, Tenants};
+use super::{Granted, Job, Owner, Ticket};
+use crate::agent::AgentMessage;
+use crate::clients::QueueShown;
+use crate::effects::AttemptKey;
+use crate::ledger::Books;
+use crate::measure::{QueueLook, QueueMeasures};
+use crate::services::Services;
+
+/// What a job is queued as.
+#[derive(Clone)]
+pub(super) struct Queued {
+    job: Job,
+    owner: Arc<Owner>,
+    books: Books,
+    /// When, if that is measured.
+    since: Option<Instant>,
+}
+
+pub(super) struct Grants {
+    /// Which life of the scheduler this is.
+    life: u64,
+    queue: RunQueue<Queued>,
+    tenants: Tenants,
+    /// Agents that have jobs here.
+    agents: BTreeMap<AgentId, Known>,
+    events: Vec<Event>,
+    measures: QueueMeasures,
+    stopped: bool,
+}
+
+struct Known {
+    owner: Arc<Owner>,
+    lane: AgentHandle,
+    books: Books,
+    /// The agent's present life: a grant goes to no other.
+    actor: ActorRef<AgentMessage>,
+    jobs: BTreeSet<JobHandle>,
+}
+
+impl Grants {
+    /// A queue that takes up where an earlier life of the scheduler stopped: what runs still holds its slot, and the accounts stand
+    /// as they stood.
+    pub(super) fn adopting(services: &Services, slots: u32) -> Result<Grants, ActorProcessingErr> {
+        let jobs_max = services.limits.queued_jobs;
+        let mut grants = Grants {
+            life: services.effects.new_life(),
+            queue: RunQueue::new(Config { jobs_max, ..Config::of_slots(slots) })?,
+            tenants: Tenants::default(),
+            agents: BTreeMap::new(),
+            events: Vec::new(),
+            measures: QueueMeasures::new(services.measures.clone()),
+            stopped: false,
+        };
+        grants.adopt(services)?;
+        Ok(grants)
+    }
+
+    fn adopt(&mut self, services: &Services) -> Result<(), ActorProcessingErr> {
+        let mut events = Vec::new();
+        let mut adopted = Vec::new();
+        for (key, slot, owner, actor) in services.effects.holding() {
+            let lane =
+                self.tenants.lane(&mut self.queue, &services.ledger, &owner, services.clock.now(), true)?;
+            let (run, node) = (key.run, key.node.clone());
+            let job = Job { run, node, rank: 0, opened_ms: 0, estimate: slot.estimate };
+            let queued = Queued { job, owner: Arc::clone(&owner), books: lane.books.clone(), since: None };
+            let new = NewJob::of(slot.estimate);
+            let handle = self.queue.enqueue(lane.agent, new, queued, &mut events)?;
+            let known = self.agents.entry(owner.agent.clone());
+            let known = known.or_insert_with(|| Known {
+                owner: Arc::clone(&owner),
+                lane: lane.agent,
+                books: lane.books,
+                actor,
+                jobs: BTreeSet::new(),
+            });
+            known.jobs.insert(handle);
+            adopted.push((key, Ticket { life: self.life, job: handle, ..slot }));
+        }
+        self.queue.dispatch(u32::MAX, &mut events);
+        for (key, slot) in &adopted {
+            services.effects.hold(key, *slot);
+        }
+        self.tenants.restore_all(&mut self.queue, &services.ledger)?;
+        // What ended while nobody was here, or was about to be settled.
+        self.settle_ended(services, adopted.into_iter().map(|(key, _)| key).collect());
+        Ok(())
+    }
+
+    pub(super) fn enqueue(
+        &mut self,
+        services: &Services,
+        owner: &Arc<Owner>,
+        reply_to: &ActorRef<AgentMessage>,
+        jobs: Vec<Job>,
+    ) -> Result<(), ActorProcessingErr> {
+        if !self.know(services, owner, reply_to) {
+            let nodes = jobs.into_iter().map(|job| job.node).collect();
+            let _ = reply_to.cast(AgentMessage::NoRoom(nodes));
+            return Ok(());
+        }
+        let Some(known) = self.agents.get_mut(&owner.agent) else { return Ok(()) };
+        let (since, mut refused) = (self.measures.now(), Vec::new());
+        for job in jobs {
+            let job = Job { estimate: capped(job.estimate, self.queue.config().cost_max), ..job };
+            let new = NewJob { rank: job.rank, deadline: Some(job.opened_ms), ..NewJob::of(job.estimate) };
+            let node = job.node.clone();
+            let queued = Queued { job, owner: Arc::clone(owner), books: known.books.clone(), since };
+            match self.queue.enqueue(known.lane, new, queued, &mut self.events) {
+                Ok(handle) => drop(known.jobs.insert(handle)),
+                Err(EnqueueError::Full(_)) => refused.push(node),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if !refused.is_empty() {
+            let _ = known.actor.cast(AgentMessage::NoRoom(refused));
+        }
+        // Whoever comes to a client that is parked already hears of it here.
+        if known.books.client.is_parked() {
+            let _ = known.actor.cast(AgentMessage::OutOfCredit(true));
+        }
+        if known.jobs.is_empty() {
+            self.agents.remove(&owner.agent);
+        }
+        // Waking moves a virtual time, so what was recorded comes after.
+        self.tenants.restore_new(&mut self.queue, &mut self.events)
+    }
+
+    /// Makes sure that an agent is known; false if there is no room for its client.
+    fn know(&mut self, services: &Services, owner: &Arc<Owner>, actor: &ActorRef<AgentMessage>) -> bool {
+        if self.agents.contains_key(&owner.agent) {
+            return true;
+        }
+        let now = services.clock.now();
+        let lane = match self.tenants.lane(&mut self.queue, &services.ledger, owner, now, false) {
+            Ok(lane) => lane,
+            Err(error) => {
+                tracing::warn!(client = %owner.lane.client, %error, "there is no room for it in the run queue");
+                return false;
+            }
+        };
+        let known = Known {
+            owner: Arc::clone(owner),
+            lane: lane.agent,
+            books: lane.books,
+            actor: actor.clone(),
+            jobs: BTreeSet::new(),
+        };
+        self.agents.insert(owner.agent.clone(), known);
+        true
+    }
+
+    /// Charges what attempts cost that have ended, frees their slots, and tells their agents: each of all its attempts
+    /// together. There are at most as many as slots; `these` may have ended as well.
+    pub(super) fn settle_ended(&mut self, services: &Services, these: Vec<AttemptKey>) {
+        let mut ended: HashMap<ActorId, (ActorRef<AgentMessage>, Vec<AttemptKey>)> = HashMap::new();
+        for key in these.into_iter().chain(std::iter::from_fn(|| services.effects.next_ended())) {
+            let Some((ticket, owner, cost)) = services.effects.to_settle(&key) else { continue };
+            let accounts = self.charge(services, ticket, cost);
+            services.ledger.client(&owner.lane.client).spend(key.run, cost);
+            if let Some(agent) = services.effects.settled(services, &key, accounts) {
+                ended.entry(agent.get_id()).or_insert_with(|| (agent, Vec::new())).1.push(key);
+            }
+        }
+        for (agent, keys) in ended.into_values() {
+            let _ = agent.cast(AgentMessage::Ended(keys));
+        }
+    }
+
+    /// Settles a slot: how the accounts stand then. `None` if the queue knows no such slot: it is of another life.
+    pub(super) fn charge(&mut self, services: &Services, ticket: Ticket, cost: u64) -> Option<Accounts> {
+        let job = Some(ticket).filter(|ticket| ticket.life == self.life)?.job;
+        let cost = cost.clamp(1, self.queue.config().cost_max);
+        let settled = self.queue.settle(job, Price::flat(cost), &mut self.events);
+        let settled =
+            settled.inspect_err(|error| tracing::error!(%error, "a slot cannot be settled")).ok()?;
+        let accounts = recorded(settled.accounts);
+        self.measures.settled(settled.client, cost);
+        services.ledger.charged(&settled.payload.books, None, accounts);
+        self.forget(&settled.payload.owner.agent, job);
+        Some(accounts)
+    }
+
+    /// Frees a slot that was not used; one of another life is no more.
+    pub(super) fn give_back(&mut self, services: &Services, ticket: Ticket) {
+        if ticket.life == self.life {
+            self.free(services, ticket.job);
+        }
+    }
+
+    fn free(&mut self, services: &Services, job: JobHandle) {
+        let Ok(settled) = self.queue.give_back(job, &mut self.events) else { return };
+        // What the grant was charged for is given back: that is how the accounts stand now.
+        services.ledger.charged(&settled.payload.books, None, recorded(settled.accounts));
+        self.forget(&settled.payload.owner.agent, job);
+    }
+
+    pub(super) fn hello(&mut self, services: &Services, agent: &AgentId, actor: &ActorRef<AgentMessage>) {
+        if let Some(known) = self.agents.get_mut(agent) {
+            known.actor = actor.clone();
+        }
+        self.void(services, agent);
+    }
+
+    /// Clears what an earlier life of an agent left: its queued jobs, and the granted ones that never started. What runs is
+    /// looked up here and now: slots that were adopted have other tickets than those who speak of them may know.
+    pub(super) fn void(&mut self, services: &Services, agent: &AgentId) {
+        let Some(known) = self.agents.get(agent) else { return };
+        let running = services.effects.slots();
+        let runs = |job| running.iter().any(|slot| slot.life == self.life && slot.job == job);
+        let void: Vec<JobHandle> = known.jobs.iter().copied().filter(|&job| !runs(job)).collect();
+        for job in void {
+            if self.queue.cancel(job, &mut self.events).is_ok() {
+                self.forget(agent, job);
+            } else {
+                self.free(services, job);
+            }
+        }
+    }
+
+    fn forget(&mut self, agent: &AgentId, job: JobHandle) {
+        if let Some(known) = self.agents.get_mut(agent) {
+            known.jobs.remove(&job);
+            if known.jobs.is_empty() {
+                self.agents.remove(agent);
+            }
+        }
+    }
+
+    pub(super) fn renew_terms(
+        &mut self,
+        services: &Services,
+        client: &ClientId,
+    ) -> Result<(), ActorProcessingErr> {
+        let now = services.clock.now();
+        self.tenants.renew(&mut self.queue, &services.ledger, client, now, &mut self.events)
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    pub(super) fn show(&self) -> QueueShown {
+        (tenants::queue(&self.queue), self.tenants.queueing(&self.queue))
+    }
+
+    pub(super) fn look(&mut self) -> QueueLook {
+        self.measures.look(&self.queue, self.tenants.clients())
+    }
+
+    #[cfg(test)]
+    pub(super) fn accounts(&self) -> Vec<String> {
+        self.tenants.accounts(&self.queue)
+    }
+
+    pub(super) fn leave(&self, services: &Services) {
+        self.tenants.leave(&self.queue, &services.ledger);
+    }
+
+    /// Grants what can be granted, and tells who is concerned, each agent of all its slots together; `me` hears of its own
+    /// by what this gives.
+    pub(super) fn give_out(&mut self, services: &Services, me: Option<&AgentId>) -> Vec<Granted> {
+        if !self.stopped {
+            self.queue.dispatch(u32::MAX, &mut self.events);
+        }
+        let (mut mine, mut others): (Vec<Granted>, BTreeMap<AgentId, Vec<Granted>>) = Default::default();
+        // A settlement may free the credits that the next grant takes: only what is so in the end is told.
+        let mut parked: BTreeMap<ClientHandle, bool> = BTreeMap::new();
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
+            match event {
+                Event::Granted(Grant { job: handle, accounts, tier, .. }) => {
+                    let Some(Queued { job, owner, books, since }) = self.queue.job(handle) else { continue };
+                    self.measures.dispatched(tier, *since);
+                    let ticket = Ticket { life: self.life, job: handle, estimate: job.estimate };
+                    let accounts = recorded(accounts);
+                    services.ledger.charged(books, Some(tier), accounts);
+                    let grant = Granted { ticket, job: job.clone(), accounts };
+                    if me == Some(&owner.agent) {
+                        mine.push(grant);
+                    } else {
+                        others.entry(owner.agent.clone()).or_default().push(grant);
+                    }
+                }
+                Event::Parked(client) => drop(parked.insert(client, true)),
+                Event::Unparked(client) => drop(parked.insert(client, false)),
+                Event::Stepped { .. } | Event::Rebased { .. } | Event::AgentsRebased { .. } => {}
+            }
+        }
+        self.events = events;
+        parked.into_iter().for_each(|(client, parked)| self.parked(services, client, parked));
+        for (agent, grants) in others {
+            if let Some(known) = self.agents.get(&agent) {
+                // One that is gone gets its jobs voided, which gives these slots back.
+                let _ = known.actor.cast(AgentMessage::Granted(grants));
+            }
+        }
+        mine
+    }
+
+    fn parked(&self, services: &Services, client: ClientHandle, parked: bool) {
+        let Some(name) = self.tenants.name(client) else { return };
+        let book = services.ledger.client(name);
+        if book.is_parked() == parked {
+            return;
+        }
+        book.park(parked);
+        for known in self.agents.values().filter(|known| known.owner.lane.client == *name) {
+            let _ = known.actor.cast(AgentMessage::OutOfCredit(parked));
+        }
+        if parked {
+            tracing::warn!(client = %name, "its credits are used up: it is parked until more are deposited");
+        } else {
+            tracing::info!(client = %name, "it has credits again");
+        }
+        services.stir();
+    }
+}
+fn capped(Price { charge, credits, tokens }: Price, most: u64) -> Price {
+    Price { charge: charge.min(most), credits: credits.min(most), tokens: tokens.min(most) }
+}
+
+fn recorded(accounts: ostler_scheduler::Accounts) -> Accounts {
+    Accounts {
+        client_vruntime: accounts.client_vruntime,
+        client_remainder: accounts.client_remainder,
+        balance: accounts.balance,
+        agents_vruntime: accounts.agents_vruntime,
+        agent_vruntime: accounts.agent_vruntime,
+        agent_remainder: accounts.agent_remainder,
+        tier_vruntime: accounts.tier_vruntime,
+        owed: accounts.owed,
+    }
+}

@@ -1,0 +1,175 @@
+//! The run queue as everybody reaches it: behind a lock, for as long as the scheduler's actor lives. What is asked for is done when
+//! the call returns; between calls every slot that can be given out is.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+
+use ostler_kernel::event::Accounts;
+use ostler_kernel::id::{AgentId, ClientId};
+use ractor::{ActorProcessingErr, ActorRef};
+
+use super::grants::Grants;
+use super::{Granted, Job, Owner, SchedulerMessage, Ticket};
+use crate::agent::AgentMessage;
+use crate::clients::QueueShown;
+use crate::effects::panic_text;
+use crate::measure::QueueLook;
+use crate::services::{Services, lock};
+use std::sync::Arc;
+
+/// The run queue, if it is open. While it is closed nothing is granted and settled; whoever queued something is restarted
+/// after the scheduler, and queues it again.
+#[derive(Default)]
+pub(crate) struct Scheduling(Mutex<Option<Grants>>);
+
+impl Scheduling {
+    /// Opens the queue. What ends while its slot is taken over waits for that.
+    pub(super) fn open(&self, services: &Services, slots: u32) -> Result<(), ActorProcessingErr> {
+        let mut held = lock(&self.0);
+        *held = Some(Grants::adopting(services, slots)?);
+        Ok(())
+    }
+
+    /// Closes it, and keeps what is owed to whom.
+    pub(super) fn close(&self, services: &Services) {
+        if let Some(grants) = lock(&self.0).take() {
+            leave(&grants, services);
+        }
+    }
+
+    /// Queues ready nodes of an agent's run; gives the slots that it gets at once. Those of others are sent.
+    pub(crate) fn enqueue(
+        &self,
+        services: &Services,
+        owner: &Arc<Owner>,
+        reply_to: &ActorRef<AgentMessage>,
+        jobs: Vec<Job>,
+    ) -> Vec<Granted> {
+        let granted = self.with(services, |grants| {
+            grants.enqueue(services, owner, reply_to, jobs)?;
+            Ok(grants.give_out(services, Some(&owner.agent)))
+        });
+        granted.unwrap_or_default()
+    }
+
+    /// Settles a slot of an attempt that its agent made itself: how the accounts stand then, and the slots that the agent gets now.
+    /// No accounts if the slot is of another life of the scheduler.
+    pub(crate) fn settle(
+        &self,
+        services: &Services,
+        owner: &Owner,
+        ticket: Ticket,
+        cost: u64,
+    ) -> (Option<Accounts>, Vec<Granted>) {
+        let settled = self.with(services, |grants| {
+            let accounts = grants.charge(services, ticket, cost);
+            Ok((accounts, grants.give_out(services, Some(&owner.agent))))
+        });
+        settled.unwrap_or_default()
+    }
+
+    /// Settles attempts that ended: which, and what they cost, stands in the effects table.
+    pub(crate) fn settle_ended(&self, services: &Services) {
+        self.tell(services, |grants| {
+            grants.settle_ended(services, Vec::new());
+            Ok(())
+        });
+    }
+
+    /// An attempt that was granted never started.
+    pub(crate) fn give_back(&self, services: &Services, ticket: Ticket) {
+        self.tell(services, |grants| {
+            grants.give_back(services, ticket);
+            Ok(())
+        });
+    }
+
+    /// An agent was started: whatever an earlier life of it had queued is void, but for the jobs that still run.
+    pub(crate) fn hello(&self, services: &Services, agent: &AgentId, actor: &ActorRef<AgentMessage>) {
+        self.tell(services, |grants| {
+            grants.hello(services, agent, actor);
+            Ok(())
+        });
+    }
+
+    /// The actor of an agent is gone for now: what it had queued is void, but for the jobs that still run.
+    pub(crate) fn bye(&self, services: &Services, agent: &AgentId) {
+        self.tell(services, |grants| {
+            grants.void(services, agent);
+            Ok(())
+        });
+    }
+
+    /// The terms of a client have changed.
+    pub(crate) fn renew_terms(&self, services: &Services, client: &ClientId) {
+        self.tell(services, |grants| grants.renew_terms(services, client));
+    }
+
+    /// No more grants.
+    pub(crate) fn stop(&self, services: &Services) {
+        self.tell(services, |grants| {
+            grants.stop();
+            Ok(())
+        });
+    }
+
+    /// How the queue stands, for people and programs; `None` while the scheduler is being restarted.
+    pub(crate) fn show(&self, services: &Services) -> Option<QueueShown> {
+        self.with(services, |grants| Ok(grants.show()))
+    }
+
+    /// How the queue stands, for whoever measures.
+    pub(crate) fn look(&self, services: &Services) -> Option<QueueLook> {
+        self.with(services, |grants| Ok(grants.look()))
+    }
+
+    /// How the accounts of clients and agents stand: virtual times, what divisions left over, and balances.
+    #[cfg(test)]
+    pub(crate) fn accounts(&self, services: &Services) -> Option<Vec<String>> {
+        self.with(services, |grants| Ok(grants.accounts()))
+    }
+
+    /// Changes the queue, and sends out what can be granted then.
+    fn tell(&self, services: &Services, act: impl FnOnce(&mut Grants) -> Result<(), ActorProcessingErr>) {
+        self.with(services, |grants| {
+            act(grants)?;
+            grants.give_out(services, None);
+            Ok(())
+        });
+    }
+
+    /// Does something with the queue, if it is open. One that fails in the middle is closed: its actor ends, and the next life
+    /// reads everything again.
+    fn with<T>(
+        &self,
+        services: &Services,
+        act: impl FnOnce(&mut Grants) -> Result<T, ActorProcessingErr>,
+    ) -> Option<T> {
+        let mut held = lock(&self.0);
+        let grants = held.as_mut()?;
+        let act = AssertUnwindSafe(|| {
+            #[cfg(test)]
+            services.trip("scheduler");
+            act(grants)
+        });
+        let why = match catch_unwind(act) {
+            Ok(Ok(done)) => return Some(done),
+            Ok(Err(error)) => error.to_string(),
+            Err(panic) => panic_text(&panic),
+        };
+        if let Some(grants) = held.take() {
+            leave(&grants, services);
+        }
+        drop(held);
+        let _ = services.links.scheduler.send(SchedulerMessage::Broken(why));
+        None
+    }
+}
+
+fn leave(grants: &Grants, services: &Services) {
+    if catch_unwind(AssertUnwindSafe(|| grants.leave(services))).is_err() {
+        tracing::error!(
+            "the scheduler left its queue in a state that cannot be read: who is behind is forgotten"
+        );
+    }
+}
