@@ -6,8 +6,9 @@ use std::sync::Arc;
 use ostler_kernel::contract::SchemaError;
 use ostler_kernel::gate::{self, Call, Denial, GatePolicy, GatedTool, Permit, Preview, Verdict};
 use ostler_kernel::id::Digest;
-use ostler_kernel::plan::{BadParam, Node, ToolDefaults, Tools};
+use ostler_kernel::plan::{BadParam, Kind, Node, ToolDefaults, Tools};
 use ostler_kernel::port::Tool;
+use ostler_kernel::run::what_runs;
 use serde_json::{Map, Value};
 
 use crate::attempt::Caller;
@@ -107,6 +108,14 @@ impl Toolbox {
         self.tools.get(name).map(|tool| tool.tool().spec().version.as_str())
     }
 
+    /// See [`what_runs`].
+    pub(crate) fn what_runs(&self, node: &Node) -> Digest {
+        match node.tool.as_deref().and_then(|tool| self.tools.get(tool)) {
+            Some(tool) if node.kind == Kind::Tool => tool.sigma(),
+            tool => what_runs(node, tool.map(|tool| tool.tool().spec().version.as_str())),
+        }
+    }
+
     /// Whether a tool is told where to look or to write.
     pub(crate) fn takes_paths(&self, name: &str) -> bool {
         self.tools.get(name).is_some_and(GatedTool::takes_paths)
@@ -132,5 +141,48 @@ impl Tools for Toolbox {
 
     fn names(&self) -> Vec<String> {
         self.tools.keys().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_kernel::gate::CallClass;
+    use ostler_kernel::plan::{Effect, Idempotency, PlanDraft, Settings};
+    use ostler_kernel::port::{BoxFuture, CallContext, ToolResult, ToolSpec};
+    use serde_json::json;
+
+    use super::*;
+
+    struct Look(ToolSpec);
+
+    impl Tool for Look {
+        fn spec(&self) -> &ToolSpec {
+            &self.0
+        }
+
+        fn class(&self, _: &Map<String, Value>) -> CallClass {
+            CallClass { impact: 0, effect: Effect::Pure, idem: Idempotency::Natural }
+        }
+
+        fn call(&self, _: Permit, _: CallContext) -> BoxFuture<'_, ToolResult> {
+            Box::pin(async { Ok(json!({})) })
+        }
+    }
+
+    #[test]
+    fn what_runs_is_known_beforehand_by_the_same_digest() {
+        let (name, version, description) = ("look".to_owned(), "3".to_owned(), String::new());
+        let spec = ToolSpec { name, version, description, params: Value::Null, result: Value::Null };
+        let toolbox = Toolbox::new(vec![Arc::new(Look(spec))]).unwrap();
+        let draft = json!({"id": "p", "nodes": [
+            {"id": "a", "tool": "look"},
+            {"id": "b", "kind": "aggregator", "deps": ["a"], "params": {"template": "t"}},
+        ]});
+        let draft: PlanDraft = serde_json::from_value(draft).unwrap();
+        let plan = draft.validate(&Settings::real(1, &toolbox)).unwrap();
+        let [a, b] = &plan.nodes[..] else { panic!("two nodes") };
+        assert_eq!(toolbox.what_runs(a), what_runs(a, Some("3")));
+        assert_eq!(toolbox.what_runs(b), what_runs(b, None));
+        assert_ne!(toolbox.what_runs(a), what_runs(a, Some("4")));
     }
 }

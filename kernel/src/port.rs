@@ -68,7 +68,12 @@ impl StreamId {
 
     /// The stream of what the attempts of a run of `client` note.
     pub fn attempts(client: &ClientId, run: RunId) -> StreamId {
-        StreamId { kind: StreamKind::Attempts, ..StreamId::run(client, run) }
+        StreamId::run(client, run).notes()
+    }
+
+    /// The stream of what the attempts of the run note whose stream this is.
+    pub fn notes(self) -> StreamId {
+        StreamId { kind: StreamKind::Attempts, ..self }
     }
 
     /// The stream of `client` itself.

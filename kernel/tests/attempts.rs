@@ -10,10 +10,8 @@ use ostler_kernel::gate::{AfterLoss, CallClass};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::{Effect, Idempotency, Node, Plan, PlanDraft, Settings, ToolDefaults, Tools};
 use ostler_kernel::port::{JSON, Position, Recorded, Seq};
-use ostler_kernel::run::{
-    Category, Context, Fold, FoldError, Given, Input, InputError, Intended, NoPlanner, NodeState, Operation,
-    RECOVERIES_MAX, Run, RunOutcome, Since, TakenUp,
-};
+use ostler_kernel::run::{Category, Context, Fold, FoldError, Given, Input, InputError, Intended, NoPlanner, NodeState, Operation,
+    RECOVERIES_MAX, Run, RunOutcome, Since, TakenUp, what_runs};
 use ostler_kernel::{json, lineage};
 use serde_json::{Map, Value, json};
 
@@ -95,8 +93,8 @@ fn intend(run: &mut Run, of: u128, node: &str, results: &[(&str, Value)]) -> Att
     let (_, refs) = run.given(run.node(&node.into()).unwrap(), &results).unwrap();
     let opened = opened(of);
     let idempotency_key = run.idempotency_key(opened.run, &node.into());
-    let tool_version = Some("1");
-    let intended = Intended { opened: &opened, refs: &refs, tool_version, idempotency_key, accounts: None };
+    let sigma = what_runs(run.node(&node.into()).unwrap(), Some("1"));
+    let intended = Intended { opened: &opened, refs: &refs, sigma, idempotency_key, accounts: None };
     match run.intend(7, &node.into(), intended) {
         Some(Event::AttemptIntent(intent)) => *intent,
         other => panic!("{other:?}"),
@@ -180,8 +178,9 @@ fn an_intent_says_where_values_came_from_and_knows_its_attempt() {
         )
         .unwrap();
     let opened = opened(1);
-    let (tool_version, idempotency_key) = (Some("1"), first.idempotency_key);
-    let intended = Intended { opened: &opened, refs: &refs, tool_version, idempotency_key, accounts: None };
+    let sigma = what_runs(again.node(&"use".into()).unwrap(), Some("1"));
+    let idempotency_key = first.idempotency_key;
+    let intended = Intended { opened: &opened, refs: &refs, sigma, idempotency_key, accounts: None };
     let Some(Event::AttemptIntent(changed)) = again.intend(7, &"use".into(), intended) else { panic!() };
     assert_ne!(changed.reuse, first.reuse, "what it is given counts");
 }

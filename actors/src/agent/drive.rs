@@ -182,8 +182,7 @@ impl Drive {
     /// The runs that a node opened are not wanted any more.
     fn cancel_children(&self, node: &NodeId) {
         if self.services.notes.known(self.opened.run) {
-            let stream = StreamId::attempts(&self.opened.client, self.opened.run);
-            self.services.cancel_children(stream, Some(node.clone()));
+            self.services.cancel_children(self.stream.notes(), Some(node.clone()));
         }
     }
 

@@ -7,7 +7,7 @@ use ostler_kernel::event::{Accounts, AttemptOf, AttemptResult, Event, GateDecisi
 use ostler_kernel::gate::{Denial, Permit};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::plan::Node;
-use ostler_kernel::port::{ArtifactError, Position, StreamId, Tool};
+use ostler_kernel::port::{ArtifactError, Position, Tool};
 use ostler_kernel::run::{Category, GENERATION, Given, Input, Intended, NodeState, Refs};
 use serde_json::{Map, Value};
 
@@ -147,7 +147,7 @@ impl Drive {
                 let acts = prepared.work.acts(node);
                 self.intend(node, &prepared, Some(accounts));
                 let is_quick = !acts && self.has_time() && prepared.work.is_quick();
-                let log = LiveLog::new(&self.services, self.site(node, attempt));
+                let log = LiveLog::new(&self.services, self.site(node, attempt, prepared.key));
                 let (services, caller) = (Arc::clone(&self.services), Arc::clone(&self.caller));
                 let body = Box::pin(async move {
                     let work = Box::new(prepared.work);
@@ -178,7 +178,7 @@ impl Drive {
     }
 
     fn is_same_work(&self, node: &Node, refs: &Refs) -> bool {
-        self.run.is_same_work(&node.id, refs, self.tool_version(node))
+        self.run.is_same_work(&node.id, refs, self.services.toolbox.what_runs(node))
     }
 
     /// Why an attempt that was lost is not just done again.
@@ -256,22 +256,22 @@ impl Drive {
     /// Records what is about to happen.
     fn intend(&mut self, node: &Node, prepared: &Prepared, accounts: Option<Accounts>) {
         let services = &self.services;
-        let tool_version = node.tool.as_deref().and_then(|tool| services.toolbox.version(tool));
+        let sigma = services.toolbox.what_runs(node);
         let Prepared { refs, key, .. } = prepared;
-        let intended = Intended { opened: &self.opened, refs, tool_version, idempotency_key: *key, accounts };
+        let intended = Intended { opened: &self.opened, refs, sigma, idempotency_key: *key, accounts };
         let intent = self.run.intend(services.clock.now(), &node.id, intended);
         self.note(intent.into_iter().collect());
     }
 
     /// Where an attempt of a node notes what it has to note of itself.
-    fn site(&self, node: &Node, attempt: u32) -> Site {
+    fn site(&self, node: &Node, attempt: u32, key: Digest) -> Site {
         let phase = self.run.instance(&node.id).map_or(0, |instance| instance.phase);
-        let (run, client) = (self.opened.run, &self.opened.client);
+        let run = self.opened.run;
         Site {
             run,
-            stream: StreamId::attempts(client, run),
+            stream: self.stream.notes(),
             of: AttemptOf { node: node.id.clone(), generation: GENERATION, phase, attempt },
-            key: self.run.idempotency_key(run, &node.id),
+            key,
             heartbeat_ms: node.heartbeat_timeout.and_then(|span| u64::try_from(span).ok()),
             left: self.left(),
             impact: node.reach().impact,
@@ -281,9 +281,8 @@ impl Drive {
     /// Credits that are left of the budget of the run, what it gave to runs that it opened set aside.
     fn left(&self) -> Option<u64> {
         self.run.terms().budget?;
-        let stream = StreamId::attempts(&self.opened.client, self.opened.run);
         // What cannot be read is found out by whoever writes there.
-        let granted = self.services.notes.of(stream).granted(&self.services).unwrap_or(0);
+        let granted = self.services.notes.of(self.stream.notes()).granted(&self.services).unwrap_or(0);
         self.run.left(granted)
     }
 

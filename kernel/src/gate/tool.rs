@@ -9,8 +9,10 @@ use serde_json::{Map, Value};
 
 use super::call::CallClass;
 use crate::contract::{SchemaError, compile_schema, excerpt};
+use crate::id::Digest;
+use crate::lineage::{self, Sigma};
 use crate::plan::{Effect, Idempotency};
-use crate::port::Tool;
+use crate::port::{Tool, ToolSpec};
 
 /// A tool with its schema compiled. Made once per tool and shared by all calls.
 pub struct GatedTool {
@@ -20,6 +22,7 @@ pub struct GatedTool {
     result_schema: Option<Arc<Value>>,
     paths: Vec<String>,
     uris: Vec<String>,
+    sigma: Digest,
 }
 
 impl fmt::Debug for GatedTool {
@@ -56,12 +59,22 @@ impl GatedTool {
         close_objects(&mut schema);
         let result_schema = Some(&tool.spec().result).filter(|schema| !schema.is_null());
         let result_schema = result_schema.cloned().map(Arc::new);
-        Ok(GatedTool { validator: compile_schema(&schema)?, tool, defaults, result_schema, paths, uris })
+        let ToolSpec { name, version, .. } = tool.spec();
+        let sigma =
+            Sigma { kind: "tool", tool: Some(name), tool_version: Some(version), ..Sigma::default() };
+        let sigma = lineage::sigma(&sigma.document().expect("texts are canonical"));
+        let validator = compile_schema(&schema)?;
+        Ok(GatedTool { validator, tool, defaults, result_schema, paths, uris, sigma })
     }
 
     /// The tool itself, for whoever performs the call.
     pub fn tool(&self) -> &Arc<dyn Tool> {
         &self.tool
+    }
+
+    /// Digest of what runs when it is called, see [`Sigma`].
+    pub fn sigma(&self) -> Digest {
+        self.sigma
     }
 
     /// Its parameter schema, compiled.

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Refs, Run};
 use crate::event::{Accounts, AttemptIntent, Event, RunOpened};
 use crate::id::{Digest, NodeId, RunId, Ticks};
-use crate::json::{Json, JsonError};
 use crate::lineage::{self, Inputs, Sigma};
 use crate::plan::{Idempotency, Kind, Node};
 
@@ -19,12 +18,19 @@ pub struct Intended<'a> {
     pub opened: &'a RunOpened,
     /// What the attempt is given by other nodes.
     pub refs: &'a Refs,
-    /// Version of its tool, if it calls one.
-    pub tool_version: Option<&'a str>,
+    /// Digest of what runs, see [`what_runs`].
+    pub sigma: Digest,
     /// See [`Run::idempotency_key`].
     pub idempotency_key: Digest,
     /// What its slot was charged.
     pub accounts: Option<Accounts>,
+}
+
+/// Digest of what runs when this node does: its tool, in this version if it is known.
+pub fn what_runs(node: &Node, tool_version: Option<&str>) -> Digest {
+    let kind = if node.kind == Kind::Aggregator { "aggregator" } else { "tool" };
+    let sigma = Sigma { kind, tool: node.tool.as_deref(), tool_version, ..Sigma::default() };
+    lineage::sigma(&sigma.document().expect("texts are canonical"))
 }
 
 impl Run {
@@ -33,13 +39,13 @@ impl Run {
     pub fn intend(&mut self, now: Ticks, node: &NodeId, intended: Intended<'_>) -> Option<Event> {
         let description = self.node(node)?;
         let instance = self.instance(node)?;
-        let Intended { opened, refs, tool_version, idempotency_key, accounts } = intended;
+        let Intended { opened, refs, sigma, idempotency_key, accounts } = intended;
         let intent = Event::AttemptIntent(Box::new(AttemptIntent {
             node: node.clone(),
             generation: GENERATION,
             phase: instance.phase,
             attempt: instance.attempts,
-            reuse: self.reuse(description, refs, tool_version),
+            reuse: self.reuse(description, refs, sigma),
             idempotency_key,
             intent: opened.intent,
             policy_epoch: opened.policy_epoch,
@@ -52,9 +58,9 @@ impl Run {
 
     /// Whether the work of a node is what the last intent said, by its identity: what it calls, in which version, on
     /// what. A node of which no intent tells has nothing to differ from.
-    pub fn is_same_work(&self, node: &NodeId, refs: &Refs, tool_version: Option<&str>) -> bool {
+    pub fn is_same_work(&self, node: &NodeId, refs: &Refs, sigma: Digest) -> bool {
         let written = self.instance(node).and_then(|instance| instance.identity);
-        let now = self.node(node).map(|node| self.reuse(node, refs, tool_version));
+        let now = self.node(node).map(|node| self.reuse(node, refs, sigma));
         written.is_none_or(|written| Some(written.reuse) == now)
     }
 
@@ -66,16 +72,11 @@ impl Run {
     }
 
     /// Identity of the work: what runs, on what.
-    fn reuse(&self, node: &Node, refs: &Refs, tool_version: Option<&str>) -> Digest {
-        let kind = if node.kind == Kind::Aggregator { "aggregator" } else { "tool" };
-        let sigma = Sigma { kind, tool: node.tool.as_deref(), tool_version, ..Sigma::default() };
+    fn reuse(&self, node: &Node, refs: &Refs, sigma: Digest) -> Digest {
         let effects = self.receipts(node);
         let inputs = Inputs { effects: &effects, params: &node.params, refs, world: None };
-        let canonical = |document: Result<Json, JsonError>| {
-            document.expect("plans and results were canonical when they came in")
-        };
-        let sigma = lineage::sigma(&canonical(sigma.document()));
-        lineage::reuse(sigma, lineage::x(&canonical(inputs.document())))
+        let inputs = inputs.document().expect("plans and results were canonical when they came in");
+        lineage::reuse(sigma, lineage::x(&inputs))
     }
 
     /// Receipts of the effects this node comes after, with their number.

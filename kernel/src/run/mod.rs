@@ -50,7 +50,7 @@ pub use apply::IllegalStep;
 pub use fold::{Fold, FoldError, Folded, ReadPlan};
 pub use human::{AnswerError, ResolutionError};
 pub use inputs::{Given, InputError, Refs, resolve};
-pub use intent::{GENERATION, Intended};
+pub use intent::{GENERATION, Intended, what_runs};
 pub use operator::OperationError;
 pub use prepared::{FEEDBACK, Prepared};
 pub use quiesce::Quiet;

@@ -1,7 +1,7 @@
 //! How events change the tables of runs and of accounts.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ostler_kernel::evaluation::Reputation;
@@ -72,21 +72,24 @@ struct Skimmed {
 }
 
 /// Reads what events do to the tables. Apart from [`Lines::apply`] because it may take long: a plan is skimmed for its id
-/// and its size. Not twice in a row: who runs a plan often opens run after run with the same text.
+/// and its size. Not again for the last few: who runs plans often opens run after run with the same texts.
 #[derive(Default)]
-pub(crate) struct Reader(Mutex<Option<(Json, Arc<Skimmed>)>>);
+pub(crate) struct Reader(Mutex<VecDeque<(Json, Arc<Skimmed>)>>);
+
+/// Plans of which is kept what was skimmed, at most; the newest.
+const SKIMMED_MAX: usize = 4;
 
 impl Reader {
     fn skim(&self, plan: &Json) -> Arc<Skimmed> {
         let last = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = last().clone();
-        if let Some((text, skimmed)) = known
-            && text == *plan
-        {
+        let known: Vec<(Json, Arc<Skimmed>)> = last().iter().cloned().collect();
+        if let Some((_, skimmed)) = known.into_iter().find(|(text, _)| text == plan) {
             return skimmed;
         }
         let skimmed: Arc<Skimmed> = Arc::new(serde_json::from_str(plan.as_str()).unwrap_or_default());
-        *last() = Some((plan.clone(), Arc::clone(&skimmed)));
+        let mut last = last();
+        last.truncate(SKIMMED_MAX - 1);
+        last.push_front((plan.clone(), Arc::clone(&skimmed)));
         skimmed
     }
 
