@@ -157,9 +157,7 @@ async fn starts(system: &System) -> Option<BTreeMap<String, u64>> {
 
 /// How the accounts stand, once all slots are taken by attempts that run and nothing moves any more.
 async fn accounts(system: &System) -> Vec<String> {
-    let look = || {
-        system.services.scheduling.accounts(&system.services)
-    };
+    let look = || system.services.scheduling.accounts(&system.services);
     let seen = Mutex::new(None);
     until("all slots are taken", async || {
         let is_full = system.services.effects.slots().len() == SLOTS as usize

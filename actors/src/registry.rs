@@ -267,7 +267,7 @@ impl RegistryState {
         self.services.market.begin(book, &self.services)?;
         for run in self.services.driven() {
             if let Some(row) = self.services.journal.run(run)? {
-                self.slot(&row).runs.push_back(row);
+                self.slot(&row).push(row);
             }
         }
         for slot in self.slots.values_mut() {
@@ -415,7 +415,7 @@ impl RegistryState {
             return Ok(());
         }
         if !slot.has(row.run) {
-            slot.runs.push_back(row);
+            slot.push(row);
         }
         self.take(&agent, Input::Work);
         Ok(())

@@ -57,6 +57,14 @@ impl Slot {
         Slot { registered: true, since, ..Slot::new(client, weight) }
     }
 
+    /// One more run to do. Most agents have one and no other, so no room is made for more.
+    pub(crate) fn push(&mut self, row: RunRow) {
+        if self.runs.is_empty() {
+            self.runs.reserve_exact(1);
+        }
+        self.runs.push_back(row);
+    }
+
     pub(crate) fn phase(&self) -> &Phase<ActorRef<AgentMessage>> {
         self.machine.phase()
     }

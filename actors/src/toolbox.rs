@@ -172,7 +172,8 @@ mod tests {
     #[test]
     fn what_runs_is_known_beforehand_by_the_same_digest() {
         let (name, version, description) = ("look".to_owned(), "3".to_owned(), String::new());
-        let spec = ToolSpec { name, version, description, params: Value::Null, result: json!({"type": "object"}) };
+        let spec =
+            ToolSpec { name, version, description, params: Value::Null, result: json!({"type": "object"}) };
         let toolbox = Toolbox::new(vec![Arc::new(Look(spec))]).unwrap();
         let draft = json!({"id": "p", "nodes": [
             {"id": "a", "tool": "look"},

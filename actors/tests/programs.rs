@@ -56,7 +56,7 @@ const FAILED: Settled = Settled::Closed(RunOutcome::Failed);
 /// What the last attempt of the node failed with.
 async fn failure(system: &System, run: RunId) -> Failure {
     let view = system.view(run, None).await.unwrap();
-    view.run.instance(&"n".into()).unwrap().failure.clone().unwrap()
+    *view.run.instance(&"n".into()).unwrap().failure.clone().unwrap()
 }
 
 /// Runs the program once, on its own.

@@ -497,7 +497,7 @@ pub struct Output {
     /// The value itself, where it is small; else it is in the artifact store.
     pub inline: Option<Json>,
     /// What else the outcome asks for: a conclusion, or a change of the plan.
-    pub directive: Option<Directive>,
+    pub directive: Option<Box<Directive>>,
 }
 
 /// What the outcome of a node may ask for besides giving a value.

@@ -10,8 +10,10 @@ use ostler_kernel::gate::{AfterLoss, CallClass};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::{Effect, Idempotency, Node, Plan, PlanDraft, Settings, ToolDefaults, Tools};
 use ostler_kernel::port::{JSON, Position, Recorded, Seq};
-use ostler_kernel::run::{Category, Context, Fold, FoldError, Given, Input, InputError, Intended, NoPlanner, NodeState, Operation,
-    RECOVERIES_MAX, Run, RunOutcome, Since, TakenUp, what_runs};
+use ostler_kernel::run::{
+    Category, Context, Fold, FoldError, Given, Input, InputError, Intended, NoPlanner, NodeState, Operation,
+    RECOVERIES_MAX, Run, RunOutcome, Since, TakenUp, what_runs,
+};
 use ostler_kernel::{json, lineage};
 use serde_json::{Map, Value, json};
 

@@ -54,8 +54,7 @@ impl Drive {
             self.launches.push(launch);
             return;
         };
-        let outcome =
-            ended.unwrap_or_else(|panic| failed(Category::Crash, effects::panic_text(&panic)));
+        let outcome = ended.unwrap_or_else(|panic| failed(Category::Crash, effects::panic_text(&panic)));
         let (duration_ms, cost) = effects::cost_since(started);
         let owner = &self.arguments.owner;
         let (accounts, granted) = self.services.scheduling.settle(&self.services, owner, launch.slot, cost);

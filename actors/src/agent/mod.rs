@@ -115,13 +115,20 @@ impl Actor for Agent {
     ) -> Result<(), ActorProcessingErr> {
         #[cfg(test)]
         state.arguments.services.trip(state.arguments.owner.agent.as_str());
-        if let AgentMessage::Drive(row) = message {
-            // Boxed: what stands here is part of the future of every message, which is moved several times.
-            return Box::pin(state.begin(row)).await;
-        }
-        state.asked += u64::from(matches!(message, AgentMessage::Ask { .. }));
-        let Some(drive) = &mut state.drive else {
-            state.decline(message);
+        // Boxed: what stands here an actor keeps room for as long as it lives, whether it has anything to do or not.
+        Box::pin(state.take(message)).await
+    }
+}
+
+impl AgentState {
+    async fn take(&mut self, message: AgentMessage) -> Result<(), ActorProcessingErr> {
+        let message = match message {
+            AgentMessage::Drive(row) => return self.begin(row).await,
+            message => message,
+        };
+        self.asked += u64::from(matches!(message, AgentMessage::Ask { .. }));
+        let Some(drive) = &mut self.drive else {
+            self.decline(message);
             return Ok(());
         };
         match message {
@@ -136,11 +143,9 @@ impl Actor for Agent {
             AgentMessage::Judged { run, judgement } => drive.judged(run, judgement),
             AgentMessage::Ask { request, reply } => drive.ask(request, reply),
         }
-        state.advance().await
+        self.advance().await
     }
-}
 
-impl AgentState {
     /// Takes a run up: whatever an earlier life of this agent queued for it is void.
     async fn begin(&mut self, row: RunRow) -> Result<(), ActorProcessingErr> {
         let AgentArguments { owner, services } = &self.arguments;

@@ -78,8 +78,11 @@ impl Tool for TextRender {
     fn call(&self, permit: Permit, _context: CallContext) -> BoxFuture<'_, ToolResult> {
         Box::pin(async move {
             let params: Params = params(permit)?;
-            let text =
-                if is_quick(&params.template, &params.values) { render(&params) } else { off_runtime(move |_| render(&params)).await };
+            let text = if is_quick(&params.template, &params.values) {
+                render(&params)
+            } else {
+                off_runtime(move |_| render(&params)).await
+            };
             Ok(json!({"text": text?}))
         })
     }

@@ -60,8 +60,7 @@ impl GatedTool {
         let result_schema = Some(&tool.spec().result).filter(|schema| !schema.is_null());
         let result_schema = result_schema.cloned().map(Arc::new);
         let ToolSpec { name, version, .. } = tool.spec();
-        let sigma =
-            Sigma { kind: "tool", tool: Some(name), tool_version: Some(version), ..Sigma::default() };
+        let sigma = Sigma { kind: "tool", tool: Some(name), tool_version: Some(version), ..Sigma::default() };
         let sigma = lineage::sigma(&sigma.document().expect("texts are canonical"));
         let validator = compile_schema(&schema)?;
         Ok(GatedTool { validator, tool, defaults, result_schema, paths, uris, sigma })

@@ -86,7 +86,7 @@ impl Run {
                 let instance = &mut self.instances[index];
                 match &result.outcome {
                     Outcome::Ok(output) => instance.output = Some(output.clone()),
-                    Outcome::Failed(failure) => instance.failure = Some(failure.clone()),
+                    Outcome::Failed(failure) => instance.failure = Some(Box::new(failure.clone())),
                 }
             }
             Event::HumanRequest(request) => {
@@ -104,7 +104,7 @@ impl Run {
                 let index = self.find(&answer.node)?;
                 let instance = &mut self.instances[index];
                 let (request, approve, by) = (instance.requests, answer.approve, answer.by.clone());
-                instance.answered = Some(Answered { request, approve, by, at });
+                instance.answered = Some(Box::new(Answered { request, approve, by, at }));
                 let of_result =
                     matches!(instance.standing, Standing::WaitingHuman { ask: HumanRequestKind::After, .. });
                 if !approve {
@@ -112,7 +112,8 @@ impl Run {
                         self.tally.count_rejected();
                     }
                     let message = answer.note.clone();
-                    instance.failure = Some(Failure { category: Category::HumanRejection, message });
+                    instance.failure =
+                        Some(Box::new(Failure { category: Category::HumanRejection, message }));
                 }
             }
             Event::TimerSet(timer) => self.apply_timer(&timer.node, timer.kind, timer.at)?,

@@ -46,7 +46,7 @@ impl Turn<'_, '_, '_> {
     pub(super) fn executed(&mut self, at: usize) {
         let directive = self.run.instances[at].output.as_ref().and_then(|output| output.directive.clone());
         self.transit(at, NodeState::Executed, Reason::Ok);
-        let Some(Directive { conclude, delta }) = directive else { return };
+        let Some(Directive { conclude, delta }) = directive.map(|directive| *directive) else { return };
         if conclude {
             self.stop_for_conclusion(at);
         }

@@ -144,13 +144,13 @@ pub struct Instance {
     /// What the last question showed; an attempt in doubt shows nothing, and leaves it as it is.
     pub shown: Option<Digest>,
     /// What was last said to a question.
-    pub answered: Option<Answered>,
+    pub answered: Option<Box<Answered>>,
     /// What the last attempt did, as it was written down before it started.
     pub identity: Option<Identity>,
     /// What the last attempt gave; published only if the node is executed.
     pub output: Option<Output>,
     /// What the last failed attempt met.
-    pub failure: Option<Failure>,
+    pub failure: Option<Box<Failure>>,
     /// Place among the terminal transitions of the run, from 1; 0 while live.
     pub commit: u64,
     /// Whether a replan was asked for on account of its failure.

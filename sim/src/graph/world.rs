@@ -294,7 +294,8 @@ impl<'s> World<'s> {
                     }
                     None => None,
                 };
-                let directive = (conclude || delta.is_some()).then_some(Directive { conclude, delta });
+                let directive =
+                    (conclude || delta.is_some()).then(|| Box::new(Directive { conclude, delta }));
                 let value = canonical(&ok)?;
                 let artifact = lineage::artifact(JSON, value.as_str().as_bytes());
                 let bytes = value.as_str().len() as u64;

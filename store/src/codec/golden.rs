@@ -50,8 +50,14 @@ fn attempt(outcome: Outcome) -> Box<AttemptResult> {
 
 /// Each variant, and each variant of what is in them, at least once.
 fn samples() -> Vec<Event> {
-    let output =
-        |inline, directive| Outcome::Ok(Output { artifact: Digest([0xab; 32]), bytes: 9, inline, directive });
+    let output = |inline, directive: Option<Directive>| {
+        Outcome::Ok(Output {
+            artifact: Digest([0xab; 32]),
+            bytes: 9,
+            inline,
+            directive: directive.map(Box::new),
+        })
+    };
     let mut samples = vec![
         Event::RunOpened(Box::new(RunOpened {
             run: run(),
