@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ostler_kernel::event::{Event, Parent};
-use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::id::{ClientId, NodeId, RunId};
 use ostler_kernel::lineage;
 use ostler_kernel::port::{Child, ChildEnd, JournalError, LogError, RunRow, RunStanding, StreamId};
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::{NodeState, Reason, Run, RunOutcome};
 use ostler_supervisor::SupervisorRef;
 use serde_json::Map;
 
@@ -205,18 +205,62 @@ pub(crate) fn is_unwanted(services: &Services, parent: &Parent) -> Result<bool, 
     }))
 }
 
+/// Work of a node that is not wanted any more: all of it, or what came before a patch.
+pub(crate) struct GivenUp {
+    node: NodeId,
+    /// Patches that had been applied then; `None`: however many.
+    before: Option<u32>,
+}
+
+impl GivenUp {
+    fn covers(&self, node: &NodeId, phase: u32) -> bool {
+        self.node == *node && self.before.is_none_or(|before| phase < before)
+    }
+}
+
+/// What these records of a run, which have taken effect, give up of its work.
+pub(crate) fn given_up(run: &Run, events: &[Event]) -> impl Iterator<Item = GivenUp> {
+    events.iter().filter_map(|event| match event {
+        Event::NodeTransition(moved) if moved.reason == Reason::Patched => {
+            let before = run.instance(&moved.node).map(|instance| instance.phase);
+            Some(GivenUp { node: moved.node.clone(), before })
+        }
+        Event::NodeTransition(moved) if moved.to.is_terminal() && moved.to != NodeState::Executed => {
+            Some(GivenUp { node: moved.node.clone(), before: None })
+        }
+        Event::Draining { node } => Some(GivenUp { node: node.clone(), before: None }),
+        _ => None,
+    })
+}
+
 impl Services {
-    /// Cancels the runs that attempts of a run opened, of one node or of all, and that are not known to be over. In the
-    /// background: whoever opens one once more learns that it is not wanted.
-    pub(crate) fn cancel_children(self: &Arc<Services>, row_of: StreamId, node: Option<NodeId>) {
+    /// Cancels the runs that attempts at this work of a run opened, and that are not known to be over. In the background:
+    /// whoever opens one once more learns that it is not wanted, from what is appended by now.
+    pub(crate) fn cancel_children(self: &Arc<Services>, client: &ClientId, run: RunId, work: Vec<GivenUp>) {
+        if !work.is_empty() {
+            self.cancel_opened(client, run, move |node, phase| work.iter().any(|it| it.covers(node, phase)));
+        }
+    }
+
+    fn cancel_opened(
+        self: &Arc<Services>,
+        client: &ClientId,
+        run: RunId,
+        is_unwanted: impl Fn(&NodeId, u32) -> bool + Send + 'static,
+    ) {
         let services = Arc::clone(self);
-        let notes = services.notes.peek(row_of);
+        let stream = StreamId::attempts(client, run);
+        // Nobody may have asked for the notes yet, as after a restart; who drives the run may be here again soon.
+        let notes = if self.drives(run) { self.notes.of(stream) } else { self.notes.peek(stream) };
         tokio::spawn(async move {
             let Some((system, _)) = System::within(&services) else { return };
-            let children = notes.children(&services, node.as_ref()).unwrap_or_default();
+            let children = notes.children(&services, is_unwanted).unwrap_or_else(|error| {
+                tracing::warn!(%error, %run, "what a run opened cannot be read, and is not cancelled");
+                Vec::new()
+            });
             for child in children {
                 match system.cancel(child).await {
-                    Ok(()) | Err(RunError::Over | RunError::Unknown(_)) => {}
+                    Ok(()) | Err(RunError::Over | RunError::InvalidState(_) | RunError::Unknown(_)) => {}
                     Err(error) => {
                         tracing::warn!(%error, run = %child, "a run that is not wanted is not cancelled")
                     }
@@ -237,7 +281,7 @@ impl System {
 
     /// Cancels what the attempts of a run opened that was cancelled.
     pub(crate) fn cancel_children_of(&self, row: &RunRow) {
-        self.services.cancel_children(StreamId::attempts(&row.client, row.run), None);
+        self.services.cancel_opened(&row.client, row.run, |_, _| true);
     }
 }
 

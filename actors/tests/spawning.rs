@@ -6,8 +6,8 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use common::{Hold, left_by, plan, system, until, value};
-use ostler_actors::{Program, ProgramContext, Settled, Submission, System};
+use common::{Hold, left_by, plan, submit, system, until, value};
+use ostler_actors::{Program, ProgramContext, ResolveHow, Settled, Submission, System};
 use ostler_kernel::event::Failure;
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
@@ -177,6 +177,50 @@ async fn a_run_whose_parent_was_cancelled_before_the_process_died_is_cancelled_w
     second.resume(opened).await.unwrap();
     assert_eq!(second.outcome(opened).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
     until(async || second.runs(true).unwrap().iter().all(|row| row.standing != RunStanding::Open)).await;
+}
+
+/// Stops the node whose attempt opened a run, before that attempt has taken a step of its own in the process that took over.
+async fn check_stopped_after_a_restart(parent: Program, stop: impl AsyncFn(&System, RunId)) {
+    let journal = Arc::new(MemoryJournal::default());
+    let hold = hold();
+    let first = system(journal.clone(), vec![hold.clone(), Arc::new(parent.clone())]).await;
+    let policy = json!({"recovery": {"crash": "human_escalation"}});
+    let nodes = json!([{"id": "n", "tool": "parent", "retries": 0}]);
+    let run = submit(&first, json!({"id": "p", "policy": policy, "nodes": nodes})).await;
+    hold.started().await;
+    let opened = other(&first, run).unwrap();
+
+    let second = system(left_by(&journal), vec![self::hold(), Arc::new(parent)]).await;
+    stop(&second, run).await;
+    let over = async || second.outcome(opened).await.unwrap() == Settled::Closed(RunOutcome::Cancelled);
+    until(over).await;
+    assert!(matches!(second.outcome(run).await.unwrap(), Settled::Closed(_)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopping_a_node_right_after_a_restart_cancels_what_it_opened_before() {
+    let opens = || parent(child(json!({"id": "c", "nodes": [{"id": "h", "tool": "hold"}]})));
+    check_stopped_after_a_restart(opens(), async |system, run| {
+        system.skip_node(run, "n".into()).await.unwrap();
+    })
+    .await;
+    check_stopped_after_a_restart(opens(), async |system, run| {
+        system.cancel_node(run, "n".into()).await.unwrap();
+    })
+    .await;
+    // What its process did not live to end is in doubt, as the policy asks.
+    check_stopped_after_a_restart(opens(), async |system, run| {
+        system.resume(run).await.unwrap();
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+        system.cancel_node(run, "n".into()).await.unwrap();
+    })
+    .await;
+    check_stopped_after_a_restart(opens(), async |system, run| {
+        system.resume(run).await.unwrap();
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+        system.resolve(run, "n".into(), ResolveHow::Fail).await.unwrap();
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

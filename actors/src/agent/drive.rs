@@ -20,6 +20,7 @@ use super::deadlines::{Deadline, Deadlines};
 use super::{AgentArguments, AgentMessage, AskReply, Request};
 use crate::approval;
 use crate::attempt::{self, Caller};
+use crate::children;
 use crate::effects::AttemptKey;
 use crate::error::RunError;
 use crate::estimates::UNKNOWN;
@@ -57,6 +58,8 @@ pub(super) struct Drive {
     pub(super) seq: Seq,
     /// Decided in this turn and not appended yet.
     pub(super) pending: Vec<Event>,
+    /// Work whose runs are not wanted any more, once what was decided is appended: who opens one meanwhile reads that.
+    given_up: Vec<children::GivenUp>,
     /// To be started once what was decided is appended.
     pub(super) launches: Vec<super::launch::Launch>,
     /// Attempts whose end was taken in: the effects table keeps it until it is appended.
@@ -103,6 +106,7 @@ impl Drive {
             run,
             seq,
             pending: Vec::new(),
+            given_up: Vec::new(),
             launches: Vec::new(),
             taken: Vec::new(),
             answers: Vec::new(),
@@ -154,11 +158,7 @@ impl Drive {
                         let key = self.key(&moved.node, moved.attempt);
                         self.services.effects.cancel(&key);
                     }
-                    if moved.to.is_terminal() && moved.to != NodeState::Executed {
-                        self.cancel_children(&moved.node);
-                    }
                 }
-                Event::Draining { node } => self.cancel_children(node),
                 Event::PlanVersion(_) => self.reorder(),
                 Event::TimerSet(timer) => self.set_deadline(&timer.node, timer.kind, timer.at),
                 Event::HumanRequest(request) => {
@@ -169,15 +169,8 @@ impl Drive {
                 _ => {}
             }
         }
+        self.given_up.extend(children::given_up(&self.run, &events));
         self.pending.extend(events);
-    }
-
-    /// The runs that a node opened are not wanted any more.
-    fn cancel_children(&self, node: &NodeId) {
-        if self.services.notes.known(self.opened.run) {
-            let stream = StreamId::attempts(&self.opened.client, self.opened.run);
-            self.services.cancel_children(stream, Some(node.clone()));
-        }
     }
 
     pub(super) fn key(&self, node: &NodeId, attempt: u32) -> AttemptKey {
@@ -487,6 +480,7 @@ impl Drive {
             self.tell(event);
         }
         let position = self.append()?;
+        self.services.cancel_children(&self.opened.client, self.opened.run, std::mem::take(&mut self.given_up));
         self.launch(position);
         self.set_alarm();
         if over {
