@@ -150,10 +150,11 @@ impl LiveLog {
     /// Waits for the end of a run; the waiting is a sign of life.
     async fn wait_for(&self, system: &System, run: RunId) -> Result<RunOutcome, RunError> {
         let patience = self.site.heartbeat_ms.map(|ms| Duration::from_millis(ms / 2 + 1));
+        let mut awaited = system.awaited(run)?;
         loop {
             let mut stirs = system.services.stirs.subscribe();
             let settled = async {
-                match system.outcome(run).await {
+                match awaited.settled(system).await {
                     Ok(Settled::WaitsForPerson | Settled::Resting) => {
                         let _ = stirs.changed().await;
                         None

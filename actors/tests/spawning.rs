@@ -6,8 +6,8 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use common::{Hold, left_by, plan, submit, system, until, value};
-use ostler_actors::{Program, ProgramContext, ResolveHow, Settled, Submission, System};
+use common::{Hold, Watched, left_by, plan, submit, system, until, value};
+use ostler_actors::{Answer, Program, ProgramContext, ResolveHow, Settled, Submission, System};
 use ostler_kernel::event::Failure;
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
@@ -274,4 +274,30 @@ async fn agents_that_wait_for_runs_do_not_keep_each_other_from_going_on() {
     let run = system.submit(Submission { intent: 2, ..Submission::plan(plan) }).await.unwrap();
     assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
     assert_eq!(system.runs(false).unwrap().len(), 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_run_reads_it_once_however_often_anything_else_stirs() {
+    let ask = json!({"id": "ask", "kind": "human_approval", "human_timeout": "1h"});
+    let opens = Arc::new(parent(child(json!({"id": "c", "nodes": [ask]}))));
+    let watched = Watched::over(Arc::new(MemoryJournal::default()));
+    let system = system(watched.clone(), vec![opens]).await;
+    let run = submitted(&system, terms(&system)).await;
+    until(async || other(&system, run).is_some()).await;
+    let opened = other(&system, run).unwrap();
+    let asks = async || system.outcome(opened).await.unwrap() == Settled::WaitsForPerson;
+    until(asks).await;
+    let rests = async || system.agents().await.iter().filter(|row| row.state == "row").count() == 1;
+    until(rests).await;
+    watched.records_of(opened);
+    for _ in 0..20 {
+        let source = json!({"id": "x", "nodes": [{"id": "a", "tool": "text.render",
+            "params": {"template": "hello", "values": {}}}]});
+        let stirs = submit(&system, source).await;
+        assert_eq!(system.outcome(stirs).await.unwrap(), SUCCEEDED);
+    }
+    assert!(watched.records_of(opened) < 20, "each stir read it from its beginning");
+    let approval = system.all_approvals().await.unwrap().approvals.remove(0);
+    system.answer(&approval.id, approval.digest.unwrap(), Answer::approve()).await.unwrap();
+    assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
 }
