@@ -71,8 +71,11 @@ impl LiveLog {
         let _waits = waits.map_err(|waiting| LogError::Crowded { step: step.to_owned(), waiting })?;
         let (run, submission, budget) = self.order(step, child, &failed)?;
         if self.ask(|notes| notes.child(step).is_none())? {
-            let (of, step) = (self.site.of.clone(), step.to_owned());
-            self.append_durably(Event::ChildRun { of, step, run, budget }).await?;
+            let (of, name) = (self.site.of.clone(), step.to_owned());
+            let noted = self.append(Event::ChildRun { of, step: name, run, budget }).inspect_err(|_| {
+                services.purses.with(self.site.run, |purse| purse.take_back(budget.unwrap_or(0)));
+            });
+            services.journal.durable(noted?).await?;
         }
         let parent = Parent { run: self.site.run, of: self.site.of.clone(), step: step.to_owned() };
         system.open(submission, Some(parent)).await.map_err(|error| failed(error.to_string()))?;
@@ -109,18 +112,15 @@ impl LiveLog {
         }
         let budget = match self.ask(|notes| notes.child(step).cloned())? {
             Some(spawned) => spawned.budget,
-            None => {
-                let set_aside = self.granted()?.saturating_add(self.cost_so_far());
-                let left = folded.run.left(set_aside);
-                match (budget, left) {
-                    (asked, Some(left)) if asked.unwrap_or(1) > left => {
-                        let (step, asked) = (step.to_owned(), asked.unwrap_or(1));
-                        return Err(LogError::Budget { step, asked, left });
-                    }
-                    (Some(asked), _) => Some(asked),
-                    (None, left) => left,
+            // Whatever else may fail has not by now: what is given is given from here on.
+            None => match services.purses.with(self.site.run, |purse| purse.open(budget)) {
+                Some(Ok(given)) => Some(given),
+                Some(Err(left)) => {
+                    let (step, asked) = (step.to_owned(), budget.unwrap_or(1));
+                    return Err(LogError::Budget { step, asked, left });
                 }
-            }
+                None => budget,
+            },
         };
         let run = self.child_id(step);
         let submission = Submission {

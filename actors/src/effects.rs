@@ -159,6 +159,7 @@ impl Effects {
         if services.drives(key.run) {
             return Some(agent);
         }
+        services.purses.left_behind(key);
         self.forget(key);
         None
     }

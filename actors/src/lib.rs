@@ -56,6 +56,7 @@ mod pipeline;
 mod pipelines;
 mod plans;
 mod profiles;
+mod purses;
 mod program;
 mod registry;
 mod resolve;

@@ -29,6 +29,7 @@ use crate::notes::NotesOfRuns;
 use crate::pipeline::Book;
 use crate::plans::Plans;
 use crate::profiles::Profiles;
+use crate::purses::Purses;
 use crate::toolbox::Toolbox;
 
 /// What every actor of a system shares.
@@ -40,6 +41,7 @@ pub(crate) struct Services {
     pub(crate) clock: Clock,
     pub(crate) effects: Effects,
     pub(crate) notes: NotesOfRuns,
+    pub(crate) purses: Purses,
     pub(crate) waiters: Waiters,
     /// The system that all this is of, for as long as it runs.
     pub(crate) home: Mutex<Option<Home>>,
@@ -111,6 +113,7 @@ impl Services {
             clock: Clock::new(),
             effects: Effects::default(),
             notes: NotesOfRuns::default(),
+            purses: Purses::default(),
             waiters: Waiters::default(),
             home: Mutex::default(),
             plans: Plans::default(),
@@ -188,6 +191,7 @@ impl Services {
     pub(crate) fn let_go(&self, run: RunId) {
         lock(&self.driven).remove(&run);
         self.effects.forget_run(run);
+        self.purses.let_go(run);
         self.notes.forget(run);
         self.stir();
     }

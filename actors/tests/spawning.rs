@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use common::{Hold, Watched, left_by, plan, submit, system, until, value};
+use common::{Hold, Watched, left_by, plan, states, submit, system, until, value};
 use ostler_actors::{Answer, Program, ProgramContext, ResolveHow, Settled, Submission, System};
 use ostler_kernel::event::Failure;
 use ostler_kernel::id::RunId;
@@ -106,6 +106,50 @@ async fn what_a_run_costs_stays_within_its_budget() {
         (category, message.as_str()),
         (Category::ResourceExhaustion, "the budget of the run, 500 credits, is used up")
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_attempts_cost_that_run_at_once_stays_within_the_budget_together() {
+    let hold = hold();
+    let system = system(Arc::new(MemoryJournal::default()), vec![hold.clone()]).await;
+    let holds: Vec<Value> =
+        (0..4).map(|at| json!({"id": format!("h{at}"), "tool": "hold", "retries": 0})).collect();
+    let plan = plan(&system, json!({"id": "p", "policy": {"slots": 4}, "nodes": holds}));
+    let run = system.submit(Submission { budget: Some(2_000), ..Submission::plan(plan) }).await.unwrap();
+    for _ in 0..4 {
+        hold.started().await;
+    }
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    let cost = system.view(run, None).await.unwrap().run.cost();
+    // All four went on together until it was used up.
+    assert!((1_900..=2_000).contains(&cost), "{cost}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_finds_the_budget_set_aside_for_others_waits_for_what_they_leave() {
+    let hold = hold();
+    let system = system(Arc::new(MemoryJournal::default()), vec![hold.clone()]).await;
+    let nodes = json!([{"id": "one", "tool": "hold"}, {"id": "two", "tool": "hold"}]);
+    let plan = plan(&system, json!({"id": "p", "nodes": nodes}));
+    let run = system.submit(Submission { budget: Some(40), ..Submission::plan(plan) }).await.unwrap();
+    hold.go(2);
+    assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+    assert!(system.view(run, None).await.unwrap().run.cost() <= 40);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attempts_that_run_at_once_give_the_runs_that_they_open_no_more_than_there_is() {
+    let asks = json!({"id": "c", "nodes": [{"id": "ask", "kind": "human_approval", "human_timeout": "1h"}]});
+    let wants = Child { budget: Some(400_000), ..child(asks) };
+    let system = system(Arc::new(MemoryJournal::default()), vec![Arc::new(parent(wants))]).await;
+    let nodes: Vec<Value> =
+        (0..4).map(|at| json!({"id": format!("n{at}"), "tool": "parent", "retries": 0})).collect();
+    let plan = plan(&system, json!({"id": "p", "policy": {"slots": 4}, "nodes": nodes}));
+    let submission = Submission { intent: 2, budget: Some(1_000_000), ..Submission::plan(plan) };
+    let run = system.submit(submission).await.unwrap();
+    until(async || states(&system, run).await.matches("failed").count() == 2).await;
+    until(async || system.runs(false).unwrap().len() == 3).await;
+    assert_eq!(states(&system, run).await.matches("running").count(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

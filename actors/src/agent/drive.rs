@@ -370,6 +370,7 @@ impl Drive {
             // Boxed, as all that is seldom awaited: what stands here is part of the future of every message.
             && Box::pin(attempt::is_unsure(&self.services, &result.outcome)).await;
         self.decide(if unsure { Input::Unsure(result) } else { Input::Result(result) });
+        self.services.purses.ended(key, self.run.cost());
         self.taken.push(key.clone());
     }
 

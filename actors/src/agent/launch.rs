@@ -65,7 +65,7 @@ impl Drive {
             let mine = job.run == self.opened.run && !self.services.is_stopping() && !self.is_resting();
             match state {
                 Some(NodeState::Ready | NodeState::Running)
-                    if mine && !may_spend && self.may_be_granted(&job.node) =>
+                    if mine && self.may_be_granted(&job.node) && !(may_spend && self.may_afford(&job.node)) =>
                 {
                     self.services.links.give_back(ticket);
                     later.push(job.node);
@@ -99,6 +99,14 @@ impl Drive {
         state == Some(NodeState::Ready) || self.is_lost(node)
     }
 
+    /// Whether a node finds anything of the budget of the run, or nobody is left who would leave it some.
+    fn may_afford(&self, node: &NodeId) -> bool {
+        let Some(instance) = self.run.instance(node) else { return true };
+        let attempt = instance.attempts + u32::from(instance.state() == NodeState::Ready);
+        let lent = self.services.purses.with(self.opened.run, |purse| purse.is_lent(&(node.clone(), attempt)));
+        !lent.unwrap_or(false)
+    }
+
     /// Whether nobody is about the attempt of a running node: it died with its process.
     pub(super) fn is_lost(&self, node: &NodeId) -> bool {
         let attempt = self.run.instance(node).map_or(0, |instance| instance.attempts);
@@ -123,9 +131,11 @@ impl Drive {
         let attempt = self.run.instance(id).map_or(0, |instance| instance.attempts);
         // What was approved is shown again before an attempt starts; only one that its process did not live to end can
         // come here with something else.
-        let afforded = match self.left() {
-            Some(0) => Err(self.spent_budget()),
-            Some(_) | None => self.prepare(node).await,
+        let key = self.key(id, attempt);
+        let most = u64::try_from(node.timeout).unwrap_or(1);
+        let afforded = match self.services.purses.may_start(&key, most) {
+            false => Err(self.spent_budget()),
+            true => self.prepare(node).await,
         };
         let prepared = afforded.and_then(|prepared| {
             let shown = || approval::of_work(&self.services, &self.caller, node, &prepared.work).digest();
@@ -134,6 +144,7 @@ impl Drive {
         match prepared {
             Ok(Prepared { refs, .. }) if again && !self.is_same_work(node, &refs) => {
                 self.services.links.give_back(slot);
+                self.services.purses.ended(&key, self.run.cost());
                 let what = self.changed_since(node);
                 self.decide(Input::Changed { node: id.clone(), what });
             }
@@ -145,6 +156,7 @@ impl Drive {
             }
             Err(refusal) => {
                 self.services.links.give_back(slot);
+                self.services.purses.ended(&key, self.run.cost());
                 self.refuse(id, attempt, refusal);
             }
         }
@@ -256,18 +268,8 @@ impl Drive {
             of: AttemptOf { node: node.id.clone(), generation: GENERATION, phase, attempt },
             key: self.run.idempotency_key(run, &node.id),
             heartbeat_ms: node.heartbeat_timeout.and_then(|span| u64::try_from(span).ok()),
-            left: self.left(),
             impact: node.reach().impact,
         }
-    }
-
-    /// Credits that are left of the budget of the run, what it gave to runs that it opened set aside.
-    fn left(&self) -> Option<u64> {
-        self.run.terms().budget?;
-        let stream = StreamId::attempts(&self.opened.client, self.opened.run);
-        // What cannot be read is found out by whoever writes there.
-        let granted = self.services.notes.of(stream).granted(&self.services).unwrap_or(0);
-        self.run.left(granted)
     }
 
     /// Starts what was appended. What acts on the world waits until its intent is durable.
