@@ -150,7 +150,7 @@ impl Services {
 
     /// How plans are normalised and judged here.
     pub(crate) fn settings(&self) -> Settings<'_> {
-        Settings::real(self.run_slots, &self.toolbox)
+        Settings { domains: Some(&self.domains), ..Settings::real(self.run_slots, &self.toolbox) }
     }
 
     /// Marks a run as driven by this process.

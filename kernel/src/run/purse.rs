@@ -121,14 +121,22 @@ mod tests {
     /// Something that happens to a run with a budget.
     #[derive(Debug, Clone)]
     enum Happens {
-        Asks { node: u8, most: u64 },
+        Asks {
+            node: u8,
+            most: u64,
+        },
         Opens(Option<u64>),
         /// It has cost that share of what was set aside for it, in 255ths.
-        Ends { node: u8, of: u8 },
+        Ends {
+            node: u8,
+            of: u8,
+        },
         /// Another process takes the run up: what ran is lost.
         Restart,
         /// Its actor is started again, and this attempt is not among those that run.
-        Reload { lost: u8 },
+        Reload {
+            lost: u8,
+        },
     }
 
     fn happens() -> impl Strategy<Value = Happens> {
