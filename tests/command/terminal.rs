@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::world::World;
+use super::world::{World, skipped};
 
 /// How long something may take to come to the screen.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -22,7 +22,7 @@ impl Terminal {
     /// `None`, and why, where there is no tmux.
     pub(crate) fn open(columns: usize, rows: usize) -> Option<Terminal> {
         if Command::new("tmux").arg("-V").stdout(Stdio::null()).status().is_err() {
-            eprintln!("skipped: there is no tmux to be the terminal");
+            skipped("there is no tmux to be the terminal");
             return None;
         }
         let world = World::new();
