@@ -145,7 +145,7 @@ pub struct AgentRow {
     pub client: ClientId,
     /// Its weight among the agents of its client.
     pub weight: u32,
-    /// `row`, `starting`, `live`, `stopping` or `quarantined`.
+    /// `idle` (it has no actor, as nothing of it goes on), `starting`, `live`, `stopping` or `quarantined`.
     pub state: &'static str,
     /// What it says of itself, with what it can do, its domain and its price as it offers them now.
     pub profile: Arc<Profile>,
@@ -390,7 +390,9 @@ impl RegistryState {
         let slot = slot.ok_or_else(|| OfferRefused::Unknown(agent.clone()))?;
         self.services.domains.check(offer.domain.as_deref())?;
         // Who repeats it waits for what was written down then: it may not be durable yet.
-        if let Some((_, position)) = self.services.market.offered(&agent).filter(|(known, _)| **known == *offer) {
+        if let Some((_, position)) =
+            self.services.market.offered(&agent).filter(|(known, _)| **known == *offer)
+        {
             return Ok(position);
         }
         let client = slot.client.clone();

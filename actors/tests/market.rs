@@ -350,7 +350,10 @@ async fn an_offer_that_is_repeated_is_acknowledged_no_earlier_than_the_first() {
     let mut first = Box::pin(system.offer("a", offer()));
     assert!(futures::poll!(&mut first).is_pending());
     until(async || system.offered("a").is_some()).await;
-    let again = { let system = system.clone(); tokio::spawn(async move { system.offer("a", offer()).await }) };
+    let again = {
+        let system = system.clone();
+        tokio::spawn(async move { system.offer("a", offer()).await })
+    };
     // It has been answered by whoever writes it down once somebody who asked later was.
     for _ in 0..100 {
         system.agent(&"a".into()).await.unwrap();

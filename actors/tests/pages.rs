@@ -102,7 +102,7 @@ async fn a_page_of_questions_reads_no_run_that_asks_nothing_and_none_of_another_
     // Once they are taken up again, those that sleep are not read.
     second.resume_all().await.unwrap();
     for run in second.runs(true).unwrap() {
-        let rests = |row: &AgentRow| row.agent != run.agent || row.state == "row";
+        let rests = |row: &AgentRow| row.agent != run.agent || row.state == "idle";
         until(async || second.agents().await.iter().all(rests)).await;
     }
     watched.read_of(&runs);

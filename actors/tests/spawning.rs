@@ -331,7 +331,7 @@ async fn who_waits_for_a_run_reads_it_once_however_often_anything_else_stirs() {
     let opened = other(&system, run).unwrap();
     let asks = async || system.outcome(opened).await.unwrap() == Settled::WaitsForPerson;
     until(asks).await;
-    let rests = async || system.agents().await.iter().filter(|row| row.state == "row").count() == 1;
+    let rests = async || system.agents().await.iter().filter(|row| row.state == "idle").count() == 1;
     until(rests).await;
     watched.records_of(opened);
     for _ in 0..20 {

@@ -46,7 +46,7 @@ fn a_quarantined_agent_is_listed_with_its_reason_and_released() {
     // It stays so when another process looks.
     let listed = world.ostler("ps --agents --json").exits(0).lines();
     assert!(
-        listed.iter().all(|agent| agent["state"] == "row" && agent.get("reason").is_none()),
+        listed.iter().all(|agent| agent["state"] == "idle" && agent.get("reason").is_none()),
         "{listed:?}"
     );
     world.ostler("release ill").exits(2).complains("agent ill is in service");

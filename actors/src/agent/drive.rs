@@ -481,7 +481,11 @@ impl Drive {
             self.tell(event);
         }
         let position = self.append()?;
-        self.services.cancel_children(&self.opened.client, self.opened.run, std::mem::take(&mut self.given_up));
+        self.services.cancel_children(
+            &self.opened.client,
+            self.opened.run,
+            std::mem::take(&mut self.given_up),
+        );
         self.launch(position);
         self.set_alarm();
         if over {

@@ -65,7 +65,9 @@ impl Drive {
             let mine = job.run == self.opened.run && !self.services.is_stopping() && !self.is_resting();
             match state {
                 Some(NodeState::Ready | NodeState::Running)
-                    if mine && self.may_be_granted(&job.node) && !(may_spend && self.may_afford(&job.node)) =>
+                    if mine
+                        && self.may_be_granted(&job.node)
+                        && !(may_spend && self.may_afford(&job.node)) =>
                 {
                     self.services.links.give_back(ticket);
                     later.push(job.node);
@@ -103,7 +105,8 @@ impl Drive {
     fn may_afford(&self, node: &NodeId) -> bool {
         let Some(instance) = self.run.instance(node) else { return true };
         let attempt = instance.attempts + u32::from(instance.state() == NodeState::Ready);
-        let lent = self.services.purses.with(self.opened.run, |purse| purse.is_lent(&(node.clone(), attempt)));
+        let lent =
+            self.services.purses.with(self.opened.run, |purse| purse.is_lent(&(node.clone(), attempt)));
         !lent.unwrap_or(false)
     }
 

@@ -16,8 +16,8 @@ use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
 use ostler_kernel::id::{AgentId, ClientId, NodeId, RunId};
 use ostler_kernel::plan::{Effect, Idempotency, Plan, PlanDraft};
 use ostler_kernel::port::{
-    AccountRow, ArtifactStore, BoxFuture, CallContext, Journal, JournalError, Judge, Position, Recorded, RunRow,
-    Seq, StreamBatch, StreamId, StreamKind, Tool, ToolResult, ToolSpec,
+    AccountRow, ArtifactStore, BoxFuture, CallContext, Journal, JournalError, Judge, Position, Recorded,
+    RunRow, Seq, StreamBatch, StreamId, StreamKind, Tool, ToolResult, ToolSpec,
 };
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};
