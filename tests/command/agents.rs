@@ -97,7 +97,7 @@ fn a_spawned_agent_runs_plans_and_is_watched_as_it_says() {
     world
         .ostler("spawn x --oversight none")
         .exits(2)
-        .complains("one of autonomous_escalation, spot_check, supervised");
+        .complains("[possible values: autonomous_escalation, spot_check, supervised]");
     world.ostler("run say.yaml --agent nobody").exits(2).complains("there is no agent nobody");
     world.ostler("run say.yaml --agent lawyer").exits(3).says("may its result be published?");
     let listed = world.ostler("ps --json").exits(0).lines();
