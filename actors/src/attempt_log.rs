@@ -294,21 +294,27 @@ impl AttemptLog for LiveLog {
             if self.over.load(Ordering::SeqCst) {
                 return Err(LogError::Over);
             }
-            // Of one that is under way nothing is known that counts.
-            if lock(&self.open).contains_key(step) {
-                return Err(LogError::Busy(step.to_owned()));
+            // Of one that is under way nothing is known that counts. It is taken before it is asked what is known of it: who is
+            // about it at the same time cannot have finished it in between.
+            let open = Open { key: key.clone(), acts: acting.is_some() };
+            match lock(&self.open).entry(step.to_owned()) {
+                Entry::Occupied(_) => return Err(LogError::Busy(step.to_owned())),
+                Entry::Vacant(vacant) => drop(vacant.insert(open)),
             }
+            let mut opened = Opened { log: self, step: Some(step) };
             let recalled = self.ask(|notes| -> Result<Recalled, LogError> {
                 notes.has_room(step)?;
                 Ok(notes.recall(step, &key, of.attempt)?)
             })??;
             match recalled {
                 Recalled::Done(output) => {
+                    drop(opened);
                     let run = Some(self.site.run);
                     self.services.measures.tell(Telemetry::StepReplayed, None, run);
                     Ok(Begun::Done(attempt::load(&self.services, &output).await?))
                 }
                 Recalled::InDoubt => {
+                    drop(opened);
                     // Whatever else ends the attempt before that is written: it ends in doubt.
                     self.in_doubt.store(true, Ordering::SeqCst);
                     let (of, step) = (of.clone(), step.to_owned());
@@ -316,12 +322,6 @@ impl AttemptLog for LiveLog {
                     Err(LogError::InDoubt(step))
                 }
                 Recalled::Call => {
-                    let open = Open { key: key.clone(), acts: acting.is_some() };
-                    match lock(&self.open).entry(step.to_owned()) {
-                        Entry::Occupied(_) => return Err(LogError::Busy(step.to_owned())),
-                        Entry::Vacant(vacant) => drop(vacant.insert(open)),
-                    }
-                    let mut opened = Opened { log: self, step: Some(step) };
                     let idempotency_key = lineage::step_key(self.site.key, step);
                     if let Some(idem) = acting {
                         let (of, step) = (of.clone(), step.to_owned());

@@ -18,6 +18,7 @@ use crate::attempt;
 use crate::attempt_log::LiveLog;
 use crate::error::RunError;
 use crate::outcome::Settled;
+use crate::rest::CHECKPOINTED;
 use crate::services::{Services, lock};
 use crate::stream;
 use crate::submission::Submission;
@@ -78,9 +79,14 @@ impl LiveLog {
             services.journal.durable(noted?).await?;
         }
         let parent = Parent { run: self.site.run, of: self.site.of.clone(), step: step.to_owned() };
-        system.open(submission, Some(parent)).await.map_err(|error| failed(error.to_string()))?;
-        let outcome =
-            self.wait_for(&system, run).await.map_err(|error| failed(format!("run {run}: {error}")))?;
+        // Whoever drops this meanwhile leaves a run behind that is driven, and so learns that it is not wanted.
+        let opens = system.clone();
+        let opened = tokio::spawn(async move { opens.open(submission, Some(parent)).await });
+        match opened.await {
+            Ok(opened) => drop(opened.map_err(|error| failed(error.to_string()))?),
+            Err(error) => return Err(failed(error.to_string())),
+        }
+        let outcome = self.wait_for(&system, run).await.map_err(|why| failed(format!("run {run}: {why}")))?;
         let outputs = outputs(&system, run).await.map_err(|error| failed(format!("run {run}: {error}")))?;
         Ok(ChildEnd { run, outcome, outputs })
     }
@@ -147,32 +153,31 @@ impl LiveLog {
         RunId(uuid::Builder::from_custom_bytes(bytes).into_uuid())
     }
 
-    /// Waits for the end of a run; the waiting is a sign of life.
-    async fn wait_for(&self, system: &System, run: RunId) -> Result<RunOutcome, RunError> {
+    /// Waits for the end of a run, which a person may let rest meanwhile; the waiting is a sign of life.
+    async fn wait_for(&self, system: &System, run: RunId) -> Result<RunOutcome, String> {
         let patience = self.site.heartbeat_ms.map(|ms| Duration::from_millis(ms / 2 + 1));
-        let mut awaited = system.awaited(run)?;
+        let mut awaited = system.awaited(run).map_err(|error| error.to_string())?;
         loop {
             let mut stirs = system.services.stirs.subscribe();
             let settled = async {
                 match awaited.settled(system).await {
-                    Ok(Settled::WaitsForPerson | Settled::Resting) => {
-                        let _ = stirs.changed().await;
-                        None
+                    Ok(Settled::Closed(outcome)) => return Some(Ok(outcome)),
+                    Ok(Settled::Parked(why)) if why != CHECKPOINTED => {
+                        return Some(Err(format!("it was set aside: {why}")));
                     }
-                    other => Some(other),
+                    Ok(Settled::Parked(_) | Settled::WaitsForPerson | Settled::Resting) => {}
+                    Err(error) => return Some(Err(error.to_string())),
                 }
+                let _ = stirs.changed().await;
+                None
             };
             let settled = match patience {
                 Some(patience) => tokio::time::timeout(patience, settled).await.unwrap_or(None),
                 None => settled.await,
             };
             self.sign();
-            match settled {
-                None => {}
-                Some(Ok(Settled::Closed(outcome))) => return Ok(outcome),
-                Some(Ok(Settled::Parked(why))) => return Err(RunError::Quarantined(why)),
-                Some(Ok(Settled::WaitsForPerson | Settled::Resting)) => {}
-                Some(Err(error)) => return Err(error),
+            if let Some(settled) = settled {
+                return settled;
             }
         }
     }
