@@ -106,7 +106,8 @@ impl System {
                 }
                 // It comes to rest this very moment, or its agent fails again and again: in the end it is set aside.
                 Err(error) if self.may_pass(run, &error)? => {
-                    (told, _) = (error, tokio::task::yield_now().await);
+                    told = error;
+                    tokio::task::yield_now().await;
                 }
                 answer => return answer,
             }
@@ -220,7 +221,8 @@ impl System {
         for _ in 0..TRIES_MAX {
             match self.tell(run, Request::Operate(operation.clone())).await {
                 Err(error) if self.may_pass(run, &error)? => {
-                    (told, _) = (error, tokio::task::yield_now().await);
+                    told = error;
+                    tokio::task::yield_now().await;
                 }
                 answer => return answer,
             }

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::world::{World, skipped};
+use super::terminal::skipped;
+use super::world::World;
 
 /// Three jobs, and then a wait that keeps the command here.
 const PLAN: &str = "

@@ -16,13 +16,6 @@ pub(crate) struct World {
 /// How long a command may take, and what it does be waited for.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Says why a test does not test, for want of a program of somebody else's. Where `CI` is set that is a failure: the script that
-/// CI runs has installed it.
-pub(crate) fn skipped(why: &str) {
-    assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "nothing is skipped in CI: {why}");
-    println!("skipped: {why}");
-}
-
 /// Waits until it is so.
 #[track_caller]
 pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
