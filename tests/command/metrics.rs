@@ -1,5 +1,4 @@
 //! `--metrics`, and a real Prometheus that scrapes it.
-#![allow(clippy::print_stdout, reason = "a test that cannot test says so")]
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

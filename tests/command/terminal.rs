@@ -16,7 +16,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// CI runs has installed it.
 pub(crate) fn skipped(why: &str) {
     assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "nothing is skipped in CI: {why}");
-    println!("skipped: {why}");
+    eprintln!("skipped: {why}");
 }
 
 /// A terminal with a shell in it, which stands in a world.
