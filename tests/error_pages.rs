@@ -11,6 +11,7 @@ use ostler::pipeline_file::PipelineFile;
 use ostler::plan_file::{Finding, Format, PlanFile};
 use ostler_actors::Toolbox;
 use ostler_drivers::tool::{ToolConfig, builtin};
+use ostler_kernel::evaluation::Domains;
 use ostler_kernel::plan::{AdviceCode, Change, Delta, FaultCode, NodeStanding, Plan, Settings, merge};
 
 /// What comes before the rules of plans, what is refused before it is looked at, and what is told beside them.
@@ -46,7 +47,8 @@ fn blocks(page: &str) -> Vec<(String, String)> {
 fn validated(text: &str) -> Result<(Plan, Vec<Finding>), Vec<Finding>> {
     let toolbox = Toolbox::new(builtin(&ToolConfig::default(), None)).unwrap();
     let file = PlanFile::parse("example.yaml", Format::Yaml, text, &BTreeMap::new());
-    file.validate(&Settings::real(4, &toolbox))
+    let domains = Domains::default();
+    file.validate(&Settings { domains: Some(&domains), ..Settings::real(4, &toolbox) })
 }
 
 /// The codes of a plan as text; of a valid one, those of its advice.

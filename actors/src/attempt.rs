@@ -18,7 +18,7 @@ use ostler_kernel::run::{Category, Run};
 use ostler_kernel::{json, lineage, template};
 use serde_json::{Map, Value, json};
 
-use crate::attempt_log::{Closing, LiveLog, Silent};
+use crate::attempt_log::{Closing, Late, LiveLog, Silent};
 use crate::effects::failed;
 use crate::limits::{RESULT_DEPTH_MAX, TEST_MS_MAX};
 use crate::services::Services;
@@ -78,11 +78,8 @@ pub(crate) async fn perform(
     log: LiveLog,
 ) -> Outcome {
     let timeout_ms = u64::try_from(node.timeout).unwrap_or(1);
-    // A millisecond of a slot is a credit.
-    let left = log.site.left.filter(|left| *left < timeout_ms);
-    let within = Duration::from_millis(left.unwrap_or(timeout_ms));
     let mut closing = Closing { log: Arc::new(log), done: false };
-    let acted = tokio::time::timeout(within, act(services, caller, node, work, &closing.log));
+    let acted = closing.log.within(timeout_ms, act(services, caller, node, work, &closing.log));
     let acted = AssertUnwindSafe(acted).catch_unwind().await;
     if !matches!(acted, Ok(Ok(Ok(_)))) && closing.log.is_in_doubt() {
         // Whatever ended it, an ordinary retry would call the step again.
@@ -93,13 +90,11 @@ pub(crate) async fn perform(
     match acted {
         Ok(Ok(output)) => Outcome::Ok(output),
         Ok(Err(failure)) => Outcome::Failed(failure),
-        Err(_) => failed(
+        Err(Late { ms, spent }) => failed(
             Category::Timeout,
-            match left {
-                Some(left) => {
-                    format!("not done within the {left} credits that were left of the budget of its run")
-                }
-                None => format!("not done within {timeout_ms} ms"),
+            match spent {
+                true => format!("not done within the {ms} credits that were left of the budget of its run"),
+                false => format!("not done within {ms} ms"),
             },
         ),
     }

@@ -18,6 +18,7 @@ use ostler_kernel::plan::Idempotency;
 use ostler_kernel::port::{
     AttemptLog, Begun, BoxFuture, Child, ChildEnd, LogError, Position, StreamId, TOKEN_BYTES_MAX,
 };
+use ostler_kernel::run::Purse;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -40,8 +41,6 @@ pub(crate) struct Site {
     pub(crate) heartbeat_ms: Option<u64>,
     /// What it may do to the world, 0..=2.
     pub(crate) impact: u8,
-    /// Credits that are left of the budget of its run; `None`: it has none.
-    pub(crate) left: Option<u64>,
 }
 
 /// The log of an attempt that is under way.
@@ -49,7 +48,6 @@ pub(crate) struct LiveLog {
     pub(crate) services: Arc<Services>,
     pub(crate) site: Site,
     notes: OnceLock<Arc<RunNotes>>,
-    begun: Instant,
     over: AtomicBool,
     /// It met a step that only a person can tell of.
     in_doubt: AtomicBool,
@@ -80,7 +78,6 @@ impl LiveLog {
             services: Arc::clone(services),
             site,
             notes: OnceLock::new(),
-            begun: Instant::now(),
             over: AtomicBool::new(false),
             in_doubt: AtomicBool::new(false),
             signs: Notify::new(),
@@ -152,14 +149,32 @@ impl LiveLog {
         self.signs.notify_one();
     }
 
-    /// What it has cost until now, in credits.
-    pub(crate) fn cost_so_far(&self) -> u64 {
-        self.begun.elapsed().as_millis() as u64
-    }
-
-    /// Credits that were given to the runs which the attempts of this run opened.
-    pub(crate) fn granted(&self) -> Result<u64, LogError> {
-        self.notes().granted(&self.services)
+    /// Does the work within its time, and within what is set aside for it of the budget of its run: more is, as long as there is any.
+    /// A millisecond of a slot is a credit.
+    pub(crate) async fn within<T>(&self, timeout_ms: u64, work: impl Future<Output = T>) -> Result<T, Late> {
+        let (begun, of) = (Instant::now(), (self.site.of.node.clone(), self.site.of.attempt));
+        let ask = |act: &dyn Fn(&mut Purse) -> Option<u64>| self.services.purses.with(self.site.run, act);
+        let mut work = std::pin::pin!(work);
+        let mut held = ask(&|purse| Some(purse.held(&of))).flatten();
+        loop {
+            let ms = held.map_or(timeout_ms, |held| held.min(timeout_ms));
+            let until = begun.checked_add(Duration::from_millis(ms));
+            let ended = match until {
+                Some(until) => tokio::time::timeout_at(until, &mut work).await,
+                // What the clock cannot add never comes.
+                None => Ok((&mut work).await),
+            };
+            if let Ok(ended) = ended {
+                return Ok(ended);
+            }
+            if ms >= timeout_ms {
+                return Err(Late { ms, spent: false });
+            }
+            match ask(&|purse| purse.advance(&of, timeout_ms)).flatten() {
+                Some(more) => held = Some(more),
+                None => return Err(Late { ms, spent: true }),
+            }
+        }
     }
 
     /// When the attempt counts as dead, and when what it reported is to be written.
@@ -210,6 +225,13 @@ impl Drop for Opened<'_> {
             self.log.abandon(step);
         }
     }
+}
+
+/// Work that was not done in time.
+pub(crate) struct Late {
+    pub(crate) ms: u64,
+    /// Not its own time is up, but there is no more of the budget of its run.
+    pub(crate) spent: bool,
 }
 
 /// A call that gave no sign of life for too long.
@@ -272,21 +294,27 @@ impl AttemptLog for LiveLog {
             if self.over.load(Ordering::SeqCst) {
                 return Err(LogError::Over);
             }
-            // Of one that is under way nothing is known that counts.
-            if lock(&self.open).contains_key(step) {
-                return Err(LogError::Busy(step.to_owned()));
+            // Of one that is under way nothing is known that counts. It is taken before it is asked what is known of it: who is
+            // about it at the same time cannot have finished it in between.
+            let open = Open { key: key.clone(), acts: acting.is_some() };
+            match lock(&self.open).entry(step.to_owned()) {
+                Entry::Occupied(_) => return Err(LogError::Busy(step.to_owned())),
+                Entry::Vacant(vacant) => drop(vacant.insert(open)),
             }
+            let mut opened = Opened { log: self, step: Some(step) };
             let recalled = self.ask(|notes| -> Result<Recalled, LogError> {
                 notes.has_room(step)?;
                 Ok(notes.recall(step, &key, of.attempt)?)
             })??;
             match recalled {
                 Recalled::Done(output) => {
+                    drop(opened);
                     let run = Some(self.site.run);
                     self.services.measures.tell(Telemetry::StepReplayed, None, run);
                     Ok(Begun::Done(attempt::load(&self.services, &output).await?))
                 }
                 Recalled::InDoubt => {
+                    drop(opened);
                     // Whatever else ends the attempt before that is written: it ends in doubt.
                     self.in_doubt.store(true, Ordering::SeqCst);
                     let (of, step) = (of.clone(), step.to_owned());
@@ -294,12 +322,6 @@ impl AttemptLog for LiveLog {
                     Err(LogError::InDoubt(step))
                 }
                 Recalled::Call => {
-                    let open = Open { key: key.clone(), acts: acting.is_some() };
-                    match lock(&self.open).entry(step.to_owned()) {
-                        Entry::Occupied(_) => return Err(LogError::Busy(step.to_owned())),
-                        Entry::Vacant(vacant) => drop(vacant.insert(open)),
-                    }
-                    let mut opened = Opened { log: self, step: Some(step) };
                     let idempotency_key = lineage::step_key(self.site.key, step);
                     if let Some(idem) = acting {
                         let (of, step) = (of.clone(), step.to_owned());

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ostler_kernel::event::{Event, Parent};
-use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::id::{ClientId, NodeId, RunId};
 use ostler_kernel::lineage;
 use ostler_kernel::port::{Child, ChildEnd, JournalError, LogError, RunRow, RunStanding, StreamId};
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::{NodeState, Reason, Run, RunOutcome};
 use ostler_supervisor::SupervisorRef;
 use serde_json::Map;
 
@@ -18,6 +18,7 @@ use crate::attempt;
 use crate::attempt_log::LiveLog;
 use crate::error::RunError;
 use crate::outcome::Settled;
+use crate::rest::CHECKPOINTED;
 use crate::services::{Services, lock};
 use crate::stream;
 use crate::submission::Submission;
@@ -71,13 +72,21 @@ impl LiveLog {
         let _waits = waits.map_err(|waiting| LogError::Crowded { step: step.to_owned(), waiting })?;
         let (run, submission, budget) = self.order(step, child, &failed)?;
         if self.ask(|notes| notes.child(step).is_none())? {
-            let (of, step) = (self.site.of.clone(), step.to_owned());
-            self.append_durably(Event::ChildRun { of, step, run, budget }).await?;
+            let (of, name) = (self.site.of.clone(), step.to_owned());
+            let noted = self.append(Event::ChildRun { of, step: name, run, budget }).inspect_err(|_| {
+                services.purses.with(self.site.run, |purse| purse.take_back(budget.unwrap_or(0)));
+            });
+            services.journal.durable(noted?).await?;
         }
         let parent = Parent { run: self.site.run, of: self.site.of.clone(), step: step.to_owned() };
-        system.open(submission, Some(parent)).await.map_err(|error| failed(error.to_string()))?;
-        let outcome =
-            self.wait_for(&system, run).await.map_err(|error| failed(format!("run {run}: {error}")))?;
+        // Whoever drops this meanwhile leaves a run behind that is driven, and so learns that it is not wanted.
+        let opens = system.clone();
+        let opened = tokio::spawn(async move { opens.open(submission, Some(parent)).await });
+        match opened.await {
+            Ok(opened) => drop(opened.map_err(|error| failed(error.to_string()))?),
+            Err(error) => return Err(failed(error.to_string())),
+        }
+        let outcome = self.wait_for(&system, run).await.map_err(|why| failed(format!("run {run}: {why}")))?;
         let outputs = outputs(&system, run).await.map_err(|error| failed(format!("run {run}: {error}")))?;
         Ok(ChildEnd { run, outcome, outputs })
     }
@@ -109,18 +118,15 @@ impl LiveLog {
         }
         let budget = match self.ask(|notes| notes.child(step).cloned())? {
             Some(spawned) => spawned.budget,
-            None => {
-                let set_aside = self.granted()?.saturating_add(self.cost_so_far());
-                let left = folded.run.left(set_aside);
-                match (budget, left) {
-                    (asked, Some(left)) if asked.unwrap_or(1) > left => {
-                        let (step, asked) = (step.to_owned(), asked.unwrap_or(1));
-                        return Err(LogError::Budget { step, asked, left });
-                    }
-                    (Some(asked), _) => Some(asked),
-                    (None, left) => left,
+            // Whatever else may fail has not by now: what is given is given from here on.
+            None => match services.purses.with(self.site.run, |purse| purse.open(budget)) {
+                Some(Ok(given)) => Some(given),
+                Some(Err(left)) => {
+                    let (step, asked) = (step.to_owned(), budget.unwrap_or(1));
+                    return Err(LogError::Budget { step, asked, left });
                 }
-            }
+                None => budget,
+            },
         };
         let run = self.child_id(step);
         let submission = Submission {
@@ -147,31 +153,31 @@ impl LiveLog {
         RunId(uuid::Builder::from_custom_bytes(bytes).into_uuid())
     }
 
-    /// Waits for the end of a run; the waiting is a sign of life.
-    async fn wait_for(&self, system: &System, run: RunId) -> Result<RunOutcome, RunError> {
+    /// Waits for the end of a run, which a person may let rest meanwhile; the waiting is a sign of life.
+    async fn wait_for(&self, system: &System, run: RunId) -> Result<RunOutcome, String> {
         let patience = self.site.heartbeat_ms.map(|ms| Duration::from_millis(ms / 2 + 1));
+        let mut awaited = system.awaited(run).map_err(|error| error.to_string())?;
         loop {
             let mut stirs = system.services.stirs.subscribe();
             let settled = async {
-                match system.outcome(run).await {
-                    Ok(Settled::WaitsForPerson | Settled::Resting) => {
-                        let _ = stirs.changed().await;
-                        None
+                match awaited.settled(system).await {
+                    Ok(Settled::Closed(outcome)) => return Some(Ok(outcome)),
+                    Ok(Settled::Parked(why)) if why != CHECKPOINTED => {
+                        return Some(Err(format!("it was set aside: {why}")));
                     }
-                    other => Some(other),
+                    Ok(Settled::Parked(_) | Settled::WaitsForPerson | Settled::Resting) => {}
+                    Err(error) => return Some(Err(error.to_string())),
                 }
+                let _ = stirs.changed().await;
+                None
             };
             let settled = match patience {
                 Some(patience) => tokio::time::timeout(patience, settled).await.unwrap_or(None),
                 None => settled.await,
             };
             self.sign();
-            match settled {
-                None => {}
-                Some(Ok(Settled::Closed(outcome))) => return Ok(outcome),
-                Some(Ok(Settled::Parked(why))) => return Err(RunError::Quarantined(why)),
-                Some(Ok(Settled::WaitsForPerson | Settled::Resting)) => {}
-                Some(Err(error)) => return Err(error),
+            if let Some(settled) = settled {
+                return settled;
             }
         }
     }
@@ -205,18 +211,62 @@ pub(crate) fn is_unwanted(services: &Services, parent: &Parent) -> Result<bool, 
     }))
 }
 
+/// Work of a node that is not wanted any more: all of it, or what came before a patch.
+pub(crate) struct GivenUp {
+    node: NodeId,
+    /// Patches that had been applied then; `None`: however many.
+    before: Option<u32>,
+}
+
+impl GivenUp {
+    fn covers(&self, node: &NodeId, phase: u32) -> bool {
+        self.node == *node && self.before.is_none_or(|before| phase < before)
+    }
+}
+
+/// What these records of a run, which have taken effect, give up of its work.
+pub(crate) fn given_up(run: &Run, events: &[Event]) -> impl Iterator<Item = GivenUp> {
+    events.iter().filter_map(|event| match event {
+        Event::NodeTransition(moved) if moved.reason == Reason::Patched => {
+            let before = run.instance(&moved.node).map(|instance| instance.phase);
+            Some(GivenUp { node: moved.node.clone(), before })
+        }
+        Event::NodeTransition(moved) if moved.to.is_terminal() && moved.to != NodeState::Executed => {
+            Some(GivenUp { node: moved.node.clone(), before: None })
+        }
+        Event::Draining { node } => Some(GivenUp { node: node.clone(), before: None }),
+        _ => None,
+    })
+}
+
 impl Services {
-    /// Cancels the runs that attempts of a run opened, of one node or of all, and that are not known to be over. In the
-    /// background: whoever opens one once more learns that it is not wanted.
-    pub(crate) fn cancel_children(self: &Arc<Services>, row_of: StreamId, node: Option<NodeId>) {
+    /// Cancels the runs that attempts at this work of a run opened, and that are not known to be over. In the background:
+    /// whoever opens one once more learns that it is not wanted, from what is appended by now.
+    pub(crate) fn cancel_children(self: &Arc<Services>, client: &ClientId, run: RunId, work: Vec<GivenUp>) {
+        if !work.is_empty() {
+            self.cancel_opened(client, run, move |node, phase| work.iter().any(|it| it.covers(node, phase)));
+        }
+    }
+
+    fn cancel_opened(
+        self: &Arc<Services>,
+        client: &ClientId,
+        run: RunId,
+        is_unwanted: impl Fn(&NodeId, u32) -> bool + Send + 'static,
+    ) {
         let services = Arc::clone(self);
-        let notes = services.notes.peek(row_of);
+        let stream = StreamId::attempts(client, run);
+        // Nobody may have asked for the notes yet, as after a restart; who drives the run may be here again soon.
+        let notes = if self.drives(run) { self.notes.of(stream) } else { self.notes.peek(stream) };
         tokio::spawn(async move {
             let Some((system, _)) = System::within(&services) else { return };
-            let children = notes.children(&services, node.as_ref()).unwrap_or_default();
+            let children = notes.children(&services, is_unwanted).unwrap_or_else(|error| {
+                tracing::warn!(%error, %run, "what a run opened cannot be read, and is not cancelled");
+                Vec::new()
+            });
             for child in children {
                 match system.cancel(child).await {
-                    Ok(()) | Err(RunError::Over | RunError::Unknown(_)) => {}
+                    Ok(()) | Err(RunError::Over | RunError::InvalidState(_) | RunError::Unknown(_)) => {}
                     Err(error) => {
                         tracing::warn!(%error, run = %child, "a run that is not wanted is not cancelled")
                     }
@@ -237,7 +287,7 @@ impl System {
 
     /// Cancels what the attempts of a run opened that was cancelled.
     pub(crate) fn cancel_children_of(&self, row: &RunRow) {
-        self.services.cancel_children(StreamId::attempts(&row.client, row.run), None);
+        self.services.cancel_opened(&row.client, row.run, |_, _| true);
     }
 }
 

@@ -258,7 +258,7 @@ async fn what_is_stopped_in_a_run_that_then_only_waits_is_forgotten() {
     while !matches!(cursor.next().await.unwrap().unwrap().event, Event::AttemptIntent(_)) {}
     system.cancel_node(run, "s".into()).await.unwrap();
     tokio::time::timeout(SOON, system.services.effects.emptied()).await.expect("its end is taken in");
-    until(async || system.agents().await[0].state == "row").await;
+    until(async || system.agents().await[0].state == "idle").await;
     assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
     system.shutdown().await;
 }

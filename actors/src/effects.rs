@@ -156,6 +156,7 @@ impl Effects {
         if services.drives(key.run) {
             return Some(agent);
         }
+        services.purses.left_behind(key);
         self.forget(key);
         None
     }

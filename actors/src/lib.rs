@@ -57,6 +57,7 @@ mod pipelines;
 mod plans;
 mod profiles;
 mod program;
+mod purses;
 mod registry;
 mod resolve;
 mod rest;

@@ -29,11 +29,6 @@ impl NotesOfRuns {
         self.0.get(&run).map_or_else(|| RunNotes::new(stream), |notes| Arc::clone(&notes))
     }
 
-    /// Those of a run, if anybody asked for them.
-    pub(crate) fn known(&self, run: RunId) -> bool {
-        self.0.contains_key(&run)
-    }
-
     pub(crate) fn forget(&self, run: RunId) {
         self.0.remove(&run);
     }
@@ -139,15 +134,15 @@ impl RunNotes {
         Ok(known.granted)
     }
 
-    /// The runs that attempts opened, of one node or of all, and that are not known to be over.
+    /// The runs that attempts at such work opened, by its node and the patches applied before, and that are not known to be over.
     pub(crate) fn children(
         &self,
         services: &Services,
-        node: Option<&NodeId>,
+        is_such: impl Fn(&NodeId, u32) -> bool,
     ) -> Result<Vec<RunId>, LogError> {
         let mut known = lock(&self.known);
         known.read(services, self.stream)?;
-        let works = known.works.iter().filter(|((of, ..), _)| node.is_none_or(|node| node == of));
+        let works = known.works.iter().filter(|((node, _, phase), _)| is_such(node, *phase));
         let children = works.flat_map(|(_, notes)| notes.children().map(move |child| (notes, child)));
         Ok(children
             .filter(|(notes, (step, _))| !notes.is_done(step))

@@ -4,6 +4,7 @@ use ostler_kernel::id::RunId;
 use ostler_kernel::port::{Position, RunStanding, Seq};
 use ostler_kernel::run::{Fold, Run, RunOutcome};
 
+use crate::cursor::EventCursor;
 use crate::error::RunError;
 use crate::system::System;
 use crate::view::RunView;
@@ -31,35 +32,12 @@ impl Settled {
 impl System {
     /// Waits until a run is over, or until nothing can go on without a person. Dropping the future loses nothing.
     pub async fn outcome(&self, run: RunId) -> Result<Settled, RunError> {
-        let mut cursor = self.events(run, Seq(0))?;
-        let mut fold = Fold::of(run);
-        loop {
-            // What changes from here on ends the wait below. A run stirs when it ends and when it comes to wait for a person:
-            // nobody is woken by each of its steps, nor by other runs.
-            let stirs = self.services.watch(run);
-            if let Some(why) = self.services.halted.borrow().clone() {
-                return Err(RunError::Halted(why));
-            }
-            let Some(mut stirs) = stirs else {
-                let (settled, position) = self.rests_as(run)?;
-                self.services.journal.durable(position).await?;
-                return Ok(settled);
-            };
-            if self.services.quiet(run).is_some() {
-                // It asks nobody anything, so it has not settled; when it does, it stirs.
-                let _ = stirs.changed().await;
-                continue;
-            }
-            while let Some(record) = cursor.next_known().await {
-                fold.record(&record?, &|plan| self.services.plans.read(plan))?;
-            }
-            let so_far = fold.so_far();
-            let so_far = so_far.map(|folded| (folded.closed, &folded.run));
-            if let Some(settled) = self.settled(run, so_far)? {
-                return Ok(settled);
-            }
-            let _ = stirs.changed().await;
-        }
+        self.awaited(run)?.settled(self).await
+    }
+
+    /// Who waits for a run, and asks more than once.
+    pub(crate) fn awaited(&self, run: RunId) -> Result<Awaited, RunError> {
+        Ok(Awaited { run, cursor: self.events(run, Seq(0))?, fold: Fold::of(run) })
     }
 
     /// What a run has come to that nobody drives, by its line in the table; and where that is recorded.
@@ -97,5 +75,46 @@ impl System {
     /// Whether nothing goes on in a run until a person answers. Silence that is due moves it without one.
     pub fn waits_for_person(&self, run: &Run) -> bool {
         run.waits_for_person() && !run.silence_is_due(self.services.clock.now())
+    }
+}
+
+/// Somebody who waits for a run: what it reads of that is read once, however often it is asked.
+pub(crate) struct Awaited {
+    run: RunId,
+    cursor: EventCursor,
+    fold: Fold,
+}
+
+impl Awaited {
+    /// As [`System::outcome`]. Dropping the future loses nothing: what was read is kept.
+    pub(crate) async fn settled(&mut self, system: &System) -> Result<Settled, RunError> {
+        let run = self.run;
+        loop {
+            // What changes from here on ends the wait below. A run stirs when it ends and when it comes to wait for a person:
+            // nobody is woken by each of its steps, nor by other runs.
+            let stirs = system.services.watch(run);
+            if let Some(why) = system.services.halted.borrow().clone() {
+                return Err(RunError::Halted(why));
+            }
+            let Some(mut stirs) = stirs else {
+                let (settled, position) = system.rests_as(run)?;
+                system.services.journal.durable(position).await?;
+                return Ok(settled);
+            };
+            if system.services.quiet(run).is_some() {
+                // It asks nobody anything, so it has not settled; when it does, it stirs.
+                let _ = stirs.changed().await;
+                continue;
+            }
+            while let Some(record) = self.cursor.next_known().await {
+                self.fold.record(&record?, &|plan| system.services.plans.read(plan))?;
+            }
+            let so_far = self.fold.so_far();
+            let so_far = so_far.map(|folded| (folded.closed, &folded.run));
+            if let Some(settled) = system.settled(run, so_far)? {
+                return Ok(settled);
+            }
+            let _ = stirs.changed().await;
+        }
     }
 }

@@ -342,7 +342,7 @@ async fn k05_an_agent_that_crashes_at_every_start_is_the_only_one_to_suffer() {
     system.release("ill").await.unwrap();
     assert!(matches!(system.release("ill").await, Err(crate::ReleaseError::InService(_))));
     assert!(matches!(system.release("nobody").await, Err(crate::ReleaseError::Unknown(_))));
-    assert_eq!((ill().await.state, ill().await.reason), ("row", None));
+    assert_eq!((ill().await.state, ill().await.reason), ("idle", None));
     for run in parked {
         system.resume(run).await.unwrap();
         assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));

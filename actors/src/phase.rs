@@ -84,7 +84,7 @@ pub(crate) enum Step<A> {
 
 impl<A> Phase<A> {
     /// Every phase, as it is told.
-    pub(crate) const WORDS: [&str; 5] = ["row", "starting", "live", "stopping", "quarantined"];
+    pub(crate) const WORDS: [&str; 5] = ["idle", "starting", "live", "stopping", "quarantined"];
 
     pub(crate) fn as_str(&self) -> &'static str {
         Phase::<A>::WORDS[self.index()]

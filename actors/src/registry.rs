@@ -145,7 +145,7 @@ pub struct AgentRow {
     pub client: ClientId,
     /// Its weight among the agents of its client.
     pub weight: u32,
-    /// `row`, `starting`, `live`, `stopping` or `quarantined`.
+    /// `idle` (it has no actor, as nothing of it goes on), `starting`, `live`, `stopping` or `quarantined`.
     pub state: &'static str,
     /// What it says of itself, with what it can do, its domain and its price as it offers them now.
     pub profile: Arc<Profile>,
@@ -389,8 +389,11 @@ impl RegistryState {
         let slot = self.slots.get(&agent).filter(|slot| slot.registered);
         let slot = slot.ok_or_else(|| OfferRefused::Unknown(agent.clone()))?;
         self.services.domains.check(offer.domain.as_deref())?;
-        if self.services.market.offer(&agent).is_some_and(|known| *known == *offer) {
-            return Ok(slot.since);
+        // Who repeats it waits for what was written down then: it may not be durable yet.
+        if let Some((_, position)) =
+            self.services.market.offered(&agent).filter(|(known, _)| **known == *offer)
+        {
+            return Ok(position);
         }
         let client = slot.client.clone();
         Ok(self.append(&client, vec![Event::AgentOffered { agent, client: client.clone(), offer }])?)
@@ -415,7 +418,10 @@ impl RegistryState {
             return Ok(());
         }
         if !slot.has(row.run) {
+            let run = row.run;
             slot.push(row);
+            // It may have been set aside since that was asked for, and let go with it.
+            self.services.drive(run, false);
         }
         self.take(&agent, Input::Work);
         Ok(())

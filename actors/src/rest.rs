@@ -1,9 +1,12 @@
 //! Runs that nobody drives: setting one aside, cancelling one, doing without a node of one.
 
+use std::sync::Arc;
+
 use ostler_kernel::event::Event;
 use ostler_kernel::port::{JournalError, Position, RunRow, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::{Context, Folded, Input, Operation, Prepared};
 
+use crate::children;
 use crate::error::RunError;
 use crate::services::Services;
 use crate::stream;
@@ -30,15 +33,23 @@ pub(crate) fn cancel(services: &Services, row: &RunRow) -> Result<Option<Positio
     }
 }
 
-/// Cancels or skips a node of a run of which no attempt is under way in this process. Gives where that is recorded.
-pub(crate) fn operate(services: &Services, row: &RunRow, operation: Operation) -> Result<Position, RunError> {
+/// Cancels or skips a node of a run of which no attempt is under way in this process, and the runs that it opened. Gives where
+/// that is recorded.
+pub(crate) fn operate(
+    services: &Arc<Services>,
+    row: &RunRow,
+    operation: Operation,
+) -> Result<Position, RunError> {
     let Folded { mut run, last, .. } = open(services, row)?;
     run.check_operation(&operation)?;
     let settings = services.settings();
     let (run_id, now) = (row.run, services.clock.now());
     let mut cx = Context { run: run_id, now, settings: &settings, planner: &mut Prepared(&settings) };
     let events = run.decide(&mut cx, Input::Operator(operation));
-    Ok(append(services, row, last, events)?)
+    let given_up = children::given_up(&run, &events).collect();
+    let position = append(services, row, last, events)?;
+    services.cancel_children(&row.client, row.run, given_up);
+    Ok(position)
 }
 
 /// A run that is not over.

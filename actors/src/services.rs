@@ -29,6 +29,7 @@ use crate::notes::NotesOfRuns;
 use crate::pipeline::Book;
 use crate::plans::Plans;
 use crate::profiles::Profiles;
+use crate::purses::Purses;
 use crate::scheduler::Scheduling;
 use crate::toolbox::Toolbox;
 
@@ -42,6 +43,7 @@ pub(crate) struct Services {
     pub(crate) effects: Effects,
     pub(crate) scheduling: Scheduling,
     pub(crate) notes: NotesOfRuns,
+    pub(crate) purses: Purses,
     pub(crate) waiters: Waiters,
     /// The system that all this is of, for as long as it runs.
     pub(crate) home: Mutex<Option<Home>>,
@@ -114,6 +116,7 @@ impl Services {
             effects: Effects::default(),
             scheduling: Scheduling::default(),
             notes: NotesOfRuns::default(),
+            purses: Purses::default(),
             waiters: Waiters::default(),
             home: Mutex::default(),
             plans: Plans::default(),
@@ -150,7 +153,7 @@ impl Services {
 
     /// How plans are normalised and judged here.
     pub(crate) fn settings(&self) -> Settings<'_> {
-        Settings::real(self.run_slots, &self.toolbox)
+        Settings { domains: Some(&self.domains), ..Settings::real(self.run_slots, &self.toolbox) }
     }
 
     /// Marks a run as driven by this process.
@@ -191,6 +194,7 @@ impl Services {
     pub(crate) fn let_go(&self, run: RunId) {
         lock(&self.driven).remove(&run);
         self.effects.forget_run(run);
+        self.purses.let_go(run);
         self.notes.forget(run);
         self.stir();
     }

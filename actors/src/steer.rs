@@ -25,11 +25,20 @@ impl System {
             Err(error) => Err(self.refused(run, Message::ExecuteStep, error).await),
             Ok(()) if !self.services.is_resting(run) => Ok(()),
             // It goes on instead.
-            Ok(()) => match self.tell(run, Request::GoOn).await {
-                Err(RunError::Over | RunError::Restarting) | Ok(()) => Ok(()),
-                refused => refused,
-            },
+            Ok(()) => self.go_on(run).await,
         }
+    }
+
+    /// Lets a run go on that is to come to rest, or has this moment.
+    async fn go_on(&self, run: RunId) -> Result<(), RunError> {
+        for _ in 0..TRIES_MAX {
+            match self.tell(run, Request::GoOn).await {
+                Err(error) if self.may_pass(run, &error)? => tokio::task::yield_now().await,
+                Err(RunError::Over) => return Ok(()),
+                answer => return answer,
+            }
+        }
+        Ok(())
     }
 
     /// The same for a run that nobody named: it is set aside if it ended its process again and again.
@@ -86,6 +95,7 @@ impl System {
         if self.rests(run) && self.cancel_at_rest(run).await? {
             return Ok(());
         }
+        let mut told = RunError::Restarting;
         for _ in 0..TRIES_MAX {
             match self.cancel_driven(run).await {
                 // It was set aside meanwhile, as the runs of an agent are that is out of service: nobody takes it up to
@@ -94,12 +104,25 @@ impl System {
                     self.services.effects.cancel_run(run);
                     return if self.cancel_at_rest(run).await? { Ok(()) } else { Err(RunError::Over) };
                 }
-                // Its agent fails again and again: in the end it is set aside.
-                Err(RunError::Restarting) => tokio::task::yield_now().await,
+                // It comes to rest this very moment, or its agent fails again and again: in the end it is set aside.
+                Err(error) if self.may_pass(run, &error)? => {
+                    told = error;
+                    tokio::task::yield_now().await;
+                }
                 answer => return answer,
             }
         }
-        Err(RunError::Restarting)
+        Err(told)
+    }
+
+    /// Whether somebody who is told this may be told otherwise when they ask again: an agent that sets a run aside says that it is
+    /// over, and only the table of runs knows.
+    fn may_pass(&self, run: RunId, error: &RunError) -> Result<bool, RunError> {
+        Ok(match error {
+            RunError::Restarting => true,
+            RunError::Over => !matches!(self.row(run)?.standing, RunStanding::Closed(_)),
+            _ => false,
+        })
     }
 
     /// Lets a run come to rest: nothing more of it starts, and when what is under way has ended, it is set aside until
@@ -194,7 +217,17 @@ impl System {
             self.services.journal.durable(position).await?;
             return self.take_up(run, true);
         }
-        self.tell(run, Request::Operate(operation)).await
+        let mut told = RunError::Restarting;
+        for _ in 0..TRIES_MAX {
+            match self.tell(run, Request::Operate(operation.clone())).await {
+                Err(error) if self.may_pass(run, &error)? => {
+                    told = error;
+                    tokio::task::yield_now().await;
+                }
+                answer => return answer,
+            }
+        }
+        Err(told)
     }
 
     /// Whether nobody drives a run, and nothing of it is under way in this process.

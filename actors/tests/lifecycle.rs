@@ -4,8 +4,9 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{Hold, plan, states, system, until, with_slots};
+use common::{Hold, plan, states, submit, system, until, with_slots};
 use ostler_actors::{
     AgentProfile, Answer, CHECKPOINTED, RegisterError, RunError, Settled, SpawnError, Submission,
     SubmitError, System,
@@ -192,25 +193,67 @@ async fn a_run_that_comes_to_its_end_is_not_checkpointed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_is_about_to_rest_goes_on_if_it_is_resumed() {
+async fn what_was_given_back_while_a_run_was_to_rest_is_queued_again_if_it_is_resumed() {
     let hold = Hold::new("hold", Effect::None, Idempotency::Natural);
-    // One slot: the second node is queued when the run is to rest, and given its slot while it is.
-    let system = with_slots(Arc::new(MemoryJournal::default()), vec![hold.clone()], 1).await;
-    let source = json!({"id": "p", "nodes": [{"id": "one", "tool": "hold"}, {"id": "two", "tool": "hold"}]});
-    let run = give(&system, AgentProfile::new("a"), source).await;
+    let system = with_slots(Arc::new(MemoryJournal::default()), vec![hold.clone()], 2).await;
+    // Independent of each other, and two run at once; more than it takes until it is heard that the run is to rest.
+    let nodes: Vec<Value> = (0..NODES).map(|at| json!({"id": format!("n{at:03}"), "tool": "hold"})).collect();
+    let run = give(&system, AgentProfile::new("a"), json!({"id": "p", "nodes": nodes})).await;
     hold.started().await;
-    let mut checkpoint = {
+    hold.started().await;
+    let checkpoint = {
         let system = system.clone();
         tokio::spawn(async move { system.checkpoint(run).await })
     };
-    // It has to have arrived; until then there is nothing to withdraw.
+    // One ends, until the slot that it had is given to nobody any more; the other goes on all the while.
+    let ended = AtomicUsize::new(0);
+    hold.go(1);
     until(async || {
-        system.resume(run).await.unwrap();
-        checkpoint.is_finished()
+        if hold.has_started() {
+            hold.started().await;
+            hold.go(1);
+            ended.fetch_add(1, Ordering::SeqCst);
+        }
+        let queue = system.queue().await.unwrap();
+        let executed = states(&system, run).await.matches(" executed").count();
+        executed == ended.load(Ordering::SeqCst) + 1 && (queue.running, queue.queued) == (1, 0)
     })
     .await;
-    assert!(matches!((&mut checkpoint).await.unwrap(), Err(RunError::Said(_))));
-    hold.go(2);
-    assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+    let ended = ended.into_inner();
+    assert!(!checkpoint.is_finished() && ended + 2 < NODES);
+    system.resume(run).await.unwrap();
+    assert!(matches!(checkpoint.await.unwrap(), Err(RunError::Said(_))));
+    hold.go(NODES - ended - 1);
+    let over = tokio::time::timeout(std::time::Duration::from_secs(60), system.outcome(run));
+    assert_eq!(over.await.expect("nothing of it is left behind").unwrap(), SUCCEEDED);
+    system.shutdown().await;
+}
+
+/// Whatever its agent is about when the cancel comes: to rest, at it, or having done so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_cancelled_even_in_the_moment_that_it_is_set_aside() {
+    let system = system(Arc::new(MemoryJournal::default()), Vec::new()).await;
+    let node = |at: usize| {
+        let deps = at.checked_sub(1).map(|before| format!("n{before:03}"));
+        let params = json!({"template": "hello", "values": {}});
+        json!({"id": format!("n{at:03}"), "tool": "text.render", "params": params, "deps": Vec::from_iter(deps)})
+    };
+    let nodes: Vec<Value> = (0..NODES / 10).map(node).collect();
+    for round in 0..300 {
+        let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
+        let checkpoint = {
+            let system = system.clone();
+            tokio::spawn(async move { system.checkpoint(run).await })
+        };
+        for _ in 0..round {
+            tokio::task::yield_now().await;
+        }
+        let (cancelled, outcome) = (system.cancel(run).await, system.outcome(run).await.unwrap());
+        match cancelled {
+            Ok(()) => assert_eq!(outcome, Settled::Closed(RunOutcome::Cancelled)),
+            Err(error) => assert_eq!(outcome, SUCCEEDED, "{error}"),
+        }
+        let _ = checkpoint.await.unwrap();
+    }
     system.shutdown().await;
 }

@@ -258,26 +258,34 @@ async fn supervised_jobs_show_every_result_to_a_person() {
     assert_eq!(over(&system, posted).await.outcome.as_deref(), Some("succeeded"));
 }
 
-/// A journal in which the end of a job that failed is durable no earlier than it is let.
+/// A journal in which some records are durable no earlier than they are let.
 struct Late {
     journal: MemoryJournal,
-    failed: Mutex<Option<Position>>,
+    is_late: fn(&Event) -> bool,
+    late: Mutex<Option<Position>>,
     go: Semaphore,
+}
+
+impl Late {
+    fn new(is_late: fn(&Event) -> bool) -> Arc<Late> {
+        let (journal, late) = (MemoryJournal::default(), Mutex::default());
+        Arc::new(Late { journal, is_late, late, go: Semaphore::new(0) })
+    }
 }
 
 impl Journal for Late {
     fn append(&self, batches: Vec<StreamBatch>) -> Result<Position, JournalError> {
         let mut events = batches.iter().flat_map(|batch| &batch.events);
-        let ends = events.any(|event| matches!(event, Event::Market { step, .. } if matches!(**step, MarketStep::Failed { .. })));
+        let is_late = events.any(self.is_late);
         let position = self.journal.append(batches)?;
-        if ends {
-            *self.failed.lock().unwrap() = Some(position);
+        if is_late {
+            *self.late.lock().unwrap() = Some(position);
         }
         Ok(position)
     }
 
     fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), JournalError>> {
-        let waits = self.failed.lock().unwrap().is_some_and(|failed| failed <= position);
+        let waits = self.late.lock().unwrap().is_some_and(|late| late <= position);
         Box::pin(async move {
             if waits {
                 drop(self.go.acquire().await);
@@ -321,8 +329,9 @@ impl Journal for Late {
 
 #[tokio::test]
 async fn the_end_of_a_job_is_told_when_it_is_written_down() {
-    let (journal, failed) = (MemoryJournal::default(), Mutex::default());
-    let journal = Arc::new(Late { journal, failed, go: Semaphore::new(0) });
+    let journal = Late::new(
+        |event| matches!(event, Event::Market { step, .. } if matches!(**step, MarketStep::Failed { .. })),
+    );
     let system = system(journal.clone(), Vec::new()).await;
     let posted = system.post(job(900, says("a"))).await.unwrap();
     until(async || system.job(posted).unwrap().stage.is_over()).await;
@@ -330,6 +339,30 @@ async fn the_end_of_a_job_is_told_when_it_is_written_down() {
     assert!(futures::poll!(&mut told).is_pending(), "it could be lost still");
     journal.go.close();
     assert_eq!(told.await.unwrap().stage, Stage::Failed);
+}
+
+#[tokio::test]
+async fn an_offer_that_is_repeated_is_acknowledged_no_earlier_than_the_first() {
+    let journal = Late::new(|event| matches!(event, Event::AgentOffered { .. }));
+    let system = system(journal.clone(), Vec::new()).await;
+    system.spawn(AgentProfile::new("a")).await.unwrap();
+    let offer = || Offer { price: Some(40), ..Offer::default() };
+    let mut first = Box::pin(system.offer("a", offer()));
+    assert!(futures::poll!(&mut first).is_pending());
+    until(async || system.offered("a").is_some()).await;
+    let again = {
+        let system = system.clone();
+        tokio::spawn(async move { system.offer("a", offer()).await })
+    };
+    // It has been answered by whoever writes it down once somebody who asked later was.
+    for _ in 0..100 {
+        system.agent(&"a".into()).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    assert!(!again.is_finished(), "it could be lost still");
+    journal.go.close();
+    first.await.unwrap();
+    again.await.unwrap().unwrap();
 }
 
 #[tokio::test]

@@ -3,81 +3,15 @@
 
 mod common;
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use common::{left_by, states, submit, system, until};
+use common::{Watched, left_by, states, submit, system, until};
 use ostler_actors::{AgentRow, Answer, ApprovalId, Settled, System};
 use ostler_kernel::event::Event;
-use ostler_kernel::id::{AgentId, ClientId, RunId};
-use ostler_kernel::port::{
-    AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
-    StreamKind,
-};
+use ostler_kernel::id::RunId;
+use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
-
-/// A journal that remembers which streams were read.
-struct Watched {
-    journal: Arc<MemoryJournal>,
-    read: Mutex<BTreeSet<StreamId>>,
-}
-
-impl Watched {
-    fn over(journal: Arc<MemoryJournal>) -> Arc<Watched> {
-        Arc::new(Watched { journal, read: Mutex::default() })
-    }
-
-    /// The runs among these that were read since this was asked last.
-    fn read_of(&self, runs: &[RunId]) -> Vec<RunId> {
-        let read = std::mem::take(&mut *self.read.lock().unwrap());
-        let stream = |run: &RunId| StreamId::run(&self.journal.run(*run).unwrap().unwrap().client, *run);
-        runs.iter().copied().filter(|run| read.contains(&stream(run))).collect()
-    }
-}
-
-impl Journal for Watched {
-    fn append(&self, batches: Vec<StreamBatch>) -> Result<Position, JournalError> {
-        self.journal.append(batches)
-    }
-
-    fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), JournalError>> {
-        self.journal.durable(position)
-    }
-
-    fn read(&self, stream: StreamId, after: Seq, limit: usize) -> Result<Vec<Recorded>, JournalError> {
-        self.read.lock().unwrap().insert(stream);
-        self.journal.read(stream, after, limit)
-    }
-
-    fn changed(&self, stream: StreamId, after: Seq) -> BoxFuture<'_, ()> {
-        self.journal.changed(stream, after)
-    }
-
-    fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, JournalError> {
-        self.journal.runs(open_only)
-    }
-
-    fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError> {
-        self.journal.run(run)
-    }
-
-    fn accounts(&self) -> Result<Vec<AccountRow>, JournalError> {
-        self.journal.accounts()
-    }
-
-    fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, JournalError> {
-        self.journal.streams(kind)
-    }
-
-    fn account(
-        &self,
-        client: &ClientId,
-        agent: Option<&AgentId>,
-    ) -> Result<Option<AccountRow>, JournalError> {
-        self.journal.account(client, agent)
-    }
-}
 
 /// A run with questions of nodes of these ids; without any, it sleeps.
 async fn open(system: &System, asking: &[&str]) -> RunId {
@@ -168,7 +102,7 @@ async fn a_page_of_questions_reads_no_run_that_asks_nothing_and_none_of_another_
     // Once they are taken up again, those that sleep are not read.
     second.resume_all().await.unwrap();
     for run in second.runs(true).unwrap() {
-        let rests = |row: &AgentRow| row.agent != run.agent || row.state == "row";
+        let rests = |row: &AgentRow| row.agent != run.agent || row.state == "idle";
         until(async || second.agents().await.iter().all(rests)).await;
     }
     watched.read_of(&runs);

@@ -15,7 +15,7 @@ use serde_json::json;
 
 /// Waits until no agent has an actor.
 async fn resting(system: &System) {
-    until(async || system.agents().await.iter().all(|row| row.state == "row")).await;
+    until(async || system.agents().await.iter().all(|row| row.state == "idle")).await;
 }
 
 fn asks(id: &str) -> serde_json::Value {
@@ -99,7 +99,7 @@ async fn a_slot_that_is_granted_to_a_run_that_rests_by_then_is_free_again() {
     let rests = submit(&system, json!({"id": "rests", "nodes": nodes})).await;
     until(async || states(&system, rests).await == "a waiting_human, late ready").await;
     system.cancel_node(rests, "late".into()).await.unwrap();
-    until(async || system.agents().await.iter().filter(|row| row.state != "row").count() <= 1).await;
+    until(async || system.agents().await.iter().filter(|row| row.state != "idle").count() <= 1).await;
 
     hold.go(SLOTS);
     assert_eq!(system.outcome(full).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));

@@ -6,8 +6,8 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use common::{Hold, left_by, plan, system, until, value};
-use ostler_actors::{Program, ProgramContext, Settled, Submission, System};
+use common::{Hold, Watched, left_by, plan, states, submit, system, until, value};
+use ostler_actors::{Answer, CHECKPOINTED, Program, ProgramContext, ResolveHow, Settled, Submission, System};
 use ostler_kernel::event::Failure;
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
@@ -54,7 +54,7 @@ fn other(system: &System, run: RunId) -> Option<RunId> {
 
 async fn failure(system: &System, run: RunId) -> Failure {
     let view = system.view(run, None).await.unwrap();
-    view.run.instance(&"n".into()).unwrap().failure.clone().unwrap()
+    *view.run.instance(&"n".into()).unwrap().failure.clone().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,6 +106,50 @@ async fn what_a_run_costs_stays_within_its_budget() {
         (category, message.as_str()),
         (Category::ResourceExhaustion, "the budget of the run, 500 credits, is used up")
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_attempts_cost_that_run_at_once_stays_within_the_budget_together() {
+    let hold = hold();
+    let system = system(Arc::new(MemoryJournal::default()), vec![hold.clone()]).await;
+    let holds: Vec<Value> =
+        (0..4).map(|at| json!({"id": format!("h{at}"), "tool": "hold", "retries": 0})).collect();
+    let plan = plan(&system, json!({"id": "p", "policy": {"slots": 4}, "nodes": holds}));
+    let run = system.submit(Submission { budget: Some(2_000), ..Submission::plan(plan) }).await.unwrap();
+    for _ in 0..4 {
+        hold.started().await;
+    }
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    let cost = system.view(run, None).await.unwrap().run.cost();
+    // All four went on together until it was used up.
+    assert!((1_900..=2_000).contains(&cost), "{cost}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_finds_the_budget_set_aside_for_others_waits_for_what_they_leave() {
+    let hold = hold();
+    let system = system(Arc::new(MemoryJournal::default()), vec![hold.clone()]).await;
+    let nodes = json!([{"id": "one", "tool": "hold"}, {"id": "two", "tool": "hold"}]);
+    let plan = plan(&system, json!({"id": "p", "nodes": nodes}));
+    let run = system.submit(Submission { budget: Some(40), ..Submission::plan(plan) }).await.unwrap();
+    hold.go(2);
+    assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+    assert!(system.view(run, None).await.unwrap().run.cost() <= 40);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attempts_that_run_at_once_give_the_runs_that_they_open_no_more_than_there_is() {
+    let asks = json!({"id": "c", "nodes": [{"id": "ask", "kind": "human_approval", "human_timeout": "1h"}]});
+    let wants = Child { budget: Some(400_000), ..child(asks) };
+    let system = system(Arc::new(MemoryJournal::default()), vec![Arc::new(parent(wants))]).await;
+    let nodes: Vec<Value> =
+        (0..4).map(|at| json!({"id": format!("n{at}"), "tool": "parent", "retries": 0})).collect();
+    let plan = plan(&system, json!({"id": "p", "policy": {"slots": 4}, "nodes": nodes}));
+    let submission = Submission { intent: 2, budget: Some(1_000_000), ..Submission::plan(plan) };
+    let run = system.submit(submission).await.unwrap();
+    until(async || states(&system, run).await.matches("failed").count() == 2).await;
+    until(async || system.runs(false).unwrap().len() == 3).await;
+    assert_eq!(states(&system, run).await.matches("running").count(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -179,6 +223,50 @@ async fn a_run_whose_parent_was_cancelled_before_the_process_died_is_cancelled_w
     until(async || second.runs(true).unwrap().iter().all(|row| row.standing != RunStanding::Open)).await;
 }
 
+/// Stops the node whose attempt opened a run, before that attempt has taken a step of its own in the process that took over.
+async fn check_stopped_after_a_restart(parent: Program, stop: impl AsyncFn(&System, RunId)) {
+    let journal = Arc::new(MemoryJournal::default());
+    let hold = hold();
+    let first = system(journal.clone(), vec![hold.clone(), Arc::new(parent.clone())]).await;
+    let policy = json!({"recovery": {"crash": "human_escalation"}});
+    let nodes = json!([{"id": "n", "tool": "parent", "retries": 0}]);
+    let run = submit(&first, json!({"id": "p", "policy": policy, "nodes": nodes})).await;
+    hold.started().await;
+    let opened = other(&first, run).unwrap();
+
+    let second = system(left_by(&journal), vec![self::hold(), Arc::new(parent)]).await;
+    stop(&second, run).await;
+    let over = async || second.outcome(opened).await.unwrap() == Settled::Closed(RunOutcome::Cancelled);
+    until(over).await;
+    assert!(matches!(second.outcome(run).await.unwrap(), Settled::Closed(_)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopping_a_node_right_after_a_restart_cancels_what_it_opened_before() {
+    let opens = || parent(child(json!({"id": "c", "nodes": [{"id": "h", "tool": "hold"}]})));
+    check_stopped_after_a_restart(opens(), async |system, run| {
+        system.skip_node(run, "n".into()).await.unwrap();
+    })
+    .await;
+    check_stopped_after_a_restart(opens(), async |system, run| {
+        system.cancel_node(run, "n".into()).await.unwrap();
+    })
+    .await;
+    // What its process did not live to end is in doubt, as the policy asks.
+    check_stopped_after_a_restart(opens(), async |system, run| {
+        system.resume(run).await.unwrap();
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+        system.cancel_node(run, "n".into()).await.unwrap();
+    })
+    .await;
+    check_stopped_after_a_restart(opens(), async |system, run| {
+        system.resume(run).await.unwrap();
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+        system.resolve(run, "n".into(), ResolveHow::Fail).await.unwrap();
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_may_open_runs_of_agents_that_open_runs() {
     let depth = Arc::new(AtomicU32::new(0));
@@ -230,4 +318,65 @@ async fn agents_that_wait_for_runs_do_not_keep_each_other_from_going_on() {
     let run = system.submit(Submission { intent: 2, ..Submission::plan(plan) }).await.unwrap();
     assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
     assert_eq!(system.runs(false).unwrap().len(), 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_run_reads_it_once_however_often_anything_else_stirs() {
+    let ask = json!({"id": "ask", "kind": "human_approval", "human_timeout": "1h"});
+    let opens = Arc::new(parent(child(json!({"id": "c", "nodes": [ask]}))));
+    let watched = Watched::over(Arc::new(MemoryJournal::default()));
+    let system = system(watched.clone(), vec![opens]).await;
+    let run = submitted(&system, terms(&system)).await;
+    until(async || other(&system, run).is_some()).await;
+    let opened = other(&system, run).unwrap();
+    let asks = async || system.outcome(opened).await.unwrap() == Settled::WaitsForPerson;
+    until(asks).await;
+    let rests = async || system.agents().await.iter().filter(|row| row.state == "idle").count() == 1;
+    until(rests).await;
+    watched.records_of(opened);
+    for _ in 0..20 {
+        let source = json!({"id": "x", "nodes": [{"id": "a", "tool": "text.render",
+            "params": {"template": "hello", "values": {}}}]});
+        let stirs = submit(&system, source).await;
+        assert_eq!(system.outcome(stirs).await.unwrap(), SUCCEEDED);
+    }
+    assert!(watched.records_of(opened) < 20, "each stir read it from its beginning");
+    let approval = system.all_approvals().await.unwrap().approvals.remove(0);
+    system.answer(&approval.id, approval.digest.unwrap(), Answer::approve()).await.unwrap();
+    assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_run_goes_on_waiting_while_that_is_checkpointed() {
+    let hold = hold();
+    let node = |at: usize| {
+        let deps = at.checked_sub(1).map(|before| format!("h{before}"));
+        json!({"id": format!("h{at}"), "tool": "hold", "deps": Vec::from_iter(deps)})
+    };
+    // Longer than it gets before it hears that it is to rest.
+    let nodes: Vec<Value> = (0..200).map(node).collect();
+    let opens = Arc::new(parent(child(json!({"id": "c", "nodes": nodes}))));
+    let system = system(Arc::new(MemoryJournal::default()), vec![hold.clone(), opens]).await;
+    let run = submitted(&system, terms(&system)).await;
+    hold.started().await;
+    let opened = other(&system, run).unwrap();
+    let checkpoint = {
+        let system = system.clone();
+        tokio::spawn(async move { system.checkpoint(opened).await })
+    };
+    hold.go(1);
+    until(async || {
+        if hold.has_started() {
+            hold.started().await;
+            hold.go(1);
+        }
+        checkpoint.is_finished()
+    })
+    .await;
+    checkpoint.await.unwrap().unwrap();
+    assert_eq!(system.outcome(opened).await.unwrap(), Settled::Parked(CHECKPOINTED.to_owned()));
+    system.resume(opened).await.unwrap();
+    hold.go(200);
+    assert_eq!(system.outcome(opened).await.unwrap(), SUCCEEDED);
+    assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
 }

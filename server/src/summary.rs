@@ -28,7 +28,7 @@ impl Stands {
             // It was closed this moment.
             Some(Settled::Closed(_)) => (Standing::Running, None),
             Some(Settled::WaitsForPerson) => (Standing::Waiting, None),
-            Some(Settled::Parked(reason)) => (Standing::Parked, Some(reason)),
+            Some(Settled::Parked(reason)) => (Standing::Checkpointed, Some(reason)),
             // What nobody drives waits for a person all the same, if nothing else could go on.
             Some(Settled::Resting) if system.waits_for_person(&view.run) => (Standing::Waiting, None),
             Some(Settled::Resting) => (Standing::Open, None),
@@ -39,7 +39,7 @@ impl Stands {
     /// How it stood at a record that others follow.
     pub(crate) fn then(view: &RunView) -> Stands {
         let standing = match &view.parked {
-            Some(_) => Standing::Parked,
+            Some(_) => Standing::Checkpointed,
             None if view.run.waits_for_person() => Standing::Waiting,
             None => Standing::Open,
         };
@@ -164,7 +164,7 @@ pub(crate) async fn row(system: &System, row: &RunRow) -> Result<RunLine, Proble
                 Ok(read) => read,
                 // One run that cannot be read hides no other.
                 Err(problem) => {
-                    line.standing = Standing::Parked;
+                    line.standing = Standing::Checkpointed;
                     line.reason = Some(format!("it cannot be read: {}", problem.detail()));
                     return Ok(line);
                 }

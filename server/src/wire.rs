@@ -264,8 +264,8 @@ pub enum Standing {
     Waiting,
     /// It has work left, and nobody drives it.
     Open,
-    /// It was set aside because it kept crashing the process.
-    Parked,
+    /// It was set aside: because somebody wanted that, or because it did not get on. All there is to it is in the journal.
+    Checkpointed,
     /// It is over.
     Closed,
     /// Something of it is damaged: it is kept as far as it can be, and never goes on.
@@ -279,7 +279,7 @@ impl Standing {
             Standing::Running => "running",
             Standing::Waiting => "waiting",
             Standing::Open => "open",
-            Standing::Parked => "parked",
+            Standing::Checkpointed => "checkpointed",
             Standing::Closed => "closed",
             Standing::Quarantined => "quarantined",
         }
@@ -632,7 +632,7 @@ pub struct AgentLine {
     pub client: String,
     /// Its weight among the agents of its client.
     pub weight: u32,
-    /// `row`, `starting`, `live`, `stopping` or `quarantined`.
+    /// `idle` (it has no actor, as nothing of it goes on), `starting`, `live`, `stopping` or `quarantined`.
     pub state: String,
     /// Why it is quarantined, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]

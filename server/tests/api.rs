@@ -424,7 +424,7 @@ async fn a_quarantined_agent_is_told_with_its_reason_and_released() {
     refused(&api, release(), (409, "agent_in_service")).await;
     refused(&api, post("/v1/agents/nobody/release", &json!({})), (404, "agent_unknown")).await;
     let agents = value(send(&api, get("/v1/agents")).await).await;
-    assert_eq!((&agents["agents"][0]["state"], agents["agents"][0].get("reason")), (&json!("row"), None));
+    assert_eq!((&agents["agents"][0]["state"], agents["agents"][0].get("reason")), (&json!("idle"), None));
 }
 
 #[tokio::test]

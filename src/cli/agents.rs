@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ostler_actors::AGENT_WEIGHT;
 use ostler_kernel::agent::{Oversight, Profile};
 use ostler_server::wire::{AgentList, AgentNamed, SpawnRequest, TreeLine, TreeView};
@@ -39,8 +40,8 @@ pub(crate) struct SpawnArgs {
     /// What it is for, such as legal: the domain of plans that name none
     #[arg(long, value_name = "DOMAIN")]
     domain: Option<String>,
-    /// How far people watch it: autonomous_escalation, spot_check or supervised
-    #[arg(long, value_name = "MODE", value_parser = oversight)]
+    /// How far people watch it
+    #[arg(long, value_name = "MODE", value_parser = oversight())]
     oversight: Option<Oversight>,
     /// What it asks for a job, in credits
     #[arg(long, value_name = "CREDITS")]
@@ -53,9 +54,11 @@ pub(crate) struct SpawnArgs {
     output: Option<PathBuf>,
 }
 
-fn oversight(word: &str) -> Result<Oversight, String> {
-    let found = Oversight::ALL.into_iter().find(|mode| mode.as_str() == word);
-    found.ok_or_else(|| format!("one of {}", Oversight::ALL.map(Oversight::as_str).join(", ")))
+/// The words for it, which the scripts of shells offer too.
+fn oversight() -> impl TypedValueParser<Value = Oversight> {
+    let of = |word: String| Oversight::ALL.into_iter().find(|mode| mode.as_str() == word);
+    PossibleValuesParser::new(Oversight::ALL.map(Oversight::as_str))
+        .map(move |word| of(word).expect("these are its words"))
 }
 
 /// Makes an agent.

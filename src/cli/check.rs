@@ -51,7 +51,8 @@ pub(crate) fn read(path: &Path, params: Vec<(String, String)>) -> Result<PlanFil
 /// Judges a plan as it would be run here.
 pub(crate) fn judge(file: &PlanFile, config: &Config) -> Result<(Plan, Vec<Finding>), Vec<Finding>> {
     let toolbox = Toolbox::new(builtin(&config.tools, None)).expect("the built-in tools go together");
-    file.validate(&Settings::real(run_slots_default(), &toolbox))
+    let domains = config.domains();
+    file.validate(&Settings { domains: Some(&domains), ..Settings::real(run_slots_default(), &toolbox) })
 }
 
 pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {

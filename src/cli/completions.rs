@@ -69,3 +69,20 @@ pub(crate) fn completions(globals: &Globals, args: &CompletionsArgs) -> Result<u
     }
     Ok(code::SUCCEEDED)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shell_is_told_the_words_of_an_option_that_has_some() {
+        for shell in [Shell::Zsh, Shell::Fish, Shell::Bash] {
+            let mut script = Vec::new();
+            generate(shell, &mut command(), "ostler", &mut script);
+            let script = String::from_utf8(script).unwrap();
+            for word in ["autonomous_escalation", "spot_check", "supervised"] {
+                assert!(script.contains(word), "{shell}: {word}");
+            }
+        }
+    }
+}

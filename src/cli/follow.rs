@@ -204,9 +204,9 @@ pub(crate) fn code_of(summary: &Summary) -> u8 {
         (Standing::Closed, Some("succeeded" | "concluded")) => code::SUCCEEDED,
         (Standing::Closed, _) => code::FAILED,
         (Standing::Waiting, _) => code::WAITS,
-        (Standing::Parked, _) if summary.reason.as_deref() == Some(CHECKPOINTED) => code::WAITS,
+        (Standing::Checkpointed, _) if summary.reason.as_deref() == Some(CHECKPOINTED) => code::WAITS,
         (Standing::Quarantined, _) => code::STORE,
-        (Standing::Parked | Standing::Running | Standing::Open, _) => code::INTERNAL,
+        (Standing::Checkpointed | Standing::Running | Standing::Open, _) => code::INTERNAL,
     }
 }
 

@@ -9,7 +9,7 @@ macro_rules! page {
 use ostler_kernel::pipeline::SpecFault;
 
 /// Every code, with its page.
-const PAGES: [(&str, &str); 45] = [
+const PAGES: [(&str, &str); 46] = [
     page!("D00"),
     page!("D01"),
     page!("D02"),
@@ -43,6 +43,7 @@ const PAGES: [(&str, &str); 45] = [
     page!("V23"),
     page!("V24"),
     page!("V25"),
+    page!("V26"),
     page!("W01"),
     page!("W02"),
     page!("W03"),

@@ -315,6 +315,7 @@ pub(crate) fn not_opened(data: &Path, error: &OpenError) -> Failure {
             "; --data names another folder"
         }
         OpenError::NotAFile { .. } => "; see what it is, and remove it",
+        OpenError::Lost { .. } => "; see who holds it, and try again",
         OpenError::ReadOnly { .. } | OpenError::Io { .. } => "",
     };
     let told = error.to_string();

@@ -134,7 +134,7 @@ async fn resume_all(
     let mut open: Vec<String> = list
         .runs
         .into_iter()
-        .filter(|line| !matches!(line.standing, Standing::Parked | Standing::Quarantined))
+        .filter(|line| !matches!(line.standing, Standing::Checkpointed | Standing::Quarantined))
         .map(|line| line.run)
         .collect();
     open.reverse();

@@ -170,7 +170,9 @@ pub(crate) fn paint_of(state: &str) -> Paint {
     match state {
         "executed" | "succeeded" | "concluded" => Paint::Good,
         "failed" | "cancelled" => Paint::Bad,
-        "waiting_human" | "failed_retryable" | "blocked" | "waiting" | "parked" => Paint::Care,
+        "waiting_human" | "failed_retryable" | "blocked" | "waiting" | "parked" | "checkpointed" => {
+            Paint::Care
+        }
         "running" => Paint::Bold,
         _ => Paint::Dim,
     }

@@ -2,6 +2,7 @@
 //! what is no longer to be kept.
 
 use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use crate::data_folder::{OpenError, Store, lock_if_writable, sync_folder};
 use crate::disk::Folder;
 use crate::index::Index;
 use crate::journal::segments::{self, Findings, Options, Unwanted};
+use crate::lock::HeldLock;
 
 /// Unwanted runs that are worth it to write the journal anew, whatever else it holds.
 const UNWANTED_RUNS_MAX: usize = 1_000;
@@ -85,18 +87,31 @@ impl Store {
             return Err(OpenError::ReadOnly { path: path.to_owned() });
         };
         let index = Index::open(Some(&path.join("index.redb")));
-        let garbage = collect(path, &index, &Options::default(), unwanted, epoch_seen, apply);
+        let garbage = collect(path, &index, &Options::default(), unwanted, (&lock, epoch_seen), apply);
         drop(lock);
         garbage
     }
 }
 
 fn examine(path: &Path, apply: bool) -> Result<Examination, OpenError> {
-    let io = |error| OpenError::io(path, error);
     let lock = lock_if_writable(path)?;
     if apply && lock.is_none() {
         return Err(OpenError::ReadOnly { path: path.to_owned() });
     }
+    examine_within(path, lock.as_ref(), apply)
+}
+
+/// Whether the folder is still ours, who are about to change it.
+fn check(lock: Option<&(HeldLock, u64)>) -> io::Result<()> {
+    lock.map_or(Ok(()), |(lock, _)| lock.check())
+}
+
+fn examine_within(
+    path: &Path,
+    lock: Option<&(HeldLock, u64)>,
+    apply: bool,
+) -> Result<Examination, OpenError> {
+    let io = |error| OpenError::io(path, error);
     let disk = Arc::new(Folder::new(&path.join("journal")));
     if lock.is_some() {
         segments::finish_swap(&*disk).map_err(io)?;
@@ -114,10 +129,12 @@ fn examine(path: &Path, apply: bool) -> Result<Examination, OpenError> {
     };
     let index = Index::open(lock.is_some().then(|| path.join("index.redb")).as_deref());
     let journal = segments::Files::new(disk, segments::SEGMENT_BYTES);
-    let epoch_seen = lock.as_ref().map_or(0, |(_, epoch)| *epoch);
+    let epoch_seen = lock.map_or(0, |(_, epoch)| *epoch);
     let mut commit = || {
+        check(lock)?;
         index.reset();
-        sync_folder(path)
+        sync_folder(path)?;
+        check(lock)
     };
     let found =
         segments::repair(&journal, &index, epoch_seen, &wrong, if apply { Some(&mut commit) } else { None });
@@ -126,7 +143,7 @@ fn examine(path: &Path, apply: bool) -> Result<Examination, OpenError> {
         // After the runs that need them are set aside: what is missing then surprises nobody.
         for (digest, error) in &damaged {
             if matches!(error, ArtifactError::Damaged { .. }) {
-                files.set_aside(*digest).map_err(io)?;
+                check(lock).and_then(|()| files.set_aside(*digest)).map_err(io)?;
             }
         }
     }
@@ -151,7 +168,7 @@ pub(crate) fn collect(
     index: &Index,
     options: &Options,
     unwanted: Unwanted,
-    epoch_seen: u64,
+    (lock, epoch_seen): (&HeldLock, u64),
     apply: bool,
 ) -> Result<Garbage, OpenError> {
     let io = |error| OpenError::io(path, error);
@@ -159,8 +176,10 @@ pub(crate) fn collect(
     segments::finish_swap(&*disk).map_err(io)?;
     let journal = segments::Files::new(disk, options.segment_bytes);
     let mut commit = || {
+        lock.check()?;
         index.reset();
-        sync_folder(path)
+        sync_folder(path)?;
+        lock.check()
     };
     let collected =
         segments::collect(&journal, unwanted, epoch_seen, if apply { Some(&mut commit) } else { None });
@@ -185,8 +204,97 @@ pub(crate) fn collect(
         garbage.artifacts += 1;
         garbage.artifact_bytes += bytes;
         if apply {
-            files.remove(digest).map_err(io)?;
+            lock.check().and_then(|()| files.remove(digest)).map_err(io)?;
         }
     }
     Ok(garbage)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fs;
+    use std::path::PathBuf;
+
+    use ostler_kernel::event::{Event, RunOpened};
+    use ostler_kernel::id::ClientId;
+    use ostler_kernel::json::canonical;
+    use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
+    use ostler_kernel::run::RunOutcome;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A folder with a run that is over.
+    fn filled(path: &Path) {
+        let (store, _) = Store::open(path).unwrap();
+        let (client, run) = (ClientId::from("acme"), RunId(uuid::Uuid::from_u128(7)));
+        let opened = RunOpened {
+            run,
+            client: client.clone(),
+            agent: "worker".into(),
+            plan: canonical(&json!({"id": "p", "nodes": []})).unwrap(),
+            intent: 1,
+            scope: "default".into(),
+            workspace: "/tmp".into(),
+            policy_epoch: 1,
+            seed: 7,
+        };
+        let closed = Event::RunClosed { outcome: RunOutcome::Succeeded };
+        let events = vec![Event::RunOpened(Box::new(opened)), closed];
+        let stream = StreamId::run(&client, run);
+        store.journal.append(vec![StreamBatch { stream, expected: Seq(0), at_ms: 5, events }]).unwrap();
+    }
+
+    /// Every file of the journal, with what is in it, but for those that were to take the place of others.
+    fn files(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+        let all = fs::read_dir(path.join("journal")).unwrap().map(|entry| entry.unwrap().path());
+        let counts = all.filter(|path| path.extension().is_none_or(|it| it != "new"));
+        counts.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+    }
+
+    /// Hands `act` a folder and its lock, which somebody has replaced.
+    fn check_taken_over(prepare: impl Fn(&Path), act: impl Fn(&Path, &(HeldLock, u64)) -> OpenError) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        filled(&path);
+        prepare(&path);
+        let lock = lock_if_writable(&path).unwrap().unwrap();
+        let copy = fs::read(path.join("lock")).unwrap();
+        fs::remove_file(path.join("lock")).unwrap();
+        fs::write(path.join("lock"), copy).unwrap();
+        let before = files(&path);
+        let error = act(&path, &lock);
+        assert!(matches!(error, OpenError::Lost { .. }), "{error}");
+        let after = files(&path);
+        let names: Vec<_> =
+            before.keys().chain(after.keys()).filter(|it| before.get(*it) != after.get(*it)).collect();
+        assert!(names.is_empty(), "{names:?}");
+    }
+
+    #[test]
+    fn a_folder_that_was_taken_over_meanwhile_is_not_cleared() {
+        let unwanted = Unwanted { closed_before_ms: Some(100), quarantined: false };
+        check_taken_over(
+            |_| {},
+            |path, (lock, epoch)| {
+                let index = Index::open(Some(&path.join("index.redb")));
+                collect(path, &index, &Options::default(), unwanted, (lock, *epoch), true).unwrap_err()
+            },
+        );
+    }
+
+    #[test]
+    fn a_folder_that_was_taken_over_meanwhile_is_not_repaired() {
+        let damage = |path: &Path| {
+            let mut names: Vec<PathBuf> =
+                fs::read_dir(path.join("journal")).unwrap().map(|entry| entry.unwrap().path()).collect();
+            names.retain(|name| name.extension().is_some_and(|it| it == "seg"));
+            let mut bytes = fs::read(&names[0]).unwrap();
+            let at = bytes.windows(6).position(|it| it == b"worker").unwrap();
+            bytes[at] ^= 1;
+            fs::write(&names[0], bytes).unwrap();
+        };
+        check_taken_over(damage, |path, lock| examine_within(path, Some(lock), true).unwrap_err());
+    }
 }

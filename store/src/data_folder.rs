@@ -20,7 +20,7 @@ use crate::care;
 use crate::disk::Folder;
 use crate::index::Index;
 use crate::journal::segments::{self, Damage, JournalOpened, OpenJournalError, Options, SegmentJournal};
-use crate::lock::{HeldLock, NotLocked};
+use crate::lock::{HeldLock, LockLost, NotLocked};
 use crate::regular::open_regular;
 
 /// The layout that this code writes. There is no older one yet.
@@ -91,6 +91,12 @@ pub enum OpenError {
         /// The folder.
         path: PathBuf,
     },
+    /// Its lock was removed or replaced while something was about to be changed, which was left as it was from there on.
+    #[error("{}: its lock is not the file any more that this process held, and another process may hold it now", path.display())]
+    Lost {
+        /// The folder.
+        path: PathBuf,
+    },
     /// Something else is in its place.
     #[error("{} is not a folder", path.display())]
     NotAFolder {
@@ -134,6 +140,9 @@ impl OpenError {
 
     pub(crate) fn io(path: &Path, error: io::Error) -> OpenError {
         let path = path.to_owned();
+        if LockLost::is_told_by(&error) {
+            return OpenError::Lost { path };
+        }
         match error.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 OpenError::ReadOnly { path }
@@ -194,7 +203,7 @@ impl Store {
         let disk = Arc::new(Folder::new(&journal_path));
         let index = Index::open(Some(&path.join("index.redb")));
         if let Some(unwanted) = care::worthwhile(&index, options.unwanted) {
-            care::collect(path, &index, &options, unwanted, epoch_seen, true)?;
+            care::collect(path, &index, &options, unwanted, (&lock, epoch_seen), true)?;
         }
         let keep = |epoch| lock.write(epoch).map(|()| Some(lock));
         let opened = segments::open(disk, index, options, epoch_seen, keep);

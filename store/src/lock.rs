@@ -38,6 +38,18 @@ pub(crate) enum NotLocked {
     Io(io::Error),
 }
 
+/// Somebody else may hold the folder by now.
+#[derive(Debug, thiserror::Error)]
+#[error("{} is not the file that this process holds any more: another process may hold the folder now", .0.display())]
+pub(crate) struct LockLost(PathBuf);
+
+impl LockLost {
+    /// Whether that is what an error tells.
+    pub(crate) fn is_told_by(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|inner| inner.is::<LockLost>())
+    }
+}
+
 impl From<io::Error> for NotLocked {
     fn from(error: io::Error) -> NotLocked {
         NotLocked::Io(error)
@@ -86,10 +98,7 @@ impl HeldLock {
         match std::fs::symlink_metadata(&self.path) {
             Ok(found) if (found.dev(), found.ino()) == self.identity => Ok(()),
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Err(io::Error::other(format!(
-                "{} is not the file that this process holds any more: another process may hold the folder now",
-                self.path.display()
-            ))),
+            _ => Err(io::Error::other(LockLost(self.path.clone()))),
         }
     }
 }

@@ -46,7 +46,7 @@ fn a_quarantined_agent_is_listed_with_its_reason_and_released() {
     // It stays so when another process looks.
     let listed = world.ostler("ps --agents --json").exits(0).lines();
     assert!(
-        listed.iter().all(|agent| agent["state"] == "row" && agent.get("reason").is_none()),
+        listed.iter().all(|agent| agent["state"] == "idle" && agent.get("reason").is_none()),
         "{listed:?}"
     );
     world.ostler("release ill").exits(2).complains("agent ill is in service");
@@ -97,7 +97,7 @@ fn a_spawned_agent_runs_plans_and_is_watched_as_it_says() {
     world
         .ostler("spawn x --oversight none")
         .exits(2)
-        .complains("one of autonomous_escalation, spot_check, supervised");
+        .complains("[possible values: autonomous_escalation, spot_check, supervised]");
     world.ostler("run say.yaml --agent nobody").exits(2).complains("there is no agent nobody");
     world.ostler("run say.yaml --agent lawyer").exits(3).says("may its result be published?");
     let listed = world.ostler("ps --json").exits(0).lines();

@@ -136,7 +136,7 @@ fn a_run_that_ends_its_process_again_and_again_is_set_aside_until_it_is_named() 
     }
     let why = "set aside: it ended 3 processes in a row without getting on";
     world.ostler("resume").exits(5).says(why).says("ostler resume ");
-    world.ostler("ps").exits(0).says("parked").says(why);
+    world.ostler("ps").exits(0).says("checkpointed").says(why);
     world.ostler("resume").exits(0).complains("nothing to resume");
     world.ostler("resume @last").exits(0).says("succeeded  doubt");
 }

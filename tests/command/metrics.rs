@@ -1,5 +1,4 @@
 //! `--metrics`, and a real Prometheus that scrapes it.
-#![allow(clippy::print_stdout, reason = "a test that cannot test says so")]
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::terminal::skipped;
 use super::world::World;
 
 /// Three jobs, and then a wait that keeps the command here.
@@ -93,7 +93,7 @@ fn prometheus(folder: &Path, address: &str) -> Option<(Ending, String)> {
     match command.spawn() {
         Ok(child) => Some((Ending(child), free)),
         Err(error) => {
-            println!("skipped: scraping needs prometheus: {error}");
+            skipped(&format!("scraping needs prometheus: {error}"));
             None
         }
     }
@@ -158,7 +158,7 @@ fn promtool_finds_nothing_wrong() {
     let mut promtool = match promtool.spawn() {
         Ok(promtool) => promtool,
         Err(error) => {
-            println!("skipped: judging metrics needs promtool: {error}");
+            skipped(&format!("judging metrics needs promtool: {error}"));
             return;
         }
     };

@@ -12,6 +12,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How often the screen is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// Says why a test does not test, for want of a program of somebody else's. Where `CI` is set that is a failure: the script that
+/// CI runs has installed it.
+pub(crate) fn skipped(why: &str) {
+    assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "nothing is skipped in CI: {why}");
+    eprintln!("skipped: {why}");
+}
+
 /// A terminal with a shell in it, which stands in a world.
 pub(crate) struct Terminal {
     socket: PathBuf,
@@ -22,7 +29,7 @@ impl Terminal {
     /// `None`, and why, where there is no tmux.
     pub(crate) fn open(columns: usize, rows: usize) -> Option<Terminal> {
         if Command::new("tmux").arg("-V").stdout(Stdio::null()).status().is_err() {
-            eprintln!("skipped: there is no tmux to be the terminal");
+            skipped("there is no tmux to be the terminal");
             return None;
         }
         let world = World::new();

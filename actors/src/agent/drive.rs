@@ -21,6 +21,7 @@ use super::here::Here;
 use super::{AgentArguments, AgentMessage, AskReply, Request};
 use crate::approval;
 use crate::attempt::{self, Caller};
+use crate::children;
 use crate::effects::{AttemptKey, Ended};
 use crate::error::RunError;
 use crate::estimates::UNKNOWN;
@@ -62,6 +63,8 @@ pub(super) struct Drive {
     pub(super) slots: VecDeque<Granted>,
     /// What was done here in this turn.
     pub(super) here: Here,
+    /// Work whose runs are not wanted any more, once what was decided is appended: who opens one meanwhile reads that.
+    given_up: Vec<children::GivenUp>,
     /// To be started once what was decided is appended.
     pub(super) launches: Vec<super::launch::Launch>,
     /// Attempts whose end was taken in: the effects table keeps it until it is appended.
@@ -110,6 +113,7 @@ impl Drive {
             pending: Vec::new(),
             slots: VecDeque::new(),
             here: Here::default(),
+            given_up: Vec::new(),
             launches: Vec::new(),
             taken: Vec::new(),
             answers: Vec::new(),
@@ -161,11 +165,7 @@ impl Drive {
                         let key = self.key(&moved.node, moved.attempt);
                         self.services.effects.cancel(&key);
                     }
-                    if moved.to.is_terminal() && moved.to != NodeState::Executed {
-                        self.cancel_children(&moved.node);
-                    }
                 }
-                Event::Draining { node } => self.cancel_children(node),
                 Event::PlanVersion(_) => self.reorder(),
                 Event::TimerSet(timer) => self.set_deadline(&timer.node, timer.kind, timer.at),
                 Event::HumanRequest(request) => {
@@ -176,14 +176,8 @@ impl Drive {
                 _ => {}
             }
         }
+        self.given_up.extend(children::given_up(&self.run, &events));
         self.pending.extend(events);
-    }
-
-    /// The runs that a node opened are not wanted any more.
-    fn cancel_children(&self, node: &NodeId) {
-        if self.services.notes.known(self.opened.run) {
-            self.services.cancel_children(self.stream.notes(), Some(node.clone()));
-        }
     }
 
     pub(super) fn key(&self, node: &NodeId, attempt: u32) -> AttemptKey {
@@ -389,6 +383,7 @@ impl Drive {
             // Boxed, as all that is seldom awaited: what stands here is part of the future of every message.
             && Box::pin(attempt::is_unsure(&self.services, &result.outcome)).await;
         self.decide(if unsure { Input::Unsure(result) } else { Input::Result(result) });
+        self.put_back(key);
     }
 
     pub(super) fn contract_judged(&mut self, version: u32, broken: Option<String>) {
@@ -503,6 +498,11 @@ impl Drive {
             self.tell(event);
         }
         let position = self.append()?;
+        self.services.cancel_children(
+            &self.opened.client,
+            self.opened.run,
+            std::mem::take(&mut self.given_up),
+        );
         self.launch(position);
         self.set_alarm();
         if over {

@@ -65,7 +65,9 @@ impl Drive {
             let mine = job.run == self.opened.run && !self.services.is_stopping() && !self.is_resting();
             match state {
                 Some(NodeState::Ready | NodeState::Running)
-                    if mine && !may_spend && self.may_be_granted(&job.node) =>
+                    if mine
+                        && self.may_be_granted(&job.node)
+                        && !(may_spend && self.may_afford(&job.node)) =>
                 {
                     self.give_back(ticket);
                     later.push(job.node);
@@ -105,6 +107,15 @@ impl Drive {
         state == Some(NodeState::Ready) || self.is_lost(node)
     }
 
+    /// Whether a node finds anything of the budget of the run, or nobody is left who would leave it some.
+    fn may_afford(&self, node: &NodeId) -> bool {
+        let Some(instance) = self.run.instance(node).filter(|_| self.has_budget()) else { return true };
+        let attempt = instance.attempts + u32::from(instance.state() == NodeState::Ready);
+        let lent =
+            self.services.purses.with(self.opened.run, |purse| purse.is_lent(&(node.clone(), attempt)));
+        !lent.unwrap_or(false)
+    }
+
     /// Whether nobody is about the attempt of a running node: it died with its process.
     pub(super) fn is_lost(&self, node: &NodeId) -> bool {
         let attempt = self.run.instance(node).map_or(0, |instance| instance.attempts);
@@ -129,10 +140,10 @@ impl Drive {
         let attempt = self.run.instance(id).map_or(0, |instance| instance.attempts);
         // What was approved is shown again before an attempt starts; only one that its process did not live to end can
         // come here with something else.
-        let afforded = match self.left() {
-            Some(0) => Err(self.spent_budget()),
-            Some(_) | None => self.prepare(node).await,
-        };
+        let key = self.key(id, attempt);
+        let most = u64::try_from(node.timeout).unwrap_or(1);
+        let affords = !self.has_budget() || self.services.purses.may_start(&key, most);
+        let afforded = if affords { self.prepare(node).await } else { Err(self.spent_budget()) };
         let prepared = afforded.and_then(|prepared| {
             let shown = || approval::of_work(&self.services, &self.caller, node, &prepared.work).digest();
             if self.run.is_approved(id, shown) { Ok(prepared) } else { Err(Refusal::unapproved()) }
@@ -140,6 +151,7 @@ impl Drive {
         match prepared {
             Ok(Prepared { refs, .. }) if again && !self.is_same_work(node, &refs) => {
                 self.give_back(slot);
+                self.put_back(&key);
                 let what = self.changed_since(node);
                 self.decide(Input::Changed { node: id.clone(), what });
             }
@@ -153,7 +165,7 @@ impl Drive {
                     let work = Box::new(prepared.work);
                     attempt::perform(&services, &caller, &plan.nodes[at], work, log).await
                 });
-                let launch = Launch { key: self.key(id, attempt), slot, acts, body };
+                let launch = Launch { key, slot, acts, body };
                 if is_quick {
                     Box::pin(self.perform_here(launch)).await;
                 } else {
@@ -162,8 +174,20 @@ impl Drive {
             }
             Err(refusal) => {
                 self.give_back(slot);
+                self.put_back(&key);
                 self.refuse(id, attempt, refusal);
             }
+        }
+    }
+
+    fn has_budget(&self) -> bool {
+        self.run.terms().budget.is_some()
+    }
+
+    /// What was set aside for an attempt that has ended, or does not start, is its run's again, but for what it cost.
+    pub(super) fn put_back(&self, key: &AttemptKey) {
+        if self.has_budget() {
+            self.services.purses.ended(key, self.run.cost());
         }
     }
 
@@ -273,17 +297,8 @@ impl Drive {
             of: AttemptOf { node: node.id.clone(), generation: GENERATION, phase, attempt },
             key,
             heartbeat_ms: node.heartbeat_timeout.and_then(|span| u64::try_from(span).ok()),
-            left: self.left(),
             impact: node.reach().impact,
         }
-    }
-
-    /// Credits that are left of the budget of the run, what it gave to runs that it opened set aside.
-    fn left(&self) -> Option<u64> {
-        self.run.terms().budget?;
-        // What cannot be read is found out by whoever writes there.
-        let granted = self.services.notes.of(self.stream.notes()).granted(&self.services).unwrap_or(0);
-        self.run.left(granted)
     }
 
     /// Starts what was appended. What acts on the world waits until its intent is durable.

@@ -55,6 +55,10 @@ impl Drive {
         }
         let Folded { opened, run: state, last, position, parked, out_of_credit, .. } = folded;
         services.note_quiet(run, last, (!state.asks()).then_some(position));
+        if let Some(budget) = state.terms().budget {
+            let given = services.notes.of(StreamId::attempts(&row.client, run)).granted(services)?;
+            services.purses.recall(&services.effects, run, budget, (state.cost(), given));
+        }
         let mut drive = Drive::new(arguments, me, (opened, row.opened_ms), state, last);
         // Which of the two it waited for is found out by whoever asks for a slot.
         drive.waits = if out_of_credit { Waits::Credits } else { Waits::Nothing };

@@ -27,7 +27,7 @@ pub(crate) struct Market {
 /// Offers and jobs, as records tell.
 #[derive(Default)]
 pub(crate) struct Book {
-    offers: BTreeMap<AgentId, (ClientId, Arc<Offer>)>,
+    offers: BTreeMap<AgentId, Offered>,
     /// Agents out of service.
     quarantined: BTreeSet<AgentId>,
     jobs: BTreeMap<RunId, Entry>,
@@ -37,6 +37,14 @@ pub(crate) struct Book {
     over: VecDeque<RunId>,
     /// How many of these are kept.
     kept_max: usize,
+}
+
+/// What an agent offers.
+struct Offered {
+    client: ClientId,
+    offer: Arc<Offer>,
+    /// Where that is written down.
+    position: Position,
 }
 
 /// A job.
@@ -64,11 +72,13 @@ impl Book {
                 let offer =
                     serde_json::from_str(profile.as_str()).ok().and_then(|profile| Offer::of(&profile));
                 if let Some(offer) = offer {
-                    self.offers.insert(agent.clone(), (client.clone(), Arc::new(offer)));
+                    let (client, offer) = (client.clone(), Arc::new(offer));
+                    self.offers.insert(agent.clone(), Offered { client, offer, position });
                 }
             }
             Event::AgentOffered { agent, client, offer } => {
-                self.offers.insert(agent.clone(), (client.clone(), Arc::new((**offer).clone())));
+                let (client, offer) = (client.clone(), Arc::new(Offer::clone(offer)));
+                self.offers.insert(agent.clone(), Offered { client, offer, position });
             }
             Event::AgentQuarantined { agent, .. } => drop(self.quarantined.insert(agent.clone())),
             Event::AgentReleased { agent } => drop(self.quarantined.remove(agent)),
@@ -212,7 +222,13 @@ impl Market {
 
     /// What an agent offers.
     pub(crate) fn offer(&self, agent: &AgentId) -> Option<Arc<Offer>> {
-        lock(&self.book).offers.get(agent).map(|(_, offer)| Arc::clone(offer))
+        self.offered(agent).map(|(offer, _)| offer)
+    }
+
+    /// The same, and where it is written down.
+    pub(crate) fn offered(&self, agent: &AgentId) -> Option<(Arc<Offer>, Position)> {
+        let book = lock(&self.book);
+        book.offers.get(agent).map(|offered| (Arc::clone(&offered.offer), offered.position))
     }
 
     /// What the agents of the job's client propose for it, those in service that offer anything; the best of them.
@@ -221,8 +237,8 @@ impl Market {
         let offers = book
             .offers
             .iter()
-            .filter(|(agent, (client, _))| *client == job.client && !book.quarantined.contains(*agent));
-        let proposals = offers.map(|(agent, (client, offer))| {
+            .filter(|(agent, of)| of.client == job.client && !book.quarantined.contains(*agent));
+        let proposals = offers.map(|(agent, Offered { client, offer, .. })| {
             let reputation = ledger.reputation(client, Some(agent)).pm();
             Proposal::of(agent.clone(), offer, job, reputation)
         });

@@ -6,17 +6,18 @@
     reason = "test support: each file uses its own part, and fails loudly"
 )]
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ostler_actors::{Evaluating, Limits, Measures, Submission, System, SystemConfig};
 use ostler_drivers::tool::{ToolConfig, builtin};
 use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
-use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::id::{AgentId, ClientId, NodeId, RunId};
 use ostler_kernel::plan::{Effect, Idempotency, Plan, PlanDraft};
 use ostler_kernel::port::{
-    ArtifactStore, BoxFuture, CallContext, Journal, Judge, Seq, StreamBatch, StreamId, Tool, ToolResult,
-    ToolSpec,
+    AccountRow, ArtifactStore, BoxFuture, CallContext, Journal, JournalError, Judge, Position, Recorded,
+    RunRow, Seq, StreamBatch, StreamId, StreamKind, Tool, ToolResult, ToolSpec,
 };
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};
@@ -238,4 +239,76 @@ pub(crate) async fn states(system: &System, run: RunId) -> String {
 pub(crate) async fn value(system: &System, run: RunId, node: &str) -> Value {
     let artifact = system.artifact(run, &NodeId::from(node)).await.unwrap();
     serde_json::from_slice(&artifact.content).unwrap()
+}
+
+/// A journal that remembers how many records of which streams were read.
+pub(crate) struct Watched {
+    journal: Arc<MemoryJournal>,
+    read: Mutex<BTreeMap<StreamId, usize>>,
+}
+
+impl Watched {
+    pub(crate) fn over(journal: Arc<MemoryJournal>) -> Arc<Watched> {
+        Arc::new(Watched { journal, read: Mutex::default() })
+    }
+
+    /// The runs among these that were read since this was asked last.
+    pub(crate) fn read_of(&self, runs: &[RunId]) -> Vec<RunId> {
+        let read = std::mem::take(&mut *self.read.lock().unwrap());
+        let stream = |run: &RunId| StreamId::run(&self.journal.run(*run).unwrap().unwrap().client, *run);
+        runs.iter().copied().filter(|run| read.contains_key(&stream(run))).collect()
+    }
+}
+
+impl Watched {
+    /// Records that were read of a run since its streams were asked about last.
+    pub(crate) fn records_of(&self, run: RunId) -> usize {
+        let read = std::mem::take(&mut *self.read.lock().unwrap());
+        let client = self.journal.run(run).unwrap().unwrap().client;
+        read.get(&StreamId::run(&client, run)).copied().unwrap_or(0)
+    }
+}
+
+impl Journal for Watched {
+    fn append(&self, batches: Vec<StreamBatch>) -> Result<Position, JournalError> {
+        self.journal.append(batches)
+    }
+
+    fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), JournalError>> {
+        self.journal.durable(position)
+    }
+
+    fn read(&self, stream: StreamId, after: Seq, limit: usize) -> Result<Vec<Recorded>, JournalError> {
+        let records = self.journal.read(stream, after, limit)?;
+        *self.read.lock().unwrap().entry(stream).or_default() += records.len();
+        Ok(records)
+    }
+
+    fn changed(&self, stream: StreamId, after: Seq) -> BoxFuture<'_, ()> {
+        self.journal.changed(stream, after)
+    }
+
+    fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, JournalError> {
+        self.journal.runs(open_only)
+    }
+
+    fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError> {
+        self.journal.run(run)
+    }
+
+    fn accounts(&self) -> Result<Vec<AccountRow>, JournalError> {
+        self.journal.accounts()
+    }
+
+    fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, JournalError> {
+        self.journal.streams(kind)
+    }
+
+    fn account(
+        &self,
+        client: &ClientId,
+        agent: Option<&AgentId>,
+    ) -> Result<Option<AccountRow>, JournalError> {
+        self.journal.account(client, agent)
+    }
 }

@@ -179,6 +179,8 @@ codes! {
     V24,
     /// A test among the rules of the plan as a whole.
     V25,
+    /// A domain that nobody has given weights to.
+    V26,
 }
 
 impl fmt::Display for FaultCode {

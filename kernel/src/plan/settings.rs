@@ -1,5 +1,6 @@
 //! What a plan means depends on where it runs: a simulation or a real run.
 
+use crate::evaluation::Domains;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -24,6 +25,8 @@ pub struct Settings<'a> {
     pub retries: fn(Idempotency) -> i64,
     /// The tools that exist; `None`: nobody knows (V20 is not judged).
     pub tools: Option<&'a dyn Tools>,
+    /// The domains that exist; `None`: nobody knows (V26 is not judged).
+    pub domains: Option<&'a Domains>,
     /// Which kinds something here executes (V21).
     pub executes: fn(Kind) -> bool,
     /// Whether what a plan leaves out is completed from what its tools and kinds are known to do, and a
@@ -43,6 +46,7 @@ impl<'a> Settings<'a> {
             timeout: 100,
             retries: |_| 0,
             tools,
+            domains: None,
             executes: |_| true,
             complete: false,
             jitter: false,
@@ -61,6 +65,7 @@ impl<'a> Settings<'a> {
                 Idempotency::None => 0,
             },
             tools: Some(tools),
+            domains: None,
             executes: |kind| matches!(kind, Kind::Tool | Kind::Aggregator | Kind::HumanApproval),
             complete: true,
             jitter: true,

@@ -99,7 +99,7 @@ pub enum Begun {
 pub struct Child {
     /// Its plan.
     pub plan: PlanDraft,
-    /// Credits that it may cost; `None`: what is left of the budget of the run that wants it, if that has one.
+    /// Credits that it may cost; `None`: half of what is free of the budget of the run that wants it, if that has one.
     pub budget: Option<u64>,
     /// The scope it acts in, as far as the run that wants it may act there too; `None`: the same.
     pub scope: Option<String>,

@@ -32,6 +32,7 @@ mod joins;
 mod operator;
 mod oversight;
 mod prepared;
+mod purse;
 mod quiesce;
 mod recovery;
 mod report;
@@ -53,6 +54,7 @@ pub use inputs::{Given, InputError, Refs, resolve};
 pub use intent::{GENERATION, Intended, what_runs};
 pub use operator::OperationError;
 pub use prepared::{FEEDBACK, Prepared};
+pub use purse::{AttemptOfNode, Purse};
 pub use quiesce::Quiet;
 pub use recovery::backoff;
 pub use report::{Culprit, Report, Timeline};
@@ -275,12 +277,6 @@ impl Run {
     /// What holds for it besides how it was opened.
     pub fn terms(&self) -> &RunTerms {
         &self.terms
-    }
-
-    /// Credits that are left of its budget, `set_aside` of it spoken for; `None`: it has none, and may cost what its client has.
-    pub fn left(&self, set_aside: u64) -> Option<u64> {
-        let spent = self.tally.cost().saturating_add(set_aside);
-        self.terms.budget.map(|budget| budget.saturating_sub(spent))
     }
 
     /// Whether recovery could still bring what is missing: the run is neither cancelled nor concluded, the planner did not

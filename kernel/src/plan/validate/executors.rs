@@ -1,4 +1,4 @@
-//! Whether something here can do it: V20 of tools, V21 of kinds.
+//! Whether something here can do it: V20 of tools, V21 of kinds; and whether it is known here what it is about: V26.
 
 use std::collections::BTreeSet;
 
@@ -37,6 +37,20 @@ pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hint
             None => {}
         }
     }
+}
+
+/// A plan that runs already keeps its domain, whatever was configured since.
+pub(super) fn domain(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hints, faults: &mut Vec<Fault>) {
+    let (Some(domains), Some(domain)) = (settings.domains, &subject.plan.policy.domain) else { return };
+    if domains.get(domain).is_some() {
+        return;
+    }
+    let known: Vec<&str> = domains.names().collect();
+    let otherwise = format!("weights are set for {}", known.join(", "));
+    let mend = hints.mend(domain, known.iter().copied(), &otherwise);
+    let place = subject.origin.whole().key("policy").key("domain");
+    let detail = format!("there is no domain {domain:?}");
+    faults.push(Fault::new(FaultCode::V26, Fault::PLAN, detail, mend).at(&place));
 }
 
 /// Tools that are named where none is near the one that is not there.

@@ -54,6 +54,9 @@ fn judge(subject: &Subject<'_>, settings: &Settings<'_>, fresh: bool, faults: &m
     }
     bounds::judge(subject, settings, faults);
     executors::judge(subject, settings, &hints, faults);
+    if fresh {
+        executors::domain(subject, settings, &hints, faults);
+    }
     if settings.complete {
         params::judge(subject, settings, &hints, faults);
         paths::judge(subject, settings, &hints, faults);

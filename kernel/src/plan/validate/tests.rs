@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::evaluation::Domains;
 use crate::plan::{
     Effect, Idempotency, Kind, PlanDraft, PolicyDraft, Settings, ToolDefaults, Tools, normalise,
 };
@@ -379,4 +380,31 @@ fn the_policy_is_overridden_key_by_key() {
     let overrides = serde_json::from_value(json!({"max_depth": 7})).unwrap();
     let policy = normalise(draft(&plan), &Settings::simulation(overrides, None)).plan().policy.clone();
     assert_eq!((policy.slots, policy.max_depth, policy.backoff_cap, policy.max_nodes), (2, 7, 120, 64));
+}
+
+#[test]
+fn a_domain_is_one_that_has_weights() {
+    let mut domains = Domains::default();
+    domains.set("chemistry", [0.5, 0.1, 0.1, 0.1, 0.1, 0.1]).unwrap();
+    let told = |domain: &str, domains: Option<&Domains>| -> Vec<String> {
+        let plan = json!({"id": "p", "policy": {"domain": domain}, "nodes": [{"id": "s", "tool": "look"}]});
+        let settings = Settings { domains, ..Settings::real(4, &TwoTools) };
+        let faults = draft(&plan).validate(&settings).err().unwrap_or_default();
+        faults.iter().map(|fault| format!("{} {fault}", fault.pointer)).collect()
+    };
+    for known in ["default", "legal", "web-testing", "chemistry"] {
+        assert_eq!(told(known, Some(&domains)), [""; 0], "{known}");
+    }
+    assert_eq!(
+        told("leagl", Some(&domains)),
+        ["/policy/domain V26 *: there is no domain \"leagl\"; did you mean \"legal\"?"]
+    );
+    assert_eq!(
+        told("poetry", Some(&domains)),
+        [
+            "/policy/domain V26 *: there is no domain \"poetry\"; weights are set for chemistry, dashboard, default, \
+          legal, security, web-testing"
+        ]
+    );
+    assert_eq!(told("poetry", None), [""; 0], "nobody knows");
 }
