@@ -1,0 +1,183 @@
+//! Attempts that take microseconds are made where their run is driven: what that may not change.
+#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+
+use common::{plan, states, submit, system, until};
+use ostler_actors::{Settled, Submission, System};
+use ostler_kernel::event::Event;
+use ostler_kernel::gate::{CallClass, Permit};
+use ostler_kernel::id::RunId;
+use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::port::{
+    BoxFuture, CallContext, Journal, Seq, StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
+};
+use ostler_kernel::run::RunOutcome;
+use ostler_store::MemoryJournal;
+use serde_json::{Map, Value, json};
+
+/// Attempts in a row that an agent makes itself.
+const IN_A_ROW: usize = 64;
+
+type Deed = Arc<dyn Fn() + Send + Sync>;
+
+/// A tool that says that it is quick, and notes in which task each of its calls is made.
+struct Quick {
+    spec: ToolSpec,
+    effect: Effect,
+    tasks: Mutex<Vec<tokio::task::Id>>,
+    /// What the call of that number does besides.
+    deed: (usize, Deed),
+    /// Whether its calls wait after all.
+    waits: bool,
+}
+
+impl Quick {
+    fn new(effect: Effect) -> Quick {
+        let object = || json!({"type": "object"});
+        let (name, version, description) = ("quick".to_owned(), "1".to_owned(), "is quick".to_owned());
+        let spec = ToolSpec { name, version, description, params: object(), result: object() };
+        let nothing: Deed = Arc::new(|| {});
+        Quick { spec, effect, tasks: Mutex::default(), deed: (usize::MAX, nothing), waits: false }
+    }
+
+    /// How many calls in a row were made in one task.
+    fn streaks(&self) -> Vec<usize> {
+        let tasks = self.tasks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        tasks.chunk_by(|one, next| one == next).map(<[_]>::len).collect()
+    }
+}
+
+impl Tool for Quick {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn class(&self, _: &Map<String, Value>) -> CallClass {
+        CallClass { impact: u8::from(self.effect.acts()), effect: self.effect, idem: Idempotency::Natural }
+    }
+
+    fn is_quick(&self, _: &Map<String, Value>) -> bool {
+        true
+    }
+
+    fn call(&self, _: Permit, _: CallContext) -> BoxFuture<'_, ToolResult> {
+        Box::pin(async move {
+            let number = {
+                let mut tasks = self.tasks.lock().unwrap();
+                tasks.push(tokio::task::id());
+                tasks.len()
+            };
+            if number == self.deed.0 {
+                (self.deed.1)();
+            }
+            if self.waits {
+                tokio::task::yield_now().await;
+            }
+            Ok(json!({}))
+        })
+    }
+}
+
+/// So many steps, one after the other.
+fn chain(nodes: usize) -> Value {
+    let node = |at: usize| {
+        let deps: Vec<String> = at.checked_sub(1).map(|before| format!("n{before}")).into_iter().collect();
+        json!({"id": format!("n{at}"), "tool": "quick", "deps": deps})
+    };
+    json!({"id": "chain", "nodes": (0..nodes).map(node).collect::<Vec<_>>()})
+}
+
+async fn run_chain(system: &System, nodes: usize) -> RunId {
+    let submission = Submission { intent: 2, ..Submission::plan(plan(system, chain(nodes))) };
+    system.submit(submission).await.unwrap()
+}
+
+/// What the records say that the attempts of a run cost.
+fn recorded_cost(journal: &MemoryJournal, stream: StreamId) -> u64 {
+    let records = journal.read(stream, Seq(0), usize::MAX).unwrap();
+    let cost = records.into_iter().map(|record| match record.event {
+        Event::AttemptResult(result) => result.cost,
+        _ => 0,
+    });
+    cost.sum()
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_many_are_made_in_a_row_and_those_after_them_beside_their_agent() {
+    let tool = Arc::new(Quick::new(Effect::None));
+    let system = system(Arc::new(MemoryJournal::default()), vec![tool.clone()]).await;
+    let run = run_chain(&system, 2 * IN_A_ROW + 10).await;
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(tool.streaks(), [IN_A_ROW, 1, IN_A_ROW, 1, 8]);
+    system.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_acts_or_waits_is_made_beside_its_agent() {
+    for (effect, waits) in [(Effect::Write, false), (Effect::Read, true)] {
+        let tool = Arc::new(Quick { waits, ..Quick::new(effect) });
+        let system = system(Arc::new(MemoryJournal::default()), vec![tool.clone()]).await;
+        let run = run_chain(&system, 5).await;
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded), "{effect:?}");
+        if effect.acts() {
+            assert_eq!(tool.streaks(), [1; 5]);
+        }
+        system.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_fails_its_attempt_and_nothing_else() {
+    let tool = Arc::new(Quick { deed: (3, Arc::new(|| panic!("no"))), ..Quick::new(Effect::None) });
+    let system = system(Arc::new(MemoryJournal::default()), vec![tool.clone()]).await;
+    let run = run_chain(&system, 5).await;
+    // It crashed once, and is tried again.
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(tool.tasks.lock().map_or(0, |tasks| tasks.len()), 6);
+    until(async || system.queue().await.is_some_and(|queue| queue.running == 0)).await;
+    system.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_done_and_is_not_written_down_costs_nothing_and_is_done_again() {
+    let journal = Arc::new(MemoryJournal::default());
+    let stream: Arc<Mutex<Option<StreamId>>> = Arc::default();
+    // While the third attempt is made, somebody else writes to the stream of its run: the agent starts anew.
+    let (others, of) = (Arc::clone(&journal), Arc::clone(&stream));
+    let intrude: Deed = Arc::new(move || {
+        let [row] = &others.runs(true).unwrap()[..] else { panic!("one run") };
+        let stream = StreamId::run(&row.client, row.run);
+        let last = others.read(stream, Seq(0), usize::MAX).unwrap().last().unwrap().seq;
+        let events = vec![Event::OutOfCredit { out: false }];
+        others.append(vec![StreamBatch { stream, expected: last, at_ms: 0, events }]).unwrap();
+        *of.lock().unwrap() = Some(stream);
+    });
+    let tool = Arc::new(Quick { deed: (3, intrude), ..Quick::new(Effect::None) });
+    let system = system(journal.clone(), vec![tool.clone()]).await;
+    let run = run_chain(&system, 5).await;
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert!(tool.streaks().iter().sum::<usize>() > 5, "what was not written down is done again");
+    let stream = stream.lock().unwrap().expect("it was meddled with");
+    let cost = recorded_cost(&journal, stream);
+    assert_eq!(cost, 5, "each step counts once");
+    until(async || system.clients().await.iter().map(|row| row.spent).sum::<u64>() == cost).await;
+    assert!(states(&system, run).await.starts_with("n0 executed, n1 executed"));
+    system.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_all_quick_attempts_lets_others_have_their_turn() {
+    let tool = Arc::new(Quick::new(Effect::None));
+    let system = system(Arc::new(MemoryJournal::default()), vec![tool.clone()]).await;
+    let long = run_chain(&system, 5_000).await;
+    let short = submit(&system, chain(1)).await;
+    assert_eq!(system.outcome(short).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    let open: Vec<RunId> = system.runs(true).unwrap().iter().map(|row| row.run).collect();
+    assert_eq!(open, [long]);
+    system.cancel(long).await.unwrap();
+    assert_eq!(system.outcome(long).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    system.shutdown().await;
+}
