@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam::queue::SegQueue;
 use dashmap::DashMap;
+use dashmap::mapref::entry::Entry::Occupied;
 use futures::FutureExt;
 use ostler_kernel::event::{Accounts, Failure, Outcome};
 use ostler_kernel::id::{NodeId, RunId};
@@ -146,18 +147,18 @@ impl Effects {
         key: &AttemptKey,
         after: Option<Accounts>,
     ) -> Option<ActorRef<AgentMessage>> {
-        let mut entry = self.entries.get_mut(key)?;
-        entry.slot = None;
-        if let State::Done(ended) = &mut entry.state {
+        let Occupied(mut entry) = self.entries.entry(key.clone()) else { return None };
+        entry.get_mut().slot = None;
+        if let State::Done(ended) = &mut entry.get_mut().state {
             ended.accounts = after;
         }
-        let agent = entry.agent.clone();
-        drop(entry);
+        // Whoever takes the run up looks for the attempt after it is known to drive it: it finds it, or it does not.
         if services.drives(key.run) {
-            return Some(agent);
+            return Some(entry.get().agent.clone());
         }
-        services.purses.left_behind(key);
-        self.forget(key);
+        entry.remove();
+        self.forgotten.notify_waiters();
+        services.left_behind(key);
         None
     }
 

@@ -35,14 +35,8 @@ impl Purses {
         self.with(key.run, |purse| purse.ended(&(key.node.clone(), key.attempt), spent));
     }
 
-    /// The run is driven no longer. What its attempts have that still run they keep.
-    pub(crate) fn let_go(&self, run: RunId) {
-        self.0.remove_if(&run, |_, purse| purse.is_idle());
-    }
-
-    /// An attempt has ended whose run nobody drives any more.
-    pub(crate) fn left_behind(&self, key: &AttemptKey) {
-        self.ended(key, 0);
-        self.let_go(key.run);
+    /// The run is driven no longer, unless somebody has taken it up since. What its attempts have that still run they keep.
+    pub(crate) fn let_go(&self, run: RunId, is_driven: impl Fn() -> bool) {
+        self.0.remove_if(&run, |_, purse| purse.is_idle() && !is_driven());
     }
 }

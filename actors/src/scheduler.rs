@@ -96,9 +96,11 @@ impl Actor for Scheduler {
 
     async fn pre_start(
         &self,
-        _: ActorRef<SchedulerMessage>,
+        me: ActorRef<SchedulerMessage>,
         SchedulerArguments { slots, services }: SchedulerArguments,
     ) -> Result<Open, ActorProcessingErr> {
+        // Should the queue break as soon as it is open, it is this life that hears of it.
+        services.links.scheduler.point_to(me);
         let open = Open(Arc::clone(&services));
         services.scheduling.open(&services, slots)?;
         Ok(open)

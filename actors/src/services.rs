@@ -17,7 +17,7 @@ use crate::attempt::Caller;
 use crate::children::{Home, Waiters};
 use crate::clock::Clock;
 use crate::contracts::Contracts;
-use crate::effects::Effects;
+use crate::effects::{AttemptKey, Effects};
 use crate::estimates::Estimates;
 use crate::evaluations::Evaluating;
 use crate::ledger::Ledger;
@@ -194,9 +194,15 @@ impl Services {
     pub(crate) fn let_go(&self, run: RunId) {
         lock(&self.driven).remove(&run);
         self.effects.forget_run(run);
-        self.purses.let_go(run);
+        self.purses.let_go(run, || self.drives(run));
         self.notes.forget(run);
         self.stir();
+    }
+
+    /// An attempt has ended whose run nobody drives any more.
+    pub(crate) fn left_behind(&self, key: &AttemptKey) {
+        self.purses.ended(key, 0);
+        self.purses.let_go(key.run, || self.drives(key.run));
     }
 
     /// Notes that somebody wants a run to come to rest, or that it goes on.

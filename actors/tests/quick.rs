@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::{Arc, Mutex};
 
-use common::{plan, states, submit, system, until};
+use common::{Hold, plan, states, submit, system, until};
 use ostler_actors::{Settled, Submission, System};
 use ostler_kernel::event::Event;
 use ostler_kernel::gate::{CallClass, Permit};
@@ -179,5 +179,41 @@ async fn a_run_that_is_all_quick_attempts_lets_others_have_their_turn() {
     assert_eq!(open, [long]);
     system.cancel(long).await.unwrap();
     assert_eq!(system.outcome(long).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    system.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_quick_attempt_makes_needless_does_not_begin() {
+    let (quick, slow) =
+        (Arc::new(Quick::new(Effect::None)), Hold::new("slow", Effect::Read, Idempotency::Natural));
+    let system = system(Arc::new(MemoryJournal::default()), vec![quick, slow.clone()]).await;
+    // Both are granted at once; by the time the first could begin, the second has won.
+    let source = json!({"id": "p", "nodes": [
+        {"id": "a", "tool": "slow"},
+        {"id": "b", "tool": "quick"},
+        {"id": "c", "tool": "quick", "join": "any_of", "deps": ["a", "b"]},
+    ]});
+    let run = submit(&system, source).await;
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(states(&system, run).await, "a skipped, b executed, c executed");
+    assert!(!slow.has_started());
+    until(async || system.queue().await.is_some_and(|queue| queue.running == 0)).await;
+    system.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_many_refusals_as_there_are_nodes_are_more_than_one_turn() {
+    let system = system(Arc::new(MemoryJournal::default()), Vec::new()).await;
+    let write = |at: usize| {
+        let params = json!({"path": "x", "mode": "create", "text": "x".repeat(900)});
+        json!({"id": format!("n{at}"), "tool": "fs.write", "params": params, "retries": 0, "patches": 0})
+    };
+    let source = json!({"id": "p", "nodes": (0..10_000).map(write).collect::<Vec<_>>()});
+    // It may look only.
+    let submission = Submission { intent: 0, ..Submission::plan(plan(&system, source)) };
+    let run = system.submit(submission).await.unwrap();
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    let view = system.view(run, None).await.unwrap();
+    assert!(view.run.instances().all(|(_, instance)| instance.attempts == 1), "each was asked for once");
     system.shutdown().await;
 }

@@ -3,8 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ostler_kernel::event::TimerKind;
-use ostler_kernel::id::NodeId;
-use tokio::time::Instant;
+use ostler_kernel::id::{NodeId, Ticks};
+use tokio::time::{Duration, Instant};
+
+use super::AgentMessage;
+use super::drive::Drive;
+
+/// A century: longer waits are cut to it, so that adding them to the clock cannot overflow.
+const LONGEST_WAIT_MS: u64 = 100 * 366 * 24 * 3_600 * 1_000;
 
 /// The deadlines of a run: one for each node at most, because wherever a node stands it waits for one at most. So
 /// there are no more than its plan may have nodes.
@@ -47,6 +53,40 @@ impl Deadlines {
         self.order.first().filter(|(at, _)| *at <= now)?;
         let (_, node) = self.order.pop_first()?;
         self.of_node.remove_entry(&node)
+    }
+}
+
+impl Drive {
+    pub(super) fn set_deadline(&mut self, node: &NodeId, kind: TimerKind, at: Ticks) {
+        let wait = at.saturating_sub(self.services.clock.now()).max(0) as u64;
+        // A clock that was set back while nobody was there makes no backoff longer.
+        let wait = match kind {
+            TimerKind::Backoff => wait.min(self.run.plan().policy.backoff_cap.max(0) as u64),
+            TimerKind::Human | TimerKind::Sleep => wait,
+        };
+        let instance = self.run.instance(node);
+        let number = instance.map_or(0, |instance| match kind {
+            TimerKind::Human => instance.requests,
+            TimerKind::Sleep | TimerKind::Backoff => instance.attempts,
+        });
+        // Far enough to never come true, and near enough for the clock to add.
+        let wait = Duration::from_millis(wait.min(LONGEST_WAIT_MS));
+        self.deadlines.set(node, Deadline { at: Instant::now() + wait, kind, number });
+    }
+
+    pub(super) fn set_alarm(&mut self) {
+        let Some(at) = self.deadlines.first() else { return };
+        if self.alarm.as_ref().is_some_and(|(set, task)| *set == at && !task.is_finished()) {
+            return;
+        }
+        let me = self.me.clone();
+        let task = tokio::spawn(async move {
+            tokio::time::sleep_until(at).await;
+            let _ = me.cast(AgentMessage::Due);
+        });
+        if let Some((_, earlier)) = self.alarm.replace((at, task)) {
+            earlier.abort();
+        }
     }
 }
 

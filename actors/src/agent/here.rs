@@ -17,11 +17,15 @@ const IN_A_ROW_MAX: u32 = 64;
 /// How long it may be about them, if each takes longer than it should.
 const AT_ONCE: Duration = Duration::from_millis(2);
 
+/// Slots that are looked at in one turn, at most, whatever becomes of them: what follows from them has room in one append.
+const SLOTS_IN_A_TURN: u32 = 256;
+
 /// What an agent has done itself in this turn.
 #[derive(Default)]
 pub(super) struct Here {
     begun: Option<Instant>,
     attempts: u32,
+    slots: u32,
     /// Credits that they cost, which nothing is written down of yet.
     unrecorded: u64,
 }
@@ -29,7 +33,17 @@ pub(super) struct Here {
 impl Here {
     /// A turn begins.
     pub(super) fn begin(&mut self) {
-        (self.begun, self.attempts) = (None, 0);
+        (self.begun, self.attempts, self.slots) = (None, 0, 0);
+    }
+
+    /// A slot was granted.
+    pub(super) fn looked_at(&mut self) {
+        self.slots += 1;
+    }
+
+    /// Whether what else there is is for another turn.
+    pub(super) fn is_full(&self) -> bool {
+        self.slots >= SLOTS_IN_A_TURN
     }
 
     /// What was done so far is written down.
@@ -57,11 +71,19 @@ impl Drive {
         let outcome = ended.unwrap_or_else(|panic| failed(Category::Crash, effects::panic_text(&panic)));
         let (duration_ms, cost) = effects::cost_since(started);
         let owner = &self.arguments.owner;
-        let (accounts, granted) = self.services.scheduling.settle(&self.services, owner, launch.slot, cost);
+        let (services, run) = (&self.services, self.opened.run);
+        let (accounts, granted) = services.scheduling.settle(services, owner, run, launch.slot, cost);
         self.slots.extend(granted);
-        self.book.spend(self.opened.run, cost);
         self.here.unrecorded += cost;
         self.take_in(&launch.key, Ended { outcome, duration_ms, cost, accounts }).await;
+    }
+
+    /// What was granted and is not used is free again.
+    pub(super) fn give_all_back(&mut self) {
+        let granted = self.slots.drain(..).map(|granted| granted.ticket);
+        for slot in granted.chain(self.launches.drain(..).map(|launch| launch.slot)) {
+            self.services.scheduling.give_back(&self.services, slot);
+        }
     }
 
     /// What was done here and is not written down costs nobody anything.

@@ -59,10 +59,17 @@ impl Drive {
             return false;
         }
         let (may_spend, mut later) = (self.may_spend(), Vec::new());
-        while let Some(Granted { ticket, job, accounts }) = self.slots.pop_front() {
+        while !self.here.is_full()
+            && let Some(Granted { ticket, job, accounts }) = self.slots.pop_front()
+        {
+            self.here.looked_at();
+            if job.run != self.opened.run {
+                self.give_back(ticket);
+                continue;
+            }
             let wanted = self.run.instance(&job.node).filter(|instance| !instance.is_draining());
             let state = wanted.map(|instance| instance.state());
-            let mine = job.run == self.opened.run && !self.services.is_stopping() && !self.is_resting();
+            let mine = !self.services.is_stopping() && !self.is_resting();
             match state {
                 Some(NodeState::Ready | NodeState::Running)
                     if mine
@@ -119,15 +126,43 @@ impl Drive {
     /// Whether nobody is about the attempt of a running node: it died with its process.
     pub(super) fn is_lost(&self, node: &NodeId) -> bool {
         let attempt = self.run.instance(node).map_or(0, |instance| instance.attempts);
-        let is_about_to = self.launches.iter().any(|launch| launch.key.node == *node);
-        !is_about_to && !self.services.effects.knows(&self.key(node, attempt))
+        !self.knows(&self.key(node, attempt))
+    }
+
+    /// Whether an attempt runs, is about to start, or has ended and is not recorded yet.
+    fn knows(&self, key: &AttemptKey) -> bool {
+        self.launches.iter().any(|launch| launch.key == *key) || self.services.effects.knows(key)
+    }
+
+    /// Lets go of attempts that what was decided since does without: they have not begun. Whether there were any.
+    pub(super) fn withdraw(&mut self) -> bool {
+        let unwanted = |launch: &Launch| {
+            let instance = self.run.instance(&launch.key.node);
+            !instance.is_some_and(|instance| {
+                instance.state() == NodeState::Running
+                    && instance.attempts == launch.key.attempt
+                    && !instance.is_draining()
+            })
+        };
+        let unwanted: Vec<Launch> = self.launches.extract_if(.., |launch| unwanted(launch)).collect();
+        for Launch { key, slot, .. } in &unwanted {
+            self.give_back(*slot);
+            self.put_back(key);
+            // One that acts is waited for until it tells its end, and this is it.
+            let outcome = failed(Category::Crash, "not started: nothing needed it any more".to_owned());
+            let result = AttemptResult::unpaid(key.node.clone(), key.attempt, outcome);
+            if self.run.instance(&key.node).is_some_and(|instance| instance.is_draining()) {
+                self.decide(Input::Result(Box::new(result)));
+            }
+        }
+        !unwanted.is_empty()
     }
 
     /// An attempt that was lost with its process, and stopped before it could be done again.
     fn end_unwanted(&mut self, node: &NodeId) {
         let Some(instance) = self.run.instance(node) else { return };
         let key = self.key(node, instance.attempts);
-        if instance.is_draining() && !self.services.effects.knows(&key) {
+        if instance.is_draining() && !self.knows(&key) {
             self.decide(Input::Lost(node.clone()));
         }
     }
@@ -158,7 +193,7 @@ impl Drive {
             Ok(prepared) => {
                 let acts = prepared.work.acts(node);
                 self.intend(node, &prepared, Some(accounts));
-                let is_quick = !acts && self.has_time() && prepared.work.is_quick();
+                let is_quick = !acts && self.has_time() && node.tests.is_none() && prepared.work.is_quick();
                 let log = LiveLog::new(&self.services, self.site(node, attempt, prepared.key));
                 let (services, caller) = (Arc::clone(&self.services), Arc::clone(&self.caller));
                 let body = Box::pin(async move {

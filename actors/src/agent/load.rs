@@ -7,7 +7,8 @@ use ostler_kernel::port::{Recorded, RunRow, StreamId};
 use ostler_kernel::run::{Folded, Input, Operation, Since, Standing, TakenUp};
 use ractor::{ActorProcessingErr, ActorRef};
 
-use super::drive::{Drive, Waits};
+use super::drive::Drive;
+use super::queue::Waits;
 use super::{AgentArguments, AgentMessage};
 use crate::children;
 use crate::effects::Found;

@@ -2,11 +2,15 @@
 //! decided, asks for slots, and starts what was granted.
 
 mod appraise;
+mod ask;
 mod deadlines;
 mod drive;
+mod ended;
 mod here;
 mod launch;
 mod load;
+mod queue;
+mod record;
 
 use std::sync::Arc;
 
@@ -199,7 +203,10 @@ impl AgentState {
                 let _ = reply.send(Err(RunError::Over));
             }
             AgentMessage::Ended(keys) => {
-                keys.iter().for_each(|key| services.effects.forget(key));
+                for key in &keys {
+                    services.effects.forget(key);
+                    services.left_behind(key);
+                }
             }
             AgentMessage::Drive(_)
             | AgentMessage::NoRoom(_)

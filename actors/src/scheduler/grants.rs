@@ -142,7 +142,7 @@ impl Grants {
 
     /// Makes sure that an agent is known; false if there is no room for its client.
     fn know(&mut self, services: &Services, owner: &Arc<Owner>, actor: &ActorRef<AgentMessage>) -> bool {
-        if self.agents.contains_key(&owner.agent) {
+        if self.agents.get(&owner.agent).is_some_and(|known| known.owner == *owner) {
             return true;
         }
         let now = services.clock.now();
@@ -153,14 +153,11 @@ impl Grants {
                 return false;
             }
         };
-        let known = Known {
-            owner: Arc::clone(owner),
-            lane: lane.agent,
-            books: lane.books,
-            actor: actor.clone(),
-            jobs: BTreeSet::new(),
-        };
-        self.agents.insert(owner.agent.clone(), known);
+        // One that had the name before, for somebody else, may still have jobs that run.
+        let jobs = self.agents.remove(&owner.agent).map(|before| before.jobs).unwrap_or_default();
+        let (owner, actor) = (Arc::clone(owner), actor.clone());
+        let known = Known { owner, lane: lane.agent, books: lane.books, actor, jobs };
+        self.agents.insert(known.owner.agent.clone(), known);
         true
     }
 

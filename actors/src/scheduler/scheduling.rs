@@ -2,10 +2,10 @@
 //! the call returns; between calls every slot that can be given out is.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use ostler_kernel::event::Accounts;
-use ostler_kernel::id::{AgentId, ClientId};
+use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ractor::{ActorProcessingErr, ActorRef};
 
 use super::grants::Grants;
@@ -15,7 +15,6 @@ use crate::clients::QueueShown;
 use crate::effects::panic_text;
 use crate::measure::QueueLook;
 use crate::services::{Services, lock};
-use std::sync::Arc;
 
 /// The run queue, if it is open. While it is closed nothing is granted and settled; whoever queued something is restarted
 /// after the scheduler, and queues it again.
@@ -58,14 +57,20 @@ impl Scheduling {
         &self,
         services: &Services,
         owner: &Owner,
+        run: RunId,
         ticket: Ticket,
         cost: u64,
     ) -> (Option<Accounts>, Vec<Granted>) {
         let settled = self.with(services, |grants| {
             let accounts = grants.charge(services, ticket, cost);
+            // Whoever renews its terms meanwhile counts both or neither.
+            services.ledger.client(&owner.lane.client).spend(run, cost);
             Ok((accounts, grants.give_out(services, Some(&owner.agent))))
         });
-        settled.unwrap_or_default()
+        settled.unwrap_or_else(|| {
+            services.ledger.client(&owner.lane.client).spend(run, cost);
+            Default::default()
+        })
     }
 
     /// Settles attempts that ended: which, and what they cost, stands in the effects table.

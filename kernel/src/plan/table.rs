@@ -79,11 +79,16 @@ impl Table {
     }
 }
 
-/// FNV-1a with its high bits folded into the low ones: good enough to spread names, the same on every machine.
+/// As FNV-1a, but eight bytes at a time, and with its high bits folded into the low ones: good enough to spread names, the same on
+/// every machine.
 fn hash(id: &NodeId) -> u32 {
-    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-    let hash = id.as_str().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, mix);
-    (hash ^ (hash >> 32)) as u32
+    let mix = |hash: u64, word: u64| {
+        let hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        hash ^ (hash >> 32)
+    };
+    let (words, rest) = id.as_str().as_bytes().as_chunks::<8>();
+    let hash = words.iter().fold(rest.len() as u64, |hash, word| mix(hash, u64::from_le_bytes(*word)));
+    mix(hash, rest.iter().fold(0, |word, byte| (word << 8) | u64::from(*byte))) as u32
 }
 
 #[cfg(test)]

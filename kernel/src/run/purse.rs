@@ -48,7 +48,8 @@ impl Purse {
     /// Takes over what the records say: credits that attempts cost which ended, and credits given to runs that were opened. Only
     /// attempts that run keep what is set aside for them.
     pub fn recall(&mut self, spent: u64, opened: u64, runs: impl Fn(&AttemptOfNode) -> bool) {
-        (self.spent, self.opened) = (spent, opened);
+        // An attempt that runs may have given away what is not recorded yet.
+        (self.spent, self.opened) = (spent, self.opened.max(opened));
         self.held.retain(|attempt, _| runs(attempt));
     }
 

@@ -1,0 +1,76 @@
+//! What somebody asks of a run, and what a run asks people.
+
+use ostler_kernel::event::HumanRequestKind;
+use ostler_kernel::id::NodeId;
+use ostler_kernel::run::{Input, Standing};
+
+use super::drive::Drive;
+use super::{AskReply, Request};
+use crate::approval;
+use crate::error::RunError;
+
+impl Drive {
+    /// Does what somebody asks for; the answer comes once that is durable.
+    pub(super) fn ask(&mut self, request: Request, reply: AskReply) {
+        // What time has decided already counts first.
+        self.due();
+        let input = match request {
+            Request::Operate(operation) => match self.run.check_operation(&operation) {
+                Ok(()) => Ok(Input::Operator(operation)),
+                Err(error) => Err(error.into()),
+            },
+            Request::Answer(request) => request.into_input(&self.run, self.services.clock.now()),
+            Request::Resolve(request) => request.into_input(&self.run),
+            Request::Checkpoint => {
+                self.services.note_resting(self.opened.run, true);
+                self.resting.push(reply);
+                return;
+            }
+            Request::GoOn => {
+                self.services.note_resting(self.opened.run, false);
+                for waiting in self.resting.drain(..) {
+                    let _ = waiting.send(Err(RunError::Said("it was resumed meanwhile".to_owned())));
+                }
+                self.offer_again();
+                self.answers.push(reply);
+                return;
+            }
+        };
+        match input {
+            Ok(input) => {
+                self.decide(input);
+                self.answers.push(reply);
+            }
+            Err(error) => {
+                let _ = reply.send(Err(error));
+            }
+        }
+    }
+
+    /// Asks a person what a ready node wants to know; asks anew where an approval was given for something else.
+    pub(super) async fn ask_person(&mut self, id: &NodeId) -> bool {
+        let (Some(node), Some(ask)) = (self.run.node(id), self.run.shows(id)) else { return false };
+        // Boxed, as all that is seldom awaited: what stands here is part of the future of every message.
+        let shown =
+            Box::pin(approval::shown(&self.services, &self.opened, &self.run, node, ask)).await.digest();
+        let events = self.within(|run, cx| run.ask(cx, id, Some(shown)));
+        let asked = !events.is_empty();
+        self.note(events);
+        asked
+    }
+
+    /// Asks anew what would show something else by now: tools and the policy may have changed since it was asked.
+    pub(super) async fn ask_anew(&mut self) {
+        let waiting = self.run.instances().filter_map(|(node, instance)| match instance.standing {
+            Standing::WaitingHuman { ask, .. } => Some((node.clone(), ask)),
+            _ => None,
+        });
+        for (node, ask) in waiting.collect::<Vec<_>>() {
+            if matches!(ask, HumanRequestKind::Before | HumanRequestKind::Node) {
+                let shown = approval::shown(&self.services, &self.opened, &self.run, &node, ask).await;
+                let events = self.within(|run, cx| run.ask_anew(cx, &node.id, Some(shown.digest())));
+                self.note(events);
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What was decided is written down; whoever waits for that hears of it.
+
+use std::sync::Arc;
+
+use ostler_kernel::port::{JournalError, Position, Seq, StreamBatch};
+use ractor::ActorProcessingErr;
+
+use super::drive::Drive;
+use crate::error::RunError;
+use crate::registry::RegistryMessage;
+
+impl Drive {
+    /// Appends what was decided. Without a journal nothing can go on.
+    pub(super) fn append(&mut self) -> Result<Option<Position>, ActorProcessingErr> {
+        if self.pending.is_empty() {
+            self.taken.drain(..).for_each(|key| self.services.effects.forget(&key));
+            for reply in self.answers.drain(..) {
+                let _ = reply.send(Ok(()));
+            }
+            return Ok(None);
+        }
+        let events = std::mem::take(&mut self.pending);
+        let last = Seq(self.seq.0 + events.len() as u64);
+        // A question is known before anybody can read it, its end not before it is written.
+        let (run, asks) = (self.opened.run, self.run.asks());
+        if asks {
+            self.services.note_quiet(run, last, None);
+        }
+        let at_ms = self.services.clock.now();
+        let batch = StreamBatch { stream: self.stream, expected: self.seq, at_ms, events };
+        match self.services.journal.append(vec![batch]) {
+            Ok(position) => {
+                self.seq = last;
+                if !asks {
+                    self.services.note_quiet(run, last, Some(position));
+                }
+                self.taken.drain(..).for_each(|key| self.services.effects.forget(&key));
+                self.here.recorded();
+                self.answer_when_durable(position);
+                Ok(Some(position))
+            }
+            // Somebody else wrote to the run, or it wants more at once than is written: that is between the run and its
+            // agent, which reads the records again, and sets the run aside if it does not get on.
+            Err(error @ (JournalError::Conflict { .. } | JournalError::Refused(_))) => Err(error.into()),
+            Err(error) => {
+                self.services.halt(&error.to_string());
+                Err(error.into())
+            }
+        }
+    }
+
+    pub(super) fn answer_when_durable(&mut self, position: Position) {
+        let answers = std::mem::take(&mut self.answers);
+        if answers.is_empty() {
+            return;
+        }
+        let services = Arc::clone(&self.services);
+        tokio::spawn(async move {
+            let durable = services.journal.durable(position).await;
+            for reply in answers {
+                let _ = reply.send(durable.clone().map_err(RunError::from));
+            }
+        });
+    }
+
+    /// The run is closed: tells the registry once that is durable.
+    pub(super) fn close(&self, position: Option<Position>) {
+        let services = Arc::clone(&self.services);
+        let (agent, run) = (self.arguments.owner.agent.clone(), self.opened.run);
+        tokio::spawn(async move {
+            if let Some(position) = position {
+                let _ = services.journal.durable(position).await;
+            }
+            services.links.tell_registry(RegistryMessage::Done { agent, run });
+        });
+    }
+}
