@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::{Arc, Mutex};
 
-use common::{Hold, plan, states, submit, system, until};
+use common::{Hold, Watched, plan, states, submit, system, until};
 use ostler_actors::{Settled, Submission, System};
 use ostler_kernel::event::Event;
 use ostler_kernel::gate::{CallClass, Permit};
@@ -203,17 +203,21 @@ async fn what_a_quick_attempt_makes_needless_does_not_begin() {
 
 #[tokio::test(start_paused = true)]
 async fn so_many_refusals_as_there_are_nodes_are_more_than_one_turn() {
-    let system = system(Arc::new(MemoryJournal::default()), Vec::new()).await;
+    const NODES: usize = 10_000;
+    let journal = Watched::over(Arc::new(MemoryJournal::default()));
+    let system = system(journal.clone(), Vec::new()).await;
     let write = |at: usize| {
         let params = json!({"path": "x", "mode": "create", "text": "x".repeat(900)});
         json!({"id": format!("n{at}"), "tool": "fs.write", "params": params, "retries": 0, "patches": 0})
     };
-    let source = json!({"id": "p", "nodes": (0..10_000).map(write).collect::<Vec<_>>()});
+    let source = json!({"id": "p", "nodes": (0..NODES).map(write).collect::<Vec<_>>()});
     // It may look only.
     let submission = Submission { intent: 0, ..Submission::plan(plan(&system, source)) };
     let run = system.submit(submission).await.unwrap();
     assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
     let view = system.view(run, None).await.unwrap();
     assert!(view.run.instances().all(|(_, instance)| instance.attempts == 1), "each was asked for once");
+    // At first each of them becomes ready.
+    assert!(journal.largest() < 2 * NODES, "{}", journal.largest());
     system.shutdown().await;
 }

@@ -434,7 +434,8 @@ pub trait Tool: Send + Sync + 'static {
     }
 
     /// Whether a call with these parameters only computes, takes microseconds and waits for nothing. Such a call is made where its run is
-    /// driven, which costs no change of tasks, and written down together with its result. Unless overridden: no.
+    /// driven, which costs no change of tasks, and written down together with its result; so nothing tells of one that ends its process.
+    /// Unless overridden: no.
     fn is_quick(&self, _params: &Map<String, Value>) -> bool {
         false
     }

@@ -7,6 +7,7 @@
 )]
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -245,11 +246,13 @@ pub(crate) async fn value(system: &System, run: RunId, node: &str) -> Value {
 pub(crate) struct Watched {
     journal: Arc<MemoryJournal>,
     read: Mutex<BTreeMap<StreamId, usize>>,
+    /// Records of the largest append.
+    largest: AtomicUsize,
 }
 
 impl Watched {
     pub(crate) fn over(journal: Arc<MemoryJournal>) -> Arc<Watched> {
-        Arc::new(Watched { journal, read: Mutex::default() })
+        Arc::new(Watched { journal, read: Mutex::default(), largest: AtomicUsize::new(0) })
     }
 
     /// The runs among these that were read since this was asked last.
@@ -257,6 +260,11 @@ impl Watched {
         let read = std::mem::take(&mut *self.read.lock().unwrap());
         let stream = |run: &RunId| StreamId::run(&self.journal.run(*run).unwrap().unwrap().client, *run);
         runs.iter().copied().filter(|run| read.contains_key(&stream(run))).collect()
+    }
+
+    /// Records of the largest append so far.
+    pub(crate) fn largest(&self) -> usize {
+        self.largest.load(Ordering::SeqCst)
     }
 }
 
@@ -271,6 +279,8 @@ impl Watched {
 
 impl Journal for Watched {
     fn append(&self, batches: Vec<StreamBatch>) -> Result<Position, JournalError> {
+        let records = batches.iter().map(|batch| batch.events.len()).sum();
+        self.largest.fetch_max(records, Ordering::SeqCst);
         self.journal.append(batches)
     }
 
