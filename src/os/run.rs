@@ -108,7 +108,7 @@ impl Run {
         self.system.cancel(self.id).await
     }
 
-    /// The questions of this run that wait for a person; [`Ostler::answer`] answers one.
+    /// The questions of this run that wait for a person; [`Ostler::answer`](super::Ostler::answer) answers one.
     ///
     /// # Errors
     ///
