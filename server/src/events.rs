@@ -1,13 +1,6 @@
-//! Records as they are told: JSON lines, or server-sent events.
+//! Records as they are told, once, or as they come.
 
-use std::convert::Infallible;
-use std::time::Duration;
-
-use axum::body::{Body, Bytes};
-use axum::http::header;
-use axum::response::sse::{KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
-use futures::{Stream, StreamExt, stream};
+use futures::{Stream, stream};
 use ostler_actors::{EventCursor, RunError, Settled, System};
 use ostler_kernel::event::{AttemptResult, Event, OperatorAct, Outcome};
 use ostler_kernel::id::RunId;
@@ -15,12 +8,6 @@ use ostler_kernel::port::{BoxFuture, Recorded, Seq};
 use serde_json::{Value, json};
 
 use crate::wire::EventLine;
-
-/// The media type of JSON lines.
-pub(crate) const NDJSON: &str = "application/x-ndjson";
-
-/// How often a quiet stream of server-sent events says that it is still there.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// How long a stream goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
@@ -116,36 +103,6 @@ impl Follow {
         self.over |= matches!(record, None | Some(Err(_)));
         record.map(|record| record.map_err(RunError::from))
     }
-}
-
-/// One JSON object a line.
-pub(crate) fn as_lines(lines: impl Stream<Item = Result<EventLine, RunError>> + Send + 'static) -> Response {
-    let lines = lines.map(|line| -> Result<Bytes, RunError> {
-        let mut text = serde_json::to_vec(&line?).expect("names, numbers and JSON are JSON");
-        text.push(b'\n');
-        Ok(text.into())
-    });
-    ([(header::CONTENT_TYPE, NDJSON)], Body::from_stream(lines)).into_response()
-}
-
-/// Server-sent events; the id of each is its sequence number.
-pub(crate) fn as_sse(lines: impl Stream<Item = Result<EventLine, RunError>> + Send + 'static) -> Response {
-    use axum::response::sse::Event as Sent;
-    let events = lines.map(|line| -> Result<Sent, Infallible> {
-        Ok(match line {
-            Ok(line) => {
-                let text = serde_json::to_string(&line).expect("names, numbers and JSON are JSON");
-                Sent::default().id(line.seq.to_string()).event(line.kind).data(text)
-            }
-            Err(error) => Sent::default().event("problem").data(error.to_string()),
-        })
-    });
-    Sse::new(events).keep_alive(keep_alive()).into_response()
-}
-
-/// How a quiet stream says that it is still there.
-pub(crate) fn keep_alive() -> KeepAlive {
-    KeepAlive::new().interval(KEEP_ALIVE)
 }
 
 /// What a record is called, and what it says.

@@ -12,6 +12,7 @@
 //! | `evaluations`, `market` | how well runs were done; jobs that agents compete for |
 //! | `names` | from `@last` or a part of an id to a run |
 //! | `events` | records as they are told, once, or as they come |
+//! | `lines` | a stream as JSON lines or as server-sent events |
 //! | `summary`, `graph` | a run as people and machines want it |
 //! | `problem` | errors, as RFC 9457 wants them |
 //! | `keys` | a request that is sent twice is one |
@@ -25,6 +26,7 @@ mod evaluations;
 mod events;
 mod graph;
 mod keys;
+mod lines;
 mod market;
 mod names;
 mod peer;

@@ -1,14 +1,10 @@
 //! Pipelines, their events, and stages that are dealt with elsewhere.
 
-use std::convert::Infallible;
-
 use axum::Json;
-use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::sse::Sse;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use futures::{Stream, StreamExt, stream};
+use futures::{Stream, stream};
 use ostler_actors::{
     EventCursor, Gap, PipelineError, PipelineEvent, PipelineHandle, PipelineRow, PublishError, StageRow,
 };
@@ -19,7 +15,7 @@ use ostler_kernel::port::{JournalError, Recorded};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::events::NDJSON;
+use crate::lines::{answer, last_seen};
 use crate::problem::Problem;
 use crate::routes::{Api, Asked, BodyBytes, body, whole};
 use crate::wire::{
@@ -79,20 +75,15 @@ pub(crate) async fn events(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let pipeline = api.system.pipeline(&id)?;
-    let last_id = headers.get("last-event-id").map(|id| {
-        let id = id.to_str().ok().and_then(|id| id.parse().ok());
-        id.ok_or_else(|| Problem::bad("last_event_id", "Last-Event-ID is not a sequence number"))
-    });
     let row = pipeline.row();
-    let after = asked.after.or(last_id.transpose()?).unwrap_or(row.oldest - 1);
+    let after = asked.after.or(last_seen(&headers)?).unwrap_or(row.oldest - 1);
     if after < row.oldest - 1 {
         let (pipeline, oldest) = (row.pipeline, row.oldest);
         return Err(PipelineError::Gone { pipeline, seq: after + 1, oldest }.into());
     }
     let last = (asked.until == Some(Until::Now)).then_some(row.head);
     let lines = follow(pipeline.events_after(after)?, after, last);
-    let accepts = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    Ok(if accepts.contains(NDJSON) { as_lines(lines) } else { as_sse(lines) })
+    Ok(answer(&headers, lines))
 }
 
 /// Events as lines, up to `last`. A journal that fails ends them with an error.
@@ -129,29 +120,6 @@ fn recorded(record: Recorded) -> Result<PipelineEventLine, JournalError> {
 
 /// What a line says that it is.
 const KIND: &str = "pipeline_event";
-
-fn as_lines(lines: impl Stream<Item = Result<PipelineEventLine, JournalError>> + Send + 'static) -> Response {
-    let lines = lines.map(|line| -> Result<Bytes, JournalError> {
-        let mut text = serde_json::to_vec(&line?).expect("names, numbers and JSON are JSON");
-        text.push(b'\n');
-        Ok(text.into())
-    });
-    ([(header::CONTENT_TYPE, NDJSON)], Body::from_stream(lines)).into_response()
-}
-
-fn as_sse(lines: impl Stream<Item = Result<PipelineEventLine, JournalError>> + Send + 'static) -> Response {
-    use axum::response::sse::Event as Sent;
-    let events = lines.map(|line| -> Result<Sent, Infallible> {
-        Ok(match line {
-            Ok(line) => {
-                let text = serde_json::to_string(&line).expect("names, numbers and JSON are JSON");
-                Sent::default().id(line.seq.to_string()).event(line.kind).data(text)
-            }
-            Err(error) => Sent::default().event("problem").data(error.to_string()),
-        })
-    });
-    Sse::new(events).keep_alive(crate::events::keep_alive()).into_response()
-}
 
 pub(crate) async fn publish(
     State(api): State<Api>,

@@ -19,8 +19,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use crate::events::{self, NDJSON, Until};
+use crate::events::{self, Until};
 use crate::keys::Keys;
+use crate::lines;
 use crate::problem::Problem;
 use crate::summary::Stands;
 use crate::wire::{GraphView, Health, How, ResolveRequest, RunList, RunNamed, SubmitRequest, Summary};
@@ -272,11 +273,7 @@ async fn run_events(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let run = names::run(&api.system, &name)?;
-    let last_id = headers.get("last-event-id").map(|id| {
-        let id = id.to_str().ok().and_then(|id| id.parse().ok());
-        id.ok_or_else(|| Problem::bad("last_event_id", "Last-Event-ID is not a sequence number"))
-    });
-    let after = Seq(asked.after.or(last_id.transpose()?).unwrap_or(0));
+    let after = Seq(asked.after.or(lines::last_seen(&headers)?).unwrap_or(0));
     let now = api.system.view(run, None).await?;
     if after > now.last {
         return Err(beyond(run, after, now.last));
@@ -286,9 +283,8 @@ async fn run_events(
         Until::Closed if now.closed.is_some() => Until::Settled,
         until => until,
     };
-    let lines = events::follow(api.system, run, after, until, now.last)?;
-    let accepts = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    Ok(if accepts.contains(NDJSON) { events::as_lines(lines) } else { events::as_sse(lines) })
+    let told = events::follow(api.system, run, after, until, now.last)?;
+    Ok(lines::answer(&headers, told))
 }
 
 async fn checkpoint(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<RunNamed>, Problem> {

@@ -94,20 +94,14 @@ impl Book {
             self.open += 1;
             return;
         }
-        let Some(known) = self.jobs.remove(&job) else { return };
-        if known.standing.check(step).is_err() {
-            self.jobs.insert(job, known);
-            return;
-        }
-        let Entry { standing, posted_ms, .. } = known;
-        if let Ok(standing) = standing.apply(step.clone()) {
-            let is_over = standing.stage().is_over();
-            self.open -= usize::from(is_over);
-            let standing = if is_over { without_plan(standing) } else { standing };
-            self.jobs.insert(job, Entry { standing, posted_ms, since_ms: at_ms, position });
-            if is_over {
-                self.over.push_back(job);
-            }
+        let Some(known) = self.jobs.get_mut(&job) else { return };
+        let Ok(standing) = known.standing.clone().apply(step.clone()) else { return };
+        let is_over = standing.stage().is_over();
+        known.standing = if is_over { without_plan(standing) } else { standing };
+        (known.since_ms, known.position) = (at_ms, position);
+        if is_over {
+            self.open -= 1;
+            self.over.push_back(job);
         }
         while self.over.len() > self.kept_max {
             self.over.pop_front().and_then(|oldest| self.jobs.remove(&oldest));

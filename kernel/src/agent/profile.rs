@@ -11,7 +11,7 @@ use crate::contract::{Broken, Contract, SchemaError, compile_schema};
 use crate::id::{NAME_RULE, is_name};
 use crate::plan::{Method, Node, Plan, Rule};
 
-/// Capabilities of one agent.
+/// Capabilities that an agent may have, or a job ask for.
 pub const CAPABILITIES_MAX: usize = 64;
 
 /// What an agent is (definition 1 of the Agent Scheduler paper), besides its name.

@@ -5,12 +5,9 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::PRICE_MAX;
-use crate::agent::Oversight;
+use crate::agent::{CAPABILITIES_MAX, Oversight};
 use crate::id::{ClientId, NAME_RULE, RunId, Ticks, is_name};
 use crate::json::Json;
-
-/// Capabilities that a job may ask for, or an agent have.
-pub const CAPABILITIES_MAX: usize = 64;
 
 /// Bytes of the title of a job.
 pub const TITLE_BYTES_MAX: usize = 200;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::job::{CAPABILITIES_MAX, words};
-use crate::agent::Profile;
+use super::job::words;
+use crate::agent::{CAPABILITIES_MAX, Profile};
 use crate::evaluation::{Standard, Target};
 use crate::id::{NAME_RULE, is_name};
 use crate::terms::CREDITS_MAX;

@@ -252,43 +252,24 @@ impl Standing {
         }
     }
 
-    /// Whether the step follows from here.
+    /// Whether the step follows from here: it is tried on a copy.
     ///
     /// # Errors
     ///
-    /// See [`StageError`].
+    /// Those of [`Standing::apply`].
     pub fn check(&self, step: &MarketStep) -> Result<(), StageError> {
-        use {MarketStep as M, Standing as S};
-        let job = self.job().id;
-        let follows = match self {
-            S::Job(_) => matches!(step, M::Proposed { .. } | M::Failed { .. }),
-            S::Proposed(proposed) => match step {
-                M::Signed { winner, .. } => {
-                    if !proposed.proposals.iter().any(|proposal| proposal.agent == *winner) {
-                        return Err(StageError::NotProposed(job));
-                    }
-                    true
-                }
-                _ => matches!(step, M::Failed { .. }),
-            },
-            S::Contract(_) => matches!(step, M::Decomposed { .. } | M::Failed { .. }),
-            S::Decomposition(_) => matches!(step, M::Started | M::Failed { .. }),
-            S::Execution(_) => matches!(step, M::Evaluated(_) | M::Failed { .. }),
-            S::Evaluation(_) | S::Abandoned(_) => false,
-        };
-        let (from, to) = (self.stage(), step.stage());
-        if follows { Ok(()) } else { Err(StageError::NoArrow { job, from, to }) }
+        self.clone().apply(step.clone()).map(drop)
     }
 
     /// Takes the job to its next stage.
     ///
     /// # Errors
     ///
-    /// The step does not follow from where it is.
+    /// The step does not follow from where it is: see [`StageError`].
     pub fn apply(self, step: MarketStep) -> Result<Standing, StageError> {
         use {MarketStep as M, Standing as S};
-        self.check(&step)?;
-        let (id, from, to) = (self.job().id, self.stage(), step.stage());
+        let (job, from, to) = (self.job().id, self.stage(), step.stage());
+        let no_arrow = StageError::NoArrow { job, from, to };
         Ok(match (self, step) {
             (S::Job(job), M::Proposed { proposals }) => S::Proposed(job.propose(proposals)),
             (
@@ -296,7 +277,7 @@ impl Standing {
                 M::Signed { winner, price, budget, deadline, oversight, reserved },
             ) => {
                 let proposal = proposals.into_iter().find(|proposal| proposal.agent == winner);
-                let proposal = proposal.ok_or(StageError::NotProposed(id))?;
+                let proposal = proposal.ok_or(StageError::NotProposed(job.id))?;
                 S::Contract(Contract { job, winner, price, budget, deadline, oversight, reserved, proposal })
             }
             (S::Contract(contract), M::Decomposed { plan, nodes }) => {
@@ -304,11 +285,14 @@ impl Standing {
             }
             (S::Decomposition(decomposition), M::Started) => S::Execution(decomposition.execute()),
             (S::Execution(execution), M::Evaluated(closing)) => S::Evaluation(execution.evaluate(closing)),
+            (S::Evaluation(_) | S::Abandoned(_), _) => return Err(no_arrow), // absorbing
             (standing, M::Failed { at, reason, spent }) => {
                 let (contract, job) = (standing.contract().cloned().map(Box::new), standing.job().clone());
                 S::Abandoned(Abandoned { job, contract, at, reason, spent })
             }
-            _ => return Err(StageError::NoArrow { job: id, from, to }),
+            (S::Job(_) | S::Proposed(_) | S::Contract(_) | S::Decomposition(_) | S::Execution(_), _) => {
+                return Err(no_arrow);
+            }
         })
     }
 }

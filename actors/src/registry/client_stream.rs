@@ -1,0 +1,196 @@
+//! What the registry writes down, and reads back when it starts: the streams of the clients, which it alone appends to.
+
+use std::sync::Arc;
+
+use ostler_kernel::agent::Profile;
+use ostler_kernel::event::Event;
+use ostler_kernel::id::{AgentId, ClientId, RunId};
+use ostler_kernel::json;
+use ostler_kernel::market::{MarketStep, Offer};
+use ostler_kernel::port::{JournalError, Position, RunRow, Seq, StreamBatch, StreamId};
+use ractor::ActorProcessingErr;
+
+use super::{RegisterError, RegistryState, ReleaseError};
+use crate::clients::{ClientChange, ClientError};
+use crate::error::RunError;
+use crate::evaluations::{EvaluationError, Said};
+use crate::evaluator::EvaluatorMessage;
+use crate::market::{Book, MarketError, OfferRefused};
+use crate::phase::Input;
+use crate::scheduler::Lane;
+use crate::slot::Slot;
+use crate::stream;
+
+impl RegistryState {
+    /// Brings back every registered agent from the streams of the clients, and the runs this process drives.
+    pub(super) fn rebuild(&mut self) -> Result<(), ActorProcessingErr> {
+        let journal = Arc::clone(&self.services.journal);
+        self.services.ledger.forget_terms();
+        let mut book = Book::keeping(self.services.limits.jobs_kept);
+        for stream in journal.clients()? {
+            stream::each(&*journal, stream, None, |record| -> Result<(), JournalError> {
+                self.services.ledger.record(&record.event, record.at_ms);
+                book.record(&record.event, record.at_ms, record.position);
+                self.heads.insert(stream, record.seq);
+                self.remember(&record.event, record.position);
+                Ok(())
+            })?;
+        }
+        self.services.market.begin(book, &self.services)?;
+        for run in self.services.driven() {
+            if let Some(row) = self.services.journal.run(run)? {
+                self.slot(&row).push(row);
+            }
+        }
+        for slot in self.slots.values_mut() {
+            slot.runs.make_contiguous().sort_by_key(|row| row.run);
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, event: &Event, since: Position) {
+        match event {
+            Event::AgentRegistered { agent, client, weight } => {
+                let slot = Slot::registered(client.clone(), *weight, since);
+                if self.slots.insert(agent.clone(), slot).is_none() {
+                    self.registered += 1;
+                }
+            }
+            Event::AgentProfiled { agent, profile, .. } => self.services.profiles.read(agent, profile),
+            Event::AgentQuarantined { agent, reason } => {
+                if let Some(slot) = self.slots.get_mut(agent) {
+                    slot.note_quarantined(reason.clone());
+                }
+            }
+            Event::AgentReleased { agent } => {
+                if let Some(slot) = self.slots.get_mut(agent) {
+                    slot.note_released();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn append(&mut self, client: &ClientId, events: Vec<Event>) -> Result<Position, JournalError> {
+        let (stream, at_ms) = (StreamId::client(client), self.services.clock.now());
+        let expected = self.heads.get(&stream).copied().unwrap_or_default();
+        let batch = StreamBatch { stream, expected, at_ms, events: events.clone() };
+        let position = self.services.journal.append(vec![batch])?;
+        self.heads.insert(stream, Seq(expected.0 + events.len() as u64));
+        for event in &events {
+            self.services.ledger.record(event, at_ms);
+            self.services.market.record(event, at_ms, position, &self.services.ledger);
+        }
+        Ok(position)
+    }
+
+    pub(super) fn change_client(
+        &mut self,
+        client: &ClientId,
+        change: &ClientChange,
+    ) -> Result<Option<Position>, ClientError> {
+        let ledger = &self.services.ledger;
+        if change.sets_terms() && ledger.is_configured(client) {
+            return Err(ClientError::Configured(client.clone()));
+        }
+        let most = self.services.limits.clients;
+        if !ledger.has_room(client, most) {
+            return Err(ClientError::TooMany(most));
+        }
+        let book = ledger.find(client).unwrap_or_default();
+        let terms = book.terms();
+        if let Some(credits) = change.credits {
+            // What is reserved for jobs cannot be taken back.
+            let checked = terms.check_deposit(credits, book.spent().saturating_add(book.reserved()));
+            checked.map_err(|error| ClientError::Credits { client: client.clone(), error })?;
+        }
+        let events = change.events(client, &terms, book.spent());
+        if events.is_empty() {
+            return Ok(None);
+        }
+        let position = self.append(client, events)?;
+        self.services.scheduling.renew_terms(&self.services, client);
+        Ok(Some(position))
+    }
+
+    pub(super) fn register(
+        &mut self,
+        agent: AgentId,
+        client: ClientId,
+        weight: u32,
+        profile: Profile,
+    ) -> Result<Position, RegisterError> {
+        let most = self.services.limits.agents;
+        match self.slots.get(&agent) {
+            Some(slot) if slot.client == client => {
+                let same = profile.is_empty() || *self.services.profiles.of(&agent) == profile;
+                return if same { Ok(slot.since) } else { Err(RegisterError::Profile(agent)) };
+            }
+            Some(slot) => return Err(RegisterError::Taken { agent, owner: slot.client.clone(), client }),
+            None if self.registered >= most => return Err(RegisterError::TooMany(most)),
+            None => self.services.domains.check(profile.domain.as_deref())?,
+        }
+        let mut events =
+            vec![Event::AgentRegistered { agent: agent.clone(), client: client.clone(), weight }];
+        if !profile.is_empty() {
+            let text = json::canonical(&serde_json::to_value(&profile).expect("a profile is JSON"))?;
+            events.push(Event::AgentProfiled { agent: agent.clone(), client: client.clone(), profile: text });
+        }
+        let since = self.append(&client, events)?;
+        self.services.profiles.keep(&agent, profile);
+        self.slots.insert(agent, Slot::registered(client, weight, since));
+        self.registered += 1;
+        Ok(since)
+    }
+
+    /// Puts an agent back into service. Runs that were set aside stay so until they are asked for by name.
+    pub(super) fn release(&mut self, agent: &AgentId) -> Result<Position, ReleaseError> {
+        let slot = self.slots.get(agent).filter(|slot| slot.registered);
+        let slot = slot.ok_or_else(|| ReleaseError::Unknown(agent.clone()))?;
+        if !slot.is_quarantined() {
+            return Err(ReleaseError::InService(agent.clone()));
+        }
+        let client = slot.client.clone();
+        let position = self.append(&client, vec![Event::AgentReleased { agent: agent.clone() }])?;
+        if let Some(slot) = self.slots.get_mut(agent) {
+            slot.reason = None;
+        }
+        self.take(agent, Input::Released);
+        tracing::info!(%agent, "the agent is back in service");
+        Ok(position)
+    }
+
+    /// Writes a verdict down, of which the scores of the run are worked out from how they stand now.
+    pub(super) fn judge(&mut self, row: &RunRow, said: Said) -> Result<Position, EvaluationError> {
+        // Another verdict may have come in between.
+        let row = self.services.journal.run(row.run)?.ok_or(RunError::Unknown(row.run))?;
+        let verdict = said.verdict(&row)?;
+        let (client, evaluated) = (row.client.clone(), verdict.evaluated);
+        let position = self.append(&client, vec![Event::Verdict(Box::new(verdict))])?;
+        let lane = Lane { client, agent: row.named_agent().cloned() };
+        self.services.links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run: row.run, evaluated });
+        Ok(position)
+    }
+
+    /// Writes down what an agent offers, if that is anything new.
+    pub(super) fn offer(&mut self, agent: AgentId, offer: Box<Offer>) -> Result<Position, OfferRefused> {
+        offer.check()?;
+        let slot = self.slots.get(&agent).filter(|slot| slot.registered);
+        let slot = slot.ok_or_else(|| OfferRefused::Unknown(agent.clone()))?;
+        self.services.domains.check(offer.domain.as_deref())?;
+        // Who repeats it waits for what was written down then: it may not be durable yet.
+        if let Some((_, position)) =
+            self.services.market.offered(&agent).filter(|(known, _)| **known == *offer)
+        {
+            return Ok(position);
+        }
+        let client = slot.client.clone();
+        Ok(self.append(&client, vec![Event::AgentOffered { agent, client: client.clone(), offer }])?)
+    }
+
+    /// Writes down that a job gets on, if that follows from where it is.
+    pub(super) fn market(&mut self, job: RunId, step: Box<MarketStep>) -> Result<Position, MarketError> {
+        let client = self.services.market.admit(&self.services, job, &step)?;
+        Ok(self.append(&client, vec![Event::Market { job, step }])?)
+    }
+}

@@ -1,0 +1,155 @@
+//! The registry: which agents exist, which runs they have to drive, and whether an actor does so now. It alone
+//! changes a slot.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `message` | what it is asked, and what it says |
+//! | `client_stream` | what it writes down and reads back: the streams of the clients |
+//! | `drive` | which run an agent is to drive, and the actor that does it |
+
+mod client_stream;
+mod drive;
+mod message;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ostler_kernel::agent::Telemetry;
+use ostler_kernel::id::AgentId;
+use ostler_kernel::port::{RunRow, Seq, StreamId};
+use ostler_scheduler::AGENT_WEIGHT;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+pub(crate) use drive::start_in;
+pub(crate) use message::RegistryMessage;
+pub use message::{AgentRow, RegisterError, ReleaseError};
+
+use crate::phase::{Input, Phase};
+use crate::services::Services;
+use crate::slot::Slot;
+use crate::waiting::Waiting;
+
+pub(crate) struct Registry;
+
+pub(crate) struct RegistryState {
+    services: Arc<Services>,
+    slots: BTreeMap<AgentId, Slot>,
+    /// Slots of agents with a name of their own.
+    registered: usize,
+    /// Last record of each client's stream, which only this actor appends to.
+    heads: BTreeMap<StreamId, Seq>,
+    /// Requests that wait for their run's actor to be live.
+    waiting: Waiting,
+}
+
+impl Actor for Registry {
+    type Msg = RegistryMessage;
+    type State = RegistryState;
+    type Arguments = Arc<Services>;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<RegistryMessage>,
+        services: Arc<Services>,
+    ) -> Result<RegistryState, ActorProcessingErr> {
+        let (slots, registered, heads, waiting) = Default::default();
+        let mut state = RegistryState { services, slots, registered, heads, waiting };
+        state.rebuild()?;
+        Ok(state)
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<RegistryMessage>,
+        message: RegistryMessage,
+        state: &mut RegistryState,
+    ) -> Result<(), ActorProcessingErr> {
+        #[cfg(test)]
+        state.services.trip("registry");
+        match message {
+            RegistryMessage::Register { agent, client, weight, profile, reply } => {
+                let _ = reply.send(state.register(agent, client, weight, profile));
+            }
+            RegistryMessage::Drive(row) => state.drive(row)?,
+            RegistryMessage::Up { agent, actor } => {
+                state.services.measures.tell(Telemetry::AgentStarted, Some(&agent), None);
+                state.take(&agent, Input::Up(actor));
+            }
+            RegistryMessage::Done { agent, run } => state.done(&agent, run),
+            RegistryMessage::SetAside { agent, run, reason, replies } => {
+                state.aside(&agent, run, reason, replies)?;
+            }
+            RegistryMessage::Gone { agent, again } => state.gone(&agent, again)?,
+            RegistryMessage::GivenUp { agent, reason } => state.give_up(&agent, reason)?,
+            RegistryMessage::PoolUp => state.pool_up(),
+            RegistryMessage::PoolGone { agent, pool } => state.pool_gone(&agent, pool),
+            RegistryMessage::Ask { agent, run, request, reply } => state.ask(&agent, run, request, reply),
+            RegistryMessage::Passivate { agent, run, until, asked } => {
+                state.passivate(&agent, run, until, asked)
+            }
+            RegistryMessage::Wake { agent, run } => {
+                state.take(&agent, Input::Wake { run });
+            }
+            RegistryMessage::Release { agent, reply } => {
+                let _ = reply.send(state.release(&agent));
+            }
+            RegistryMessage::CancelQueued { agent, run, reply } => {
+                let _ = reply.send(state.cancel_queued(&agent, run));
+            }
+            RegistryMessage::ChangeClient { client, change, reply } => {
+                let _ = reply.send(state.change_client(&client, &change));
+            }
+            RegistryMessage::Judge { row, said, reply } => {
+                let _ = reply.send(state.judge(&row, *said));
+            }
+            RegistryMessage::Offer { agent, offer, reply } => {
+                let _ = reply.send(state.offer(agent, offer));
+            }
+            RegistryMessage::Market { job, step, reply } => {
+                let _ = reply.send(state.market(job, step));
+            }
+            RegistryMessage::List { reply } => {
+                let _ = reply.send(state.list());
+            }
+            RegistryMessage::Find { agent, reply } => {
+                let found = state.slots.get(&agent).map(|slot| state.row(&agent, slot));
+                let _ = reply.send(found);
+            }
+            RegistryMessage::Count { reply } => {
+                let _ = reply.send(state.count());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl RegistryState {
+    fn slot(&mut self, row: &RunRow) -> &mut Slot {
+        let slot = self.slots.entry(row.agent.clone());
+        slot.or_insert_with(|| Slot::new(row.client.clone(), AGENT_WEIGHT))
+    }
+
+    fn list(&self) -> Vec<AgentRow> {
+        self.slots.iter().map(|(agent, slot)| self.row(agent, slot)).collect()
+    }
+
+    fn row(&self, agent: &AgentId, slot: &Slot) -> AgentRow {
+        AgentRow {
+            agent: agent.clone(),
+            client: slot.client.clone(),
+            weight: slot.weight,
+            state: slot.phase().as_str(),
+            profile: self.services.said_by(agent),
+            reason: slot.reason.clone(),
+            runs_open: slot.runs.len(),
+        }
+    }
+
+    fn count(&self) -> Vec<(&'static str, usize)> {
+        let mut counts = Phase::<()>::WORDS.map(|word| (word, 0));
+        for slot in self.slots.values() {
+            counts[slot.phase().index()].1 += 1;
+        }
+        counts.into()
+    }
+}

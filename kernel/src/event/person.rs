@@ -1,0 +1,58 @@
+//! What is written down of people: what they are asked, what they answer, and what an operator does.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{Digest, NodeId, Ticks};
+
+/// See [`Event::HumanRequest`](super::Event::HumanRequest).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HumanRequest {
+    /// The node.
+    pub node: NodeId,
+    /// What is asked.
+    pub kind: HumanRequestKind,
+    /// When silence cancels; `None` waits for ever (in doubt only).
+    pub deadline: Option<Ticks>,
+    /// Digest of what is shown; an answer is bound to it.
+    pub shown: Option<Digest>,
+}
+
+/// What a person is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HumanRequestKind {
+    /// May this be done?
+    Before,
+    /// May this result be published?
+    After,
+    /// The node itself is a question.
+    Node,
+    /// Was this done? The result of an effect was lost.
+    InDoubt,
+}
+
+/// See [`Event::HumanAnswer`](super::Event::HumanAnswer).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HumanAnswer {
+    /// The node.
+    pub node: NodeId,
+    /// Yes or no; for an attempt in doubt: done or failed, and `redo` beside it.
+    pub approve: bool,
+    /// In doubt only: do it again.
+    pub redo: bool,
+    /// Who answered.
+    pub by: String,
+    /// In their words.
+    pub note: String,
+}
+
+/// What an operator did to a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum OperatorAct {
+    /// Cancel all of it.
+    CancelPlan,
+    /// Cancel a node.
+    Cancel(NodeId),
+    /// Skip a node.
+    Skip(NodeId),
+}

@@ -1,0 +1,91 @@
+//! A stream as it is answered: JSON lines, or server-sent events, as whoever asks prefers.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, header};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures::{Stream, StreamExt};
+use serde::Serialize;
+
+use crate::problem::Problem;
+use crate::wire::{EventLine, PipelineEventLine};
+
+/// The media type of JSON lines.
+const NDJSON: &str = "application/x-ndjson";
+
+/// How often a quiet stream of server-sent events says that it is still there.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// What a stream is made of.
+pub(crate) trait Line: Serialize {
+    /// Its place in the stream: the id of a server-sent event.
+    fn seq(&self) -> u64;
+    /// What happened.
+    fn kind(&self) -> &str;
+}
+
+impl Line for EventLine {
+    fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    fn kind(&self) -> &str {
+        &self.kind
+    }
+}
+
+impl Line for PipelineEventLine {
+    fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    fn kind(&self) -> &str {
+        &self.kind
+    }
+}
+
+/// The last line that whoever asks has seen, where a lost stream of server-sent events is taken up again.
+pub(crate) fn last_seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    let Some(id) = headers.get("last-event-id") else { return Ok(None) };
+    let id = id.to_str().ok().and_then(|id| id.parse().ok());
+    id.map(Some).ok_or_else(|| Problem::bad("last_event_id", "Last-Event-ID is not a sequence number"))
+}
+
+/// JSON lines for whoever accepts them, else server-sent events. An error ends the stream.
+pub(crate) fn answer<L: Line, E: Error + Send + Sync + 'static>(
+    headers: &HeaderMap,
+    lines: impl Stream<Item = Result<L, E>> + Send + 'static,
+) -> Response {
+    let accepts = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    if accepts.contains(NDJSON) { as_lines(lines) } else { as_sse(lines) }
+}
+
+/// One JSON object a line.
+fn as_lines<L: Line, E: Error + Send + Sync + 'static>(
+    lines: impl Stream<Item = Result<L, E>> + Send + 'static,
+) -> Response {
+    let lines = lines.map(|line| -> Result<Bytes, E> {
+        let mut text = serde_json::to_vec(&line?).expect("names, numbers and JSON are JSON");
+        text.push(b'\n');
+        Ok(text.into())
+    });
+    ([(header::CONTENT_TYPE, NDJSON)], Body::from_stream(lines)).into_response()
+}
+
+/// Server-sent events; the id of each is its sequence number.
+fn as_sse<L: Line, E: Error>(lines: impl Stream<Item = Result<L, E>> + Send + 'static) -> Response {
+    let events = lines.map(|line| -> Result<Event, Infallible> {
+        Ok(match line {
+            Ok(line) => {
+                let text = serde_json::to_string(&line).expect("names, numbers and JSON are JSON");
+                Event::default().id(line.seq().to_string()).event(line.kind()).data(text)
+            }
+            Err(error) => Event::default().event("problem").data(error.to_string()),
+        })
+    });
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+}

@@ -1,0 +1,60 @@
+//! What is said over the API, as both sides read and write it.
+
+mod agents;
+mod approvals;
+mod clients;
+mod evaluation;
+mod graph;
+mod market;
+mod pipelines;
+mod problem;
+mod runs;
+
+use ostler_kernel::gate::SCOPE_DEFAULT;
+use ostler_kernel::id::CLIENT_DEFAULT;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use agents::*;
+pub use approvals::*;
+pub use clients::*;
+pub use evaluation::*;
+pub use graph::*;
+pub use market::*;
+pub use pipelines::*;
+pub use problem::*;
+pub use runs::*;
+
+/// The answer to `GET /healthz`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// `ok`.
+    pub status: String,
+    /// The process that answers.
+    pub pid: u32,
+    /// Its version.
+    pub version: String,
+    /// Runs it drives.
+    pub active: usize,
+}
+
+/// Who pays, where a request does not say.
+fn local() -> String {
+    CLIENT_DEFAULT.to_owned()
+}
+
+/// The most impact, where a request does not say.
+fn operate() -> u8 {
+    1
+}
+
+/// The scope, where a request does not say.
+fn default_scope() -> String {
+    SCOPE_DEFAULT.to_owned()
+}
+
+/// The word of plan files and journals for a variant.
+pub(crate) fn word(variant: &impl Serialize) -> String {
+    let value = serde_json::to_value(variant).ok();
+    value.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()
+}

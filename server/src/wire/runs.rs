@@ -1,0 +1,303 @@
+//! What is asked of runs, and what is told about them.
+
+use std::collections::BTreeMap;
+
+use ostler_kernel::agent::AgentState;
+use ostler_kernel::plan::PlanDraft;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The body of `POST /v1/runs`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SubmitRequest {
+    /// The plan as written.
+    pub plan: PlanDraft,
+    /// Who pays; the client of the agent, where one is named.
+    #[serde(default = "super::local")]
+    pub client: String,
+    /// The agent that is to run it; absent: one that is there for this run alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The most impact it may have, 0..=2.
+    #[serde(default = "super::operate")]
+    pub intent: u8,
+    /// The scope it acts in.
+    #[serde(default = "super::default_scope")]
+    pub scope: String,
+    /// The folder its tools may touch, as an absolute path.
+    pub workspace: String,
+    /// Credits that it may cost at most, all together; absent: as many as its client has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<u64>,
+    /// The id it is to have, a UUID of version 7: who asks once more because no answer came gets the run that was
+    /// opened then, if all else is the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+}
+
+/// The answer to everything that starts or changes a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunNamed {
+    /// The run, as a UUID.
+    pub run: String,
+}
+
+/// The body of `POST /v1/runs/{id}/resolve`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResolveRequest {
+    /// The node whose attempt is in doubt.
+    pub node: String,
+    /// What became of it.
+    pub how: How,
+    /// Its result, with [`How::Done`] only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+}
+
+/// What became of an attempt in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum How {
+    /// It was done; the request has its result.
+    Done,
+    /// It is to be done again.
+    Redo,
+    /// It counts as failed.
+    Fail,
+}
+
+/// The answer to `GET /v1/runs`: a page of the table of runs, newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunList {
+    /// The runs.
+    pub runs: Vec<RunLine>,
+    /// What `after` gives the next page; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// One line of the table of runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunLine {
+    /// The run, as a UUID.
+    pub run: String,
+    /// Id of its plan.
+    pub plan: String,
+    /// Who pays.
+    pub client: String,
+    /// Who runs it.
+    pub agent: String,
+    /// How it stands.
+    pub standing: Standing,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    /// Why it was set aside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When it was opened, in milliseconds since the Unix epoch.
+    pub opened_ms: i64,
+    /// When it was closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed_ms: Option<i64>,
+    /// Nodes that are over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes_over: Option<usize>,
+    /// Nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<usize>,
+    /// Nodes that wait for a person.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<Waiting>,
+    /// Nothing more of it starts, by its records, because the credits of its client are used up.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub out_of_credit: bool,
+}
+
+/// How a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// It is being driven.
+    Running,
+    /// Nothing goes on until a person answers.
+    Waiting,
+    /// It has work left, and nobody drives it.
+    Open,
+    /// It was set aside: because somebody wanted that, or because it did not get on. All there is to it is in the journal.
+    Checkpointed,
+    /// It is over.
+    Closed,
+    /// Something of it is damaged: it is kept as far as it can be, and never goes on.
+    Quarantined,
+}
+
+impl Standing {
+    /// The word that stands for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Standing::Running => "running",
+            Standing::Waiting => "waiting",
+            Standing::Open => "open",
+            Standing::Checkpointed => "checkpointed",
+            Standing::Closed => "closed",
+            Standing::Quarantined => "quarantined",
+        }
+    }
+}
+
+/// What a run amounts to: `GET /v1/runs/{id}`, `show --format json`, the last line of `run --json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// `summary`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The run, as a UUID.
+    pub run: String,
+    /// Id of its plan.
+    pub plan: String,
+    /// Version of the plan.
+    pub version: u32,
+    /// How it stands.
+    pub standing: Standing,
+    /// Where its agent stands with it.
+    pub state: AgentState,
+    /// How it ended: `succeeded`, `concluded`, `failed`, `cancelled`; `null` while it is open.
+    pub outcome: Option<String>,
+    /// Why it was set aside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Where each node stands.
+    pub nodes: BTreeMap<String, String>,
+    /// Attempts started.
+    pub dispatches: u32,
+    /// Attempts started between one end of an attempt and the next.
+    pub rounds: Vec<u32>,
+    /// Most nodes ready or running at once.
+    pub peak_ready: u32,
+    /// Nodes ready or running, averaged over time.
+    pub mean_ready: f64,
+    /// From the first record to the last.
+    pub makespan_ms: i64,
+    /// The longest chain of attempts, by the time they took.
+    pub critical_path_ms: i64,
+    /// Time in attempts over makespan.
+    pub parallelism: f64,
+    /// (makespan - critical path) over executed nodes.
+    pub overhead_us_per_node: f64,
+    /// Attempts of all nodes, those that the process did not live to end included.
+    pub attempts: u32,
+    /// Nodes whose result was taken from an earlier run.
+    pub reused: u32,
+    /// Credits spent.
+    pub cost: u64,
+    /// What each loss comes down to.
+    pub culprits: Vec<Culprit>,
+    /// How likely all that was accepted is correct; `null` where a contract says nothing of its precision.
+    #[serde(default)]
+    pub reliability: Option<ReliabilityBounds>,
+    /// Digest of the artifact of each output that is executed.
+    pub outputs: BTreeMap<String, String>,
+    /// Nodes that wait for a person.
+    pub waiting: Vec<Waiting>,
+    /// Nothing more of it starts, by its records, because the credits of its client are used up: `GET /v1/clients/{client}`
+    /// tells whether that is so still (`parked`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub out_of_credit: bool,
+    /// Credits that it may cost, all together, if it has a budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<u64>,
+    /// The attempt that opened it, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<ParentView>,
+    /// Who pays.
+    pub client: String,
+    /// Who runs it.
+    pub agent: String,
+    /// The folder its tools may touch.
+    pub workspace: String,
+    /// When it was opened, in milliseconds since the Unix epoch.
+    pub opened_ms: i64,
+    /// The record it is told up to.
+    pub seq: u64,
+    /// Whether records follow that one: it is told as it stood then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub past: bool,
+}
+
+/// Who opened a run: a step of a node of another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParentView {
+    /// The run, as a UUID.
+    pub run: String,
+    /// The node.
+    pub node: String,
+    /// Id of the step.
+    pub step: String,
+}
+
+/// What the precision of the contracts of executed nodes says of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ReliabilityBounds {
+    /// Valid if the nodes err independently.
+    pub independent: f64,
+    /// Valid always.
+    pub always: f64,
+}
+
+/// What the loss of nodes comes down to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Culprit {
+    /// The node where it began.
+    pub node: String,
+    /// Its state.
+    pub state: String,
+    /// Why.
+    pub reason: String,
+    /// What happened, in words.
+    #[serde(default)]
+    pub message: Option<String>,
+    /// The nodes that were lost with it.
+    pub lost: Vec<String>,
+}
+
+/// A node that waits for a person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// The node.
+    pub node: String,
+    /// What is asked: `before`, `after`, `node`, `in_doubt`.
+    pub ask: String,
+    /// Names the question, for `POST /v1/approvals/{id}`; absent in doubt, which is resolved instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Digest of what the question shows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// When silence cancels the node, in milliseconds since the Unix epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<i64>,
+    /// Nodes that cannot start before; the first hundred.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holds_up: Vec<String>,
+}
+
+/// A record as it is told: a line of `events --json` and of `run --json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EventLine {
+    /// `event`.
+    #[serde(rename = "type")]
+    pub kind_of_line: String,
+    /// Its place in the run.
+    pub seq: u64,
+    /// When, in milliseconds since the Unix epoch.
+    pub at_ms: i64,
+    /// The run, as a UUID.
+    pub run: String,
+    /// What happened, such as `node_transition`.
+    pub kind: String,
+    /// The rest of it.
+    pub body: Value,
+}

@@ -1,0 +1,112 @@
+//! What has the right shape and cannot be gone by.
+
+use std::collections::BTreeSet;
+
+use ostler_kernel::evaluation::{DomainError, Domains, WeightFault};
+use ostler_kernel::id::{NAME_RULE, is_name};
+use ostler_kernel::plan::Pointer;
+
+use super::Config;
+use crate::plan_file::meant;
+
+impl Config {
+    /// What has the right shape and cannot be gone by: where, what, and what would mend it.
+    pub(super) fn check(&self) -> Vec<(Pointer, String, String)> {
+        let mut wrong = Vec::new();
+        if let Some(keep) = self.retention.keep.filter(|keep| keep.ticks(1_000) <= 0) {
+            wrong.push((
+                Pointer::root().key("retention").key("keep"),
+                format!("runs are to be kept for {keep}"),
+                "give it a span above zero, such as \"30d\"".to_owned(),
+            ));
+        }
+        for (client, entry) in &self.clients {
+            if !is_name(client) {
+                let detail = format!("{client:?} cannot be the name of a client");
+                wrong.push((
+                    Pointer::root().key("clients").key(client),
+                    detail,
+                    format!("a name is {NAME_RULE}"),
+                ));
+            }
+            if !(1..=ostler_scheduler::WEIGHT_MAX).contains(&entry.weight) {
+                wrong.push((
+                    Pointer::root().key("clients").key(client).key("weight"),
+                    format!("the weight of client {client} is {}", entry.weight),
+                    format!("give it 1 to {}", ostler_scheduler::WEIGHT_MAX),
+                ));
+            }
+        }
+        self.check_weights(&mut wrong);
+        for (scope, entry) in &self.scopes {
+            for (tool, cap) in &entry.caps {
+                let place = Pointer::root().key("scopes").key(scope).key("caps").key(tool);
+                if *cap > 2 {
+                    let detail = format!("the cap of {tool} in scope {scope} is {cap}");
+                    wrong.push((place.clone(), detail, "a cap is 0, 1 or 2".to_owned()));
+                }
+                if !entry.tools.contains(tool) {
+                    let mend = match meant(tool, entry.tools.iter().map(String::as_str)) {
+                        Some(meant) => format!("did you mean {meant:?}?"),
+                        None => "name the tool in `tools` too, or leave its cap out".to_owned(),
+                    };
+                    wrong.push((
+                        place,
+                        format!("scope {scope} caps {tool}, which is not among its tools"),
+                        mend,
+                    ));
+                }
+            }
+        }
+        wrong
+    }
+
+    fn check_weights(&self, wrong: &mut Vec<(Pointer, String, String)>) {
+        let mut domains = Domains::default();
+        for (domain, entry) in &self.evaluation.weights {
+            let place = Pointer::root().key("evaluation").key("weights").key(domain);
+            match domains.set(domain, entry.shares()) {
+                Ok(()) => {}
+                Err(DomainError::Weights { faults, .. }) => {
+                    for fault in faults {
+                        let place = match fault {
+                            WeightFault::OutOfRange { dimension, .. }
+                            | WeightFault::TooFine { dimension, .. } => place.clone().key(dimension.as_str()),
+                            WeightFault::Sum { .. } => place.clone(),
+                        };
+                        let mend =
+                            "give each a weight from 0 to 1, such as 0.25, so that all six are 1 together";
+                        wrong.push((place, format!("domain {domain}: {fault}"), mend.to_owned()));
+                    }
+                }
+                Err(error @ (DomainError::Name(_) | DomainError::TooMany(_))) => {
+                    wrong.push((
+                        place,
+                        error.to_string(),
+                        "choose another name, or leave some out".to_owned(),
+                    ));
+                }
+            }
+        }
+    }
+
+    /// The tools that scopes name and that are not among these: where, what, and what would mend it.
+    pub(super) fn unknown_tools(&self, tools: &BTreeSet<String>) -> Vec<(Pointer, String, String)> {
+        let mut wrong = Vec::new();
+        for (scope, entry) in &self.scopes {
+            let list = Pointer::root().key("scopes").key(scope).key("tools");
+            let unknown = entry.tools.iter().enumerate().filter(|(_, tool)| !tools.contains(*tool));
+            for (at, tool) in unknown {
+                let mend = match meant(tool, tools.iter().map(String::as_str)) {
+                    Some(meant) => format!("did you mean {meant:?}?"),
+                    None => {
+                        let known: Vec<&str> = tools.iter().map(String::as_str).collect();
+                        format!("leave it out; there are {}", known.join(", "))
+                    }
+                };
+                wrong.push((list.item(at), format!("scope {scope} names {tool:?}, which is no tool"), mend));
+            }
+        }
+        wrong
+    }
+}

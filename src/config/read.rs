@@ -1,0 +1,122 @@
+//! From a file to a configuration, or everything that is wrong with it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::Config;
+use crate::finding::{Finding, Source};
+use crate::plan_file::{Format, ReadError, Shaped, read_text};
+
+/// Name of the file in a data folder or a workspace.
+pub const CONFIG_NAME: &str = "ostler.toml";
+
+/// Bytes of a configuration file.
+pub const CONFIG_BYTES_MAX: usize = 1 << 20;
+
+/// Why a configuration is none.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// There is no text to be had.
+    #[error("the configuration: {0}")]
+    Read(#[from] ReadError),
+    /// It says something that is not known, or not as it should.
+    #[error("{}", told(.source_text, .findings))]
+    Content {
+        /// The text.
+        source_text: Box<Source>,
+        /// All that is wrong with it.
+        findings: Vec<Finding>,
+    },
+}
+
+/// Findings in lines: place, what, and what would mend it.
+fn told(source: &Source, findings: &[Finding]) -> String {
+    let line = |finding: &Finding| {
+        let place = match finding.place {
+            Some(place) => format!("{}:{}:{}", source.name(), place.line, place.column),
+            None => source.name().to_owned(),
+        };
+        let mend = if finding.mend.is_empty() { String::new() } else { format!(": {}", finding.mend) };
+        format!("{place}: {}{mend}", finding.detail)
+    };
+    findings.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+impl Config {
+    /// Reads a configuration that is called `name` in errors.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong, with its place; for an unknown key, the known one that was meant.
+    pub fn parse(name: &str, text: &str) -> Result<Config, ConfigError> {
+        Config::parse_with(name, text, None)
+    }
+
+    /// Reads a configuration for these tools and no others: a scope that names another one is refused too. A tool that
+    /// is switched off may be named.
+    ///
+    /// # Errors
+    ///
+    /// See [`Config::parse`].
+    pub fn parse_for(name: &str, text: &str, tools: &BTreeSet<String>) -> Result<Config, ConfigError> {
+        Config::parse_with(name, text, Some(tools))
+    }
+
+    fn parse_with(name: &str, text: &str, tools: Option<&BTreeSet<String>>) -> Result<Config, ConfigError> {
+        let source = Box::new(Source::new(name, text.strip_prefix('\u{feff}').unwrap_or(text)));
+        let mut shaped = Shaped::<Config>::read(Format::Toml, &source, "config");
+        match shaped.value.take() {
+            Some(config) if shaped.findings.is_empty() => {
+                let unknown = tools.map(|tools| config.unknown_tools(tools)).unwrap_or_default();
+                let findings: Vec<Finding> = config
+                    .check()
+                    .into_iter()
+                    .chain(unknown)
+                    .map(|(pointer, detail, mend)| Finding {
+                        code: "config".to_owned(),
+                        node: None,
+                        detail,
+                        mend,
+                        place: shaped.at(pointer.as_str()).map(|at| source.place(at)),
+                    })
+                    .collect();
+                if findings.is_empty() {
+                    Ok(config)
+                } else {
+                    Err(ConfigError::Content { source_text: source, findings })
+                }
+            }
+            _ => Err(ConfigError::Content { source_text: source, findings: shaped.findings }),
+        }
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or see [`Config::parse`].
+    pub fn read(path: &Path) -> Result<Config, ConfigError> {
+        Config::parse(&path.display().to_string(), &read_text(path, CONFIG_BYTES_MAX)?)
+    }
+
+    /// Reads a file for these tools and no others.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or see [`Config::parse_for`].
+    pub fn read_for(path: &Path, tools: &BTreeSet<String>) -> Result<Config, ConfigError> {
+        Config::parse_for(&path.display().to_string(), &read_text(path, CONFIG_BYTES_MAX)?, tools)
+    }
+
+    /// The file that counts: the one that is named, else the data folder's, else the workspace's; `None` if there
+    /// is none.
+    pub fn find(named: Option<&Path>, data: &Path, workspace: &Path) -> Option<PathBuf> {
+        match named {
+            Some(path) => Some(path.to_owned()),
+            None => [data, workspace]
+                .map(|folder| folder.join(CONFIG_NAME))
+                .into_iter()
+                .find(|path| path.is_file()),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+use expect_test::{Expect, expect};
+
+use super::*;
+
+#[track_caller]
+fn refused(text: &str, expected: Expect) {
+    let error = Config::parse("ostler.toml", text).expect_err(text);
+    expected.assert_eq(&error.to_string());
+}
+
+#[test]
+fn unknown_keys_name_the_known_one_that_was_meant() {
+    refused(
+        "[stroe]\nurl = 'memory:'\n",
+        expect![[r#"ostler.toml:1:2: unknown key "stroe": did you mean "store"?"#]],
+    );
+    refused(
+        "[tools.http]\negress_alow = []\n",
+        expect![[r#"ostler.toml:2:1: unknown key "egress_alow": did you mean "egress_allow"?"#]],
+    );
+    refused(
+        "[clients.acme]\ntier = 'contract'\n",
+        expect![[r#"ostler.toml:2:8: there is no "contract" here: use contracted or marketplace"#]],
+    );
+    refused(
+        "[clients.acme]\nfoo = 1\n",
+        expect![[r#"ostler.toml:2:1: unknown key "foo": use one of weight, tier"#]],
+    );
+}
+
+#[test]
+fn values_out_of_range_are_named() {
+    refused(
+        "[store]\nurl = 'postgres://x'\n",
+        expect![[r#"ostler.toml:2:7: "postgres://x" is no store: use "file:PATH" or "memory:""#]],
+    );
+    refused(
+        "[clients.acme]\nweight = 0\n",
+        expect!["ostler.toml:2:10: the weight of client acme is 0: give it 1 to 1000000"],
+    );
+    refused(
+        "[clients.\"a b\"]\nweight = 1\n",
+        expect![[
+            r#"ostler.toml:1:10: "a b" cannot be the name of a client: a name is 1 to 64 of A-Z a-z 0-9 . _ -"#
+        ]],
+    );
+    refused(
+        "[retention]\nkeep = '0s'\n",
+        expect![[
+            r#"ostler.toml:2:8: runs are to be kept for 0ms: give it a span above zero, such as "30d""#
+        ]],
+    );
+    refused(
+        "[scopes.r]\ntools = ['fs.read']\ncaps = {'fs.raed' = 1}\n",
+        expect![[
+            r#"ostler.toml:3:21: scope r caps fs.raed, which is not among its tools: did you mean "fs.read"?"#
+        ]],
+    );
+    refused(
+        "[scopes.r]\ntools = ['fs.read']\ncaps = {'fs.read' = 3}\n",
+        expect!["ostler.toml:3:21: the cap of fs.read in scope r is 3: a cap is 0, 1 or 2"],
+    );
+    refused(
+        "[evaluation.weights.law]\nquality = 0.5\nspeed = 0.55\n",
+        expect![[
+            r#"ostler.toml:1:21: domain law: the weights add up to 1.05, not to 1: give each a weight from 0 to 1, such as 0.25, so that all six are 1 together"#
+        ]],
+    );
+    refused(
+        "[evaluation.weights.law]\nquality = -0.5\nspeed = 1.5\n",
+        expect![[r#"
+            ostler.toml:2:11: domain law: the weight of quality is -0.5, which is not within 0 and 1: give each a weight from 0 to 1, such as 0.25, so that all six are 1 together
+            ostler.toml:3:9: domain law: the weight of speed is 1.5, which is not within 0 and 1: give each a weight from 0 to 1, such as 0.25, so that all six are 1 together"#]],
+    );
+    refused("a = \n", expect!["ostler.toml:1:5: string values must be quoted, expected literal string"]);
+}
+
+#[test]
+fn a_scope_names_tools_that_there_are_unless_others_may_be_added() {
+    let tools = ["fs.list", "fs.read", "shell.run"].map(str::to_owned).into();
+    for (listed, told) in [
+        ("'fs.read'", None),
+        (
+            "'fs.read', 'fs.raed'",
+            Some("2:21: scope r names \"fs.raed\", which is no tool: did you mean \"fs.read\"?"),
+        ),
+        (
+            "'no.such.tool'",
+            Some(
+                "2:10: scope r names \"no.such.tool\", which is no tool: leave it out; there are fs.list, fs.read, \
+                 shell.run",
+            ),
+        ),
+    ] {
+        let text = format!("[scopes.r]\ntools = [{listed}]\n");
+        assert!(Config::parse("x", &text).is_ok(), "{listed}");
+        let found = Config::parse_for("x", &text, &tools).map_err(|error| error.to_string()).err();
+        assert_eq!(found, told.map(|told| format!("x:{told}")), "{listed}");
+    }
+}
+
+#[test]
+fn nothing_said_is_all_tools_and_no_egress() {
+    let config = Config::parse("x", "").unwrap();
+    let tools = ostler_drivers::tool::builtin(&config.tools, None);
+    let gate = config.gate(&tools);
+    assert_eq!(gate.scopes[SCOPE_DEFAULT].tools.len(), tools.len());
+    assert!(gate.egress.judge("https://example.com/").is_err());
+    assert!(config.clients().is_empty());
+}
+
+#[test]
+fn a_scope_holds_its_tools_with_their_caps() {
+    let text = "[scopes.r]\ntools = ['fs.read', 'fs.list']\ncaps = {'fs.read' = 0}\n";
+    let gate = Config::parse("x", text).unwrap().gate(&[]);
+    assert_eq!(
+        gate.scopes["r"].tools,
+        BTreeMap::from([("fs.read".into(), Some(0)), ("fs.list".into(), None)])
+    );
+}
+
+#[test]
+fn the_nearest_file_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, workspace) = (folder.path().join("data"), folder.path().join("work"));
+    std::fs::create_dir_all(&data).unwrap();
+    std::fs::create_dir_all(&workspace).unwrap();
+    assert_eq!(Config::find(None, &data, &workspace), None);
+    std::fs::write(workspace.join(CONFIG_NAME), "").unwrap();
+    assert_eq!(Config::find(None, &data, &workspace), Some(workspace.join(CONFIG_NAME)));
+    std::fs::write(data.join(CONFIG_NAME), "").unwrap();
+    assert_eq!(Config::find(None, &data, &workspace), Some(data.join(CONFIG_NAME)));
+    let named = folder.path().join("x.toml");
+    assert_eq!(Config::find(Some(&named), &data, &workspace), Some(named));
+}
