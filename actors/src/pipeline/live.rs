@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use ostler_kernel::json::Json;
 use ostler_kernel::pipeline::TRIES_MAX;
 use ractor::ActorRef;
 use serde_json::Value;
 
 use super::runner::RunnerMessage;
+use super::seat::Seat;
 use super::stage::AnyStage;
 
 /// Makes the code of a stage anew, with the state that it kept.
@@ -26,8 +26,12 @@ pub(super) struct Live {
     pub(super) uncounted: u64,
     /// One more whenever somebody else moves its cursor or another actor takes it up: what was begun before does not count.
     pub(super) life: u64,
-    /// A message to look at the log is on its way to its actor.
+    /// Somebody deals with it, or a message to do so is on its way to its actor.
     pub(super) awake: bool,
+    /// What it takes to deal with it, while nobody does.
+    pub(super) seat: Option<Box<Seat>>,
+    /// One more whenever an actor takes it up: what has its seat from before lets go of it.
+    pub(super) seats: u64,
     /// It waits until those behind it have caught up.
     pub(super) held: bool,
     /// What it fails at.
@@ -68,7 +72,12 @@ impl Live {
         trouble
     }
 
-    /// Lets its actor look at the log, unless it is about to.
+    /// Whether somebody else than its actor may deal with an event for it: it only waits, and does not take long as a rule.
+    pub(super) fn may_be_taken_on(&self, seq: u64) -> bool {
+        !self.awake && self.seat.as_ref().is_some_and(|seat| seat.is_quick(seq))
+    }
+
+    /// Lets its actor look at the log, unless somebody is about to.
     pub(super) fn wake(&mut self) {
         if !self.awake
             && let Some(actor) = &self.actor
@@ -76,11 +85,4 @@ impl Live {
             self.awake = actor.cast(RunnerMessage::Look).is_ok();
         }
     }
-}
-
-/// Where an actor takes a stage up.
-pub(crate) struct Begun {
-    pub(crate) life: u64,
-    pub(crate) cursor: u64,
-    pub(crate) state: Option<Json>,
 }

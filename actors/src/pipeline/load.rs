@@ -6,7 +6,8 @@ use ostler_kernel::port::{Journal, Position, Recorded, Seq, StreamId};
 
 use super::error::PipelineError;
 use super::live::Live;
-use super::log::{Log, State, event_of};
+use super::count::event_of;
+use super::log::{Log, State};
 use super::tail::Tail;
 use crate::stream::{self, READ_AT_ONCE};
 
@@ -87,7 +88,7 @@ impl Log {
         let mut now = self.state();
         let mut read = state(&*self.journal, &self.topology)?;
         for (read, known) in read.live.iter_mut().zip(&mut now.live) {
-            read.life = known.life + 1;
+            (read.life, read.seats) = (known.life + 1, known.seats + 1);
             read.handler = known.handler.take();
             read.trouble = known.trouble.take();
             read.down = known.down.take();
