@@ -88,7 +88,12 @@ impl Log {
     }
 
     /// Counts what came since, and lets those go on that waited.
-    pub(super) fn recount(&self, state: &mut State, stage: usize, counted: Counted) -> Result<(), JournalError> {
+    pub(super) fn recount(
+        &self,
+        state: &mut State,
+        stage: usize,
+        counted: Counted,
+    ) -> Result<(), JournalError> {
         let Counted { count, upto, uncounted } = counted;
         let since = self.count(stage, upto, state.pipeline.head())?;
         let live = &mut state.live[stage];

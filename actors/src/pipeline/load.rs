@@ -4,9 +4,9 @@ use ostler_kernel::event::{Event, PipelineRecord};
 use ostler_kernel::pipeline::{IllegalRecord, Pipeline, PipelineSpec, Topology};
 use ostler_kernel::port::{Journal, Position, Recorded, Seq, StreamId};
 
+use super::count::event_of;
 use super::error::PipelineError;
 use super::live::Live;
-use super::count::event_of;
 use super::log::{Log, State};
 use super::tail::Tail;
 use crate::stream::{self, READ_AT_ONCE};

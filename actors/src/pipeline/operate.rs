@@ -122,7 +122,8 @@ impl Log {
                 return Err(PipelineError::NotThrough(name));
             }
         }
-        let position = self.append(&mut state, Vec::new(), vec![PipelineRecord::Ended { stage: name }], None)?;
+        let position =
+            self.append(&mut state, Vec::new(), vec![PipelineRecord::Ended { stage: name }], None)?;
         drop(state);
         self.tell();
         Ok(position)

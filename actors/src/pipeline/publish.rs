@@ -37,7 +37,11 @@ impl Log {
     }
 
     /// Takes the events, unless a stage is too far behind.
-    fn try_publish(&self, stage: usize, events: &mut Vec<Published>) -> Result<(u64, Position), PublishError> {
+    fn try_publish(
+        &self,
+        stage: usize,
+        events: &mut Vec<Published>,
+    ) -> Result<(u64, Position), PublishError> {
         let mut state = self.state();
         state.pipeline.check_open(stage)?;
         for hearer in events.iter().filter_map(|event| self.hearers.get(&event.kind)).flatten() {

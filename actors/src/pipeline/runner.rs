@@ -134,9 +134,12 @@ impl Actor for Runner {
 impl RunnerArguments {
     async fn turn(&self, seat: Box<Seat>, turn: Turn) -> Result<Option<Onward>, NotRecorded> {
         match turn {
-            Turn::Events { events, upto } => self.deal(Work::new(seat, events, upto), None).await,
+            Turn::Events { first, more, upto } => {
+                self.deal(Work::new(seat, Some(first), more, upto), None).await
+            }
+            Turn::Pass { upto } => self.deal(Work::new(seat, None, Vec::new(), upto), None).await,
             Turn::Page => match self.log.page(seat.stage, seat.after) {
-                Ok((events, upto)) => self.deal(Work::new(seat, events, upto), None).await,
+                Ok((events, upto)) => self.deal(Work::new(seat, None, events, upto), None).await,
                 Err(error) => Err((seat, error)),
             },
             Turn::Gap(gap) => self.lag(seat, gap).await,

@@ -20,6 +20,9 @@ use super::{AT_ONCE_MS, EVENTS_AT_ONCE, OUTPUT_BYTES_AT_ONCE};
 /// Code that takes longer than this when somebody else than its actor calls it, or that waits, is left to its actor for a while.
 const QUICK: Duration = Duration::from_micros(100);
 
+/// One in so many events is timed, by its number: to look at the clock takes as long as quick code.
+const TIMED_ONCE_IN: u64 = 7;
+
 /// Events of the log for which code is left to its actor then.
 const LEFT_FOR: u64 = 256;
 
@@ -49,7 +52,8 @@ pub(crate) struct Seat {
 /// Events that a stage deals with: all that it hears up to `upto`.
 pub(crate) struct Work {
     pub(super) seat: Box<Seat>,
-    events: vec::IntoIter<Arc<PipelineEvent>>,
+    first: Option<Arc<PipelineEvent>>,
+    more: vec::IntoIter<Arc<PipelineEvent>>,
     /// The event that is at hand.
     seq: u64,
     upto: u64,
@@ -113,7 +117,11 @@ impl Seat {
     }
 
     /// The code is through with it.
-    pub(super) fn ended(&mut self, log: &Log, (code, result): (Option<Box<dyn AnyStage>>, Result<(), String>)) -> Ended {
+    pub(super) fn ended(
+        &mut self,
+        log: &Log,
+        (code, result): (Option<Box<dyn AnyStage>>, Result<(), String>),
+    ) -> Ended {
         self.code = code;
         let (events, kept) = match self.out.take() {
             Some(out) => {
@@ -129,24 +137,29 @@ impl Seat {
 }
 
 impl Work {
-    pub(super) fn new(seat: Box<Seat>, events: Vec<Arc<PipelineEvent>>, upto: u64) -> Work {
+    pub(super) fn new(
+        seat: Box<Seat>,
+        first: Option<Arc<PipelineEvent>>,
+        more: Vec<Arc<PipelineEvent>>,
+        upto: u64,
+    ) -> Work {
         let done = Done { upto: seat.after, ..Done::default() };
-        let begun = (events.len() > 1).then(Instant::now);
-        Work { seat, events: events.into_iter(), seq: 0, upto, done, begun, bytes: 0 }
+        let begun = (!more.is_empty()).then(Instant::now);
+        Work { seat, first, more: more.into_iter(), seq: 0, upto, done, begun, bytes: 0 }
     }
 
     /// Lets the code begin with the next event, if there is one.
     pub(super) fn begin(&mut self, log: &Log) -> Option<Doing> {
-        let event = self.events.next()?;
+        let event = self.first.take().or_else(|| self.more.next())?;
         self.seq = event.seq;
         Some(self.seat.begin(log, Some(event.seq), |code, out| code.handle(event, out)))
     }
 
     /// Lets code go on for once that is not the caller's. If it is not through then, or has failed, its actor is to see to that.
     pub(super) fn poll(&mut self, log: &Log, mut doing: Doing) -> Result<(), Doing> {
-        let begun = Instant::now();
+        let begun = self.seq.is_multiple_of(TIMED_ONCE_IN).then(Instant::now);
         let polled = doing.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        if polled.is_pending() || begun.elapsed() > QUICK {
+        if polled.is_pending() || begun.is_some_and(|begun| begun.elapsed() > QUICK) {
             self.seat.left_until = self.seq.saturating_add(LEFT_FOR);
         }
         match polled {
@@ -182,7 +195,7 @@ impl Work {
 
     /// What was done so far, if that is to be recorded before the next event.
     pub(super) fn due(&mut self) -> Option<Done> {
-        if self.events.len() == 0 {
+        if self.more.len() == 0 {
             return None;
         }
         let is_long = self.begun.is_some_and(|begun| begun.elapsed() >= Duration::from_millis(AT_ONCE_MS));

@@ -26,13 +26,22 @@ const TAKEN_ON_MAX: usize = 16;
 /// What is to be done for a stage.
 pub(crate) enum Turn {
     /// Deal with these; then everything up to `upto` is dealt with.
-    Events { events: Vec<Arc<PipelineEvent>>, upto: u64 },
+    Events { first: Arc<PipelineEvent>, more: Vec<Arc<PipelineEvent>>, upto: u64 },
+    /// None of what there is up to here is for it.
+    Pass { upto: u64 },
     /// Read the journal: it is far behind.
     Page,
     /// Hear that these are gone.
     Gap(Gap),
     /// Hear that nothing more comes.
     End,
+}
+
+impl Turn {
+    /// Whether it is little enough for somebody else than the actor of the stage.
+    fn is_small(&self) -> bool {
+        matches!(self, Turn::Events { more, .. } if more.len() < TAKEN_ON_MAX)
+    }
 }
 
 /// What is to be done next, and by what.
@@ -144,9 +153,14 @@ impl Log {
                 seat.after = state.pipeline.stage(seat.stage).cursor;
                 seat.is_stale = true;
             }
-            if let Some(turn) = self.turn(state, seat.stage, seat.after) {
-                spare.into_iter().for_each(|spare| state.live[spare].wake());
-                return (Some(Onward { seat, turn }), None);
+            while let Some(turn) = self.turn(state, seat.stage, seat.after) {
+                match turn {
+                    Turn::Pass { upto } => self.pass(state, &mut seat, upto),
+                    turn => {
+                        spare.into_iter().for_each(|spare| state.live[spare].wake());
+                        return (Some(Onward { seat, turn }), None);
+                    }
+                }
             }
             let live = &mut state.live[seat.stage];
             (live.seat, live.awake) = (Some(seat), false);
@@ -160,16 +174,21 @@ impl Log {
         if !live.awake
             && let Some(seat) = &live.seat
             && live.life == seat.life
-            && let Some(Turn::Events { events, upto }) = self.turn(state, stage, seat.after)
-            && events.len() <= TAKEN_ON_MAX
+            && let Some(turn @ Turn::Events { .. }) = self.turn(state, stage, seat.after)
+            && turn.is_small()
         {
             let live = &mut state.live[stage];
             live.awake = true;
-            let turn = Turn::Events { events, upto };
             return live.seat.take().map(|seat| Onward { seat, turn });
         }
         state.live[stage].wake();
         None
+    }
+
+    /// A stage here that only found nothing for it up to a point need not write that down.
+    fn pass(&self, state: &mut State, seat: &mut Seat, upto: u64) {
+        (state.seen[seat.stage], seat.after) = (upto, upto);
+        self.relieve(state, seat.stage);
     }
 
     /// What is to be done for a stage that has dealt with everything up to `after`; `None`: wait.
@@ -184,17 +203,20 @@ impl Log {
                     return None;
                 }
                 let Some(tail) = state.tail.after(after) else { return Some(Turn::Page) };
-                let (mut upto, mut events) = (after, Vec::new());
+                let (mut upto, mut first, mut more) = (after, None, Vec::new());
                 for event in tail {
                     upto = event.seq;
-                    if self.topology.hears(stage, &event.kind) {
-                        events.push(Arc::clone(event));
-                        if events.len() == EVENTS_AT_ONCE {
+                    if !self.topology.hears(stage, &event.kind) {
+                    } else if first.is_none() {
+                        first = Some(Arc::clone(event));
+                    } else {
+                        more.push(Arc::clone(event));
+                        if more.len() + 1 == EVENTS_AT_ONCE {
                             break;
                         }
                     }
                 }
-                Some(Turn::Events { events, upto })
+                Some(first.map_or(Turn::Pass { upto }, |first| Turn::Events { first, more, upto }))
             }
         }
     }
@@ -246,20 +268,23 @@ impl Log {
             return Err(NotDone::Stale);
         }
         let upto = done.upto;
-        // A stage here that only found nothing for it need not write that down.
         let is_mere_passing = done.heard == 0
             && done.state.is_none()
             && done.events.is_empty()
             && done.parked.is_none()
             && !done.ended;
         if is_mere_passing {
-            state.seen[stage] = upto;
-            self.relieve(state, stage);
-        } else {
-            self.settle(state, stage, done, spare)?;
+            self.pass(state, seat, upto);
+            return Ok(false);
         }
+        let was_last = upto == state.pipeline.head();
+        self.settle(state, stage, done, spare)?;
         seat.after = upto;
-        Ok(!is_mere_passing)
+        if was_last {
+            // What it published itself is not for it.
+            self.pass(state, seat, state.pipeline.head());
+        }
+        Ok(true)
     }
 
     pub(super) fn settle(
@@ -271,7 +296,7 @@ impl Log {
     ) -> Result<Position, JournalError> {
         let Done { upto, heard, state: kept, events, parked, ended } = done;
         let name = self.topology.name(stage);
-        let mut records = Vec::new();
+        let mut records = Vec::with_capacity(1);
         if upto > state.pipeline.stage(stage).cursor || kept.is_some() {
             records.push(PipelineRecord::Acked { stage: name.clone(), upto, state: kept });
         }

@@ -86,19 +86,31 @@ struct Batch {
     first: u64,
     position: Position,
     at_ms: Ticks,
-    /// At least one.
-    events: Vec<Event>,
+    events: Events,
+}
+
+/// At least one. Most often it is one, and stands in the batch: what is kept for long is to be small.
+enum Events {
+    One(Event),
+    More(Box<[Event]>),
 }
 
 impl Batch {
+    fn events(&self) -> &[Event] {
+        match &self.events {
+            Events::One(event) => std::slice::from_ref(event),
+            Events::More(events) => events,
+        }
+    }
+
     fn last(&self) -> u64 {
-        self.first + self.events.len() as u64 - 1
+        self.first + self.events().len() as u64 - 1
     }
 
     /// Its records after `after`.
     fn records(&self, after: u64) -> impl Iterator<Item = Recorded> {
         let &Batch { first, position, at_ms, .. } = self;
-        let numbered = (first..).zip(&self.events).skip((after + 1).saturating_sub(first) as usize);
+        let numbered = (first..).zip(self.events()).skip((after + 1).saturating_sub(first) as usize);
         numbered.map(move |(seq, event)| Recorded { seq: Seq(seq), position, at_ms, event: event.clone() })
     }
 }
@@ -121,7 +133,14 @@ impl State {
         for (run, change) in self.reader.changes(&batch.stream, &batch.events, batch.at_ms) {
             self.lines.apply(run, change, Position(self.ordered));
         }
-        let StreamBatch { stream, expected, at_ms, events } = batch;
+        let StreamBatch { stream, expected, at_ms, mut events } = batch;
+        let events = match (events.len(), events.pop()) {
+            (1, Some(event)) => Events::One(event),
+            (_, last) => {
+                events.extend(last);
+                Events::More(events.into())
+            }
+        };
         let batch = Batch { first: expected.0 + 1, position: Position(self.ordered), at_ms, events };
         self.streams.entry(stream).or_default().push(batch);
     }
