@@ -290,6 +290,37 @@ async fn an_event_that_is_too_much_is_parked_and_the_rest_goes_on_where_that_is_
     system.shutdown().await;
 }
 
+#[tokio::test]
+async fn failures_are_counted_across_processes() {
+    let (journal, tries) = (journal(), Arc::new(AtomicU64::new(0)));
+    let process = async || {
+        let system = system(journal.clone(), Vec::new()).await;
+        let pipeline = system.create_pipeline(&three()).await.unwrap();
+        let tries = Arc::clone(&tries);
+        let code = move |_, _| {
+            let tries = Arc::clone(&tries);
+            async move {
+                // Its third try does not come to an end in the process in which it begins.
+                if tries.fetch_add(1, Ordering::Relaxed) == 2 {
+                    std::future::pending::<()>().await;
+                }
+                Err(StageError::new("it is too much"))
+            }
+        };
+        pipeline.on("double", code).unwrap();
+        (system, pipeline)
+    };
+    let (system, pipeline) = process().await;
+    number(&pipeline, 1).await;
+    until(async || tries.load(Ordering::Relaxed) == 3).await;
+    assert_eq!(row(&pipeline, "double").parked_total, 0);
+    system.shutdown().await;
+    let (system, pipeline) = process().await;
+    until(async || row(&pipeline, "double").parked_total == 1).await;
+    assert_eq!((tries.load(Ordering::Relaxed), row(&pipeline, "double").cursor), (4, 1));
+    system.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stage_that_stops_at_an_event_waits_for_a_person() {
     let journal = journal();

@@ -1,8 +1,7 @@
-//! What is known of a stage besides its records: who runs it, what it fails at, who waits for it. All of it may be lost.
+//! What is known of a stage besides its records: who runs it, who waits for it. All of it may be lost.
 
 use std::sync::Arc;
 
-use ostler_kernel::pipeline::TRIES_MAX;
 use ractor::ActorRef;
 use serde_json::Value;
 
@@ -34,42 +33,14 @@ pub(super) struct Live {
     pub(super) seats: u64,
     /// It waits until those behind it have caught up.
     pub(super) held: bool,
-    /// What it fails at.
-    pub(super) trouble: Option<Trouble>,
     /// Why it has no actor any more.
     pub(super) down: Option<String>,
-}
-
-/// An event that a stage failed at.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Trouble {
-    /// Its number; 0: the end.
-    pub(crate) seq: u64,
-    /// How often.
-    pub(crate) times: u32,
-    /// What happened the last time.
-    pub(crate) reason: String,
-}
-
-impl Trouble {
-    pub(crate) fn is_too_much(&self) -> bool {
-        self.times >= TRIES_MAX
-    }
 }
 
 impl Live {
     /// Whether code of this process deals with it.
     pub(super) fn is_live(&self) -> bool {
         self.handler.is_some() && self.down.is_none()
-    }
-
-    /// It failed at an event: how it stands with that.
-    pub(super) fn fail(&mut self, seq: u64, reason: String) -> Trouble {
-        let times =
-            self.trouble.take().filter(|trouble| trouble.seq == seq).map_or(0, |trouble| trouble.times);
-        let trouble = Trouble { seq, times: times + 1, reason };
-        self.trouble = Some(trouble.clone());
-        trouble
     }
 
     /// Whether somebody else than its actor may deal with an event for it: it only waits, and does not take long as a rule.

@@ -90,7 +90,6 @@ impl Log {
         for (read, known) in read.live.iter_mut().zip(&mut now.live) {
             (read.life, read.seats) = (known.life + 1, known.seats + 1);
             read.handler = known.handler.take();
-            read.trouble = known.trouble.take();
             read.down = known.down.take();
         }
         read.position = read.position.max(now.position);

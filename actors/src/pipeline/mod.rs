@@ -10,7 +10,7 @@
 //! | `operate` | what is done about stages from outside |
 //! | `load` | a log as its records tell it |
 //! | `tail` | the newest events, for who is close behind |
-//! | `live` | what is known of stages besides: who runs, who failed, who waits |
+//! | `live` | what is known of stages besides: who runs, who waits |
 //! | `seat` | what it takes to deal with a stage, and how it deals with an event |
 //! | `runner` | the actor of a stage: takes its seat, lets code deal with events, records what came of it |
 //! | `book` | the logs that were opened |

@@ -102,7 +102,7 @@ impl Log {
     fn begin_anew(&self, state: &mut State, stage: usize) {
         let live = &mut state.live[stage];
         live.life += 1;
-        (live.trouble, live.down) = (None, None);
+        live.down = None;
         live.wake();
     }
 

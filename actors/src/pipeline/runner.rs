@@ -7,10 +7,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ostler_kernel::pipeline::FailedEvent;
 use ostler_kernel::port::JournalError;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use super::live::{Handler, Trouble};
+use super::live::Handler;
 use super::log::{Done, Log, NotDone};
 use super::seat::{Ended, Seat, Work};
 use super::stage::{AnyStage, Doing, Gap, Outbox};
@@ -75,10 +76,10 @@ impl Actor for Runner {
         arguments: RunnerArguments,
     ) -> Result<RunnerState, ActorProcessingErr> {
         let RunnerArguments { log, stage, handler, .. } = &arguments;
-        let mut seat = log.begin(*stage, me.clone(), handler.clone());
+        let mut seat = log.begin(*stage, me.clone(), handler.clone())?;
         let number = seat.number;
-        if let Some(trouble) = log.trouble(*stage).filter(Trouble::is_too_much) {
-            let done = parked(&seat, trouble);
+        if let Some(failed) = log.failed(*stage).filter(FailedEvent::is_too_much) {
+            let done = parked(&seat, failed);
             match log.commit(&mut seat, done) {
                 Ok(()) | Err(NotDone::Stale) => seat.begin_anew(),
                 Err(NotDone::Journal(error)) => return Err(error.into()),
@@ -226,9 +227,13 @@ impl RunnerArguments {
         reason: String,
     ) -> Result<Option<Onward>, NotRecorded> {
         seat.fail();
-        let trouble = self.log.fail(self.stage, seq, reason);
-        if trouble.is_too_much() {
-            let done = parked(&seat, trouble);
+        let failed = match self.log.fail(&seat, seq, &reason) {
+            Ok(failed) => failed,
+            Err(NotDone::Stale) => return Ok(self.log.next(seat)),
+            Err(NotDone::Journal(error)) => return Err((seat, error)),
+        };
+        if failed.is_too_much() {
+            let done = parked(&seat, failed);
             return match self.log.commit(&mut seat, done) {
                 // It goes on behind the event, or waits.
                 Ok(()) | Err(NotDone::Stale) => {
@@ -238,7 +243,7 @@ impl RunnerArguments {
                 Err(NotDone::Journal(error)) => Err((seat, error)),
             };
         }
-        tokio::time::sleep(BACK_OFF * trouble.times).await;
+        tokio::time::sleep(BACK_OFF * failed.times).await;
         Ok(self.log.next(seat))
     }
 
@@ -285,6 +290,6 @@ impl RunnerArguments {
 }
 
 /// An event was too much.
-fn parked(seat: &Seat, trouble: Trouble) -> Done {
-    Done { upto: seat.after, parked: Some((trouble.seq, trouble.reason)), ..Done::default() }
+fn parked(seat: &Seat, failed: FailedEvent) -> Done {
+    Done { upto: seat.after, parked: Some((failed.seq, failed.reason)), ..Done::default() }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::stage::PipelineEvent;
 
-/// Events that are held, at most. More would fit, but whoever adds one drops the oldest: that should still be in a cache.
-const EVENTS_MAX: usize = 4_096;
+/// Events that are held, at most: more than a stage may be behind before who publishes waits for it.
+const EVENTS_MAX: usize = 16_384;
 
 /// Bytes of their data, at most; the newest is held however large it is.
 const BYTES_MAX: usize = 16 << 20;

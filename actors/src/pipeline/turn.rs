@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 
 use ostler_kernel::event::PipelineRecord;
 use ostler_kernel::json::Json;
-use ostler_kernel::pipeline::Next;
+use ostler_kernel::pipeline::{FailedEvent, Next};
 use ostler_kernel::port::{JournalError, Position};
 use ractor::ActorRef;
 
 use super::EVENTS_AT_ONCE;
-use super::live::{Handler, Trouble};
+use super::live::Handler;
 use super::log::{Done, Log, NotDone, State};
 use super::runner::RunnerMessage;
 use super::seat::Seat;
@@ -52,17 +52,27 @@ pub(crate) struct Onward {
 
 impl Log {
     /// An actor takes a stage up.
-    pub(crate) fn begin(&self, stage: usize, actor: ActorRef<RunnerMessage>, handler: Handler) -> Box<Seat> {
+    ///
+    /// # Errors
+    ///
+    /// That the one before it failed cannot be recorded.
+    pub(crate) fn begin(
+        &self,
+        stage: usize,
+        actor: ActorRef<RunnerMessage>,
+        handler: Handler,
+    ) -> Result<Box<Seat>, JournalError> {
         let mut state = self.state();
-        let after = state.pipeline.stage(stage).cursor;
-        let live = &mut state.live[stage];
-        match self.trying[stage].swap(0, Ordering::Relaxed) {
+        match self.trying[stage].load(Ordering::Relaxed) {
             0 => {}
             at => {
                 let seq = if at == THE_END { 0 } else { at };
-                live.fail(seq, "its actor ended while it was at it".to_owned());
+                self.fail_at(&mut state, stage, seq, "its actor ended while it was at it")?;
+                self.trying[stage].store(0, Ordering::Relaxed);
             }
         }
+        let after = state.pipeline.stage(stage).cursor;
+        let live = &mut state.live[stage];
         live.life += 1;
         live.seats += 1;
         (live.actor, live.awake, live.held) = (Some(actor.clone()), true, false);
@@ -71,7 +81,7 @@ impl Log {
         drop(state);
         // Its code is dropped without the lock.
         drop(old);
-        seat
+        Ok(seat)
     }
 
     /// An actor has ended, and nobody is to go on with what it had.
@@ -89,14 +99,30 @@ impl Log {
         self.trying[stage].store(noted, Ordering::Relaxed);
     }
 
-    /// The code of a stage failed at an event (0: the end).
-    pub(crate) fn fail(&self, stage: usize, seq: u64, reason: String) -> Trouble {
-        self.state().live[stage].fail(seq, reason)
+    /// The code of a stage failed at an event (0: the end): records that, and tells how it stands with the event.
+    pub(crate) fn fail(&self, seat: &Seat, seq: u64, reason: &str) -> Result<FailedEvent, NotDone> {
+        let mut state = self.state();
+        if state.live[seat.stage].life != seat.life {
+            return Err(NotDone::Stale);
+        }
+        Ok(self.fail_at(&mut state, seat.stage, seq, reason)?)
     }
 
-    /// What a stage fails at.
-    pub(crate) fn trouble(&self, stage: usize) -> Option<Trouble> {
-        self.state().live[stage].trouble.clone()
+    fn fail_at(
+        &self,
+        state: &mut State,
+        stage: usize,
+        seq: u64,
+        reason: &str,
+    ) -> Result<FailedEvent, JournalError> {
+        let record = state.pipeline.fail(stage, seq, reason);
+        self.append(state, Vec::new(), vec![record], None)?;
+        Ok(state.pipeline.stage(stage).failed.clone().expect("that was recorded"))
+    }
+
+    /// What a stage failed at last, unless it has got past that.
+    pub(crate) fn failed(&self, stage: usize) -> Option<FailedEvent> {
+        self.state().pipeline.stage(stage).failed.clone()
     }
 
     /// The state that a stage kept last.
@@ -318,7 +344,6 @@ impl Log {
         let position = self.append(state, events, records, spare)?;
         let live = &mut state.live[stage];
         live.behind = live.behind.saturating_sub(counted);
-        live.trouble = live.trouble.take().filter(|trouble| parked.is_none() && trouble.seq > upto);
         if parked.is_some() {
             self.topology.downstreams(stage).iter().for_each(|stage| state.live[*stage].wake());
         }
