@@ -89,6 +89,49 @@ async fn number(pipeline: &PipelineHandle, number: u64) {
     pipeline.publisher("source").unwrap().publish("number", &number).await.unwrap();
 }
 
+/// In which tasks the code of `double` and that of `sum` end with each of five numbers, which come one by one; `waits`: whether
+/// that of `sum` waits for something on the way.
+async fn tasks(waits: bool) -> (Vec<tokio::task::Id>, Vec<tokio::task::Id>) {
+    let system = system(journal(), Vec::new()).await;
+    let pipeline = system.create_pipeline(&three()).await.unwrap();
+    let (first, second) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
+    let ids = Arc::clone(&first);
+    let code = move |event: Arc<PipelineEvent>, out: Outbox| {
+        ids.lock().unwrap().push(tokio::task::id());
+        async move { Ok(out.publish("doubled", &event.seq)?) }
+    };
+    pipeline.on("double", code).unwrap();
+    let ids = Arc::clone(&second);
+    let code = move |_: Arc<PipelineEvent>, _: Outbox| {
+        let ids = Arc::clone(&ids);
+        async move {
+            if waits {
+                tokio::task::yield_now().await;
+            }
+            ids.lock().unwrap().push(tokio::task::id());
+            Ok(())
+        }
+    };
+    pipeline.on("sum", code).unwrap();
+    for at in 1..=5 {
+        number(&pipeline, at).await;
+        until(async || row(&pipeline, "sum").cursor == 2 * at).await;
+    }
+    system.shutdown().await;
+    let all = |ids: Arc<Mutex<Vec<_>>>| std::mem::take(&mut *ids.lock().unwrap());
+    (all(first), all(second))
+}
+
+#[tokio::test]
+async fn a_stage_that_only_waits_is_dealt_with_by_the_one_before_it_until_its_code_waits_for_something() {
+    let (first, second) = tasks(false).await;
+    assert_eq!(first[1..], second[1..]);
+    assert_eq!(first.len(), 5);
+    let (first, second) = tasks(true).await;
+    assert_eq!((first.len(), second.len()), (5, 5));
+    assert!(first.iter().all(|task| !second.contains(task)), "{first:?} {second:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_goes_in_at_one_end_comes_out_once_at_the_other() {
     let system = system(journal(), Vec::new()).await;
@@ -244,6 +287,37 @@ async fn an_event_that_is_too_much_is_parked_and_the_rest_goes_on_where_that_is_
     let told = told(&pipeline).await;
     assert_eq!(told[seq as usize - 1], ("number".to_owned(), json!(3)));
     assert_eq!(told.iter().rfind(|(kind, _)| kind == "doubled").unwrap().1, json!(12));
+    system.shutdown().await;
+}
+
+#[tokio::test]
+async fn failures_are_counted_across_processes() {
+    let (journal, tries) = (journal(), Arc::new(AtomicU64::new(0)));
+    let process = async || {
+        let system = system(journal.clone(), Vec::new()).await;
+        let pipeline = system.create_pipeline(&three()).await.unwrap();
+        let tries = Arc::clone(&tries);
+        let code = move |_, _| {
+            let tries = Arc::clone(&tries);
+            async move {
+                // Its third try does not come to an end in the process in which it begins.
+                if tries.fetch_add(1, Ordering::Relaxed) == 2 {
+                    std::future::pending::<()>().await;
+                }
+                Err(StageError::new("it is too much"))
+            }
+        };
+        pipeline.on("double", code).unwrap();
+        (system, pipeline)
+    };
+    let (system, pipeline) = process().await;
+    number(&pipeline, 1).await;
+    until(async || tries.load(Ordering::Relaxed) == 3).await;
+    assert_eq!(row(&pipeline, "double").parked_total, 0);
+    system.shutdown().await;
+    let (system, pipeline) = process().await;
+    until(async || row(&pipeline, "double").parked_total == 1).await;
+    assert_eq!((tries.load(Ordering::Relaxed), row(&pipeline, "double").cursor), (4, 1));
     system.shutdown().await;
 }
 

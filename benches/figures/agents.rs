@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use ostler::kernel::gate::{CallClass, Permit};
@@ -21,13 +21,19 @@ use crate::table::{Row, median};
 type Measure = fn(&Path) -> f64;
 
 /// The words that make this program such a process.
-pub(crate) const CHILDREN: [(&str, Measure); 3] =
-    [("--live-agents", live), ("--bare-actors", bare), ("--rows", rows_only)];
+pub(crate) const CHILDREN: [(&str, Measure); 4] =
+    [("--live-agents", live), ("--bare-actors", bare), ("--rows", rows_only), ("--million", million)];
 
 const ROUNDS: usize = 5;
 const LIVE: usize = 2_000;
 const BARE: usize = 50_000;
 const ROWS: usize = 50_000;
+
+/// As many agents as there may be.
+const MILLION: usize = 1_000_000;
+
+/// Agents that are spawned at once.
+const AT_ONCE: usize = 1_000;
 
 pub(crate) fn rows() -> Vec<Row> {
     let measured = |child: &str| {
@@ -43,11 +49,17 @@ pub(crate) fn rows() -> Vec<Row> {
         bare.push(measured(CHILDREN[1].0));
         passive.push(measured(CHILDREN[2].0));
     }
+    let begun = Instant::now();
+    let million = measured(CHILDREN[3].0) * MILLION as f64 / 1e6;
+    let took = begun.elapsed().as_secs_f64();
     let ratio = median(live.iter().zip(&bare).map(|(live, bare)| live / bare));
     let note = format!("{:.0} B ÷ {:.0} B", median(live), median(bare));
     vec![
         Row::ratio("a live agent with a run of ten nodes ÷ a bare actor, memory", 2.5, ratio).note(note),
         Row::ratio("an agent without an actor, memory", 512.0, median(passive)).unit("B"),
+        Row::ratio("a million registered agents, each with a profile: more", 1_000.0, million)
+            .unit("MB")
+            .note(format!("registered in {took:.0} s")),
     ]
 }
 
@@ -145,23 +157,44 @@ fn bare(_: &Path) -> f64 {
     })
 }
 
+/// Registers agents of these numbers, each when those a thousand before it are on disk.
+async fn register(os: &Ostler, numbers: std::ops::Range<usize>, profile: fn(usize) -> AgentProfile) {
+    for from in numbers.clone().step_by(AT_ONCE) {
+        let some = from..numbers.end.min(from + AT_ONCE);
+        for spawned in join_all(some.map(|at| os.spawn(profile(at)))).await {
+            spawned.unwrap();
+        }
+    }
+}
+
 fn rows_only(data: &Path) -> f64 {
     within(async {
         let os = Ostler::builder().data_dir(data).start().await.unwrap();
-        let spawn = async |numbers: std::ops::Range<usize>| {
-            let profiles = numbers.map(|at| AgentProfile::new(&format!("agent-{at}")));
-            for spawned in join_all(profiles.map(|profile| os.spawn(profile))).await {
-                spawned.unwrap();
-            }
-        };
-        spawn(0..1_000).await;
+        let mute = |at| AgentProfile::new(&format!("agent-{at}"));
+        register(&os, 0..1_000, mute).await;
         tokio::time::sleep(Duration::from_millis(500)).await;
         let before = resident_mb();
-        for from in (1_000..1_000 + ROWS).step_by(1_000) {
-            spawn(from..from + 1_000).await;
-        }
+        register(&os, 1_000..1_000 + ROWS, mute).await;
         tokio::time::sleep(Duration::from_millis(500)).await;
         let grown = each(ROWS, before);
+        os.shutdown().await;
+        grown
+    })
+}
+
+/// From nothing to all of them, each with something that it can do.
+fn million(data: &Path) -> f64 {
+    within(async {
+        let os = Ostler::builder().data_dir(data).start().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let before = resident_mb();
+        let skilled = |at: usize| {
+            AgentProfile::new(&format!("agent-{at}")).capabilities([["search", "review", "write"][at % 3]])
+        };
+        register(&os, 0..MILLION, skilled).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let grown = each(MILLION, before);
+        assert_eq!(os.agents().await.len(), MILLION);
         os.shutdown().await;
         grown
     })

@@ -266,9 +266,9 @@ impl PipelineHandle {
         if self.log.topology().is_source(stage) {
             return Err(PipelineError::Source(self.log.topology().name(stage).clone()));
         }
-        let (begun, gap) = self.log.cursor(stage)?;
+        let (after, state, gap) = self.log.cursor(stage)?;
         let is_last = self.log.is_last(stage);
-        let (mut events, mut upto) = (Vec::new(), begun.cursor);
+        let (mut events, mut upto) = (Vec::new(), after);
         while events.len() < limit.clamp(1, EVENTS_AT_ONCE) {
             let (page, read) = self.log.page(stage, upto)?;
             if read == upto {
@@ -283,7 +283,7 @@ impl PipelineHandle {
         }
         self.durable().await?;
         let ended = is_last && events.is_empty();
-        Ok(Heard { after: begun.cursor, gap, state: begun.state, events, upto, ended })
+        Ok(Heard { after, gap, state, events, upto, ended })
     }
 
     /// Acknowledges what was [heard](PipelineHandle::heard) after `after`, up to `upto`. The state to keep and the events that came

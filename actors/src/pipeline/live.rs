@@ -1,13 +1,12 @@
-//! What is known of a stage besides its records: who runs it, what it fails at, who waits for it. All of it may be lost.
+//! What is known of a stage besides its records: who runs it, who waits for it. All of it may be lost.
 
 use std::sync::Arc;
 
-use ostler_kernel::json::Json;
-use ostler_kernel::pipeline::TRIES_MAX;
 use ractor::ActorRef;
 use serde_json::Value;
 
 use super::runner::RunnerMessage;
+use super::seat::Seat;
 use super::stage::AnyStage;
 
 /// Makes the code of a stage anew, with the state that it kept.
@@ -26,31 +25,16 @@ pub(super) struct Live {
     pub(super) uncounted: u64,
     /// One more whenever somebody else moves its cursor or another actor takes it up: what was begun before does not count.
     pub(super) life: u64,
-    /// A message to look at the log is on its way to its actor.
+    /// Somebody deals with it, or a message to do so is on its way to its actor.
     pub(super) awake: bool,
+    /// What it takes to deal with it, while nobody does.
+    pub(super) seat: Option<Box<Seat>>,
+    /// One more whenever an actor takes it up: what has its seat from before lets go of it.
+    pub(super) seats: u64,
     /// It waits until those behind it have caught up.
     pub(super) held: bool,
-    /// What it fails at.
-    pub(super) trouble: Option<Trouble>,
     /// Why it has no actor any more.
     pub(super) down: Option<String>,
-}
-
-/// An event that a stage failed at.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Trouble {
-    /// Its number; 0: the end.
-    pub(crate) seq: u64,
-    /// How often.
-    pub(crate) times: u32,
-    /// What happened the last time.
-    pub(crate) reason: String,
-}
-
-impl Trouble {
-    pub(crate) fn is_too_much(&self) -> bool {
-        self.times >= TRIES_MAX
-    }
 }
 
 impl Live {
@@ -59,16 +43,12 @@ impl Live {
         self.handler.is_some() && self.down.is_none()
     }
 
-    /// It failed at an event: how it stands with that.
-    pub(super) fn fail(&mut self, seq: u64, reason: String) -> Trouble {
-        let times =
-            self.trouble.take().filter(|trouble| trouble.seq == seq).map_or(0, |trouble| trouble.times);
-        let trouble = Trouble { seq, times: times + 1, reason };
-        self.trouble = Some(trouble.clone());
-        trouble
+    /// Whether somebody else than its actor may deal with an event for it: it only waits, and does not take long as a rule.
+    pub(super) fn may_be_taken_on(&self, seq: u64) -> bool {
+        !self.awake && self.seat.as_ref().is_some_and(|seat| seat.is_quick(seq))
     }
 
-    /// Lets its actor look at the log, unless it is about to.
+    /// Lets its actor look at the log, unless somebody is about to.
     pub(super) fn wake(&mut self) {
         if !self.awake
             && let Some(actor) = &self.actor
@@ -76,11 +56,4 @@ impl Live {
             self.awake = actor.cast(RunnerMessage::Look).is_ok();
         }
     }
-}
-
-/// Where an actor takes a stage up.
-pub(crate) struct Begun {
-    pub(crate) life: u64,
-    pub(crate) cursor: u64,
-    pub(crate) state: Option<Json>,
 }

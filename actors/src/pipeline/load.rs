@@ -4,9 +4,10 @@ use ostler_kernel::event::{Event, PipelineRecord};
 use ostler_kernel::pipeline::{IllegalRecord, Pipeline, PipelineSpec, Topology};
 use ostler_kernel::port::{Journal, Position, Recorded, Seq, StreamId};
 
+use super::count::event_of;
 use super::error::PipelineError;
 use super::live::Live;
-use super::log::{Log, State, event_of};
+use super::log::{Log, State};
 use super::tail::Tail;
 use crate::stream::{self, READ_AT_ONCE};
 
@@ -87,9 +88,8 @@ impl Log {
         let mut now = self.state();
         let mut read = state(&*self.journal, &self.topology)?;
         for (read, known) in read.live.iter_mut().zip(&mut now.live) {
-            read.life = known.life + 1;
+            (read.life, read.seats) = (known.life + 1, known.seats + 1);
             read.handler = known.handler.take();
-            read.trouble = known.trouble.take();
             read.down = known.down.take();
         }
         read.position = read.position.max(now.position);

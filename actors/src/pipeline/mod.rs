@@ -4,10 +4,15 @@
 //! |---|---|
 //! | `stage` | what a stage is made of: code that hears events and publishes others |
 //! | `log` | the one place that appends to a pipeline, and tells who has to look |
+//! | `publish` | publishing from outside, and who has to wait for whom |
+//! | `turn` | what a stage is to do next, and what it did |
+//! | `count` | how far behind stages are, and what they read |
+//! | `operate` | what is done about stages from outside |
 //! | `load` | a log as its records tell it |
 //! | `tail` | the newest events, for who is close behind |
-//! | `live` | what is known of stages besides: who runs, who failed, who waits |
-//! | `runner` | the actor of a stage: takes events, lets code deal with them, records what came of it |
+//! | `live` | what is known of stages besides: who runs, who waits |
+//! | `seat` | what it takes to deal with a stage, and how it deals with an event |
+//! | `runner` | the actor of a stage: takes its seat, lets code deal with events, records what came of it |
 //! | `book` | the logs that were opened |
 //! | `handle` | pipelines as users hold them |
 //! | `error`, `row` | why not, and how things stand |
@@ -16,6 +21,7 @@
 //! is the truth; all of it is read from the journal again when the actor `pipelines` starts anew.
 
 mod book;
+mod count;
 #[cfg(test)]
 mod crash_tests;
 mod error;
@@ -23,10 +29,14 @@ mod handle;
 mod live;
 mod load;
 mod log;
+mod operate;
+mod publish;
 mod row;
 mod runner;
+mod seat;
 mod stage;
 mod tail;
+mod turn;
 
 pub(crate) use book::Book;
 pub use error::{PipelineError, PublishError};

@@ -2,7 +2,9 @@
 
 use ostler_kernel::id::{EventType, PipelineId, StageId};
 use ostler_kernel::pipeline::{Keep, ParkedEvent};
+use ostler_kernel::port::Position;
 
+use super::log::{Log, State};
 use super::stage::Gap;
 
 /// A pipeline, as it stands.
@@ -48,4 +50,62 @@ pub struct StageRow {
     pub parked: Vec<ParkedEvent>,
     /// How many were in all.
     pub parked_total: u64,
+}
+
+impl Log {
+    /// Where what is known here stands in the journal.
+    pub(crate) fn position(&self) -> Position {
+        self.state().position
+    }
+
+    /// Whether every stage has ended; or which one does not go on by itself, and why.
+    pub(crate) fn is_over(&self) -> Result<bool, (String, String)> {
+        let state = self.state();
+        for stage in 0..self.topology.len() {
+            let row = self.stage_row(&state, stage);
+            if let Some(reason) = row.reason {
+                return Err((row.stage.to_string(), reason));
+            }
+        }
+        Ok((0..self.topology.len()).all(|stage| state.pipeline.stage(stage).ended))
+    }
+
+    /// How it stands.
+    pub(crate) fn row(&self) -> PipelineRow {
+        let state = self.state();
+        PipelineRow {
+            pipeline: self.topology.id().clone(),
+            head: state.pipeline.head(),
+            oldest: state.pipeline.oldest(),
+            bytes: state.pipeline.bytes(),
+            keep: self.topology.keep(),
+            stages: (0..self.topology.len()).map(|stage| self.stage_row(&state, stage)).collect(),
+        }
+    }
+
+    fn stage_row(&self, state: &State, stage: usize) -> StageRow {
+        let (standing, live) = (state.pipeline.stage(stage), &state.live[stage]);
+        let parked_at = || standing.parked.back().map(|parked| parked.reason.clone());
+        let (word, reason) = match &live.down {
+            _ if standing.ended => ("ended", None),
+            _ if standing.stopped => ("stopped", parked_at().or_else(|| Some(String::new()))),
+            Some(reason) => ("down", Some(reason.clone())),
+            None if self.topology.is_source(stage) => ("source", None),
+            None if live.is_live() => ("live", None),
+            None => ("external", None),
+        };
+        StageRow {
+            stage: self.topology.name(stage).clone(),
+            publishes: self.topology.publishes(stage).iter().cloned().collect(),
+            subscribes: self.topology.subscribes(stage).iter().cloned().collect(),
+            state: word,
+            reason,
+            cursor: if self.topology.is_source(stage) { 0 } else { standing.cursor },
+            lag: self.lag_of(state, stage),
+            missed: standing.missed,
+            gap: state.pipeline.owed(stage).map(|(first, last)| Gap { first, last }),
+            parked: standing.parked.iter().cloned().collect(),
+            parked_total: standing.parked_total,
+        }
+    }
 }

@@ -1,21 +1,21 @@
-//! The actor of a stage: takes events from the log, lets the code of the stage deal with them, and records what came of it.
+//! The actor of a stage: takes its seat, lets the code of the stage deal with events, and records what came of it.
+//!
+//! When it has nothing more to do and what it recorded is for a stage that only waits, it deals with that one as well, instead of
+//! waking its actor: an event comes through a chain of idle stages without a hop. What waits, fails or takes long there is
+//! left to the actor of that stage.
 
-use std::any::Any;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
-use ostler_kernel::event::Published;
-use ostler_kernel::json::Json;
-use ostler_kernel::port::{BoxFuture, JournalError};
+use ostler_kernel::pipeline::FailedEvent;
+use ostler_kernel::port::JournalError;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::time::Instant;
 
-use super::live::{Begun, Handler, Trouble};
-use super::log::{Done, Log, NotDone, Turn};
-use super::stage::{AnyStage, Gap, Outbox, PipelineEvent, StageError};
-use super::{AT_ONCE_MS, EVENTS_AT_ONCE, OUTPUT_BYTES_AT_ONCE};
+use super::live::Handler;
+use super::log::{Done, Log, NotDone};
+use super::seat::{Ended, Seat, Work};
+use super::stage::{AnyStage, Doing, Gap, Outbox};
+use super::turn::{Onward, Turn};
 use crate::services::Services;
 
 /// How long a stage waits before it tries an event once more.
@@ -27,10 +27,23 @@ const FULL: Duration = Duration::from_secs(1);
 /// Turns before it listens whether it is to stop.
 const TURNS_AT_ONCE: usize = 8;
 
-#[derive(Debug)]
 pub(crate) enum RunnerMessage {
     /// There may be something to do.
     Look,
+    /// Somebody else has begun, and leaves the rest to it.
+    GoOn(Box<Work>, Doing),
+    /// Somebody else has dealt with something for it, and could not record that.
+    Failed(Box<Seat>, JournalError),
+}
+
+impl std::fmt::Debug for RunnerMessage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            RunnerMessage::Look => "Look",
+            RunnerMessage::GoOn(..) => "GoOn",
+            RunnerMessage::Failed(..) => "Failed",
+        })
+    }
 }
 
 #[derive(Clone)]
@@ -45,23 +58,12 @@ pub(crate) struct Runner;
 
 pub(crate) struct RunnerState {
     arguments: RunnerArguments,
-    life: u64,
-    /// It has dealt with everything up to here, and that is recorded, or need not be.
-    after: u64,
-    /// Its code; `None`: it is to be made anew.
-    code: Option<Box<dyn AnyStage>>,
-    /// The state that was recorded last.
-    kept: Option<Json>,
-    out: Option<Outbox>,
+    /// The number of its seat.
+    number: u64,
 }
 
-/// How a turn ended.
-enum Turned {
-    /// There may be more to do.
-    On,
-    /// There is nothing to do.
-    Idle,
-}
+/// What could not be recorded, and the seat of whom.
+type NotRecorded = (Box<Seat>, JournalError);
 
 impl Actor for Runner {
     type Msg = RunnerMessage;
@@ -73,218 +75,221 @@ impl Actor for Runner {
         me: ActorRef<RunnerMessage>,
         arguments: RunnerArguments,
     ) -> Result<RunnerState, ActorProcessingErr> {
-        let Begun { life, cursor, state } = arguments.log.begin(arguments.stage, me.clone());
-        let state = RunnerState { arguments, life, after: cursor, code: None, kept: state, out: None };
-        if let Some(trouble) = state.log().trouble(state.arguments.stage).filter(Trouble::is_too_much) {
-            let mut state = state;
-            state.park(trouble)?;
-            me.cast(RunnerMessage::Look)?;
-            return Ok(state);
+        let RunnerArguments { log, stage, handler, .. } = &arguments;
+        let mut seat = log.begin(*stage, me.clone(), handler.clone())?;
+        let number = seat.number;
+        if let Some(failed) = log.failed(*stage).filter(FailedEvent::is_too_much) {
+            let done = parked(&seat, failed);
+            match log.commit(&mut seat, done) {
+                Ok(()) | Err(NotDone::Stale) => seat.begin_anew(),
+                Err(NotDone::Journal(error)) => return Err(error.into()),
+            }
         }
+        log.put_back(seat);
         me.cast(RunnerMessage::Look)?;
-        Ok(state)
+        Ok(RunnerState { arguments, number })
     }
 
     async fn handle(
         &self,
         me: ActorRef<RunnerMessage>,
-        RunnerMessage::Look: RunnerMessage,
+        message: RunnerMessage,
         state: &mut RunnerState,
     ) -> Result<(), ActorProcessingErr> {
-        for _ in 0..TURNS_AT_ONCE {
-            if state.arguments.services.is_stopping() {
+        let this = &state.arguments;
+        if this.services.is_stopping() {
+            return Ok(());
+        }
+        let begun = match message {
+            RunnerMessage::Look => Ok(this.log.take_up(this.stage)),
+            RunnerMessage::GoOn(work, doing) => this.deal(*work, Some(doing)).await,
+            RunnerMessage::Failed(seat, error) => Err((seat, error)),
+        };
+        let mut turns = 0;
+        let mut next = this.or_wait(begun).await?;
+        while let Some(Onward { seat, turn }) = next {
+            if this.services.is_stopping() {
                 return Ok(());
             }
-            match state.turn().await {
-                Ok(Turned::On) => {}
-                Ok(Turned::Idle) => return Ok(()),
-                // Nothing was recorded: it begins where its records end, when there is room.
-                Err(JournalError::Full(why)) => {
-                    tracing::warn!(%why, "a stage waits for room on the disk");
-                    state.anew();
-                    tokio::time::sleep(FULL).await;
-                }
-                Err(error) => return Err(error.into()),
+            if turns == TURNS_AT_ONCE && seat.stage == this.stage {
+                this.log.put_back(seat);
+                return Ok(me.cast(RunnerMessage::Look)?);
             }
+            turns += usize::from(seat.stage == this.stage);
+            let turned = this.turn(seat, turn).await;
+            next = this.or_wait(turned).await?;
         }
-        Ok(me.cast(RunnerMessage::Look)?)
+        Ok(())
+    }
+
+    async fn post_stop(
+        &self,
+        _: ActorRef<RunnerMessage>,
+        state: &mut RunnerState,
+    ) -> Result<(), ActorProcessingErr> {
+        state.arguments.log.leave(state.arguments.stage, state.number);
+        Ok(())
     }
 }
 
-impl RunnerState {
-    fn log(&self) -> &Arc<Log> {
-        &self.arguments.log
-    }
-
-    /// Begins where its records end.
-    fn anew(&mut self) {
-        let Begun { life, cursor, state } = self.log().again(self.arguments.stage);
-        (self.life, self.after, self.kept, self.code) = (life, cursor, state, None);
-    }
-
-    fn outbox(&mut self) -> Outbox {
-        let (topology, stage) = (self.arguments.log.topology(), self.arguments.stage);
-        self.out.take().unwrap_or_else(|| Outbox::new(Arc::clone(topology), stage))
-    }
-
-    async fn turn(&mut self) -> Result<Turned, JournalError> {
-        let (stage, after) = (self.arguments.stage, self.after);
-        match self.log().take(stage, self.life, after) {
-            Turn::Idle => return Ok(Turned::Idle),
-            Turn::Anew => self.anew(),
-            Turn::Events { events, upto } => self.deal(events, upto).await?,
-            Turn::Page => {
-                let (events, upto) = self.log().page(stage, after)?;
-                self.deal(events, upto).await?;
+impl RunnerArguments {
+    async fn turn(&self, seat: Box<Seat>, turn: Turn) -> Result<Option<Onward>, NotRecorded> {
+        match turn {
+            Turn::Events { first, more, upto } => {
+                self.deal(Work::new(seat, Some(first), more, upto), None).await
             }
-            Turn::Gap(gap) => self.lag(gap).await?,
-            Turn::End => self.end().await?,
+            Turn::Pass { upto } => self.deal(Work::new(seat, None, Vec::new(), upto), None).await,
+            Turn::Page => match self.log.page(seat.stage, seat.after) {
+                Ok((events, upto)) => self.deal(Work::new(seat, None, events, upto), None).await,
+                Err(error) => Err((seat, error)),
+            },
+            Turn::Gap(gap) => self.lag(seat, gap).await,
+            Turn::End => self.end(seat).await,
         }
-        Ok(Turned::On)
     }
 
-    /// Deals with events, which are all that it hears up to `upto`, and records that; or with some of them, if that takes long.
-    async fn deal(&mut self, events: Vec<Arc<PipelineEvent>>, upto: u64) -> Result<(), JournalError> {
-        let mut begun = Instant::now();
-        let mut bytes = 0;
-        let mut done = Done { upto: self.after, ..Done::default() };
-        for event in events {
-            let seq = event.seq;
-            match self.call(Some(seq), |code, out| code.handle(event, out)).await {
-                Ok((events, kept)) => {
-                    bytes += events.iter().map(|event| event.data.as_str().len()).sum::<usize>();
-                    done.events.extend(events);
-                    done.state = kept.or(done.state);
-                    (done.upto, done.heard) = (seq, done.heard + 1);
+    /// Where nothing was recorded for want of room, it begins where its records end, when there is room.
+    async fn or_wait(
+        &self,
+        turned: Result<Option<Onward>, NotRecorded>,
+    ) -> Result<Option<Onward>, ActorProcessingErr> {
+        match turned {
+            Ok(next) => Ok(next),
+            Err((seat, error)) if seat.stage != self.stage => {
+                // If its actor is gone, the next one begins where its records end.
+                let _ = seat.actor.clone().cast(RunnerMessage::Failed(seat, error));
+                Ok(None)
+            }
+            Err((mut seat, JournalError::Full(why))) => {
+                tracing::warn!(%why, "a stage waits for room on the disk");
+                seat.begin_anew();
+                tokio::time::sleep(FULL).await;
+                Ok(self.log.next(seat))
+            }
+            Err((_, error)) => Err(error.into()),
+        }
+    }
+
+    /// Deals with events, which are all that a stage hears up to a point, and records that; or with some of them, if that takes
+    /// long.
+    async fn deal(&self, mut work: Work, mut begun: Option<Doing>) -> Result<Option<Onward>, NotRecorded> {
+        let is_mine = work.seat.stage == self.stage;
+        while let Some(doing) = begun.take().or_else(|| work.begin(&self.log)) {
+            if !is_mine {
+                if let Err(doing) = work.poll(&self.log, doing) {
+                    let _ = work.seat.actor.clone().cast(RunnerMessage::GoOn(Box::new(work), doing));
+                    return Ok(None);
                 }
-                Err(reason) => {
-                    if done.heard > 0 && !self.commit(done)? {
-                        return Ok(());
-                    }
-                    return self.failed(seq, reason).await;
+            } else if let Err(reason) = work.took(&self.log, doing.await) {
+                return self.failed(work, reason).await;
+            }
+            if let Some(done) = work.due() {
+                match self.log.commit(&mut work.seat, done) {
+                    Ok(()) if self.services.is_stopping() => return Ok(None),
+                    Ok(()) => {}
+                    Err(NotDone::Stale) => return Ok(self.log.next(work.seat)),
+                    Err(NotDone::Journal(error)) => return Err((work.seat, error)),
                 }
             }
-            let is_long = begun.elapsed() >= Duration::from_millis(AT_ONCE_MS);
-            if is_long || bytes >= OUTPUT_BYTES_AT_ONCE || done.heard as usize >= EVENTS_AT_ONCE {
-                let next = Done { upto: seq, ..Done::default() };
-                if !self.commit(std::mem::replace(&mut done, next))? || self.arguments.services.is_stopping()
-                {
-                    return Ok(());
-                }
-                (begun, bytes) = (Instant::now(), 0);
-            }
         }
-        self.commit(Done { upto, ..done })?;
-        Ok(())
-    }
-
-    /// Hears that events are gone.
-    async fn lag(&mut self, gap: Gap) -> Result<(), JournalError> {
-        let (stage, life) = (self.arguments.stage, self.life);
-        match self.log().lag(stage, life, gap) {
-            Ok(()) => self.after = gap.last,
-            Err(NotDone::Stale) => {
-                self.anew();
-                return Ok(());
+        let (seat, done) = work.all();
+        let stage = seat.stage;
+        Ok(match self.log.commit_and_next(seat, done)? {
+            // It has more to do than could be seen before: that is for its actor.
+            Some(Onward { seat, .. }) if !is_mine && seat.stage == stage => {
+                let actor = seat.actor.clone();
+                self.log.put_back(seat);
+                let _ = actor.cast(RunnerMessage::Look);
+                None
             }
-            Err(NotDone::Journal(error)) => return Err(error),
-        }
-        // It goes on behind them, whatever its code makes of that.
-        match self.call(None, |code, out| code.lagged(gap, out)).await {
-            Ok((events, state)) => {
-                self.commit(Done { upto: gap.last, events, state, ..Done::default() })?;
-            }
-            Err(reason) => {
-                tracing::warn!(reason, "a stage could not be told of a gap");
-                self.code = None;
-            }
-        }
-        Ok(())
-    }
-
-    async fn end(&mut self) -> Result<(), JournalError> {
-        let upto = self.after;
-        match self.call(Some(0), |code, out| code.ended(out)).await {
-            Ok((events, state)) => {
-                self.commit(Done { upto, events, state, ended: true, ..Done::default() })?;
-            }
-            Err(reason) => self.failed(0, reason).await?,
-        }
-        Ok(())
-    }
-
-    /// Lets the code do something, which may panic. `noted`: the event it has at hand, 0 for the end.
-    async fn call(
-        &mut self,
-        noted: Option<u64>,
-        act: impl FnOnce(&mut dyn AnyStage, Outbox) -> BoxFuture<'_, Result<(), StageError>>,
-    ) -> Result<(Vec<Published>, Option<Json>), String> {
-        let stage = self.arguments.stage;
-        self.log().trying(stage, noted);
-        let out = self.outbox();
-        let code = match &mut self.code {
-            Some(code) => code,
-            none => none.insert(made(&self.arguments.handler, self.kept.as_ref())?),
-        };
-        let given = out.clone();
-        let doing = AssertUnwindSafe(async move { act(&mut **code, given).await }).catch_unwind();
-        let ended = doing.await;
-        let (events, kept, next) = out.take();
-        self.out = Some(next);
-        self.log().trying(stage, None);
-        match ended {
-            Ok(Ok(())) => Ok((events, kept)),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(panic) => Err(format!("it panicked: {}", words(&*panic))),
-        }
-    }
-
-    /// Records what was done; false if somebody has moved the cursor meanwhile, so that none of it counts.
-    fn commit(&mut self, done: Done) -> Result<bool, JournalError> {
-        let (upto, kept) = (done.upto, done.state.clone());
-        match self.log().commit(self.arguments.stage, self.life, done) {
-            Ok(_) => {
-                self.after = upto;
-                self.kept = kept.or(self.kept.take());
-                Ok(true)
-            }
-            Err(NotDone::Stale) => {
-                self.anew();
-                Ok(false)
-            }
-            Err(NotDone::Journal(error)) => Err(error),
-        }
+            next => next,
+        })
     }
 
     /// The code failed at an event: it is made anew and tries again, or the event is parked.
-    async fn failed(&mut self, seq: u64, reason: String) -> Result<(), JournalError> {
-        self.code = None;
-        let trouble = self.log().fail(self.arguments.stage, seq, reason);
-        if trouble.is_too_much() {
-            return self.park(trouble);
+    async fn failed(&self, mut work: Work, reason: String) -> Result<Option<Onward>, NotRecorded> {
+        let done = work.so_far();
+        if done.heard > 0 {
+            match self.log.commit(&mut work.seat, done) {
+                Ok(()) => {}
+                Err(NotDone::Stale) => return Ok(self.log.next(work.seat)),
+                Err(NotDone::Journal(error)) => return Err((work.seat, error)),
+            }
         }
-        tokio::time::sleep(BACK_OFF * trouble.times).await;
-        Ok(())
+        let seq = work.at();
+        self.failed_at(work.seat, seq, reason).await
     }
 
-    fn park(&mut self, trouble: Trouble) -> Result<(), JournalError> {
-        let done = Done { upto: self.after, parked: Some((trouble.seq, trouble.reason)), ..Done::default() };
-        if self.commit(done)? {
-            self.anew();
+    async fn failed_at(
+        &self,
+        mut seat: Box<Seat>,
+        seq: u64,
+        reason: String,
+    ) -> Result<Option<Onward>, NotRecorded> {
+        seat.fail();
+        let failed = match self.log.fail(&seat, seq, &reason) {
+            Ok(failed) => failed,
+            Err(NotDone::Stale) => return Ok(self.log.next(seat)),
+            Err(NotDone::Journal(error)) => return Err((seat, error)),
+        };
+        if failed.is_too_much() {
+            let done = parked(&seat, failed);
+            return match self.log.commit(&mut seat, done) {
+                // It goes on behind the event, or waits.
+                Ok(()) | Err(NotDone::Stale) => {
+                    seat.begin_anew();
+                    Ok(self.log.next(seat))
+                }
+                Err(NotDone::Journal(error)) => Err((seat, error)),
+            };
         }
-        Ok(())
+        tokio::time::sleep(BACK_OFF * failed.times).await;
+        Ok(self.log.next(seat))
+    }
+
+    /// Hears that events are gone.
+    async fn lag(&self, mut seat: Box<Seat>, gap: Gap) -> Result<Option<Onward>, NotRecorded> {
+        match self.log.lag(self.stage, seat.life, gap) {
+            Ok(()) => seat.after = gap.last,
+            Err(NotDone::Stale) => return Ok(self.log.next(seat)),
+            Err(NotDone::Journal(error)) => return Err((seat, error)),
+        }
+        // It goes on behind them, whatever its code makes of that.
+        match self.call(&mut seat, None, |code, out| code.lagged(gap, out)).await {
+            Ok((events, state)) => {
+                self.log.commit_and_next(seat, Done { upto: gap.last, events, state, ..Done::default() })
+            }
+            Err(reason) => {
+                tracing::warn!(reason, "a stage could not be told of a gap");
+                seat.fail();
+                Ok(self.log.next(seat))
+            }
+        }
+    }
+
+    async fn end(&self, mut seat: Box<Seat>) -> Result<Option<Onward>, NotRecorded> {
+        let upto = seat.after;
+        match self.call(&mut seat, Some(0), |code, out| code.ended(out)).await {
+            Ok((events, state)) => {
+                let done = Done { upto, events, state, ended: true, ..Done::default() };
+                self.log.commit_and_next(seat, done)
+            }
+            Err(reason) => self.failed_at(seat, 0, reason).await,
+        }
+    }
+
+    async fn call(
+        &self,
+        seat: &mut Seat,
+        noted: Option<u64>,
+        act: impl FnOnce(Box<dyn AnyStage>, Outbox) -> Doing,
+    ) -> Ended {
+        let doing = seat.begin(&self.log, noted, act);
+        seat.ended(&self.log, doing.await)
     }
 }
 
-/// The code, made anew.
-fn made(handler: &Handler, kept: Option<&Json>) -> Result<Box<dyn AnyStage>, String> {
-    let make = AssertUnwindSafe(|| handler(kept.map(Json::value)));
-    std::panic::catch_unwind(make)
-        .map_err(|panic| format!("it panicked when it was made: {}", words(&*panic)))
-}
-
-/// What a panic says.
-fn words(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no words".to_owned())
+/// An event was too much.
+fn parked(seat: &Seat, failed: FailedEvent) -> Done {
+    Done { upto: seat.after, parked: Some((failed.seq, failed.reason)), ..Done::default() }
 }

@@ -1,9 +1,12 @@
 //! What a stage is made of: code that hears events and publishes others.
 
+use std::any::Any;
 use std::fmt;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 
+use futures::FutureExt;
 use ostler_kernel::event::Published;
 use ostler_kernel::id::{EventType, StageId, Ticks};
 use ostler_kernel::json::{Json, JsonError, to_canonical};
@@ -14,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::error::PublishError;
+use super::live::Handler;
 use crate::services::lock;
 
 /// An event as a stage hears it.
@@ -93,6 +97,9 @@ impl fmt::Debug for StageError {
 ///
 /// If it fails or panics, it is made anew with the state that was recorded last, and hears the event again; after three failures
 /// the event is parked.
+///
+/// It is called from a task of its own, or, when it has nothing else to do and was quick of late, from the task of the stage before
+/// it: so do not block the thread there to wait for another stage.
 pub trait Stage: Send + 'static {
     /// Deals with an event. The future may be dropped when the stage is stopped; then the event is heard again.
     fn handle(
@@ -127,25 +134,71 @@ where
     }
 }
 
-/// A stage of any type.
+/// What the code of a stage does. In the end it gives the code back, unless that panicked, and says why it failed, if it did.
+pub(crate) type Doing = BoxFuture<'static, (Option<Box<dyn AnyStage>>, Result<(), String>)>;
+
+/// A stage of any type. Whatever it does may be taken elsewhere while it waits, so it goes with it.
 pub(crate) trait AnyStage: Send {
-    fn handle(&mut self, event: Arc<PipelineEvent>, out: Outbox) -> BoxFuture<'_, Result<(), StageError>>;
-    fn lagged(&mut self, gap: Gap, out: Outbox) -> BoxFuture<'_, Result<(), StageError>>;
-    fn ended(&mut self, out: Outbox) -> BoxFuture<'_, Result<(), StageError>>;
+    fn handle(self: Box<Self>, event: Arc<PipelineEvent>, out: Outbox) -> Doing;
+    fn lagged(self: Box<Self>, gap: Gap, out: Outbox) -> Doing;
+    fn ended(self: Box<Self>, out: Outbox) -> Doing;
 }
 
 impl<S: Stage> AnyStage for S {
-    fn handle(&mut self, event: Arc<PipelineEvent>, out: Outbox) -> BoxFuture<'_, Result<(), StageError>> {
-        Box::pin(Stage::handle(self, event, out))
+    fn handle(mut self: Box<Self>, event: Arc<PipelineEvent>, out: Outbox) -> Doing {
+        Box::pin(async move {
+            let result = caught(async { Stage::handle(&mut *self, event, out).await }).await;
+            given_back(self, result)
+        })
     }
 
-    fn lagged(&mut self, gap: Gap, out: Outbox) -> BoxFuture<'_, Result<(), StageError>> {
-        Box::pin(Stage::lagged(self, gap, out))
+    fn lagged(mut self: Box<Self>, gap: Gap, out: Outbox) -> Doing {
+        Box::pin(async move {
+            let result = caught(async { Stage::lagged(&mut *self, gap, out).await }).await;
+            given_back(self, result)
+        })
     }
 
-    fn ended(&mut self, out: Outbox) -> BoxFuture<'_, Result<(), StageError>> {
-        Box::pin(Stage::ended(self, out))
+    fn ended(mut self: Box<Self>, out: Outbox) -> Doing {
+        Box::pin(async move {
+            let result = caught(async { Stage::ended(&mut *self, out).await }).await;
+            given_back(self, result)
+        })
     }
+}
+
+async fn caught(
+    doing: impl Future<Output = Result<(), StageError>>,
+) -> Result<Result<(), StageError>, Box<dyn Any + Send>> {
+    AssertUnwindSafe(doing).catch_unwind().await
+}
+
+fn given_back<S: Stage>(
+    code: Box<S>,
+    result: Result<Result<(), StageError>, Box<dyn Any + Send>>,
+) -> (Option<Box<dyn AnyStage>>, Result<(), String>) {
+    match result {
+        Ok(result) => (Some(code), result.map_err(|error| error.to_string())),
+        Err(panic) => (None, Err(format!("it panicked: {}", words(&*panic)))),
+    }
+}
+
+/// The code, made anew.
+pub(crate) fn made(handler: &Handler, kept: Option<Json>) -> Result<Box<dyn AnyStage>, String> {
+    let make = AssertUnwindSafe(|| handler(kept.as_ref().map(Json::value)));
+    std::panic::catch_unwind(make)
+        .map_err(|panic| format!("it panicked when it was made: {}", words(&*panic)))
+}
+
+/// What there is instead of what code does that could not be made.
+pub(crate) fn was_not_made(reason: String) -> Doing {
+    Box::pin(std::future::ready((None, Err(reason))))
+}
+
+/// What a panic says.
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no words".to_owned())
 }
 
 /// Where a stage puts what it publishes and the state it keeps, while it deals with an event. Cheap to clone; what is put there

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::stage::PipelineEvent;
 
-/// Events that are held, at most.
+/// Events that are held, at most: more than a stage may be behind before who publishes waits for it.
 const EVENTS_MAX: usize = 16_384;
 
 /// Bytes of their data, at most; the newest is held however large it is.
@@ -15,11 +15,14 @@ const BYTES_MAX: usize = 16 << 20;
 #[derive(Default)]
 pub(super) struct Tail {
     events: VecDeque<Arc<PipelineEvent>>,
+    /// The number of the newest: the oldest is touched when it goes, and not before.
+    last: u64,
     bytes: usize,
 }
 
 impl Tail {
     pub(super) fn push(&mut self, event: Arc<PipelineEvent>) {
+        self.last = event.seq;
         self.bytes += event.data.as_str().len();
         self.events.push_back(event);
         while self.events.len() > EVENTS_MAX || (self.bytes > BYTES_MAX && self.events.len() > 1) {
@@ -31,9 +34,10 @@ impl Tail {
 
     /// The events after `after`, if all of them are here.
     pub(super) fn after(&self, after: u64) -> Option<impl Iterator<Item = &Arc<PipelineEvent>>> {
-        let first = self.events.front()?.seq;
-        let skip = (after + 1).checked_sub(first)?;
-        Some(self.events.iter().skip(usize::try_from(skip).unwrap_or(usize::MAX)))
+        self.events.front()?;
+        let wanted = usize::try_from(self.last.saturating_sub(after)).unwrap_or(usize::MAX);
+        let skip = self.events.len().checked_sub(wanted)?;
+        Some(self.events.range(skip..))
     }
 }
 

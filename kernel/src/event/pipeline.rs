@@ -70,6 +70,17 @@ pub enum PipelineRecord {
         /// Which.
         stage: StageId,
     },
+    /// A stage failed at an event, and is to try again.
+    Failed {
+        /// Which.
+        stage: StageId,
+        /// The number of the event; 0: the end of what the stage hears.
+        seq: u64,
+        /// Times that it has failed at it by now.
+        times: u32,
+        /// What happened.
+        reason: String,
+    },
 }
 
 /// See [`Event::Published`](super::Event::Published).

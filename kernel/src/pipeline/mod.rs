@@ -22,8 +22,8 @@ pub use spec::{
     KEEP_BYTES_MAX, KEEP_EVENTS_MAX, Keep, OnPoison, PipelineSpec, STAGES_MAX, StageSpec, TYPES_PER_STAGE_MAX,
 };
 pub use standing::{
-    EVENT_BYTES_FLAT, EVENT_BYTES_MAX, IllegalRecord, Next, PARKED_KEPT_MAX, PARKED_REASON_CHARS_MAX,
-    ParkedEvent, Pipeline, PublishRefusal, STATE_BYTES_MAX, STRETCH_BYTES_MAX, STRETCH_EVENTS_MAX, Standing,
-    TRIES_MAX,
+    EVENT_BYTES_FLAT, EVENT_BYTES_MAX, FailedEvent, IllegalRecord, Next, PARKED_KEPT_MAX,
+    PARKED_REASON_CHARS_MAX, ParkedEvent, Pipeline, PublishRefusal, STATE_BYTES_MAX, STRETCH_BYTES_MAX,
+    STRETCH_EVENTS_MAX, Standing, TRIES_MAX,
 };
 pub use topology::Topology;

@@ -2,7 +2,7 @@
 //! the cursor, parking and releasing, while a small quota drops what is old. A subscriber must hear every event that is for
 //! it after the point it began at, in order, once per life, or be told that it is gone.
 
-use super::{Keep, Next, OnPoison, Pipeline, PipelineSpec, StageSpec};
+use super::{Keep, Next, OnPoison, Pipeline, PipelineSpec, StageSpec, TRIES_MAX};
 use crate::event::{PipelineRecord, Published};
 use crate::json::canonical;
 
@@ -27,7 +27,7 @@ enum Op {
     Ack,
     Crash,
     MoveToStart,
-    Park,
+    Fail,
     Release,
     EndOfSource,
 }
@@ -39,7 +39,7 @@ const OPS: [Op; 9] = [
     Op::Ack,
     Op::Crash,
     Op::MoveToStart,
-    Op::Park,
+    Op::Fail,
     Op::Release,
     Op::EndOfSource,
 ];
@@ -124,13 +124,23 @@ impl World {
                 self.record(PipelineRecord::Moved { stage, after: 0, keeps_state: false });
                 self.restart();
             }
-            Op::Park
+            // It fails at the next event for it, so often that the event is parked.
+            Op::Fail
                 if self.after == standing.cursor
                     && self.live.next(1, self.after) == Next::Read
                     && self.is_heard(self.after + 1) =>
             {
-                let record = self.live.park(1, self.after + 1, "it panicked");
+                let seq = self.after + 1;
+                for times in 1..=TRIES_MAX {
+                    let record = self.live.fail(1, seq, "it panicked");
+                    self.record(record);
+                    let failed = self.live.stage(1).failed.as_ref().unwrap();
+                    assert_eq!((failed.seq, failed.times), (seq, times));
+                    assert_eq!(failed.is_too_much(), times == TRIES_MAX);
+                }
+                let record = self.live.park(1, seq, "it panicked");
                 self.record(record);
+                assert_eq!(self.live.stage(1).failed, None);
                 self.restart();
             }
             Op::Release if standing.stopped => {
@@ -221,6 +231,35 @@ fn who_has_dealt_with_more_than_it_has_seen_nothing_in_is_not_set_back() {
         pipeline.passing(&records[1..], |_| 1),
         [PipelineRecord::Acked { stage: "b".into(), upto: 1, state: None }]
     );
+}
+
+#[test]
+fn failures_count_for_one_event_and_until_the_stage_has_got_past_it() {
+    use PipelineRecord as P;
+    let stage = || "b".into();
+    let acked = |upto| P::Acked { stage: stage(), upto, state: None };
+    let lagged = P::Lagged { stage: stage(), first: 1, last: 3 };
+    let moved = P::Moved { stage: stage(), after: 0, keeps_state: true };
+    // After so many failures at an event, and a record, one more failure at an event is which of how many?
+    for (fails, seq, record, then, times) in [
+        (2, 3, acked(2), 3, 3),
+        (2, 3, acked(3), 4, 1),
+        (2, 3, acked(2), 4, 1),
+        (1, 3, lagged, 3, 1),
+        (2, 3, moved, 3, 1),
+        (2, 0, acked(9), 0, 3),
+        (1, 0, P::Ended { stage: stage() }, 0, 1),
+    ] {
+        let mut pipeline = fresh(OnPoison::Park);
+        for _ in 0..fails {
+            pipeline.apply(&pipeline.fail(1, seq, "it failed")).unwrap();
+        }
+        pipeline.apply(&record).unwrap();
+        let P::Failed { times: counted, .. } = pipeline.fail(1, then, "it failed") else {
+            panic!("no failure")
+        };
+        assert_eq!(counted, times, "{record:?}");
+    }
 }
 
 mod properties {

@@ -77,6 +77,26 @@ pub struct Standing {
     pub stopped: bool,
     /// It publishes nothing more.
     pub ended: bool,
+    /// What it failed at last, unless it has got past that.
+    pub failed: Option<FailedEvent>,
+}
+
+/// An event that a stage failed at, and tries again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedEvent {
+    /// Its number; 0: the end of what the stage hears.
+    pub seq: u64,
+    /// How often it failed.
+    pub times: u32,
+    /// What happened the last time.
+    pub reason: String,
+}
+
+impl FailedEvent {
+    /// Whether it is to be parked: it failed [`TRIES_MAX`] times.
+    pub fn is_too_much(&self) -> bool {
+        self.times >= TRIES_MAX
+    }
 }
 
 /// An event that was too much for a stage.
@@ -293,6 +313,17 @@ impl Pipeline {
         moves.fold(self.stages[stage].cursor, u64::max)
     }
 
+    /// What is to be recorded when a stage failed at an event; `seq` 0: the end of what it hears.
+    pub fn fail(&self, stage: usize, seq: u64, reason: &str) -> PipelineRecord {
+        let before = self.stages[stage].failed.as_ref().filter(|failed| failed.seq == seq);
+        PipelineRecord::Failed {
+            stage: self.topology.name(stage).clone(),
+            seq,
+            times: before.map_or(0, |failed| failed.times) + 1,
+            reason: reason.chars().take(PARKED_REASON_CHARS_MAX).collect(),
+        }
+    }
+
     /// What is to be recorded of an event that was too much for a stage; `seq` 0: the end of what it hears.
     pub fn park(&self, stage: usize, seq: u64, reason: &str) -> PipelineRecord {
         PipelineRecord::Parked {
@@ -327,6 +358,7 @@ impl Pipeline {
                     )));
                 }
                 standing.cursor = *upto;
+                standing.got_past(*upto);
                 if state.is_some() {
                     standing.state.clone_from(state);
                 }
@@ -339,7 +371,7 @@ impl Pipeline {
                 if standing.parked.len() > PARKED_KEPT_MAX {
                     standing.parked.pop_front();
                 }
-                standing.stopped = *stops;
+                (standing.stopped, standing.failed) = (*stops, None);
                 if !stops {
                     standing.pass(*seq);
                 }
@@ -357,11 +389,18 @@ impl Pipeline {
                 let standing = self.standing(stage)?;
                 standing.missed += (last + 1).saturating_sub(*first);
                 standing.cursor = standing.cursor.max(*last);
+                standing.got_past(*last);
                 Ok(())
             }
             P::Stretch { upto, bytes, oldest } => self.stretch(*upto, *bytes, *oldest),
             P::Ended { stage } => {
-                self.standing(stage)?.ended = true;
+                let standing = self.standing(stage)?;
+                (standing.ended, standing.failed) = (true, None);
+                Ok(())
+            }
+            P::Failed { stage, seq, times, reason } => {
+                let failed = FailedEvent { seq: *seq, times: *times, reason: reason.clone() };
+                self.standing(stage)?.failed = Some(failed);
                 Ok(())
             }
         }
@@ -376,7 +415,7 @@ impl Pipeline {
     /// What is heard again may have more to say, and so may whoever hears that.
     fn move_to(&mut self, stage: &StageId, after: u64, keeps_state: bool) -> Result<(), IllegalRecord> {
         let standing = self.standing(stage)?;
-        (standing.cursor, standing.stopped) = (after, false);
+        (standing.cursor, standing.stopped, standing.failed) = (after, false, None);
         if !keeps_state {
             standing.state = None;
         }
@@ -412,6 +451,11 @@ impl Pipeline {
 }
 
 impl Standing {
+    /// It has dealt with everything up to there; the end, where it may have failed, comes behind it all.
+    fn got_past(&mut self, upto: u64) {
+        self.failed = self.failed.take().filter(|failed| failed.seq == 0 || failed.seq > upto);
+    }
+
     /// Goes on behind an event that was parked, or ends without having heard the end.
     fn pass(&mut self, seq: u64) {
         match seq {

@@ -202,7 +202,7 @@ fn notes() -> Vec<Event> {
     ]
 }
 
-fn pipeline_records() -> [PipelineRecord; 9] {
+fn pipeline_records() -> [PipelineRecord; 10] {
     use PipelineRecord as P;
     let stage = || StageId::from("load");
     [
@@ -215,6 +215,7 @@ fn pipeline_records() -> [PipelineRecord; 9] {
         P::Stretch { upto: 1_024, bytes: 70_000, oldest: 1 },
         P::Ended { stage: stage() },
         P::Released { stage: stage() },
+        P::Failed { stage: stage(), seq: 8, times: 2, reason: "it panicked".into() },
     ]
 }
 

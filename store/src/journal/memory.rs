@@ -1,6 +1,7 @@
 //! The journal of stores that end with their process, and of tests.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ostler_kernel::event::Event;
@@ -36,9 +37,44 @@ pub struct MemoryJournal {
     watchers: Watchers,
 }
 
+/// The keys of streams are digests and random ids, spread as they are: folding them is enough.
+#[derive(Default)]
+struct Folded(u64);
+
+impl Hasher for Folded {
+    fn write(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+
+    fn write_u16(&mut self, word: u16) {
+        self.write_u64(word.into());
+    }
+
+    fn write_isize(&mut self, word: isize) {
+        self.write_u64(word as u64);
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.write_u64(word as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        // A table takes its buckets from the low bits, and a product is mixed best in the high ones.
+        self.0.rotate_left(26)
+    }
+}
+
 #[derive(Default)]
 struct State {
-    streams: HashMap<StreamId, Vec<Batch>>,
+    streams: HashMap<StreamId, Vec<Batch>, BuildHasherDefault<Folded>>,
     lines: rows::Lines,
     reader: rows::Reader,
     ordered: u64,
@@ -50,19 +86,31 @@ struct Batch {
     first: u64,
     position: Position,
     at_ms: Ticks,
-    /// At least one.
-    events: Vec<Event>,
+    events: Events,
+}
+
+/// At least one. Most often it is one, and stands in the batch: what is kept for long is to be small.
+enum Events {
+    One(Event),
+    More(Box<[Event]>),
 }
 
 impl Batch {
+    fn events(&self) -> &[Event] {
+        match &self.events {
+            Events::One(event) => std::slice::from_ref(event),
+            Events::More(events) => events,
+        }
+    }
+
     fn last(&self) -> u64 {
-        self.first + self.events.len() as u64 - 1
+        self.first + self.events().len() as u64 - 1
     }
 
     /// Its records after `after`.
     fn records(&self, after: u64) -> impl Iterator<Item = Recorded> {
         let &Batch { first, position, at_ms, .. } = self;
-        let numbered = (first..).zip(&self.events).skip((after + 1).saturating_sub(first) as usize);
+        let numbered = (first..).zip(self.events()).skip((after + 1).saturating_sub(first) as usize);
         numbered.map(move |(seq, event)| Recorded { seq: Seq(seq), position, at_ms, event: event.clone() })
     }
 }
@@ -85,7 +133,14 @@ impl State {
         for (run, change) in self.reader.changes(&batch.stream, &batch.events, batch.at_ms) {
             self.lines.apply(run, change, Position(self.ordered));
         }
-        let StreamBatch { stream, expected, at_ms, events } = batch;
+        let StreamBatch { stream, expected, at_ms, mut events } = batch;
+        let events = match (events.len(), events.pop()) {
+            (1, Some(event)) => Events::One(event),
+            (_, last) => {
+                events.extend(last);
+                Events::More(events.into())
+            }
+        };
         let batch = Batch { first: expected.0 + 1, position: Position(self.ordered), at_ms, events };
         self.streams.entry(stream).or_default().push(batch);
     }
@@ -104,10 +159,10 @@ impl Journal for MemoryJournal {
         if batches.iter().any(|batch| !batch.events.is_empty()) {
             state.ordered += 1;
         }
-        let grown: Vec<_> = batches
-            .iter()
-            .map(|batch| (batch.stream, batch.expected.0 + batch.events.len() as u64))
-            .collect();
+        // Who begins to wait from here on finds this when it looks at the head.
+        let told = if self.watchers.any() { &batches[..] } else { &[] };
+        let grown: Vec<_> =
+            told.iter().map(|batch| (batch.stream, batch.expected.0 + batch.events.len() as u64)).collect();
         batches.into_iter().for_each(|batch| state.add(batch));
         let position = Position(state.ordered);
         drop(state);

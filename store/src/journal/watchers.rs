@@ -1,7 +1,8 @@
 //! Who waits for which stream to grow.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ostler_kernel::port::StreamId;
 use tokio::sync::watch;
@@ -11,7 +12,11 @@ const SWEEP_AT_MIN: usize = 64;
 
 /// Who waits for which stream to grow.
 #[derive(Default)]
-pub(crate) struct Watchers(Mutex<Watched>);
+pub(crate) struct Watchers {
+    watched: Mutex<Watched>,
+    /// Whether anybody may be there: told without the lock, as nearly every append asks it and nearly none has to tell anybody.
+    any: AtomicBool,
+}
 
 #[derive(Default)]
 struct Watched {
@@ -20,10 +25,21 @@ struct Watched {
 }
 
 impl Watchers {
+    fn watched(&self) -> MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether anybody may wait who looked at a stream before it last grew. To be asked when it has grown, or under the lock
+    /// that a look at its head takes.
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
     /// A receiver of the number of the stream's last record. It starts at 0, so look at the stream itself after
     /// subscribing and before waiting.
     fn subscribe(&self, stream: StreamId) -> watch::Receiver<u64> {
-        let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watched = self.watched();
+        self.any.store(true, Ordering::Release);
         if watched.streams.len() >= watched.sweep_at.max(SWEEP_AT_MIN) {
             watched.streams.retain(|_, sender| sender.receiver_count() > 0);
             watched.sweep_at = watched.streams.len() * 2;
@@ -33,10 +49,10 @@ impl Watchers {
 
     /// Says that the last record of each stream is now `seq`.
     pub(crate) fn grown(&self, streams: impl Iterator<Item = (StreamId, u64)>) {
-        let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if watched.streams.is_empty() {
+        if !self.any() {
             return;
         }
+        let mut watched = self.watched();
         for (stream, seq) in streams {
             let Some(sender) = watched.streams.get(&stream) else { continue };
             if sender.receiver_count() == 0 {
@@ -46,11 +62,14 @@ impl Watchers {
                 sender.send_if_modified(|known| std::mem::replace(known, seq.max(*known)) < seq);
             }
         }
+        if watched.streams.is_empty() {
+            self.any.store(false, Ordering::Release);
+        }
     }
 
     /// Makes everyone look again: records were taken back.
     pub(crate) fn reset(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).streams.clear();
+        self.watched().streams.clear();
     }
 
     /// Waits until the stream has a record after `after`, where `head` tells the number of its last one.
@@ -78,6 +97,6 @@ mod tests {
             key[..8].copy_from_slice(&index.to_le_bytes());
             drop(watchers.subscribe(StreamId { partition: 0, kind: StreamKind::Run, key }));
         }
-        assert!(watchers.0.lock().unwrap().streams.len() <= SWEEP_AT_MIN);
+        assert!(watchers.watched().streams.len() <= SWEEP_AT_MIN);
     }
 }

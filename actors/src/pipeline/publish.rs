@@ -1,0 +1,78 @@
+//! Publishing from outside, and who has to wait for whom.
+
+use std::time::Duration;
+
+use ostler_kernel::event::Published;
+use ostler_kernel::port::Position;
+use tokio::time::Instant;
+
+use super::error::PublishError;
+use super::log::{Log, State};
+
+/// How long publishing waits for stages that are too far behind.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Log {
+    /// Publishes events of a stage, all or none. Ordered when it returns, and heard of by others; not durable yet. Waits for stages
+    /// that are too far behind, up to [`PATIENCE`].
+    pub(crate) async fn publish(
+        &self,
+        stage: usize,
+        mut events: Vec<Published>,
+    ) -> Result<(u64, Position), PublishError> {
+        let mut until = None;
+        loop {
+            let mut changes = until.is_some().then(|| self.changed.subscribe());
+            let refused = match self.try_publish(stage, &mut events) {
+                Err(refused @ PublishError::Behind { .. }) => refused,
+                published => return published,
+            };
+            let until = *until.get_or_insert_with(|| Instant::now() + PATIENCE);
+            if let Some(changes) = &mut changes
+                && tokio::time::timeout_at(until, changes.changed()).await.is_err()
+            {
+                return Err(refused);
+            }
+        }
+    }
+
+    /// Takes the events, unless a stage is too far behind.
+    fn try_publish(
+        &self,
+        stage: usize,
+        events: &mut Vec<Published>,
+    ) -> Result<(u64, Position), PublishError> {
+        let mut state = self.state();
+        state.pipeline.check_open(stage)?;
+        for hearer in events.iter().filter_map(|event| self.hearers.get(&event.kind)).flatten() {
+            if self.is_crowded(&state, *hearer) {
+                let behind = self.lag_of(&state, *hearer);
+                return Err(PublishError::Behind { stage: self.topology.name(*hearer).clone(), behind });
+            }
+        }
+        let position = self.append(&mut state, std::mem::take(events), Vec::new(), None)?;
+        let head = state.pipeline.head();
+        drop(state);
+        self.tell();
+        Ok((head, position))
+    }
+
+    /// Whether who publishes for a stage has to wait for it.
+    pub(super) fn is_crowded(&self, state: &State, stage: usize) -> bool {
+        let live = &state.live[stage];
+        live.is_live() && !state.pipeline.stage(stage).stopped && self.lag_of(state, stage) >= self.behind_max
+    }
+
+    /// Lets those go on that waited for a stage.
+    pub(super) fn relieve(&self, state: &mut State, stage: usize) {
+        if self.is_crowded(state, stage) {
+            return;
+        }
+        for upstream in self.topology.upstreams(stage) {
+            let live = &mut state.live[*upstream];
+            if std::mem::take(&mut live.held) {
+                live.wake();
+            }
+        }
+    }
+}
