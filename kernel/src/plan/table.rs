@@ -87,7 +87,7 @@ fn hash(id: &NodeId) -> u32 {
         hash ^ (hash >> 32)
     };
     let (words, rest) = id.as_str().as_bytes().as_chunks::<8>();
-    let hash = words.iter().fold(rest.len() as u64, |hash, word| mix(hash, u64::from_le_bytes(*word)));
+    let hash = words.iter().fold(1 + rest.len() as u64, |hash, word| mix(hash, u64::from_le_bytes(*word)));
     mix(hash, rest.iter().fold(0, |word, byte| (word << 8) | u64::from(*byte))) as u32
 }
 
