@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod alike;
 mod approval;
 mod attempt;
 mod attempt_log;

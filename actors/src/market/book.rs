@@ -12,6 +12,7 @@ use ostler_kernel::market::{Job, MarketStep, Offer, Proposal, Stage, StageError,
 use ostler_kernel::port::{JournalError, Position, RunRow, StreamId};
 
 use super::MarketError;
+use crate::alike::Alike;
 use crate::ledger::Ledger;
 use crate::services::{Services, lock};
 use crate::stream;
@@ -28,6 +29,8 @@ pub(crate) struct Market {
 #[derive(Default)]
 pub(crate) struct Book {
     offers: BTreeMap<AgentId, Offered>,
+    /// Those that stand in profiles.
+    alike: Alike<Offer>,
     /// Agents out of service.
     quarantined: BTreeSet<AgentId>,
     jobs: BTreeMap<RunId, Entry>,
@@ -69,10 +72,12 @@ impl Book {
     pub(crate) fn record(&mut self, event: &Event, at_ms: Ticks, position: Position) {
         match event {
             Event::AgentProfiled { agent, client, profile } => {
-                let offer =
-                    serde_json::from_str(profile.as_str()).ok().and_then(|profile| Offer::of(&profile));
-                if let Some(offer) = offer {
-                    let (client, offer) = (client.clone(), Arc::new(offer));
+                let read = || {
+                    let profile = serde_json::from_str(profile.as_str()).ok();
+                    profile.and_then(|profile| Offer::of(&profile)).ok_or(())
+                };
+                if let Ok(offer) = self.alike.of(profile, read) {
+                    let client = client.clone();
                     self.offers.insert(agent.clone(), Offered { client, offer, position });
                 }
             }

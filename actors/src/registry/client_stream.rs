@@ -132,12 +132,18 @@ impl RegistryState {
         }
         let mut events =
             vec![Event::AgentRegistered { agent: agent.clone(), client: client.clone(), weight }];
-        if !profile.is_empty() {
-            let text = json::canonical(&serde_json::to_value(&profile).expect("a profile is JSON"))?;
-            events.push(Event::AgentProfiled { agent: agent.clone(), client: client.clone(), profile: text });
+        let profile = match profile.is_empty() {
+            true => None,
+            false => Some(json::canonical(&serde_json::to_value(&profile).expect("a profile is JSON"))?),
+        };
+        if let Some(profile) = &profile {
+            let (agent, client, profile) = (agent.clone(), client.clone(), profile.clone());
+            events.push(Event::AgentProfiled { agent, client, profile });
         }
         let since = self.append(&client, events)?;
-        self.services.profiles.keep(&agent, profile);
+        if let Some(profile) = &profile {
+            self.services.profiles.read(&agent, profile);
+        }
         self.slots.insert(agent, Slot::registered(client, weight, since));
         self.registered += 1;
         Ok(since)
