@@ -6,7 +6,6 @@ use ractor::ActorRef;
 use serde_json::Value;
 
 use super::runner::RunnerMessage;
-use super::seat::Seat;
 use super::stage::AnyStage;
 
 /// Makes the code of a stage anew, with the state that it kept.
@@ -25,10 +24,8 @@ pub(super) struct Live {
     pub(super) uncounted: u64,
     /// One more whenever somebody else moves its cursor or another actor takes it up: what was begun before does not count.
     pub(super) life: u64,
-    /// Somebody deals with it, or a message to do so is on its way to its actor.
+    /// Its actor deals with it, or a message to do so is on its way.
     pub(super) awake: bool,
-    /// What it takes to deal with it, while nobody does.
-    pub(super) seat: Option<Box<Seat>>,
     /// One more whenever an actor takes it up: what has its seat from before lets go of it.
     pub(super) seats: u64,
     /// It waits until those behind it have caught up.
@@ -41,11 +38,6 @@ impl Live {
     /// Whether code of this process deals with it.
     pub(super) fn is_live(&self) -> bool {
         self.handler.is_some() && self.down.is_none()
-    }
-
-    /// Whether somebody else than its actor may deal with an event for it: it only waits, and does not take long as a rule.
-    pub(super) fn may_be_taken_on(&self, seq: u64) -> bool {
-        !self.awake && self.seat.as_ref().is_some_and(|seat| seat.is_quick(seq))
     }
 
     /// Lets its actor look at the log, unless somebody is about to.

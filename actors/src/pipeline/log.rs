@@ -143,14 +143,12 @@ impl Log {
         }
     }
 
-    /// Appends, all or nothing, and lets it take effect. Who has to look then is told, but for one whom the caller takes on: the
-    /// first of them who only waits is put into `spare`, if there is one.
+    /// Appends, all or nothing, and lets it take effect. Who has to look then is told.
     pub(super) fn append(
         &self,
         state: &mut State,
         events: Vec<Published>,
         mut records: Vec<PipelineRecord>,
-        mut spare: Option<&mut Option<usize>>,
     ) -> Result<Position, JournalError> {
         records.extend(state.pipeline.stretches(&events));
         records.extend(state.pipeline.passing(&records, |stage| self.seen(state, stage)));
@@ -175,11 +173,7 @@ impl Log {
             for stage in self.hearers.get(&event.kind).into_iter().flatten() {
                 let live = &mut state.live[*stage];
                 live.behind += 1;
-                match &mut spare {
-                    Some(spare) if **spare == Some(*stage) => {}
-                    Some(spare) if spare.is_none() && live.may_be_taken_on(seq) => **spare = Some(*stage),
-                    _ => live.wake(),
-                }
+                live.wake();
             }
             let Published { stage, kind, data } = event;
             state.tail.push(Arc::new(PipelineEvent { seq, at_ms, stage, kind, data }));

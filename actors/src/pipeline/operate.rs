@@ -36,7 +36,9 @@ impl Log {
     pub(crate) fn down(&self, stage: usize, reason: String) {
         let mut state = self.state();
         let live = &mut state.live[stage];
-        (live.down, live.actor, live.seat) = (Some(reason), None, None);
+        (live.down, live.actor, live.awake) = (Some(reason), None, false);
+        // Whatever of it is still about lets go.
+        (live.life, live.seats) = (live.life + 1, live.seats + 1);
         self.relieve(&mut state, stage);
         drop(state);
         self.tell();
@@ -68,7 +70,7 @@ impl Log {
         let counted = self.count_on(stage, after)?;
         let mut state = self.state();
         let record = PipelineRecord::Moved { stage: name, after, keeps_state };
-        let position = self.append(&mut state, Vec::new(), vec![record], None)?;
+        let position = self.append(&mut state, Vec::new(), vec![record])?;
         state.seen[stage] = 0;
         self.begin_anew(&mut state, stage);
         self.recount(&mut state, stage, counted)?;
@@ -86,7 +88,7 @@ impl Log {
         let mut position = state.position;
         if standing.stopped {
             let record = PipelineRecord::Released { stage: name };
-            position = self.append(&mut state, Vec::new(), vec![record], None)?;
+            position = self.append(&mut state, Vec::new(), vec![record])?;
             let live = &mut state.live[stage];
             live.behind = live.behind.saturating_sub(u64::from(stopped_at > live.uncounted));
             self.topology.downstreams(stage).iter().for_each(|stage| state.live[*stage].wake());
@@ -122,8 +124,7 @@ impl Log {
                 return Err(PipelineError::NotThrough(name));
             }
         }
-        let position =
-            self.append(&mut state, Vec::new(), vec![PipelineRecord::Ended { stage: name }], None)?;
+        let position = self.append(&mut state, Vec::new(), vec![PipelineRecord::Ended { stage: name }])?;
         drop(state);
         self.tell();
         Ok(position)
@@ -152,7 +153,7 @@ impl Log {
         if !done.events.is_empty() {
             state.pipeline.check_open(stage)?;
         }
-        let position = self.settle(&mut state, stage, Done { heard, ..done }, None)?;
+        let position = self.settle(&mut state, stage, Done { heard, ..done })?;
         drop(state);
         self.tell();
         Ok(position)

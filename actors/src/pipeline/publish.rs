@@ -50,7 +50,7 @@ impl Log {
                 return Err(PublishError::Behind { stage: self.topology.name(*hearer).clone(), behind });
             }
         }
-        let position = self.append(&mut state, std::mem::take(events), Vec::new(), None)?;
+        let position = self.append(&mut state, std::mem::take(events), Vec::new())?;
         let head = state.pipeline.head();
         drop(state);
         self.tell();

@@ -1,8 +1,4 @@
-//! The actor of a stage: takes its seat, lets the code of the stage deal with events, and records what came of it.
-//!
-//! When it has nothing more to do and what it recorded is for a stage that only waits, it deals with that one as well, instead of
-//! waking its actor: an event comes through a chain of idle stages without a hop. What waits, fails or takes long there is
-//! left to the actor of that stage.
+//! The actor of a stage: has its seat, lets the code of the stage deal with events, and records what came of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +11,7 @@ use super::live::Handler;
 use super::log::{Done, Log, NotDone};
 use super::seat::{Ended, Seat, Work};
 use super::stage::{AnyStage, Doing, Gap, Outbox};
-use super::turn::{Onward, Turn};
+use super::turn::Turn;
 use crate::services::Services;
 
 /// How long a stage waits before it tries an event once more.
@@ -27,23 +23,13 @@ const FULL: Duration = Duration::from_secs(1);
 /// Turns before it listens whether it is to stop.
 const TURNS_AT_ONCE: usize = 8;
 
+/// Why the code is counted as having failed whose actor did not live to tell.
+const ENDED_AT_IT: &str = "its actor ended while it was at it";
+
+#[derive(Debug)]
 pub(crate) enum RunnerMessage {
     /// There may be something to do.
     Look,
-    /// Somebody else has begun, and leaves the rest to it.
-    GoOn(Box<Work>, Doing),
-    /// Somebody else has dealt with something for it, and could not record that.
-    Failed(Box<Seat>, JournalError),
-}
-
-impl std::fmt::Debug for RunnerMessage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            RunnerMessage::Look => "Look",
-            RunnerMessage::GoOn(..) => "GoOn",
-            RunnerMessage::Failed(..) => "Failed",
-        })
-    }
 }
 
 #[derive(Clone)]
@@ -58,12 +44,8 @@ pub(crate) struct Runner;
 
 pub(crate) struct RunnerState {
     arguments: RunnerArguments,
-    /// The number of its seat.
-    number: u64,
+    seat: Seat,
 }
-
-/// What could not be recorded, and the seat of whom.
-type NotRecorded = (Box<Seat>, JournalError);
 
 impl Actor for Runner {
     type Msg = RunnerMessage;
@@ -76,186 +58,152 @@ impl Actor for Runner {
         arguments: RunnerArguments,
     ) -> Result<RunnerState, ActorProcessingErr> {
         let RunnerArguments { log, stage, handler, .. } = &arguments;
-        let mut seat = log.begin(*stage, me.clone(), handler.clone())?;
-        let number = seat.number;
-        if let Some(failed) = log.failed(*stage).filter(FailedEvent::is_too_much) {
-            let done = parked(&seat, failed);
-            match log.commit(&mut seat, done) {
-                Ok(()) | Err(NotDone::Stale) => seat.begin_anew(),
-                Err(NotDone::Journal(error)) => return Err(error.into()),
-            }
-        }
-        log.put_back(seat);
+        let (mut seat, noted) = log.begin(*stage, me.clone(), handler.clone());
+        (seat.noted, seat.condemned) = (noted, log.failed(*stage).filter(FailedEvent::is_too_much));
         me.cast(RunnerMessage::Look)?;
-        Ok(RunnerState { arguments, number })
+        Ok(RunnerState { arguments, seat })
     }
 
     async fn handle(
         &self,
         me: ActorRef<RunnerMessage>,
-        message: RunnerMessage,
-        state: &mut RunnerState,
+        RunnerMessage::Look: RunnerMessage,
+        RunnerState { arguments: this, seat }: &mut RunnerState,
     ) -> Result<(), ActorProcessingErr> {
-        let this = &state.arguments;
-        if this.services.is_stopping() {
-            return Ok(());
-        }
-        let begun = match message {
-            RunnerMessage::Look => Ok(this.log.take_up(this.stage)),
-            RunnerMessage::GoOn(work, doing) => this.deal(*work, Some(doing)).await,
-            RunnerMessage::Failed(seat, error) => Err((seat, error)),
-        };
-        let mut turns = 0;
-        let mut next = this.or_wait(begun).await?;
-        while let Some(Onward { seat, turn }) = next {
+        let mut next = this.log.next(seat);
+        for _ in 0..TURNS_AT_ONCE {
+            let Some(turn) = next else { return Ok(()) };
             if this.services.is_stopping() {
                 return Ok(());
             }
-            if turns == TURNS_AT_ONCE && seat.stage == this.stage {
-                this.log.put_back(seat);
-                return Ok(me.cast(RunnerMessage::Look)?);
-            }
-            turns += usize::from(seat.stage == this.stage);
-            let turned = this.turn(seat, turn).await;
-            next = this.or_wait(turned).await?;
+            next = match this.turn(seat, turn).await {
+                Ok(next) => next,
+                // Nothing was recorded: it begins where its records end, when there is room.
+                Err(JournalError::Full(why)) => {
+                    tracing::warn!(%why, "a stage waits for room on the disk");
+                    seat.begin_anew();
+                    tokio::time::sleep(FULL).await;
+                    this.log.next(seat)
+                }
+                Err(error) => return Err(error.into()),
+            };
         }
-        Ok(())
-    }
-
-    async fn post_stop(
-        &self,
-        _: ActorRef<RunnerMessage>,
-        state: &mut RunnerState,
-    ) -> Result<(), ActorProcessingErr> {
-        state.arguments.log.leave(state.arguments.stage, state.number);
+        if next.is_some() {
+            me.cast(RunnerMessage::Look)?;
+        }
         Ok(())
     }
 }
 
 impl RunnerArguments {
-    async fn turn(&self, seat: Box<Seat>, turn: Turn) -> Result<Option<Onward>, NotRecorded> {
+    async fn turn(&self, seat: &mut Seat, turn: Turn) -> Result<Option<Turn>, JournalError> {
+        if let Some(seq) = seat.noted {
+            match self.log.fail(seat, seq, ENDED_AT_IT) {
+                Ok(failed) => seat.condemned = Some(failed).filter(FailedEvent::is_too_much),
+                Err(NotDone::Stale) => {}
+                Err(NotDone::Journal(error)) => return Err(error),
+            }
+            seat.noted = None;
+        }
         match turn {
             Turn::Events { first, more, upto } => {
-                self.deal(Work::new(seat, Some(first), more, upto), None).await
+                self.deal(seat, Work::new(seat, Some(first), more, upto)).await
             }
-            Turn::Pass { upto } => self.deal(Work::new(seat, None, Vec::new(), upto), None).await,
-            Turn::Page => match self.log.page(seat.stage, seat.after) {
-                Ok((events, upto)) => self.deal(Work::new(seat, None, events, upto), None).await,
-                Err(error) => Err((seat, error)),
-            },
+            Turn::Pass { upto } => self.deal(seat, Work::new(seat, None, Vec::new(), upto)).await,
+            Turn::Page => {
+                let (events, upto) = self.log.page(seat.stage, seat.after)?;
+                self.deal(seat, Work::new(seat, None, events, upto)).await
+            }
             Turn::Gap(gap) => self.lag(seat, gap).await,
             Turn::End => self.end(seat).await,
         }
     }
 
-    /// Where nothing was recorded for want of room, it begins where its records end, when there is room.
-    async fn or_wait(
-        &self,
-        turned: Result<Option<Onward>, NotRecorded>,
-    ) -> Result<Option<Onward>, ActorProcessingErr> {
-        match turned {
-            Ok(next) => Ok(next),
-            Err((seat, error)) if seat.stage != self.stage => {
-                // If its actor is gone, the next one begins where its records end.
-                let _ = seat.actor.clone().cast(RunnerMessage::Failed(seat, error));
-                Ok(None)
-            }
-            Err((mut seat, JournalError::Full(why))) => {
-                tracing::warn!(%why, "a stage waits for room on the disk");
-                seat.begin_anew();
-                tokio::time::sleep(FULL).await;
-                Ok(self.log.next(seat))
-            }
-            Err((_, error)) => Err(error.into()),
-        }
-    }
-
     /// Deals with events, which are all that a stage hears up to a point, and records that; or with some of them, if that takes
     /// long.
-    async fn deal(&self, mut work: Work, mut begun: Option<Doing>) -> Result<Option<Onward>, NotRecorded> {
-        let is_mine = work.seat.stage == self.stage;
-        while let Some(doing) = begun.take().or_else(|| work.begin(&self.log)) {
-            if !is_mine {
-                if let Err(doing) = work.poll(&self.log, doing) {
-                    let _ = work.seat.actor.clone().cast(RunnerMessage::GoOn(Box::new(work), doing));
-                    return Ok(None);
-                }
-            } else if let Err(reason) = work.took(&self.log, doing.await) {
-                return self.failed(work, reason).await;
+    async fn deal(&self, seat: &mut Seat, mut work: Work) -> Result<Option<Turn>, JournalError> {
+        while let Some(seq) = work.next() {
+            if let Some(failed) = seat.condemned_at(seq) {
+                return match self.keep(seat, &mut work)? {
+                    true => self.park(seat, failed),
+                    false => Ok(self.log.next(seat)),
+                };
+            }
+            let Some(doing) = work.begin(seat, &self.log) else { break };
+            if let Err(reason) = work.took(seat, &self.log, doing.await) {
+                return match self.keep(seat, &mut work)? {
+                    true => self.failed_at(seat, seq, reason).await,
+                    false => Ok(self.log.next(seat)),
+                };
             }
             if let Some(done) = work.due() {
-                match self.log.commit(&mut work.seat, done) {
+                match self.log.commit(seat, done) {
                     Ok(()) if self.services.is_stopping() => return Ok(None),
                     Ok(()) => {}
-                    Err(NotDone::Stale) => return Ok(self.log.next(work.seat)),
-                    Err(NotDone::Journal(error)) => return Err((work.seat, error)),
+                    Err(NotDone::Stale) => return Ok(self.log.next(seat)),
+                    Err(NotDone::Journal(error)) => return Err(error),
                 }
             }
         }
-        let (seat, done) = work.all();
-        let stage = seat.stage;
-        Ok(match self.log.commit_and_next(seat, done)? {
-            // It has more to do than could be seen before: that is for its actor.
-            Some(Onward { seat, .. }) if !is_mine && seat.stage == stage => {
-                let actor = seat.actor.clone();
-                self.log.put_back(seat);
-                let _ = actor.cast(RunnerMessage::Look);
-                None
-            }
-            next => next,
-        })
+        self.log.commit_and_next(seat, work.all())
+    }
+
+    /// Records what was done before an event that comes to nothing; false if somebody moved the cursor meanwhile.
+    fn keep(&self, seat: &mut Seat, work: &mut Work) -> Result<bool, JournalError> {
+        let done = work.so_far();
+        if done.heard == 0 {
+            return Ok(true);
+        }
+        match self.log.commit(seat, done) {
+            Ok(()) => Ok(true),
+            Err(NotDone::Stale) => Ok(false),
+            Err(NotDone::Journal(error)) => Err(error),
+        }
     }
 
     /// The code failed at an event: it is made anew and tries again, or the event is parked.
-    async fn failed(&self, mut work: Work, reason: String) -> Result<Option<Onward>, NotRecorded> {
-        let done = work.so_far();
-        if done.heard > 0 {
-            match self.log.commit(&mut work.seat, done) {
-                Ok(()) => {}
-                Err(NotDone::Stale) => return Ok(self.log.next(work.seat)),
-                Err(NotDone::Journal(error)) => return Err((work.seat, error)),
-            }
-        }
-        let seq = work.at();
-        self.failed_at(work.seat, seq, reason).await
-    }
-
     async fn failed_at(
         &self,
-        mut seat: Box<Seat>,
+        seat: &mut Seat,
         seq: u64,
         reason: String,
-    ) -> Result<Option<Onward>, NotRecorded> {
+    ) -> Result<Option<Turn>, JournalError> {
         seat.fail();
-        let failed = match self.log.fail(&seat, seq, &reason) {
-            Ok(failed) => failed,
-            Err(NotDone::Stale) => return Ok(self.log.next(seat)),
-            Err(NotDone::Journal(error)) => return Err((seat, error)),
-        };
-        if failed.is_too_much() {
-            let done = parked(&seat, failed);
-            return match self.log.commit(&mut seat, done) {
-                // It goes on behind the event, or waits.
-                Ok(()) | Err(NotDone::Stale) => {
-                    seat.begin_anew();
-                    Ok(self.log.next(seat))
-                }
-                Err(NotDone::Journal(error)) => Err((seat, error)),
-            };
+        match self.log.fail(seat, seq, &reason) {
+            Ok(failed) if failed.is_too_much() => self.park(seat, failed),
+            Ok(failed) => {
+                tokio::time::sleep(BACK_OFF * failed.times).await;
+                Ok(self.log.next(seat))
+            }
+            Err(NotDone::Stale) => Ok(self.log.next(seat)),
+            Err(NotDone::Journal(error)) => Err(error),
         }
-        tokio::time::sleep(BACK_OFF * failed.times).await;
-        Ok(self.log.next(seat))
+    }
+
+    /// An event was too much: the stage goes on behind it, or waits.
+    fn park(&self, seat: &mut Seat, failed: FailedEvent) -> Result<Option<Turn>, JournalError> {
+        seat.condemned = Some(failed.clone());
+        let parked = Some((failed.seq, failed.reason));
+        let done = Done { upto: seat.after, parked, ..Done::default() };
+        match self.log.commit(seat, done) {
+            Ok(()) | Err(NotDone::Stale) => {
+                seat.condemned = None;
+                seat.begin_anew();
+                Ok(self.log.next(seat))
+            }
+            Err(NotDone::Journal(error)) => Err(error),
+        }
     }
 
     /// Hears that events are gone.
-    async fn lag(&self, mut seat: Box<Seat>, gap: Gap) -> Result<Option<Onward>, NotRecorded> {
-        match self.log.lag(self.stage, seat.life, gap) {
+    async fn lag(&self, seat: &mut Seat, gap: Gap) -> Result<Option<Turn>, JournalError> {
+        match self.log.lag(seat.stage, seat.life, gap) {
             Ok(()) => seat.after = gap.last,
             Err(NotDone::Stale) => return Ok(self.log.next(seat)),
-            Err(NotDone::Journal(error)) => return Err((seat, error)),
+            Err(NotDone::Journal(error)) => return Err(error),
         }
         // It goes on behind them, whatever its code makes of that.
-        match self.call(&mut seat, None, |code, out| code.lagged(gap, out)).await {
+        match self.call(seat, None, |code, out| code.lagged(gap, out)).await {
             Ok((events, state)) => {
                 self.log.commit_and_next(seat, Done { upto: gap.last, events, state, ..Done::default() })
             }
@@ -267,9 +215,12 @@ impl RunnerArguments {
         }
     }
 
-    async fn end(&self, mut seat: Box<Seat>) -> Result<Option<Onward>, NotRecorded> {
+    async fn end(&self, seat: &mut Seat) -> Result<Option<Turn>, JournalError> {
+        if let Some(failed) = seat.condemned_at(0) {
+            return self.park(seat, failed);
+        }
         let upto = seat.after;
-        match self.call(&mut seat, Some(0), |code, out| code.ended(out)).await {
+        match self.call(seat, Some(0), |code, out| code.ended(out)).await {
             Ok((events, state)) => {
                 let done = Done { upto, events, state, ended: true, ..Done::default() };
                 self.log.commit_and_next(seat, done)
@@ -287,9 +238,4 @@ impl RunnerArguments {
         let doing = seat.begin(&self.log, noted, act);
         seat.ended(&self.log, doing.await)
     }
-}
-
-/// An event was too much.
-fn parked(seat: &Seat, failed: FailedEvent) -> Done {
-    Done { upto: seat.after, parked: Some((failed.seq, failed.reason)), ..Done::default() }
 }

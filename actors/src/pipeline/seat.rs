@@ -1,30 +1,18 @@
-//! What it takes to deal with a stage: its code, and how far that has come. There is one for each stage that has an actor. While there
-//! is nothing to do it lies in the log; whoever has it deals with the stage, and nobody else does.
+//! What it takes to deal with a stage: its code, and how far that has come. The actor of the stage has it, and nobody else.
 
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use std::vec;
 
 use ostler_kernel::event::Published;
 use ostler_kernel::json::Json;
-use ractor::ActorRef;
+use ostler_kernel::pipeline::FailedEvent;
 use tokio::time::Instant;
 
 use super::live::Handler;
 use super::log::{Done, Log};
-use super::runner::RunnerMessage;
 use super::stage::{AnyStage, Doing, Outbox, PipelineEvent, made, was_not_made};
 use super::{AT_ONCE_MS, EVENTS_AT_ONCE, OUTPUT_BYTES_AT_ONCE};
-
-/// Code that takes longer than this when somebody else than its actor calls it, or that waits, is left to its actor for a while.
-const QUICK: Duration = Duration::from_micros(100);
-
-/// One in so many events is timed, by its number: to look at the clock takes as long as quick code.
-const TIMED_ONCE_IN: u64 = 7;
-
-/// Events of the log for which code is left to its actor then.
-const LEFT_FOR: u64 = 256;
 
 /// No life of a stage has this number.
 const NO_LIFE: u64 = 0;
@@ -40,18 +28,18 @@ pub(crate) struct Seat {
     pub(super) after: u64,
     /// Somebody moved the cursor: the code is to be made anew.
     pub(super) is_stale: bool,
-    /// Before this event nobody but the actor deals with the stage.
-    left_until: u64,
+    /// The event (0: the end) that the code has failed at so often that it is parked instead, and why.
+    pub(super) condemned: Option<FailedEvent>,
+    /// The event (0: the end) that the code had at hand when the actor before this one ended, which is not recorded yet.
+    pub(super) noted: Option<u64>,
     /// The code; `None`: it is to be made anew.
     code: Option<Box<dyn AnyStage>>,
     handler: Handler,
     out: Option<Outbox>,
-    pub(super) actor: ActorRef<RunnerMessage>,
 }
 
 /// Events that a stage deals with: all that it hears up to `upto`.
 pub(crate) struct Work {
-    pub(super) seat: Box<Seat>,
     first: Option<Arc<PipelineEvent>>,
     more: vec::IntoIter<Arc<PipelineEvent>>,
     /// The event that is at hand.
@@ -68,25 +56,19 @@ pub(crate) struct Work {
 pub(super) type Ended = Result<(Vec<Published>, Option<Json>), String>;
 
 impl Seat {
-    pub(super) fn new(
-        stage: usize,
-        (number, life): (u64, u64),
-        after: u64,
-        handler: Handler,
-        actor: ActorRef<RunnerMessage>,
-    ) -> Seat {
+    pub(super) fn new(stage: usize, (number, life): (u64, u64), after: u64, handler: Handler) -> Seat {
         let (code, out) = (None, None);
-        Seat { stage, number, life, after, is_stale: false, left_until: 0, code, handler, out, actor }
-    }
-
-    /// Whether its code may be called by somebody else than its actor, at this event.
-    pub(super) fn is_quick(&self, seq: u64) -> bool {
-        seq >= self.left_until
+        Seat { stage, number, life, after, is_stale: false, condemned: None, noted: None, code, handler, out }
     }
 
     /// It goes on where its records end.
     pub(super) fn begin_anew(&mut self) {
         self.life = NO_LIFE;
+    }
+
+    /// The event that is parked instead of calling the code once more, if it is this one (0: the end).
+    pub(super) fn condemned_at(&self, seq: u64) -> Option<FailedEvent> {
+        self.condemned.clone().filter(|failed| failed.seq == seq)
     }
 
     /// The code failed: it is made anew.
@@ -138,44 +120,36 @@ impl Seat {
 
 impl Work {
     pub(super) fn new(
-        seat: Box<Seat>,
+        seat: &Seat,
         first: Option<Arc<PipelineEvent>>,
         more: Vec<Arc<PipelineEvent>>,
         upto: u64,
     ) -> Work {
         let done = Done { upto: seat.after, ..Done::default() };
         let begun = (!more.is_empty()).then(Instant::now);
-        Work { seat, first, more: more.into_iter(), seq: 0, upto, done, begun, bytes: 0 }
+        Work { first, more: more.into_iter(), seq: 0, upto, done, begun, bytes: 0 }
+    }
+
+    /// The next event, if there is one.
+    pub(super) fn next(&self) -> Option<u64> {
+        self.first.as_ref().or_else(|| self.more.as_slice().first()).map(|event| event.seq)
     }
 
     /// Lets the code begin with the next event, if there is one.
-    pub(super) fn begin(&mut self, log: &Log) -> Option<Doing> {
+    pub(super) fn begin(&mut self, seat: &mut Seat, log: &Log) -> Option<Doing> {
         let event = self.first.take().or_else(|| self.more.next())?;
         self.seq = event.seq;
-        Some(self.seat.begin(log, Some(event.seq), |code, out| code.handle(event, out)))
-    }
-
-    /// Lets code go on for once that is not the caller's. If it is not through then, or has failed, its actor is to see to that.
-    pub(super) fn poll(&mut self, log: &Log, mut doing: Doing) -> Result<(), Doing> {
-        let begun = self.seq.is_multiple_of(TIMED_ONCE_IN).then(Instant::now);
-        let polled = doing.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        if polled.is_pending() || begun.is_some_and(|begun| begun.elapsed() > QUICK) {
-            self.seat.left_until = self.seq.saturating_add(LEFT_FOR);
-        }
-        match polled {
-            Poll::Ready((code, Ok(()))) => self.took(log, (code, Ok(()))).map_err(was_not_made),
-            Poll::Ready(failed) => Err(Box::pin(std::future::ready(failed))),
-            Poll::Pending => Err(doing),
-        }
+        Some(seat.begin(log, Some(event.seq), |code, out| code.handle(event, out)))
     }
 
     /// The code is through with the event at hand, or has failed at it: why.
     pub(super) fn took(
         &mut self,
+        seat: &mut Seat,
         log: &Log,
         ended: (Option<Box<dyn AnyStage>>, Result<(), String>),
     ) -> Result<(), String> {
-        let (mut events, kept) = self.seat.ended(log, ended)?;
+        let (mut events, kept) = seat.ended(log, ended)?;
         self.bytes += events.iter().map(|event| event.data.as_str().len()).sum::<usize>();
         match self.done.events.is_empty() {
             true => self.done.events = events,
@@ -186,11 +160,6 @@ impl Work {
         }
         (self.done.upto, self.done.heard) = (self.seq, self.done.heard + 1);
         Ok(())
-    }
-
-    /// The event at hand.
-    pub(super) fn at(&self) -> u64 {
-        self.seq
     }
 
     /// What was done so far, if that is to be recorded before the next event.
@@ -213,7 +182,7 @@ impl Work {
     }
 
     /// All of it.
-    pub(super) fn all(self) -> (Box<Seat>, Done) {
-        (self.seat, Done { upto: self.upto, ..self.done })
+    pub(super) fn all(self) -> Done {
+        Done { upto: self.upto, ..self.done }
     }
 }

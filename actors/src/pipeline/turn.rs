@@ -1,5 +1,4 @@
-//! What a stage is to do next, and what it did. Whoever records the one is told the other at once, under the same lock; and if that
-//! is nothing, of a stage that now has something to do and nobody who does it.
+//! What a stage is to do next, and what it did. Whoever records the one is told the other at once, under the same lock.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,9 +19,6 @@ use super::stage::{Gap, PipelineEvent};
 /// Stands for the end of what a stage hears where an event at hand is noted.
 const THE_END: u64 = u64::MAX;
 
-/// Events that somebody else than the actor of a stage deals with at once, at most.
-const TAKEN_ON_MAX: usize = 16;
-
 /// What is to be done for a stage.
 pub(crate) enum Turn {
     /// Deal with these; then everything up to `upto` is dealt with.
@@ -37,60 +33,26 @@ pub(crate) enum Turn {
     End,
 }
 
-impl Turn {
-    /// Whether it is little enough for somebody else than the actor of the stage.
-    fn is_small(&self) -> bool {
-        matches!(self, Turn::Events { more, .. } if more.len() < TAKEN_ON_MAX)
-    }
-}
-
-/// What is to be done next, and by what.
-pub(crate) struct Onward {
-    pub(crate) seat: Box<Seat>,
-    pub(crate) turn: Turn,
-}
-
 impl Log {
-    /// An actor takes a stage up.
-    ///
-    /// # Errors
-    ///
-    /// That the one before it failed cannot be recorded.
+    /// An actor takes a stage up. With its seat comes the event (0: the end) that the code had at hand when the actor before it ended.
     pub(crate) fn begin(
         &self,
         stage: usize,
         actor: ActorRef<RunnerMessage>,
         handler: Handler,
-    ) -> Result<Box<Seat>, JournalError> {
+    ) -> (Seat, Option<u64>) {
         let mut state = self.state();
-        match self.trying[stage].load(Ordering::Relaxed) {
-            0 => {}
-            at => {
-                let seq = if at == THE_END { 0 } else { at };
-                self.fail_at(&mut state, stage, seq, "its actor ended while it was at it")?;
-                self.trying[stage].store(0, Ordering::Relaxed);
-            }
-        }
+        let noted = match self.trying[stage].swap(0, Ordering::Relaxed) {
+            0 => None,
+            THE_END => Some(0),
+            seq => Some(seq),
+        };
         let after = state.pipeline.stage(stage).cursor;
         let live = &mut state.live[stage];
         live.life += 1;
         live.seats += 1;
-        (live.actor, live.awake, live.held) = (Some(actor.clone()), true, false);
-        let seat = Box::new(Seat::new(stage, (live.seats, live.life), after, handler, actor));
-        let old = live.seat.take();
-        drop(state);
-        // Its code is dropped without the lock.
-        drop(old);
-        Ok(seat)
-    }
-
-    /// An actor has ended, and nobody is to go on with what it had.
-    pub(crate) fn leave(&self, stage: usize, seats: u64) {
-        let mut state = self.state();
-        let live = &mut state.live[stage];
-        let seat = if live.seats == seats { live.seat.take() } else { None };
-        drop(state);
-        drop(seat);
+        (live.actor, live.awake, live.held) = (Some(actor), true, false);
+        (Seat::new(stage, (live.seats, live.life), after, handler), noted)
     }
 
     /// The code of a stage has an event at hand (0: the end), or is through with it.
@@ -105,19 +67,9 @@ impl Log {
         if state.live[seat.stage].life != seat.life {
             return Err(NotDone::Stale);
         }
-        Ok(self.fail_at(&mut state, seat.stage, seq, reason)?)
-    }
-
-    fn fail_at(
-        &self,
-        state: &mut State,
-        stage: usize,
-        seq: u64,
-        reason: &str,
-    ) -> Result<FailedEvent, JournalError> {
-        let record = state.pipeline.fail(stage, seq, reason);
-        self.append(state, Vec::new(), vec![record], None)?;
-        Ok(state.pipeline.stage(stage).failed.clone().expect("that was recorded"))
+        let record = state.pipeline.fail(seat.stage, seq, reason);
+        self.append(&mut state, Vec::new(), vec![record])?;
+        Ok(state.pipeline.stage(seat.stage).failed.clone().expect("that was recorded"))
     }
 
     /// What a stage failed at last, unless it has got past that.
@@ -130,91 +82,47 @@ impl Log {
         self.state().pipeline.stage(stage).state.clone()
     }
 
-    /// What the actor of a stage was woken for, unless somebody has seen to that.
-    pub(crate) fn take_up(&self, stage: usize) -> Option<Onward> {
+    /// What is next for a stage; `None`: it waits, and its actor is woken, or another one has its place.
+    pub(crate) fn next(&self, seat: &mut Seat) -> Option<Turn> {
         let mut state = self.state();
-        let seat = state.live[stage].seat.take()?;
-        let (onward, old) = self.onward(&mut state, seat, None);
+        let (turn, relieved) = self.onward(&mut state, seat);
         drop(state);
-        drop(old);
-        onward
-    }
-
-    /// What is next for a stage whose seat one has.
-    pub(crate) fn next(&self, seat: Box<Seat>) -> Option<Onward> {
-        let mut state = self.state();
-        let (onward, old) = self.onward(&mut state, seat, None);
-        drop(state);
-        drop(old);
-        onward
-    }
-
-    /// Puts a seat back whose actor is to look at it anew.
-    pub(crate) fn put_back(&self, seat: Box<Seat>) {
-        let mut state = self.state();
-        let live = &mut state.live[seat.stage];
-        if live.seats == seat.number {
-            live.seat = Some(seat);
-        } else {
-            drop(state);
-            drop(seat);
+        if relieved {
+            self.tell();
         }
+        turn
     }
 
-    /// What is next, for this seat or else for the one of `spare`. The other result is a seat that another one took the place
-    /// of: its code is to be dropped without the lock.
-    fn onward(
-        &self,
-        state: &mut State,
-        mut seat: Box<Seat>,
-        spare: Option<usize>,
-    ) -> (Option<Onward>, Option<Box<Seat>>) {
-        let live = &state.live[seat.stage];
-        let mut old = None;
+    /// What is next, and whether somebody who waits for it is to hear of how far it has come.
+    fn onward(&self, state: &mut State, seat: &mut Seat) -> (Option<Turn>, bool) {
+        let (live, cursor) = (&state.live[seat.stage], state.pipeline.stage(seat.stage).cursor);
         if live.seats != seat.number {
-            old = Some(seat);
-        } else {
-            if live.life != seat.life {
-                seat.life = live.life;
-                seat.after = state.pipeline.stage(seat.stage).cursor;
-                seat.is_stale = true;
-            }
-            while let Some(turn) = self.turn(state, seat.stage, seat.after) {
-                match turn {
-                    Turn::Pass { upto } => self.pass(state, &mut seat, upto),
-                    turn => {
-                        spare.into_iter().for_each(|spare| state.live[spare].wake());
-                        return (Some(Onward { seat, turn }), None);
-                    }
-                }
-            }
-            let live = &mut state.live[seat.stage];
-            (live.seat, live.awake) = (Some(seat), false);
+            return (None, false);
         }
-        (spare.and_then(|spare| self.taken_on(state, spare)), old)
+        if live.life != seat.life {
+            (seat.life, seat.after, seat.is_stale) = (live.life, cursor, true);
+            let failed = state.pipeline.stage(seat.stage).failed.clone();
+            seat.condemned = failed.filter(FailedEvent::is_too_much);
+        }
+        // What it had nothing to do with may have been passed by a record of somebody else.
+        seat.after = seat.after.max(cursor);
+        let mut relieved = false;
+        while let Some(turn) = self.turn(state, seat.stage, seat.after) {
+            match turn {
+                Turn::Pass { upto } => relieved |= self.pass(state, seat, upto),
+                turn => return (Some(turn), relieved),
+            }
+        }
+        state.live[seat.stage].awake = false;
+        (None, relieved)
     }
 
-    /// Takes a stage on that only waits, if it is to deal with a few events; else its actor is woken.
-    fn taken_on(&self, state: &mut State, stage: usize) -> Option<Onward> {
-        let live = &state.live[stage];
-        if !live.awake
-            && let Some(seat) = &live.seat
-            && live.life == seat.life
-            && let Some(turn @ Turn::Events { .. }) = self.turn(state, stage, seat.after)
-            && turn.is_small()
-        {
-            let live = &mut state.live[stage];
-            live.awake = true;
-            return live.seat.take().map(|seat| Onward { seat, turn });
-        }
-        state.live[stage].wake();
-        None
-    }
-
-    /// A stage here that only found nothing for it up to a point need not write that down.
-    fn pass(&self, state: &mut State, seat: &mut Seat, upto: u64) {
+    /// A stage here that only found nothing for it up to a point need not write that down. Whether somebody waited for it.
+    fn pass(&self, state: &mut State, seat: &mut Seat, upto: u64) -> bool {
+        let was_crowded = self.is_crowded(state, seat.stage);
         (state.seen[seat.stage], seat.after) = (upto, upto);
         self.relieve(state, seat.stage);
+        was_crowded && !self.is_crowded(state, seat.stage)
     }
 
     /// What is to be done for a stage that has dealt with everything up to `after`; `None`: wait.
@@ -250,7 +158,7 @@ impl Log {
     /// Records what a stage did, all of it or nothing.
     pub(crate) fn commit(&self, seat: &mut Seat, done: Done) -> Result<(), NotDone> {
         let mut state = self.state();
-        let told = self.record(&mut state, seat, done, None)?;
+        let told = self.record(&mut state, seat, done)?;
         drop(state);
         if told {
             self.tell();
@@ -260,35 +168,23 @@ impl Log {
 
     /// Records what a stage did, all of it or nothing, and tells what is next. If somebody has moved the cursor meanwhile, what
     /// was done does not count.
-    pub(crate) fn commit_and_next(
-        &self,
-        mut seat: Box<Seat>,
-        done: Done,
-    ) -> Result<Option<Onward>, (Box<Seat>, JournalError)> {
+    pub(crate) fn commit_and_next(&self, seat: &mut Seat, done: Done) -> Result<Option<Turn>, JournalError> {
         let mut state = self.state();
-        let mut spare = None;
-        let told = match self.record(&mut state, &mut seat, done, Some(&mut spare)) {
+        let told = match self.record(&mut state, seat, done) {
             Ok(told) => told,
             Err(NotDone::Stale) => false,
-            Err(NotDone::Journal(error)) => return Err((seat, error)),
+            Err(NotDone::Journal(error)) => return Err(error),
         };
-        let (onward, old) = self.onward(&mut state, seat, spare);
+        let (turn, relieved) = self.onward(&mut state, seat);
         drop(state);
-        drop(old);
-        if told {
+        if told || relieved {
             self.tell();
         }
-        Ok(onward)
+        Ok(turn)
     }
 
     /// Whether there is anything to tell.
-    fn record(
-        &self,
-        state: &mut State,
-        seat: &mut Seat,
-        done: Done,
-        spare: Option<&mut Option<usize>>,
-    ) -> Result<bool, NotDone> {
+    fn record(&self, state: &mut State, seat: &mut Seat, done: Done) -> Result<bool, NotDone> {
         let stage = seat.stage;
         if state.live[stage].life != seat.life {
             return Err(NotDone::Stale);
@@ -300,12 +196,11 @@ impl Log {
             && done.parked.is_none()
             && !done.ended;
         if is_mere_passing {
-            self.pass(state, seat, upto);
-            return Ok(false);
+            return Ok(self.pass(state, seat, upto));
         }
         let was_last = upto == state.pipeline.head();
-        self.settle(state, stage, done, spare)?;
-        seat.after = upto;
+        self.settle(state, stage, done)?;
+        seat.after = upto.max(seat.after);
         if was_last {
             // What it published itself is not for it.
             self.pass(state, seat, state.pipeline.head());
@@ -318,12 +213,14 @@ impl Log {
         state: &mut State,
         stage: usize,
         done: Done,
-        spare: Option<&mut Option<usize>>,
     ) -> Result<Position, JournalError> {
         let Done { upto, heard, state: kept, events, parked, ended } = done;
         let name = self.topology.name(stage);
         let mut records = Vec::with_capacity(1);
-        if upto > state.pipeline.stage(stage).cursor || kept.is_some() {
+        let cursor = state.pipeline.stage(stage).cursor;
+        // A cursor never goes back by what a stage did: a record of somebody else may have passed what was not for it.
+        let upto = upto.max(cursor);
+        if upto > cursor || kept.is_some() {
             records.push(PipelineRecord::Acked { stage: name.clone(), upto, state: kept });
         }
         let uncounted = state.live[stage].uncounted;
@@ -341,7 +238,7 @@ impl Log {
         if ended {
             records.push(PipelineRecord::Ended { stage: name.clone() });
         }
-        let position = self.append(state, events, records, spare)?;
+        let position = self.append(state, events, records)?;
         let live = &mut state.live[stage];
         live.behind = live.behind.saturating_sub(counted);
         if parked.is_some() {
@@ -360,7 +257,7 @@ impl Log {
         }
         let Gap { first, last } = gap;
         let record = PipelineRecord::Lagged { stage: self.topology.name(stage).clone(), first, last };
-        self.append(&mut state, Vec::new(), vec![record], None)?;
+        self.append(&mut state, Vec::new(), vec![record])?;
         self.recount(&mut state, stage, counted)?;
         drop(state);
         self.tell();
