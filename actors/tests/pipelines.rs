@@ -89,49 +89,6 @@ async fn number(pipeline: &PipelineHandle, number: u64) {
     pipeline.publisher("source").unwrap().publish("number", &number).await.unwrap();
 }
 
-/// In which tasks the code of `double` and that of `sum` end with each of five numbers, which come one by one; `waits`: whether
-/// that of `sum` waits for something on the way.
-async fn tasks(waits: bool) -> (Vec<tokio::task::Id>, Vec<tokio::task::Id>) {
-    let system = system(journal(), Vec::new()).await;
-    let pipeline = system.create_pipeline(&three()).await.unwrap();
-    let (first, second) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
-    let ids = Arc::clone(&first);
-    let code = move |event: Arc<PipelineEvent>, out: Outbox| {
-        ids.lock().unwrap().push(tokio::task::id());
-        async move { Ok(out.publish("doubled", &event.seq)?) }
-    };
-    pipeline.on("double", code).unwrap();
-    let ids = Arc::clone(&second);
-    let code = move |_: Arc<PipelineEvent>, _: Outbox| {
-        let ids = Arc::clone(&ids);
-        async move {
-            if waits {
-                tokio::task::yield_now().await;
-            }
-            ids.lock().unwrap().push(tokio::task::id());
-            Ok(())
-        }
-    };
-    pipeline.on("sum", code).unwrap();
-    for at in 1..=5 {
-        number(&pipeline, at).await;
-        until(async || row(&pipeline, "sum").cursor == 2 * at).await;
-    }
-    system.shutdown().await;
-    let all = |ids: Arc<Mutex<Vec<_>>>| std::mem::take(&mut *ids.lock().unwrap());
-    (all(first), all(second))
-}
-
-#[tokio::test]
-async fn a_stage_that_only_waits_is_dealt_with_by_the_one_before_it_until_its_code_waits_for_something() {
-    let (first, second) = tasks(false).await;
-    assert_eq!(first[1..], second[1..]);
-    assert_eq!(first.len(), 5);
-    let (first, second) = tasks(true).await;
-    assert_eq!((first.len(), second.len()), (5, 5));
-    assert!(first.iter().all(|task| !second.contains(task)), "{first:?} {second:?}");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn what_goes_in_at_one_end_comes_out_once_at_the_other() {
     let system = system(journal(), Vec::new()).await;
@@ -450,6 +407,28 @@ async fn who_is_farther_behind_than_the_quota_is_told_what_it_missed() {
     assert_eq!((row(&pipeline, "sum").lag, row(&pipeline, "sum").missed), (0, 0));
     let heard = pipeline.heard("sum", 10).await.unwrap();
     assert_eq!((heard.gap, heard.events.len(), heard.ended), (None, 0, false));
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stage_that_idles_while_what_is_not_for_it_goes_has_missed_nothing() {
+    let system = system(journal(), Vec::new()).await;
+    let spec = three().keep(Keep { events: 16, bytes: 1 << 20 });
+    let pipeline = system.create_pipeline(&spec).await.unwrap();
+    double(&pipeline);
+    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+    let notes = heard.clone();
+    pipeline.attach("sum", move |_| Note { heard: notes.clone() }).unwrap();
+    number(&pipeline, 1).await;
+    until(async || row(&pipeline, "sum").cursor == 2).await;
+    for _ in 0..50 {
+        pipeline.publisher("source").unwrap().publish("word", "nobody hears it").await.unwrap();
+    }
+    assert!(pipeline.row().oldest > 30, "{}", pipeline.row().oldest);
+    number(&pipeline, 2).await;
+    until(async || row(&pipeline, "sum").cursor == 54).await;
+    assert_eq!(*heard.lock().unwrap(), ["2", "54"]);
+    assert_eq!((row(&pipeline, "double").missed, row(&pipeline, "sum").missed), (0, 0));
     system.shutdown().await;
 }
 

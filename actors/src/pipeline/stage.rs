@@ -97,9 +97,6 @@ impl fmt::Debug for StageError {
 ///
 /// If it fails or panics, it is made anew with the state that was recorded last, and hears the event again; after three failures
 /// the event is parked.
-///
-/// It is called from a task of its own, or, when it has nothing else to do and was quick of late, from the task of the stage before
-/// it: so do not block the thread there to wait for another stage.
 pub trait Stage: Send + 'static {
     /// Deals with an event. The future may be dropped when the stage is stopped; then the event is heard again.
     fn handle(
