@@ -12,7 +12,7 @@
 //! | `tail` | the newest events, for who is close behind |
 //! | `live` | what is known of stages besides: who runs, who waits |
 //! | `seat` | what it takes to deal with a stage, and how it deals with an event |
-//! | `runner` | the actor of a stage: takes its seat, lets code deal with events, records what came of it |
+//! | `runner` | the actor of a stage: has its seat, lets code deal with events, records what came of it |
 //! | `book` | the logs that were opened |
 //! | `handle` | pipelines as users hold them |
 //! | `error`, `row` | why not, and how things stand |
