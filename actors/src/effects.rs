@@ -97,7 +97,7 @@ impl Effects {
             let shielded = AssertUnwindSafe(attempt).catch_unwind();
             let outcome = tokio::select! {
                 biased;
-                ended = shielded => ended.unwrap_or_else(|panic| failed(Category::Crash, panic_text(&panic))),
+                ended = shielded => ended.unwrap_or_else(|panic| panicked(&panic)),
                 () = cancel.cancelled() => failed(Category::Crash, "stopped before it had ended".to_owned()),
             };
             let (duration_ms, cost) = cost_since(started);
@@ -287,6 +287,11 @@ fn finish(services: &Services, key: &AttemptKey, ended: Ended) {
 pub(crate) fn cost_since(started: tokio::time::Instant) -> (u64, u64) {
     let duration_ms = started.elapsed().as_millis() as u64;
     (duration_ms, duration_ms.clamp(1, ostler_scheduler::COST_MAX))
+}
+
+/// The outcome of an attempt that panicked.
+pub(crate) fn panicked(panic: &Box<dyn std::any::Any + Send>) -> Outcome {
+    failed(Category::Crash, panic_text(panic))
 }
 
 pub(crate) fn failed(category: Category, message: String) -> Outcome {

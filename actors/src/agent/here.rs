@@ -4,12 +4,11 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures::FutureExt;
-use ostler_kernel::run::Category;
 use tokio::time::Instant;
 
 use super::drive::Drive;
 use super::launch::Launch;
-use crate::effects::{self, Ended, failed};
+use crate::effects::{self, Ended};
 
 /// Attempts in a row, at most, that an agent makes itself; those after them are made beside it, and let others have the thread.
 const IN_A_ROW_MAX: u32 = 64;
@@ -68,7 +67,7 @@ impl Drive {
             self.launches.push(launch);
             return;
         };
-        let outcome = ended.unwrap_or_else(|panic| failed(Category::Crash, effects::panic_text(&panic)));
+        let outcome = ended.unwrap_or_else(|panic| effects::panicked(&panic));
         let (duration_ms, cost) = effects::cost_since(started);
         let owner = &self.arguments.owner;
         let (services, run) = (&self.services, self.opened.run);

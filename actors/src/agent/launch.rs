@@ -134,26 +134,14 @@ impl Drive {
         self.launches.iter().any(|launch| launch.key == *key) || self.services.effects.knows(key)
     }
 
-    /// Lets go of attempts that what was decided since does without: they have not begun. Whether there were any.
+    /// Lets go of attempts that what was decided since does without: they have not begun. Whether there were any. One that acts and
+    /// is to drain begins, and tells its end.
     pub(super) fn withdraw(&mut self) -> bool {
-        let unwanted = |launch: &Launch| {
-            let instance = self.run.instance(&launch.key.node);
-            !instance.is_some_and(|instance| {
-                instance.state() == NodeState::Running
-                    && instance.attempts == launch.key.attempt
-                    && !instance.is_draining()
-            })
-        };
-        let unwanted: Vec<Launch> = self.launches.extract_if(.., |launch| unwanted(launch)).collect();
+        let is_unwanted = |launch: &mut Launch| !self.run.is_current(&launch.key.node, launch.key.attempt);
+        let unwanted: Vec<Launch> = self.launches.extract_if(.., is_unwanted).collect();
         for Launch { key, slot, .. } in &unwanted {
             self.give_back(*slot);
             self.put_back(key);
-            // One that acts is waited for until it tells its end, and this is it.
-            let outcome = failed(Category::Crash, "not started: nothing needed it any more".to_owned());
-            let result = AttemptResult::unpaid(key.node.clone(), key.attempt, outcome);
-            if self.run.instance(&key.node).is_some_and(|instance| instance.is_draining()) {
-                self.decide(Input::Result(Box::new(result)));
-            }
         }
         !unwanted.is_empty()
     }
