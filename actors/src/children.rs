@@ -10,7 +10,7 @@ use ostler_kernel::event::{Event, Parent};
 use ostler_kernel::id::{ClientId, NodeId, RunId};
 use ostler_kernel::lineage;
 use ostler_kernel::port::{Child, ChildEnd, JournalError, LogError, RunRow, RunStanding, StreamId};
-use ostler_kernel::run::{NodeState, Reason, Run, RunOutcome};
+use ostler_kernel::run::{GivenUp, RunOutcome};
 use ostler_supervisor::SupervisorRef;
 use serde_json::Map;
 
@@ -209,34 +209,6 @@ pub(crate) fn is_unwanted(services: &Services, parent: &Parent) -> Result<bool, 
     Ok(instance.is_none_or(|instance| {
         instance.state().is_terminal() || instance.is_draining() || instance.phase != parent.of.phase
     }))
-}
-
-/// Work of a node that is not wanted any more: all of it, or what came before a patch.
-pub(crate) struct GivenUp {
-    node: NodeId,
-    /// Patches that had been applied then; `None`: however many.
-    before: Option<u32>,
-}
-
-impl GivenUp {
-    fn covers(&self, node: &NodeId, phase: u32) -> bool {
-        self.node == *node && self.before.is_none_or(|before| phase < before)
-    }
-}
-
-/// What these records of a run, which have taken effect, give up of its work.
-pub(crate) fn given_up(run: &Run, events: &[Event]) -> impl Iterator<Item = GivenUp> {
-    events.iter().filter_map(|event| match event {
-        Event::NodeTransition(moved) if moved.reason == Reason::Patched => {
-            let before = run.instance(&moved.node).map(|instance| instance.phase);
-            Some(GivenUp { node: moved.node.clone(), before })
-        }
-        Event::NodeTransition(moved) if moved.to.is_terminal() && moved.to != NodeState::Executed => {
-            Some(GivenUp { node: moved.node.clone(), before: None })
-        }
-        Event::Draining { node } => Some(GivenUp { node: node.clone(), before: None }),
-        _ => None,
-    })
 }
 
 impl Services {

@@ -6,7 +6,6 @@ use ostler_kernel::event::Event;
 use ostler_kernel::port::{JournalError, Position, RunRow, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::{Context, Folded, Input, Operation, Prepared};
 
-use crate::children;
 use crate::error::RunError;
 use crate::services::Services;
 use crate::stream;
@@ -46,7 +45,7 @@ pub(crate) fn operate(
     let (run_id, now) = (row.run, services.clock.now());
     let mut cx = Context { run: run_id, now, settings: &settings, planner: &mut Prepared(&settings) };
     let events = run.decide(&mut cx, Input::Operator(operation));
-    let given_up = children::given_up(&run, &events).collect();
+    let given_up = run.given_up(&events).collect();
     let position = append(services, row, last, events)?;
     services.cancel_children(&row.client, row.run, given_up);
     Ok(position)

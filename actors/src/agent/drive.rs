@@ -8,7 +8,7 @@ use ostler_kernel::event::{Event, RunOpened, TimerKind};
 use ostler_kernel::id::{NodeId, RunId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::port::{Seq, StreamId};
-use ostler_kernel::run::{Context, Input, NodeState, Prepared, Quiet, Run};
+use ostler_kernel::run::{Context, GivenUp, Input, NodeState, Prepared, Quiet, Run};
 use ractor::{ActorProcessingErr, ActorRef};
 use tokio::time::{Duration, Instant};
 
@@ -18,7 +18,6 @@ use super::here::Here;
 use super::queue::Waits;
 use super::{AgentArguments, AgentMessage, AskReply};
 use crate::attempt::Caller;
-use crate::children;
 use crate::effects::AttemptKey;
 use crate::error::RunError;
 use crate::evaluator::EvaluatorMessage;
@@ -48,7 +47,7 @@ pub(super) struct Drive {
     /// What was done here in this turn.
     pub(super) here: Here,
     /// Work whose runs are not wanted any more, once what was decided is appended: who opens one meanwhile reads that.
-    pub(super) given_up: Vec<children::GivenUp>,
+    pub(super) given_up: Vec<GivenUp>,
     /// To be started once what was decided is appended.
     pub(super) launches: Vec<super::launch::Launch>,
     /// Attempts whose end was taken in: the effects table keeps it until it is appended.
@@ -160,7 +159,7 @@ impl Drive {
                 _ => {}
             }
         }
-        self.given_up.extend(children::given_up(&self.run, &events));
+        self.given_up.extend(self.run.given_up(&events));
         self.pending.extend(events);
     }
 

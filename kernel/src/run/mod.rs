@@ -25,6 +25,7 @@ mod change;
 mod dirty;
 mod dispatch;
 mod fold;
+mod given_up;
 mod human;
 mod inputs;
 mod intent;
@@ -49,6 +50,7 @@ use std::sync::Arc;
 
 pub use apply::IllegalStep;
 pub use fold::{Fold, FoldError, Folded, ReadPlan};
+pub use given_up::GivenUp;
 pub use human::{AnswerError, ResolutionError};
 pub use inputs::{Given, InputError, Refs, resolve};
 pub use intent::{GENERATION, Intended, what_runs};
