@@ -11,7 +11,7 @@ const ROUNDS: usize = 25;
 const SYNCS: u32 = 40;
 
 /// Workflows at once, and how often in a sample.
-const AT_ONCE: [(usize, usize); 3] = [(1, 3), (16, 2), (256, 1)];
+const AT_ONCE: [(usize, usize); 3] = [(1, 3), (16, 4), (256, 4)];
 
 pub(crate) fn rows() -> Vec<Row> {
     tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -23,7 +23,7 @@ pub(crate) fn rows() -> Vec<Row> {
         let log = BareLog::open(folder.path());
         let plan = steps::plan(&os, Kind::Pure);
         let mut rows = Vec::new();
-        for (at_once, times, records) in [(1, 50, 5_000), (16, 10, 2_000), (256, 1, 200)] {
+        for (at_once, times, records) in [(1, 50, 5_000), (16, 10, 2_000), (256, 4, 200)] {
             let mut pairs = Vec::new();
             for round in 0..=ROUNDS {
                 let ours = steps::steps_per_s(&os, &plan, at_once, times).await;
