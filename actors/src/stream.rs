@@ -19,13 +19,15 @@ pub(crate) fn each<E: From<JournalError>>(
     let mut after = Seq(0);
     loop {
         let records = journal.read(stream, after, READ_AT_ONCE)?;
-        let Some(last) = records.last() else { return Ok(()) };
-        after = last.seq;
         for record in &records {
             if at.is_some_and(|at| record.seq > at) {
                 return Ok(());
             }
             take(record)?;
+        }
+        match records.last() {
+            Some(last) if records.len() == READ_AT_ONCE => after = last.seq,
+            _ => return Ok(()),
         }
     }
 }

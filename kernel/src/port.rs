@@ -243,7 +243,8 @@ pub trait Journal: Send + Sync + 'static {
     /// nothing but the answer.
     fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), JournalError>>;
 
-    /// Reads up to `limit` records of a stream after `after`, ordered ones included that are not durable yet.
+    /// Reads up to `limit` records of a stream after `after`, ordered ones included that are not durable yet. Fewer only where the
+    /// stream ends.
     fn read(&self, stream: StreamId, after: Seq, limit: usize) -> Result<Vec<Recorded>, JournalError>;
 
     /// Waits until the stream has a record after `after`. Dropping the future loses nothing.

@@ -81,6 +81,11 @@ fn tools() -> BTreeSet<String> {
     tools.iter().map(|tool| tool.spec().name.clone()).collect()
 }
 
+/// Whether runs were ever kept here, even if their journal is gone.
+pub(crate) fn is_data_folder(data: &Path) -> bool {
+    ["format", "journal"].iter().any(|part| data.join(part).exists())
+}
+
 /// What is said of runs where there is no data folder; `None` if there is one.
 pub(crate) fn no_folder(data: Option<&Path>) -> Option<String> {
     nothing_of("run", data)
@@ -89,7 +94,7 @@ pub(crate) fn no_folder(data: Option<&Path>) -> Option<String> {
 /// What is said of something that stands in a data folder where there is none; `None` if there is one.
 pub(crate) fn nothing_of(what: &str, data: Option<&Path>) -> Option<String> {
     match data {
-        Some(data) if data.join("journal").is_dir() => None,
+        Some(data) if is_data_folder(data) => None,
         Some(data) => Some(format!(
             "there is no {what} yet: no data folder at {} (--data names another)",
             data.display()

@@ -10,7 +10,7 @@ use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::port::ArtifactError;
 
 use crate::artifact;
-use crate::data_folder::{OpenError, Store, lock_if_writable, sync_folder};
+use crate::data_folder::{OpenError, Store, lock_if_writable, make_folder, sync_folder};
 use crate::disk::Folder;
 use crate::index::Index;
 use crate::journal::segments::{self, Findings, Options, Unwanted};
@@ -114,6 +114,7 @@ fn examine_within(
     let io = |error| OpenError::io(path, error);
     let disk = Arc::new(Folder::new(&path.join("journal")));
     if lock.is_some() {
+        make_folder(&path.join("journal")).map_err(io)?;
         segments::finish_swap(&*disk).map_err(io)?;
     }
     let files = artifact::Files::at(&path.join("artifacts"));

@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::fs;
+use std::fs::{self, File};
 use std::future::Future;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -264,16 +264,77 @@ fn the_index_may_be_gone_broken_older_or_of_another_journal() {
         fs::write(&index, bytes).unwrap();
         check(&format!("wrong from byte {at}"), None);
     }
-    // The index of a journal that went further than this one.
-    fs::write(&index, &whole).unwrap();
-    fs::remove_dir_all(path.join("journal")).unwrap();
-    let (store, report) = open(&path);
-    assert!(report.index_ahead && report.index_rebuilt, "{report:?}");
-    assert_eq!(store.journal.runs(false).unwrap(), []);
+    // The index of another journal.
+    let other = folder.path().join("other");
+    drop(open(&other));
+    let (store, _) = open(&other);
+    let end = store.journal.append(vec![batch(stream(99), 0, vec![opened(99)])]).unwrap();
+    wait(&*store.journal, end).unwrap();
+    drop(store);
+    fs::copy(other.join("index.redb"), &index).unwrap();
+    check("of another journal", Some(true));
 
     let (store, report) = open(&killed);
     assert_eq!((report.torn, report.epoch), (None, 3));
     check_filled(&store, "killed");
+}
+
+/// What the segments of a journal hold.
+fn segments(path: &Path) -> Vec<Vec<u8>> {
+    let mut files: Vec<_> =
+        fs::read_dir(path.join("journal")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "seg"));
+    files.sort();
+    files.iter().map(|file| fs::read(file).unwrap()).collect()
+}
+
+#[test]
+fn a_journal_whose_end_is_gone_is_refused_and_what_it_lost_is_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data");
+    fill(&open(&path).0);
+    let last = segments(&path).len();
+    let segment = |path: &Path, number: usize| path.join(format!("journal/{number:010}.seg"));
+    let cut = |path: &Path, len: u64| {
+        File::options().write(true).open(segment(path, last)).unwrap().set_len(len).unwrap();
+    };
+    let ways: [(&str, &dyn Fn(&Path)); 5] = [
+        ("half of the last segment", &|path| cut(path, 2_500)),
+        ("all of it but its header", &|path| cut(path, 64)),
+        ("the last segment", &|path| fs::remove_file(segment(path, last)).unwrap()),
+        ("all segments", &|path| (1..=last).for_each(|at| fs::remove_file(segment(path, at)).unwrap())),
+        ("the folder of the journal", &|path| fs::remove_dir_all(path.join("journal")).unwrap()),
+    ];
+    for (at, (what, lose)) in ways.iter().enumerate() {
+        let lost = folder.path().join(format!("lost-{at}"));
+        copy(&path, &lost);
+        lose(&lost);
+        let before = if lost.join("journal").is_dir() { segments(&lost) } else { Vec::new() };
+        let refused = Store::open_with(&lost, small()).map(drop).unwrap_err();
+        let OpenError::Damaged { damages, .. } = &refused else { panic!("{what}: {refused}") };
+        assert!(damages.iter().any(|damage| damage.what.contains("its end is gone")), "{what}: {refused}");
+        let found = Store::examine(&lost).unwrap().journal;
+        assert_eq!(segments(&lost), before, "{what}: who only looks changes nothing");
+        assert!(found.charges_known && !found.runs.is_empty(), "{what}: {found:?}");
+        assert_eq!(Store::repair(&lost).unwrap().journal.runs, found.runs, "{what}");
+        assert!(Store::examine(&lost).unwrap().is_sound(), "{what}");
+        let (store, _) = Store::open_with(&lost, small()).unwrap();
+        // Charged is what was charged, and no run that was over is open again.
+        let spent: u64 = store.journal.accounts().unwrap().iter().map(|row| row.spent).sum();
+        assert_eq!(spent, (1..=20).sum::<u64>(), "{what}");
+        let rows = store.journal.runs(false).unwrap();
+        assert_eq!(rows.len(), 20, "{what}");
+        let set_aside = rows.iter().filter(|row| matches!(row.standing, RunStanding::Quarantined(_))).count();
+        assert_eq!(set_aside, found.runs.len(), "{what}");
+        assert!(store.journal.runs(true).unwrap().iter().all(|row| row.run == run(20)), "{what}");
+        drop(store);
+        // Nobody knows of it where there is no index: that looks like a journal that never had it.
+        let unknown = folder.path().join(format!("unknown-{at}"));
+        copy(&path, &unknown);
+        lose(&unknown);
+        fs::remove_file(unknown.join("index.redb")).unwrap();
+        assert!(Store::open_with(&unknown, small()).is_ok(), "{what}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::{Disk, DiskFile};
+use super::{Disk, DiskFile, Extent};
 
 /// What a power cut keeps or loses as a whole.
 const SECTOR_BYTES: usize = 512;
@@ -316,6 +316,14 @@ impl DiskFile for FaultyFile {
         let count = from.len().min(buffer.len());
         buffer[..count].copy_from_slice(&from[..count]);
         Ok(count)
+    }
+
+    fn extent(&self) -> io::Result<Extent> {
+        let mut state = self.disk.live()?;
+        let now = &self.content(&mut state)?.now;
+        // Some file systems make holes of blocks of zeros.
+        let used = now.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1);
+        Ok(Extent { len: now.len() as u64, used })
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {

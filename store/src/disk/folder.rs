@@ -6,7 +6,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Disk, DiskFile};
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
+
+use super::{Disk, DiskFile, Extent};
 use crate::regular::open_regular;
 
 /// A folder of the real file system.
@@ -70,6 +73,21 @@ impl DiskFile for File {
         Ok(read)
     }
 
+    fn extent(&self) -> io::Result<Extent> {
+        let len = self.metadata()?.len();
+        let mut at = 0;
+        while at < len {
+            // Where the next hole begins, and whether it goes on to the end. A file system that knows no holes has none.
+            let Ok(hole) = seek(self, SeekFrom::Hole(at)) else { break };
+            match seek(self, SeekFrom::Data(hole)) {
+                Ok(data) => at = data,
+                Err(Errno::NXIO) => return Ok(Extent { len, used: hole }),
+                Err(_) => break,
+            }
+        }
+        Ok(Extent { len, used: len })
+    }
+
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.write_all_at(bytes, offset)
     }
@@ -80,5 +98,31 @@ impl DiskFile for File {
 
     fn sync(&self) -> io::Result<()> {
         self.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_told_from_the_hole_behind_it() {
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let disk = Folder::new(folder.path());
+        let file = disk.open("file", true).unwrap();
+        assert_eq!(file.extent().unwrap(), Extent { len: 0, used: 0 });
+        let len = 64 << 20;
+        file.set_len(len).unwrap();
+        for (at, end) in [(0, 4), (9 << 20, (9 << 20) + 4), (5 << 20, (9 << 20) + 4)] {
+            file.write_at(b"here", at).unwrap();
+            let extent = file.extent().unwrap();
+            assert!(
+                extent.len == len && (end..=len).contains(&extent.used),
+                "{extent:?}, written up to {end}"
+            );
+            let mut rest = vec![1; (len - extent.used) as usize];
+            assert_eq!(file.read_at(&mut rest, extent.used).unwrap(), rest.len());
+            assert!(rest.iter().all(|byte| *byte == 0));
+        }
     }
 }

@@ -27,10 +27,22 @@ pub trait Disk: Send + Sync + 'static {
     fn sync(&self) -> io::Result<()>;
 }
 
+/// The length of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Bytes.
+    pub len: u64,
+    /// All bytes behind this many are zeros.
+    pub used: u64,
+}
+
 /// A file whose every operation names its place, so that threads can share it.
 pub trait DiskFile: Send + Sync {
     /// Reads up to the length of `buffer`; fewer bytes only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// How long it is, and how much of it need be read.
+    fn extent(&self) -> io::Result<Extent>;
 
     /// Writes all of `bytes`.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::frame::{self, FRAME_HEADER_BYTES, Place};
 use super::segment;
 use super::swap::SPARE;
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, Extent};
 
 /// Most segment files open at a time.
 const FILES_OPEN_MAX: usize = 64;
@@ -85,12 +85,14 @@ impl Files {
     /// A whole segment, however long segments were when it was made.
     pub(crate) fn read_segment(&self, number: u32) -> io::Result<Vec<u8>> {
         let file = self.file(number)?;
-        let (mut bytes, mut read) = (Vec::new(), 0);
-        while read == bytes.len() {
-            bytes.resize(read + self.segment_bytes as usize + 1, 0);
-            read += file.read_at(&mut bytes[read..], read as u64)?;
+        let Extent { len, used } = file.extent()?;
+        // No place is farther than that. The hole behind what was written is not read: zeros cost nothing until somebody looks.
+        let [len, used] = [len, used].map(|bytes| bytes.min(u32::MAX.into()) as usize);
+        let mut bytes = vec![0; len];
+        let read = file.read_at(&mut bytes[..used], 0)?;
+        if read < used {
+            bytes.truncate(read);
         }
-        bytes.truncate(read);
         Ok(bytes)
     }
 

@@ -70,8 +70,8 @@ pub(crate) fn load(files: &Files, index: &Index, until: Option<Place>) -> Result
     Ok(loaded)
 }
 
-/// Whether the journal is the one that the index was made of.
-fn recognise(files: &Files, mark: Mark) -> Result<(), LoadError> {
+/// Whether the journal has the last frame that the index was made of.
+pub(crate) fn recognise(files: &Files, mark: Mark) -> Result<(), LoadError> {
     if mark.last == Place::default() {
         return Ok(());
     }

@@ -13,7 +13,7 @@ use super::frame::Place;
 use super::load::{LoadError, Loaded, load};
 use super::order::{Order, Standing};
 use super::segment::SEGMENT_HEADER_BYTES;
-use super::verify::{Damage, verify};
+use super::verify::{Damage, survey, verify};
 use super::writer::Writer;
 use super::{Options, SegmentJournal, Shared, indexer, quarantine, reserve, swap, sweep};
 use crate::disk::{Disk, is_full};
@@ -32,9 +32,6 @@ pub struct JournalOpened {
     pub torn: Option<Torn>,
     /// Whether the index had to be built from the start.
     pub index_rebuilt: bool,
-    /// Whether the index knew of records that the journal does not have: it is a copy from an earlier time, or
-    /// its last segments are gone.
-    pub index_ahead: bool,
 }
 
 /// The end of a write that power or process did not live to finish. Nothing of it was acknowledged, unless the
@@ -108,7 +105,7 @@ pub(crate) fn open(
     files.disk.sync()?;
     let epoch = loaded.fold.epoch.max(epoch_seen) + 1;
     let held = lock(epoch)?;
-    let opened = JournalOpened { epoch, torn, index_rebuilt: built.anew, index_ahead: built.ahead };
+    let opened = JournalOpened { epoch, torn, index_rebuilt: built.anew };
     let journal = start(files, index, options, loaded, epoch, held)?;
     sweep::sweep_beside(&journal.shared, left, covered.unwrap_or_default())?;
     Ok((journal, opened))
@@ -117,7 +114,6 @@ pub(crate) fn open(
 /// How the index came to be.
 struct Built {
     anew: bool,
-    ahead: bool,
     /// How far it had got before.
     mark: Option<Place>,
 }
@@ -128,13 +124,19 @@ fn load_or_rebuild(files: &Files, index: &Index) -> Result<(Loaded, Built), Open
     match build(files, index) {
         Ok(loaded) => {
             let anew = empty && !files.numbers()?.is_empty();
-            Ok((loaded, Built { anew, ahead: false, mark }))
+            Ok((loaded, Built { anew, mark }))
         }
         Err(LoadError::Index(broken)) => {
+            if broken.ahead {
+                let survey = survey(files, None)?;
+                if let Some(lost) = survey.lost_end(files, index) {
+                    return Err(OpenJournalError::Damaged([survey.damages, vec![lost]].concat()));
+                }
+            }
             tracing::warn!(%broken, "building the index again");
             index.reset();
             let loaded = build(files, index).map_err(|error| refuse(files, error))?;
-            Ok((loaded, Built { anew: true, ahead: broken.ahead, mark }))
+            Ok((loaded, Built { anew: true, mark }))
         }
         Err(error) => Err(refuse(files, error)),
     }

@@ -23,7 +23,7 @@ pub(crate) fn read(
     let Some(from) = after.checked_add(1).filter(|_| limit > 0) else { return Ok(Vec::new()) };
     let frames = shared.ask(|index| {
         // First what is not in the index yet: if it gets there meanwhile, it is only found twice.
-        let recent = recent(shared, &stream, from, limit);
+        let Some(recent) = recent(shared, &stream, from, limit) else { return Ok(Vec::new()) };
         let before = recent.first().map_or(u64::MAX, |(frame, _)| frame.first);
         let mut frames = Vec::new();
         if before > from {
@@ -56,20 +56,22 @@ pub(crate) fn read(
     Ok(reader.records)
 }
 
-/// The frames from the one that holds record `from` on that are not in the index, with those not durable yet.
+/// The frames from the one that holds record `from` on that are not in the index, with those not durable yet. `None`: the stream
+/// is known to end before it.
 fn recent(
     shared: &Shared,
     stream: &StreamId,
     from: u64,
     limit: usize,
-) -> Vec<(FrameAt, Option<Arc<Ordered>>)> {
+) -> Option<Vec<(FrameAt, Option<Arc<Ordered>>)>> {
     let order = shared.order();
-    let Some(tail) = order.fold.streams.get(stream).filter(|tail| tail.head.seq >= from) else {
-        return Vec::new();
-    };
+    let Some(tail) = order.fold.streams.get(stream) else { return Some(Vec::new()) };
+    if tail.head.seq < from {
+        return None;
+    }
     let start = tail.frames.partition_point(|frame| frame.first <= from).saturating_sub(1);
     let frames = tail.frames[start..].iter().take(limit);
-    frames.map(|frame| (*frame, order.pending(frame.place))).collect()
+    Some(frames.map(|frame| (*frame, order.pending(frame.place))).collect())
 }
 
 fn damaged(place: Place, what: String) -> JournalError {

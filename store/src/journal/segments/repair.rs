@@ -25,7 +25,7 @@ use super::segment;
 use super::swap::Swap;
 use super::verify::{Damage, Survey, decoded, survey};
 use crate::index::{Head, Index};
-use crate::journal::rows;
+use crate::journal::rows::{self, Lines};
 
 /// What is wrong with a journal and what it touches.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -92,7 +92,8 @@ pub(crate) fn repair(
     wrong: &dyn Fn(Digest) -> Option<String>,
     commit: Option<&mut dyn FnMut() -> io::Result<()>>,
 ) -> Result<Findings, OpenJournalError> {
-    let survey = survey(files, None)?;
+    let mut survey = survey(files, None)?;
+    let lost_end = survey.lost_end(files, index);
     let (mut list, list_damaged) = match quarantine::read(&*files.disk) {
         Ok(list) => (list, false),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -100,7 +101,13 @@ pub(crate) fn repair(
         }
         Err(error) => return Err(error.into()),
     };
-    let known = Known::read(files, index, &survey);
+    let known = match lost_end {
+        Some(lost_end) => {
+            survey.damages.push(lost_end);
+            Known::of(index, &survey)
+        }
+        None => Known::read(files, index, &survey),
+    };
     let touched = touched(&survey, known.as_ref(), &list);
     let pipes = pipes::touched(&survey, known.as_ref().map(|known| &known.heads[..]));
     let epoch = survey.epoch.max(epoch_seen) + 1;
@@ -209,16 +216,21 @@ impl Known {
             return None;
         }
         // What follows the mark is whole, and the mark is one of this journal, or this fails.
-        let fold = load(files, index, None).ok()?.fold;
-        let mut rows = fold.lines.rows;
+        let Lines { mut rows, mut accounts } = load(files, index, None).ok()?.fold.lines;
         for row in index.rows(false).ok()? {
             rows.entry(row.run).or_insert(row);
         }
-        let mut accounts = fold.lines.accounts;
         for row in index.accounts().ok()? {
             accounts.entry((row.client.clone(), row.agent.clone())).or_insert(row);
         }
         Some(Known { heads: index.heads().ok()?, rows, accounts: accounts.into_values().collect() })
+    }
+
+    /// Of a journal whose end is gone, which the index knows.
+    fn of(index: &Index, survey: &Survey) -> Option<Known> {
+        let mut rows = survey.lines.rows.clone();
+        rows.extend(index.rows(false).ok()?.into_iter().map(|row| (row.run, row)));
+        Some(Known { heads: index.heads().ok()?, rows, accounts: index.accounts().ok()? })
     }
 }
 

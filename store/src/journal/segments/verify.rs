@@ -10,9 +10,10 @@ use ostler_kernel::port::{JournalError, StreamId, StreamKind};
 
 use super::files::Files;
 use super::frame::{self, Body, FRAME_HEADER_BYTES, Place, Section};
+use super::load::recognise;
 use super::segment::{self, SEGMENT_HEADER_BYTES, Step, Walk};
 use crate::codec;
-use crate::index::Head;
+use crate::index::{Head, Index};
 use crate::journal::rows::{self, Lines, Reader};
 
 /// Bytes of the journal that are not what they were.
@@ -99,6 +100,8 @@ pub(crate) struct Survey {
     pub(crate) unfinished: HashMap<RunId, BTreeMap<NodeId, Place>>,
     /// Highest epoch.
     pub(crate) epoch: u64,
+    /// Where its last frame ends.
+    pub(crate) end: Place,
     /// Bytes behind the last frame that are none.
     pub(crate) is_torn: bool,
     reader: Reader,
@@ -132,6 +135,29 @@ impl Survey {
         self.damages.iter().any(|damage| !damage.torn)
     }
 
+    /// What is wrong if the index knows of records that the journal does not have: it was durable, and its end is gone. An index
+    /// of which nothing is in the journal is one of another journal, and says nothing.
+    pub(crate) fn lost_end(&self, files: &Files, index: &Index) -> Option<Damage> {
+        let mark = index.mark().ok()??;
+        recognise(files, mark).err()?;
+        let heads = index.heads().ok()?;
+        let seq = |stream: &StreamId| self.heads.get(stream).map_or(0, |(head, _)| head.seq);
+        if !self.heads.is_empty() && heads.iter().all(|(stream, _)| seq(stream) == 0) {
+            return None;
+        }
+        let lost = heads.iter().map(|(stream, head)| head.seq.saturating_sub(seq(stream)));
+        let (streams, records) = lost
+            .filter(|lost| *lost > 0)
+            .fold((0, 0), |(streams, records), lost| (streams + 1, records + lost));
+        let what = format!(
+            "its end is gone, or it is an older copy: the index knows of {records} records of {streams} streams behind this, \
+             up to segment {}, offset {}",
+            mark.upto.segment(),
+            mark.upto.offset()
+        );
+        (records > 0).then(|| Damage::new(self.end, what, Vec::new()))
+    }
+
     fn segment(&mut self, number: u32, before: u32, bytes: &[u8], last: bool) {
         let mut walk = Walk::new(number, bytes, 0);
         if segment::previous(number, bytes) != Some(before) {
@@ -143,7 +169,10 @@ impl Survey {
         }
         loop {
             match walk.step() {
-                Step::Frame { place, body, .. } => self.frame(place, &body),
+                Step::Frame { place, body, .. } => {
+                    self.end = Place::new(number, walk.offset as u64);
+                    self.frame(place, &body);
+                }
                 Step::End => return,
                 Step::Bad { what } => {
                     let place = Place::new(number, walk.offset as u64);
