@@ -1,5 +1,6 @@
 //! Durable steps on this disk, in turns with the probe.
 
+use crate::bare_log::BareLog;
 use crate::probe::{self, Probe};
 use crate::steps::{self, Kind};
 use crate::table::{Must, Row, median, range};
@@ -18,10 +19,18 @@ pub(crate) fn rows() -> Vec<Row> {
         let folder = steps::folder();
         let os = steps::start(folder.path()).await;
         let mut probe = Probe::new(folder.path());
+        let log = BareLog::open(folder.path());
         let plans = [Kind::Effectful, Kind::Pure].map(|kind| steps::plan(&os, kind));
         // Per kind and concurrency: steps per second, and syncs per second before and after them, of each round.
         let mut measured: [[Vec<(f64, f64)>; 3]; 2] = Default::default();
+        let mut handed_over = Vec::new();
         for round in 0..=ROUNDS {
+            probe::settle();
+            let syncs = probe.syncs_per_s(SYNCS);
+            let records = log.records_per_s(1, SYNCS as usize).await;
+            if round > 0 {
+                handed_over.push((records, syncs));
+            }
             for (kind, plan) in plans.iter().enumerate() {
                 for (at, (at_once, times)) in AT_ONCE.into_iter().enumerate() {
                     // What the sample before left to be written is none of the next.
@@ -36,8 +45,14 @@ pub(crate) fn rows() -> Vec<Row> {
                 }
             }
         }
+        log.close();
         os.shutdown().await;
-        told(&measured)
+        let over_syncs = median(handed_over.iter().map(|(records, syncs)| records / syncs));
+        let records = median(handed_over.iter().map(|(records, _)| *records));
+        let mut rows = told(&measured);
+        let figure = "a bare log on this disk, one task: records/s ÷ fdatasync/s";
+        rows.insert(1, Row::new(figure, Must::Nothing, None, over_syncs).note(format!("{records:.0} records/s")));
+        rows
     })
 }
 

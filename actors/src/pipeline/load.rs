@@ -79,7 +79,7 @@ pub(super) fn state(journal: &dyn Journal, topology: &Topology) -> Result<State,
         return Err(illegal(id(), format!("stage {} is beyond the log", topology.name(*stage))));
     }
     let seen = vec![0; topology.len()];
-    Ok(State { pipeline, records, position, tail, live, seen, woken: Vec::new() })
+    Ok(State { pipeline, records, position, tail, live, seen })
 }
 
 impl Log {

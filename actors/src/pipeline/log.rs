@@ -2,7 +2,6 @@
 //! append: what is ordered is visible at once, and nobody waits here for the disk.
 
 use std::collections::BTreeMap;
-use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -12,12 +11,10 @@ use ostler_kernel::id::EventType;
 use ostler_kernel::json::Json;
 use ostler_kernel::pipeline::{Pipeline, Topology};
 use ostler_kernel::port::{Journal, JournalError, Position, Seq, StreamBatch, StreamId};
-use ractor::ActorRef;
 use tokio::sync::watch;
 
 use super::error::PipelineError;
 use super::live::Live;
-use super::runner::RunnerMessage;
 use super::stage::PipelineEvent;
 use super::tail::Tail;
 use crate::clock::Clock;
@@ -51,51 +48,6 @@ pub(super) struct State {
     pub(super) live: Vec<Live>,
     /// Up to where each stage has found nothing that it hears, beyond its cursor.
     pub(super) seen: Vec<u64>,
-    /// Who is to look once the lock is free: who is woken needs it at once.
-    pub(super) woken: Vec<ActorRef<RunnerMessage>>,
-}
-
-impl State {
-    /// Lets the actor of a stage look at the log, unless somebody is about to.
-    pub(super) fn wake(&mut self, stage: usize) {
-        let live = &mut self.live[stage];
-        if !live.awake
-            && let Some(actor) = &live.actor
-        {
-            live.awake = true;
-            self.woken.push(actor.clone());
-        }
-    }
-}
-
-/// How it stands, and nobody else may look; in the end those are woken who have to.
-pub(super) struct Held<'a>(Option<MutexGuard<'a, State>>);
-
-const HELD: &str = "the lock is held until the end";
-
-impl Deref for Held<'_> {
-    type Target = State;
-
-    fn deref(&self) -> &State {
-        self.0.as_ref().expect(HELD)
-    }
-}
-
-impl DerefMut for Held<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        self.0.as_mut().expect(HELD)
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        let woken = std::mem::take(&mut self.woken);
-        self.0 = None;
-        for actor in woken {
-            // One that has ended has a successor that looks first of all.
-            let _ = actor.cast(RunnerMessage::Look);
-        }
-    }
 }
 
 /// What a stage did.
@@ -157,8 +109,8 @@ impl Log {
         }
     }
 
-    pub(super) fn state(&self) -> Held<'_> {
-        Held(Some(lock(&self.state)))
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
     }
 
     pub(crate) fn topology(&self) -> &Arc<Topology> {
@@ -219,8 +171,9 @@ impl Log {
         for (event, seq) in events.into_iter().zip(head + 1..) {
             state.pipeline.publish(&event);
             for stage in self.hearers.get(&event.kind).into_iter().flatten() {
-                state.live[*stage].behind += 1;
-                state.wake(*stage);
+                let live = &mut state.live[*stage];
+                live.behind += 1;
+                live.wake();
             }
             let Published { stage, kind, data } = event;
             state.tail.push(Arc::new(PipelineEvent { seq, at_ms, stage, kind, data }));
@@ -230,7 +183,7 @@ impl Log {
             if let PipelineRecord::Ended { stage } = record
                 && let Some(stage) = self.topology.find(stage.as_str())
             {
-                self.topology.downstreams(stage).iter().for_each(|stage| state.wake(*stage));
+                self.topology.downstreams(stage).iter().for_each(|stage| state.live[*stage].wake());
             }
         }
         Ok(state.position)

@@ -91,7 +91,7 @@ impl Log {
             position = self.append(&mut state, Vec::new(), vec![record])?;
             let live = &mut state.live[stage];
             live.behind = live.behind.saturating_sub(u64::from(stopped_at > live.uncounted));
-            self.topology.downstreams(stage).iter().for_each(|stage| state.wake(*stage));
+            self.topology.downstreams(stage).iter().for_each(|stage| state.live[*stage].wake());
         } else if state.live[stage].down.is_none() {
             return Err(PipelineError::NotStopped(name));
         }
@@ -105,7 +105,7 @@ impl Log {
         let live = &mut state.live[stage];
         live.life += 1;
         live.down = None;
-        state.wake(stage);
+        live.wake();
     }
 
     /// A stage that hears nothing, or is dealt with elsewhere and has heard everything, publishes nothing more.

@@ -69,8 +69,9 @@ impl Log {
             return;
         }
         for upstream in self.topology.upstreams(stage) {
-            if std::mem::take(&mut state.live[*upstream].held) {
-                state.wake(*upstream);
+            let live = &mut state.live[*upstream];
+            if std::mem::take(&mut live.held) {
+                live.wake();
             }
         }
     }

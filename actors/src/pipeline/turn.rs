@@ -242,7 +242,7 @@ impl Log {
         let live = &mut state.live[stage];
         live.behind = live.behind.saturating_sub(counted);
         if parked.is_some() {
-            self.topology.downstreams(stage).iter().for_each(|stage| state.wake(*stage));
+            self.topology.downstreams(stage).iter().for_each(|stage| state.live[*stage].wake());
         }
         self.relieve(state, stage);
         Ok(position)
