@@ -51,7 +51,10 @@ pub(crate) fn rows() -> Vec<Row> {
         let records = median(handed_over.iter().map(|(records, _)| *records));
         let mut rows = told(&measured);
         let figure = "a bare log on this disk, one task: records/s ÷ fdatasync/s";
-        rows.insert(1, Row::new(figure, Must::Nothing, None, over_syncs).note(format!("{records:.0} records/s")));
+        rows.insert(
+            1,
+            Row::new(figure, Must::Nothing, None, over_syncs).note(format!("{records:.0} records/s")),
+        );
         rows
     })
 }

@@ -111,7 +111,13 @@ impl Timeline {
                     _ => {}
                 }
             }
-            Event::AttemptResult(result) => self.cost += result.cost,
+            Event::AttemptResult(result) => {
+                self.cost += result.cost;
+                // One that was begun by a process that ended was made again: while nothing ran, nobody was at it.
+                if let (Some(started), 1..) = (self.started.get_mut(&result.node), result.cost) {
+                    *started = (*started).max(at.saturating_sub_unsigned(result.duration_ms));
+                }
+            }
             Event::ContractBroken { why, .. } => self.broken = Some(why.clone()),
             Event::GateDecision(denied) => {
                 self.denials.insert(denied.node.clone(), format!("{}: {}", denied.code, denied.detail));
@@ -238,6 +244,30 @@ fn root_of<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::{AttemptResult, Failure, NodeTransition, Outcome};
+
+    #[test]
+    fn while_no_process_runs_nobody_is_at_an_attempt() {
+        let moved = |from, to| {
+            Event::NodeTransition(NodeTransition {
+                node: "a".into(),
+                version: 1,
+                from,
+                to,
+                attempt: 1,
+                reason: Reason::AllOf,
+            })
+        };
+        let outcome = Outcome::Failed(Failure { category: Category::Transient, message: String::new() });
+        let result =
+            AttemptResult { duration_ms: 500, cost: 500, ..AttemptResult::unpaid("a".into(), 1, outcome) };
+        let mut timeline = Timeline::default();
+        timeline.record(&moved(NodeState::Ready, NodeState::Running), 1_000);
+        timeline.record(&Event::RunRecovered { count: 1 }, 70_000);
+        timeline.record(&Event::AttemptResult(Box::new(result)), 71_000);
+        timeline.record(&moved(NodeState::Running, NodeState::Failed), 71_000);
+        assert_eq!(timeline.into_took(), BTreeMap::from([("a".into(), 500)]));
+    }
 
     #[test]
     fn every_node_of_a_long_chain_is_lost_because_of_the_first() {
