@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ostler_kernel::evaluation::Scores;
-use ostler_kernel::event::{Evaluated, Event};
+use ostler_kernel::event::Event;
 use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
@@ -124,10 +123,8 @@ fn panic_in(system: &System, child: &str) {
         }
         "evaluator" => {
             let lane = Lane { client: "nobody".into(), agent: None };
-            let none = Scores { quality: None, adherence: None, speed: 0, cost: 0, errors: 0, revisions: 0 };
-            let evaluated = Evaluated { scores: none, composite: 0 };
-            let run = crate::new_run_id();
-            links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, evaluated });
+            let (run, is_verdict) = (crate::new_run_id(), false);
+            links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, is_verdict });
         }
         "scheduler" => drop(services.scheduling.accounts(services)),
         "pipelines" => links.tell_pipelines(PipelinesMessage::PoolUp),

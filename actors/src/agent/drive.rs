@@ -228,9 +228,9 @@ impl Drive {
             for reply in self.resting.drain(..) {
                 let _ = reply.send(Err(RunError::Over));
             }
-            if let Some(evaluated) = evaluated {
-                let (lane, run) = (self.arguments.owner.lane.clone(), self.opened.run);
-                self.services.links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, evaluated });
+            if evaluated.is_some() {
+                let (lane, run, is_verdict) = (self.arguments.owner.lane.clone(), self.opened.run, false);
+                self.services.links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, is_verdict });
             }
             self.close(position);
         } else if position.is_some() && self.run.waits_for_person() {

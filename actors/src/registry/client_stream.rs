@@ -171,10 +171,11 @@ impl RegistryState {
         // Another verdict may have come in between.
         let row = self.services.journal.run(row.run)?.ok_or(RunError::Unknown(row.run))?;
         let verdict = said.verdict(&row)?;
-        let (client, evaluated) = (row.client.clone(), verdict.evaluated);
+        let client = row.client.clone();
         let position = self.append(&client, vec![Event::Verdict(Box::new(verdict))])?;
         let lane = Lane { client, agent: row.named_agent().cloned() };
-        self.services.links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run: row.run, evaluated });
+        let (run, is_verdict) = (row.run, true);
+        self.services.links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, is_verdict });
         Ok(position)
     }
 
