@@ -165,6 +165,7 @@ impl LiveLog {
                     Ok(Settled::Parked(why)) if why != CHECKPOINTED => {
                         return Some(Err(format!("it was set aside: {why}")));
                     }
+                    Ok(Settled::Quarantined(why)) => return Some(Err(format!("it is quarantined: {why}"))),
                     Ok(Settled::Parked(_) | Settled::WaitsForPerson | Settled::Resting) => {}
                     Err(error) => return Some(Err(error.to_string())),
                 }

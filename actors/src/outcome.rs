@@ -18,6 +18,8 @@ pub enum Settled {
     WaitsForPerson,
     /// It was set aside, and why.
     Parked(String),
+    /// Something of it is damaged, and what: it never goes on.
+    Quarantined(String),
     /// It is open, and this process does not drive it.
     Resting,
 }
@@ -47,22 +49,23 @@ impl System {
             RunStanding::Closed(outcome) => Settled::Closed(outcome),
             RunStanding::Parked(reason) => Settled::Parked(reason),
             RunStanding::Open => Settled::Resting,
-            RunStanding::Quarantined(why) => Settled::Parked(format!("it is quarantined: {why}")),
+            RunStanding::Quarantined(why) => Settled::Quarantined(why),
         };
         Ok((settled, row.position))
     }
 
-    /// What a run has come to right now, by what its records tell; `None` while it goes on.
+    /// What a run has come to right now: by its line in the table if nobody drives it, else by what its records tell; `None`
+    /// while it goes on.
     fn settled(
         &self,
         run: RunId,
         told: Option<(Option<RunOutcome>, &Run)>,
     ) -> Result<Option<Settled>, RunError> {
-        if let Some((Some(outcome), _)) = told {
-            return Ok(Some(Settled::Closed(outcome)));
-        }
         if !self.services.drives(run) {
             return Ok(Some(self.rests_as(run)?.0));
+        }
+        if let Some((Some(outcome), _)) = told {
+            return Ok(Some(Settled::Closed(outcome)));
         }
         Ok(told.filter(|(_, run)| self.waits_for_person(run)).map(|_| Settled::WaitsForPerson))
     }

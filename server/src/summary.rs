@@ -29,6 +29,7 @@ impl Stands {
             Some(Settled::Closed(_)) => (Standing::Running, None),
             Some(Settled::WaitsForPerson) => (Standing::Waiting, None),
             Some(Settled::Parked(reason)) => (Standing::Checkpointed, Some(reason)),
+            Some(Settled::Quarantined(reason)) => (Standing::Quarantined, Some(reason)),
             // What nobody drives waits for a person all the same, if nothing else could go on.
             Some(Settled::Resting) if system.waits_for_person(&view.run) => (Standing::Waiting, None),
             Some(Settled::Resting) => (Standing::Open, None),
