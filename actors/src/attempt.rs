@@ -168,14 +168,6 @@ async fn run_test(services: &Services, caller: &Caller, test: &Test) -> Result<(
     Err(invalid(format!("contract[{rule}]: the test {} {failed}", test.argv.join(" "))))
 }
 
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
-        _ => 0,
-    }
-}
-
 fn silence(Silent { ms }: Silent) -> Failure {
     let message = format!("no sign of life for {ms} ms, which is its heartbeat_timeout");
     Failure { category: Category::Timeout, message }
@@ -189,7 +181,7 @@ pub(crate) async fn keep(services: &Services, value: &Value) -> Result<Output, F
 /// The same, with a limit of its own.
 pub(crate) async fn keep_within(services: &Services, value: &Value, most: usize) -> Result<Output, Failure> {
     let canonical = json::canonical(value).map_err(|error| invalid(format!("the result: {error}")))?;
-    if depth(value) > RESULT_DEPTH_MAX {
+    if json::depth(value) > RESULT_DEPTH_MAX {
         return Err(invalid(format!(
             "the result holds values within values {RESULT_DEPTH_MAX} deep and more"
         )));

@@ -17,7 +17,6 @@ use ostler_kernel::lineage;
 use ostler_kernel::port::Seq;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tokio::sync::Mutex;
 
 use crate::events::{self, Until};
@@ -122,18 +121,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
 fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Problem> {
     let text = std::str::from_utf8(bytes).map_err(|error| Problem::bad("body", error.to_string()))?;
     let value = json::parse_value(text).map_err(|error| Problem::bad("body", error.to_string()))?;
-    if depth(&value) > BODY_DEPTH_MAX {
+    if json::depth(&value) > BODY_DEPTH_MAX {
         return Err(Problem::bad("body", format!("the body is nested more than {BODY_DEPTH_MAX} deep")));
     }
     serde_json::from_value(value).map_err(|error| Problem::bad("body", error.to_string()))
-}
-
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
-        _ => 0,
-    }
 }
 
 type BodyBytes = Result<Bytes, BytesRejection>;
@@ -377,7 +368,7 @@ async fn artifact(
 ) -> Result<Response, Problem> {
     let run = names::run(&api.system, &name)?;
     let artifact = api.system.artifact(run, &node.as_str().into()).await?;
-    let digest = lineage::hash("aos/artifact/1", &[artifact.media.as_bytes(), &artifact.content]);
+    let digest = lineage::artifact(&artifact.media, &artifact.content);
     let headers = [(header::CONTENT_TYPE, artifact.media), (header::ETAG, format!("\"{digest}\""))];
     Ok((headers, artifact.content).into_response())
 }
