@@ -61,9 +61,6 @@ pub struct CallLimits {
 }
 
 impl CallLimits {
-    /// For calls that a model writes.
-    pub const MODEL: CallLimits = CallLimits { max_depth: 32, max_bytes: 64 * 1024 };
-
     /// For calls of plan files.
     pub const PLAN_FILE: CallLimits = CallLimits { max_depth: 32, max_bytes: 16 * 1024 * 1024 };
 }

@@ -144,23 +144,6 @@ pub enum Category {
 }
 
 impl Category {
-    /// Whether level 1 (retry) applies.
-    pub fn is_retryable(self) -> bool {
-        match self {
-            Category::Crash
-            | Category::Timeout
-            | Category::Transient
-            | Category::RateLimit
-            | Category::InvalidOutput => true,
-            Category::ResourceExhaustion
-            | Category::HumanRejection
-            | Category::Structural
-            | Category::ParamMissing
-            | Category::GateDenied
-            | Category::InDoubt => false,
-        }
-    }
-
     /// Whether it leaves open what was done: there may have been an effect, and nobody knows its result.
     pub fn is_loss(self) -> bool {
         match self {

@@ -309,11 +309,6 @@ impl Shared {
     }
 }
 
-/// Lists everything that is wrong with the journal in a folder that nobody has open.
-pub(crate) fn verify_folder(disk: Arc<dyn Disk>) -> std::io::Result<Vec<Damage>> {
-    verify::verify(&Files::new(disk, SEGMENT_BYTES), None)
-}
-
 fn no_index(broken: Broken) -> JournalError {
     JournalError::Damaged { place: "the index".into(), what: broken.to_string() }
 }
