@@ -72,7 +72,6 @@ use self::quarantine::Quarantine;
 use super::check_shape;
 use super::rows::{self, Reader};
 use super::watchers::Watchers;
-use crate::disk::Disk;
 use crate::index::{Broken, Index};
 use crate::lock::HeldLock;
 
