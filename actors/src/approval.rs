@@ -25,9 +25,6 @@ pub const BY_BYTES_MAX: usize = 64;
 /// Bytes of what they say besides yes or no.
 pub const NOTE_BYTES_MAX: usize = 4 * 1_024;
 
-/// Nodes that an [`Approval`] names as waiting for it.
-const HELD_UP_MAX: usize = 100;
-
 /// Names one question of one node of one run, as `RUN:NODE:NUMBER`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ApprovalId {
@@ -260,7 +257,7 @@ pub(crate) async fn open(services: &Services, view: &RunView) -> Vec<Approval> {
             is_outdated,
             asked: instance.since,
             deadline,
-            holds_up: held_up(&view.run, &node.id),
+            holds_up: view.run.held_up(&node.id),
         });
     }
     found
@@ -270,23 +267,6 @@ pub(crate) async fn open(services: &Services, view: &RunView) -> Vec<Approval> {
 fn workspace(services: &Services, opened: &RunOpened, shown: &Shown) -> Option<String> {
     let takes_paths = shown.tool.as_deref().is_some_and(|tool| services.toolbox.takes_paths(tool));
     (takes_paths || !shown.tests.is_empty()).then(|| opened.workspace.clone())
-}
-
-/// The nodes that wait for this one, directly or not, in the order of their ids.
-pub fn held_up(run: &Run, node: &NodeId) -> Vec<NodeId> {
-    let (nodes, graph) = (&run.plan().nodes, run.graph());
-    let live: Vec<bool> = run.instances().map(|(_, instance)| instance.is_live()).collect();
-    let Ok(start) = nodes.binary_search_by(|probe| probe.id.cmp(node)) else { return Vec::new() };
-    let (mut seen, mut open) = (vec![false; nodes.len()], vec![start]);
-    while let Some(at) = open.pop() {
-        for &(consumer, _) in &graph.consumers[at] {
-            if live[consumer] && !std::mem::replace(&mut seen[consumer], true) {
-                open.push(consumer);
-            }
-        }
-    }
-    let held = (0..nodes.len()).filter(|&at| seen[at] && at != start).map(|at| nodes[at].id.clone());
-    held.take(HELD_UP_MAX).collect()
 }
 
 impl System {
@@ -369,11 +349,6 @@ impl System {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use ostler_kernel::plan::{PlanDraft, PolicyDraft, Settings};
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -384,21 +359,6 @@ mod tests {
         for wrong in ["", "x", "0190b5b8-7a5e-7c3f-8000-0123456789ab:a", &format!("{name}:1"), &name[1..]] {
             assert!(wrong.parse::<ApprovalId>().is_err(), "{wrong:?}");
         }
-    }
-
-    #[test]
-    fn a_question_names_what_it_holds_up_to_a_limit() {
-        let held = |nodes: usize| {
-            let mut plan = vec![json!({"id": "ask", "kind": "human_approval", "human_timeout": 1})];
-            plan.extend((0..nodes).map(|at| json!({"id": format!("n{at:03}"), "deps": ["ask"]})));
-            plan.iter_mut().for_each(|node| node["contract"] = json!([{"method": "schema"}]));
-            let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": plan})).unwrap();
-            let overrides = PolicyDraft { max_nodes: Some(1_000), ..PolicyDraft::default() };
-            let plan = draft.validate(&Settings::simulation(overrides, None)).unwrap();
-            held_up(&Run::new(Arc::new(plan), 1, 0), &"ask".into())
-        };
-        assert_eq!((held(HELD_UP_MAX).len(), held(HELD_UP_MAX + 1).len()), (HELD_UP_MAX, HELD_UP_MAX));
-        assert_eq!(held(HELD_UP_MAX + 1), held(HELD_UP_MAX), "the first of them");
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Runs that attempts open: found again by who opens them once more, never allowed more than who wants them, and cancelled with
 //! the node that wanted them.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ostler_kernel::event::{Event, Parent};
+use ostler_kernel::gate::both;
 use ostler_kernel::id::{ClientId, NodeId, RunId};
 use ostler_kernel::lineage;
 use ostler_kernel::port::{Child, ChildEnd, JournalError, LogError, RunRow, RunStanding, StreamId};
@@ -54,13 +54,6 @@ impl Drop for Waits<'_> {
     }
 }
 
-/// A scope of what both allow, each with as many names as it needs.
-fn both(one: &str, other: Option<&str>) -> String {
-    let names: BTreeSet<&str> =
-        one.split('&').chain(other.into_iter().flat_map(|it| it.split('&'))).collect();
-    names.into_iter().collect::<Vec<_>>().join("&")
-}
-
 impl LiveLog {
     /// See [`ostler_kernel::port::AttemptLog::spawn`].
     pub(crate) async fn open_child(&self, step: &str, child: Child) -> Result<ChildEnd, LogError> {
@@ -104,18 +97,11 @@ impl LiveLog {
         let folded = stream::fold(services, &row, None, |_| {}).map_err(|error| failed(error.to_string()))?;
         let opened = folded.opened;
         let Child { plan, budget, scope, intent } = child;
-        let plan = plan.validate(&services.settings()).map_err(|faults| {
+        let mut plan = plan.validate(&services.settings()).map_err(|faults| {
             let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
             failed(format!("its plan is none: {}", faults.join("; ")))
         })?;
-        let (own, mut plan) = (&folded.run.plan().policy, plan);
-        // Whoever watches the run watches what it opens.
-        plan.policy.oversight = plan.policy.oversight.max(own.oversight);
-        plan.policy.domain = plan.policy.domain.or_else(|| own.domain.clone());
-        for (category, strategy) in &own.recovery {
-            let of_child = plan.policy.recovery.entry(*category).or_insert(*strategy);
-            *of_child = of_child.or_stronger(*strategy);
-        }
+        plan.policy.inherit(&folded.run.plan().policy);
         let budget = match self.ask(|notes| notes.child(step).cloned())? {
             Some(spawned) => spawned.budget,
             // Whatever else may fail has not by now: what is given is given from here on.
@@ -267,14 +253,6 @@ impl System {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_scope_of_both_names_each_once() {
-        assert_eq!(both("default", None), "default");
-        assert_eq!(both("default", Some("default")), "default");
-        assert_eq!(both("b", Some("a")), "a&b");
-        assert_eq!(both("a&b", Some("b&c")), "a&b&c");
-    }
 
     #[test]
     fn one_slot_is_left_for_what_is_waited_for() {

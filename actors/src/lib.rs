@@ -20,10 +20,11 @@
 //! | `stream`, `rest` | reads what is recorded; changes runs that nobody drives |
 //! | `effects`, `attempt`, `attempt_log`, `notes` | what runs outside the actors, and what it notes of itself |
 //! | `program` | agents written as code: their steps, and how they are put together |
-//! | `children` | runs that attempts open |
-//! | `ledger` | on what terms clients are served, and what they were charged |
+//! | `children`, `purses` | runs that attempts open, and what they have of the budget |
+//! | `ledger`, `estimates` | on what terms clients are served, what they were charged, and what attempts are expected to cost |
+//! | `profiles`, `contracts`, `alike` | what agents say of themselves, contracts that were compiled, what many say alike: each once |
 //! | `measure` | what is counted and timed, if anybody wants to know |
-//! | `services`, `links`, `limits`, `clock`, `toolbox`, `plans` | what they share |
+//! | `services`, `links`, `limits`, `clock`, `toolbox`, `plans`, `error` | what they share |
 #![forbid(unsafe_code)]
 
 mod agent;
@@ -77,7 +78,7 @@ mod view;
 mod waiting;
 
 pub use approval::{
-    Answer, Approval, ApprovalId, ApprovalIdError, ApprovalPage, BY_BYTES_MAX, NOTE_BYTES_MAX, held_up,
+    Answer, Approval, ApprovalId, ApprovalIdError, ApprovalPage, BY_BYTES_MAX, NOTE_BYTES_MAX,
 };
 pub use attempt::INLINE_BYTES_MAX;
 pub use clients::{ClientChange, ClientError, ClientRow, QueueRow, Weight};

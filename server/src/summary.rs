@@ -1,6 +1,6 @@
 //! What a run amounts to, as it is told.
 
-use ostler_actors::{ApprovalId, RunView, Settled, System, held_up};
+use ostler_actors::{ApprovalId, RunView, Settled, System};
 use ostler_kernel::contract::{precision, reliability};
 use ostler_kernel::event::HumanRequestKind;
 use ostler_kernel::id::RunId;
@@ -125,7 +125,7 @@ fn waiting(id: RunId, run: &Run) -> Vec<Waiting> {
             id: answerable.then(|| id.to_string()),
             digest: instance.shown.filter(|_| answerable).map(|shown| shown.to_string()),
             deadline_ms: deadline,
-            holds_up: held_up(run, &node.id).iter().map(ToString::to_string).collect(),
+            holds_up: run.held_up(&node.id).iter().map(ToString::to_string).collect(),
         })
     });
     asked.collect()

@@ -144,9 +144,7 @@ impl System {
         let written = serde_json::from_str::<PlanDraft>(job.plan.as_str());
         let plan = written.map_err(|error| error.to_string()).and_then(|draft| {
             let mut draft = draft;
-            let policy = draft.policy.get_or_insert_default();
-            policy.oversight = policy.oversight.max(Some(*oversight));
-            policy.domain = job.domain.clone().or(policy.domain.take());
+            draft.policy.get_or_insert_default().bind(*oversight, job.domain.as_deref());
             let nodes = draft.nodes.len() as u32;
             self.valid(&draft)?;
             let plan = json::to_canonical(&draft).map_err(|error| error.to_string())?;

@@ -1,6 +1,6 @@
 //! What the operator allows: who may call what, and how much it may do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::egress::Egress;
 
@@ -42,6 +42,25 @@ impl GatePolicy {
         }
         Ok(least)
     }
+}
+
+/// The name of a scope of what both allow, each part with as many names as it needs.
+///
+/// ```
+/// use ostler_kernel::gate::both;
+///
+/// for (one, other, expected) in [
+///     ("default", None, "default"),
+///     ("default", Some("default"), "default"),
+///     ("b", Some("a"), "a&b"),
+///     ("a&b", Some("b&c"), "a&b&c"),
+/// ] {
+///     assert_eq!(both(one, other), expected);
+/// }
+/// ```
+pub fn both(one: &str, other: Option<&str>) -> String {
+    let parts = one.split('&').chain(other.into_iter().flat_map(|it| it.split('&')));
+    parts.collect::<BTreeSet<&str>>().into_iter().collect::<Vec<_>>().join("&")
 }
 
 /// The tools one may call who acts in a scope.
