@@ -199,8 +199,8 @@ impl System {
         let text = self.services.plans.spell(plan)?;
         let opened = RunOpened {
             run,
-            client: client.clone(),
-            agent: agent.clone(),
+            client,
+            agent,
             plan: text,
             intent,
             scope,
@@ -213,20 +213,7 @@ impl System {
             return self.opened_before(opened, &terms).await;
         };
         self.services.journal.durable(position).await?;
-        let (closed_ms, standing) = (None, RunStanding::Open);
-        let row = RunRow {
-            run,
-            client,
-            agent,
-            plan: plan_id,
-            nodes,
-            opened_ms: at_ms,
-            closed_ms,
-            standing,
-            evaluated: None,
-            acts: 0,
-            position,
-        };
+        let row = RunRow::opened(&opened, plan_id, nodes, at_ms, position);
         self.services.drive(run, false);
         self.services.note_quiet(run, Seq(1 + u64::from(has_terms(&terms))), Some(position));
         self.drive(row, false);

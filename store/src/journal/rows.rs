@@ -98,19 +98,8 @@ impl Reader {
         match event {
             Event::RunOpened(opened) => {
                 let plan = self.skim(&opened.plan);
-                Some(Change::Begin(RunRow {
-                    run: opened.run,
-                    client: opened.client.clone(),
-                    agent: opened.agent.clone(),
-                    plan: plan.id.clone(),
-                    nodes: plan.nodes.len() as u32,
-                    opened_ms: at_ms,
-                    closed_ms: None,
-                    standing: RunStanding::Open,
-                    evaluated: None,
-                    acts: 0,
-                    position: Position(0),
-                }))
+                let (id, nodes) = (plan.id.clone(), plan.nodes.len() as u32);
+                Some(Change::Begin(RunRow::opened(opened, id, nodes, at_ms, Position(0))))
             }
             Event::RunRecovered { .. } => Some(Change::Stand(RunStanding::Open, None)),
             Event::Parked { reason } => Some(Change::Stand(RunStanding::Parked(reason.clone()), Some(at_ms))),
