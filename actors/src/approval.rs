@@ -335,10 +335,8 @@ impl System {
         self.view(run, None).await?.run.check_answer(&node, request, shown, now)?;
         let request = AnswerRequest { node, request, shown, answer };
         let message = if request.answer.approve { Message::Approve } else { Message::Reject };
-        match self.tell(run, Request::Answer(request)).await {
-            Err(error) => Err(self.refused(run, message, error).await),
-            answered => answered,
-        }
+        let answered = self.tell(run, Request::Answer(request)).await;
+        self.or_refused(run, message, answered).await
     }
 
     /// The value of a result, wherever it is kept.

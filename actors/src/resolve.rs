@@ -72,9 +72,7 @@ impl System {
             ResolveHow::Fail => StoredHow::Fail,
         };
         let request = ResolveRequest { node, how, by: "operator".to_owned() };
-        match self.tell(run, Request::Resolve(request)).await {
-            Err(error) => Err(self.refused(run, Message::Approve, error).await),
-            resolved => resolved,
-        }
+        let resolved = self.tell(run, Request::Resolve(request)).await;
+        self.or_refused(run, Message::Approve, resolved).await
     }
 }

@@ -10,6 +10,7 @@ use ostler_kernel::gate::{Denial, GatePolicy, Permit};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::plan::{Rule, Settings};
 use ostler_kernel::port::{ArtifactStore, Journal, Judge, Position, Seq, Tool};
+use ostler_kernel::run::{Context, Prepared, Run};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
@@ -154,6 +155,17 @@ impl Services {
     /// How plans are normalised and judged here.
     pub(crate) fn settings(&self) -> Settings<'_> {
         Settings { domains: Some(&self.domains), ..Settings::real(self.run_slots, &self.toolbox) }
+    }
+
+    /// Does something with a run that may decide what follows, as of now.
+    pub(crate) fn within<T>(
+        &self,
+        id: RunId,
+        run: &mut Run,
+        act: impl FnOnce(&mut Run, &mut Context<'_>) -> T,
+    ) -> T {
+        let (settings, now) = (self.settings(), self.clock.now());
+        act(run, &mut Context { run: id, now, settings: &settings, planner: &mut Prepared(&settings) })
     }
 
     /// Marks a run as driven by this process.

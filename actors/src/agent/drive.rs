@@ -8,7 +8,7 @@ use ostler_kernel::event::{Event, RunOpened, TimerKind};
 use ostler_kernel::id::{NodeId, RunId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::port::{Seq, StreamId};
-use ostler_kernel::run::{Context, GivenUp, Input, NodeState, Prepared, Quiet, Run};
+use ostler_kernel::run::{Context, GivenUp, Input, NodeState, Quiet, Run};
 use ractor::{ActorProcessingErr, ActorRef};
 use tokio::time::{Duration, Instant};
 
@@ -122,11 +122,7 @@ impl Drive {
     }
 
     pub(super) fn within<T>(&mut self, act: impl FnOnce(&mut Run, &mut Context<'_>) -> T) -> T {
-        let services = Arc::clone(&self.services);
-        let settings = services.settings();
-        let (run, now) = (self.opened.run, services.clock.now());
-        let mut cx = Context { run, now, settings: &settings, planner: &mut Prepared(&settings) };
-        act(&mut self.run, &mut cx)
+        self.services.within(self.opened.run, &mut self.run, act)
     }
 
     /// Keeps what follows from records: which nodes want a slot, which deadlines are set, which attempts are not

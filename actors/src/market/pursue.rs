@@ -16,7 +16,7 @@ use super::MarketError;
 use super::book::spent;
 use crate::registry::RegistryMessage;
 use crate::submission::{Submission, SubmitError};
-use crate::system::{System, ask};
+use crate::system::System;
 
 /// Wait before a step that could not be written down is tried again, while actors are restarted.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -95,14 +95,8 @@ impl System {
     /// Writes a step down. Durable when it returns. One that did not follow from where the job is has changed nothing.
     pub(super) async fn get_on(&self, job: RunId, step: MarketStep) -> Result<(), MarketError> {
         for _ in 0..TRIES_MAX {
-            let asked = match self.services.links.registry() {
-                Some(registry) => {
-                    let step = Box::new(step.clone());
-                    ask(&registry, |reply| RegistryMessage::Market { job, step, reply }).await
-                }
-                None => None,
-            };
-            match asked {
+            let again = Box::new(step.clone());
+            match self.ask_registry(|reply| RegistryMessage::Market { job, step: again, reply }).await {
                 Some(Ok(position)) => return Ok(self.services.journal.durable(position).await?),
                 // What was free when it was chosen is not any more.
                 Some(Err(MarketError::Credits(error))) if step.stage() == Stage::Contract => {
