@@ -56,6 +56,11 @@ pub(crate) fn account_of(row: &RunRow) -> AccountKey {
     (row.client.clone(), row.named_agent().cloned())
 }
 
+/// Whose line this is.
+pub(crate) fn key_of(row: &AccountRow) -> AccountKey {
+    (row.client.clone(), row.agent.clone())
+}
+
 /// The line of an account that a checkpoint at `position` holds.
 pub(crate) fn checkpointed(account: &[u8], position: Position) -> Result<AccountRow, CodecError> {
     let row: AccountRow = codec::decode_row(account)?;

@@ -426,7 +426,7 @@ impl Journal for SegmentJournal {
         let accounts = self.shared.ask(|index| {
             let mut accounts = self.shared.order().fold.lines.accounts.clone();
             for row in index.accounts()? {
-                accounts.entry((row.client.clone(), row.agent.clone())).or_insert(row);
+                accounts.entry(rows::key_of(&row)).or_insert(row);
             }
             Ok(accounts)
         })?;
