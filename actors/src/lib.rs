@@ -11,7 +11,7 @@
 //! | `spawn`, `submission`, `steer`, `approval`, `resolve`, `clients` | what it takes: agents, runs, changes of runs, people's answers, settling of doubts, terms of clients |
 //! | `view`, `outcome`, `cursor` | what it gives: a run now, in the end, and as it goes on |
 //! | `tree`, `supervision` | who supervises whom, and how that stands |
-//! | `registry`, `slot`, `phase`, `waiting` | agents: what they have to do, and whether an actor stands behind them |
+//! | `registry` | agents: what they have to do, and whether an actor stands behind them |
 //! | `evaluator`, `evaluations` | what runs were worth, and what that changes; how it is told, and judged by a person |
 //! | `market` | what agents offer, jobs and how they get on, whether credits add up |
 //! | `scheduler` | the run queue's owner |
@@ -53,7 +53,6 @@ mod notes;
 mod outcome;
 #[cfg(test)]
 mod panic_tests;
-mod phase;
 mod pipeline;
 mod pipelines;
 mod plans;
@@ -65,7 +64,6 @@ mod resolve;
 mod rest;
 mod scheduler;
 mod services;
-mod slot;
 mod spawn;
 mod steer;
 mod stream;
@@ -75,7 +73,6 @@ mod system;
 mod toolbox;
 mod tree;
 mod view;
-mod waiting;
 
 pub use approval::{
     Answer, Approval, ApprovalId, ApprovalIdError, ApprovalPage, BY_BYTES_MAX, NOTE_BYTES_MAX,
