@@ -295,7 +295,7 @@ impl System {
         rows.sort_by_key(|row| row.run);
         let (mut page, mut quiet) = (ApprovalPage::default(), None);
         for row in rows {
-            if let Some(position) = self.services.quiet(row.run) {
+            if let Some(position) = self.services.driven.quiet(row.run) {
                 quiet = quiet.max(Some(position));
                 continue;
             }

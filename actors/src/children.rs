@@ -216,7 +216,7 @@ impl Services {
         let services = Arc::clone(self);
         let stream = StreamId::attempts(client, run);
         // Nobody may have asked for the notes yet, as after a restart; who drives the run may be here again soon.
-        let notes = if self.drives(run) { self.notes.of(stream) } else { self.notes.peek(stream) };
+        let notes = if self.driven.has(run) { self.notes.of(stream) } else { self.notes.peek(stream) };
         tokio::spawn(async move {
             let Some((system, _)) = System::within(&services) else { return };
             let children = notes.children(&services, is_unwanted).unwrap_or_else(|error| {

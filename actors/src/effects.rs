@@ -154,7 +154,7 @@ impl Effects {
             ended.accounts = after;
         }
         // Whoever takes the run up looks for the attempt after it is known to drive it: it finds it, or it does not.
-        if services.drives(key.run) {
+        if services.driven.has(key.run) {
             return Some(entry.get().agent.clone());
         }
         entry.remove();

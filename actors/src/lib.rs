@@ -39,6 +39,7 @@ mod contracts;
 #[cfg(test)]
 mod crash_tests;
 mod cursor;
+mod driven;
 mod effects;
 mod error;
 mod estimates;

@@ -61,7 +61,7 @@ impl System {
         run: RunId,
         told: Option<(Option<RunOutcome>, &Run)>,
     ) -> Result<Option<Settled>, RunError> {
-        if !self.services.drives(run) {
+        if !self.services.driven.has(run) {
             return Ok(Some(self.rests_as(run)?.0));
         }
         if let Some((Some(outcome), _)) = told {
@@ -95,7 +95,7 @@ impl Awaited {
         loop {
             // What changes from here on ends the wait below. A run stirs when it ends and when it comes to wait for a person:
             // nobody is woken by each of its steps, nor by other runs.
-            let stirs = system.services.watch(run);
+            let stirs = system.services.driven.watch(run);
             if let Some(why) = system.services.halted.borrow().clone() {
                 return Err(RunError::Halted(why));
             }
@@ -104,7 +104,7 @@ impl Awaited {
                 system.services.journal.durable(position).await?;
                 return Ok(settled);
             };
-            if system.services.quiet(run).is_some() {
+            if system.services.driven.quiet(run).is_some() {
                 // It asks nobody anything, so it has not settled; when it does, it stirs.
                 let _ = stirs.changed().await;
                 continue;

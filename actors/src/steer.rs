@@ -22,7 +22,7 @@ impl System {
     /// [`RunError::InvalidState`] for one that is over.
     pub async fn resume(&self, run: RunId) -> Result<(), RunError> {
         self.or_refused(run, Message::ExecuteStep, self.take_up(run, true)).await?;
-        if self.services.is_resting(run) {
+        if self.services.driven.is_resting(run) {
             // It goes on instead.
             return self.go_on(run).await;
         }
@@ -95,7 +95,7 @@ impl System {
             match self.cancel_driven(run).await {
                 // It was set aside meanwhile, as the runs of an agent are that is out of service: nobody takes it up to
                 // learn what its last attempts come to.
-                Err(RunError::Over | RunError::Restarting) if !self.services.drives(run) => {
+                Err(RunError::Over | RunError::Restarting) if !self.services.driven.has(run) => {
                     self.services.effects.cancel_run(run);
                     return if self.cancel_at_rest(run).await? { Ok(()) } else { Err(RunError::Over) };
                 }
@@ -144,7 +144,7 @@ impl System {
     ///
     /// There is no such run, or see [`RunError`].
     pub async fn stands(&self, run: RunId) -> Result<AgentState, RunError> {
-        Ok(self.view(run, None).await?.agent_state(self.services.drives(run)))
+        Ok(self.view(run, None).await?.agent_state(self.services.driven.has(run)))
     }
 
     /// What came of it, told to somebody who wanted that of a run: if it is over, where it stands and where it would have to.
@@ -169,7 +169,7 @@ impl System {
     }
 
     async fn cancel_driven(&self, run: RunId) -> Result<(), RunError> {
-        if !self.services.drives(run) {
+        if !self.services.driven.has(run) {
             self.take_up(run, true)?;
         }
         let agent = self.row(run)?.agent;
@@ -228,12 +228,12 @@ impl System {
 
     /// Whether nobody drives a run, and nothing of it is under way in this process.
     fn rests(&self, run: RunId) -> bool {
-        !self.services.drives(run) && !self.services.effects.knows_run(run)
+        !self.services.driven.has(run) && !self.services.effects.knows_run(run)
     }
 
     /// Sends to the actor that drives a run, which is brought up first if need be.
     pub(crate) async fn tell(&self, run: RunId, request: Request) -> Result<(), RunError> {
-        if !self.services.drives(run) {
+        if !self.services.driven.has(run) {
             self.take_up(run, true)?;
         }
         let agent = self.row(run)?.agent;

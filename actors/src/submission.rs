@@ -214,8 +214,8 @@ impl System {
         };
         self.services.journal.durable(position).await?;
         let row = RunRow::opened(&opened, plan_id, nodes, at_ms, position);
-        self.services.drive(run, false);
-        self.services.note_quiet(run, Seq(1 + u64::from(has_terms(&terms))), Some(position));
+        self.services.driven.add(run, false);
+        self.services.driven.note_quiet(run, Seq(1 + u64::from(has_terms(&terms))), Some(position));
         self.drive(row, false);
         Ok(run)
     }
@@ -290,7 +290,7 @@ impl System {
             return Err(SubmitError::Taken { run, differs });
         }
         self.services.journal.durable(row.position).await?;
-        if row.standing == RunStanding::Open && !self.services.drives(run) {
+        if row.standing == RunStanding::Open && !self.services.driven.has(run) {
             self.drive(row, true);
         }
         Ok(run)
@@ -298,7 +298,7 @@ impl System {
 
     pub(crate) fn drive(&self, row: RunRow, by_name: bool) {
         let run = row.run;
-        self.services.drive(run, by_name);
+        self.services.driven.add(run, by_name);
         self.services.links.tell_registry(RegistryMessage::Drive(row));
         // Whoever takes up the run of a job sees to it that the job gets to its end.
         if self.services.market.has_open(run) {

@@ -156,7 +156,7 @@ impl System {
 
     /// Runs that this process drives.
     pub fn active(&self) -> usize {
-        self.services.driven().len()
+        self.services.driven.all().len()
     }
 
     /// Waits until something may have changed about how runs stand.

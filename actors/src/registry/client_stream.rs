@@ -37,7 +37,7 @@ impl RegistryState {
             })?;
         }
         self.services.market.begin(book, &self.services)?;
-        for run in self.services.driven() {
+        for run in self.services.driven.all() {
             if let Some(row) = self.services.journal.run(run)? {
                 self.entry(&row).push(row);
             }

@@ -30,7 +30,7 @@ impl RegistryState {
             let run = row.run;
             entry.push(row);
             // It may have been set aside since that was asked for, and let go with it.
-            self.services.drive(run, false);
+            self.services.driven.add(run, false);
         }
         self.take(&agent, Input::Work);
         Ok(())
@@ -227,7 +227,7 @@ impl RegistryState {
             return Ok(());
         };
         let Some(run) = entry.runs.front().map(|row| row.run) else { return Ok(()) };
-        if self.services.crashed(run) < CRASHES_MAX {
+        if self.services.driven.crashed(run) < CRASHES_MAX {
             return Ok(());
         }
         match self.strike(agent, run) {
