@@ -145,7 +145,8 @@ impl System {
             return Err(ClientError::Weight(weight));
         }
         let client = ClientId::from(client);
-        let changed = self.ask_registry(|reply| RegistryMessage::ChangeClient { client, change, reply }).await;
+        let changed =
+            self.ask_registry(|reply| RegistryMessage::ChangeClient { client, change, reply }).await;
         if let Some(position) = changed.ok_or(ClientError::Restarting)?? {
             self.services.journal.durable(position).await?;
         }

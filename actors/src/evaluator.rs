@@ -124,8 +124,8 @@ fn read(services: &Services) -> Result<BTreeMap<Lane, VecDeque<(RunId, Scores)>>
 mod tests {
     use std::time::Duration;
 
-    use ostler_kernel::event::{Event, RunOpened};
     use ostler_kernel::evaluation::Verdict;
+    use ostler_kernel::event::{Event, RunOpened};
     use ostler_kernel::gate::GatePolicy;
     use ostler_kernel::json::Json;
     use ostler_kernel::port::{Seq, StreamBatch, StreamId};

@@ -31,7 +31,10 @@ pub(crate) async fn list(State(api): State<Api>) -> Result<Json<PipelineList>, P
     Ok(Json(PipelineList { pipelines: rows.into_iter().map(line).collect() }))
 }
 
-pub(crate) async fn create(State(api): State<Api>, Sent(spec): Sent<PipelineSpec>) -> Result<Response, Problem> {
+pub(crate) async fn create(
+    State(api): State<Api>,
+    Sent(spec): Sent<PipelineSpec>,
+) -> Result<Response, Problem> {
     let pipeline = api.system.create_pipeline(&spec).await?;
     Ok((StatusCode::CREATED, stands(&pipeline).await?).into_response())
 }

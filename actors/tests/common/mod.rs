@@ -254,7 +254,12 @@ pub(crate) struct Watched {
 
 impl Watched {
     pub(crate) fn over(journal: Arc<MemoryJournal>) -> Arc<Watched> {
-        Arc::new(Watched { journal, read: Mutex::default(), largest: AtomicUsize::new(0), after: OnceLock::new() })
+        Arc::new(Watched {
+            journal,
+            read: Mutex::default(),
+            largest: AtomicUsize::new(0),
+            after: OnceLock::new(),
+        })
     }
 
     /// The runs among these that were read since this was asked last.

@@ -13,8 +13,11 @@ pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hint
         let place = |key: &str| subject.place(at).key(key);
         if !(settings.executes)(node.kind) {
             let detail = format!("nothing here executes nodes of kind {}", node.kind.as_str());
-            let kinds: Vec<&str> =
-                Kind::ALL.iter().filter(|&&kind| (settings.executes)(kind)).map(|&kind| kind.as_str()).collect();
+            let kinds: Vec<&str> = Kind::ALL
+                .iter()
+                .filter(|&&kind| (settings.executes)(kind))
+                .map(|&kind| kind.as_str())
+                .collect();
             let mend = format!("use one of the kinds that are executed: {}", kinds.join(", "));
             faults.push(Fault::new(FaultCode::V21, &node.id, detail, mend).at(&place("kind")));
         }
