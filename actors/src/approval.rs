@@ -13,8 +13,9 @@ use ostler_kernel::run::{Given, Input, Run, Shown, ShownTest, Standing};
 use serde_json::{Map, Value};
 
 use crate::agent::Request;
-use crate::attempt::{self, Caller, Work};
+use crate::attempt::{Caller, Work};
 use crate::error::RunError;
+use crate::results;
 use crate::services::Services;
 use crate::system::System;
 use crate::view::RunView;
@@ -177,7 +178,7 @@ pub(crate) async fn shown(
     let caller = Caller::of(opened);
     let shown = as_planned(services, &caller, node, ask);
     let because = |shown: Shown, why: String| Shown { refusal: Some(why), ..shown };
-    let results = match attempt::results(services, run, node).await {
+    let results = match results::needed(services, run, node).await {
         Ok(results) => results,
         Err(error) => return because(shown, error.to_string()),
     };
@@ -341,7 +342,7 @@ impl System {
 
     /// The value of a result, wherever it is kept.
     pub async fn value(&self, output: &Output) -> Result<serde_json::Value, RunError> {
-        Ok(attempt::load(&self.services, output).await?)
+        Ok(results::load(&self.services, output).await?)
     }
 }
 

@@ -14,11 +14,11 @@ use ostler_kernel::run::{GivenUp, RunOutcome};
 use ostler_supervisor::SupervisorRef;
 use serde_json::Map;
 
-use crate::attempt;
 use crate::attempt_log::LiveLog;
 use crate::error::RunError;
 use crate::outcome::Settled;
 use crate::rest::CHECKPOINTED;
+use crate::results;
 use crate::services::{Services, lock};
 use crate::stream;
 use crate::submission::Submission;
@@ -176,7 +176,7 @@ async fn outputs(system: &System, run: RunId) -> Result<Map<String, serde_json::
     let mut outputs = Map::new();
     for id in &view.run.plan().outputs {
         if let Some(output) = view.run.instance(id).and_then(|instance| instance.output.as_ref()) {
-            outputs.insert(id.to_string(), attempt::load(&system.services, output).await?);
+            outputs.insert(id.to_string(), results::load(&system.services, output).await?);
         }
     }
     Ok(outputs)

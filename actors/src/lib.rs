@@ -17,8 +17,9 @@
 //! | `scheduler` | the run queue's owner |
 //! | `pipelines`, `pipeline` | pipelines: who makes them, their logs, and the actors of their stages |
 //! | `agent` | drives a run: `load` takes it up, `launch` starts attempts, `appraise` asks a judge |
+//! | `driven` | the runs that this process drives |
 //! | `stream`, `rest` | reads what is recorded; changes runs that nobody drives |
-//! | `effects`, `attempt`, `attempt_log`, `notes` | what runs outside the actors, and what it notes of itself |
+//! | `effects`, `attempt`, `results`, `attempt_log`, `notes` | what runs outside the actors, what it gives, and what it notes of itself |
 //! | `program` | agents written as code: their steps, and how they are put together |
 //! | `children`, `purses` | runs that attempts open, and what they have of the budget |
 //! | `ledger`, `estimates` | on what terms clients are served, what they were charged, and what attempts are expected to cost |
@@ -63,6 +64,7 @@ mod purses;
 mod registry;
 mod resolve;
 mod rest;
+mod results;
 mod scheduler;
 mod services;
 mod spawn;
@@ -78,7 +80,6 @@ mod view;
 pub use approval::{
     Answer, Approval, ApprovalId, ApprovalIdError, ApprovalPage, BY_BYTES_MAX, NOTE_BYTES_MAX,
 };
-pub use attempt::INLINE_BYTES_MAX;
 pub use clients::{ClientChange, ClientError, ClientRow, QueueRow, Weight};
 pub use cursor::EventCursor;
 pub use error::RunError;
@@ -101,6 +102,7 @@ pub use program::{Mapping, Program, ProgramContext, Step, StepError};
 pub use registry::{AgentRow, RegisterError, ReleaseError};
 pub use resolve::ResolveHow;
 pub use rest::CHECKPOINTED;
+pub use results::INLINE_BYTES_MAX;
 pub use scheduler::ClientConfig;
 pub use spawn::{AgentHandle, AgentProfile, SpawnError};
 pub use submission::{Submission, SubmitError, Term, new_run_id};

@@ -7,8 +7,8 @@ use ostler_kernel::run::{Input, Resolution, Run};
 use serde_json::Value;
 
 use crate::agent::Request;
-use crate::attempt;
 use crate::error::RunError;
+use crate::results;
 use crate::system::System;
 
 /// How a person settles an attempt whose result was lost.
@@ -65,7 +65,7 @@ impl System {
                 if let Some(broken) = judged.broken.first() {
                     return Err(RunError::Result(broken.to_string()));
                 }
-                let kept = attempt::keep(&self.services, &value).await;
+                let kept = results::keep(&self.services, &value).await;
                 StoredHow::Done(kept.map_err(|failure| RunError::Result(failure.message))?)
             }
             ResolveHow::Redo => StoredHow::Redo,

@@ -65,7 +65,6 @@ pub(crate) struct Services {
     pub(crate) limits: Limits,
     /// Slots of a run whose plan does not say.
     pub(crate) run_slots: u32,
-    /// The runs this process drives. Like the effects table, it outlives the restart of any actor.
     pub(crate) driven: DrivenRuns,
     contracts: Contracts,
     /// Held by who opens a run under an id of their choice.
