@@ -13,8 +13,9 @@ use ostler_kernel::run::{Given, Input, Run, Shown, ShownTest, Standing};
 use serde_json::{Map, Value};
 
 use crate::agent::Request;
-use crate::attempt::{self, Caller, Work};
+use crate::attempt::{Caller, Work};
 use crate::error::RunError;
+use crate::results;
 use crate::services::Services;
 use crate::system::System;
 use crate::view::RunView;
@@ -24,9 +25,6 @@ pub const BY_BYTES_MAX: usize = 64;
 
 /// Bytes of what they say besides yes or no.
 pub const NOTE_BYTES_MAX: usize = 4 * 1_024;
-
-/// Nodes that an [`Approval`] names as waiting for it.
-const HELD_UP_MAX: usize = 100;
 
 /// Names one question of one node of one run, as `RUN:NODE:NUMBER`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -180,7 +178,7 @@ pub(crate) async fn shown(
     let caller = Caller::of(opened);
     let shown = as_planned(services, &caller, node, ask);
     let because = |shown: Shown, why: String| Shown { refusal: Some(why), ..shown };
-    let results = match attempt::results(services, run, node).await {
+    let results = match results::needed(services, run, node).await {
         Ok(results) => results,
         Err(error) => return because(shown, error.to_string()),
     };
@@ -260,7 +258,7 @@ pub(crate) async fn open(services: &Services, view: &RunView) -> Vec<Approval> {
             is_outdated,
             asked: instance.since,
             deadline,
-            holds_up: held_up(&view.run, &node.id),
+            holds_up: view.run.held_up(&node.id),
         });
     }
     found
@@ -270,23 +268,6 @@ pub(crate) async fn open(services: &Services, view: &RunView) -> Vec<Approval> {
 fn workspace(services: &Services, opened: &RunOpened, shown: &Shown) -> Option<String> {
     let takes_paths = shown.tool.as_deref().is_some_and(|tool| services.toolbox.takes_paths(tool));
     (takes_paths || !shown.tests.is_empty()).then(|| opened.workspace.clone())
-}
-
-/// The nodes that wait for this one, directly or not, in the order of their ids.
-pub fn held_up(run: &Run, node: &NodeId) -> Vec<NodeId> {
-    let (nodes, graph) = (&run.plan().nodes, run.graph());
-    let live: Vec<bool> = run.instances().map(|(_, instance)| instance.is_live()).collect();
-    let Ok(start) = nodes.binary_search_by(|probe| probe.id.cmp(node)) else { return Vec::new() };
-    let (mut seen, mut open) = (vec![false; nodes.len()], vec![start]);
-    while let Some(at) = open.pop() {
-        for &(consumer, _) in &graph.consumers[at] {
-            if live[consumer] && !std::mem::replace(&mut seen[consumer], true) {
-                open.push(consumer);
-            }
-        }
-    }
-    let held = (0..nodes.len()).filter(|&at| seen[at] && at != start).map(|at| nodes[at].id.clone());
-    held.take(HELD_UP_MAX).collect()
 }
 
 impl System {
@@ -315,7 +296,7 @@ impl System {
         rows.sort_by_key(|row| row.run);
         let (mut page, mut quiet) = (ApprovalPage::default(), None);
         for row in rows {
-            if let Some(position) = self.services.quiet(row.run) {
+            if let Some(position) = self.services.driven.quiet(row.run) {
                 quiet = quiet.max(Some(position));
                 continue;
             }
@@ -355,25 +336,18 @@ impl System {
         self.view(run, None).await?.run.check_answer(&node, request, shown, now)?;
         let request = AnswerRequest { node, request, shown, answer };
         let message = if request.answer.approve { Message::Approve } else { Message::Reject };
-        match self.tell(run, Request::Answer(request)).await {
-            Err(error) => Err(self.refused(run, message, error).await),
-            answered => answered,
-        }
+        let answered = self.tell(run, Request::Answer(request)).await;
+        self.or_refused(run, message, answered).await
     }
 
     /// The value of a result, wherever it is kept.
     pub async fn value(&self, output: &Output) -> Result<serde_json::Value, RunError> {
-        Ok(attempt::load(&self.services, output).await?)
+        Ok(results::load(&self.services, output).await?)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use ostler_kernel::plan::{PlanDraft, PolicyDraft, Settings};
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -384,21 +358,6 @@ mod tests {
         for wrong in ["", "x", "0190b5b8-7a5e-7c3f-8000-0123456789ab:a", &format!("{name}:1"), &name[1..]] {
             assert!(wrong.parse::<ApprovalId>().is_err(), "{wrong:?}");
         }
-    }
-
-    #[test]
-    fn a_question_names_what_it_holds_up_to_a_limit() {
-        let held = |nodes: usize| {
-            let mut plan = vec![json!({"id": "ask", "kind": "human_approval", "human_timeout": 1})];
-            plan.extend((0..nodes).map(|at| json!({"id": format!("n{at:03}"), "deps": ["ask"]})));
-            plan.iter_mut().for_each(|node| node["contract"] = json!([{"method": "schema"}]));
-            let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": plan})).unwrap();
-            let overrides = PolicyDraft { max_nodes: Some(1_000), ..PolicyDraft::default() };
-            let plan = draft.validate(&Settings::simulation(overrides, None)).unwrap();
-            held_up(&Run::new(Arc::new(plan), 1, 0), &"ask".into())
-        };
-        assert_eq!((held(HELD_UP_MAX).len(), held(HELD_UP_MAX + 1).len()), (HELD_UP_MAX, HELD_UP_MAX));
-        assert_eq!(held(HELD_UP_MAX + 1), held(HELD_UP_MAX), "the first of them");
     }
 
     #[test]

@@ -1,30 +1,26 @@
 //! What an attempt does, from its permit to an output that passed its contract. Runs outside the actors.
 
-use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use ostler_kernel::agent;
 use ostler_kernel::contract::{Broken, TEST_TOOL, Test};
 use ostler_kernel::event::{Failure, Outcome, Output, RunOpened};
 use ostler_kernel::gate::Permit;
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::plan::{Node, Rule};
-use ostler_kernel::port::{Artifact, ArtifactError, CallContext, JSON, Tool};
-use ostler_kernel::run::{Category, Run};
+use ostler_kernel::port::{CallContext, JSON, Tool};
+use ostler_kernel::run::Category;
 use ostler_kernel::{json, lineage, template};
 use serde_json::{Map, Value, json};
 
 use crate::attempt_log::{Closing, Late, LiveLog, Silent};
 use crate::effects::failed;
-use crate::limits::{RESULT_DEPTH_MAX, TEST_MS_MAX};
+use crate::limits::TEST_MS_MAX;
+use crate::results::{self, invalid};
 use crate::services::Services;
-
-/// Results up to this size stand in the record itself, larger ones in the artifact store.
-pub const INLINE_BYTES_MAX: usize = 4 * 1_024;
 
 /// On whose behalf something is done.
 #[derive(Clone)]
@@ -121,7 +117,7 @@ async fn act(
         }
     };
     judge(services, caller, &node.contract, &value).await?;
-    keep(services, &value).await
+    results::keep(services, &value).await
 }
 
 /// Holds a value against a contract; tests are run, through the gate like any call.
@@ -168,97 +164,9 @@ async fn run_test(services: &Services, caller: &Caller, test: &Test) -> Result<(
     Err(invalid(format!("contract[{rule}]: the test {} {failed}", test.argv.join(" "))))
 }
 
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
-        _ => 0,
-    }
-}
-
 fn silence(Silent { ms }: Silent) -> Failure {
     let message = format!("no sign of life for {ms} ms, which is its heartbeat_timeout");
     Failure { category: Category::Timeout, message }
-}
-
-/// Stores a value: its digest, and the value itself where it is small.
-pub(crate) async fn keep(services: &Services, value: &Value) -> Result<Output, Failure> {
-    keep_within(services, value, services.limits.result_bytes).await
-}
-
-/// The same, with a limit of its own.
-pub(crate) async fn keep_within(services: &Services, value: &Value, most: usize) -> Result<Output, Failure> {
-    let canonical = json::canonical(value).map_err(|error| invalid(format!("the result: {error}")))?;
-    if depth(value) > RESULT_DEPTH_MAX {
-        return Err(invalid(format!(
-            "the result holds values within values {RESULT_DEPTH_MAX} deep and more"
-        )));
-    }
-    let bytes = canonical.as_str().len();
-    if bytes > most {
-        return Err(invalid(format!("the result has {bytes} bytes, at most {most} are kept")));
-    }
-    if bytes <= INLINE_BYTES_MAX {
-        let artifact = lineage::artifact(JSON, canonical.as_str().as_bytes());
-        return Ok(Output { artifact, bytes: bytes as u64, inline: Some(canonical), directive: None });
-    }
-    let content = canonical.as_str().as_bytes().to_vec();
-    let stored = services.artifacts.put(Artifact { media: JSON.to_owned(), content }).await;
-    let artifact = stored.map_err(|error| Failure {
-        // What was done is done, and its result is lost.
-        category: Category::Crash,
-        message: format!("the result could not be stored: {error}"),
-    })?;
-    Ok(Output { artifact, bytes: bytes as u64, inline: None, directive: None })
-}
-
-/// A result that an attempt needs, and that cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[error("the result of {node} cannot be read: {error}")]
-pub(crate) struct Unreadable {
-    node: NodeId,
-    pub(crate) error: ArtifactError,
-}
-
-/// What each executed node published whose result an attempt of `node` needs; `null` where that is nothing.
-pub(crate) async fn results(
-    services: &Services,
-    run: &Run,
-    node: &Node,
-) -> Result<BTreeMap<NodeId, Arc<Value>>, Unreadable> {
-    let mut results = BTreeMap::new();
-    for source in run.sources(node) {
-        let result = match run.instance(&source).and_then(|instance| instance.output.as_ref()) {
-            None => Value::Null,
-            Some(output) => match load(services, output).await {
-                Ok(result) => result,
-                Err(error) => return Err(Unreadable { node: source, error }),
-            },
-        };
-        results.insert(source, Arc::new(result));
-    }
-    Ok(results)
-}
-
-/// Gives a stored value back.
-pub(crate) async fn load(services: &Services, output: &Output) -> Result<Value, ArtifactError> {
-    if let Some(inline) = &output.inline {
-        return Ok(inline.value());
-    }
-    let artifact = services.artifacts.get(output.artifact).await?;
-    serde_json::from_slice(&artifact.content)
-        .map_err(|error| ArtifactError::Damaged { digest: output.artifact, what: error.to_string() })
-}
-
-/// Whether a result says of itself that it may be wrong; so does one that cannot be read.
-pub(crate) async fn is_unsure(services: &Services, outcome: &Outcome) -> bool {
-    match outcome {
-        Outcome::Ok(output) => match load(services, output).await {
-            Ok(value) => agent::is_unsure(&value),
-            Err(_) => true,
-        },
-        Outcome::Failed(_) => false,
-    }
 }
 
 /// Holds the map of the outputs against the plan's own contract; why that does not hold. Nothing is run for it: no plan with a
@@ -271,7 +179,7 @@ pub(crate) async fn judge_plan(
     let mut values = Map::new();
     for (node, output) in outputs {
         let value = match &output {
-            Some(output) => load(services, output).await.unwrap_or(Value::Null),
+            Some(output) => results::load(services, output).await.unwrap_or(Value::Null),
             None => Value::Null,
         };
         values.insert(node.to_string(), value);
@@ -292,8 +200,4 @@ pub(crate) fn slept() -> Outcome {
 
 fn structural(message: String) -> Failure {
     Failure { category: Category::Structural, message }
-}
-
-fn invalid(message: String) -> Failure {
-    Failure { category: Category::InvalidOutput, message }
 }

@@ -23,8 +23,8 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::attempt;
 use crate::notes::RunNotes;
+use crate::results;
 use crate::services::{Services, lock};
 
 /// Reports of progress are written down no more often than this; the last one always is.
@@ -311,7 +311,7 @@ impl AttemptLog for LiveLog {
                     drop(opened);
                     let run = Some(self.site.run);
                     self.services.measures.tell(Telemetry::StepReplayed, None, run);
-                    Ok(Begun::Done(attempt::load(&self.services, &output).await?))
+                    Ok(Begun::Done(results::load(&self.services, &output).await?))
                 }
                 Recalled::InDoubt => {
                     drop(opened);
@@ -346,7 +346,7 @@ impl AttemptLog for LiveLog {
             let outcome = match ended {
                 Ok(value) => {
                     let most = self.services.limits.result_bytes.min(STEP_RESULT_BYTES_MAX);
-                    let kept = attempt::keep_within(&self.services, value, most).await;
+                    let kept = results::keep_within(&self.services, value, most).await;
                     let failed = |failure| LogError::Result { step: step.to_owned(), failure };
                     Outcome::Ok(kept.map_err(failed)?)
                 }

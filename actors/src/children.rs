@@ -1,12 +1,12 @@
 //! Runs that attempts open: found again by who opens them once more, never allowed more than who wants them, and cancelled with
 //! the node that wanted them.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ostler_kernel::event::{Event, Parent};
+use ostler_kernel::gate::both;
 use ostler_kernel::id::{ClientId, NodeId, RunId};
 use ostler_kernel::lineage;
 use ostler_kernel::port::{Child, ChildEnd, JournalError, LogError, RunRow, RunStanding, StreamId};
@@ -14,11 +14,11 @@ use ostler_kernel::run::{GivenUp, RunOutcome};
 use ostler_supervisor::SupervisorRef;
 use serde_json::Map;
 
-use crate::attempt;
 use crate::attempt_log::LiveLog;
 use crate::error::RunError;
 use crate::outcome::Settled;
 use crate::rest::CHECKPOINTED;
+use crate::results;
 use crate::services::{Services, lock};
 use crate::stream;
 use crate::submission::Submission;
@@ -52,13 +52,6 @@ impl Drop for Waits<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
-}
-
-/// A scope of what both allow, each with as many names as it needs.
-fn both(one: &str, other: Option<&str>) -> String {
-    let names: BTreeSet<&str> =
-        one.split('&').chain(other.into_iter().flat_map(|it| it.split('&'))).collect();
-    names.into_iter().collect::<Vec<_>>().join("&")
 }
 
 impl LiveLog {
@@ -104,18 +97,11 @@ impl LiveLog {
         let folded = stream::fold(services, &row, None, |_| {}).map_err(|error| failed(error.to_string()))?;
         let opened = folded.opened;
         let Child { plan, budget, scope, intent } = child;
-        let plan = plan.validate(&services.settings()).map_err(|faults| {
+        let mut plan = plan.validate(&services.settings()).map_err(|faults| {
             let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
             failed(format!("its plan is none: {}", faults.join("; ")))
         })?;
-        let (own, mut plan) = (&folded.run.plan().policy, plan);
-        // Whoever watches the run watches what it opens.
-        plan.policy.oversight = plan.policy.oversight.max(own.oversight);
-        plan.policy.domain = plan.policy.domain.or_else(|| own.domain.clone());
-        for (category, strategy) in &own.recovery {
-            let of_child = plan.policy.recovery.entry(*category).or_insert(*strategy);
-            *of_child = of_child.or_stronger(*strategy);
-        }
+        plan.policy.inherit(&folded.run.plan().policy);
         let budget = match self.ask(|notes| notes.child(step).cloned())? {
             Some(spawned) => spawned.budget,
             // Whatever else may fail has not by now: what is given is given from here on.
@@ -165,6 +151,7 @@ impl LiveLog {
                     Ok(Settled::Parked(why)) if why != CHECKPOINTED => {
                         return Some(Err(format!("it was set aside: {why}")));
                     }
+                    Ok(Settled::Quarantined(why)) => return Some(Err(format!("it is quarantined: {why}"))),
                     Ok(Settled::Parked(_) | Settled::WaitsForPerson | Settled::Resting) => {}
                     Err(error) => return Some(Err(error.to_string())),
                 }
@@ -189,7 +176,7 @@ async fn outputs(system: &System, run: RunId) -> Result<Map<String, serde_json::
     let mut outputs = Map::new();
     for id in &view.run.plan().outputs {
         if let Some(output) = view.run.instance(id).and_then(|instance| instance.output.as_ref()) {
-            outputs.insert(id.to_string(), attempt::load(&system.services, output).await?);
+            outputs.insert(id.to_string(), results::load(&system.services, output).await?);
         }
     }
     Ok(outputs)
@@ -229,7 +216,7 @@ impl Services {
         let services = Arc::clone(self);
         let stream = StreamId::attempts(client, run);
         // Nobody may have asked for the notes yet, as after a restart; who drives the run may be here again soon.
-        let notes = if self.drives(run) { self.notes.of(stream) } else { self.notes.peek(stream) };
+        let notes = if self.driven.has(run) { self.notes.of(stream) } else { self.notes.peek(stream) };
         tokio::spawn(async move {
             let Some((system, _)) = System::within(&services) else { return };
             let children = notes.children(&services, is_unwanted).unwrap_or_else(|error| {
@@ -266,14 +253,6 @@ impl System {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_scope_of_both_names_each_once() {
-        assert_eq!(both("default", None), "default");
-        assert_eq!(both("default", Some("default")), "default");
-        assert_eq!(both("b", Some("a")), "a&b");
-        assert_eq!(both("a&b", Some("b&c")), "a&b&c");
-    }
 
     #[test]
     fn one_slot_is_left_for_what_is_waited_for() {

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{ClientId, NAME_RULE, is_name};
-use ostler_kernel::port::{JournalError, Position};
+use ostler_kernel::port::JournalError;
 use ostler_kernel::terms::{DepositError, Terms};
 use ostler_scheduler::WEIGHT_MAX;
 
 use crate::registry::RegistryMessage;
-use crate::system::{System, ask};
+use crate::system::System;
 
 /// What is to change about a client. What is left out stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -145,10 +145,9 @@ impl System {
             return Err(ClientError::Weight(weight));
         }
         let client = ClientId::from(client);
-        let registry = self.services.links.registry().ok_or(ClientError::Restarting)?;
-        let message = |reply| RegistryMessage::ChangeClient { client, change, reply };
-        let position: Option<Position> = ask(&registry, message).await.ok_or(ClientError::Restarting)??;
-        if let Some(position) = position {
+        let changed =
+            self.ask_registry(|reply| RegistryMessage::ChangeClient { client, change, reply }).await;
+        if let Some(position) = changed.ok_or(ClientError::Restarting)?? {
             self.services.journal.durable(position).await?;
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! The effects table: every attempt that runs, or has ended and is not recorded yet. It belongs to the process, not
 //! to an actor, so an agent that is restarted finds its attempts here instead of paying for them again.
 
+use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -97,7 +98,7 @@ impl Effects {
             let shielded = AssertUnwindSafe(attempt).catch_unwind();
             let outcome = tokio::select! {
                 biased;
-                ended = shielded => ended.unwrap_or_else(|panic| panicked(&panic)),
+                ended = shielded => ended.unwrap_or_else(|panic| panicked(&*panic)),
                 () = cancel.cancelled() => failed(Category::Crash, "stopped before it had ended".to_owned()),
             };
             let (duration_ms, cost) = cost_since(started);
@@ -153,7 +154,7 @@ impl Effects {
             ended.accounts = after;
         }
         // Whoever takes the run up looks for the attempt after it is known to drive it: it finds it, or it does not.
-        if services.drives(key.run) {
+        if services.driven.has(key.run) {
             return Some(entry.get().agent.clone());
         }
         entry.remove();
@@ -290,16 +291,16 @@ pub(crate) fn cost_since(started: tokio::time::Instant) -> (u64, u64) {
 }
 
 /// The outcome of an attempt that panicked.
-pub(crate) fn panicked(panic: &Box<dyn std::any::Any + Send>) -> Outcome {
-    failed(Category::Crash, panic_text(panic))
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Outcome {
+    failed(Category::Crash, format!("the tool panicked: {}", panic_words(panic)))
 }
 
 pub(crate) fn failed(category: Category, message: String) -> Outcome {
     Outcome::Failed(Failure { category, message })
 }
 
-pub(crate) fn panic_text(panic: &Box<dyn std::any::Any + Send>) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("the tool panicked: {}", text.as_deref().unwrap_or("no message"))
+/// What a panic says.
+pub(crate) fn panic_words(panic: &(dyn Any + Send)) -> String {
+    let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
+    words.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no words".to_owned())
 }

@@ -18,7 +18,7 @@ use crate::error::RunError;
 use crate::registry::RegistryMessage;
 use crate::services::Services;
 use crate::stream;
-use crate::system::{System, ask};
+use crate::system::System;
 
 /// What runs are judged by.
 #[derive(Debug, Clone, Default)]
@@ -203,8 +203,7 @@ impl System {
             RunStanding::Open | RunStanding::Parked(_) => return Err(EvaluationError::NotOver(run)),
         }
         let said = Box::new(Said { request, weights: self.appraised(&row)?.weights });
-        let registry = self.services.links.registry().ok_or(RunError::Restarting)?;
-        let judged = ask(&registry, |reply| RegistryMessage::Judge { row, said, reply }).await;
+        let judged = self.ask_registry(|reply| RegistryMessage::Judge { row, said, reply }).await;
         let position = judged.ok_or(RunError::Restarting)??;
         Ok(self.services.journal.durable(position).await?)
     }

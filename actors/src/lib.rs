@@ -11,19 +11,21 @@
 //! | `spawn`, `submission`, `steer`, `approval`, `resolve`, `clients` | what it takes: agents, runs, changes of runs, people's answers, settling of doubts, terms of clients |
 //! | `view`, `outcome`, `cursor` | what it gives: a run now, in the end, and as it goes on |
 //! | `tree`, `supervision` | who supervises whom, and how that stands |
-//! | `registry`, `slot`, `phase`, `waiting` | agents: what they have to do, and whether an actor stands behind them |
+//! | `registry` | agents: what they have to do, and whether an actor stands behind them |
 //! | `evaluator`, `evaluations` | what runs were worth, and what that changes; how it is told, and judged by a person |
 //! | `market` | what agents offer, jobs and how they get on, whether credits add up |
 //! | `scheduler` | the run queue's owner |
 //! | `pipelines`, `pipeline` | pipelines: who makes them, their logs, and the actors of their stages |
 //! | `agent` | drives a run: `load` takes it up, `launch` starts attempts, `appraise` asks a judge |
+//! | `driven` | the runs that this process drives |
 //! | `stream`, `rest` | reads what is recorded; changes runs that nobody drives |
-//! | `effects`, `attempt`, `attempt_log`, `notes` | what runs outside the actors, and what it notes of itself |
+//! | `effects`, `attempt`, `results`, `attempt_log`, `notes` | what runs outside the actors, what it gives, and what it notes of itself |
 //! | `program` | agents written as code: their steps, and how they are put together |
-//! | `children` | runs that attempts open |
-//! | `ledger` | on what terms clients are served, and what they were charged |
+//! | `children`, `purses` | runs that attempts open, and what they have of the budget |
+//! | `ledger`, `estimates` | on what terms clients are served, what they were charged, and what attempts are expected to cost |
+//! | `profiles`, `contracts`, `alike` | what agents say of themselves, contracts that were compiled, what many say alike: each once |
 //! | `measure` | what is counted and timed, if anybody wants to know |
-//! | `services`, `links`, `limits`, `clock`, `toolbox`, `plans` | what they share |
+//! | `services`, `links`, `limits`, `clock`, `toolbox`, `plans`, `error` | what they share |
 #![forbid(unsafe_code)]
 
 mod agent;
@@ -38,6 +40,7 @@ mod contracts;
 #[cfg(test)]
 mod crash_tests;
 mod cursor;
+mod driven;
 mod effects;
 mod error;
 mod estimates;
@@ -52,7 +55,6 @@ mod notes;
 mod outcome;
 #[cfg(test)]
 mod panic_tests;
-mod phase;
 mod pipeline;
 mod pipelines;
 mod plans;
@@ -62,9 +64,9 @@ mod purses;
 mod registry;
 mod resolve;
 mod rest;
+mod results;
 mod scheduler;
 mod services;
-mod slot;
 mod spawn;
 mod steer;
 mod stream;
@@ -74,12 +76,10 @@ mod system;
 mod toolbox;
 mod tree;
 mod view;
-mod waiting;
 
 pub use approval::{
-    Answer, Approval, ApprovalId, ApprovalIdError, ApprovalPage, BY_BYTES_MAX, NOTE_BYTES_MAX, held_up,
+    Answer, Approval, ApprovalId, ApprovalIdError, ApprovalPage, BY_BYTES_MAX, NOTE_BYTES_MAX,
 };
-pub use attempt::INLINE_BYTES_MAX;
 pub use clients::{ClientChange, ClientError, ClientRow, QueueRow, Weight};
 pub use cursor::EventCursor;
 pub use error::RunError;
@@ -102,6 +102,7 @@ pub use program::{Mapping, Program, ProgramContext, Step, StepError};
 pub use registry::{AgentRow, RegisterError, ReleaseError};
 pub use resolve::ResolveHow;
 pub use rest::CHECKPOINTED;
+pub use results::INLINE_BYTES_MAX;
 pub use scheduler::ClientConfig;
 pub use spawn::{AgentHandle, AgentProfile, SpawnError};
 pub use submission::{Submission, SubmitError, Term, new_run_id};

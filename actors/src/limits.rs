@@ -6,7 +6,7 @@ pub const AGENTS_MAX: usize = 1_000_000;
 /// Clients that anything is known of, at most: a run or a change of one more is refused.
 pub const CLIENTS_MAX: usize = 100_000;
 
-/// Agents that are live at once, at most, with the stages of pipelines that have an actor; the others wait as rows.
+/// Agents that are live at once, at most, with the stages of pipelines that have an actor; the others are idle.
 pub const LIVE_AGENTS_MAX: u32 = 20_000;
 
 /// Requests that wait for an agent to take their run up, at most; more are refused.

@@ -2,8 +2,9 @@
 //! to one that has died.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
-use ostler_supervisor::{Pool, StableRef};
+use ostler_supervisor::{ChildRef, ChildSpec, Pool, StableRef, StartChildError};
 use ractor::ActorRef;
 
 use crate::evaluator::EvaluatorMessage;
@@ -60,5 +61,21 @@ impl Links {
 
     pub(crate) fn registry(&self) -> Option<ActorRef<RegistryMessage>> {
         self.registry.get().ok()
+    }
+}
+
+/// Wait before a start that could not be is tried again.
+const START_AGAIN: Duration = Duration::from_millis(10);
+
+/// Starts a child. One of its name may still be on its way out, and there may be too many for the moment: then it
+/// waits.
+pub(crate) async fn start_in(pool: &Pool, spec: ChildSpec) -> Result<ChildRef, StartChildError> {
+    loop {
+        match pool.start_child(spec.clone()).await {
+            Err(StartChildError::AlreadyPresent { .. } | StartChildError::MaxChildren { .. }) => {
+                tokio::time::sleep(START_AGAIN).await;
+            }
+            started => return started,
+        }
     }
 }

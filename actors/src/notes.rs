@@ -105,26 +105,25 @@ impl RunNotes {
 
     /// Orders a record. Somebody else who writes to the stream is told from us by its number.
     pub(crate) fn append(&self, services: &Services, event: Event) -> Result<Position, LogError> {
-        let mut known = lock(&self.known);
-        let expected = known.read(services, self.stream)?;
-        let (stream, at_ms) = (self.stream, services.clock.now());
-        let batch = StreamBatch { stream, expected, at_ms, events: vec![event.clone()] };
-        let position = match services.journal.append(vec![batch]) {
-            // Notes that were forgotten while an attempt was under way are kept by that attempt: it reads what came meanwhile.
-            Err(JournalError::Conflict { .. }) => {
-                *known = Known::default();
-                let expected = known.read(services, self.stream)?;
-                let batch = StreamBatch { stream, expected, at_ms, events: vec![event.clone()] };
-                let position = services.journal.append(vec![batch])?;
-                known.last = Some(Seq(expected.0 + 1));
-                known.apply(&event);
-                return Ok(position);
+        let (mut known, mut may_be_behind) = (lock(&self.known), true);
+        loop {
+            let expected = known.read(services, self.stream)?;
+            let (stream, at_ms) = (self.stream, services.clock.now());
+            let batch = StreamBatch { stream, expected, at_ms, events: vec![event.clone()] };
+            match services.journal.append(vec![batch]) {
+                // Notes that were forgotten while an attempt was under way are kept by that attempt: it reads what came
+                // meanwhile, once.
+                Err(JournalError::Conflict { .. }) if std::mem::take(&mut may_be_behind) => {
+                    *known = Known::default();
+                }
+                appended => {
+                    let position = appended?;
+                    known.last = Some(Seq(expected.0 + 1));
+                    known.apply(&event);
+                    return Ok(position);
+                }
             }
-            appended => appended?,
-        };
-        known.last = Some(Seq(expected.0 + 1));
-        known.apply(&event);
-        Ok(position)
+        }
     }
 
     /// Credits that were given to runs that attempts of this one opened.

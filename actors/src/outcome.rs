@@ -18,6 +18,8 @@ pub enum Settled {
     WaitsForPerson,
     /// It was set aside, and why.
     Parked(String),
+    /// Something of it is damaged, and what: it never goes on.
+    Quarantined(String),
     /// It is open, and this process does not drive it.
     Resting,
 }
@@ -47,22 +49,23 @@ impl System {
             RunStanding::Closed(outcome) => Settled::Closed(outcome),
             RunStanding::Parked(reason) => Settled::Parked(reason),
             RunStanding::Open => Settled::Resting,
-            RunStanding::Quarantined(why) => Settled::Parked(format!("it is quarantined: {why}")),
+            RunStanding::Quarantined(why) => Settled::Quarantined(why),
         };
         Ok((settled, row.position))
     }
 
-    /// What a run has come to right now, by what its records tell; `None` while it goes on.
+    /// What a run has come to right now: by its line in the table if nobody drives it, else by what its records tell; `None`
+    /// while it goes on.
     fn settled(
         &self,
         run: RunId,
         told: Option<(Option<RunOutcome>, &Run)>,
     ) -> Result<Option<Settled>, RunError> {
+        if !self.services.driven.has(run) {
+            return Ok(Some(self.rests_as(run)?.0));
+        }
         if let Some((Some(outcome), _)) = told {
             return Ok(Some(Settled::Closed(outcome)));
-        }
-        if !self.services.drives(run) {
-            return Ok(Some(self.rests_as(run)?.0));
         }
         Ok(told.filter(|(_, run)| self.waits_for_person(run)).map(|_| Settled::WaitsForPerson))
     }
@@ -92,7 +95,7 @@ impl Awaited {
         loop {
             // What changes from here on ends the wait below. A run stirs when it ends and when it comes to wait for a person:
             // nobody is woken by each of its steps, nor by other runs.
-            let stirs = system.services.watch(run);
+            let stirs = system.services.driven.watch(run);
             if let Some(why) = system.services.halted.borrow().clone() {
                 return Err(RunError::Halted(why));
             }
@@ -101,7 +104,7 @@ impl Awaited {
                 system.services.journal.durable(position).await?;
                 return Ok(settled);
             };
-            if system.services.quiet(run).is_some() {
+            if system.services.driven.quiet(run).is_some() {
                 // It asks nobody anything, so it has not settled; when it does, it stirs.
                 let _ = stirs.changed().await;
                 continue;

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ostler_kernel::evaluation::Scores;
-use ostler_kernel::event::{Evaluated, Event};
+use ostler_kernel::event::Event;
 use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
@@ -124,10 +123,8 @@ fn panic_in(system: &System, child: &str) {
         }
         "evaluator" => {
             let lane = Lane { client: "nobody".into(), agent: None };
-            let none = Scores { quality: None, adherence: None, speed: 0, cost: 0, errors: 0, revisions: 0 };
-            let evaluated = Evaluated { scores: none, composite: 0 };
-            let run = crate::new_run_id();
-            links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, evaluated });
+            let (run, is_verdict) = (crate::new_run_id(), false);
+            links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, is_verdict });
         }
         "scheduler" => drop(services.scheduling.accounts(services)),
         "pipelines" => links.tell_pipelines(PipelinesMessage::PoolUp),
@@ -352,21 +349,27 @@ async fn k05_an_agent_that_crashes_at_every_start_is_the_only_one_to_suffer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tree_that_no_restart_helps_halts_the_system_and_tells_why() {
-    let (system, _tool) = system().await;
-    let agent = system.spawn(AgentProfile::new("a")).await.unwrap();
-    let run = submit(&system, &agent, "r", 1).await;
-    lock(&system.services.trips).insert("evaluator".to_owned(), u32::MAX);
-    until("it gives up", async || {
-        if system.services.links.evaluator.get().is_ok() {
-            panic_in(&system, "evaluator");
-            // It is to go on with that.
-            lock(&system.services.trips).insert("evaluator".to_owned(), u32::MAX);
-        }
-        system.halted().is_some()
-    })
-    .await;
-    let why = "too many restarts: evaluator ended: panicked: evaluator was to panic";
-    assert_eq!(system.halted().as_deref(), Some(why));
-    let outcome = system.outcome(run).await;
-    assert!(matches!(&outcome, Err(crate::RunError::Halted(told)) if told == why), "{outcome:?}");
+    for (child, how) in [
+        ("evaluator", "panicked: evaluator was to panic"),
+        ("scheduler", "failed: the run queue panicked: scheduler was to panic"),
+    ] {
+        let (system, _tool) = system().await;
+        let agent = system.spawn(AgentProfile::new("a")).await.unwrap();
+        let run = submit(&system, &agent, "r", 1).await;
+        lock(&system.services.trips).insert(child.to_owned(), u32::MAX);
+        until("it gives up", async || {
+            let links = &system.services.links;
+            if links.evaluator.get().is_ok() && links.scheduler.get().is_ok() {
+                panic_in(&system, child);
+                // It is to go on with that.
+                lock(&system.services.trips).insert(child.to_owned(), u32::MAX);
+            }
+            system.halted().is_some()
+        })
+        .await;
+        let why = format!("too many restarts: {child} ended: {how}");
+        assert_eq!(system.halted(), Some(why.clone()));
+        let outcome = system.outcome(run).await;
+        assert!(matches!(&outcome, Err(crate::RunError::Halted(told)) if *told == why), "{outcome:?}");
+    }
 }

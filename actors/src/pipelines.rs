@@ -7,8 +7,8 @@ use ostler_kernel::port::Position;
 use ostler_supervisor::{ChildSpec, Restart, StartChildError};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
+use crate::links::start_in;
 use crate::pipeline::{Log, PipelineError, Runner, RunnerArguments};
-use crate::registry::start_in;
 use crate::services::Services;
 
 pub(crate) enum PipelinesMessage {

@@ -7,8 +7,8 @@ use ostler_kernel::run::{Input, Resolution, Run};
 use serde_json::Value;
 
 use crate::agent::Request;
-use crate::attempt;
 use crate::error::RunError;
+use crate::results;
 use crate::system::System;
 
 /// How a person settles an attempt whose result was lost.
@@ -65,16 +65,14 @@ impl System {
                 if let Some(broken) = judged.broken.first() {
                     return Err(RunError::Result(broken.to_string()));
                 }
-                let kept = attempt::keep(&self.services, &value).await;
+                let kept = results::keep(&self.services, &value).await;
                 StoredHow::Done(kept.map_err(|failure| RunError::Result(failure.message))?)
             }
             ResolveHow::Redo => StoredHow::Redo,
             ResolveHow::Fail => StoredHow::Fail,
         };
         let request = ResolveRequest { node, how, by: "operator".to_owned() };
-        match self.tell(run, Request::Resolve(request)).await {
-            Err(error) => Err(self.refused(run, Message::Approve, error).await),
-            resolved => resolved,
-        }
+        let resolved = self.tell(run, Request::Resolve(request)).await;
+        self.or_refused(run, Message::Approve, resolved).await
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ostler_kernel::event::Event;
 use ostler_kernel::port::{JournalError, Position, RunRow, Seq, StreamBatch, StreamId};
-use ostler_kernel::run::{Context, Folded, Input, Operation, Prepared};
+use ostler_kernel::run::{Folded, Input, Operation};
 
 use crate::error::RunError;
 use crate::services::Services;
@@ -23,10 +23,7 @@ pub(crate) fn park(services: &Services, row: &RunRow, reason: String) -> Result<
 /// `None` if there is nothing left to cancel and it only waits to be closed.
 pub(crate) fn cancel(services: &Services, row: &RunRow) -> Result<Option<Position>, RunError> {
     let Folded { mut run, last, .. } = open(services, row)?;
-    let settings = services.settings();
-    let (run_id, now) = (row.run, services.clock.now());
-    let mut cx = Context { run: run_id, now, settings: &settings, planner: &mut Prepared(&settings) };
-    match run.cancel_at_rest(&mut cx) {
+    match services.within(row.run, &mut run, |run, cx| run.cancel_at_rest(cx)) {
         Some(events) => Ok(Some(append(services, row, last, events)?)),
         None => Ok(None),
     }
@@ -41,10 +38,7 @@ pub(crate) fn operate(
 ) -> Result<Position, RunError> {
     let Folded { mut run, last, .. } = open(services, row)?;
     run.check_operation(&operation)?;
-    let settings = services.settings();
-    let (run_id, now) = (row.run, services.clock.now());
-    let mut cx = Context { run: run_id, now, settings: &settings, planner: &mut Prepared(&settings) };
-    let events = run.decide(&mut cx, Input::Operator(operation));
+    let events = services.within(row.run, &mut run, |run, cx| run.decide(cx, Input::Operator(operation)));
     let given_up = run.given_up(&events).collect();
     let position = append(services, row, last, events)?;
     services.cancel_children(&row.client, row.run, given_up);

@@ -1,5 +1,6 @@
 //! What every actor of a system shares: the outside, behind its ports, and what outlives any actor.
 
+#[cfg(test)]
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,8 @@ use ostler_kernel::evaluation::Domains;
 use ostler_kernel::gate::{Denial, GatePolicy, Permit};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::plan::{Rule, Settings};
-use ostler_kernel::port::{ArtifactStore, Journal, Judge, Position, Seq, Tool};
+use ostler_kernel::port::{ArtifactStore, Journal, Judge, Tool};
+use ostler_kernel::run::{Context, Prepared, Run};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
@@ -17,6 +19,7 @@ use crate::attempt::Caller;
 use crate::children::{Home, Waiters};
 use crate::clock::Clock;
 use crate::contracts::Contracts;
+use crate::driven::DrivenRuns;
 use crate::effects::{AttemptKey, Effects};
 use crate::estimates::Estimates;
 use crate::evaluations::Evaluating;
@@ -62,8 +65,7 @@ pub(crate) struct Services {
     pub(crate) limits: Limits,
     /// Slots of a run whose plan does not say.
     pub(crate) run_slots: u32,
-    /// The runs this process drives. Like the effects table, it outlives the restart of any actor.
-    driven: Mutex<BTreeMap<RunId, Driven>>,
+    pub(crate) driven: DrivenRuns,
     contracts: Contracts,
     /// Held by who opens a run under an id of their choice.
     pub(crate) opening: Mutex<()>,
@@ -76,24 +78,6 @@ pub(crate) struct Services {
     pub(crate) stirs: watch::Sender<u64>,
     /// Why nothing goes on any more, once that is so.
     pub(crate) halted: watch::Sender<Option<String>>,
-}
-
-/// What is known of a run that this process drives.
-#[derive(Debug, Default)]
-struct Driven {
-    /// Somebody asked for it by name.
-    by_name: bool,
-    /// The record up to which `quiet` holds.
-    seq: Seq,
-    /// Where that record stands, if by then the run asks nobody anything; `None`: it may.
-    quiet: Option<Position>,
-    /// Times that its actor ended as of the record `crashed_at`.
-    crashes: u32,
-    crashed_at: Seq,
-    /// Somebody wants it to come to rest.
-    resting: bool,
-    /// Who waits for it, if anybody does; told when something may have changed about how it stands.
-    waiters: Option<watch::Sender<()>>,
 }
 
 impl Services {
@@ -130,7 +114,7 @@ impl Services {
             measures,
             limits,
             run_slots,
-            driven: Mutex::default(),
+            driven: DrivenRuns::default(),
             contracts: Contracts::default(),
             opening: Mutex::default(),
             stopping: AtomicBool::new(false),
@@ -156,45 +140,22 @@ impl Services {
         Settings { domains: Some(&self.domains), ..Settings::real(self.run_slots, &self.toolbox) }
     }
 
-    /// Marks a run as driven by this process.
-    pub(crate) fn drive(&self, run: RunId, by_name: bool) {
-        lock(&self.driven).entry(run).or_default().by_name |= by_name;
-    }
-
-    /// Whether somebody asked for the run by name: then it is tried, however often it failed before.
-    pub(crate) fn asked_for(&self, run: RunId) -> bool {
-        lock(&self.driven).get(&run).is_some_and(|driven| driven.by_name)
-    }
-
-    /// Notes of a run that is driven that it asks nobody anything as of its record `seq`, which stands at `quiet`; or, if that
-    /// is `None`, that it may: to be noted before the question is appended.
-    pub(crate) fn note_quiet(&self, run: RunId, seq: Seq, quiet: Option<Position>) {
-        if let Some(driven) = lock(&self.driven).get_mut(&run).filter(|driven| driven.seq <= seq) {
-            (driven.seq, driven.quiet) = (seq, quiet);
-        }
-    }
-
-    /// The actor that drives the run has ended: how often so far, since the run got on last.
-    pub(crate) fn crashed(&self, run: RunId) -> u32 {
-        let mut driven = lock(&self.driven);
-        let Some(driven) = driven.get_mut(&run) else { return 0 };
-        if driven.seq > driven.crashed_at {
-            (driven.crashed_at, driven.crashes) = (driven.seq, 0);
-        }
-        driven.crashes += 1;
-        driven.crashes
-    }
-
-    /// Where the record stands as of which the run is known to ask nobody anything.
-    pub(crate) fn quiet(&self, run: RunId) -> Option<Position> {
-        lock(&self.driven).get(&run)?.quiet
+    /// Does something with a run that may decide what follows, as of now.
+    pub(crate) fn within<T>(
+        &self,
+        id: RunId,
+        run: &mut Run,
+        act: impl FnOnce(&mut Run, &mut Context<'_>) -> T,
+    ) -> T {
+        let (settings, now) = (self.settings(), self.clock.now());
+        act(run, &mut Context { run: id, now, settings: &settings, planner: &mut Prepared(&settings) })
     }
 
     /// The run is driven no longer. Who waits for it hears so, as what it waits with is dropped.
     pub(crate) fn let_go(&self, run: RunId) {
-        lock(&self.driven).remove(&run);
+        self.driven.remove(run);
         self.effects.forget_run(run);
-        self.purses.let_go(run, || self.drives(run));
+        self.purses.let_go(run, || self.driven.has(run));
         self.notes.forget(run);
         self.stir();
     }
@@ -202,43 +163,13 @@ impl Services {
     /// An attempt has ended whose run nobody drives any more.
     pub(crate) fn left_behind(&self, key: &AttemptKey) {
         self.purses.ended(key, 0);
-        self.purses.let_go(key.run, || self.drives(key.run));
-    }
-
-    /// Notes that somebody wants a run to come to rest, or that it goes on.
-    pub(crate) fn note_resting(&self, run: RunId, resting: bool) {
-        if let Some(driven) = lock(&self.driven).get_mut(&run) {
-            driven.resting = resting;
-        }
-    }
-
-    /// Whether somebody wants a run to come to rest that has not yet.
-    pub(crate) fn is_resting(&self, run: RunId) -> bool {
-        lock(&self.driven).get(&run).is_some_and(|driven| driven.resting)
-    }
-
-    /// Tells whoever waits for a run that is driven when something may have changed about how it stands, or when it is let
-    /// go; `None`: it is not driven.
-    pub(crate) fn watch(&self, run: RunId) -> Option<watch::Receiver<()>> {
-        let mut driven = lock(&self.driven);
-        let waiters = &mut driven.get_mut(&run)?.waiters;
-        Some(waiters.get_or_insert_with(|| watch::Sender::new(())).subscribe())
+        self.purses.let_go(key.run, || self.driven.has(key.run));
     }
 
     /// Tells those who wait for this run that something may have changed.
     pub(crate) fn stir_run(&self, run: RunId) {
-        if let Some(waiters) = lock(&self.driven).get(&run).and_then(|driven| driven.waiters.as_ref()) {
-            waiters.send_replace(());
-        }
+        self.driven.stir(run);
         self.stir();
-    }
-
-    pub(crate) fn drives(&self, run: RunId) -> bool {
-        lock(&self.driven).contains_key(&run)
-    }
-
-    pub(crate) fn driven(&self) -> Vec<RunId> {
-        lock(&self.driven).keys().copied().collect()
     }
 
     /// Panics if this actor is to.
@@ -281,9 +212,7 @@ impl Services {
             halted.get_or_insert_with(|| why.to_owned());
             first
         });
-        for waiters in lock(&self.driven).values().filter_map(|driven| driven.waiters.as_ref()) {
-            waiters.send_replace(());
-        }
+        self.driven.stir_all();
         self.stir();
     }
 

@@ -7,7 +7,7 @@ use ostler_scheduler::AGENT_WEIGHT;
 
 use crate::registry::{RegisterError, RegistryMessage, ReleaseError};
 use crate::submission::{Submission, SubmitError};
-use crate::system::{System, ask};
+use crate::system::System;
 
 /// What an agent is to be. Its name, its client and what it says of itself never change.
 #[derive(Debug, Clone, PartialEq)]
@@ -133,11 +133,10 @@ impl System {
             return Err(SpawnError::Weight(weight));
         }
         let profile = profile.checked()?;
-        let registry = self.services.links.registry().ok_or(SpawnError::Restarting)?;
         let (agent, owner) = (name.clone(), client.clone());
         let register =
             move |reply| RegistryMessage::Register { agent, client: owner, weight, profile, reply };
-        let position = ask(&registry, register).await.ok_or(SpawnError::Restarting)??;
+        let position = self.ask_registry(register).await.ok_or(SpawnError::Restarting)??;
         self.services.journal.durable(position).await.map_err(RegisterError::from)?;
         Ok(AgentHandle { system: self.clone(), name, client })
     }
@@ -149,9 +148,8 @@ impl System {
     ///
     /// [`ReleaseError`]; nothing has changed then.
     pub async fn release(&self, agent: &str) -> Result<(), ReleaseError> {
-        let registry = self.services.links.registry().ok_or(ReleaseError::Restarting)?;
         let agent = AgentId::from(agent);
-        let released = ask(&registry, |reply| RegistryMessage::Release { agent, reply }).await;
+        let released = self.ask_registry(|reply| RegistryMessage::Release { agent, reply }).await;
         let position = released.ok_or(ReleaseError::Restarting)??;
         Ok(self.services.journal.durable(position).await?)
     }

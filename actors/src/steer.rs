@@ -9,7 +9,7 @@ use crate::agent::Request;
 use crate::error::RunError;
 use crate::registry::RegistryMessage;
 use crate::rest;
-use crate::system::{System, ask};
+use crate::system::System;
 
 /// Times that something is tried on a run whose agent fails meanwhile: more than it may fail.
 const TRIES_MAX: usize = 10;
@@ -21,12 +21,12 @@ impl System {
     ///
     /// [`RunError::InvalidState`] for one that is over.
     pub async fn resume(&self, run: RunId) -> Result<(), RunError> {
-        match self.take_up(run, true) {
-            Err(error) => Err(self.refused(run, Message::ExecuteStep, error).await),
-            Ok(()) if !self.services.is_resting(run) => Ok(()),
+        self.or_refused(run, Message::ExecuteStep, self.take_up(run, true)).await?;
+        if self.services.driven.is_resting(run) {
             // It goes on instead.
-            Ok(()) => self.go_on(run).await,
+            return self.go_on(run).await;
         }
+        Ok(())
     }
 
     /// Lets a run go on that is to come to rest, or has this moment.
@@ -43,10 +43,7 @@ impl System {
 
     /// The same for a run that nobody named: it is set aside if it ended its process again and again.
     pub async fn resume_among_all(&self, run: RunId) -> Result<(), RunError> {
-        match self.take_up(run, false) {
-            Err(error) => Err(self.refused(run, Message::ExecuteStep, error).await),
-            taken_up => taken_up,
-        }
+        self.or_refused(run, Message::ExecuteStep, self.take_up(run, false)).await
     }
 
     fn take_up(&self, run: RunId, by_name: bool) -> Result<(), RunError> {
@@ -79,10 +76,8 @@ impl System {
     ///
     /// [`RunError::InvalidState`] for one that is over.
     pub async fn cancel(&self, run: RunId) -> Result<(), RunError> {
-        match self.cancel_run(run).await {
-            Err(error) => Err(self.refused(run, Message::Cancel, error).await),
-            cancelled => cancelled,
-        }
+        let cancelled = self.cancel_run(run).await;
+        self.or_refused(run, Message::Cancel, cancelled).await
     }
 
     async fn cancel_run(&self, run: RunId) -> Result<(), RunError> {
@@ -100,7 +95,7 @@ impl System {
             match self.cancel_driven(run).await {
                 // It was set aside meanwhile, as the runs of an agent are that is out of service: nobody takes it up to
                 // learn what its last attempts come to.
-                Err(RunError::Over | RunError::Restarting) if !self.services.drives(run) => {
+                Err(RunError::Over | RunError::Restarting) if !self.services.driven.has(run) => {
                     self.services.effects.cancel_run(run);
                     return if self.cancel_at_rest(run).await? { Ok(()) } else { Err(RunError::Over) };
                 }
@@ -149,16 +144,20 @@ impl System {
     ///
     /// There is no such run, or see [`RunError`].
     pub async fn stands(&self, run: RunId) -> Result<AgentState, RunError> {
-        Ok(self.view(run, None).await?.agent_state(self.services.drives(run)))
+        Ok(self.view(run, None).await?.agent_state(self.services.driven.has(run)))
     }
 
-    /// What is said to somebody who wants something of a run that is over: where it stands, and where it would have to.
-    pub(crate) async fn refused(&self, run: RunId, message: Message, error: RunError) -> RunError {
-        if !matches!(error, RunError::Over) {
-            return error;
-        }
+    /// What came of it, told to somebody who wanted that of a run: if it is over, where it stands and where it would have to.
+    pub(crate) async fn or_refused(
+        &self,
+        run: RunId,
+        message: Message,
+        came: Result<(), RunError>,
+    ) -> Result<(), RunError> {
+        let Err(RunError::Over) = came else { return came };
         let stands = self.stands(run).await.ok();
-        stands.and_then(|state| message.check(state).err()).map_or(RunError::Over, RunError::InvalidState)
+        let refused = stands.and_then(|state| message.check(state).err());
+        Err(refused.map_or(RunError::Over, RunError::InvalidState))
     }
 
     /// Cancels and closes a run that nobody drives; false if there is nothing left to cancel.
@@ -170,12 +169,11 @@ impl System {
     }
 
     async fn cancel_driven(&self, run: RunId) -> Result<(), RunError> {
-        if !self.services.drives(run) {
+        if !self.services.driven.has(run) {
             self.take_up(run, true)?;
         }
-        let registry = self.services.links.registry().ok_or(RunError::Restarting)?;
         let agent = self.row(run)?.agent;
-        let closed = ask(&registry, |reply| RegistryMessage::CancelQueued { agent, run, reply }).await;
+        let closed = self.ask_registry(|reply| RegistryMessage::CancelQueued { agent, run, reply }).await;
         match closed.ok_or(RunError::Restarting)?? {
             Some(position) => Ok(self.services.journal.durable(position).await?),
             None => self.tell(run, Request::Operate(Operation::CancelPlan)).await,
@@ -202,10 +200,8 @@ impl System {
     }
 
     async fn operate(&self, run: RunId, operation: Operation) -> Result<(), RunError> {
-        match self.operated(run, operation).await {
-            Err(error) => Err(self.refused(run, Message::Cancel, error).await),
-            operated => operated,
-        }
+        let operated = self.operated(run, operation).await;
+        self.or_refused(run, Message::Cancel, operated).await
     }
 
     async fn operated(&self, run: RunId, operation: Operation) -> Result<(), RunError> {
@@ -232,17 +228,16 @@ impl System {
 
     /// Whether nobody drives a run, and nothing of it is under way in this process.
     fn rests(&self, run: RunId) -> bool {
-        !self.services.drives(run) && !self.services.effects.knows_run(run)
+        !self.services.driven.has(run) && !self.services.effects.knows_run(run)
     }
 
     /// Sends to the actor that drives a run, which is brought up first if need be.
     pub(crate) async fn tell(&self, run: RunId, request: Request) -> Result<(), RunError> {
-        if !self.services.drives(run) {
+        if !self.services.driven.has(run) {
             self.take_up(run, true)?;
         }
-        let registry = self.services.links.registry().ok_or(RunError::Restarting)?;
         let agent = self.row(run)?.agent;
-        let asked = ask(&registry, |reply| RegistryMessage::Ask { agent, run, request, reply }).await;
+        let asked = self.ask_registry(|reply| RegistryMessage::Ask { agent, run, request, reply }).await;
         asked.ok_or(RunError::Restarting)?
     }
 }

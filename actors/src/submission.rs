@@ -199,8 +199,8 @@ impl System {
         let text = self.services.plans.spell(plan)?;
         let opened = RunOpened {
             run,
-            client: client.clone(),
-            agent: agent.clone(),
+            client,
+            agent,
             plan: text,
             intent,
             scope,
@@ -213,22 +213,9 @@ impl System {
             return self.opened_before(opened, &terms).await;
         };
         self.services.journal.durable(position).await?;
-        let (closed_ms, standing) = (None, RunStanding::Open);
-        let row = RunRow {
-            run,
-            client,
-            agent,
-            plan: plan_id,
-            nodes,
-            opened_ms: at_ms,
-            closed_ms,
-            standing,
-            evaluated: None,
-            acts: 0,
-            position,
-        };
-        self.services.drive(run, false);
-        self.services.note_quiet(run, Seq(1 + u64::from(has_terms(&terms))), Some(position));
+        let row = RunRow::opened(&opened, plan_id, nodes, at_ms, position);
+        self.services.driven.add(run, false);
+        self.services.driven.note_quiet(run, Seq(1 + u64::from(has_terms(&terms))), Some(position));
         self.drive(row, false);
         Ok(run)
     }
@@ -303,7 +290,7 @@ impl System {
             return Err(SubmitError::Taken { run, differs });
         }
         self.services.journal.durable(row.position).await?;
-        if row.standing == RunStanding::Open && !self.services.drives(run) {
+        if row.standing == RunStanding::Open && !self.services.driven.has(run) {
             self.drive(row, true);
         }
         Ok(run)
@@ -311,7 +298,7 @@ impl System {
 
     pub(crate) fn drive(&self, row: RunRow, by_name: bool) {
         let run = row.run;
-        self.services.drive(run, by_name);
+        self.services.driven.add(run, by_name);
         self.services.links.tell_registry(RegistryMessage::Drive(row));
         // Whoever takes up the run of a job sees to it that the job gets to its end.
         if self.services.market.has_open(run) {

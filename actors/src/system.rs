@@ -118,26 +118,28 @@ impl System {
 
     /// The table of agents.
     pub async fn agents(&self) -> Vec<AgentRow> {
-        match self.services.links.registry() {
-            Some(registry) => {
-                ask(&registry, |reply| RegistryMessage::List { reply }).await.unwrap_or_default()
-            }
-            None => Vec::new(),
-        }
+        self.ask_registry(|reply| RegistryMessage::List { reply }).await.unwrap_or_default()
     }
 
     /// One agent; `None`: there is none of this name.
     pub async fn agent(&self, agent: &AgentId) -> Option<AgentRow> {
-        let (registry, agent) = (self.services.links.registry()?, agent.clone());
-        ask(&registry, |reply| RegistryMessage::Find { agent, reply }).await.flatten()
+        let agent = agent.clone();
+        self.ask_registry(|reply| RegistryMessage::Find { agent, reply }).await.flatten()
+    }
+
+    /// Asks the registry, and waits for its answer; `None`: it is being restarted.
+    pub(crate) async fn ask_registry<T: Send + 'static>(
+        &self,
+        message: impl FnOnce(RpcReplyPort<T>) -> RegistryMessage,
+    ) -> Option<T> {
+        ask(&self.services.links.registry()?, message).await
     }
 
     /// Puts how queue and agents stand, and what clients used, into a recorder that is made for this answer. Nothing if
     /// the system measures nothing. What does not answer within a second is left out.
     pub async fn look(&self, into: &(dyn Recorder + Sync)) {
         let queue = self.services.scheduling.look(&self.services);
-        let links = &self.services.links;
-        let agents = async { ask(&links.registry()?, |reply| RegistryMessage::Count { reply }).await };
+        let agents = self.ask_registry(|reply| RegistryMessage::Count { reply });
         let agents = tokio::time::timeout(LOOK, agents).await.ok().flatten().unwrap_or_default();
         let pipelines = self.services.pipelines.opened();
         let pipelines: Vec<PipelineRow> = pipelines.iter().map(|log| log.row()).collect();
@@ -154,7 +156,7 @@ impl System {
 
     /// Runs that this process drives.
     pub fn active(&self) -> usize {
-        self.services.driven().len()
+        self.services.driven.all().len()
     }
 
     /// Waits until something may have changed about how runs stand.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use common::{system, until, within};
+use common::{Watched, system, until, within};
 use ostler_actors::{
     Gap, Limits, Outbox, PipelineEnd, PipelineError, PipelineEvent, PipelineHandle, PublishError, Stage,
     StageError, StageRow, System,
@@ -111,6 +111,25 @@ async fn what_goes_in_at_one_end_comes_out_once_at_the_other() {
     let refused = source.publish("number", &1).await;
     assert!(matches!(refused, Err(PublishError::Refused(PublishRefusal::Ended(_)))), "{refused:?}");
     system.shutdown().await;
+}
+
+/// Whoever looks for a pipeline between its first record and the answer to who made it has the same one.
+#[tokio::test]
+async fn a_pipeline_that_is_found_while_it_is_made_is_the_one_that_was_made() {
+    let journal = Watched::over(journal());
+    let system = system(journal.clone(), Vec::new()).await;
+    let found = Arc::new(Mutex::new(None));
+    let (looking, sees) = (system.clone(), Arc::clone(&found));
+    journal.after_append(move || {
+        let pipeline = looking.pipeline("sums");
+        sees.lock().unwrap().get_or_insert(pipeline.unwrap());
+    });
+    let made = system.create_pipeline(&three()).await.unwrap();
+    let found = found.lock().unwrap().take().unwrap();
+    for (at, pipeline) in [(1, &made), (2, &found), (3, &made)] {
+        number(pipeline, at).await;
+    }
+    assert_eq!(count(&told(&found).await, "number"), 3);
 }
 
 #[tokio::test]

@@ -106,6 +106,7 @@ pub(crate) async fn see_through(
                 escalated(os, run, reviewer, out).await?;
             }
             Settled::Parked(why) => return Err(format!("the run was set aside: {why}").into()),
+            Settled::Quarantined(why) => return Err(format!("the run is quarantined: {why}").into()),
             Settled::Resting => return Err("the run rests: nobody drives it".into()),
         }
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::evaluation::Reputation;
-use crate::event::{Accounts, Evaluated, Event, Failure};
+use crate::event::{Accounts, Evaluated, Event, Failure, RunOpened};
 use crate::gate::{CallClass, Permit};
 use crate::id::{AgentId, ClientId, Digest, PipelineId, RunId, Ticks};
 use crate::plan::Rule;
@@ -162,6 +162,23 @@ pub struct RunRow {
 }
 
 impl RunRow {
+    /// The line of a run as it is opened: with the id and the nodes of its plan, and where that is recorded.
+    pub fn opened(opened: &RunOpened, plan: String, nodes: u32, at_ms: Ticks, position: Position) -> RunRow {
+        RunRow {
+            run: opened.run,
+            client: opened.client.clone(),
+            agent: opened.agent.clone(),
+            plan,
+            nodes,
+            opened_ms: at_ms,
+            closed_ms: None,
+            standing: RunStanding::Open,
+            evaluated: None,
+            acts: 0,
+            position,
+        }
+    }
+
     /// Its agent, if that has a name of its own; `None`: one that is there for this run alone.
     pub fn named_agent(&self) -> Option<&AgentId> {
         Some(&self.agent).filter(|agent| agent.as_str() != self.run.to_string())

@@ -1,7 +1,6 @@
 //! Agents, and what supervises them.
 
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use ostler_actors::{AgentProfile, RegisterError, ReleaseError, SpawnError, System, TreeRow};
@@ -9,7 +8,7 @@ use ostler_kernel::agent::Profile;
 use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, is_name};
 
 use crate::problem::Problem;
-use crate::routes::{Api, body};
+use crate::routes::{Api, Sent};
 use crate::wire::{AgentLine, AgentList, AgentNamed, SpawnRequest, TreeLine, TreeView};
 
 pub(crate) async fn list(State(api): State<Api>) -> Json<AgentList> {
@@ -27,9 +26,9 @@ pub(crate) async fn list(State(api): State<Api>) -> Json<AgentList> {
 
 pub(crate) async fn spawn(
     State(api): State<Api>,
-    bytes: Bytes,
+    Sent(asked): Sent<SpawnRequest>,
 ) -> Result<(StatusCode, Json<AgentNamed>), Problem> {
-    let SpawnRequest { agent, client, weight, profile } = body(&bytes)?;
+    let SpawnRequest { agent, client, weight, profile } = asked;
     let client = match client {
         Some(client) => client,
         None => {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::names;
 use crate::problem::Problem;
-use crate::routes::{Api, Asked, BodyBytes, body, whole};
+use crate::routes::{Api, Asked, Sent};
 use crate::wire::{
     AnswerRequest, ApprovalList, ApprovalView, Decision, RunNamed, TestView, UnreadableRun, word,
 };
@@ -80,10 +80,10 @@ pub(crate) async fn one(
 pub(crate) async fn answer(
     State(api): State<Api>,
     Path(name): Path<String>,
-    bytes: BodyBytes,
+    Sent(asked): Sent<AnswerRequest>,
 ) -> Result<Json<RunNamed>, Problem> {
     let id = id(&name)?;
-    let AnswerRequest { decision, digest, note, by } = body(&whole(bytes)?)?;
+    let AnswerRequest { decision, digest, note, by } = asked;
     let digest: Digest = digest.parse().map_err(|_| {
         Problem::bad("digest", "`digest` is not b3: and 64 hex digits: give the one that is shown")
     })?;

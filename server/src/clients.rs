@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use ostler_actors::{ClientChange, ClientError, ClientRow, Weight};
 
 use crate::problem::Problem;
-use crate::routes::{Api, BodyBytes, body, whole};
+use crate::routes::{Api, Sent};
 use crate::wire::{ClientLine, ClientList, ClientRequest, QueueView, Tier, WeightName, WeightRequest};
 
 pub(crate) async fn list(State(api): State<Api>) -> Json<ClientList> {
@@ -24,9 +24,9 @@ pub(crate) async fn one(
 pub(crate) async fn change(
     State(api): State<Api>,
     Path(name): Path<String>,
-    bytes: BodyBytes,
+    Sent(asked): Sent<ClientRequest>,
 ) -> Result<Json<ClientLine>, Problem> {
-    let ClientRequest { weight, tier, credits } = body(&whole(bytes)?)?;
+    let ClientRequest { weight, tier, credits } = asked;
     let weight = weight.map(|weight| match weight {
         WeightRequest::Chosen(weight) => Weight::Chosen(weight),
         WeightRequest::Named(WeightName::Credits) => Weight::OfCredits,

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::names;
 use crate::problem::Problem;
-use crate::routes::{Api, Asked, BodyBytes, body, whole};
+use crate::routes::{Api, Asked, Sent};
 use crate::wire::{
     AgentEvaluationLine, DegradationView, EvaluationList, EvaluationView, JudgementView, ScoresView,
     VerdictRequest, VerdictView,
@@ -31,10 +31,10 @@ pub(crate) async fn one(
 pub(crate) async fn judge(
     State(api): State<Api>,
     Path(name): Path<String>,
-    bytes: BodyBytes,
+    Sent(asked): Sent<VerdictRequest>,
 ) -> Result<Json<EvaluationView>, Problem> {
     let run = names::run(&api.system, &name)?;
-    let VerdictRequest { quality_pm, adherence_pm, by, note } = body(&whole(bytes)?)?;
+    let VerdictRequest { quality_pm, adherence_pm, by, note } = asked;
     api.system.judge(run, Verdict { quality_pm, adherence_pm, by, note }).await?;
     told(&api, run).await
 }

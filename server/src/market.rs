@@ -11,7 +11,7 @@ use ostler_kernel::market::{Offer, Stage, score};
 use serde::Deserialize;
 
 use crate::problem::Problem;
-use crate::routes::{Api, Asked, BodyBytes, body, whole};
+use crate::routes::{Api, Asked, Sent};
 use crate::wire::{
     AuditLine, AuditView, JobLine, JobList, JobRequest, OfferRequest, OfferView, ProposalLine,
 };
@@ -19,9 +19,8 @@ use crate::wire::{
 pub(crate) async fn offer(
     State(api): State<Api>,
     Path(agent): Path<String>,
-    bytes: BodyBytes,
+    Sent(offer): Sent<OfferRequest>,
 ) -> Result<Json<OfferView>, Problem> {
-    let offer: OfferRequest = body(&whole(bytes)?)?;
     let id = AgentId::from(agent.as_str());
     let owner = api.system.agent(&id).await.ok_or(OfferRefused::Unknown(id))?.client;
     if let Some(client) = offer.client.as_deref().filter(|client| *client != owner.as_str()) {
@@ -36,9 +35,9 @@ pub(crate) async fn offer(
 
 pub(crate) async fn post(
     State(api): State<Api>,
-    bytes: BodyBytes,
+    Sent(asked): Sent<JobRequest>,
 ) -> Result<(StatusCode, Json<JobLine>), Problem> {
-    let posted = api.system.post(job(body(&whole(bytes)?)?)?).await?;
+    let posted = api.system.post(job(asked)?).await?;
     Ok((StatusCode::CREATED, Json(line(api.system.job_at(posted, Stage::Job).await?))))
 }
 

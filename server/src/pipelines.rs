@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::lines::{answer, last_seen};
 use crate::problem::Problem;
-use crate::routes::{Api, Asked, BodyBytes, body, whole};
+use crate::routes::{Api, Asked, Sent};
 use crate::wire::{
     AckRequest, CatchUpRequest, EventNumbered, GapLine, HeardView, ParkedLine, PipelineEventLine,
     PipelineLine, PipelineList, PublishRequest, StageLine,
@@ -31,8 +31,10 @@ pub(crate) async fn list(State(api): State<Api>) -> Result<Json<PipelineList>, P
     Ok(Json(PipelineList { pipelines: rows.into_iter().map(line).collect() }))
 }
 
-pub(crate) async fn create(State(api): State<Api>, bytes: BodyBytes) -> Result<Response, Problem> {
-    let spec: PipelineSpec = body(&whole(bytes)?)?;
+pub(crate) async fn create(
+    State(api): State<Api>,
+    Sent(spec): Sent<PipelineSpec>,
+) -> Result<Response, Problem> {
     let pipeline = api.system.create_pipeline(&spec).await?;
     Ok((StatusCode::CREATED, stands(&pipeline).await?).into_response())
 }
@@ -124,9 +126,9 @@ const KIND: &str = "pipeline_event";
 pub(crate) async fn publish(
     State(api): State<Api>,
     Path(id): Path<String>,
-    bytes: BodyBytes,
+    Sent(asked): Sent<PublishRequest>,
 ) -> Result<Response, Problem> {
-    let PublishRequest { stage, kind, data } = body(&whole(bytes)?)?;
+    let PublishRequest { stage, kind, data } = asked;
     let pipeline = api.system.pipeline(&id)?;
     let publisher = pipeline.publisher(&stage)?;
     let seq = publisher.publish(&kind, &data).await.map_err(PipelineError::from)?;
@@ -174,9 +176,9 @@ fn event(event: &PipelineEvent) -> PipelineEventLine {
 pub(crate) async fn ack(
     State(api): State<Api>,
     Path((id, stage)): Path<(String, String)>,
-    bytes: BodyBytes,
+    Sent(asked): Sent<AckRequest>,
 ) -> Result<Json<PipelineLine>, Problem> {
-    let AckRequest { after, upto, state, publish } = body(&whole(bytes)?)?;
+    let AckRequest { after, upto, state, publish } = asked;
     let written = |value: &Value| -> Result<Canonical, Problem> {
         canonical(value).map_err(|error| Problem::bad("body", error.to_string()))
     };
@@ -193,9 +195,9 @@ pub(crate) async fn ack(
 pub(crate) async fn catch_up(
     State(api): State<Api>,
     Path((id, stage)): Path<(String, String)>,
-    bytes: BodyBytes,
+    Sent(asked): Sent<CatchUpRequest>,
 ) -> Result<Json<PipelineLine>, Problem> {
-    let CatchUpRequest { from, keep_state } = body(&whole(bytes)?)?;
+    let CatchUpRequest { from, keep_state } = asked;
     let after = from.checked_sub(1).ok_or_else(|| Problem::bad("from", "events are numbered from 1"))?;
     let pipeline = api.system.pipeline(&id)?;
     pipeline.catch_up(&stage, after, keep_state).await?;

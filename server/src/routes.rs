@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, FromRequestParts, Path, Query, State};
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -16,7 +17,6 @@ use ostler_kernel::lineage;
 use ostler_kernel::port::Seq;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tokio::sync::Mutex;
 
 use crate::events::{self, Until};
@@ -107,27 +107,29 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     }
 }
 
-/// The body of a request, as strict JSON of the wanted form.
-pub(crate) fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Problem> {
+/// The body of a request, as strict JSON of the wanted form; refused as a problem.
+pub(crate) struct Sent<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        body(&whole(Bytes::from_request(request, state).await)?).map(Sent)
+    }
+}
+
+fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Problem> {
     let text = std::str::from_utf8(bytes).map_err(|error| Problem::bad("body", error.to_string()))?;
     let value = json::parse_value(text).map_err(|error| Problem::bad("body", error.to_string()))?;
-    if depth(&value) > BODY_DEPTH_MAX {
+    if json::depth(&value) > BODY_DEPTH_MAX {
         return Err(Problem::bad("body", format!("the body is nested more than {BODY_DEPTH_MAX} deep")));
     }
     serde_json::from_value(value).map_err(|error| Problem::bad("body", error.to_string()))
 }
 
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
-        _ => 0,
-    }
-}
+type BodyBytes = Result<Bytes, BytesRejection>;
 
-pub(crate) type BodyBytes = Result<Bytes, axum::extract::rejection::BytesRejection>;
-
-pub(crate) fn whole(bytes: BodyBytes) -> Result<Bytes, Problem> {
+fn whole(bytes: BodyBytes) -> Result<Bytes, Problem> {
     bytes.map_err(|error| match error.status() {
         StatusCode::PAYLOAD_TOO_LARGE => Problem::new(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -318,8 +320,9 @@ async fn skip_node(
 }
 
 /// How a run is to be taken up.
-#[derive(Debug, Deserialize)]
-struct ResumeQuery {
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResumeAsked {
     /// As one of all that are open, so that one which ends its process again and again is set aside.
     #[serde(default)]
     among_all: bool,
@@ -328,7 +331,7 @@ struct ResumeQuery {
 async fn resume(
     State(api): State<Api>,
     Path(name): Path<String>,
-    Asked(asked): Asked<ResumeQuery>,
+    Asked(asked): Asked<ResumeAsked>,
 ) -> Result<Json<RunNamed>, Problem> {
     let run = names::run(&api.system, &name)?;
     if asked.among_all {
@@ -342,10 +345,10 @@ async fn resume(
 async fn resolve(
     State(api): State<Api>,
     Path(name): Path<String>,
-    bytes: BodyBytes,
+    Sent(asked): Sent<ResolveRequest>,
 ) -> Result<Json<RunNamed>, Problem> {
     let run = names::run(&api.system, &name)?;
-    let ResolveRequest { node, how, value } = body(&whole(bytes)?)?;
+    let ResolveRequest { node, how, value } = asked;
     let how = match (how, value) {
         (How::Done, Some(value)) => ResolveHow::Done(value),
         (How::Redo, None) => ResolveHow::Redo,
@@ -365,7 +368,7 @@ async fn artifact(
 ) -> Result<Response, Problem> {
     let run = names::run(&api.system, &name)?;
     let artifact = api.system.artifact(run, &node.as_str().into()).await?;
-    let digest = lineage::hash("aos/artifact/1", &[artifact.media.as_bytes(), &artifact.content]);
+    let digest = lineage::artifact(&artifact.media, &artifact.content);
     let headers = [(header::CONTENT_TYPE, artifact.media), (header::ETAG, format!("\"{digest}\""))];
     Ok((headers, artifact.content).into_response())
 }

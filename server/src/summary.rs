@@ -1,6 +1,6 @@
 //! What a run amounts to, as it is told.
 
-use ostler_actors::{ApprovalId, RunView, Settled, System, held_up};
+use ostler_actors::{ApprovalId, RunView, Settled, System};
 use ostler_kernel::contract::{precision, reliability};
 use ostler_kernel::event::HumanRequestKind;
 use ostler_kernel::id::RunId;
@@ -29,6 +29,7 @@ impl Stands {
             Some(Settled::Closed(_)) => (Standing::Running, None),
             Some(Settled::WaitsForPerson) => (Standing::Waiting, None),
             Some(Settled::Parked(reason)) => (Standing::Checkpointed, Some(reason)),
+            Some(Settled::Quarantined(reason)) => (Standing::Quarantined, Some(reason)),
             // What nobody drives waits for a person all the same, if nothing else could go on.
             Some(Settled::Resting) if system.waits_for_person(&view.run) => (Standing::Waiting, None),
             Some(Settled::Resting) => (Standing::Open, None),
@@ -124,7 +125,7 @@ fn waiting(id: RunId, run: &Run) -> Vec<Waiting> {
             id: answerable.then(|| id.to_string()),
             digest: instance.shown.filter(|_| answerable).map(|shown| shown.to_string()),
             deadline_ms: deadline,
-            holds_up: held_up(run, &node.id).iter().map(ToString::to_string).collect(),
+            holds_up: run.held_up(&node.id).iter().map(ToString::to_string).collect(),
         })
     });
     asked.collect()

@@ -251,8 +251,26 @@ async fn what_is_wrong_is_a_problem_with_a_code() {
 #[tokio::test]
 async fn bodies_have_a_size_and_a_depth() {
     let api = api().await;
-    let large = Request::post("/v1/runs").body(Body::from(vec![b' '; BODY_BYTES_MAX + 1])).unwrap();
-    refused(&api, large, (413, "body_too_large")).await;
+    let run = submit(&api, "hello").await;
+    for path in [
+        "runs",
+        &format!("runs/{run}/evaluation"),
+        &format!("runs/{run}/resolve"),
+        &format!("approvals/{run}:n:1"),
+        "agents",
+        "agents/worker/offer",
+        "market",
+        "clients/acme",
+        "pipelines",
+        "pipelines/p/events",
+        "pipelines/p/stages/s/ack",
+        "pipelines/p/stages/s/catch-up",
+    ] {
+        let large = Request::post(format!("/v1/{path}")).body(Body::from(vec![b' '; BODY_BYTES_MAX + 1]));
+        let problem = refused(&api, large.unwrap(), (413, "body_too_large")).await;
+        assert!(problem["detail"].as_str().unwrap().contains("more than 5242880 bytes"), "{path}: {problem}");
+    }
+    refused(&api, post("/v1/runs/@last/resume?what=1", &json!({})), (400, "query")).await;
     let deep = |levels: usize| {
         let mut body = submission("p");
         let mut value = json!(1);

@@ -124,7 +124,7 @@ async fn tell_events(
     }
     // Who drove the run while it was followed may have let go of it.
     let now = if follows { session.summary(&summary.run).await? } else { summary };
-    if now.standing != Standing::Closed {
+    if !matches!(now.standing, Standing::Closed | Standing::Quarantined) {
         let short = clients::short(&session.client, &now).await;
         let how = match (short, now.waiting.is_empty()) {
             (Some(short), _) => {

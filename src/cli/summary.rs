@@ -185,8 +185,8 @@ fn page(
 /// The first line: how it stands.
 pub(crate) fn head(sheet: &Sheet<'_>, summary: &Summary) -> Vec<String> {
     let word = match (&summary.outcome, summary.standing) {
-        (Some(outcome), _) => outcome.as_str(),
-        (None, standing) => standing.as_str(),
+        (Some(outcome), standing) if standing != Standing::Quarantined => outcome.as_str(),
+        (_, standing) => standing.as_str(),
     };
     let version = if summary.version > 1 { format!(", version {}", summary.version) } else { String::new() };
     let took = span(summary.makespan_ms);
@@ -200,7 +200,7 @@ pub(crate) fn head(sheet: &Sheet<'_>, summary: &Summary) -> Vec<String> {
     let mut lines = vec![format!("{state}  {plan}{version}  {}  {when}{took}", summary.run)];
     if let Some(reason) = &summary.reason {
         lines.push(fit(&format!("  set aside: {reason}"), sheet.columns));
-        if !summary.past {
+        if !summary.past && summary.standing != Standing::Quarantined {
             lines.push(format!("  ostler resume {} takes it up again", summary.run));
         }
     }

@@ -210,23 +210,6 @@ impl Store {
         let (journal, opened) = opened.map_err(|error| OpenError::journal(path, error))?;
         Ok((Store { journal: Arc::new(journal), artifacts: Arc::new(artifacts) }, opened))
     }
-
-    /// Lists everything that is wrong with the journal at `path`, whether it opens or not, and changes no record of it.
-    ///
-    /// # Errors
-    ///
-    /// Somebody holds the folder, or it cannot be read.
-    pub fn verify(path: &Path) -> Result<Vec<Damage>, OpenError> {
-        let io = |error| OpenError::io(path, error);
-        let lock = lock_if_writable(path)?;
-        let disk = Arc::new(Folder::new(&path.join("journal")));
-        if lock.is_some() {
-            segments::finish_swap(&*disk).map_err(io)?;
-        }
-        let damages = segments::verify_folder(disk).map_err(io)?;
-        drop(lock);
-        Ok(damages)
-    }
 }
 
 /// The lock of a folder that is there, and the last epoch; `None`: it may only be read, so it cannot be locked, and nobody

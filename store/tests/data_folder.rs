@@ -15,7 +15,7 @@ use ostler_kernel::event::{AttemptIntent, Event, NodeTransition};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::port::{Artifact, ArtifactError, ArtifactStore, Journal, RunStanding, Seq, StreamId};
 use ostler_kernel::run::{NodeState, Reason, RunOutcome};
-use ostler_store::{OpenError, Opened, Options, Store};
+use ostler_store::{OpenError, Opened, Options, Store, Unwanted};
 
 fn open(path: &Path) -> (Store, Opened) {
     Store::open_with(path, small()).unwrap()
@@ -110,7 +110,7 @@ fn a_second_opener_is_told_who_holds_the_folder() {
     drop(store);
     let refused = Store::open(folder.path()).err().unwrap();
     assert!(refused.to_string().contains(&format!("process {}", std::process::id())), "{refused}");
-    assert!(matches!(Store::verify(folder.path()), Err(OpenError::Held { .. })));
+    assert!(matches!(Store::examine(folder.path()), Err(OpenError::Held { .. })));
     drop(journal);
     assert_eq!(open(folder.path()).1.epoch, 2);
 }
@@ -161,7 +161,7 @@ fn what_is_no_file_of_ours_is_neither_followed_nor_waited_for() {
                 "fifo" => assert!(Command::new("mkfifo").arg(&place).status().unwrap().success()),
                 _ => fs::create_dir(&place).unwrap(),
             }
-            for refused in [Store::open(&path).err(), Store::verify(&path).err()] {
+            for refused in [Store::open(&path).err(), Store::examine(&path).err()] {
                 assert!(
                     matches!(&refused, Some(OpenError::NotAFile { path }) if *path == place),
                     "{name}, {make}: {refused:?}"
@@ -199,7 +199,7 @@ fn an_index_that_is_a_link_is_made_anew_and_a_segment_that_is_one_is_refused() {
     let segment = path.join("journal/0000000001.seg");
     fs::rename(&segment, folder.path().join("moved")).unwrap();
     symlink(folder.path().join("moved"), &segment).unwrap();
-    let refused = Store::verify(&path).err().unwrap().to_string();
+    let refused = Store::examine(&path).err().unwrap().to_string();
     assert!(refused.contains("0000000001.seg is not a regular file"), "{refused}");
 }
 
@@ -219,7 +219,7 @@ fn a_folder_that_may_only_be_read_is_refused_and_can_be_verified() {
         fs::remove_file(path.join("probe")).unwrap();
     } else {
         assert!(matches!(Store::open(&path), Err(OpenError::ReadOnly { .. })));
-        assert_eq!(Store::verify(&path).unwrap(), []);
+        assert!(Store::examine(&path).unwrap().is_sound());
     }
     mode(0o700);
 }
@@ -364,7 +364,7 @@ fn what_the_index_covers_is_swept_before_anything_is_written_and_never_given_out
     assert_eq!((found.len(), found[0].segment, found[0].streams.len()), (1, 2, 1), "{found:?}");
     drop(store);
     assert!(matches!(refused, OpenError::Damaged { damages, .. } if damages == found));
-    assert_eq!(Store::verify(folder.path()).unwrap(), found);
+    assert_eq!(Store::examine(folder.path()).unwrap().journal.damages, found);
     // What is beyond the limit is swept beside what goes on, which stops when something is found.
     let little = Options { sweep_bytes_max: Some(0), ..small() };
     let (store, _) = Store::open_with(folder.path(), little).unwrap();
@@ -392,7 +392,6 @@ fn a_damaged_artifact_is_never_given_out_and_can_be_stored_again() {
     let (store, _) = open(folder.path());
     let artifact = Artifact { media: "text/plain".into(), content: b"hello".to_vec() };
     let digest = runtime().block_on(store.artifacts.put(artifact.clone())).unwrap();
-    assert_eq!(store.artifacts.list().unwrap(), [digest]);
     let name = digest.to_string();
     let path = folder.path().join("artifacts").join(&name[..2]).join(&name);
     let whole = fs::read(&path).unwrap();
@@ -403,10 +402,13 @@ fn a_damaged_artifact_is_never_given_out_and_can_be_stored_again() {
         let got = runtime().block_on(store.artifacts.get(digest));
         assert!(matches!(got, Err(ArtifactError::Damaged { .. })), "byte {at}: {got:?}");
     }
-    assert_eq!(store.artifacts.verify().unwrap().len(), 1);
+    drop(store);
+    assert_eq!(Store::examine(folder.path()).unwrap().artifacts.len(), 1);
+    let (store, _) = open(folder.path());
     runtime().block_on(store.artifacts.put(artifact.clone())).unwrap();
     assert_eq!(runtime().block_on(store.artifacts.get(digest)), Ok(artifact));
-    assert_eq!(store.artifacts.verify().unwrap(), []);
+    drop(store);
+    assert_eq!(Store::examine(folder.path()).unwrap().artifacts, []);
 }
 
 #[test]
@@ -500,7 +502,7 @@ fn sizes_that_make_no_journal_are_refused() {
 #[test]
 fn verifying_a_folder_that_is_not_ours_leaves_it_alone() {
     let folder = tempfile::tempdir().unwrap();
-    assert!(Store::verify(folder.path()).is_err());
+    assert!(Store::examine(folder.path()).is_err());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
@@ -531,8 +533,10 @@ fn more_artifacts_than_are_taken_at_a_time_are_all_stored() {
         let over = Artifact { media: "m".repeat(256), content: Vec::new() };
         assert!(matches!(store.artifacts.put(over).await, Err(ArtifactError::Io(_))));
     });
-    assert_eq!(store.artifacts.list().unwrap().len(), 200);
-    assert_eq!(store.artifacts.verify().unwrap(), []);
+    drop(store);
+    assert!(Store::examine(folder.path()).unwrap().is_sound());
+    let unnamed = Store::collect(folder.path(), Unwanted::default(), false).unwrap();
+    assert_eq!(unnamed.artifacts, 200);
 }
 
 /// What a step of a chain writes: the intent with two transitions, the result with two more.

@@ -363,6 +363,9 @@ fn the_table_of_runs_is_taken_back_with_its_records() {
     let rows = journal.runs(false).unwrap();
     assert_eq!(rows.len(), 1);
     assert_eq!(rows[0].standing, RunStanding::Open);
+    disk.set_capacity(None);
+    let nothing = journal.append(vec![batch(stream(1), 1, Vec::new())]).unwrap();
+    assert_eq!(wait(&journal, nothing), Ok(()), "it waits for nothing that was taken back");
 }
 
 #[test]

@@ -102,6 +102,13 @@ fn a_result_that_is_damaged_or_missing_sets_its_run_aside() {
         world.ostler("doctor").exits(0).says("! quarantined");
         // Its records are whole, and can be looked at; the same result can be made again.
         world.ostler(&format!("events {big}")).exits(0).says("executed");
+        let shown = &world.ostler(&format!("show {big} --json")).exits(0).lines()[0];
+        assert_eq!(
+            (shown["standing"].as_str(), shown["outcome"].as_str()),
+            (Some("quarantined"), Some("succeeded"))
+        );
+        assert!(shown["reason"].as_str().unwrap().contains("the result of its node read"), "{shown}");
+        world.ostler(&format!("resume {big}")).exits(4).complains("quarantined");
         run(&world, "big.yaml");
         world.ostler("doctor").exits(0);
     }

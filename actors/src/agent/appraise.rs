@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 use super::AgentMessage;
 use super::drive::Drive;
 use crate::approval::NOTE_BYTES_MAX;
-use crate::attempt;
+use crate::results;
 use crate::services::Services;
 
 /// What a judge says of a run, if there is one.
@@ -131,7 +131,7 @@ async fn opinion(
     outputs: Vec<(NodeId, Output)>,
 ) -> Result<Opinion, String> {
     for (node, output) in outputs {
-        let value = attempt::load(services, &output).await;
+        let value = results::load(services, &output).await;
         let value = value.map_err(|error| format!("the result of {node} cannot be read: {error}"))?;
         work.outputs.insert(node.to_string(), value);
     }

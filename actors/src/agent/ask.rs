@@ -22,12 +22,12 @@ impl Drive {
             Request::Answer(request) => request.into_input(&self.run, self.services.clock.now()),
             Request::Resolve(request) => request.into_input(&self.run),
             Request::Checkpoint => {
-                self.services.note_resting(self.opened.run, true);
+                self.services.driven.note_resting(self.opened.run, true);
                 self.resting.push(reply);
                 return;
             }
             Request::GoOn => {
-                self.services.note_resting(self.opened.run, false);
+                self.services.driven.note_resting(self.opened.run, false);
                 for waiting in self.resting.drain(..) {
                     let _ = waiting.send(Err(RunError::Said("it was resumed meanwhile".to_owned())));
                 }

@@ -8,7 +8,7 @@ use ostler_kernel::event::{Event, RunOpened, TimerKind};
 use ostler_kernel::id::{NodeId, RunId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::port::{Seq, StreamId};
-use ostler_kernel::run::{Context, GivenUp, Input, NodeState, Prepared, Quiet, Run};
+use ostler_kernel::run::{Context, GivenUp, Input, NodeState, Quiet, Run};
 use ractor::{ActorProcessingErr, ActorRef};
 use tokio::time::{Duration, Instant};
 
@@ -122,11 +122,7 @@ impl Drive {
     }
 
     pub(super) fn within<T>(&mut self, act: impl FnOnce(&mut Run, &mut Context<'_>) -> T) -> T {
-        let services = Arc::clone(&self.services);
-        let settings = services.settings();
-        let (run, now) = (self.opened.run, services.clock.now());
-        let mut cx = Context { run, now, settings: &settings, planner: &mut Prepared(&settings) };
-        act(&mut self.run, &mut cx)
+        self.services.within(self.opened.run, &mut self.run, act)
     }
 
     /// Keeps what follows from records: which nodes want a slot, which deadlines are set, which attempts are not
@@ -228,9 +224,9 @@ impl Drive {
             for reply in self.resting.drain(..) {
                 let _ = reply.send(Err(RunError::Over));
             }
-            if let Some(evaluated) = evaluated {
-                let (lane, run) = (self.arguments.owner.lane.clone(), self.opened.run);
-                self.services.links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, evaluated });
+            if evaluated.is_some() {
+                let (lane, run, is_verdict) = (self.arguments.owner.lane.clone(), self.opened.run, false);
+                self.services.links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, is_verdict });
             }
             self.close(position);
         } else if position.is_some() && self.run.waits_for_person() {

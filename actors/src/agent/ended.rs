@@ -14,6 +14,7 @@ use super::deadlines::Deadline;
 use super::drive::Drive;
 use crate::attempt;
 use crate::effects::{AttemptKey, Ended};
+use crate::results;
 
 /// Ends of attempts that are written in one append: their results, each of which may stand in its record, have room in a frame of
 /// the journal.
@@ -79,7 +80,7 @@ impl Drive {
         let result = Box::new(result);
         let unsure = self.run.plan().policy.oversight.is_some()
             // Boxed, as all that is seldom awaited: what stands here is part of the future of every message.
-            && Box::pin(attempt::is_unsure(&self.services, &result.outcome)).await;
+            && Box::pin(results::is_unsure(&self.services, &result.outcome)).await;
         self.decide(if unsure { Input::Unsure(result) } else { Input::Result(result) });
         self.put_back(key);
     }

@@ -13,9 +13,10 @@ use serde_json::{Map, Value};
 
 use super::drive::Drive;
 use crate::approval;
-use crate::attempt::{self, Unreadable, Work};
+use crate::attempt::{self, Work};
 use crate::attempt_log::{LiveLog, Site};
 use crate::effects::{AttemptKey, Effects, failed};
+use crate::results::{self, Unreadable};
 use crate::scheduler::{Granted, Ticket};
 
 /// An attempt that starts as soon as its intent is appended (durable, if it acts on the world).
@@ -276,7 +277,7 @@ impl Drive {
 
     /// What the attempt is given, and leave to make it.
     async fn prepare(&mut self, node: &Node) -> Result<Prepared, Refusal> {
-        let results = attempt::results(&self.services, &self.run, node).await.map_err(Refusal::unreadable)?;
+        let results = results::needed(&self.services, &self.run, node).await.map_err(Refusal::unreadable)?;
         let given = self.run.given(node, &results);
         let (given, refs) = given.map_err(|error| Refusal::Failed(error.category(), error.to_string()))?;
         let key = self.run.idempotency_key(self.opened.run, &node.id);

@@ -55,7 +55,7 @@ impl Drive {
             return Ok(None);
         }
         let Folded { opened, run: state, last, position, parked, out_of_credit, .. } = folded;
-        services.note_quiet(run, last, (!state.asks()).then_some(position));
+        services.driven.note_quiet(run, last, (!state.asks()).then_some(position));
         if let Some(budget) = state.terms().budget {
             let given = services.notes.of(StreamId::attempts(&row.client, run)).granted(services)?;
             services.purses.recall(&services.effects, run, budget, (state.cost(), given));
@@ -68,7 +68,7 @@ impl Drive {
             Some(at) => notes::got_on(services, StreamId::attempts(&row.client, run), at)?,
             None => false,
         };
-        let since = Since { was_parked: parked.is_some(), by_name: services.asked_for(run), got_on };
+        let since = Since { was_parked: parked.is_some(), by_name: services.driven.asked_for(run), got_on };
         match drive.within(|run, cx| run.take_up(cx, &lost, since)) {
             TakenUp::SetAside(reason) => {
                 services.links.tell_registry(RegistryMessage::SetAside {

@@ -24,7 +24,7 @@ impl Drive {
         // A question is known before anybody can read it, its end not before it is written.
         let (run, asks) = (self.opened.run, self.run.asks());
         if asks {
-            self.services.note_quiet(run, last, None);
+            self.services.driven.note_quiet(run, last, None);
         }
         let at_ms = self.services.clock.now();
         let batch = StreamBatch { stream: self.stream, expected: self.seq, at_ms, events };
@@ -32,7 +32,7 @@ impl Drive {
             Ok(position) => {
                 self.seq = last;
                 if !asks {
-                    self.services.note_quiet(run, last, Some(position));
+                    self.services.driven.note_quiet(run, last, Some(position));
                 }
                 self.taken.drain(..).for_each(|key| self.services.effects.forget(&key));
                 self.here.recorded();

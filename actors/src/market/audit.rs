@@ -168,7 +168,7 @@ fn audit(services: &Services, client: ClientId, runs: &[RunId]) -> Result<Client
         }
     }
     // While a job goes on, what it costs is known before it is written down.
-    if services.market.open().into_iter().any(|job| services.drives(job)) {
+    if services.market.open().into_iter().any(|job| services.driven.has(job)) {
         return Ok(ClientAudit { client, credits, violations });
     }
     let tells = [

@@ -14,7 +14,7 @@ use super::book::{Entry, check_balance, spent};
 use super::{MarketError, OfferRefused};
 use crate::registry::RegistryMessage;
 use crate::submission::{SubmitError, new_run_id};
-use crate::system::{System, ask};
+use crate::system::System;
 
 /// Work to be put up on the market.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,9 +90,8 @@ impl System {
     ///
     /// [`OfferRefused`]; nothing has changed then.
     pub async fn offer(&self, agent: &str, offer: Offer) -> Result<(), OfferRefused> {
-        let registry = self.services.links.registry().ok_or(OfferRefused::Restarting)?;
         let (agent, offer) = (AgentId::from(agent), Box::new(offer));
-        let offered = ask(&registry, |reply| RegistryMessage::Offer { agent, offer, reply }).await;
+        let offered = self.ask_registry(|reply| RegistryMessage::Offer { agent, offer, reply }).await;
         let position = offered.ok_or(OfferRefused::Restarting)??;
         Ok(self.services.journal.durable(position).await?)
     }
@@ -141,10 +140,8 @@ impl System {
                 if self.services.journal.run(id)?.is_some() {
                     return Err(MarketError::Taken(id));
                 }
-                let posted = MarketStep::Posted(job);
-                let registry = self.services.links.registry().ok_or(MarketError::Restarting)?;
-                let step = Box::new(posted);
-                let asked = ask(&registry, |reply| RegistryMessage::Market { job: id, step, reply }).await;
+                let step = Box::new(MarketStep::Posted(job));
+                let asked = self.ask_registry(|reply| RegistryMessage::Market { job: id, step, reply }).await;
                 let position = asked.ok_or(MarketError::Restarting)??;
                 self.services.journal.durable(position).await?;
             }

@@ -16,7 +16,7 @@ use super::MarketError;
 use super::book::spent;
 use crate::registry::RegistryMessage;
 use crate::submission::{Submission, SubmitError};
-use crate::system::{System, ask};
+use crate::system::System;
 
 /// Wait before a step that could not be written down is tried again, while actors are restarted.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -95,14 +95,8 @@ impl System {
     /// Writes a step down. Durable when it returns. One that did not follow from where the job is has changed nothing.
     pub(super) async fn get_on(&self, job: RunId, step: MarketStep) -> Result<(), MarketError> {
         for _ in 0..TRIES_MAX {
-            let asked = match self.services.links.registry() {
-                Some(registry) => {
-                    let step = Box::new(step.clone());
-                    ask(&registry, |reply| RegistryMessage::Market { job, step, reply }).await
-                }
-                None => None,
-            };
-            match asked {
+            let again = Box::new(step.clone());
+            match self.ask_registry(|reply| RegistryMessage::Market { job, step: again, reply }).await {
                 Some(Ok(position)) => return Ok(self.services.journal.durable(position).await?),
                 // What was free when it was chosen is not any more.
                 Some(Err(MarketError::Credits(error))) if step.stage() == Stage::Contract => {
@@ -144,9 +138,7 @@ impl System {
         let written = serde_json::from_str::<PlanDraft>(job.plan.as_str());
         let plan = written.map_err(|error| error.to_string()).and_then(|draft| {
             let mut draft = draft;
-            let policy = draft.policy.get_or_insert_default();
-            policy.oversight = policy.oversight.max(Some(*oversight));
-            policy.domain = job.domain.clone().or(policy.domain.take());
+            draft.policy.get_or_insert_default().bind(*oversight, job.domain.as_deref());
             let nodes = draft.nodes.len() as u32;
             self.valid(&draft)?;
             let plan = json::to_canonical(&draft).map_err(|error| error.to_string())?;

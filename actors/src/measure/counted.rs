@@ -61,7 +61,7 @@ fn counts(events: &[Event]) -> Vec<Count> {
     for event in events {
         match event {
             Event::NodeTransition(moved) => {
-                counts.push(Count::Transition { to: moved.to.as_str(), reason: word(&moved.reason) });
+                counts.push(Count::Transition { to: moved.to.as_str(), reason: moved.reason.word() });
                 match moved.reason {
                     Reason::Retry => counts.push(tried("retry")),
                     Reason::Patched => counts.push(tried("patch")),
@@ -78,39 +78,6 @@ fn counts(events: &[Event]) -> Vec<Count> {
         }
     }
     counts
-}
-
-/// A reason without the node or the number in it: one of a closed set.
-fn word(reason: &Reason) -> &'static str {
-    match reason {
-        Reason::Entry => "entry",
-        Reason::AllOf => "all_of",
-        Reason::AnyOf(_) => "any_of",
-        Reason::Attempt(_) => "attempt",
-        Reason::ApproveBefore => "approve_before",
-        Reason::ApproveAfter => "approve_after",
-        Reason::HumanNode => "human_node",
-        Reason::Approved => "approved",
-        Reason::Ok => "ok",
-        Reason::Category(category) => category.as_str(),
-        Reason::InDoubt => "in_doubt",
-        Reason::Retry => "retry",
-        Reason::Patched => "patched",
-        Reason::Upstream(_) => "upstream",
-        Reason::Unblocked => "unblocked",
-        Reason::Hold => "hold",
-        Reason::HoldReleased => "hold_released",
-        Reason::JoinExhausted => "join_exhausted",
-        Reason::SiblingWon => "sibling_won",
-        Reason::Concluded => "concluded",
-        Reason::Operator => "operator",
-        Reason::HumanRejected => "human_rejected",
-        Reason::HumanTimeout => "human_timeout",
-        Reason::PlanCancelled => "plan_cancelled",
-        Reason::InterjectionFailed => "interjection_failed",
-        Reason::Delta => "delta",
-        Reason::DrainedUnapproved => "drained_unapproved",
-    }
 }
 
 impl Journal for Counted {
@@ -162,21 +129,9 @@ impl Journal for Counted {
 mod tests {
     use ostler_kernel::event::NodeTransition;
     use ostler_kernel::id::NodeId;
-    use ostler_kernel::run::{Category, NodeState};
+    use ostler_kernel::run::NodeState;
 
     use super::*;
-
-    #[test]
-    fn a_reason_is_the_word_of_the_journal_without_what_it_is_about() {
-        let node = NodeId::from("n");
-        let reasons =
-            [Reason::AnyOf(node.clone()), Reason::Attempt(7), Reason::Upstream(node), Reason::HoldReleased];
-        for reason in reasons {
-            let text = reason.to_string();
-            assert_eq!(word(&reason), text.split(':').next().unwrap());
-        }
-        assert_eq!(word(&Reason::Category(Category::RateLimit)), "rate_limit");
-    }
 
     #[test]
     fn what_is_recorded_is_counted() {

@@ -126,7 +126,7 @@ impl Measures {
     /// The end of an attempt was taken in.
     pub(crate) fn attempted(&self, client: &ClientId, kind: Kind, ended: &Ended) {
         let Some(recording) = &self.0 else { return };
-        let seconds = metric::ATTEMPT_SECONDS.histogram(&recording.recorder, [kind_name(kind).into()]);
+        let seconds = metric::ATTEMPT_SECONDS.histogram(&recording.recorder, [kind.as_str().into()]);
         seconds.record(Duration::from_millis(ended.duration_ms));
         lock(&recording.tally).spend(client, kind, ended.cost);
     }
@@ -236,19 +236,5 @@ fn tier_name(tier: Tier) -> &'static str {
     match tier {
         Tier::Contracted => "contracted",
         Tier::Marketplace => "marketplace",
-    }
-}
-
-fn kind_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Tool => "tool",
-        Kind::Model => "model",
-        Kind::Reflection => "reflection",
-        Kind::Observer => "observer",
-        Kind::MicroPlanner => "micro_planner",
-        Kind::Interjection => "interjection",
-        Kind::Aggregator => "aggregator",
-        Kind::HumanApproval => "human_approval",
-        Kind::SubAgent => "sub_agent",
     }
 }

@@ -6,7 +6,7 @@ use metrics::Recorder;
 use ostler_kernel::id::ClientId;
 use ostler_kernel::plan::Kind;
 
-use super::{kind_name, metric};
+use super::metric;
 
 /// Clients that metrics name.
 pub(super) const CLIENTS_NAMED_MAX: usize = 50;
@@ -53,7 +53,7 @@ impl Shown {
     fn tell(&self, into: &dyn Recorder, client: &str) {
         metric::SERVICE.counter(into, [client.to_owned().into()]).absolute(self.service);
         for (kind, credits) in &self.credits {
-            let counter = metric::CREDITS.counter(into, [client.to_owned().into(), kind_name(*kind).into()]);
+            let counter = metric::CREDITS.counter(into, [client.to_owned().into(), kind.as_str().into()]);
             counter.absolute(*credits);
         }
     }

@@ -79,9 +79,8 @@ impl Book {
         let at_ms = services.clock.now();
         let batch = StreamBatch { stream, expected: Seq(0), at_ms, events: vec![created] };
         let position = services.journal.append(vec![batch])?;
-        let state = load::state(&*services.journal, &topology)?;
-        let log = Arc::new(Log::new(place(services, topology.id()), topology, state));
-        lock(&self.logs).insert(log.topology().id().clone(), Arc::clone(&log));
+        // Somebody else may have found it by now: there is one log of it.
+        let log = self.find(services, topology.id().as_str())?.expect("its first record was just appended");
         Ok((log, position))
     }
 }

@@ -1,5 +1,6 @@
-//! The one place that appends to a pipeline, and tells who has to look. Everything happens under one lock, for as long as it takes to
-//! append: what is ordered is visible at once, and nobody waits here for the disk.
+//! The one place that appends to a pipeline, and tells who has to look. Everything happens under one lock: what is ordered is visible
+//! at once, and nobody waits here for what is appended to be durable. What is not known any more, or was never counted, is read from
+//! the journal under the same lock.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;

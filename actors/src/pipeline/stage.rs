@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use super::error::PublishError;
 use super::live::Handler;
+use crate::effects::panic_words;
 use crate::services::lock;
 
 /// An event as a stage hears it.
@@ -176,7 +177,7 @@ fn given_back<S: Stage>(
 ) -> (Option<Box<dyn AnyStage>>, Result<(), String>) {
     match result {
         Ok(result) => (Some(code), result.map_err(|error| error.to_string())),
-        Err(panic) => (None, Err(format!("it panicked: {}", words(&*panic)))),
+        Err(panic) => (None, Err(format!("it panicked: {}", panic_words(&*panic)))),
     }
 }
 
@@ -184,18 +185,12 @@ fn given_back<S: Stage>(
 pub(crate) fn made(handler: &Handler, kept: Option<Json>) -> Result<Box<dyn AnyStage>, String> {
     let make = AssertUnwindSafe(|| handler(kept.as_ref().map(Json::value)));
     std::panic::catch_unwind(make)
-        .map_err(|panic| format!("it panicked when it was made: {}", words(&*panic)))
+        .map_err(|panic| format!("it panicked when it was made: {}", panic_words(&*panic)))
 }
 
 /// What there is instead of what code does that could not be made.
 pub(crate) fn was_not_made(reason: String) -> Doing {
     Box::pin(std::future::ready((None, Err(reason))))
-}
-
-/// What a panic says.
-fn words(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no words".to_owned())
 }
 
 /// Where a stage puts what it publishes and the state it keeps, while it deals with an event. Cheap to clone; what is put there

@@ -10,15 +10,15 @@ use ostler_kernel::market::{MarketStep, Offer};
 use ostler_kernel::port::{JournalError, Position, RunRow, Seq, StreamBatch, StreamId};
 use ractor::ActorProcessingErr;
 
+use super::entry::AgentEntry;
+use super::phase::Input;
 use super::{RegisterError, RegistryState, ReleaseError};
 use crate::clients::{ClientChange, ClientError};
 use crate::error::RunError;
 use crate::evaluations::{EvaluationError, Said};
 use crate::evaluator::EvaluatorMessage;
 use crate::market::{Book, MarketError, OfferRefused};
-use crate::phase::Input;
 use crate::scheduler::Lane;
-use crate::slot::Slot;
 use crate::stream;
 
 impl RegistryState {
@@ -37,13 +37,13 @@ impl RegistryState {
             })?;
         }
         self.services.market.begin(book, &self.services)?;
-        for run in self.services.driven() {
+        for run in self.services.driven.all() {
             if let Some(row) = self.services.journal.run(run)? {
-                self.slot(&row).push(row);
+                self.entry(&row).push(row);
             }
         }
-        for slot in self.slots.values_mut() {
-            slot.runs.make_contiguous().sort_by_key(|row| row.run);
+        for entry in self.agents.values_mut() {
+            entry.runs.make_contiguous().sort_by_key(|row| row.run);
         }
         Ok(())
     }
@@ -51,20 +51,20 @@ impl RegistryState {
     fn remember(&mut self, event: &Event, since: Position) {
         match event {
             Event::AgentRegistered { agent, client, weight } => {
-                let slot = Slot::registered(client.clone(), *weight, since);
-                if self.slots.insert(agent.clone(), slot).is_none() {
+                let entry = AgentEntry::registered(client.clone(), *weight, since);
+                if self.agents.insert(agent.clone(), entry).is_none() {
                     self.registered += 1;
                 }
             }
             Event::AgentProfiled { agent, profile, .. } => self.services.profiles.read(agent, profile),
             Event::AgentQuarantined { agent, reason } => {
-                if let Some(slot) = self.slots.get_mut(agent) {
-                    slot.note_quarantined(reason.clone());
+                if let Some(entry) = self.agents.get_mut(agent) {
+                    entry.note_quarantined(reason.clone());
                 }
             }
             Event::AgentReleased { agent } => {
-                if let Some(slot) = self.slots.get_mut(agent) {
-                    slot.note_released();
+                if let Some(entry) = self.agents.get_mut(agent) {
+                    entry.note_released();
                 }
             }
             _ => {}
@@ -121,12 +121,12 @@ impl RegistryState {
         profile: Profile,
     ) -> Result<Position, RegisterError> {
         let most = self.services.limits.agents;
-        match self.slots.get(&agent) {
-            Some(slot) if slot.client == client => {
+        match self.agents.get(&agent) {
+            Some(entry) if entry.client == client => {
                 let same = profile.is_empty() || *self.services.profiles.of(&agent) == profile;
-                return if same { Ok(slot.since) } else { Err(RegisterError::Profile(agent)) };
+                return if same { Ok(entry.since) } else { Err(RegisterError::Profile(agent)) };
             }
-            Some(slot) => return Err(RegisterError::Taken { agent, owner: slot.client.clone(), client }),
+            Some(entry) => return Err(RegisterError::Taken { agent, owner: entry.client.clone(), client }),
             None if self.registered >= most => return Err(RegisterError::TooMany(most)),
             None => self.services.domains.check(profile.domain.as_deref())?,
         }
@@ -144,22 +144,22 @@ impl RegistryState {
         if let Some(profile) = &profile {
             self.services.profiles.read(&agent, profile);
         }
-        self.slots.insert(agent, Slot::registered(client, weight, since));
+        self.agents.insert(agent, AgentEntry::registered(client, weight, since));
         self.registered += 1;
         Ok(since)
     }
 
     /// Puts an agent back into service. Runs that were set aside stay so until they are asked for by name.
     pub(super) fn release(&mut self, agent: &AgentId) -> Result<Position, ReleaseError> {
-        let slot = self.slots.get(agent).filter(|slot| slot.registered);
-        let slot = slot.ok_or_else(|| ReleaseError::Unknown(agent.clone()))?;
-        if !slot.is_quarantined() {
+        let entry = self.agents.get(agent).filter(|entry| entry.registered);
+        let entry = entry.ok_or_else(|| ReleaseError::Unknown(agent.clone()))?;
+        if !entry.is_quarantined() {
             return Err(ReleaseError::InService(agent.clone()));
         }
-        let client = slot.client.clone();
+        let client = entry.client.clone();
         let position = self.append(&client, vec![Event::AgentReleased { agent: agent.clone() }])?;
-        if let Some(slot) = self.slots.get_mut(agent) {
-            slot.reason = None;
+        if let Some(entry) = self.agents.get_mut(agent) {
+            entry.reason = None;
         }
         self.take(agent, Input::Released);
         tracing::info!(%agent, "the agent is back in service");
@@ -171,18 +171,19 @@ impl RegistryState {
         // Another verdict may have come in between.
         let row = self.services.journal.run(row.run)?.ok_or(RunError::Unknown(row.run))?;
         let verdict = said.verdict(&row)?;
-        let (client, evaluated) = (row.client.clone(), verdict.evaluated);
+        let client = row.client.clone();
         let position = self.append(&client, vec![Event::Verdict(Box::new(verdict))])?;
         let lane = Lane { client, agent: row.named_agent().cloned() };
-        self.services.links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run: row.run, evaluated });
+        let (run, is_verdict) = (row.run, true);
+        self.services.links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, is_verdict });
         Ok(position)
     }
 
     /// Writes down what an agent offers, if that is anything new.
     pub(super) fn offer(&mut self, agent: AgentId, offer: Box<Offer>) -> Result<Position, OfferRefused> {
         offer.check()?;
-        let slot = self.slots.get(&agent).filter(|slot| slot.registered);
-        let slot = slot.ok_or_else(|| OfferRefused::Unknown(agent.clone()))?;
+        let entry = self.agents.get(&agent).filter(|entry| entry.registered);
+        let entry = entry.ok_or_else(|| OfferRefused::Unknown(agent.clone()))?;
         self.services.domains.check(offer.domain.as_deref())?;
         // Who repeats it waits for what was written down then: it may not be durable yet.
         if let Some((_, position)) =
@@ -190,7 +191,7 @@ impl RegistryState {
         {
             return Ok(position);
         }
-        let client = slot.client.clone();
+        let client = entry.client.clone();
         Ok(self.append(&client, vec![Event::AgentOffered { agent, client: client.clone(), offer }])?)
     }
 

@@ -1,36 +1,36 @@
 //! Which run an agent is to drive, and the actor that does it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, RunId};
 use ostler_kernel::port::{JournalError, Position, RunRow};
-use ostler_supervisor::{ChildRef, ChildSpec, Pool, Restart, StartChildError};
+use ostler_supervisor::{ChildSpec, Pool, Restart, StartChildError};
 use ractor::{ActorProcessingErr, ActorRef};
 use tokio::time::Instant;
 
+use super::phase::{Input, Phase, Step};
 use super::{RegistryMessage, RegistryState};
 use crate::agent::{Agent, AgentArguments, AgentMessage, AskReply, Request};
 use crate::error::RunError;
-use crate::phase::{Input, Phase, Step};
+use crate::links::start_in;
 use crate::rest;
 use crate::scheduler::{Lane, Owner};
 
 impl RegistryState {
     pub(super) fn drive(&mut self, row: RunRow) -> Result<(), ActorProcessingErr> {
         let agent = row.agent.clone();
-        let slot = self.slot(&row);
-        if slot.is_quarantined() {
+        let entry = self.entry(&row);
+        if entry.is_quarantined() {
             self.park(&row, "its agent is quarantined".to_owned())?;
             return Ok(());
         }
-        if !slot.has(row.run) {
+        if !entry.has(row.run) {
             let run = row.run;
-            slot.push(row);
+            entry.push(row);
             // It may have been set aside since that was asked for, and let go with it.
-            self.services.drive(run, false);
+            self.services.driven.add(run, false);
         }
         self.take(&agent, Input::Work);
         Ok(())
@@ -44,8 +44,8 @@ impl RegistryState {
         input: Input<ActorRef<AgentMessage>>,
     ) -> Step<ActorRef<AgentMessage>> {
         let pool = self.services.links.pool();
-        let Some(slot) = self.slots.get_mut(agent) else { return Step::Nothing };
-        let step = slot.take(input, pool.is_some());
+        let Some(entry) = self.agents.get_mut(agent) else { return Step::Nothing };
+        let step = entry.take(input, pool.is_some());
         match &step {
             Step::Start => self.start(agent, pool),
             Step::Drive(actor) => self.give(agent, actor),
@@ -57,9 +57,9 @@ impl RegistryState {
 
     /// Starts an actor for an agent.
     fn start(&self, agent: &AgentId, pool: Option<(Pool, u64)>) {
-        let (Some(slot), Some((pool, number))) = (self.slots.get(agent), pool) else { return };
-        let lane = Lane { client: slot.client.clone(), agent: slot.registered.then(|| agent.clone()) };
-        let owner = Arc::new(Owner { agent: agent.clone(), lane, weight: slot.weight });
+        let (Some(entry), Some((pool, number))) = (self.agents.get(agent), pool) else { return };
+        let lane = Lane { client: entry.client.clone(), agent: entry.registered.then(|| agent.clone()) };
+        let owner = Arc::new(Owner { agent: agent.clone(), lane, weight: entry.weight });
         let arguments = AgentArguments { owner, services: Arc::clone(&self.services) };
         let spec = ChildSpec::actor(agent.as_str(), || Agent, move || arguments.clone());
         let spec = spec.restart(Restart::Transient);
@@ -76,7 +76,7 @@ impl RegistryState {
 
     /// Every actor is gone with the old pool; those with work get a new one.
     pub(super) fn pool_up(&mut self) {
-        let agents: Vec<AgentId> = self.slots.keys().cloned().collect();
+        let agents: Vec<AgentId> = self.agents.keys().cloned().collect();
         for agent in agents {
             self.take(&agent, Input::PoolUp);
         }
@@ -91,7 +91,7 @@ impl RegistryState {
 
     /// Gives an actor the first run of its agent, and the requests that waited for that.
     fn give(&mut self, agent: &AgentId, actor: &ActorRef<AgentMessage>) {
-        let Some(row) = self.slots.get(agent).and_then(|slot| slot.runs.front()) else { return };
+        let Some(row) = self.agents.get(agent).and_then(|entry| entry.runs.front()) else { return };
         let run = row.run;
         let _ = actor.cast(AgentMessage::Drive(row.clone()));
         for (request, reply) in self.waiting.take(run) {
@@ -102,9 +102,9 @@ impl RegistryState {
     /// Passes a request on; one that comes before its run's actor is live, or in whose way another run is, waits.
     pub(super) fn ask(&mut self, agent: &AgentId, run: RunId, request: Request, reply: AskReply) {
         let most = self.services.limits.waiting;
-        let refused = match self.slots.get(agent).filter(|slot| slot.has(run)) {
+        let refused = match self.agents.get(agent).filter(|entry| entry.has(run)) {
             None => Some(RunError::Over),
-            Some(slot) if !slot.drives(run) && self.waiting.len() >= most => Some(RunError::Crowded(most)),
+            Some(entry) if !entry.drives(run) && self.waiting.len() >= most => Some(RunError::Crowded(most)),
             Some(_) => None,
         };
         if let Some(error) = refused {
@@ -157,7 +157,7 @@ impl RegistryState {
         agent: &AgentId,
         run: RunId,
     ) -> Result<Option<Position>, RunError> {
-        let mut queued = self.slots.get(agent).into_iter().flat_map(|slot| slot.runs.iter().skip(1));
+        let mut queued = self.agents.get(agent).into_iter().flat_map(|entry| entry.runs.iter().skip(1));
         let Some(row) = queued.find(|row| row.run == run) else { return Ok(None) };
         if self.services.effects.knows_run(run) {
             return Ok(None);
@@ -170,9 +170,9 @@ impl RegistryState {
 
     /// Takes a run off the list of its agent.
     fn strike(&mut self, agent: &AgentId, run: RunId) -> Option<RunRow> {
-        let slot = self.slots.get_mut(agent)?;
-        let at = slot.runs.iter().position(|row| row.run == run)?;
-        slot.runs.remove(at)
+        let entry = self.agents.get_mut(agent)?;
+        let at = entry.runs.iter().position(|row| row.run == run)?;
+        entry.runs.remove(at)
     }
 
     /// Lets the actor of a run go that has nothing to do before `until`, unless a request is on its way to it: then
@@ -189,8 +189,8 @@ impl RegistryState {
             };
             tokio::spawn(wakes).abort_handle()
         });
-        if let Some(slot) = self.slots.get_mut(agent) {
-            slot.set_alarm(alarm);
+        if let Some(entry) = self.agents.get_mut(agent) {
+            entry.set_alarm(alarm);
         }
     }
 
@@ -204,15 +204,15 @@ impl RegistryState {
 
     pub(super) fn gone(&mut self, agent: &AgentId, again: bool) -> Result<(), ActorProcessingErr> {
         self.services.measures.tell(Telemetry::AgentTerminated, Some(agent), None);
-        let Some(slot) = self.slots.get(agent) else { return Ok(()) };
-        let (is_out, passes) = (slot.is_quarantined(), slot.runs.is_empty() && !slot.registered);
+        let Some(entry) = self.agents.get(agent) else { return Ok(()) };
+        let (is_out, passes) = (entry.is_quarantined(), entry.runs.is_empty() && !entry.registered);
         if again && !is_out {
             self.crashed(agent)?;
         } else if !is_out {
             self.say_bye(agent);
         }
         if passes && !again {
-            self.slots.remove(agent);
+            self.agents.remove(agent);
         } else {
             self.take(agent, Input::Gone { again });
         }
@@ -222,12 +222,12 @@ impl RegistryState {
     /// Sets the run aside that its agent was about, if that has ended the actor again and again without getting on: those
     /// behind it go on without it.
     fn crashed(&mut self, agent: &AgentId) -> Result<(), JournalError> {
-        let Some(slot) = self.slots.get(agent).filter(|slot| matches!(slot.phase(), Phase::Live { .. }))
+        let Some(entry) = self.agents.get(agent).filter(|entry| matches!(entry.phase(), Phase::Live { .. }))
         else {
             return Ok(());
         };
-        let Some(run) = slot.runs.front().map(|row| row.run) else { return Ok(()) };
-        if self.services.crashed(run) < CRASHES_MAX {
+        let Some(run) = entry.runs.front().map(|row| row.run) else { return Ok(()) };
+        if self.services.driven.crashed(run) < CRASHES_MAX {
             return Ok(());
         }
         match self.strike(agent, run) {
@@ -247,15 +247,15 @@ impl RegistryState {
     pub(super) fn give_up(&mut self, agent: &AgentId, reason: String) -> Result<(), ActorProcessingErr> {
         self.say_bye(agent);
         self.take(agent, Input::GivenUp);
-        let Some(slot) = self.slots.get_mut(agent) else { return Ok(()) };
-        slot.reason = Some(reason.clone());
-        let (client, registered) = (slot.client.clone(), slot.registered);
-        let runs: Vec<RunRow> = slot.runs.drain(..).collect();
+        let Some(entry) = self.agents.get_mut(agent) else { return Ok(()) };
+        entry.reason = Some(reason.clone());
+        let (client, registered) = (entry.client.clone(), entry.registered);
+        let runs: Vec<RunRow> = entry.runs.drain(..).collect();
         if registered {
             let agent = agent.clone();
             self.append(&client, vec![Event::AgentQuarantined { agent, reason: reason.clone() }])?;
         } else {
-            self.slots.remove(agent);
+            self.agents.remove(agent);
         }
         runs.iter().try_for_each(|row| self.park(row, reason.clone()).map(drop))?;
         Ok(())
@@ -269,21 +269,5 @@ impl RegistryState {
     }
 }
 
-/// Starts a child. One of its name may still be on its way out, and there may be too many for the moment: then it
-/// waits.
-pub(crate) async fn start_in(pool: &Pool, spec: ChildSpec) -> Result<ChildRef, StartChildError> {
-    loop {
-        match pool.start_child(spec.clone()).await {
-            Err(StartChildError::AlreadyPresent { .. } | StartChildError::MaxChildren { .. }) => {
-                tokio::time::sleep(START_AGAIN).await;
-            }
-            started => return started,
-        }
-    }
-}
-
 /// Times that a run may end the actor of its agent, without any progress between, before it is set aside.
 const CRASHES_MAX: u32 = 3;
-
-/// Wait before a start that could not be is tried again.
-const START_AGAIN: Duration = Duration::from_millis(10);

@@ -1,15 +1,20 @@
 //! The registry: which agents exist, which runs they have to drive, and whether an actor does so now. It alone
-//! changes a slot.
+//! changes the entry of one.
 //!
 //! | file | idea |
 //! |---|---|
 //! | `message` | what it is asked, and what it says |
 //! | `client_stream` | what it writes down and reads back: the streams of the clients |
 //! | `drive` | which run an agent is to drive, and the actor that does it |
+//! | `entry`, `phase` | an agent as it is kept, and the machine that says whether an actor stands behind it |
+//! | `waiting` | requests that wait for an actor |
 
 mod client_stream;
 mod drive;
+mod entry;
 mod message;
+mod phase;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,21 +25,20 @@ use ostler_kernel::port::{RunRow, Seq, StreamId};
 use ostler_scheduler::AGENT_WEIGHT;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-pub(crate) use drive::start_in;
+use entry::AgentEntry;
 pub(crate) use message::RegistryMessage;
 pub use message::{AgentRow, RegisterError, ReleaseError};
+use phase::{Input, Phase};
+use waiting::Waiting;
 
-use crate::phase::{Input, Phase};
 use crate::services::Services;
-use crate::slot::Slot;
-use crate::waiting::Waiting;
 
 pub(crate) struct Registry;
 
 pub(crate) struct RegistryState {
     services: Arc<Services>,
-    slots: BTreeMap<AgentId, Slot>,
-    /// Slots of agents with a name of their own.
+    agents: BTreeMap<AgentId, AgentEntry>,
+    /// Those with a name of their own.
     registered: usize,
     /// Last record of each client's stream, which only this actor appends to.
     heads: BTreeMap<StreamId, Seq>,
@@ -52,8 +56,8 @@ impl Actor for Registry {
         _: ActorRef<RegistryMessage>,
         services: Arc<Services>,
     ) -> Result<RegistryState, ActorProcessingErr> {
-        let (slots, registered, heads, waiting) = Default::default();
-        let mut state = RegistryState { services, slots, registered, heads, waiting };
+        let (agents, registered, heads, waiting) = Default::default();
+        let mut state = RegistryState { services, agents, registered, heads, waiting };
         state.rebuild()?;
         Ok(state)
     }
@@ -112,7 +116,7 @@ impl Actor for Registry {
                 let _ = reply.send(state.list());
             }
             RegistryMessage::Find { agent, reply } => {
-                let found = state.slots.get(&agent).map(|slot| state.row(&agent, slot));
+                let found = state.agents.get(&agent).map(|entry| state.row(&agent, entry));
                 let _ = reply.send(found);
             }
             RegistryMessage::Count { reply } => {
@@ -124,31 +128,31 @@ impl Actor for Registry {
 }
 
 impl RegistryState {
-    fn slot(&mut self, row: &RunRow) -> &mut Slot {
-        let slot = self.slots.entry(row.agent.clone());
-        slot.or_insert_with(|| Slot::new(row.client.clone(), AGENT_WEIGHT))
+    fn entry(&mut self, row: &RunRow) -> &mut AgentEntry {
+        let entry = self.agents.entry(row.agent.clone());
+        entry.or_insert_with(|| AgentEntry::new(row.client.clone(), AGENT_WEIGHT))
     }
 
     fn list(&self) -> Vec<AgentRow> {
-        self.slots.iter().map(|(agent, slot)| self.row(agent, slot)).collect()
+        self.agents.iter().map(|(agent, entry)| self.row(agent, entry)).collect()
     }
 
-    fn row(&self, agent: &AgentId, slot: &Slot) -> AgentRow {
+    fn row(&self, agent: &AgentId, entry: &AgentEntry) -> AgentRow {
         AgentRow {
             agent: agent.clone(),
-            client: slot.client.clone(),
-            weight: slot.weight,
-            state: slot.phase().as_str(),
+            client: entry.client.clone(),
+            weight: entry.weight,
+            state: entry.phase().as_str(),
             profile: self.services.said_by(agent),
-            reason: slot.reason.clone(),
-            runs_open: slot.runs.len(),
+            reason: entry.reason.clone(),
+            runs_open: entry.runs.len(),
         }
     }
 
     fn count(&self) -> Vec<(&'static str, usize)> {
         let mut counts = Phase::<()>::WORDS.map(|word| (word, 0));
-        for slot in self.slots.values() {
-            counts[slot.phase().index()].1 += 1;
+        for entry in self.agents.values() {
+            counts[entry.phase().index()].1 += 1;
         }
         counts.into()
     }

@@ -12,7 +12,7 @@ use super::grants::Grants;
 use super::{Granted, Job, Owner, SchedulerMessage, Ticket};
 use crate::agent::AgentMessage;
 use crate::clients::QueueShown;
-use crate::effects::panic_text;
+use crate::effects::panic_words;
 use crate::measure::QueueLook;
 use crate::services::{Services, lock};
 
@@ -160,7 +160,7 @@ impl Scheduling {
         let why = match catch_unwind(act) {
             Ok(Ok(done)) => return Some(done),
             Ok(Err(error)) => error.to_string(),
-            Err(panic) => panic_text(&panic),
+            Err(panic) => format!("the run queue panicked: {}", panic_words(&*panic)),
         };
         if let Some(grants) = held.take() {
             leave(&grants, services);

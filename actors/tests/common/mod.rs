@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use ostler_actors::{Evaluating, Limits, Measures, Submission, System, SystemConfig};
@@ -248,11 +248,18 @@ pub(crate) struct Watched {
     read: Mutex<BTreeMap<StreamId, usize>>,
     /// Records of the largest append.
     largest: AtomicUsize,
+    /// What is done after each append, before whoever appended hears of it.
+    after: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Watched {
     pub(crate) fn over(journal: Arc<MemoryJournal>) -> Arc<Watched> {
-        Arc::new(Watched { journal, read: Mutex::default(), largest: AtomicUsize::new(0) })
+        Arc::new(Watched {
+            journal,
+            read: Mutex::default(),
+            largest: AtomicUsize::new(0),
+            after: OnceLock::new(),
+        })
     }
 
     /// The runs among these that were read since this was asked last.
@@ -260,6 +267,11 @@ impl Watched {
         let read = std::mem::take(&mut *self.read.lock().unwrap());
         let stream = |run: &RunId| StreamId::run(&self.journal.run(*run).unwrap().unwrap().client, *run);
         runs.iter().copied().filter(|run| read.contains_key(&stream(run))).collect()
+    }
+
+    /// From now on does this after each append, before whoever appended hears of it.
+    pub(crate) fn after_append(&self, act: impl Fn() + Send + Sync + 'static) {
+        assert!(self.after.set(Box::new(act)).is_ok(), "one thing is done");
     }
 
     /// Records of the largest append so far.
@@ -281,7 +293,9 @@ impl Journal for Watched {
     fn append(&self, batches: Vec<StreamBatch>) -> Result<Position, JournalError> {
         let records = batches.iter().map(|batch| batch.events.len()).sum();
         self.largest.fetch_max(records, Ordering::SeqCst);
-        self.journal.append(batches)
+        let position = self.journal.append(batches)?;
+        self.after.get().into_iter().for_each(|act| act());
+        Ok(position)
     }
 
     fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), JournalError>> {

@@ -140,10 +140,7 @@ impl Profile {
     /// the agent is for unless the plan says otherwise, and has to give what the profile promises: the output of the plan, or
     /// the map of its outputs if there are several.
     pub fn govern(&self, plan: &mut Plan) {
-        plan.policy.oversight = plan.policy.oversight.max(self.oversight);
-        if plan.policy.domain.is_none() {
-            plan.policy.domain.clone_from(&self.domain);
-        }
+        plan.policy.bind(self.oversight, self.domain.as_deref());
         if let Some(schema) = &self.output {
             let spec = match plan.outputs.as_slice() {
                 [one] => of_one(one.as_str(), schema.clone()),

@@ -18,5 +18,5 @@ pub use call::{AfterLoss, Call, CallClass, Preview};
 pub use decide::{Denial, DenialCode, MEANT, REFUSAL, Verdict, decide, foresee, preview};
 pub use egress::{Destination, Egress, EgressEntryError, EgressFault, is_public};
 pub use permit::Permit;
-pub use policy::{CallLimits, GatePolicy, SCOPE_DEFAULT, Scope};
+pub use policy::{CallLimits, GatePolicy, SCOPE_DEFAULT, Scope, both};
 pub use tool::GatedTool;

@@ -1,6 +1,6 @@
 //! What the operator allows: who may call what, and how much it may do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::egress::Egress;
 
@@ -44,6 +44,25 @@ impl GatePolicy {
     }
 }
 
+/// The name of a scope of what both allow, each part with as many names as it needs.
+///
+/// ```
+/// use ostler_kernel::gate::both;
+///
+/// for (one, other, expected) in [
+///     ("default", None, "default"),
+///     ("default", Some("default"), "default"),
+///     ("b", Some("a"), "a&b"),
+///     ("a&b", Some("b&c"), "a&b&c"),
+/// ] {
+///     assert_eq!(both(one, other), expected);
+/// }
+/// ```
+pub fn both(one: &str, other: Option<&str>) -> String {
+    let parts = one.split('&').chain(other.into_iter().flat_map(|it| it.split('&')));
+    parts.collect::<BTreeSet<&str>>().into_iter().collect::<Vec<_>>().join("&")
+}
+
 /// The tools one may call who acts in a scope.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Scope {
@@ -61,9 +80,6 @@ pub struct CallLimits {
 }
 
 impl CallLimits {
-    /// For calls that a model writes.
-    pub const MODEL: CallLimits = CallLimits { max_depth: 32, max_bytes: 64 * 1024 };
-
     /// For calls of plan files.
     pub const PLAN_FILE: CallLimits = CallLimits { max_depth: 32, max_bytes: 16 * 1024 * 1024 };
 }

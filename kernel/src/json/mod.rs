@@ -225,6 +225,16 @@ pub(crate) fn measure_within(map: &Map<String, Value>, depth: usize) -> Result<u
     Ok(length.0)
 }
 
+/// Arrays and objects within each other: `[]` has depth 1, a number 0. Calls itself as often: what [`parse_value`] accepts is at
+/// most [`MAX_DEPTH`] deep.
+pub fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
 /// Reads a text strictly and gives its canonical form. The first error from the left counts, a token being
 /// judged once it is complete.
 ///
@@ -249,6 +259,7 @@ mod tests {
     #[test]
     fn nesting_is_bounded_in_text_and_in_values() {
         let deepest = parse(&nested(MAX_DEPTH)).unwrap();
+        assert_eq!((depth(&deepest.value()), depth(&json!({"a": [1], "b": 2}))), (MAX_DEPTH, 2));
         assert_eq!(canonical(&deepest.value()).unwrap(), deepest);
         assert_eq!(parse(&nested(MAX_DEPTH + 1)), Err(JsonError::TooDeep { at: MAX_DEPTH }));
         assert_eq!(parse(&"[".repeat(10_000_000)), Err(JsonError::TooDeep { at: MAX_DEPTH }));

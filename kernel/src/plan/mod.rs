@@ -16,6 +16,7 @@
 //! ```
 
 mod advice;
+mod bind;
 mod delta;
 mod draft;
 mod facts;

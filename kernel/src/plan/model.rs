@@ -211,6 +211,21 @@ impl Kind {
         Kind::SubAgent,
     ];
 
+    /// The word used in plan files.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::Tool => "tool",
+            Kind::Model => "model",
+            Kind::Reflection => "reflection",
+            Kind::Observer => "observer",
+            Kind::MicroPlanner => "micro_planner",
+            Kind::Interjection => "interjection",
+            Kind::Aggregator => "aggregator",
+            Kind::HumanApproval => "human_approval",
+            Kind::SubAgent => "sub_agent",
+        }
+    }
+
     /// See [`Node::is_control`].
     pub fn is_control(self) -> bool {
         match self {

@@ -15,6 +15,8 @@
 //! | `strategy`, `recovery`, `prepared` | what a failure asks for; retry, patch, replan: which level, when; patches that nobody has to write |
 //! | `oversight` | which steps a person is asked about |
 //! | `take_up` | what follows when the process that drove it has died |
+//! | `given_up`, `held_up` | which work is not wanted any more, and what waits for a node |
+//! | `purse` | what attempts that run at once have of its budget |
 //! | `inputs`, `intent` | what an attempt is given, and what is written down before it starts |
 //! | `shown` | what a person is shown before they answer |
 //! | `fold`, `report` | a run as its records tell it; what it amounts to |
@@ -26,6 +28,7 @@ mod dirty;
 mod dispatch;
 mod fold;
 mod given_up;
+mod held_up;
 mod human;
 mod inputs;
 mod intent;
@@ -51,6 +54,7 @@ use std::sync::Arc;
 pub use apply::IllegalStep;
 pub use fold::{Fold, FoldError, Folded, ReadPlan};
 pub use given_up::GivenUp;
+pub use held_up::HELD_UP_MAX;
 pub use human::{AnswerError, ResolutionError};
 pub use inputs::{Given, InputError, Refs, resolve};
 pub use intent::{GENERATION, Intended, what_runs};

@@ -144,23 +144,6 @@ pub enum Category {
 }
 
 impl Category {
-    /// Whether level 1 (retry) applies.
-    pub fn is_retryable(self) -> bool {
-        match self {
-            Category::Crash
-            | Category::Timeout
-            | Category::Transient
-            | Category::RateLimit
-            | Category::InvalidOutput => true,
-            Category::ResourceExhaustion
-            | Category::HumanRejection
-            | Category::Structural
-            | Category::ParamMissing
-            | Category::GateDenied
-            | Category::InDoubt => false,
-        }
-    }
-
     /// Whether it leaves open what was done: there may have been an effect, and nobody knows its result.
     pub fn is_loss(self) -> bool {
         match self {
@@ -233,36 +216,48 @@ pub enum Reason {
     DrainedUnapproved,
 }
 
+impl Reason {
+    /// Its word, without the node or the number that goes with it: one of a closed set.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Reason::Entry => "entry",
+            Reason::AllOf => "all_of",
+            Reason::AnyOf(_) => "any_of",
+            Reason::Attempt(_) => "attempt",
+            Reason::ApproveBefore => "approve_before",
+            Reason::ApproveAfter => "approve_after",
+            Reason::HumanNode => "human_node",
+            Reason::Approved => "approved",
+            Reason::Ok => "ok",
+            Reason::Category(category) => category.as_str(),
+            Reason::InDoubt => "in_doubt",
+            Reason::Retry => "retry",
+            Reason::Patched => "patched",
+            Reason::Upstream(_) => "upstream",
+            Reason::Unblocked => "unblocked",
+            Reason::Hold => "hold",
+            Reason::HoldReleased => "hold_released",
+            Reason::JoinExhausted => "join_exhausted",
+            Reason::SiblingWon => "sibling_won",
+            Reason::Concluded => "concluded",
+            Reason::Operator => "operator",
+            Reason::HumanRejected => "human_rejected",
+            Reason::HumanTimeout => "human_timeout",
+            Reason::PlanCancelled => "plan_cancelled",
+            Reason::InterjectionFailed => "interjection_failed",
+            Reason::Delta => "delta",
+            Reason::DrainedUnapproved => "drained_unapproved",
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())?;
         match self {
-            Reason::Entry => f.write_str("entry"),
-            Reason::AllOf => f.write_str("all_of"),
-            Reason::AnyOf(winner) => write!(f, "any_of:{winner}"),
-            Reason::Attempt(number) => write!(f, "attempt:{number}"),
-            Reason::ApproveBefore => f.write_str("approve_before"),
-            Reason::ApproveAfter => f.write_str("approve_after"),
-            Reason::HumanNode => f.write_str("human_node"),
-            Reason::Approved => f.write_str("approved"),
-            Reason::Ok => f.write_str("ok"),
-            Reason::Category(category) => f.write_str(category.as_str()),
-            Reason::InDoubt => f.write_str("in_doubt"),
-            Reason::Retry => f.write_str("retry"),
-            Reason::Patched => f.write_str("patched"),
-            Reason::Upstream(culprit) => write!(f, "upstream:{culprit}"),
-            Reason::Unblocked => f.write_str("unblocked"),
-            Reason::Hold => f.write_str("hold"),
-            Reason::HoldReleased => f.write_str("hold_released"),
-            Reason::JoinExhausted => f.write_str("join_exhausted"),
-            Reason::SiblingWon => f.write_str("sibling_won"),
-            Reason::Concluded => f.write_str("concluded"),
-            Reason::Operator => f.write_str("operator"),
-            Reason::HumanRejected => f.write_str("human_rejected"),
-            Reason::HumanTimeout => f.write_str("human_timeout"),
-            Reason::PlanCancelled => f.write_str("plan_cancelled"),
-            Reason::InterjectionFailed => f.write_str("interjection_failed"),
-            Reason::Delta => f.write_str("delta"),
-            Reason::DrainedUnapproved => f.write_str("drained_unapproved"),
+            Reason::AnyOf(node) | Reason::Upstream(node) => write!(f, ":{node}"),
+            Reason::Attempt(number) => write!(f, ":{number}"),
+            _ => Ok(()),
         }
     }
 }

@@ -132,13 +132,6 @@ mod tests {
         check(Category::Crash, Some("legal"), Strategy::HumanEscalation);
     }
 
-    #[test]
-    fn what_a_retry_may_help_is_what_level_one_is_for() {
-        for category in CATEGORIES {
-            assert_eq!(category.is_retryable(), Strategy::of(category).level() == 1, "{category}");
-        }
-    }
-
     proptest! {
         /// Overrides within overrides, in any order and of any depth, as parts of one failure.
         #[test]

@@ -39,7 +39,6 @@ type Job = Box<dyn FnOnce(&Files) + Send>;
 
 /// Artifacts in files `ab/<digest>` of a folder. What was stored is durable when the future is done.
 pub struct FolderArtifacts {
-    files: Arc<Files>,
     jobs: Sender<Job>,
     calls: Semaphore,
 }
@@ -70,25 +69,7 @@ impl FolderArtifacts {
                 .name(format!("artifacts-{number}"))
                 .spawn(move || queue.iter().for_each(|job| job(&files)))?;
         }
-        Ok(FolderArtifacts { files, jobs, calls: Semaphore::new(CALLS_MAX) })
-    }
-
-    /// The digests of all artifacts, ascending. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// A folder that cannot be read.
-    pub fn list(&self) -> io::Result<Vec<Digest>> {
-        self.files.list()
-    }
-
-    /// What is wrong with the artifacts: every one is read. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// A folder that cannot be read; files that cannot are among the answers.
-    pub fn verify(&self) -> io::Result<Vec<ArtifactError>> {
-        Ok(self.list()?.into_iter().filter_map(|digest| self.files.get(digest).err()).collect())
+        Ok(FolderArtifacts { jobs, calls: Semaphore::new(CALLS_MAX) })
     }
 
     async fn call<T: Send + 'static>(

@@ -19,7 +19,7 @@ pub const MEDIA_BYTES_MAX: usize = 255;
 
 /// The name of an artifact.
 pub fn digest(artifact: &Artifact) -> Digest {
-    lineage::hash("aos/artifact/1", &[artifact.media.as_bytes(), &artifact.content])
+    lineage::artifact(&artifact.media, &artifact.content)
 }
 
 /// Whether an artifact is within the limits, and its media type is one line.

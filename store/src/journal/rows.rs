@@ -56,6 +56,11 @@ pub(crate) fn account_of(row: &RunRow) -> AccountKey {
     (row.client.clone(), row.named_agent().cloned())
 }
 
+/// Whose line this is.
+pub(crate) fn key_of(row: &AccountRow) -> AccountKey {
+    (row.client.clone(), row.agent.clone())
+}
+
 /// The line of an account that a checkpoint at `position` holds.
 pub(crate) fn checkpointed(account: &[u8], position: Position) -> Result<AccountRow, CodecError> {
     let row: AccountRow = codec::decode_row(account)?;
@@ -98,19 +103,8 @@ impl Reader {
         match event {
             Event::RunOpened(opened) => {
                 let plan = self.skim(&opened.plan);
-                Some(Change::Begin(RunRow {
-                    run: opened.run,
-                    client: opened.client.clone(),
-                    agent: opened.agent.clone(),
-                    plan: plan.id.clone(),
-                    nodes: plan.nodes.len() as u32,
-                    opened_ms: at_ms,
-                    closed_ms: None,
-                    standing: RunStanding::Open,
-                    evaluated: None,
-                    acts: 0,
-                    position: Position(0),
-                }))
+                let (id, nodes) = (plan.id.clone(), plan.nodes.len() as u32);
+                Some(Change::Begin(RunRow::opened(opened, id, nodes, at_ms, Position(0))))
             }
             Event::RunRecovered { .. } => Some(Change::Stand(RunStanding::Open, None)),
             Event::Parked { reason } => Some(Change::Stand(RunStanding::Parked(reason.clone()), Some(at_ms))),

@@ -12,9 +12,12 @@ pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hint
     for (at, node) in subject.plan.nodes.iter().enumerate() {
         let place = |key: &str| subject.place(at).key(key);
         if !(settings.executes)(node.kind) {
-            let detail = format!("nothing here executes nodes of kind {}", word(node.kind));
-            let kinds: Vec<&str> =
-                Kind::ALL.iter().filter(|&&kind| (settings.executes)(kind)).map(|&kind| word(kind)).collect();
+            let detail = format!("nothing here executes nodes of kind {}", node.kind.as_str());
+            let kinds: Vec<&str> = Kind::ALL
+                .iter()
+                .filter(|&&kind| (settings.executes)(kind))
+                .map(|&kind| kind.as_str())
+                .collect();
             let mend = format!("use one of the kinds that are executed: {}", kinds.join(", "));
             faults.push(Fault::new(FaultCode::V21, &node.id, detail, mend).at(&place("kind")));
         }
@@ -62,19 +65,5 @@ fn some(names: &BTreeSet<String>) -> String {
         0 => "there is none here".to_owned(),
         1..=TOOLS_NAMED_MAX => named.join(", "),
         _ => format!("{}, …", named.join(", ")),
-    }
-}
-
-fn word(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Tool => "tool",
-        Kind::Model => "model",
-        Kind::Reflection => "reflection",
-        Kind::Observer => "observer",
-        Kind::MicroPlanner => "micro_planner",
-        Kind::Interjection => "interjection",
-        Kind::Aggregator => "aggregator",
-        Kind::HumanApproval => "human_approval",
-        Kind::SubAgent => "sub_agent",
     }
 }

@@ -20,7 +20,8 @@ use super::collect::{Unwanted, collect};
 use super::files::Files;
 use super::repair::{Findings, repair};
 use super::segment::SEGMENT_HEADER_BYTES;
-use super::{Options, SegmentJournal, verify_folder};
+use super::verify::verify;
+use super::{Options, SegmentJournal};
 use crate::disk::{Disk, FaultyDisk};
 use crate::index::Index;
 
@@ -148,7 +149,7 @@ struct Told {
 
 fn told(disk: &FaultyDisk) -> Told {
     super::swap::finish(disk).unwrap();
-    assert_eq!(verify_folder(Arc::new(disk.clone())).unwrap(), []);
+    assert_eq!(verify(&files(disk), None).unwrap(), []);
     let journal = open(disk);
     let records = |stream| journal.read(stream, Seq(0), usize::MAX);
     let rows = journal.runs(false).unwrap().into_iter();
@@ -296,7 +297,7 @@ fn a_flip_in_the_accounts_that_collecting_left_is_damage_and_no_torn_end() {
     collect(&files(&disk), before(15), 0, Some(&mut || Ok(()))).unwrap();
     let last = disk.list().unwrap().into_iter().filter(|name| name.ends_with(".seg")).max().unwrap();
     disk.flip(&last, SEGMENT_HEADER_BYTES + 60, 1);
-    assert_ne!(verify_folder(Arc::new(disk.clone())).unwrap(), []);
+    assert_ne!(verify(&files(&disk), None).unwrap(), []);
     assert!(SegmentJournal::on_disk(Arc::new(disk), small()).is_err(), "nobody builds upon it");
 }
 

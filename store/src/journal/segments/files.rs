@@ -27,6 +27,23 @@ pub(crate) fn read_whole(disk: &dyn Disk, name: &str) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// What stands before the checksum of a text.
+const SEAL: &str = "crc32c ";
+
+/// A text of lines, behind one that says what it is and before one with a checksum.
+pub(crate) fn sealed(magic: &str, lines: &str) -> String {
+    let text = format!("{magic}\n{lines}");
+    let crc = crc32c::crc32c(text.as_bytes());
+    format!("{text}{SEAL}{crc:08x}\n")
+}
+
+/// The lines of such a text; `None`: it is damaged, or another one.
+pub(crate) fn unsealed<'a>(magic: &str, bytes: &'a [u8]) -> Option<&'a str> {
+    let (text, crc) = std::str::from_utf8(bytes).ok()?.rsplit_once(SEAL)?;
+    let is_whole = crc.trim_end() == format!("{:08x}", crc32c::crc32c(text.as_bytes()));
+    text.strip_prefix(magic)?.strip_prefix('\n').filter(|_| is_whole)
+}
+
 /// The segment files of a journal.
 pub(crate) struct Files {
     pub(crate) disk: Arc<dyn Disk>,

@@ -142,7 +142,7 @@ impl Fold {
         for account in &body.accounts {
             let row = rows::checkpointed(account, place.position());
             let row = row.map_err(|error| Misfit::Frame(None, format!("its accounts: {error}")))?;
-            self.lines.accounts.insert((row.client.clone(), row.agent.clone()), row);
+            self.lines.accounts.insert(rows::key_of(&row), row);
         }
         self.epoch = body.epoch;
         self.last = (place, crc);

@@ -98,48 +98,47 @@ impl Draft {
     }
 }
 
-/// A frame with its header still blank: [`finish`] fills it in. `prev` gives the chain of each draft's stream.
-pub(crate) fn assemble(epoch: u64, drafts: &[Draft], prev: &[Chain]) -> Vec<u8> {
-    let room = drafts.iter().map(Draft::bytes_max).sum::<usize>();
+/// The beginning of a frame, with its header still blank: [`finish`] fills it in.
+fn begun(version: u8, epoch: u64, parts: usize, room: usize) -> Vec<u8> {
     let mut frame = Vec::with_capacity(FRAME_HEADER_BYTES + 24 + room);
     frame.extend_from_slice(&[0; FRAME_HEADER_BYTES]);
-    frame.push(VERSION);
+    frame.push(version);
     put_u64(&mut frame, epoch);
-    put_u64(&mut frame, drafts.len() as u64);
+    put_u64(&mut frame, parts as u64);
+    frame
+}
+
+fn put_section(frame: &mut Vec<u8>, section: &Section<'_>) {
+    frame.extend_from_slice(&stream_bytes(&section.stream));
+    put_u64(frame, section.first);
+    put_i64(frame, section.at_ms);
+    frame.extend_from_slice(&section.prev);
+    put_u64(frame, section.count);
+    put_block(frame, section.records);
+}
+
+/// A frame of these drafts, with its header still blank. `prev` gives the chain of each draft's stream.
+pub(crate) fn assemble(epoch: u64, drafts: &[Draft], prev: &[Chain]) -> Vec<u8> {
+    let room = drafts.iter().map(Draft::bytes_max).sum();
+    let mut frame = begun(VERSION, epoch, drafts.len(), room);
     for (draft, prev) in drafts.iter().zip(prev) {
-        frame.extend_from_slice(&stream_bytes(&draft.stream));
-        put_u64(&mut frame, draft.expected + 1);
-        put_i64(&mut frame, draft.at_ms);
-        frame.extend_from_slice(prev);
-        put_u64(&mut frame, draft.count);
-        put_block(&mut frame, &draft.records);
+        let Draft { stream, expected, at_ms, count, records, .. } = draft;
+        let (stream, first, at_ms, prev, count) = (*stream, expected + 1, *at_ms, *prev, *count);
+        put_section(&mut frame, &Section { stream, first, at_ms, prev, count, records });
     }
     frame
 }
 
 /// A frame of these sections, as they are, with its header still blank.
 pub(crate) fn reassemble(epoch: u64, sections: &[Section<'_>]) -> Vec<u8> {
-    let mut frame = vec![0; FRAME_HEADER_BYTES];
-    frame.push(VERSION);
-    put_u64(&mut frame, epoch);
-    put_u64(&mut frame, sections.len() as u64);
-    for section in sections {
-        frame.extend_from_slice(&stream_bytes(&section.stream));
-        put_u64(&mut frame, section.first);
-        put_i64(&mut frame, section.at_ms);
-        frame.extend_from_slice(&section.prev);
-        put_u64(&mut frame, section.count);
-        put_block(&mut frame, section.records);
-    }
+    let mut frame = begun(VERSION, epoch, sections.len(), 0);
+    sections.iter().for_each(|section| put_section(&mut frame, section));
     frame
 }
 
 /// A frame that says how these accounts stand, with its header still blank.
 pub(crate) fn checkpoint(epoch: u64, accounts: &[Vec<u8>]) -> Vec<u8> {
-    let mut frame = vec![0; FRAME_HEADER_BYTES];
-    frame.push(CHECKPOINT);
-    put_u64(&mut frame, epoch);
-    put_u64(&mut frame, accounts.len() as u64);
+    let mut frame = begun(CHECKPOINT, epoch, accounts.len(), 0);
     accounts.iter().for_each(|account| put_block(&mut frame, account));
     frame
 }

@@ -72,7 +72,6 @@ use self::quarantine::Quarantine;
 use super::check_shape;
 use super::rows::{self, Reader};
 use super::watchers::Watchers;
-use crate::disk::Disk;
 use crate::index::{Broken, Index};
 use crate::lock::HeldLock;
 
@@ -309,11 +308,6 @@ impl Shared {
     }
 }
 
-/// Lists everything that is wrong with the journal in a folder that nobody has open.
-pub(crate) fn verify_folder(disk: Arc<dyn Disk>) -> std::io::Result<Vec<Damage>> {
-    verify::verify(&Files::new(disk, SEGMENT_BYTES), None)
-}
-
 fn no_index(broken: Broken) -> JournalError {
     JournalError::Damaged { place: "the index".into(), what: broken.to_string() }
 }
@@ -432,7 +426,7 @@ impl Journal for SegmentJournal {
         let accounts = self.shared.ask(|index| {
             let mut accounts = self.shared.order().fold.lines.accounts.clone();
             for row in index.accounts()? {
-                accounts.entry((row.client.clone(), row.agent.clone())).or_insert(row);
+                accounts.entry(rows::key_of(&row)).or_insert(row);
             }
             Ok(accounts)
         })?;

@@ -11,7 +11,7 @@ use ostler_kernel::id::{Digest, RunId, Ticks};
 use ostler_kernel::port::{JournalError, Position, RunRow, RunStanding};
 use serde::{Deserialize, Serialize};
 
-use super::files::read_whole;
+use super::files::{read_whole, sealed, unsealed};
 use crate::disk::Disk;
 use crate::journal::rows::{Lines, Reader};
 
@@ -129,22 +129,18 @@ pub(crate) fn read(disk: &dyn Disk) -> io::Result<Quarantine> {
 }
 
 fn parse(bytes: &[u8]) -> Option<Quarantine> {
-    let (text, crc) = std::str::from_utf8(bytes).ok()?.rsplit_once("crc32c ")?;
-    (crc.trim_end() == format!("{:08x}", crc32c::crc32c(text.as_bytes()))).then_some(())?;
-    let mut lines = text.lines();
-    (lines.next()? == MAGIC).then_some(())?;
+    let lines = unsealed(MAGIC, bytes)?.lines();
     lines.map(|line| serde_json::from_str(line).ok().map(|one: Quarantined| (one.row.run, one))).collect()
 }
 
 /// The bytes of the list.
 pub(crate) fn bytes(quarantine: &Quarantine) -> Vec<u8> {
-    let mut text = format!("{MAGIC}\n");
+    let mut lines = String::new();
     for one in quarantine.values() {
-        text += &serde_json::to_string(one).expect("it holds names, numbers and texts");
-        text.push('\n');
+        lines += &serde_json::to_string(one).expect("it holds names, numbers and texts");
+        lines.push('\n');
     }
-    text += &format!("crc32c {:08x}\n", crc32c::crc32c(text.as_bytes()));
-    text.into_bytes()
+    sealed(MAGIC, &lines).into_bytes()
 }
 
 #[cfg(test)]

@@ -221,7 +221,7 @@ impl Known {
             rows.entry(row.run).or_insert(row);
         }
         for row in index.accounts().ok()? {
-            accounts.entry((row.client.clone(), row.agent.clone())).or_insert(row);
+            accounts.entry(rows::key_of(&row)).or_insert(row);
         }
         Some(Known { heads: index.heads().ok()?, rows, accounts: accounts.into_values().collect() })
     }

@@ -5,6 +5,7 @@
 
 use std::io;
 
+use super::files::{read_whole, sealed, unsealed};
 use crate::disk::Disk;
 
 /// The file that says what takes whose place.
@@ -76,9 +77,9 @@ impl<'a> Swap<'a> {
 
     /// Makes the change.
     pub(crate) fn commit(self) -> io::Result<()> {
-        let mut text = format!("{MAGIC}\n");
+        let mut lines = String::new();
         for change in &self.changes {
-            text += &match change {
+            lines += &match change {
                 Change::Replace { name, keep: Some(keep) } => format!("replace {name} {keep}\n"),
                 Change::Replace { name, keep: None } => format!("replace {name}\n"),
                 Change::Keep { name, keep } => format!("keep {name} {keep}\n"),
@@ -86,10 +87,9 @@ impl<'a> Swap<'a> {
                 Change::Recycle { name } => format!("recycle {name}\n"),
             };
         }
-        text += &format!("crc32c {:08x}\n", crc32c::crc32c(text.as_bytes()));
         let temporary = format!("{NAME}{NEW}");
         let file = self.disk.open(&temporary, true)?;
-        file.write_at(text.as_bytes(), 0)?;
+        file.write_at(sealed(MAGIC, &lines).as_bytes(), 0)?;
         file.sync()?;
         self.disk.sync()?;
         self.disk.rename(&temporary, NAME)?;
@@ -142,17 +142,9 @@ fn perform(disk: &dyn Disk, change: &Change) -> io::Result<()> {
 }
 
 fn read(disk: &dyn Disk) -> io::Result<Vec<Change>> {
-    let bytes = super::files::read_whole(disk, NAME)?;
+    let bytes = read_whole(disk, NAME)?;
     let wrong = || io::Error::new(io::ErrorKind::InvalidData, "the file swap of the journal is damaged");
-    let text = std::str::from_utf8(&bytes).map_err(|_| wrong())?;
-    let (lines, crc) = text.rsplit_once("crc32c ").ok_or_else(wrong)?;
-    if crc.trim_end() != format!("{:08x}", crc32c::crc32c(lines.as_bytes())) {
-        return Err(wrong());
-    }
-    let mut lines = lines.lines();
-    if lines.next() != Some(MAGIC) {
-        return Err(wrong());
-    }
+    let lines = unsealed(MAGIC, &bytes).ok_or_else(wrong)?.lines();
     let change = |line: &str| {
         let mut words = line.split(' ').map(str::to_owned);
         let (verb, name, keep) = (words.next()?, words.next()?, words.next());

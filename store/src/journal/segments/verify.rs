@@ -238,7 +238,7 @@ impl Survey {
         }
         for account in &body.accounts {
             match rows::checkpointed(account, place.position()) {
-                Ok(row) => drop(self.lines.accounts.insert((row.client.clone(), row.agent.clone()), row)),
+                Ok(row) => drop(self.lines.accounts.insert(rows::key_of(&row), row)),
                 Err(error) => return self.misfit(place, format!("its accounts: {error}"), Vec::new()),
             }
         }

@@ -1,7 +1,7 @@
 //! Whether an actor stands behind an agent: a pure machine that knows no actors. The registry tells it what came in, and does
 //! what it says.
 //!
-//! `Row -> Starting -> Live -> Stopping -> Row`, and `Quarantined` from anywhere until it is released. What comes while an actor
+//! `Idle -> Starting -> Live -> Stopping -> Idle`, and `Quarantined` from anywhere until it is released. What comes while an actor
 //! is on its way in or out is remembered by what is left to do, so no wake-up is lost; the model beside this tries every
 //! order.
 
@@ -11,7 +11,7 @@ use ostler_kernel::id::RunId;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Phase<A> {
     /// There is none.
-    Row,
+    Idle,
     Starting,
     /// With the requests that were passed on to it.
     Live {
@@ -93,7 +93,7 @@ impl<A> Phase<A> {
     /// Place among [`Phase::WORDS`].
     pub(crate) fn index(&self) -> usize {
         match self {
-            Phase::Row => 0,
+            Phase::Idle => 0,
             Phase::Starting => 1,
             Phase::Live { .. } => 2,
             Phase::Stopping => 3,
@@ -105,7 +105,7 @@ impl<A> Phase<A> {
 impl<A: Clone> Machine<A> {
     /// Of an agent that has no actor.
     pub(crate) fn new() -> Machine<A> {
-        Machine { phase: Phase::Row, passive: false }
+        Machine { phase: Phase::Idle, passive: false }
     }
 
     /// Of an agent that is out of service.
@@ -164,7 +164,7 @@ impl<A: Clone> Machine<A> {
             Input::PoolUp => self.none(around),
             Input::PoolGone { another } => match self.phase {
                 Phase::Starting => {
-                    self.phase = Phase::Row;
+                    self.phase = Phase::Idle;
                     if another { self.start(around) } else { Step::Nothing }
                 }
                 _ => Step::Nothing,
@@ -180,13 +180,13 @@ impl<A: Clone> Machine<A> {
 
     /// There is no actor: starts one if there is something to do.
     fn none(&mut self, around: Around) -> Step<A> {
-        self.phase = Phase::Row;
+        self.phase = Phase::Idle;
         self.start(around)
     }
 
     fn start(&mut self, around: Around) -> Step<A> {
         match self.phase {
-            Phase::Row if around.first.is_some() && !self.passive && around.pool => {
+            Phase::Idle if around.first.is_some() && !self.passive && around.pool => {
                 self.phase = Phase::Starting;
                 Step::Start
             }

@@ -386,7 +386,7 @@ impl World {
         let is_passive = self.machine.is_passive();
         let wrong = |wrong: bool, what| wrong.then_some(what);
         match self.machine.phase() {
-            Phase::Row => wrong(first.is_some() && !is_passive, "there is work and nobody to do it")
+            Phase::Idle => wrong(first.is_some() && !is_passive, "there is work and nobody to do it")
                 .or(wrong(self.child != Child::None, "an actor is there that the registry does not know"))
                 .or(wrong(is_passive && self.alarm != first.copied(), "nothing will wake a passive run")),
             Phase::Starting => Some("an actor is waited for that does not come"),

@@ -7,11 +7,11 @@ use ostler_kernel::port::{Position, RunRow};
 use ractor::ActorRef;
 use tokio::task::AbortHandle;
 
+use super::phase::{Around, Input, Machine, Phase, Step};
 use crate::agent::AgentMessage;
-use crate::phase::{Around, Input, Machine, Phase, Step};
 
 /// An agent: what it is, and what it has to do.
-pub(crate) struct Slot {
+pub(crate) struct AgentEntry {
     pub(crate) client: ClientId,
     pub(crate) weight: u32,
     /// Whether it has a name of its own, written in the journal; else it goes with its run.
@@ -39,9 +39,9 @@ impl Drop for Alarm {
     }
 }
 
-impl Slot {
-    pub(crate) fn new(client: ClientId, weight: u32) -> Slot {
-        Slot {
+impl AgentEntry {
+    pub(crate) fn new(client: ClientId, weight: u32) -> AgentEntry {
+        AgentEntry {
             client,
             weight,
             registered: false,
@@ -53,8 +53,8 @@ impl Slot {
         }
     }
 
-    pub(crate) fn registered(client: ClientId, weight: u32, since: Position) -> Slot {
-        Slot { registered: true, since, ..Slot::new(client, weight) }
+    pub(crate) fn registered(client: ClientId, weight: u32, since: Position) -> AgentEntry {
+        AgentEntry { registered: true, since, ..AgentEntry::new(client, weight) }
     }
 
     /// One more run to do. Most agents have one and no other, so no room is made for more.

@@ -1,0 +1,117 @@
+//! The runs that this process drives. The table outlives the restart of any actor, like that of the effects.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use ostler_kernel::id::RunId;
+use ostler_kernel::port::{Position, Seq};
+use tokio::sync::watch;
+
+use crate::services::lock;
+
+/// The runs that this process drives.
+#[derive(Default)]
+pub(crate) struct DrivenRuns(Mutex<BTreeMap<RunId, Driven>>);
+
+/// What is known of a run that this process drives.
+#[derive(Debug, Default)]
+struct Driven {
+    /// Somebody asked for it by name.
+    by_name: bool,
+    /// The record up to which `quiet` holds.
+    seq: Seq,
+    /// Where that record stands, if by then the run asks nobody anything; `None`: it may.
+    quiet: Option<Position>,
+    /// Times that its actor ended as of the record `crashed_at`.
+    crashes: u32,
+    crashed_at: Seq,
+    /// Somebody wants it to come to rest.
+    resting: bool,
+    /// Who waits for it, if anybody does; told when something may have changed about how it stands.
+    waiters: Option<watch::Sender<()>>,
+}
+
+impl DrivenRuns {
+    /// The run is driven from here on, if it is not yet.
+    pub(crate) fn add(&self, run: RunId, by_name: bool) {
+        lock(&self.0).entry(run).or_default().by_name |= by_name;
+    }
+
+    /// Whether somebody asked for the run by name: then it is tried, however often it failed before.
+    pub(crate) fn asked_for(&self, run: RunId) -> bool {
+        lock(&self.0).get(&run).is_some_and(|driven| driven.by_name)
+    }
+
+    /// Notes of a run that is driven that it asks nobody anything as of its record `seq`, which stands at `quiet`; or, if that
+    /// is `None`, that it may: to be noted before the question is appended.
+    pub(crate) fn note_quiet(&self, run: RunId, seq: Seq, quiet: Option<Position>) {
+        if let Some(driven) = lock(&self.0).get_mut(&run).filter(|driven| driven.seq <= seq) {
+            (driven.seq, driven.quiet) = (seq, quiet);
+        }
+    }
+
+    /// The actor that drives the run has ended: how often so far, since the run got on last.
+    pub(crate) fn crashed(&self, run: RunId) -> u32 {
+        let mut driven = lock(&self.0);
+        let Some(driven) = driven.get_mut(&run) else { return 0 };
+        if driven.seq > driven.crashed_at {
+            (driven.crashed_at, driven.crashes) = (driven.seq, 0);
+        }
+        driven.crashes += 1;
+        driven.crashes
+    }
+
+    /// Where the record stands as of which the run is known to ask nobody anything.
+    pub(crate) fn quiet(&self, run: RunId) -> Option<Position> {
+        lock(&self.0).get(&run)?.quiet
+    }
+
+    /// Notes that somebody wants a run to come to rest, or that it goes on.
+    pub(crate) fn note_resting(&self, run: RunId, resting: bool) {
+        if let Some(driven) = lock(&self.0).get_mut(&run) {
+            driven.resting = resting;
+        }
+    }
+
+    /// Whether somebody wants a run to come to rest that has not yet.
+    pub(crate) fn is_resting(&self, run: RunId) -> bool {
+        lock(&self.0).get(&run).is_some_and(|driven| driven.resting)
+    }
+
+    /// Tells whoever waits for a run that is driven when something may have changed about how it stands, or when it is let
+    /// go; `None`: it is not driven.
+    pub(crate) fn watch(&self, run: RunId) -> Option<watch::Receiver<()>> {
+        let mut driven = lock(&self.0);
+        let waiters = &mut driven.get_mut(&run)?.waiters;
+        Some(waiters.get_or_insert_with(|| watch::Sender::new(())).subscribe())
+    }
+
+    /// Whether this process drives it.
+    pub(crate) fn has(&self, run: RunId) -> bool {
+        lock(&self.0).contains_key(&run)
+    }
+
+    /// All of them, ascending.
+    pub(crate) fn all(&self) -> Vec<RunId> {
+        lock(&self.0).keys().copied().collect()
+    }
+
+    /// The run is driven no longer. Who waits for it hears so, as what it waits with is dropped.
+    pub(crate) fn remove(&self, run: RunId) {
+        lock(&self.0).remove(&run);
+    }
+
+    /// Tells those who wait for this run that something may have changed.
+    pub(crate) fn stir(&self, run: RunId) {
+        if let Some(waiters) = lock(&self.0).get(&run).and_then(|driven| driven.waiters.as_ref()) {
+            waiters.send_replace(());
+        }
+    }
+
+    /// Tells those who wait for any run.
+    pub(crate) fn stir_all(&self) {
+        for waiters in lock(&self.0).values().filter_map(|driven| driven.waiters.as_ref()) {
+            waiters.send_replace(());
+        }
+    }
+}

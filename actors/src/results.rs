@@ -1,0 +1,104 @@
+//! Results: storing one, and reading it back where somebody needs it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ostler_kernel::agent;
+use ostler_kernel::event::{Failure, Outcome, Output};
+use ostler_kernel::id::NodeId;
+use ostler_kernel::plan::Node;
+use ostler_kernel::port::{Artifact, ArtifactError, JSON};
+use ostler_kernel::run::{Category, Run};
+use ostler_kernel::{json, lineage};
+use serde_json::Value;
+
+use crate::limits::RESULT_DEPTH_MAX;
+use crate::services::Services;
+
+/// Results up to this size stand in the record itself, larger ones in the artifact store.
+pub const INLINE_BYTES_MAX: usize = 4 * 1_024;
+
+/// Stores a value: its digest, and the value itself where it is small.
+pub(crate) async fn keep(services: &Services, value: &Value) -> Result<Output, Failure> {
+    keep_within(services, value, services.limits.result_bytes).await
+}
+
+/// The same, with a limit of its own.
+pub(crate) async fn keep_within(services: &Services, value: &Value, most: usize) -> Result<Output, Failure> {
+    let canonical = json::canonical(value).map_err(|error| invalid(format!("the result: {error}")))?;
+    if json::depth(value) > RESULT_DEPTH_MAX {
+        return Err(invalid(format!(
+            "the result holds values within values {RESULT_DEPTH_MAX} deep and more"
+        )));
+    }
+    let bytes = canonical.as_str().len();
+    if bytes > most {
+        return Err(invalid(format!("the result has {bytes} bytes, at most {most} are kept")));
+    }
+    if bytes <= INLINE_BYTES_MAX {
+        let artifact = lineage::artifact(JSON, canonical.as_str().as_bytes());
+        return Ok(Output { artifact, bytes: bytes as u64, inline: Some(canonical), directive: None });
+    }
+    let content = canonical.as_str().as_bytes().to_vec();
+    let stored = services.artifacts.put(Artifact { media: JSON.to_owned(), content }).await;
+    let artifact = stored.map_err(|error| Failure {
+        // What was done is done, and its result is lost.
+        category: Category::Crash,
+        message: format!("the result could not be stored: {error}"),
+    })?;
+    Ok(Output { artifact, bytes: bytes as u64, inline: None, directive: None })
+}
+
+/// A result that an attempt needs, and that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the result of {node} cannot be read: {error}")]
+pub(crate) struct Unreadable {
+    node: NodeId,
+    pub(crate) error: ArtifactError,
+}
+
+/// What each executed node published whose result an attempt of `node` needs; `null` where that is nothing.
+pub(crate) async fn needed(
+    services: &Services,
+    run: &Run,
+    node: &Node,
+) -> Result<BTreeMap<NodeId, Arc<Value>>, Unreadable> {
+    let mut results = BTreeMap::new();
+    for source in run.sources(node) {
+        let result = match run.instance(&source).and_then(|instance| instance.output.as_ref()) {
+            None => Value::Null,
+            Some(output) => match load(services, output).await {
+                Ok(result) => result,
+                Err(error) => return Err(Unreadable { node: source, error }),
+            },
+        };
+        results.insert(source, Arc::new(result));
+    }
+    Ok(results)
+}
+
+/// Gives a stored value back.
+pub(crate) async fn load(services: &Services, output: &Output) -> Result<Value, ArtifactError> {
+    if let Some(inline) = &output.inline {
+        return Ok(inline.value());
+    }
+    let artifact = services.artifacts.get(output.artifact).await?;
+    serde_json::from_slice(&artifact.content)
+        .map_err(|error| ArtifactError::Damaged { digest: output.artifact, what: error.to_string() })
+}
+
+/// Whether a result says of itself that it may be wrong; so does one that cannot be read.
+pub(crate) async fn is_unsure(services: &Services, outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Ok(output) => match load(services, output).await {
+            Ok(value) => agent::is_unsure(&value),
+            Err(_) => true,
+        },
+        Outcome::Failed(_) => false,
+    }
+}
+
+/// No result, or not such a one as was asked for.
+pub(crate) fn invalid(message: String) -> Failure {
+    Failure { category: Category::InvalidOutput, message }
+}

@@ -1,0 +1,50 @@
+//! What waits for a node.
+
+use super::Run;
+use crate::id::NodeId;
+
+/// Nodes that are named as waiting for another one.
+pub const HELD_UP_MAX: usize = 100;
+
+impl Run {
+    /// The nodes that wait for this one, directly or not, in the order of their ids: the first [`HELD_UP_MAX`].
+    pub fn held_up(&self, node: &NodeId) -> Vec<NodeId> {
+        let nodes = &self.plan.nodes;
+        let Some(start) = self.position(node) else { return Vec::new() };
+        let (mut seen, mut open) = (vec![false; nodes.len()], vec![start]);
+        while let Some(at) = open.pop() {
+            for &(consumer, _) in &self.graph.consumers[at] {
+                if self.instances[consumer].is_live() && !std::mem::replace(&mut seen[consumer], true) {
+                    open.push(consumer);
+                }
+            }
+        }
+        let held = (0..nodes.len()).filter(|&at| seen[at] && at != start).map(|at| nodes[at].id.clone());
+        held.take(HELD_UP_MAX).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::plan::{PlanDraft, PolicyDraft, Settings};
+
+    #[test]
+    fn a_node_names_what_it_holds_up_to_a_limit() {
+        let held = |nodes: usize| {
+            let mut plan = vec![json!({"id": "ask", "kind": "human_approval", "human_timeout": 1})];
+            plan.extend((0..nodes).map(|at| json!({"id": format!("n{at:03}"), "deps": ["ask"]})));
+            plan.iter_mut().for_each(|node| node["contract"] = json!([{"method": "schema"}]));
+            let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": plan})).unwrap();
+            let overrides = PolicyDraft { max_nodes: Some(1_000), ..PolicyDraft::default() };
+            let plan = draft.validate(&Settings::simulation(overrides, None)).unwrap();
+            Run::new(Arc::new(plan), 1, 0).held_up(&"ask".into())
+        };
+        assert_eq!((held(HELD_UP_MAX).len(), held(HELD_UP_MAX + 1).len()), (HELD_UP_MAX, HELD_UP_MAX));
+        assert_eq!(held(HELD_UP_MAX + 1), held(HELD_UP_MAX), "the first of them");
+    }
+}
