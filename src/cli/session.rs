@@ -321,7 +321,8 @@ pub(crate) fn not_opened(data: &Path, error: &OpenError) -> Failure {
         }
         OpenError::NotAFile { .. } => "; see what it is, and remove it",
         OpenError::Lost { .. } => "; see who holds it, and try again",
-        OpenError::ReadOnly { .. } | OpenError::Io { .. } => "",
+        OpenError::ReadOnly { .. } => ": copy it to where you may write, and name that with --data",
+        OpenError::Io { .. } => "",
     };
     let told = error.to_string();
     let place = data.display().to_string();
