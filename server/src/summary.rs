@@ -124,6 +124,7 @@ fn waiting(id: RunId, run: &Run) -> Vec<Waiting> {
             id: answerable.then(|| id.to_string()),
             digest: instance.shown.filter(|_| answerable).map(|shown| shown.to_string()),
             deadline_ms: deadline,
+            why: instance.met().filter(|_| !answerable).map(str::to_owned),
             holds_up: held_up(run, &node.id).iter().map(ToString::to_string).collect(),
         })
     });
