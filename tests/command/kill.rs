@@ -25,6 +25,13 @@ fn world() -> World {
     world
 }
 
+/// Takes longer than any test does.
+const ENDLESS: &str = r#"
+id: endless
+nodes:
+  - {id: act, tool: shell.run, params: {argv: [sh, -c, "echo $$ >> log; exec sleep 600"]}, timeout: 900s}
+"#;
+
 const RUN: &str = "run steps.yaml --workspace work --intent 2";
 
 #[test]
@@ -70,6 +77,25 @@ fn a_second_interrupt_ends_at_once() {
     world.ostler("resume").exits(3).says("in doubt act");
 }
 
+#[test]
+fn a_second_interrupt_leaves_no_program_running() {
+    let world = world();
+    world.file("endless.yaml", ENDLESS);
+    let mut run = world.start("run endless.yaml --workspace work --intent 2");
+    until("it has begun", || world.work("log").ends_with('\n'));
+    let program = world.work("log").trim().to_owned();
+    assert!(is_alive(&program));
+    while !run.has_ended() {
+        run.signal("INT");
+        std::thread::yield_now();
+    }
+    run.end()
+        .exits(130)
+        .complains("^C again ends it, and this, at once")
+        .complains("ended at once, state is kept");
+    until("its program has ended", || !is_alive(&program));
+}
+
 /// Runs the plan until its step is under way, and kills it there.
 fn in_doubt() -> World {
     let world = world();
@@ -104,8 +130,20 @@ fn an_attempt_in_doubt_asks_and_goes_on_with_its_result() {
 #[test]
 fn an_attempt_in_doubt_can_count_as_failed() {
     let world = in_doubt();
-    world.ostler("resolve @last act --fail").exits(1).says("failed");
+    world.ostler("resolve @last act --fail").exits(1).says("failed act: a person settled it as failed");
+    world.ostler("show @last").exits(0).says("act   failed").says("a person settled it as failed\n");
     assert_eq!(world.work("log"), "acted\n");
+}
+
+#[test]
+fn what_an_attempt_met_that_is_in_doubt_is_told_with_it() {
+    let world = world();
+    world.file("late.yaml", &DOUBT.replace("timeout: 20s", "timeout: 200ms"));
+    let told = "in doubt act: it was started; what became of it is not known (not done within 200 ms)";
+    world.ostler("run late.yaml --workspace work --intent 2").exits(3).says(told);
+    world.ostler("show @last").exits(0).says(told);
+    world.ostler("resolve @last act --fail").exits(1).says("failed act: a person settled it as failed");
+    world.ostler("evaluate @last").exits(0).says("on its own  no, 1 act of a person\n");
 }
 
 #[test]
