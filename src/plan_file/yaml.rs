@@ -55,11 +55,11 @@ fn what(error: &serde_saphyr::Error) -> String {
             }
             _ => "it is too large".to_owned(),
         },
-        serde_saphyr::Error::AliasReplayLimitExceeded { .. } => {
-            format!("what *NAME repeats is more than {YAML_REPEATED_MAX} values")
-        }
         error => match first_line(&error.to_string()) {
             told if told == TOO_DEEP => told_too_deep(),
+            told if told.starts_with(TOO_OFTEN) => {
+                format!("what *NAME repeats is more than {YAML_REPEATED_MAX} values")
+            }
             told => told,
         },
     }
@@ -67,6 +67,9 @@ fn what(error: &serde_saphyr::Error) -> String {
 
 /// What the reader says of a text that is nested deeper than it goes, which is deeper than a file may be.
 const TOO_DEEP: &str = "recursion limit exceeded";
+
+/// How it says that aliases repeat more than they may, in one error within another.
+const TOO_OFTEN: &str = "alias replay limit exceeded";
 
 fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or("not YAML");

@@ -25,13 +25,6 @@ fn world() -> World {
     world
 }
 
-/// Takes longer than any test does.
-const ENDLESS: &str = r#"
-id: endless
-nodes:
-  - {id: act, tool: shell.run, params: {argv: [sh, -c, "echo $$ >> log; exec sleep 600"]}, timeout: 900s}
-"#;
-
 const RUN: &str = "run steps.yaml --workspace work --intent 2";
 
 #[test]
@@ -75,25 +68,6 @@ fn a_second_interrupt_ends_at_once() {
         run.end().exits(130).complains("stopping").complains("ended at once, state is kept: `ostler resume ");
     assert!(!ended.err.contains("stopped,"), "it did not wait for the step: {}", ended.err);
     world.ostler("resume").exits(3).says("in doubt act");
-}
-
-#[test]
-fn a_second_interrupt_leaves_no_program_running() {
-    let world = world();
-    world.file("endless.yaml", ENDLESS);
-    let mut run = world.start("run endless.yaml --workspace work --intent 2");
-    until("it has begun", || world.work("log").ends_with('\n'));
-    let program = world.work("log").trim().to_owned();
-    assert!(is_alive(&program));
-    while !run.has_ended() {
-        run.signal("INT");
-        std::thread::yield_now();
-    }
-    run.end()
-        .exits(130)
-        .complains("^C again ends it, and this, at once")
-        .complains("ended at once, state is kept");
-    until("its program has ended", || !is_alive(&program));
 }
 
 /// Runs the plan until its step is under way, and kills it there.
@@ -215,26 +189,37 @@ fn until_lines(world: &World, file: &str, count: usize) -> Vec<String> {
 
 #[test]
 fn programs_that_outlive_their_process_are_ended_by_the_next() {
-    for signals in [&["KILL"][..], &["INT", "INT"]] {
-        let world = World::new();
-        world.file("left.yaml", LEFT);
-        let mut run = world.start("run left.yaml --workspace work --intent 2");
-        let pids = until_lines(&world, "pids", 5);
-        for signal in signals {
-            run.signal(signal);
-        }
-        while !run.has_ended() {
-            run.signal(signals[signals.len() - 1]);
-            std::thread::yield_now();
-        }
-        run.end();
-        assert!(pids.iter().any(|pid| is_alive(pid)), "{signals:?} left nothing: {pids:?}");
-        world.ostler("ps").exits(0).complains("what its steps had left running was ended");
-        let alive: Vec<&String> = pids.iter().filter(|pid| is_alive(pid)).collect();
-        assert!(alive.is_empty(), "{signals:?}: {alive:?} of {pids:?} live on");
-        let again = world.ostler("ps").exits(0);
-        assert!(!again.err.contains("was ended"), "{}", again.err);
+    let world = World::new();
+    world.file("left.yaml", LEFT);
+    let run = world.start("run left.yaml --workspace work --intent 2");
+    let pids = until_lines(&world, "pids", 5);
+    run.signal("KILL");
+    run.end();
+    assert!(pids.iter().any(|pid| is_alive(pid)), "it left nothing: {pids:?}");
+    world.ostler("ps").exits(0).complains("what its steps had left running was ended");
+    let alive: Vec<&String> = pids.iter().filter(|pid| is_alive(pid)).collect();
+    assert!(alive.is_empty(), "{alive:?} of {pids:?} live on");
+    let again = world.ostler("ps").exits(0);
+    assert!(!again.err.contains("was ended"), "{}", again.err);
+}
+
+#[test]
+fn a_second_interrupt_leaves_no_program_running() {
+    let world = World::new();
+    world.file("left.yaml", LEFT);
+    let mut run = world.start("run left.yaml --workspace work --intent 2");
+    let pids = until_lines(&world, "pids", 5);
+    assert!(pids.iter().all(|pid| is_alive(pid)), "{pids:?}");
+    while !run.has_ended() {
+        run.signal("INT");
+        std::thread::yield_now();
     }
+    run.end()
+        .exits(130)
+        .complains("^C again ends it, and this, at once")
+        .complains("ended at once, state is kept");
+    until("its programs have ended", || !pids.iter().any(|pid| is_alive(pid)));
+    world.ostler("resume").exits(3).says("in doubt act");
 }
 
 #[test]

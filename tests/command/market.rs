@@ -103,6 +103,13 @@ fn what_cannot_be_posted_is_refused_and_leaves_nothing() {
     world.file("late.yaml", &format!("{JOB}deadline: 0s\n"));
     world.file("odd.yaml", &format!("{JOB}domain: cooking\n"));
     world.file("none.yaml", &JOB.replace("review.yaml", "none.yml"));
+    world.file("bare.yaml", "title: x\nbugdet: 5\ncapabilities: 7\n");
+    let bare = world.ostler("market post bare.yaml --workspace work").exits(2);
+    let bare = bare.complains("did you mean \"budget\"?").complains("the key \"plan\" is missing");
+    bare.complains("expected a list, found 7").complains("bare.yaml has 3 faults");
+    world.file("bare.yaml", "title: x\n");
+    let bare = world.ostler("market post bare.yaml --workspace work").exits(2);
+    bare.complains("the key \"budget\" is missing").complains("the key \"plan\" is missing");
     for (line, told) in [
         ("dear.yaml", "the budget is beyond the balance: 5000 credits cannot be reserved: 1000 are free"),
         ("wrong.yaml", "did you mean \"budget\"?"),
