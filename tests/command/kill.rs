@@ -113,7 +113,7 @@ fn an_attempt_in_doubt_can_count_as_failed() {
 fn what_an_attempt_met_that_is_in_doubt_is_told_with_it() {
     let world = world();
     world.file("late.yaml", &DOUBT.replace("timeout: 20s", "timeout: 200ms"));
-    let told = "in doubt act: it was started; what became of it is not known (not done within 200 ms)";
+    let told = "in doubt act: not done within 200 ms; what became of it is not known";
     world.ostler("run late.yaml --workspace work --intent 2").exits(3).says(told);
     world.ostler("show @last").exits(0).says(told);
     world.ostler("resolve @last act --fail").exits(1).says("failed act: a person settled it as failed");
