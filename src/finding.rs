@@ -164,6 +164,8 @@ impl fmt::Display for Report<'_> {
         let told = |c: char| if c.is_control() { '\u{fffd}' } else { c };
         let detail: String = self.finding.detail.chars().map(told).collect();
         match &self.finding.node {
+            // A node without a name has no other.
+            Some(node) if node.is_empty() => write!(f, "\"\": {detail}"),
             Some(node) => write!(f, "{}: {detail}", node.chars().map(told).collect::<String>()),
             None => f.write_str(&detail),
         }

@@ -25,7 +25,7 @@ pub(crate) fn of(run: RunId, view: &RunView) -> GraphView {
                 since_ms: instance.since,
                 attempts: instance.attempts,
                 busy_ms: view.took.get(&node.id).copied(),
-                failure: instance.failure.as_ref().map(|failure| failure.message.clone()),
+                failure: instance.met().map(str::to_owned),
                 artifact: output.map(|output| output.artifact.to_string()),
                 bytes: output.map(|output| output.bytes),
             }

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use ostler_actors::AGENT_WEIGHT;
 use ostler_kernel::agent::{Oversight, Profile};
+use ostler_kernel::json::parse_value;
+use ostler_scheduler::WEIGHT_MAX;
 use ostler_server::wire::{AgentList, AgentNamed, SpawnRequest, TreeLine, TreeView};
 use serde_json::{Value, json};
 
@@ -14,6 +15,7 @@ use super::cells::{fit, padded, width};
 use super::client::{Client, Refused, part};
 use super::exit::{Failure, code};
 use super::live::painted;
+use super::number::{from_zero, within};
 use super::ps::tagged;
 use super::session::{Session, Want};
 use super::term::{Out, say};
@@ -31,9 +33,9 @@ pub(crate) struct SpawnArgs {
     /// Who pays for what it does [default: local, or who does already]
     #[arg(long, value_name = "NAME")]
     client: Option<String>,
-    /// Its weight among the agents of its client, 1 to 1,000,000
-    #[arg(long, value_name = "N", default_value_t = AGENT_WEIGHT)]
-    weight: u32,
+    /// Its weight among the agents of its client, 1 to 1,000,000 [default: 100, or what it has already]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = weight)]
+    weight: Option<u32>,
     /// Something it can do, by a name that jobs ask for; may be repeated
     #[arg(long = "can", value_name = "CAPABILITY")]
     capabilities: Vec<String>,
@@ -44,7 +46,7 @@ pub(crate) struct SpawnArgs {
     #[arg(long, value_name = "MODE", value_parser = oversight())]
     oversight: Option<Oversight>,
     /// What it asks for a job, in credits
-    #[arg(long, value_name = "CREDITS")]
+    #[arg(long, value_name = "CREDITS", allow_negative_numbers = true, value_parser = from_zero)]
     price: Option<u64>,
     /// File with the JSON Schema of what its runs are given: the parameters of the node that a plan begins with
     #[arg(long, value_name = "FILE")]
@@ -59,6 +61,11 @@ fn oversight() -> impl TypedValueParser<Value = Oversight> {
     let of = |word: String| Oversight::ALL.into_iter().find(|mode| mode.as_str() == word);
     PossibleValuesParser::new(Oversight::ALL.map(Oversight::as_str))
         .map(move |word| of(word).expect("these are its words"))
+}
+
+fn weight(text: &str) -> Result<u32, String> {
+    let weight = within(text, 1..=WEIGHT_MAX.into())?;
+    Ok(u32::try_from(weight).expect("a weight is at most WEIGHT_MAX"))
 }
 
 /// Makes an agent.
@@ -84,7 +91,7 @@ pub(crate) async fn spawn(globals: &Globals, args: SpawnArgs) -> Result<u8, Fail
 fn schema(file: &Path) -> Result<Value, Failure> {
     let told = |what: String| Failure::invalid(format!("{}: {what}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|error| told(error.to_string()))?;
-    serde_json::from_str(&text).map_err(|error| told(format!("no JSON: {error}")))
+    parse_value(&text).map_err(|error| told(error.to_string()))
 }
 
 /// What an agent says of itself, in a line.

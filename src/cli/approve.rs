@@ -16,7 +16,8 @@ use super::client::{Client, Refused, part};
 use super::exit::{Failure, code};
 use super::live::screen::Aside;
 use super::measured::Measured;
-use super::session::{Session, Want, no_folder, settings};
+use super::number::{node_name, run_name};
+use super::session::{Session, Want, is_empty};
 use super::signals::{GoesOn, Signals};
 use super::steer;
 use super::summary::{Seen, answers, ending, is_over, silence, text_of};
@@ -39,8 +40,10 @@ const COLUMNS_MAX: usize = 160;
 #[derive(Debug, Args)]
 pub(crate) struct AnswerArgs {
     /// The run: its id, a part of it, or @last
+    #[arg(value_parser = run_name)]
     run: String,
     /// The node that asks
+    #[arg(value_parser = node_name)]
     node: String,
     /// Say why, for the record; a refused result may be tried again with it
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
@@ -55,11 +58,7 @@ pub(crate) struct AnswerArgs {
 
 pub(crate) async fn approvals(globals: &Globals) -> Result<u8, Failure> {
     let mut out = Out::new();
-    let (_, data) = settings(globals, Path::new("."))?;
-    if let Some(nothing) = no_folder(data.as_deref()) {
-        if !globals.json {
-            say(nothing);
-        }
+    if is_empty("run", globals)? {
         return Ok(code::SUCCEEDED);
     }
     let session = Session::open(globals, Path::new("."), Want::Look).await?;

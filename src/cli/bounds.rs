@@ -10,7 +10,7 @@ use super::exit::Failure;
 #[derive(Debug, Args)]
 pub(crate) struct Bounds {
     /// The most impact it may have: 0 observe, 1 operate, 2 control
-    #[arg(long, value_name = "0..2", default_value_t = 1, value_parser = intent)]
+    #[arg(long, value_name = "0..2", default_value_t = 1, allow_negative_numbers = true, value_parser = intent)]
     pub(crate) intent: u8,
     /// The scope it acts in
     #[arg(long, value_name = "NAME", default_value = SCOPE_DEFAULT)]
@@ -28,6 +28,9 @@ impl Bounds {
             .workspace
             .canonicalize()
             .map_err(|error| Failure::invalid(format!("the workspace {shown}: {error}")))?;
+        if !workspace.is_dir() {
+            return Err(Failure::invalid(format!("the workspace {shown} is not a folder")));
+        }
         workspace
             .into_os_string()
             .into_string()

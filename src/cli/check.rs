@@ -1,12 +1,13 @@
 //! `ostler check`: everything that is wrong with a plan, or what it amounts to.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ostler::config::{Config, run_slots_default};
 use ostler::finding::Finding;
-use ostler::plan_file::PlanFile;
+use ostler::plan_file::{Format, PLAN_FILE_BYTES_MAX, PlanFile};
 use ostler_actors::Toolbox;
 use ostler_drivers::tool::builtin;
 use ostler_kernel::contract::Reliability;
@@ -20,7 +21,7 @@ use super::{Globals, findings, foresee, session};
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// The plan: .yaml, .yml, .json or .toml
+    /// The plan: .yaml, .yml, .json or .toml; or - for stdin, as YAML, which JSON is a part of
     plan: PathBuf,
     /// Value of a parameter ${KEY} of the plan
     #[arg(long = "param", value_name = "KEY=VALUE", value_parser = key_value)]
@@ -37,15 +38,45 @@ pub(crate) fn key_value(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// What stands for a plan that comes from stdin.
+const STDIN: &str = "-";
+
+/// The plan that somebody named: a file, or what comes from stdin.
+pub(crate) fn read_named(path: &Path, params: Vec<(String, String)>) -> Result<PlanFile, Failure> {
+    if path != Path::new(STDIN) {
+        return read(path, params);
+    }
+    let text = from_stdin("the plan", PLAN_FILE_BYTES_MAX)?;
+    Ok(PlanFile::parse("stdin", Format::Yaml, &text, &given(params)?))
+}
+
+/// The text that comes from stdin, whole.
+pub(crate) fn from_stdin(what: &str, bytes_max: usize) -> Result<String, Failure> {
+    let refused = |why: String| Failure::invalid(format!("{what} from stdin: {why}"));
+    let mut bytes = Vec::new();
+    let read = std::io::stdin().take(bytes_max as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| refused(error.to_string()))?;
+    if bytes.len() > bytes_max {
+        return Err(refused(format!("it has more than {bytes_max} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        refused(format!("it is no text: byte {} is not UTF-8", error.utf8_error().valid_up_to()))
+    })
+}
+
 /// A plan file with its parameters filled in.
 pub(crate) fn read(path: &Path, params: Vec<(String, String)>) -> Result<PlanFile, Failure> {
+    PlanFile::read(path, &given(params)?).map_err(|error| Failure::invalid(error.to_string()))
+}
+
+fn given(params: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Failure> {
     let mut given = BTreeMap::new();
     for (name, value) in params {
         if given.insert(name.clone(), value).is_some() {
             return Err(Failure::invalid(format!("--param {name} is given twice")));
         }
     }
-    PlanFile::read(path, &given).map_err(|error| Failure::invalid(error.to_string()))
+    Ok(given)
 }
 
 /// Judges a plan as it would be run here.
@@ -59,12 +90,13 @@ pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
     let workspace = args.bounds.workspace()?;
     let (config, _) = session::settings(globals, Path::new(&workspace))?;
-    let file = read(&args.plan, args.params)?;
+    let file = read_named(&args.plan, args.params)?;
     let (plan, mut advice) = match judge(&file, &config) {
         Ok(judged) => judged,
         Err(findings) => return Err(findings::tell(file.source(), &findings, globals.json, &mut out)),
     };
     advice.extend(foresee::refusals(&file, &plan, &config, &args.bounds, Path::new(&workspace)));
+    let advice = findings::in_order(&advice);
     let facts = Facts::of(&plan);
     if globals.json {
         advice.iter().for_each(|finding| out.json(&findings::line(file.source(), finding)));

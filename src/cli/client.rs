@@ -62,7 +62,12 @@ impl From<Refused> for Failure {
                     (_, 400..500) => code::INVALID,
                     _ => code::INTERNAL,
                 };
-                Failure { code, what: problem.detail }
+                let mut what = problem.detail;
+                if problem.code == "journal_damaged" && !what.contains("ostler doctor") {
+                    what +=
+                        "; `ostler doctor` tells what it touches, `ostler doctor --repair` sets that aside";
+                }
+                Failure { code, what }
             }
         }
     }

@@ -45,7 +45,7 @@ struct AddArgs {
     /// Its name, as `ostler run --client` takes it
     client: String,
     /// Its share among the clients of its tier: 1 to 1000000, or credits, what its credits are worth [default: credits]
-    #[arg(long, value_name = "W", value_parser = weight)]
+    #[arg(long, value_name = "W", allow_negative_numbers = true, value_parser = weight)]
     weight: Option<WeightRequest>,
     /// Where it is served: contracted goes first, the marketplace keeps a tenth [default: marketplace]
     #[arg(long, value_name = "TIER")]

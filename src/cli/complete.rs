@@ -1,4 +1,4 @@
-//! What a shell offers for a word that names a run or a node: asked by the script of `ostler completions bash`.
+//! What a shell offers for a word that names a run, a node, or what `ostler help` explains: asked by the script of `ostler completions bash`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::exit::{Failure, code};
 use super::session::{Session, Want};
 use super::summary::ending;
 use super::term::Out;
-use super::{Globals, command};
+use super::{Globals, command, help};
 
 /// How long somebody who has pressed a key waits.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -47,6 +47,8 @@ enum What<'a> {
     Node(&'a str),
     /// RUN/NODE.
     Result,
+    /// What `ostler help` explains.
+    Topic,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -58,7 +60,7 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// `None` if the word names no run and no node.
+    /// `None` if the word names none of them.
     fn of(root: &Command, words: &'a [String]) -> Option<Asked<'a>> {
         let (word, before) = words.split_last()?;
         let (mut called, mut names, mut data) = (None::<&Command>, Vec::new(), None);
@@ -90,6 +92,7 @@ impl<'a> Asked<'a> {
             "run" => What::Run,
             "node" => What::Node(names.first()?),
             "name" => What::Result,
+            "asked" => What::Topic,
             _ => return None,
         };
         let command = words.iter().find(|word| *word == called.get_name())?;
@@ -97,6 +100,9 @@ impl<'a> Asked<'a> {
     }
 
     async fn names(&self, globals: &Globals) -> Result<Vec<String>, Failure> {
+        if self.what == What::Topic {
+            return Ok(help::explained().map(str::to_owned).collect());
+        }
         let session = Session::open(globals, Path::new("."), Want::Look).await?;
         let names = match (&self.what, self.word.split_once('/')) {
             (What::Node(run), _) => self.nodes(&session, run).await,
@@ -104,7 +110,7 @@ impl<'a> Asked<'a> {
                 let nodes = self.nodes(&session, run).await;
                 nodes.map(|nodes| nodes.into_iter().map(|node| format!("{run}/{node}")).collect())
             }
-            (What::Run | What::Result, _) => self.runs(&session.client).await,
+            (What::Run | What::Result | What::Topic, _) => self.runs(&session.client).await,
         };
         session.stop().await;
         names

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::client::{Client, part, whole};
 use super::exit::{Failure, code};
-use super::session::{Session, Want, is_data_folder, settings};
+use super::session::{Session, Want, is_there, settings};
 use super::term::{Out, Paint, bytes};
 use super::{Globals, clients, pipelines};
 
@@ -118,7 +118,7 @@ pub(crate) async fn doctor(globals: &Globals, args: DoctorArgs) -> Result<u8, Fa
         return Ok(report.end());
     };
     let place = data.display();
-    if is_data_folder(&data) {
+    if is_there(&data)? {
         report.good("data folder", format!("{place}, {}", held(folder_bytes(&data))));
         probe(&data, &mut report);
         store(globals, &data, args.repair, &mut report).await?;

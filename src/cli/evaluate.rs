@@ -13,8 +13,9 @@ use super::approve::approver;
 use super::cells::{fit_name, padded, width};
 use super::client::part;
 use super::exit::{Failure, code};
+use super::number::run_name;
 use super::ps::tagged;
-use super::session::{Session, Want};
+use super::session::{Session, Want, is_empty};
 use super::term::{Out, Paint, clock, count, say};
 
 /// Who judges where nobody knows their name.
@@ -26,6 +27,7 @@ const NAME_MAX: usize = 36;
 #[derive(Debug, Args)]
 pub(crate) struct EvaluateArgs {
     /// The run: its id, a part of it, or @last
+    #[arg(value_parser = run_name)]
     run: String,
     /// How good what came of it is, 0 to 1
     #[arg(long, value_name = "SCORE", allow_negative_numbers = true, value_parser = quality)]
@@ -136,7 +138,7 @@ fn told(view: &EvaluationView, out: &mut Out) {
     }
     match view.acts {
         0 => out.line("  on its own  yes"),
-        acts => out.line(format!("  on its own  no, {}", count(acts as usize, "act of a person"))),
+        acts => out.line(format!("  on its own  no, {} of a person", count(acts as usize, "act"))),
     }
     if let Some(judge) = &view.judge {
         let said =
@@ -156,6 +158,9 @@ fn noted(note: &str) -> String {
 }
 
 pub(crate) async fn agents(globals: &Globals, args: AgentsArgs) -> Result<u8, Failure> {
+    if args.like.is_none() && is_empty("agent", globals)? {
+        return Ok(code::SUCCEEDED);
+    }
     let session = Session::open(globals, Path::new("."), Want::Look).await?;
     let like = args.like.as_deref().map(|agent| format!("?like={}", part(agent))).unwrap_or_default();
     let list = session.client.get::<EvaluationList>(&format!("/v1/evaluations{like}")).await;

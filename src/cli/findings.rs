@@ -33,7 +33,7 @@ pub(crate) fn tell(source: &Source, findings: &[Finding], json: bool, out: &mut 
 }
 
 /// In the order of the file; what has no place comes last.
-fn in_order(findings: &[Finding]) -> Vec<Finding> {
+pub(crate) fn in_order(findings: &[Finding]) -> Vec<Finding> {
     let mut sorted = findings.to_vec();
     sorted.sort_by_key(|finding| finding.place.map_or(usize::MAX, |place| place.offset));
     sorted

@@ -3,7 +3,8 @@
 use futures::StreamExt;
 use hyper::Method;
 use ostler_actors::CHECKPOINTED;
-use ostler_server::wire::{ClientLine, EventLine, Standing, Summary};
+use ostler_server::wire::{ClientLine, EventLine, RunNamed, Standing, Summary};
+use serde_json::Value;
 use tokio::time::MissedTickBehavior;
 
 use super::ask::{Asker, Came};
@@ -78,7 +79,10 @@ pub(crate) async fn interrupted(session: Session, signals: &Signals, run: &str) 
         ));
     } else {
         signals.will_say(format!("ended at once, state is kept: `ostler resume {run}` goes on"));
-        say("stopping: work that acts on the world is brought to its end; ^C again ends at once");
+        signals.will_kill(session.programs());
+        say(
+            "stopping: work that acts on the world is brought to its end; ^C again ends it, and this, at once",
+        );
         session.stop().await;
         say(format!("stopped, state is kept: `ostler resume {run}` goes on"));
     }
@@ -146,22 +150,32 @@ async fn to_rest_asking(
         // While somebody is asked, nothing else may go on, and yet it is not at rest.
         let asks = asker.as_ref().is_some_and(|asker| asker.has_open());
         let until = if asks { "closed" } else { "settled" };
-        to_rest(session, run, &mut after, until, view, asker.as_deref_mut(), out).await?;
+        to_rest(session, run, &mut after, until, Part::Drives, view, asker.as_deref_mut(), out).await?;
         if !asks && asker.as_ref().is_none_or(|asker| !asker.has_open()) {
             return Ok(());
         }
     }
 }
 
+/// What somebody has to do with a run that is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// It is to get on: if the process that drives it goes away, this one does.
+    Drives,
+    /// It is looked at, as long as there is something to see.
+    Looks,
+}
+
 /// Gives every record after `after` to the view, until nothing goes on in the run (`settled`) or it is over
 /// (`closed`), or nobody is asked any more by an asker who had something to ask.
-/// The process that drives it may end right after the run does, with a request under way. Who has no part in the run
-/// then looks no longer than there is something to see: nothing goes on in it.
+/// The process that drives it may end right after the run does, with a request under way.
+#[allow(clippy::too_many_arguments)] // what is followed, how far, for whom, and where it is told
 pub(crate) async fn to_rest(
     session: &mut Session,
     run: &str,
     after: &mut u64,
     until: &str,
+    part_in_it: Part,
     view: &mut (dyn View + Send),
     mut asker: Option<&mut Asker>,
     out: &mut Out,
@@ -172,17 +186,21 @@ pub(crate) async fn to_rest(
         let Err(refused) = followed else { return Ok(()) };
         let (Refused::Gone(what) | Refused::NotThere(what)) = refused else { return Err(refused) };
         let gone = || Refused::Gone(what.clone());
-        // Who asks lets the run go on with the answer.
-        let want = if asker.is_some() { Want::Drive } else { Want::Look };
+        let want = if part_in_it == Part::Drives { Want::Drive } else { Want::Look };
         session.renew(want).await.map_err(|_| gone())?;
-        if !session.client.is_remote() {
-            let summary: Summary = session.client.get(&path).await?;
-            if matches!(summary.standing, Standing::Open | Standing::Running) {
-                return Err(gone());
+        if session.client.is_remote() {
+            continue;
+        }
+        let summary: Summary = session.client.get(&path).await?;
+        let stands_still = matches!(summary.standing, Standing::Open | Standing::Running);
+        match part_in_it {
+            Part::Drives if stands_still => {
+                say("the process that held the data folder went away: the run goes on in this one");
+                session.client.post::<RunNamed>(&format!("{path}/resume"), &Value::Null).await?;
             }
-            if want == Want::Look {
-                return follow(&session.client, &path, after, "now", view, None, out).await;
-            }
+            Part::Drives => {}
+            Part::Looks if stands_still => return Err(gone()),
+            Part::Looks => return follow(&session.client, &path, after, "now", view, None, out).await,
         }
     }
     follow(&session.client, &path, after, until, view, asker, out).await

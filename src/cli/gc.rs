@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::Globals;
 use super::exit::{Failure, code};
+use super::number::span;
 use super::session::{no_folder, not_opened, settings};
 use super::term::{Out, bytes, count, say};
 use ostler::config::RetentionConfig;
@@ -20,37 +21,28 @@ pub(crate) struct GcArgs {
     #[arg(long)]
     apply: bool,
     /// Runs go that were over for so long, such as 30d or 12h [default: `keep` in [retention] of the configuration]
-    #[arg(long, value_name = "SPAN", value_parser = span)]
+    #[arg(long, value_name = "SPAN", allow_hyphen_values = true, value_parser = age)]
     older_than: Option<Span>,
-    /// Runs go, too, that `ostler doctor --repair` set aside, and the damaged segments that it kept
+    /// Runs go, too, that `ostler doctor --repair` set aside, and the damaged segments and results that it kept
     #[arg(long)]
     quarantined: bool,
 }
 
-fn span(text: &str) -> Result<Span, String> {
-    let span: Span = serde_json::from_value(json!(text)).map_err(|error| error.to_string())?;
+fn age(text: &str) -> Result<Span, String> {
+    let span = span(text)?;
     if span.ticks(1_000) > 0 { Ok(span) } else { Err("give it a span above zero, such as 30d".to_owned()) }
 }
 
 pub(crate) fn gc(globals: &Globals, args: GcArgs) -> Result<u8, Failure> {
     let (config, data) = settings(globals, Path::new("."))?;
-    if let Some(nothing) = no_folder(data.as_deref()) {
-        return Err(Failure::invalid(nothing));
-    }
-    let Some(data) = data else { return Ok(code::SUCCEEDED) };
+    let nothing = no_folder(data.as_deref())?;
     let keep = args.older_than.or(config.retention.keep);
     let unwanted = RetentionConfig { keep }.unwanted(SystemTime::now());
     let unwanted = Unwanted { quarantined: args.quarantined, ..unwanted };
-    let garbage = Store::collect(&data, unwanted, args.apply).map_err(|error| match error {
-        OpenError::Held { pid, .. } => {
-            let who = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
-            Failure::store(format!(
-                "{} is held by {who}: nothing is removed until it has ended",
-                data.display()
-            ))
-        }
-        error => not_opened(&data, &error),
-    })?;
+    let garbage = match data {
+        Some(data) if nothing.is_none() => collect(&data, unwanted, args.apply)?,
+        _ => Garbage::default(),
+    };
     let mut out = Out::new();
     if globals.json {
         out.json(&json!({
@@ -62,7 +54,13 @@ pub(crate) fn gc(globals: &Globals, args: GcArgs) -> Result<u8, Failure> {
             "journal_bytes_after": garbage.journal_bytes_after,
             "artifacts": garbage.artifacts,
             "artifact_bytes": garbage.artifact_bytes,
+            "damaged": garbage.damaged,
+            "damaged_bytes": garbage.damaged_bytes,
         }));
+        return Ok(code::SUCCEEDED);
+    }
+    if let Some(nothing) = nothing {
+        say(nothing);
         return Ok(code::SUCCEEDED);
     }
     tell(&garbage, args.apply, &mut out);
@@ -74,11 +72,22 @@ pub(crate) fn gc(globals: &Globals, args: GcArgs) -> Result<u8, Failure> {
     Ok(code::SUCCEEDED)
 }
 
+fn collect(data: &Path, unwanted: Unwanted, apply: bool) -> Result<Garbage, Failure> {
+    Store::collect(data, unwanted, apply).map_err(|error| match error {
+        OpenError::Held { pid, .. } => {
+            let who = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
+            let place = data.display();
+            Failure::store(format!("{place} is held by {who}: nothing is removed until it has ended"))
+        }
+        error => not_opened(data, &error),
+    })
+}
+
 fn tell(garbage: &Garbage, applied: bool, out: &mut Out) {
     let runs = [(garbage.runs.len(), ""), (garbage.quarantined.len(), " that had been set aside")];
     let runs = runs.iter().filter(|(some, _)| *some > 0).map(|(some, which)| count(*some, "run") + which);
     let runs: Vec<String> = runs.collect();
-    if runs.is_empty() && garbage.artifacts == 0 {
+    if runs.is_empty() && garbage.artifacts == 0 && garbage.damaged == 0 {
         return out.line("nothing can go");
     }
     let (go, are) = if applied { ("went", "are") } else { ("would go", "would be") };
@@ -89,6 +98,10 @@ fn tell(garbage: &Garbage, applied: bool, out: &mut Out) {
     if garbage.artifacts > 0 {
         let results = count(garbage.artifacts as usize, "result");
         out.line(format!("{results} that no record names {go}: {}", bytes(garbage.artifact_bytes)));
+    }
+    if garbage.damaged > 0 {
+        let results = count(garbage.damaged as usize, "damaged result");
+        out.line(format!("{results} {go}: {}", bytes(garbage.damaged_bytes)));
     }
     if !applied {
         out.line("nothing was removed: --apply does it");

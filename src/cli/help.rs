@@ -109,6 +109,12 @@ pub(crate) fn help(globals: &Globals, args: &HelpArgs) -> Result<u8, Failure> {
     Ok(code::SUCCEEDED)
 }
 
+/// Everything that there is help on, but for commands within commands.
+pub(crate) fn explained() -> impl Iterator<Item = &'static str> {
+    let commands = GROUPS.iter().flat_map(|(_, names)| names.iter().copied());
+    commands.chain(TOPICS.iter().map(|(name, ..)| *name)).chain(pages::codes())
+}
+
 /// Two columns, indented.
 fn listing(lines: &[(&str, &str)]) -> String {
     let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::cells::fit;
 use super::client::{part, whole};
 use super::exit::{Failure, code};
-use super::follow::{Lines, follow, lost, to_rest};
+use super::follow::{Lines, Part, follow, lost, to_rest};
 use super::live::View;
-use super::number::from_one;
+use super::number::{from_one, run_name};
 use super::session::{Session, Want};
 use super::term::{Out, clock, say};
 use super::{Globals, clients};
@@ -22,9 +22,10 @@ use super::{Globals, clients};
 #[derive(Debug, Args)]
 pub(crate) struct EventsArgs {
     /// The run: its id, a part of it, or @last
+    #[arg(value_parser = run_name)]
     run: String,
     /// Go on until the run is over
-    #[arg(long)]
+    #[arg(short, long)]
     follow: bool,
     /// The first record to print
     #[arg(long, value_name = "SEQ", default_value = "1", allow_negative_numbers = true, value_parser = from_one)]
@@ -114,7 +115,7 @@ async fn tell_events(
     let mut view: Box<dyn View + Send> = if globals.json { Box::new(Lines) } else { Box::new(Table) };
     let mut after = args.from.get() - 1;
     let followed = if follows {
-        to_rest(session, &summary.run, &mut after, "closed", &mut *view, None, out).await
+        to_rest(session, &summary.run, &mut after, "closed", Part::Looks, &mut *view, None, out).await
     } else {
         follow(&session.client, &path, &mut after, "now", &mut *view, None, out).await
     };
@@ -140,7 +141,9 @@ async fn tell_events(
 
 pub(crate) async fn artifact(globals: &Globals, args: ArtifactArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
-    let Some((run, node)) = args.name.split_once('/') else {
+    let Some((run, node)) =
+        args.name.split_once('/').filter(|(run, node)| !run.is_empty() && !node.is_empty())
+    else {
         return Err(Failure::invalid(format!("{:?} is not RUN/NODE, such as @last/report", args.name)));
     };
     let session = Session::open(globals, Path::new("."), Want::Look).await?;

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use ostler::job_file::{JobFile, JobFileError};
 use ostler_actors::new_run_id;
-use ostler_kernel::plan::Span;
 use ostler_server::wire::{JobLine, JobList, JobRequest, OfferRequest, OfferView, Standing};
 
 use super::bounds::{self, Bounds};
@@ -15,6 +14,7 @@ use super::client::{Client, Refused, part};
 use super::evaluate::share;
 use super::exit::{Failure, code};
 use super::follow::{Ended, Watch, interrupted, one};
+use super::number::{self, from_zero};
 use super::ps::tagged;
 use super::session::{self, Session, Want};
 use super::signals::Signals;
@@ -39,7 +39,7 @@ enum MarketCommand {
         after_help = "Examples:\n  ostler market post job.yaml\n  ostler market post job.yaml --detach"
     )]
     Post(PostArgs),
-    /// List jobs: where each is, who does it, and what came of it
+    /// List jobs, the newest first: where each is, who does it, what came of it
     #[command(after_help = "Examples:\n  ostler market ls\n  ostler market ls --json")]
     Ls,
     /// Let an agent offer to do jobs: what it can do, and for how much
@@ -77,15 +77,15 @@ struct OfferArgs {
     #[arg(long, value_name = "NAME")]
     domain: Option<String>,
     /// Credits that it asks for a job [default: the budget of the job]
-    #[arg(long, value_name = "CREDITS")]
+    #[arg(long, value_name = "CREDITS", allow_negative_numbers = true, value_parser = from_zero)]
     price: Option<u64>,
     /// How long its attempts take for a job, one after the other, such as 10m
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time)]
     time: Option<u64>,
 }
 
 fn time(text: &str) -> Result<u64, String> {
-    let span: Span = serde_json::from_value(text.into()).map_err(|error| error.to_string())?;
+    let span = number::span(text)?;
     u64::try_from(span.ticks(1_000)).map_err(|_| "give a time of 0 or more".to_owned())
 }
 
@@ -101,7 +101,12 @@ async fn offer(globals: &Globals, args: OfferArgs) -> Result<u8, Failure> {
     let OfferArgs { agent, client, capabilities, domain, price, time } = args;
     let capabilities: BTreeSet<String> = capabilities.into_iter().collect();
     let request = OfferRequest { client, capabilities, domain, price, time_ms: time };
-    let session = Session::open(globals, Path::new("."), Want::Begin).await?;
+    // The agent is there, or nothing is to be made.
+    let (_, data) = session::settings(globals, Path::new("."))?;
+    if let Some(nothing) = session::nothing_of("agent", data.as_deref())? {
+        return Err(Failure::invalid(format!("{nothing}; `ostler spawn {agent}` makes one")));
+    }
+    let session = Session::open(globals, Path::new("."), Want::Drive).await?;
     let path = format!("/v1/agents/{}/offer", part(&agent));
     let offered = session.client.post::<OfferView>(&path, &request).await;
     session.stop().await;
@@ -125,10 +130,14 @@ async fn offer(globals: &Globals, args: OfferArgs) -> Result<u8, Failure> {
 }
 
 async fn ls(globals: &Globals) -> Result<u8, Failure> {
+    if session::is_empty("job", globals)? {
+        return Ok(code::SUCCEEDED);
+    }
     let session = Session::open(globals, Path::new("."), Want::Look).await?;
     let list = session.client.get::<JobList>("/v1/market").await;
     session.stop().await;
-    let list = list?;
+    let mut list = list?;
+    list.jobs.reverse();
     let mut out = Out::new();
     if globals.json {
         list.jobs.iter().for_each(|line| out.json(&tagged("job", line)));
@@ -191,7 +200,7 @@ async fn post(globals: &Globals, args: PostArgs) -> Result<u8, Failure> {
         Err(refused) => return fail(session, refused).await,
     };
     if globals.json {
-        out.json(&tagged("job", &begun));
+        out.json(&tagged("job", &as_begun(begun.clone())));
     } else {
         contract(&begun, &mut out);
     }
@@ -264,6 +273,21 @@ pub(crate) async fn resume(client: &Client) -> Result<Vec<String>, Refused> {
 
 fn is_over(line: &JobLine) -> bool {
     matches!(line.stage.as_str(), "evaluation" | "failed")
+}
+
+/// A job as it stood when its run was opened: a short one may be over before anybody has asked.
+fn as_begun(line: JobLine) -> JobLine {
+    match line.stage.as_str() {
+        "execution" | "evaluation" => JobLine {
+            stage: "execution".to_owned(),
+            outcome: None,
+            spent: 0,
+            composite_pm: None,
+            reason: None,
+            ..line
+        },
+        _ => line,
+    }
 }
 
 /// Tells who got the contract, and why.

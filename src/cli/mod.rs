@@ -53,6 +53,7 @@ use live::screen::Aside;
 use ostler_kernel::plan::nearest;
 use ostler_server::wire::Decision;
 use term::say;
+use tracing_subscriber::EnvFilter;
 
 /// Pairs of letters that are compared to find out which command was meant.
 const LETTERS_COMPARED_MAX: usize = 100_000;
@@ -107,7 +108,7 @@ enum Command {
     /// Checks the plan, opens a run, shows what happens, and ends when nothing is left to do. The run is written down as it goes:
     /// whatever stops this command, `ostler resume` goes on with the run.
     #[command(
-        after_help = "Examples:\n  ostler run plan.yaml\n  ostler run examples/plans/audit.yaml --workspace ../project\n  ostler run release.yaml --param version=1.2.0 --intent 2\n  ostler run plan.yaml --metrics 9464"
+        after_help = "Examples:\n  ostler run plan.yaml\n  ostler run examples/plans/audit.yaml --workspace ../project\n  ostler run plan.yaml --param version=1.2.0 --intent 2\n  ostler run plan.yaml --metrics 9464\n  generate | ostler run -"
     )]
     Run(run::RunArgs),
     /// Show every fault of a plan, or what it amounts to
@@ -115,7 +116,7 @@ enum Command {
     /// Starts nothing. Each fault is shown with its place in the file and what would mend it; a plan without faults is told in
     /// numbers. Exits with 2 if there is a fault; advice refuses nothing.
     #[command(
-        after_help = "Examples:\n  ostler check plan.yaml\n  ostler check release.yaml --param version=1.2.0"
+        after_help = "Examples:\n  ostler check plan.yaml\n  ostler check plan.yaml --param version=1.2.0"
     )]
     Check(check::CheckArgs),
     /// Go on with a run, or with all that are open
@@ -339,15 +340,32 @@ fn without_empty_variables(mut command: clap::Command) -> clap::Command {
     command
 }
 
+/// Words of `OSTLER_LOG`.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// What is logged: errors, unless `OSTLER_LOG` says otherwise. A word that is no level would be taken for the name of a
+/// part that there is not, of which nothing is ever logged.
+fn logged() -> EnvFilter {
+    let wanted = std::env::var("OSTLER_LOG").unwrap_or_default();
+    let wanted = wanted.trim();
+    let is_level = LEVELS.iter().any(|level| level.eq_ignore_ascii_case(wanted));
+    let filter = Some(wanted).filter(|wanted| is_level || wanted.contains('=')).map(EnvFilter::try_new);
+    if let Some(Ok(filter)) = filter {
+        return filter;
+    }
+    if !wanted.is_empty() {
+        say(format!("note: OSTLER_LOG is {wanted:?}, and none of {}: errors are logged", LEVELS.join(", ")));
+    }
+    EnvFilter::new("error")
+}
+
 /// Runs the command line of this process.
 pub(crate) fn main() -> ExitCode {
     let parsed = without_empty_variables(command())
         .try_get_matches()
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = parsed.unwrap_or_else(|error| with_meant(error).exit());
-    let filter = tracing_subscriber::EnvFilter::try_from_env("OSTLER_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Aside).init();
+    tracing_subscriber::fmt().with_env_filter(logged()).with_writer(|| Aside).init();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

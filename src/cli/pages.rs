@@ -58,6 +58,11 @@ const PAGES: [(&str, &str); 46] = [
     page!("syntax"),
 ];
 
+/// All codes that have a page of their own.
+pub(crate) fn codes() -> impl Iterator<Item = &'static str> {
+    PAGES.iter().map(|(code, _)| *code).filter(|code| *code != "pipeline")
+}
+
 /// The page of a code, however its letters are written. All faults of a pipeline share one.
 pub(crate) fn of(code: &str) -> Option<&'static str> {
     let is_pipeline = SpecFault::CODES.iter().any(|known| known.eq_ignore_ascii_case(code));

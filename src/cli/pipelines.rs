@@ -8,6 +8,7 @@ use futures::StreamExt;
 use hyper::Method;
 use ostler::pipeline_file::PipelineFile;
 use ostler_kernel::json::parse_value;
+use ostler_kernel::pipeline::EVENT_BYTES_MAX;
 use ostler_server::wire::{
     CatchUpRequest, EventNumbered, GapLine, PipelineEventLine, PipelineLine, PipelineList, PublishRequest,
     StageLine,
@@ -16,12 +17,13 @@ use serde_json::json;
 
 use super::Globals;
 use super::cells::{fit, fit_name, padded, width};
+use super::check::from_stdin;
 use super::client::{Client, part};
 use super::exit::{Failure, code};
 use super::findings;
 use super::number::from_one;
 use super::ps::tagged;
-use super::session::{Session, Want, nothing_of, settings};
+use super::session::{Session, Want, is_empty, nothing_of, settings};
 use super::signals::Signals;
 use super::term::{Out, Paint, clock, count, say};
 
@@ -30,6 +32,9 @@ const NAME_MAX: usize = 32;
 
 /// Parked events of a stage that are shown, the newest.
 const PARKED_SHOWN_MAX: usize = 3;
+
+/// Bytes of the text of an event: blanks between its parts do not count for its limit.
+const EVENT_TEXT_BYTES_MAX: usize = 4 * EVENT_BYTES_MAX;
 
 /// Bytes of a line of events.
 const LINE_BYTES_MAX: usize = 4 << 20;
@@ -103,7 +108,7 @@ struct EventsArgs {
     /// The pipeline
     pipeline: String,
     /// Go on with those that come
-    #[arg(long)]
+    #[arg(short, long)]
     follow: bool,
     /// The first event to print [default: the oldest that is kept]
     #[arg(long, value_name = "SEQ", allow_negative_numbers = true, value_parser = from_one)]
@@ -119,7 +124,7 @@ struct PublishArgs {
     /// The type of the event, which the stage declares
     #[arg(value_name = "TYPE")]
     kind: String,
-    /// What it says, as JSON
+    /// What it says, as JSON; or - for stdin, where it may be longer than a command line
     #[arg(value_name = "JSON", allow_hyphen_values = true)]
     event: String,
 }
@@ -171,10 +176,12 @@ pub(crate) async fn pipeline(globals: &Globals, args: PipelineArgs) -> Result<u8
 /// The way to a data folder that may have pipelines.
 async fn open(globals: &Globals, want: Want) -> Result<Session, Failure> {
     let (_, data) = settings(globals, Path::new("."))?;
-    match data.and_then(|data| nothing_of("pipeline", Some(&data))) {
-        Some(nothing) => Err(Failure::invalid(nothing)),
-        None => Session::open(globals, Path::new("."), want).await,
+    if let Some(data) = data
+        && let Some(nothing) = nothing_of("pipeline", Some(&data))?
+    {
+        return Err(Failure::invalid(nothing));
     }
+    Session::open(globals, Path::new("."), want).await
 }
 
 fn path(pipeline: &str) -> String {
@@ -188,18 +195,23 @@ async fn create(globals: &Globals, args: &CreateArgs) -> Result<u8, Failure> {
         .validate()
         .map_err(|findings| findings::tell(file.source(), &findings, globals.json, &mut out))?;
     let session = Session::open(globals, Path::new("."), Want::Begin).await?;
+    let was_there = session.client.get::<PipelineLine>(&path(&spec.id)).await.is_ok();
     let line: Result<PipelineLine, _> = session.client.post("/v1/pipelines", spec).await;
     session.stop().await;
     let line = line?;
     if globals.json {
         out.json(&tagged("pipeline", &line));
     } else {
-        out.line(format!("pipeline {} with {}", line.pipeline, count(line.stages.len(), "stage")));
+        let is_there = if was_there { " is there," } else { "" };
+        out.line(format!("pipeline {}{is_there} with {}", line.pipeline, count(line.stages.len(), "stage")));
     }
     Ok(code::SUCCEEDED)
 }
 
 async fn ps(globals: &Globals, args: &PsArgs) -> Result<u8, Failure> {
+    if args.pipeline.is_none() && is_empty("pipeline", globals)? {
+        return Ok(code::SUCCEEDED);
+    }
     let session = open(globals, Want::Look).await?;
     let asked = lines(&session.client, args.pipeline.as_deref()).await;
     session.stop().await;
@@ -287,7 +299,11 @@ pub(crate) fn troubles(pipeline: &str, stage: &StageLine) -> Vec<String> {
 }
 
 async fn publish(globals: &Globals, args: &PublishArgs) -> Result<u8, Failure> {
-    let data = parse_value(&args.event).map_err(|error| {
+    let event = match args.event.as_str() {
+        "-" => from_stdin("the event", EVENT_TEXT_BYTES_MAX)?,
+        event => event.to_owned(),
+    };
+    let data = parse_value(&event).map_err(|error| {
         Failure::invalid(format!("the event: {error}; a text stands in quotes: '\"text\"'"))
     })?;
     let request = PublishRequest { stage: args.stage.clone(), kind: args.kind.clone(), data };

@@ -12,7 +12,7 @@ use super::cells::{fit, fit_name, padded, width};
 use super::exit::{Failure, code};
 use super::live::painted;
 use super::number::from_one;
-use super::session::{Session, Want, no_folder, settings};
+use super::session::{Session, Want, is_empty};
 use super::summary::{Seen, answers, ending, is_over, silence};
 use super::term::{Out, ago, count, now_ms, say, span};
 use super::{Globals, agents, clients};
@@ -46,15 +46,32 @@ pub(crate) struct PsArgs {
     /// List all runs
     #[arg(short, long, conflicts_with = "limit")]
     all: bool,
+    /// List only runs that stand so
+    #[arg(long, value_name = "STATE", value_parser = STATES, conflicts_with_all = ["agents", "clients", "tree"])]
+    state: Option<String>,
+}
+
+/// How runs stand, as the column STATE tells it.
+const STATES: [&str; 9] = [
+    "open",
+    "running",
+    "waiting",
+    "checkpointed",
+    "quarantined",
+    "succeeded",
+    "concluded",
+    "failed",
+    "cancelled",
+];
+
+/// How a run stands, in a word: how it ended, if it has.
+fn state(line: &RunLine) -> &str {
+    line.outcome.as_deref().unwrap_or(line.standing.as_str())
 }
 
 pub(crate) async fn ps(globals: &Globals, args: PsArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
-    let (_, data) = settings(globals, Path::new("."))?;
-    if let Some(nothing) = no_folder(data.as_deref()) {
-        if !globals.json {
-            say(nothing);
-        }
+    if is_empty("run", globals)? {
         return Ok(code::SUCCEEDED);
     }
     let session = Session::open(globals, Path::new("."), Want::Look).await?;
@@ -70,19 +87,30 @@ pub(crate) async fn ps(globals: &Globals, args: PsArgs) -> Result<u8, Failure> {
             None if args.all || globals.json || !out.is_terminal() => usize::MAX,
             None => RUNS_SHOWN,
         };
-        runs(&session, globals, most, &mut out).await
+        runs(&session, globals, args.state.as_deref(), most, &mut out).await
     };
     session.stop().await;
     listed.map(|()| code::SUCCEEDED)
 }
 
-async fn runs(session: &Session, globals: &Globals, most: usize, out: &mut Out) -> Result<(), Failure> {
+async fn runs(
+    session: &Session,
+    globals: &Globals,
+    only: Option<&str>,
+    most: usize,
+    out: &mut Out,
+) -> Result<(), Failure> {
     let mut left = most;
     let mut lines = Vec::new();
     let mut after = String::new();
     let more = loop {
-        let page = format!("/v1/runs?limit={}{after}", left.min(PAGE));
-        let list: RunList = session.client.get(&page).await?;
+        let asked = if only.is_some() { PAGE } else { left.min(PAGE) };
+        let mut list: RunList = session.client.get(&format!("/v1/runs?limit={asked}{after}")).await?;
+        if let Some(only) = only {
+            list.runs.retain(|line| state(line) == only);
+            list.next = list.next.or_else(|| (list.runs.len() > left).then(String::new));
+            list.runs.truncate(left);
+        }
         left = left.saturating_sub(list.runs.len());
         if globals.json {
             list.runs.iter().for_each(|line| out.json(&tagged("run", line)));
@@ -98,7 +126,10 @@ async fn runs(session: &Session, globals: &Globals, most: usize, out: &mut Out) 
         return Ok(());
     }
     if lines.is_empty() {
-        say("there is no run yet");
+        match only {
+            Some(only) => say(format!("no run is {only}")),
+            None => say("there is no run yet"),
+        }
         return Ok(());
     }
     let parked = match lines.iter().any(|line| line.out_of_credit) {
@@ -148,7 +179,7 @@ impl<'a> Row<'a> {
             run: &line.run,
             plan: &line.plan,
             client: &line.client,
-            state: line.outcome.as_deref().unwrap_or(line.standing.as_str()),
+            state: state(line),
             nodes: match (line.nodes_over, line.nodes) {
                 (Some(over), Some(all)) => format!("{over}/{all}"),
                 _ => String::new(),

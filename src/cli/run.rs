@@ -1,5 +1,6 @@
 //! `ostler run`: validate, submit, watch to the end, tell what came of it.
 
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -12,6 +13,7 @@ use super::client::Refused;
 use super::exit::Failure;
 use super::follow::{Watch, watch};
 use super::measured::Measured;
+use super::number::from_one;
 use super::session::{Session, Want};
 use super::signals::Signals;
 use super::term::Out;
@@ -19,7 +21,7 @@ use super::{Globals, check, findings, session};
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// The plan: .yaml, .yml, .json or .toml
+    /// The plan: .yaml, .yml, .json or .toml; or - for stdin, as YAML, which JSON is a part of
     plan: PathBuf,
     /// Who pays
     #[arg(long, value_name = "NAME", default_value = CLIENT_DEFAULT)]
@@ -28,7 +30,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "client")]
     agent: Option<String>,
     /// Credits that the run may cost at most, all together
-    #[arg(long, value_name = "CREDITS")]
+    #[arg(long, value_name = "CREDITS", allow_negative_numbers = true, value_parser = budget)]
     budget: Option<u64>,
     /// Value of a parameter ${KEY} of the plan
     #[arg(long = "param", value_name = "KEY=VALUE", value_parser = check::key_value)]
@@ -42,6 +44,12 @@ pub(crate) struct RunArgs {
 /// Times that a run is asked for again because whoever held the data folder has left it.
 const RENEWALS_MAX: usize = 8;
 
+/// With none at all, every node would fail.
+fn budget(text: &str) -> Result<u64, String> {
+    let what = |why| format!("{why}; without --budget the run may cost whatever it does");
+    from_one(text).map(NonZeroU64::get).map_err(what)
+}
+
 pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
     let workspace_text = args.bounds.workspace()?;
@@ -50,7 +58,7 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
     if let Some(data) = data {
         bounds::apart(&workspace, &data)?;
     }
-    let file = check::read(&args.plan, args.params)?;
+    let file = check::read_named(&args.plan, args.params)?;
     if let Err(findings) = check::judge(&file, &config) {
         return Err(findings::tell(file.source(), &findings, globals.json, &mut out));
     }

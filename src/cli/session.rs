@@ -1,6 +1,7 @@
 //! The way to the data folder: through the process that holds it, or by holding it.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use ostler::config::{Config, ConfigError, StoreUrl};
 use ostler::{Ostler, StartError};
-use ostler_drivers::tool::{ToolConfig, builtin};
+use ostler_drivers::tool::{DataFolder, ToolConfig, builtin};
 use ostler_server::wire::{RunList, Standing, Summary};
 use ostler_server::{Children, ControlSocket, router, socket_path};
 use ostler_store::OpenError;
@@ -63,6 +64,8 @@ struct Door {
 pub(crate) fn settings(globals: &Globals, workspace: &Path) -> Result<(Config, Option<PathBuf>), Failure> {
     let named = globals.data.clone();
     let data = named.clone().unwrap_or_else(|| PathBuf::from(ostler::DATA_FOLDER));
+    // Who may not look into it cannot know by which configuration it is to be gone.
+    is_there(&data)?;
     let config = match Config::find(globals.config.as_deref(), &data, workspace) {
         Some(path) => Config::read_for(&path, &tools()).map_err(|error| refused(error, globals))?,
         None => Config::default(),
@@ -81,26 +84,43 @@ fn tools() -> BTreeSet<String> {
     tools.iter().map(|tool| tool.spec().name.clone()).collect()
 }
 
-/// Whether runs were ever kept here, even if their journal is gone.
-pub(crate) fn is_data_folder(data: &Path) -> bool {
-    ["format", "journal"].iter().any(|part| data.join(part).exists())
+/// Whether there is a data folder.
+///
+/// # Errors
+///
+/// Nobody can say: it may not be looked into, say.
+pub(crate) fn is_there(data: &Path) -> Result<bool, Failure> {
+    // Where the one is, runs were kept, even if the other is gone.
+    let found = ["format", "journal"].map(|part| std::fs::metadata(data.join(part)));
+    match found.into_iter().reduce(Result::or).expect("there are two") {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+        Err(error) => {
+            let advice = match error.kind() {
+                ErrorKind::PermissionDenied => "ask as the user whose it is, or name another with --data",
+                _ => "see what stands there, or name another with --data",
+            };
+            let place = data.display();
+            Err(Failure::store(format!("cannot look into the data folder {place}: {error}; {advice}")))
+        }
+    }
 }
 
 /// What is said of runs where there is no data folder; `None` if there is one.
-pub(crate) fn no_folder(data: Option<&Path>) -> Option<String> {
+pub(crate) fn no_folder(data: Option<&Path>) -> Result<Option<String>, Failure> {
     nothing_of("run", data)
 }
 
 /// What is said of something that stands in a data folder where there is none; `None` if there is one.
-pub(crate) fn nothing_of(what: &str, data: Option<&Path>) -> Option<String> {
-    match data {
-        Some(data) if is_data_folder(data) => None,
+pub(crate) fn nothing_of(what: &str, data: Option<&Path>) -> Result<Option<String>, Failure> {
+    Ok(match data {
+        Some(data) if is_there(data)? => None,
         Some(data) => Some(format!(
             "there is no {what} yet: no data folder at {} (--data names another)",
             data.display()
         )),
         None => Some(format!("there is no {what} yet: what is kept in memory is gone with its process")),
-    }
+    })
 }
 
 /// Tells what is wrong with a configuration.
@@ -111,6 +131,16 @@ fn refused(error: ConfigError, globals: &Globals) -> Failure {
         }
         ConfigError::Read(_) => Failure::invalid(error.to_string()),
     }
+}
+
+/// Whether there is nothing to list or to go on with, since there is no data folder; that is said then, and is no fault.
+pub(crate) fn is_empty(what: &str, globals: &Globals) -> Result<bool, Failure> {
+    let (_, data) = settings(globals, Path::new("."))?;
+    let nothing = nothing_of(what, data.as_deref())?;
+    if let Some(nothing) = nothing.as_ref().filter(|_| !globals.json) {
+        say(nothing);
+    }
+    Ok(nothing.is_some())
 }
 
 impl Session {
@@ -140,7 +170,7 @@ impl Session {
             return made(client, Some(Held { os, door: None }));
         };
         if want != Want::Begin
-            && let Some(nothing) = no_folder(Some(&data))
+            && let Some(nothing) = no_folder(Some(&data))?
         {
             return Err(Failure::invalid(nothing));
         }
@@ -202,8 +232,14 @@ impl Session {
                 door = open_door(&data, router).ok();
             }
         }
+        signals.will_kill(os.programs());
         os.shutdown().await;
         interrupted.map_or(Ok(()), |code| Err(Failure::silent(code)))
+    }
+
+    /// The programs that steps start in this process, if it holds a data folder.
+    pub(crate) fn programs(&self) -> Option<&DataFolder> {
+        self.held.as_ref()?.os.programs()
     }
 
     /// Lets go of the data folder at once; open runs stay open.

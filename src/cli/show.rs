@@ -8,7 +8,7 @@ use ostler_server::wire::{GraphView, Summary};
 
 use super::client::part;
 use super::exit::{Failure, code};
-use super::number::from_one;
+use super::number::{from_one, run_name};
 use super::session::{Session, Want};
 use super::summary::{self, Sheet};
 use super::term::Out;
@@ -17,27 +17,35 @@ use super::{Format, Globals, clients};
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
     /// The run: its id, a part of it, or @last
+    #[arg(value_parser = run_name)]
     run: String,
     /// As it stood at this record
     #[arg(long, value_name = "SEQ", allow_negative_numbers = true, value_parser = from_one)]
     at: Option<NonZeroU64>,
-    /// How to show it
-    #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    /// How to show it [default: text, or json with --json]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
 }
 
 pub(crate) async fn show(globals: &Globals, args: ShowArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
+    let format = match (args.format, globals.json) {
+        (None | Some(Format::Json), true) => Format::Json,
+        (format, false) => format.unwrap_or(Format::Text),
+        (Some(_), true) => {
+            let what = "--json is one format, and --format asks for another: leave one of them out";
+            return Err(Failure::invalid(what));
+        }
+    };
     let session = Session::open(globals, Path::new("."), Want::Look).await?;
-    let shown = tell(&session, globals, args, &mut out).await;
+    let shown = tell(&session, args, format, &mut out).await;
     session.stop().await;
     shown.map(|()| code::SUCCEEDED)
 }
 
-async fn tell(session: &Session, globals: &Globals, args: ShowArgs, out: &mut Out) -> Result<(), Failure> {
+async fn tell(session: &Session, args: ShowArgs, format: Format, out: &mut Out) -> Result<(), Failure> {
     let at = args.at.map(|at| format!("?at={at}")).unwrap_or_default();
     let path = format!("/v1/runs/{}", part(&args.run));
-    let format = if globals.json { Format::Json } else { args.format };
     if format == Format::Json {
         let summary: Summary = session.client.get(&format!("{path}{at}")).await?;
         out.json(&summary);

@@ -4,6 +4,7 @@
 use std::io::{Write, stderr, stdin};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
+use ostler_drivers::tool::DataFolder;
 use rustix::process::{Signal as Raw, getpgrp, getpid, getsid, kill_process};
 use rustix::termios::tcgetpgrp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -15,8 +16,16 @@ use super::live::screen;
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// What is said when the process ends at once.
-    last_words: Arc<Mutex<Option<String>>>,
+    last: Arc<Mutex<Last>>,
+}
+
+/// What is done when the process ends at once.
+#[derive(Default)]
+struct Last {
+    /// What is said; `None`: that everything is kept.
+    words: Option<String>,
+    /// Whose programs are killed: they would go on, and act, with nobody left to hear of it.
+    programs: Option<DataFolder>,
 }
 
 impl Signals {
@@ -28,13 +37,18 @@ impl Signals {
         Ok(Signals {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
-            last_words: Arc::default(),
+            last: Arc::default(),
         })
     }
 
     /// From here on, the process says this if it is made to end at once.
     pub(crate) fn will_say(&self, words: String) {
-        *self.last_words.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).words = Some(words);
+    }
+
+    /// From here on, the programs of this data folder, which this process holds, are killed if it is made to end at once.
+    pub(crate) fn will_kill(&self, programs: Option<&DataFolder>) {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).programs = programs.cloned();
     }
 
     /// Waits for the next one: the exit code it stands for. Dropping the future loses nothing. The one after it
@@ -44,7 +58,7 @@ impl Signals {
             _ = self.interrupt.recv() => 130,
             _ = self.terminate.recv() => 143,
         };
-        let last_words = self.last_words.clone();
+        let last = self.last.clone();
         tokio::spawn(async move {
             if let Ok(mut again) = Signals::listen() {
                 let code = tokio::select! {
@@ -52,7 +66,11 @@ impl Signals {
                     _ = again.terminate.recv() => 143,
                 };
                 screen::close_if_free();
-                let words = last_words.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let Last { words, programs } =
+                    std::mem::take(&mut *last.lock().unwrap_or_else(PoisonError::into_inner));
+                if let Some(programs) = programs {
+                    programs.kill_running();
+                }
                 let words = words
                     .unwrap_or_else(|| "ended at once, state is kept: `ostler resume` goes on".to_owned());
                 // Not by way of the screen, which may be in the middle of a drawing.

@@ -20,11 +20,22 @@ pub(crate) struct SimulateArgs {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Live through plans with scripted outcomes, one JSON object a line
+    ///
+    /// A line is a case: an `id`, a `plan` as `ostler run` takes it, and what is to happen. `script` has the attempts of each node in
+    /// turn, {"ok": VALUE} or {"fail": "timeout"}, with the ticks that it takes as `dur`. `human` has the answers of people to each
+    /// node, {"approve": TICKS} or {"reject": TICKS}; `control` what an operator does, {"at": TICK, "op": "cancel", "node": NODE};
+    /// `patch` and `replans` what planners answer. What comes of it is printed in the form of `expect`, which a case may have too.
     #[command(
         after_help = "Examples:\n  ostler simulate graph cases.jsonl\n  ostler simulate graph cases.jsonl --check"
     )]
     Graph(FileArgs),
     /// Live through a trace of the run queue, one JSON object a line
+    ///
+    /// A line is an operation: `op`, and what it needs. {"op": "client", "id": "ada", "weight": 200} adds a client, {"op": "enqueue",
+    /// "id": "j", "client": "ada", "est": 5} a job, {"op": "dispatch"} says which is next, {"op": "settle", "id": "j", "actual": 7} what
+    /// it cost. There are also config, remove_client, agent, dag, step, cancel, credit, weight, rep, tier, advance and stat. What
+    /// follows is printed, in lines; an operation that cannot be is answered by {"error": CODE, "op": OP}, and the trace goes on.
+    /// --check compares with FILE.expected.jsonl beside FILE.jsonl.
     #[command(
         after_help = "Examples:\n  ostler simulate queue trace.jsonl\n  ostler simulate queue trace.jsonl --check"
     )]

@@ -11,10 +11,11 @@ use serde_json::{Value, json};
 use super::Globals;
 use super::client::{Client, Refused, part};
 use super::exit::{Failure, code};
-use super::follow::{Ended, Watch, code_of, interrupted, lost, one, to_rest, watch};
+use super::follow::{Ended, Part, Watch, code_of, interrupted, lost, one, to_rest, watch};
 use super::market;
 use super::measured::Measured;
-use super::session::{Session, Want};
+use super::number::{node_name, run_name};
+use super::session::{Session, Want, is_empty};
 use super::signals::Signals;
 use super::term::{Out, say};
 
@@ -24,6 +25,7 @@ const RESULT_BYTES_MAX: u64 = 4 << 20;
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
     /// The run: its id, a part of it, or @last; absent: all that are open
+    #[arg(value_parser = run_name)]
     run: Option<String>,
     #[command(flatten)]
     measured: Measured,
@@ -32,8 +34,10 @@ pub(crate) struct ResumeArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CancelArgs {
     /// The run: its id, a part of it, or @last
+    #[arg(value_parser = run_name)]
     run: String,
     /// Only this node; what depends on it is lost with it
+    #[arg(value_parser = node_name)]
     node: Option<String>,
     #[command(flatten)]
     measured: Measured,
@@ -42,14 +46,17 @@ pub(crate) struct CancelArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CheckpointArgs {
     /// The run: its id, a part of it, or @last
+    #[arg(value_parser = run_name)]
     run: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SkipArgs {
     /// The run: its id, a part of it, or @last
+    #[arg(value_parser = run_name)]
     run: String,
     /// The node to do without
+    #[arg(value_parser = node_name)]
     node: String,
     #[command(flatten)]
     measured: Measured,
@@ -58,8 +65,10 @@ pub(crate) struct SkipArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ResolveArgs {
     /// The run: its id, a part of it, or @last
+    #[arg(value_parser = run_name)]
     run: String,
     /// The node whose attempt is in doubt
+    #[arg(value_parser = node_name)]
     node: String,
     #[command(flatten)]
     how: HowArgs,
@@ -97,6 +106,9 @@ async fn post(client: &Client, run: &str, what: &str) -> Result<RunNamed, Refuse
 
 pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
+    if args.run.is_none() && is_empty("run", globals)? {
+        return Ok(code::SUCCEEDED);
+    }
     let mut signals = Signals::listen()?;
     let session = Session::open_measured(globals, Path::new("."), Want::Drive, args.measured).await?;
     let Some(run) = args.run else { return resume_all(session, globals, &mut signals, &mut out).await };
@@ -288,7 +300,7 @@ pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Fa
     // What acts on the world goes on to its end.
     let (mut nothing, mut after) = (Nothing, 0);
     let ended = tokio::select! {
-        ended = to_rest(&mut session, &run, &mut after, "settled", &mut nothing, None, &mut out) => Some(ended),
+        ended = to_rest(&mut session, &run, &mut after, "settled", Part::Looks, &mut nothing, None, &mut out) => Some(ended),
         code = signals.next() => {
             interrupted(session, &signals, &run).await;
             return Ok(code);

@@ -338,7 +338,8 @@ pub(crate) fn waiting(
         rows += needed;
         let node = fit_name(&waiting.node, sheet.columns / 2);
         lines.push(if waiting.ask == "in_doubt" {
-            let rest = format!(" {node}: it was started; what became of it is not known");
+            let met = waiting.why.as_deref().unwrap_or("it was started");
+            let rest = format!(" {node}: {met}; what became of it is not known");
             let doubt = sheet.out.paint(Paint::Care, "in doubt");
             format!("  {doubt}{}", fit(&rest, sheet.columns.saturating_sub(10)))
         } else {

@@ -11,12 +11,13 @@ use crate::plan_file::meant;
 
 impl Config {
     /// What has the right shape and cannot be gone by: where, what, and what would mend it.
-    pub(super) fn check(&self) -> Vec<(Pointer, String, String)> {
+    /// Of names that are not among `tools`, none is proposed.
+    pub(super) fn check(&self, tools: Option<&BTreeSet<String>>) -> Vec<(Pointer, String, String)> {
         let mut wrong = Vec::new();
-        if let Some(keep) = self.retention.keep.filter(|keep| keep.ticks(1_000) <= 0) {
+        if self.retention.keep.is_some_and(|keep| keep.ticks(1_000) <= 0) {
             wrong.push((
                 Pointer::root().key("retention").key("keep"),
-                format!("runs are to be kept for {keep}"),
+                "runs cannot be kept for no time, or less".to_owned(),
                 "give it a span above zero, such as \"30d\"".to_owned(),
             ));
         }
@@ -46,7 +47,8 @@ impl Config {
                     wrong.push((place.clone(), detail, "a cap is 0, 1 or 2".to_owned()));
                 }
                 if !entry.tools.contains(tool) {
-                    let mend = match meant(tool, entry.tools.iter().map(String::as_str)) {
+                    let there = entry.tools.iter().filter(|tool| tools.is_none_or(|all| all.contains(*tool)));
+                    let mend = match meant(tool, there.map(String::as_str)) {
                         Some(meant) => format!("did you mean {meant:?}?"),
                         None => "name the tool in `tools` too, or leave its cap out".to_owned(),
                     };

@@ -1,6 +1,7 @@
 //! From a file to a configuration, or everything that is wrong with it.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::Config;
@@ -69,7 +70,7 @@ impl Config {
             Some(config) if shaped.findings.is_empty() => {
                 let unknown = tools.map(|tools| config.unknown_tools(tools)).unwrap_or_default();
                 let findings: Vec<Finding> = config
-                    .check()
+                    .check(tools)
                     .into_iter()
                     .chain(unknown)
                     .map(|(pointer, detail, mend)| Finding {
@@ -109,14 +110,20 @@ impl Config {
     }
 
     /// The file that counts: the one that is named, else the data folder's, else the workspace's; `None` if there
-    /// is none.
+    /// is none. What has its name and is no file, or may not be read, counts too: reading it then says so.
     pub fn find(named: Option<&Path>, data: &Path, workspace: &Path) -> Option<PathBuf> {
         match named {
             Some(path) => Some(path.to_owned()),
             None => [data, workspace]
                 .map(|folder| folder.join(CONFIG_NAME))
                 .into_iter()
-                .find(|path| path.is_file()),
+                .find(|path| !is_missing(path)),
         }
     }
+}
+
+/// Whether nothing has this name, not even a link that leads nowhere.
+fn is_missing(path: &Path) -> bool {
+    let looked = path.symlink_metadata().map_err(|error| error.kind());
+    matches!(looked, Err(ErrorKind::NotFound | ErrorKind::NotADirectory))
 }

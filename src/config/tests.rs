@@ -47,7 +47,7 @@ fn values_out_of_range_are_named() {
     refused(
         "[retention]\nkeep = '0s'\n",
         expect![[
-            r#"ostler.toml:2:8: runs are to be kept for 0ms: give it a span above zero, such as "30d""#
+            r#"ostler.toml:2:8: runs cannot be kept for no time, or less: give it a span above zero, such as "30d""#
         ]],
     );
     refused(
@@ -100,6 +100,26 @@ fn a_scope_names_tools_that_there_are_unless_others_may_be_added() {
 }
 
 #[test]
+fn a_cap_is_not_said_to_be_meant_for_a_name_that_is_no_tool() {
+    let tools = ["fs.list", "fs.read"].map(str::to_owned).into();
+    let text = "[scopes.r]\ntools = ['fs.raed']\ncaps = {'fs.read' = 1}\n";
+    let told = Config::parse_for("x", text, &tools).unwrap_err().to_string();
+    assert!(told.contains("did you mean \"fs.read\"?") && !told.contains("mean \"fs.raed\""), "{told}");
+    assert!(told.contains("name the tool in `tools` too"), "{told}");
+}
+
+#[test]
+fn every_place_that_is_none_is_told_where_it_stands() {
+    refused(
+        "[tools.http]\negress_allow = ['a b', 'ok.example.com:443', 'http://x', '*']\n",
+        expect![[r#"
+            ostler.toml:2:17: egress entry "a b": expected host:port, in lower case (`*.host:port` for all below it)
+            ostler.toml:2:46: egress entry "http://x": expected host:port, in lower case (`*.host:port` for all below it)
+            ostler.toml:2:58: egress entry "*": expected host:port, in lower case (`*.host:port` for all below it)"#]],
+    );
+}
+
+#[test]
 fn nothing_said_is_all_tools_and_no_egress() {
     let config = Config::parse("x", "").unwrap();
     let tools = ostler_drivers::tool::builtin(&config.tools, None);
@@ -128,6 +148,15 @@ fn the_nearest_file_counts() {
     assert_eq!(Config::find(None, &data, &workspace), None);
     std::fs::write(workspace.join(CONFIG_NAME), "").unwrap();
     assert_eq!(Config::find(None, &data, &workspace), Some(workspace.join(CONFIG_NAME)));
+    // What cannot be read is not as good as nothing.
+    std::os::unix::fs::symlink("nowhere", data.join(CONFIG_NAME)).unwrap();
+    assert_eq!(Config::find(None, &data, &workspace), Some(data.join(CONFIG_NAME)));
+    std::fs::remove_file(data.join(CONFIG_NAME)).unwrap();
+    std::fs::create_dir(data.join(CONFIG_NAME)).unwrap();
+    assert_eq!(Config::find(None, &data, &workspace), Some(data.join(CONFIG_NAME)));
+    let told = Config::read(&data.join(CONFIG_NAME)).unwrap_err().to_string();
+    assert!(told.contains("is a folder, expected a file"), "{told}");
+    std::fs::remove_dir(data.join(CONFIG_NAME)).unwrap();
     std::fs::write(data.join(CONFIG_NAME), "").unwrap();
     assert_eq!(Config::find(None, &data, &workspace), Some(data.join(CONFIG_NAME)));
     let named = folder.path().join("x.toml");

@@ -220,7 +220,7 @@ impl OstlerBuilder {
         }
         let metrics = meter.map(|meter| meter.serve(system.clone()));
         let (socket, metrics) = (Arc::new(Mutex::new(socket)), Arc::new(Mutex::new(metrics)));
-        Ok(Ostler { system, opened, ended, socket, metrics })
+        Ok(Ostler { system, opened, ended, programs: folder, socket, metrics })
     }
 }
 

@@ -12,6 +12,7 @@ use ostler_actors::{
     JobRequest, JobRow, MarketError, OfferRefused, PipelineError, PipelineHandle, PipelineRow, ReleaseError,
     RunError, SpawnError, Submission, SubmitError, System, TreeRow,
 };
+use ostler_drivers::tool::DataFolder;
 use ostler_kernel::id::RunId;
 use ostler_kernel::market::Offer;
 use ostler_kernel::pipeline::PipelineSpec;
@@ -31,6 +32,8 @@ pub struct Ostler {
     system: System,
     opened: Option<Opened>,
     ended: usize,
+    /// The data folder, as the programs know it that steps start; `None`: in memory.
+    programs: Option<DataFolder>,
     /// Where other processes ask, until the shutdown.
     socket: Arc<Mutex<Option<ControlSocket>>>,
     /// Where metrics are served, until the shutdown.
@@ -316,6 +319,11 @@ impl Ostler {
     /// What was found and done on opening the data folder; `None` in memory.
     pub fn opened(&self) -> Option<&Opened> {
         self.opened.as_ref()
+    }
+
+    /// The data folder as the programs know it that its steps start, by which they are found; `None`: in memory.
+    pub fn programs(&self) -> Option<&DataFolder> {
+        self.programs.as_ref()
     }
 
     /// Processes that the last holder of the data folder had left, and that were ended on opening it.

@@ -2,7 +2,7 @@
 
 use ostler_kernel::json::{JsonError, parse_value};
 
-use super::tree::{Entry, Leaf, NotData, Tree};
+use super::tree::{Entry, Leaf, NotData, Tree, told_too_deep};
 
 /// Reads a JSON text.
 pub(super) fn read(text: &str) -> Result<Leaf, NotData> {
@@ -24,6 +24,9 @@ fn place(error: &JsonError) -> Option<usize> {
 
 /// What is wrong. Where it is, is told apart.
 fn what(error: &JsonError) -> String {
+    if let JsonError::TooDeep { .. } = error {
+        return told_too_deep();
+    }
     let told = error.to_string();
     match place(error) {
         Some(at) => told.replace(&format!(" at byte {at}"), "").replace(", again", ""),

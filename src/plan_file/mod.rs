@@ -287,10 +287,7 @@ const NAMES_COMPARED_MAX: usize = 100_000;
 
 fn not_too_deep(root: Leaf) -> Result<Leaf, NotData> {
     match root.too_deep() {
-        Some(at) => Err(NotData {
-            at: Some(at),
-            what: format!("lists and maps are nested more than {PLAN_FILE_DEPTH_MAX} deep"),
-        }),
+        Some(at) => Err(NotData { at: Some(at), what: tree::told_too_deep() }),
         None => Ok(root),
     }
 }

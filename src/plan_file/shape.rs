@@ -147,6 +147,18 @@ pub(super) fn read<T: DeserializeOwned>(
             Ok(value) => return Some(value),
             Err(mut wrong) => {
                 let part = wrong.part.unwrap_or(Part::Value(root.at));
+                if is_stand_in(part) {
+                    if !try_another(root, part) {
+                        return None;
+                    }
+                    continue;
+                }
+                if let Some(key) = wrong.missing.filter(|_| part == Part::Value(root.at)) {
+                    if !found(root, &wrong, part) || !stand_in(root, key) {
+                        return None;
+                    }
+                    continue;
+                }
                 wrong.follows = wrong.missing.is_some_and(|key| left_out.contains(key));
                 if let (Part::Value(_), None) = (part, wrong.meant) {
                     left_out.extend(root.key_of(part).map(str::to_owned));
@@ -156,6 +168,41 @@ pub(super) fn read<T: DeserializeOwned>(
                 }
             }
         }
+    }
+}
+
+/// The first byte that no text has: from here on, parts stand in for keys that are missing.
+const BEYOND: usize = usize::MAX / 2;
+
+fn is_stand_in(part: Part) -> bool {
+    part.at() >= BEYOND
+}
+
+/// What may stand in for the value of a missing key. What is read with it is told to have a fault, and nobody goes by it.
+fn stand_ins() -> [Tree; 4] {
+    [Tree::Text("missing".to_owned()), Tree::Number(1.into()), Tree::List(Vec::new()), Tree::Map(Vec::new())]
+}
+
+/// Puts something in the place of a key that the whole lacks, so that what else is wrong is found too.
+fn stand_in(root: &mut Leaf, key: &str) -> bool {
+    let Tree::Map(entries) = &mut root.tree else { return false };
+    let at = BEYOND + entries.len();
+    let [first, ..] = stand_ins();
+    entries.push(Entry { key: key.to_owned(), key_at: at, leaf: Leaf { at, tree: first } });
+    true
+}
+
+/// Puts something of another kind there, if there is any.
+fn try_another(root: &mut Leaf, part: Part) -> bool {
+    let Tree::Map(entries) = &mut root.tree else { return false };
+    let Some(entry) = entries.iter_mut().find(|entry| entry.leaf.at == part.at()) else { return false };
+    let tried = stand_ins().iter().position(|tree| *tree == entry.leaf.tree);
+    match tried.and_then(|tried| stand_ins().into_iter().nth(tried + 1)) {
+        Some(next) => {
+            entry.leaf.tree = next;
+            true
+        }
+        None => false,
     }
 }
 

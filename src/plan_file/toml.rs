@@ -4,13 +4,19 @@ use serde_json::Number;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::tree::{Entry, Leaf, NotData, Tree};
+use super::tree::{Entry, Leaf, NotData, Tree, told_too_deep};
+
+/// What the reader says of a text that is nested deeper than it goes, which is deeper than a file may be.
+const TOO_DEEP: &str = "cannot recurse further; max recursion depth met";
 
 /// Reads a TOML text.
 pub(super) fn read(text: &str) -> Result<Leaf, NotData> {
     let table = DeTable::parse(text).map_err(|error| NotData {
         at: error.span().map(|span| span.start),
-        what: error.message().lines().next().unwrap_or("not TOML").to_owned(),
+        what: match error.message().lines().next() {
+            Some(TOO_DEEP) => told_too_deep(),
+            told => told.unwrap_or("not TOML").to_owned(),
+        },
     })?;
     Ok(Leaf { at: table.span().start, tree: map(table.get_ref())? })
 }

@@ -54,6 +54,11 @@ pub(super) struct NotData {
     pub what: String,
 }
 
+/// What is said of a text whose nesting goes beyond the limit, whoever finds out.
+pub(super) fn told_too_deep() -> String {
+    format!("lists and maps are nested more than {PLAN_FILE_DEPTH_MAX} deep")
+}
+
 impl Leaf {
     /// What stands under a key, if this is a map.
     pub(super) fn get(&self, key: &str) -> Option<&Entry> {

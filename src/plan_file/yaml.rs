@@ -4,9 +4,10 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
+use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::{Location, Spanned};
 
-use super::tree::{Entry, Leaf, NotData, PLAN_FILE_DEPTH_MAX, Tree};
+use super::tree::{Entry, Leaf, NotData, PLAN_FILE_DEPTH_MAX, Tree, told_too_deep};
 
 /// Values that a file may have.
 pub const YAML_VALUES_MAX: usize = 500_000;
@@ -32,10 +33,43 @@ pub(super) fn read(text: &str) -> Result<Leaf, NotData> {
     let lines = Lines::of(text);
     let root: Spanned<Parsed> = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let at = error.location().map(|location| lines.place(location));
-        NotData { at, what: first_line(&error.without_snippet().to_string()) }
+        NotData { at, what: what(error.without_snippet()) }
     })?;
     Ok(root.value.leaf(root.referenced, &lines))
 }
+
+/// What is wrong, in words of this file and not of its reader.
+fn what(error: &serde_saphyr::Error) -> String {
+    match error {
+        serde_saphyr::Error::Budget { breach, .. } => match breach {
+            BudgetBreach::Depth { .. } => told_too_deep(),
+            BudgetBreach::Documents { .. } => {
+                "it has a second document: a file is one, so leave out what begins at the next ---".to_owned()
+            }
+            BudgetBreach::Events { .. } | BudgetBreach::Nodes { .. } => {
+                format!("it has more than {YAML_VALUES_MAX} values")
+            }
+            BudgetBreach::Anchors { .. } => "it names too many values to repeat: fewer &NAME".to_owned(),
+            BudgetBreach::Aliases { .. } | BudgetBreach::AliasAnchorRatio { .. } => {
+                "it repeats values too often: fewer *NAME".to_owned()
+            }
+            _ => "it is too large".to_owned(),
+        },
+        error => match first_line(&error.to_string()) {
+            told if told == TOO_DEEP => told_too_deep(),
+            told if told.starts_with(TOO_OFTEN) => {
+                format!("what *NAME repeats is more than {YAML_REPEATED_MAX} values")
+            }
+            told => told,
+        },
+    }
+}
+
+/// What the reader says of a text that is nested deeper than it goes, which is deeper than a file may be.
+const TOO_DEEP: &str = "recursion limit exceeded";
+
+/// How it says that aliases repeat more than they may, in one error within another.
+const TOO_OFTEN: &str = "alias replay limit exceeded";
 
 fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or("not YAML");

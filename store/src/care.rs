@@ -52,6 +52,10 @@ pub struct Garbage {
     pub artifacts: u64,
     /// Their bytes.
     pub artifact_bytes: u64,
+    /// Damaged artifacts that [`Store::repair`] had set aside, with the runs that were.
+    pub damaged: u64,
+    /// Their bytes.
+    pub damaged_bytes: u64,
 }
 
 impl Store {
@@ -206,6 +210,16 @@ pub(crate) fn collect(
         garbage.artifact_bytes += bytes;
         if apply {
             lock.check().and_then(|()| files.remove(digest)).map_err(io)?;
+        }
+    }
+    // They were kept for the runs that were set aside, all of which are gone by now.
+    if unwanted.quarantined {
+        for (damaged, bytes) in files.set_asides().map_err(io)? {
+            garbage.damaged += 1;
+            garbage.damaged_bytes += bytes;
+            if apply {
+                lock.check().and_then(|()| std::fs::remove_file(damaged)).map_err(io)?;
+            }
         }
     }
     Ok(garbage)

@@ -142,6 +142,70 @@ fn a_data_folder_that_may_only_be_read_is_named_and_left_alone() {
     is_well(&world);
 }
 
+/// All that looks at a data folder, or works in it.
+const LOOKS: [&str; 8] = [RUN, "ps", "approvals", "top", "gc", "resume", "doctor", "market ls"];
+
+#[test]
+fn a_data_folder_that_may_not_be_entered_is_not_taken_for_none() {
+    let world = world();
+    world.ostler(RUN).exits(0);
+    chmod(world.path(), 0o755, 0o644);
+    fs::set_permissions(world.data(), Permissions::from_mode(0o700)).unwrap();
+    for line in LOOKS {
+        let Some(mut command) = as_nobody(&world, line) else { return };
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{line}: {said}");
+        assert!(
+            said.contains("cannot look into the data folder") && said.contains("data: Permission denied"),
+            "{said}"
+        );
+        assert!(said.contains("ask as the user whose it is, or name another with --data"), "{line}: {said}");
+    }
+}
+
+#[test]
+fn a_data_folder_that_leads_nowhere_else_than_to_itself_is_not_taken_for_none() {
+    let world = world();
+    std::os::unix::fs::symlink("data", world.data()).unwrap();
+    for line in LOOKS {
+        world.ostler(line).exits(4).complains("cannot look into the data folder");
+    }
+}
+
+#[test]
+fn where_there_is_no_data_folder_lists_are_empty_and_names_unknown() {
+    let world = world();
+    for line in [
+        "ps",
+        "approvals",
+        "top",
+        "agents",
+        "market ls",
+        "pipeline ps",
+        "gc",
+        "gc --apply",
+        "resume",
+        "ps --agents",
+    ] {
+        world.ostler(line).exits(0).complains("yet: no data folder at");
+        assert_eq!(world.ostler(&format!("{line} --json")).exits(0).err, "", "{line}");
+    }
+    let gone = &world.ostler("gc --json").exits(0).lines()[0];
+    assert_eq!((&gone["type"], &gone["runs"]), (&"gc".into(), &serde_json::json!([])));
+    for line in [
+        "resume @last",
+        "show @last",
+        "pipeline ps p",
+        "agents --like a",
+        "credit acme",
+        "market offer jurist",
+    ] {
+        world.ostler(line).exits(2).complains("yet: no data folder at");
+    }
+    assert!(!world.data().exists(), "nothing was made");
+}
+
 /// A small file system of its own, for as long as this lives.
 struct SmallDisk<'a>(&'a Path);
 

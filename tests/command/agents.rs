@@ -94,6 +94,18 @@ fn a_spawned_agent_runs_plans_and_is_watched_as_it_says() {
     world.ostler("spawn lawyer --client acme --can review").exits(2).complains("a profile never changes");
     world.ostler("spawn lawyer --client other").exits(2).complains("belongs to client acme");
     world.ostler("spawn lawyer").exits(0).says("lawyer is there");
+    for (line, code) in
+        [("clerk --weight 5", 0), ("clerk", 0), ("clerk --weight 5", 0), ("clerk --weight 100", 2)]
+    {
+        world.ostler(&format!("spawn {line}")).exits(code);
+    }
+    let refused = world.ostler("spawn lawyer --client acme --weight 5").exits(2);
+    refused.complains("agent lawyer has the weight 100, and a weight never changes: choose another name");
+    let listed = world.ostler("ps --agents --json").exits(0).lines();
+    let weights: Vec<_> = listed.iter().map(|line| line["weight"].as_u64()).collect();
+    assert_eq!(weights, [Some(5), Some(100)]);
+    world.file("half.json", "{\n");
+    world.ostler("spawn x --input half.json").exits(2).complains("half.json: not JSON at byte 2: expected");
     world
         .ostler("spawn x --oversight none")
         .exits(2)

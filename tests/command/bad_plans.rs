@@ -40,6 +40,19 @@ fn what_is_no_regular_file_is_refused_at_once() {
     world.file("good.yaml", "id: p\nnodes: [{id: a, tool: time.sleep, params: {ms: 1}}]\n");
     refused(&world, "check good.yaml --config pipe.yaml").complains("is a pipe");
     refused(&world, "check good.yaml --config zero.json").complains("is a device");
+    // A configuration that is there is not passed over, whatever it is.
+    let config = path("ostler.toml");
+    for line in ["check good.yaml --workspace .", "run good.yaml --workspace .", "ps", "doctor"] {
+        symlink("folder.yaml", &config).unwrap();
+        refused(&world, line).complains("ostler.toml is a folder, expected a file");
+        std::fs::remove_file(&config).unwrap();
+        symlink("pipe.yaml", &config).unwrap();
+        refused(&world, line).complains("ostler.toml is a pipe, expected a file");
+        std::fs::remove_file(&config).unwrap();
+        symlink("nowhere", &config).unwrap();
+        refused(&world, line).complains("/ostler.toml: No such file");
+        std::fs::remove_file(&config).unwrap();
+    }
 }
 
 #[test]
@@ -48,6 +61,13 @@ fn what_cannot_be_begun_with_says_what_is_wrong_with_it() {
     world.file("good.yaml", "id: p\nnodes: [{id: a, tool: time.sleep, params: {ms: 1}}]\n");
     refused(&world, "run good.yaml --workspace work --data /proc/x")
         .complains("cannot make the data folder /proc/x: ");
+    for command in ["check", "run", "market post"] {
+        world.file("job.yaml", "title: t\nbudget: 5\nplan: good.yaml\n");
+        let what = if command == "market post" { "job.yaml" } else { "good.yaml" };
+        let line = |workspace: &str| format!("{command} {what} --workspace {workspace}");
+        refused(&world, &line("good.yaml")).complains("the workspace good.yaml is not a folder");
+        refused(&world, &line("nope")).complains("the workspace nope: No such file");
+    }
     let output = world.command("run good.yaml --workspace work --client").arg("a b").output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(2) && told.contains("client name \"a b\" is not 1 to 64"), "{told}");
@@ -82,16 +102,25 @@ fn bombs_and_towers_are_refused() {
         bomb += &format!("a{level}: &a{level} [{inner}]\n");
     }
     world.file("bomb.yaml", &bomb);
-    refused(&world, "check bomb.yaml").complains("syntax");
+    refused(&world, "check bomb.yaml").complains("× what *NAME repeats is more than 50000 values\n");
     let tower = |open: &str, close: &str| format!("{}{}", open.repeat(1_000), close.repeat(1_000));
     world.file("tower.json", &tower("[", "]"));
     world.file("tower.yaml", &tower("[", "]"));
     world.file("tower.toml", &format!("id = {}", tower("[", "]")));
-    for name in ["tower.json", "tower.yaml", "tower.toml"] {
-        refused(&world, &format!("check {name}")).complains("syntax");
-    }
     world.file("deep.json", &format!("{{\"id\": \"p\", \"nodes\": {}}}", tower("{\"a\":[", "]}")));
-    refused(&world, "check deep.json").complains("deep");
+    world.file("steps.yaml", &(0..1_000).map(|at| format!("{}a:\n", " ".repeat(at))).collect::<String>());
+    let brackets = |many: usize| format!("id: {}{}\n", "[".repeat(many), "]".repeat(many));
+    world.file("over.yaml", &brackets(65)).file("beyond.yaml", &brackets(200));
+    for name in
+        ["tower.json", "tower.yaml", "tower.toml", "deep.json", "steps.yaml", "over.yaml", "beyond.yaml"]
+    {
+        refused(&world, &format!("check {name}"))
+            .complains("× lists and maps are nested more than 64 deep\n");
+    }
+    world.file("two.yaml", "id: p\n---\nid: q\n");
+    refused(&world, "check two.yaml").complains("× it has a second document: a file is one");
+    world.file("many.yaml", &format!("id: p\nnodes: [{}]\n", vec!["1"; 500_001].join(",")));
+    refused(&world, "check many.yaml").complains("× it has more than 500000 values\n");
 }
 
 #[test]

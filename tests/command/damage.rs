@@ -60,7 +60,7 @@ fn a_damaged_journal_is_not_written_to_and_repairing_sets_one_run_aside() {
     assert_eq!(fs::read(segment(&world)).unwrap(), found);
     // What is not damaged can be looked at.
     world.ostler(&format!("show {}", runs[1])).exits(0);
-    world.ostler(&format!("show {}", runs[0])).exits(4);
+    world.ostler(&format!("show {}", runs[0])).exits(4).complains("`ostler doctor --repair` sets that aside");
     let told = world.ostler("doctor").exits(4);
     let touched: Vec<&str> = told.out.lines().filter(|line| line.contains("touched")).collect();
     assert_eq!(touched.len(), 1, "{}", told.out);
@@ -110,6 +110,12 @@ fn a_result_that_is_damaged_or_missing_sets_its_run_aside() {
         assert!(shown["reason"].as_str().unwrap().contains("the result of its node read"), "{shown}");
         world.ostler(&format!("resume {big}")).exits(4).complains("quarantined");
         run(&world, "big.yaml");
+        world.ostler("doctor").exits(0);
+        let aside = || fs::read_dir(world.data().join("artifacts/damaged")).into_iter().flatten().count();
+        assert_eq!(aside(), usize::from(!missing));
+        let gone =
+            world.ostler("gc --quarantined --apply").exits(0).says("1 run that had been set aside went");
+        assert_eq!((aside(), gone.out.contains("1 damaged result went: ")), (0, !missing), "{}", gone.out);
         world.ostler("doctor").exits(0);
     }
 }

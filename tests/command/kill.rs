@@ -104,8 +104,20 @@ fn an_attempt_in_doubt_asks_and_goes_on_with_its_result() {
 #[test]
 fn an_attempt_in_doubt_can_count_as_failed() {
     let world = in_doubt();
-    world.ostler("resolve @last act --fail").exits(1).says("failed");
+    world.ostler("resolve @last act --fail").exits(1).says("failed act: a person settled it as failed");
+    world.ostler("show @last").exits(0).says("act   failed").says("a person settled it as failed\n");
     assert_eq!(world.work("log"), "acted\n");
+}
+
+#[test]
+fn what_an_attempt_met_that_is_in_doubt_is_told_with_it() {
+    let world = world();
+    world.file("late.yaml", &DOUBT.replace("timeout: 20s", "timeout: 200ms"));
+    let told = "in doubt act: not done within 200 ms; what became of it is not known";
+    world.ostler("run late.yaml --workspace work --intent 2").exits(3).says(told);
+    world.ostler("show @last").exits(0).says(told);
+    world.ostler("resolve @last act --fail").exits(1).says("failed act: a person settled it as failed");
+    world.ostler("evaluate @last").exits(0).says("on its own  no, 1 act of a person\n");
 }
 
 #[test]
@@ -177,26 +189,37 @@ fn until_lines(world: &World, file: &str, count: usize) -> Vec<String> {
 
 #[test]
 fn programs_that_outlive_their_process_are_ended_by_the_next() {
-    for signals in [&["KILL"][..], &["INT", "INT"]] {
-        let world = World::new();
-        world.file("left.yaml", LEFT);
-        let mut run = world.start("run left.yaml --workspace work --intent 2");
-        let pids = until_lines(&world, "pids", 5);
-        for signal in signals {
-            run.signal(signal);
-        }
-        while !run.has_ended() {
-            run.signal(signals[signals.len() - 1]);
-            std::thread::yield_now();
-        }
-        run.end();
-        assert!(pids.iter().any(|pid| is_alive(pid)), "{signals:?} left nothing: {pids:?}");
-        world.ostler("ps").exits(0).complains("what its steps had left running was ended");
-        let alive: Vec<&String> = pids.iter().filter(|pid| is_alive(pid)).collect();
-        assert!(alive.is_empty(), "{signals:?}: {alive:?} of {pids:?} live on");
-        let again = world.ostler("ps").exits(0);
-        assert!(!again.err.contains("was ended"), "{}", again.err);
+    let world = World::new();
+    world.file("left.yaml", LEFT);
+    let run = world.start("run left.yaml --workspace work --intent 2");
+    let pids = until_lines(&world, "pids", 5);
+    run.signal("KILL");
+    run.end();
+    assert!(pids.iter().any(|pid| is_alive(pid)), "it left nothing: {pids:?}");
+    world.ostler("ps").exits(0).complains("what its steps had left running was ended");
+    let alive: Vec<&String> = pids.iter().filter(|pid| is_alive(pid)).collect();
+    assert!(alive.is_empty(), "{alive:?} of {pids:?} live on");
+    let again = world.ostler("ps").exits(0);
+    assert!(!again.err.contains("was ended"), "{}", again.err);
+}
+
+#[test]
+fn a_second_interrupt_leaves_no_program_running() {
+    let world = World::new();
+    world.file("left.yaml", LEFT);
+    let mut run = world.start("run left.yaml --workspace work --intent 2");
+    let pids = until_lines(&world, "pids", 5);
+    assert!(pids.iter().all(|pid| is_alive(pid)), "{pids:?}");
+    while !run.has_ended() {
+        run.signal("INT");
+        std::thread::yield_now();
     }
+    run.end()
+        .exits(130)
+        .complains("^C again ends it, and this, at once")
+        .complains("ended at once, state is kept");
+    until("its programs have ended", || !pids.iter().any(|pid| is_alive(pid)));
+    world.ostler("resume").exits(3).says("in doubt act");
 }
 
 #[test]

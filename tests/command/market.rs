@@ -48,6 +48,23 @@ fn a_job_is_posted_run_and_evaluated() {
     let line = &world.ostler("market ls --json").exits(0).lines()[0];
     assert_eq!((line["stage"].as_str(), line["winner"].as_str()), (Some("evaluation"), Some("clerk")));
     world.ostler("market ls").exits(0).says("read it").says("evaluation").says("clerk");
+    // Each line tells the job as it stood then, the newest job comes first.
+    world.file(
+        "review.yaml",
+        "id: review\nnodes:\n  - {id: read, tool: text.render, params: {template: read, values: {}}}\n",
+    );
+    world.file("job.yaml", &JOB.replace("read it", "read it again"));
+    let lines = world.ostler(&format!("{POST} --json")).exits(0).lines();
+    let jobs: Vec<_> = lines.iter().filter(|line| line["type"] == "job").collect();
+    assert_eq!((lines[0]["type"].as_str(), jobs.len()), (Some("job"), 2));
+    assert_eq!(
+        (&jobs[0]["stage"], &jobs[0]["spent"], jobs[0].get("outcome")),
+        (&"execution".into(), &0.into(), None)
+    );
+    assert_eq!((&jobs[1]["stage"], &jobs[1]["outcome"]), (&"evaluation".into(), &"succeeded".into()));
+    let titles = world.ostler("market ls --json").exits(0).lines();
+    let titles: Vec<_> = titles.iter().map(|line| line["title"].as_str().unwrap()).collect();
+    assert_eq!(titles, ["read it again", "read it"]);
     world.ostler("evaluate @last").exits(0).says("by clerk").says("target      100 credits");
     world.ostler("doctor").exits(0).says("ledger         1 metered client").says("nothing is broken");
     let credit = &world.ostler("credit acme --json").exits(0).lines()[0];
@@ -86,6 +103,13 @@ fn what_cannot_be_posted_is_refused_and_leaves_nothing() {
     world.file("late.yaml", &format!("{JOB}deadline: 0s\n"));
     world.file("odd.yaml", &format!("{JOB}domain: cooking\n"));
     world.file("none.yaml", &JOB.replace("review.yaml", "none.yml"));
+    world.file("bare.yaml", "title: x\nbugdet: 5\ncapabilities: 7\n");
+    let bare = world.ostler("market post bare.yaml --workspace work").exits(2);
+    let bare = bare.complains("did you mean \"budget\"?").complains("the key \"plan\" is missing");
+    bare.complains("expected a list, found 7").complains("bare.yaml has 3 faults");
+    world.file("bare.yaml", "title: x\n");
+    let bare = world.ostler("market post bare.yaml --workspace work").exits(2);
+    bare.complains("the key \"budget\" is missing").complains("the key \"plan\" is missing");
     for (line, told) in [
         ("dear.yaml", "the budget is beyond the balance: 5000 credits cannot be reserved: 1000 are free"),
         ("wrong.yaml", "did you mean \"budget\"?"),

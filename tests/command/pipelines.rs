@@ -21,9 +21,9 @@ stages:
 fn a_pipeline_is_declared_published_to_and_looked_at() {
     let world = World::new();
     world.file("web.yaml", WEB);
-    world.ostler("pipeline ps").exits(2).complains("there is no pipeline yet");
+    world.ostler("pipeline ps").exits(0).complains("there is no pipeline yet");
     world.ostler("pipeline create web.yaml").exits(0).says("pipeline web_testing with 5 stages");
-    world.ostler("pipeline create web.yaml").exits(0);
+    world.ostler("pipeline create web.yaml").exits(0).says("pipeline web_testing is there, with 5 stages");
     world.file("web.yaml", &WEB.replace("events: 100000", "events: 9"));
     world.ostler("pipeline create web.yaml").exits(2).complains("there is a pipeline web_testing already");
 
@@ -70,6 +70,25 @@ fn a_pipeline_is_declared_published_to_and_looked_at() {
         .exits(2)
         .complains("stage recon has ended");
     world.ostler("doctor").exits(0).says("1 with 3 events, each in its place");
+}
+
+#[test]
+fn an_event_that_is_too_long_for_a_command_line_comes_from_stdin() {
+    let world = World::new();
+    world.file("web.yaml", WEB);
+    world.ostler("pipeline create web.yaml").exits(0);
+    // Linux takes 128 KiB as an argument.
+    for (bytes, taken) in [(200_000, true), (300_000, false), (2_000_000, false)] {
+        world.file("long.json", &format!("\"{}\"", "x".repeat(bytes)));
+        let mut publish = world.command("pipeline publish web_testing recon api_found -");
+        publish.stdin(std::fs::File::open(world.path().join("long.json")).unwrap());
+        let published = publish.output().unwrap();
+        let said = String::from_utf8_lossy(&published.stderr);
+        assert_eq!(published.status.code(), Some(if taken { 0 } else { 2 }), "{bytes}: {said}");
+    }
+    let told = world.ostler("pipeline events web_testing --json").exits(0).lines();
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0]["data"].as_str().map(str::len), Some(200_000));
 }
 
 #[test]

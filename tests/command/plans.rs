@@ -216,6 +216,84 @@ fn a_run_in_a_pipe_tells_each_node_and_what_came_of_it() {
 }
 
 #[test]
+fn a_plan_from_stdin_is_checked_and_run() {
+    let world = World::new();
+    let plan =
+        "id: piped\nnodes:\n  - {id: say, tool: text.render, params: {template: \"${word}\", values: {}}}\n";
+    let json = r#"{"id": "piped", "nodes": [{"id": "say", "tool": "text.rendr"}]}"#;
+    world.file("plan", plan).file("json", json).file("latin", "");
+    std::fs::write(world.path().join("latin"), b"id: caf\xe9\n").unwrap();
+    for (from, line, code, told) in [
+        ("plan", "check - --param word=hello", 0, "valid piped"),
+        ("plan", "run - --param word=hello --workspace work", 0, "│ hello"),
+        ("plan", "check -", 2, "stdin:3"),
+        ("json", "run - --workspace work", 2, "did you mean \"text.render\"?"),
+        ("latin", "check -", 2, "the plan from stdin: it is no text: byte 7 is not UTF-8"),
+    ] {
+        let mut command = world.command(line);
+        let output = command.stdin(std::fs::File::open(world.path().join(from)).unwrap()).output().unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{line}: {said}");
+        assert!(said.contains(told), "{line}: {said}");
+    }
+}
+
+#[test]
+fn runs_are_listed_by_how_they_stand() {
+    let world = world();
+    for _ in 0..3 {
+        world.ostler("run report.yaml --workspace work").exits(0);
+    }
+    world.ostler("run fails.yaml --workspace work").exits(1);
+    let listed = |line: &str| world.ostler(line).exits(0).lines().len();
+    assert_eq!(listed("ps --state succeeded --json"), 3);
+    assert_eq!(listed("ps --state succeeded -n 2 --json"), 2);
+    assert_eq!(listed("ps --state failed --json"), 1);
+    world.ostler("ps --state cancelled").exits(0).complains("no run is cancelled");
+    let table = world.ostler("ps --state failed").exits(0);
+    assert!(table.out.lines().skip(1).all(|line| line.contains("failed")), "{}", table.out);
+}
+
+#[test]
+fn advice_comes_in_the_order_of_the_file_to_programs_too() {
+    let world = World::new();
+    world.file(
+        "advised.yaml",
+        "id: p\nnodes:\n  - id: out\n    tool: fs.read\n    params: {path: /etc/passwd}\n  - id: late\n    tool: fs.list\n    params: {path: .}\n    deps: [out]\n",
+    );
+    let lines = world.ostler("check advised.yaml --json").exits(0).lines();
+    let told: Vec<_> = lines.iter().filter_map(|line| line["line"].as_u64()).collect();
+    assert!(told.len() > 1 && told.is_sorted(), "{lines:?}");
+    let refused = lines.iter().find(|line| line["code"] == "W06").unwrap();
+    assert_eq!(refused["detail"], "would be refused: path \"/etc/passwd\": it can lead out of the workspace");
+}
+
+#[test]
+fn what_help_says_of_simulations_is_what_they_take() {
+    let world = World::new();
+    world.file(
+        "trace.jsonl",
+        "{\"op\": \"client\", \"id\": \"ada\", \"weight\": 200}\n\
+         {\"op\": \"enqueue\", \"id\": \"j\", \"client\": \"ada\", \"est\": 5}\n{\"op\": \"dispatch\"}\n\
+         {\"op\": \"settle\", \"id\": \"j\", \"actual\": 7}\nxx\n",
+    );
+    let traced = world.ostler("simulate queue trace.jsonl").exits(0).lines();
+    assert_eq!((&traced[0]["d"], &traced.last().unwrap()["error"]), (&"j".into(), &"bad_op".into()));
+    let help = world.ostler("simulate queue --help").exits(0);
+    let help: String = help.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    for line in ["{\"op\": \"client\", \"id\": \"ada\", \"weight\": 200}", "{\"error\": CODE, \"op\": OP}"] {
+        assert!(help.contains(line), "{help}");
+    }
+    world.file(
+        "cases.jsonl",
+        "{\"id\": \"c\", \"plan\": {\"id\": \"p\", \"nodes\": [{\"id\": \"a\", \"retries\": 1, \"contract\": [{\"method\": \"schema\"}]}]}, \
+         \"script\": {\"a\": [{\"fail\": \"timeout\", \"dur\": 5}, {\"ok\": 1}]}}\n",
+    );
+    let lived = &world.ostler("simulate graph cases.jsonl").exits(0).lines()[0];
+    assert_eq!((&lived["id"], &lived["expect"]["valid"]), (&"c".into(), &true.into()), "{lived}");
+}
+
+#[test]
 fn a_run_that_fails_names_the_first_culprit() {
     let world = world();
     let ended = world.ostler("run fails.yaml --workspace work").exits(1);
@@ -332,7 +410,8 @@ fn without_a_data_folder_looking_makes_none() {
     let world = World::new();
     world.ostler("ps").exits(0).complains("no run yet");
     world.ostler("show @last").exits(2).complains("no run yet");
-    world.ostler("resume").exits(2).complains("no run yet");
+    world.ostler("resume").exits(0).complains("no run yet");
+    world.ostler("resume @last").exits(2).complains("no run yet");
     world.ostler("doctor").exits(0).says("no data folder");
     assert!(!world.data().exists());
 }

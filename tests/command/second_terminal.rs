@@ -49,19 +49,39 @@ fn a_holder_stays_until_the_runs_of_others_are_done() {
 }
 
 #[test]
-fn when_the_holder_dies_the_others_are_told_how_to_go_on() {
+fn when_the_holder_dies_who_follows_is_told_how_to_go_on() {
     let world = world();
     let mut holder = world.start("run long.yaml --workspace work");
     holder.until("a    executed");
     let mut other = world.start("run middle.yaml --workspace work");
     let run = run_of(&other.until("opened: middle"));
-    let mut follower = world.start(&format!("events {run} --follow"));
+    other.signal("KILL");
+    other.end();
+    let mut follower = world.start(&format!("events {run} -f"));
     follower.until("run_opened");
     holder.signal("KILL");
     let told = format!("the process that holds the data folder went away; `ostler resume {run}` goes on");
-    other.end().exits(5).complains(&told);
     follower.end().exits(5).complains(&told);
     world.ostler(&format!("resume {run}")).exits(0).says("succeeded  middle");
+}
+
+#[test]
+fn when_the_holder_ends_who_has_a_run_open_goes_on_with_it() {
+    for signal in ["KILL", "INT"] {
+        let world = world();
+        let mut holder = world.start("run long.yaml --workspace work");
+        holder.until("a    executed");
+        let mut other = world.start("run middle.yaml --workspace work");
+        let run = run_of(&other.until("opened: middle"));
+        holder.signal(signal);
+        let ended = other.end().exits(0).says("succeeded  middle");
+        ended.complains("the process that held the data folder went away: the run goes on in this one");
+        holder.end();
+        world.ostler(&format!("show {run}")).exits(0).says("succeeded");
+        // The run of who ended is left to them.
+        let open = world.ostler("ps --state open --json").exits(0).lines();
+        assert_eq!((open.len(), &open[0]["plan"]), (1, &"long".into()), "{signal}");
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn printed(arguments: &[&str]) -> String {
 
 #[test]
 fn errors_of_usage_exit_with_2_and_say_so_on_stderr() {
-    let cases: [(&[&str], &str); 15] = [
+    let cases: [(&[&str], &str); 41] = [
         (&[], "Usage:"),
         (&["runn"], "'run'"),
         (&["rnu"], "'run'"),
@@ -33,6 +33,38 @@ fn errors_of_usage_exit_with_2_and_say_so_on_stderr() {
         (&["completions", "tcsh"], "bash"),
         (&["--json", "completions", "bash"], "leave --json out"),
         (&["artifact", "@last"], "RUN/NODE"),
+        (&["artifact", "/a"], "RUN/NODE"),
+        (&["artifact", "@last/"], "RUN/NODE"),
+        (&["show", ""], "for '<RUN>': this names no run: give its id, 4 or more characters of it, or @last"),
+        (&["events", ""], "this names no run"),
+        (&["resume", ""], "this names no run"),
+        (&["approve", "", "ok"], "this names no run"),
+        (&["reject", "", "ok"], "this names no run"),
+        (&["cancel", ""], "this names no run"),
+        (&["checkpoint", ""], "this names no run"),
+        (&["evaluate", ""], "this names no run"),
+        (&["skip", "@last", ""], "for '<NODE>': this names no node"),
+        (&["resolve", "@last", "", "--redo"], "this names no node"),
+        (&["run", "p.yaml", "--intent", "-1"], "give 0 (it only observes)"),
+        (&["run", "p.yaml", "--budget", "-5"], "give a whole number, 1 or more"),
+        (
+            &["run", "p.yaml", "--budget", "0"],
+            "1 or more; without --budget the run may cost whatever it does",
+        ),
+        (&["run", "p.yaml", "--budget", "99999999999999999999"], "give at most 18446744073709551615"),
+        (&["spawn", "a", "--weight", "-1"], "give a whole number from 1 to 1000000"),
+        (&["spawn", "a", "--weight", "1e3"], "give a whole number from 1 to 1000000"),
+        (&["spawn", "a", "--price", "-1"], "give a whole number, 0 or more"),
+        (&["client", "add", "a", "--weight", "-4"], "give a whole number from 1 to 1000000, or credits"),
+        (&["market", "offer", "a", "--price", "99999999999999999999"], "give at most 18446744073709551615"),
+        (&["market", "offer", "a", "--time", "-5m"], "give a time of 0 or more"),
+        (
+            &["gc", "--older-than", "abc"],
+            ": give a number with a unit, such as 500ms, 30s, 10m, 12h or 30d\n",
+        ),
+        (&["gc", "--older-than", "-5m"], "give it a span above zero"),
+        (&["ps", "--state", "gone"], "open, running, waiting"),
+        (&["show", "@last", "--json", "--format", "dot"], "leave one of them out"),
     ];
     for (arguments, says) in cases {
         let output = ostler(arguments);
@@ -55,6 +87,28 @@ fn help_is_the_same_however_it_is_asked_for() {
     }
     assert!(printed(&["help", "runs"]).contains("@last"));
     assert!(printed(&["help", "v19"]).starts_with("# V19: "));
+}
+
+/// What this prints to stderr, and that it goes on all the same.
+#[test]
+fn a_word_for_what_is_logged_that_is_none_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |word: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
+        command.args(["ps", "--json"]).current_dir(folder.path()).env("OSTLER_LOG", word);
+        let output = command.env_remove("OSTLER_DATA").env_remove("OSTLER_CONFIG").output().unwrap();
+        assert!(output.status.success(), "{word}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for word in ["", "error", "off", "DEBUG", "ostler_store=debug,warn"] {
+        assert!(!told(word).contains("note:"), "{word}: {}", told(word));
+    }
+    for word in ["bogus", "ostler_store=bogus"] {
+        let expected = format!(
+            "note: OSTLER_LOG is {word:?}, and none of off, error, warn, info, debug, trace: errors are logged\n"
+        );
+        assert_eq!(told(word), expected);
+    }
 }
 
 /// What bash offers after these words, by the script that we print; `None` if there is no bash.
@@ -133,6 +187,8 @@ fn bash_completes_runs_and_nodes() {
     assert_eq!(at("ostler skip --data d @last "), ["list", "nap"]);
     assert_eq!(at("ostler artifact --data d @last/n"), ["last/nap"]);
     assert_eq!(at("ostler ru"), ["run"]);
+    assert_eq!(at("ostler help ex"), ["exit-codes"]);
+    assert_eq!(at("ostler help V0"), (1..=9).map(|code| format!("V0{code}")).collect::<Vec<_>>());
     assert_eq!(at("ostler resume --data d --js"), ["--json"]);
 }
 

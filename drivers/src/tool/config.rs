@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use ostler_kernel::gate::{ArgvPattern, ArgvTable, Destination, Egress};
+use ostler_kernel::gate::{ArgvPattern, ArgvTable, Destination, Egress, EgressEntryError};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
@@ -125,8 +125,22 @@ fn absolute<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, 
     }
 }
 
+/// A line of the list of hosts. Each is judged by itself, so that its fault is told where it stands.
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+struct EgressEntry(String);
+
+impl TryFrom<String> for EgressEntry {
+    type Error = EgressEntryError;
+
+    fn try_from(text: String) -> Result<EgressEntry, EgressEntryError> {
+        Egress::new([&text]).map(|_| EgressEntry(text))
+    }
+}
+
 fn egress<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Egress, D::Error> {
-    Egress::new(Vec::<String>::deserialize(deserializer)?).map_err(D::Error::custom)
+    let entries = Vec::<EgressEntry>::deserialize(deserializer)?;
+    Egress::new(entries.iter().map(|entry| &entry.0)).map_err(D::Error::custom)
 }
 
 #[cfg(test)]

@@ -120,6 +120,14 @@ impl DataFolder {
         Ok(ended)
     }
 
+    /// Kills whatever programs of this folder run, with all that came of them, and waits for nothing. Only for who holds the
+    /// folder and is about to end: what was started meanwhile is ended by who takes it up next.
+    pub fn kill_running(&self) {
+        let own = std::process::id() as i32;
+        let running = self.left(&mut BTreeSet::new());
+        running.iter().filter(|process| process.pid != own).for_each(kill);
+    }
+
     /// Kills what `left` finds until it finds nothing: how many processes that were. `wait` waits a moment, and tells for
     /// how long that has been done.
     fn end_each(

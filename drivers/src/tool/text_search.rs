@@ -54,7 +54,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
     Arc::new(Blocking::<Params> {
         spec: spec(
             "text.search",
-            "Find the lines that match a regular expression, in the given files or beneath a folder.",
+            "Find the lines that match a regular expression, in the given files or beneath a folder; without either, in the whole workspace.",
             object(
                 &["pattern"],
                 json!({

@@ -230,7 +230,7 @@ fn check_paths(call: &Call<'_>, tool: &GatedTool) -> Result<(), Denial> {
         let Some(value) = call.params.get(name) else { continue };
         each_text(value, &mut |text| match text {
             Some(text) => path::judge(text, call.workspace).map_err(|fault| {
-                denial(DenialCode::PathEscape, format_args!("{name}: path {:?}: {fault}", excerpt(text)))
+                denial(DenialCode::PathEscape, format_args!("{name} {:?}: {fault}", excerpt(text)))
             }),
             None => {
                 Err(denial(DenialCode::PathEscape, format_args!("{name}: expected a path, found no text")))

@@ -90,10 +90,10 @@ pub fn advise(plan: &Plan, origin: &Origin) -> Vec<Advice> {
 /// Per node: the sources it waits for though it uses neither their data nor what they do.
 ///
 /// Candidates of an any_of compete for being there at all; a terminal edge, a control node and a person are
-/// waited for on purpose.
+/// waited for on purpose. A person is asked when what comes before is done, which is use enough of it.
 fn idle_edges(plan: &Plan, graph: &Graph) -> Vec<BTreeSet<usize>> {
     let idle = |(node, sources): (&Node, &[(usize, On)])| {
-        if node.join != Some(Join::AllOf) || node.is_control() {
+        if node.join != Some(Join::AllOf) || node.is_control() || node.kind == Kind::HumanApproval {
             return BTreeSet::new();
         }
         let used: BTreeSet<&NodeId> =
@@ -241,6 +241,8 @@ mod tests {
                 {"id": "a"}, {"id": "b"}, {"id": "j", "deps": ["a", "b"], "join": "any_of"},
                 {"id": "o", "deps": [{"n": "a", "on": "terminal"}]},
                 {"id": "g", "kind": "aggregator", "deps": ["a", "b"]},
+                {"id": "gate", "kind": "human_approval", "human_timeout": 9, "deps": ["a"]},
+                {"id": "gates", "kind": "human_approval", "human_timeout": 9, "deps": ["a", "b"]},
             ]),
         );
     }

@@ -180,13 +180,14 @@ impl Timeline {
                     lost.insert(node.id.clone(), culprit.clone());
                 }
                 (NodeState::Failed | NodeState::Cancelled, _) => {
-                    let message = instance.failure.as_ref().map(|failure| match self.denials.get(&node.id) {
-                        Some(denial) if denial.ends_with(&failure.message) => denial.clone(),
-                        Some(denial) if failure.category == Category::GateDenied => {
-                            format!("{}: {denial}", failure.message)
+                    let denied = instance.failure.as_ref().zip(self.denials.get(&node.id));
+                    let message = match denied {
+                        Some((failure, denial)) if denial.ends_with(&failure.message) => Some(denial.clone()),
+                        Some((failure, denial)) if failure.category == Category::GateDenied => {
+                            Some(format!("{}: {denial}", failure.message))
                         }
-                        _ => failure.message.clone(),
-                    });
+                        _ => instance.met().map(str::to_owned),
+                    };
                     let (node, reason) = (node.id.clone(), reason.to_string());
                     found.insert(node.clone(), Culprit { node, state, reason, message, lost: Vec::new() });
                 }

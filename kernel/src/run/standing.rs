@@ -178,6 +178,15 @@ impl Instance {
         }
     }
 
+    /// What its failure comes down to, in words; `None` where the reason says all there is.
+    pub fn met(&self) -> Option<&str> {
+        let failure = self.failure.as_ref()?;
+        if (&self.reason, failure.category) == (&Some(Reason::InDoubt), Category::HumanRejection) {
+            return Some("a person settled it as failed");
+        }
+        Some(failure.message.as_str()).filter(|message| !message.is_empty())
+    }
+
     /// The state alone.
     pub fn state(&self) -> NodeState {
         self.standing.state()

@@ -1,6 +1,5 @@
 //! Agents, and the tree that they are supervised in, as it is told.
 
-use ostler_actors::AGENT_WEIGHT;
 use ostler_kernel::agent::Profile;
 use serde::{Deserialize, Serialize};
 
@@ -41,16 +40,12 @@ pub struct SpawnRequest {
     /// Who pays; absent: who pays for the agent of this name, else the default client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    /// Its weight among the agents of its client, 1 to 1,000,000.
-    #[serde(default = "agent_weight")]
-    pub weight: u32,
+    /// Its weight among the agents of its client, 1 to 1,000,000; absent: what it has already, else 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
     /// What it says of itself.
     #[serde(default, skip_serializing_if = "Profile::is_empty")]
     pub profile: Profile,
-}
-
-fn agent_weight() -> u32 {
-    AGENT_WEIGHT
 }
 
 /// The answer to `POST /v1/agents` and to `POST /v1/agents/{agent}/release`.

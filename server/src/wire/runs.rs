@@ -279,6 +279,9 @@ pub struct Waiting {
     /// When silence cancels the node, in milliseconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<i64>,
+    /// What the attempt met that is in doubt; absent where that is all that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
     /// Nodes that cannot start before; the first hundred.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holds_up: Vec<String>,

@@ -220,6 +220,11 @@ impl Board {
     fn transition(&mut self, body: &Value, at_ms: i64) -> &Node {
         let node = self.place(text(body, "node"), at_ms);
         text(body, "reason").clone_into(&mut node.reason);
+        if (text(body, "from"), text(body, "to"), node.reason.as_str())
+            == ("waiting_human", "failed", "in_doubt")
+        {
+            node.failure = Some("a person settled it as failed".to_owned());
+        }
         node.state = State::after(text(body, "to"), &node.reason);
         node.since_ms = at_ms;
         node.attempt = body["attempt"].as_u64().unwrap_or(0);

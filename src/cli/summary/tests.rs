@@ -30,6 +30,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         id: None,
         digest: None,
         deadline_ms: (at % 4 == 1).then_some(1),
+        why: (at % 4 == 0).then(|| "not done within 1000 ms".to_owned()),
         holds_up: vec!["pending-0000".to_owned()],
     });
     let waiting = waiting.collect();
@@ -217,7 +218,7 @@ fn twelve_nodes_that_wait_for_a_person() {
               rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
               makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
               cost           77 credits
-              in doubt waiting_human-0000: it was started; what became of it is not known
+              in doubt waiting_human-0000: not done within 1000 ms; what became of it is no…
                 ostler resolve 1a2b3c4d5e6f waiting_human-0000 --done FILE
                 ostler resolve 1a2b3c4d5e6f waiting_human-0000 --redo
                 ostler resolve 1a2b3c4d5e6f waiting_human-0000 --fail

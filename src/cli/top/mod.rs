@@ -56,7 +56,7 @@ pub(crate) async fn top(globals: &Globals, args: TopArgs) -> Result<u8, Failure>
         }
         Ok(code::SUCCEEDED)
     };
-    let data = match (no_folder(data.as_deref()), data) {
+    let data = match (no_folder(data.as_deref())?, data) {
         (None, Some(data)) => data,
         (Some(nothing), _) => return nobody(nothing),
         (None, None) => return nobody("nothing runs".to_owned()),

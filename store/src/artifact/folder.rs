@@ -141,6 +141,23 @@ impl Files {
         sync_folder(&self.folder(&digest))
     }
 
+    /// Files of the artifacts that were set aside, with their bytes.
+    pub(crate) fn set_asides(&self) -> io::Result<Vec<(PathBuf, u64)>> {
+        let files = match fs::read_dir(self.root.join(DAMAGED)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            files => files?,
+        };
+        let mut found = Vec::new();
+        for file in files {
+            let file = file?;
+            // What is not named by a digest is not ours.
+            if file.file_name().to_str().is_some_and(|name| name.parse::<Digest>().is_ok()) {
+                found.push((file.path(), file.metadata()?.len()));
+            }
+        }
+        Ok(found)
+    }
+
     /// Bytes of an artifact's file, and when it was written, in milliseconds since the Unix epoch.
     pub(crate) fn about(&self, digest: Digest) -> io::Result<(u64, Ticks)> {
         let about = fs::symlink_metadata(self.folder(&digest).join(digest.to_string()))?;
