@@ -146,11 +146,9 @@ impl Survey {
             return None;
         }
         let lost = heads.iter().map(|(stream, head)| head.seq.saturating_sub(seq(stream)));
-        let (streams, records) = lost
-            .filter(|lost| *lost > 0)
-            .fold((0, 0), |(streams, records), lost| (streams + 1, records + lost));
+        let records = lost.fold(0, u64::saturating_add);
         let what = format!(
-            "its end is gone, or it is an older copy: the index knows of {records} records of {streams} streams behind this, \
+            "its end is gone, or it is an older copy: records behind this are lost ({records}, by the index), \
              up to segment {}, offset {}",
             mark.upto.segment(),
             mark.upto.offset()
