@@ -243,7 +243,8 @@ async fn what_an_attempt_comes_to_that_ends_after_its_run_was_set_aside_is_recor
     let run = system.submit(Submission::plan(plan)).await.unwrap();
     until(async || lock(&calls).contains_key("held")).await;
     let agent = run.to_string();
-    let is_aside = || matches!(system.services.journal.run(run).unwrap().unwrap().standing, RunStanding::Parked(_));
+    let is_aside =
+        || matches!(system.services.journal.run(run).unwrap().unwrap().standing, RunStanding::Parked(_));
     until(async || {
         kill(&system, &agent);
         is_aside()

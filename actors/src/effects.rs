@@ -234,7 +234,8 @@ impl Effects {
     /// what those came to that were settled and not recorded, and whether they act on the world.
     pub(crate) fn forget_run(&self, run: RunId) -> Vec<(AttemptKey, Ended, bool)> {
         let is_settled = |key: &AttemptKey| {
-            let gone = self.entries.remove_if(key, |_, entry| entry.slot.is_none() && entry.unrecorded().is_some());
+            let gone =
+                self.entries.remove_if(key, |_, entry| entry.slot.is_none() && entry.unrecorded().is_some());
             let (key, entry) = gone?;
             entry.unrecorded().map(|(ended, acts)| (key, ended, acts))
         };

@@ -190,8 +190,13 @@ pub(crate) fn collect(
         sync_folder(path)?;
         lock.check()
     };
-    let collected =
-        segments::collect(&journal, unwanted, epoch_seen, options.reserve_bytes, if apply { Some(&mut commit) } else { None });
+    let collected = segments::collect(
+        &journal,
+        unwanted,
+        epoch_seen,
+        options.reserve_bytes,
+        if apply { Some(&mut commit) } else { None },
+    );
     let collected = collected.map_err(|error| OpenError::journal(path, error))?;
     let files = artifact::Files::at(&path.join("artifacts"));
     let mut garbage = Garbage {

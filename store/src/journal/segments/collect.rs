@@ -119,7 +119,9 @@ pub(crate) fn collect(
 fn choose(survey: &Survey, quarantine: &Quarantine, unwanted: Unwanted) -> (HashSet<RunId>, HashSet<RunId>) {
     let rows = survey.lines.rows.values();
     let over = rows.filter(|row| {
-        !quarantine.contains_key(&row.run) && unwanted.holds(row) && !is_asked_for(survey, quarantine, row.run)
+        !quarantine.contains_key(&row.run)
+            && unwanted.holds(row)
+            && !is_asked_for(survey, quarantine, row.run)
     });
     let damaged = quarantine.keys().filter(|_| unwanted.quarantined);
     (over.map(|row| row.run).collect(), damaged.copied().collect())

@@ -29,11 +29,7 @@ pub(crate) fn ensure_with_room(files: &Files, bytes: u64, more: usize) -> io::Re
 }
 
 /// Does something with the room of the reserve, which is taken again afterwards, if there is any.
-pub(crate) fn without<T>(
-    files: &Files,
-    bytes: u64,
-    act: impl FnOnce() -> io::Result<T>,
-) -> io::Result<T> {
+pub(crate) fn without<T>(files: &Files, bytes: u64, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     release(files)?;
     let done = act();
     if let Err(error) = ensure(files, bytes) {
