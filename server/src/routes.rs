@@ -348,7 +348,7 @@ async fn resolve(
     Sent(asked): Sent<ResolveRequest>,
 ) -> Result<Json<RunNamed>, Problem> {
     let run = names::run(&api.system, &name)?;
-    let ResolveRequest { node, how, value } = asked;
+    let ResolveRequest { node, attempt, how, value } = asked;
     let how = match (how, value) {
         (How::Done, Some(value)) => ResolveHow::Done(value),
         (How::Redo, None) => ResolveHow::Redo,
@@ -358,7 +358,11 @@ async fn resolve(
             return Err(Problem::bad("resolve", "only what was done has a result: leave `value` out"));
         }
     };
-    api.system.resolve(run, node.as_str().into(), how).await?;
+    let node = node.as_str().into();
+    match attempt {
+        Some(attempt) => api.system.resolve_attempt(run, node, attempt, how).await?,
+        None => api.system.resolve(run, node, how).await?,
+    }
     Ok(Json(RunNamed { run: run.to_string() }))
 }
 

@@ -215,6 +215,10 @@ async fn what_is_wrong_is_a_problem_with_a_code() {
             (400, "resolve"),
         ),
         (post("/v1/runs/@last/resolve", &json!({"node": "say", "how": "redo"})), (409, "invalid_state")),
+        (
+            post("/v1/runs/@last/resolve", &json!({"node": "say", "attempt": 1, "how": "redo"})),
+            (409, "invalid_state"),
+        ),
         (post("/v1/runs", &json!({"plan": 1})), (400, "body")),
         (
             post("/v1/runs", &json!({"plan": {"id": "p", "nodes": [], "x": 1}, "workspace": "/"})),
