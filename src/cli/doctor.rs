@@ -239,7 +239,8 @@ fn confinement(config: &Config, data: Option<&Path>, report: &mut Report) {
 }
 
 const CONFINED: &str = "programs that steps start change files only in the workspace, in the folder for temporary files and in what \
-                        [tools.shell] write names; those that only look change nothing";
+                        [tools.shell] write names; those that only look change none; modes, owners, times and attributes \
+                        of files that are yours are not confined";
 
 const UNCONFINED: &str = "programs that steps start can change whatever you can change, in the workspace or not, the records of runs too";
 
