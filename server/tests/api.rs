@@ -119,6 +119,8 @@ async fn a_run_is_opened_followed_and_told() {
     assert_eq!(artifact.headers()["content-type"], "application/json");
     assert_eq!(artifact.headers()["etag"], format!("{}", summary["outputs"]["say"]));
     assert_eq!(text(artifact).await, r#"{"text":"hi"}"#);
+    let results = value(send(&api, get("/v1/runs/@last/results")).await).await;
+    assert_eq!(results, json!({"read": 1, "bytes": r#"{"text":"hi"}"#.len(), "damaged": []}));
     assert_eq!(value(send(&api, get("/healthz")).await).await["status"], "ok");
     assert!(value(send(&api, get("/v1/agents")).await).await["agents"].is_array());
 }

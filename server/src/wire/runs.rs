@@ -267,6 +267,26 @@ pub struct Culprit {
     pub lost: Vec<String>,
 }
 
+/// The answer to `GET /v1/runs/{id}/results`: what reading every result of the run gave.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResultsRead {
+    /// Those that could be read, whatever they hold.
+    pub read: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What is wrong.
+    pub damaged: Vec<DamagedResult>,
+}
+
+/// A result that cannot be read, or is not what was recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DamagedResult {
+    /// Its node.
+    pub node: String,
+    /// What is wrong with it, in words.
+    pub what: String,
+}
+
 /// A node that waits for a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
