@@ -148,7 +148,9 @@ async fn what_a_person_says_of_one_attempt_settles_no_other_and_may_be_said_agai
         .resolve_attempt(run, "n".into(), 1, ResolveHow::Redo)
         .await
         .expect("attempt 1 was settled like this");
-    for (attempt, how) in [(1, ResolveHow::Done(json!(1))), (1, ResolveHow::Fail), (3, ResolveHow::Redo)] {
+    for (attempt, how) in
+        [(1, ResolveHow::Done(json!({"sent": 1}))), (1, ResolveHow::Fail), (3, ResolveHow::Redo)]
+    {
         let refused = third.resolve_attempt(run, "n".into(), attempt, how).await;
         let Err(RunError::Resolution(ResolutionError::OtherAttempt { attempt: named, latest: 2, .. })) =
             refused
@@ -160,13 +162,13 @@ async fn what_a_person_says_of_one_attempt_settles_no_other_and_may_be_said_agai
     assert_eq!(states(&third, run).await, "n waiting_human");
     assert!(!fire.has_started());
 
-    third.resolve_attempt(run, "n".into(), 2, ResolveHow::Done(json!(2))).await.unwrap();
+    third.resolve_attempt(run, "n".into(), 2, ResolveHow::Done(json!({"sent": 2}))).await.unwrap();
     assert_eq!(third.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
     third
-        .resolve_attempt(run, "n".into(), 2, ResolveHow::Done(json!(2)))
+        .resolve_attempt(run, "n".into(), 2, ResolveHow::Done(json!({"sent": 2})))
         .await
         .expect("the run is over, and it was");
-    for how in [ResolveHow::Done(json!(3)), ResolveHow::Redo, ResolveHow::Fail] {
+    for how in [ResolveHow::Done(json!({"sent": 3})), ResolveHow::Redo, ResolveHow::Fail] {
         let refused = third.resolve_attempt(run, "n".into(), 2, how).await;
         assert!(matches!(refused, Err(RunError::InvalidState(_))), "{refused:?}");
     }
