@@ -109,4 +109,4 @@ pub use submission::{Submission, SubmitError, Term, new_run_id};
 pub use supervision::{TREE_CHILDREN_MAX, TreeRow};
 pub use system::{StartError, System, SystemConfig};
 pub use toolbox::{Toolbox, ToolboxError};
-pub use view::RunView;
+pub use view::{ReadResult, RunView};

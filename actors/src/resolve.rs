@@ -2,8 +2,8 @@
 
 use ostler_kernel::agent::Message;
 use ostler_kernel::event::{AttemptResult, Outcome, Output};
-use ostler_kernel::id::{NodeId, RunId};
-use ostler_kernel::run::{Input, Resolution, Run};
+use ostler_kernel::id::{Digest, NodeId, RunId};
+use ostler_kernel::run::{Input, Resolution, Run, Settlement};
 use serde_json::Value;
 
 use crate::agent::Request;
@@ -29,8 +29,21 @@ pub(crate) enum StoredHow {
     Fail,
 }
 
+impl StoredHow {
+    /// The same without the result, and what names that.
+    fn settlement(&self) -> (Settlement, Option<Digest>) {
+        match self {
+            StoredHow::Done(output) => (Settlement::Done, Some(output.artifact)),
+            StoredHow::Redo => (Settlement::Redo, None),
+            StoredHow::Fail => (Settlement::Fail, None),
+        }
+    }
+}
+
 pub(crate) struct ResolveRequest {
     pub(crate) node: NodeId,
+    /// The attempt that was looked at; `None`: whichever is in doubt.
+    pub(crate) attempt: Option<u32>,
     pub(crate) how: StoredHow,
     pub(crate) by: String,
 }
@@ -38,8 +51,8 @@ pub(crate) struct ResolveRequest {
 impl ResolveRequest {
     /// What it means for the run; refused if the node is not in doubt.
     pub(crate) fn into_input(self, run: &Run) -> Result<Input, RunError> {
-        let ResolveRequest { node, how, by } = self;
-        let attempt = run.check_resolution(&node)?;
+        let ResolveRequest { node, attempt, how, by } = self;
+        let attempt = run.check_resolution(&node, attempt)?;
         let how = match how {
             StoredHow::Done(output) => {
                 let outcome = Outcome::Ok(output);
@@ -54,8 +67,32 @@ impl ResolveRequest {
 }
 
 impl System {
-    /// Settles an attempt in doubt; the run goes on. Durable when it returns.
+    /// Settles whichever attempt of a node is in doubt; the run goes on. Durable when it returns. Said once more, it settles the
+    /// attempt that is in doubt by then: see [`System::resolve_attempt`].
     pub async fn resolve(&self, run: RunId, node: NodeId, how: ResolveHow) -> Result<(), RunError> {
+        self.settle(run, node, None, how).await
+    }
+
+    /// Settles this attempt of a node, counted from 1 ([`Instance::attempts`](ostler_kernel::run::Instance::attempts)), and no other;
+    /// the run goes on. Durable when it returns. The same said once more changes nothing, as long as no other attempt of the node
+    /// was settled since; said of an attempt that is not in doubt, it is refused. Dropping the future loses nothing but the answer.
+    pub async fn resolve_attempt(
+        &self,
+        run: RunId,
+        node: NodeId,
+        attempt: u32,
+        how: ResolveHow,
+    ) -> Result<(), RunError> {
+        self.settle(run, node, Some(attempt), how).await
+    }
+
+    async fn settle(
+        &self,
+        run: RunId,
+        node: NodeId,
+        attempt: Option<u32>,
+        how: ResolveHow,
+    ) -> Result<(), RunError> {
         let how = match how {
             ResolveHow::Done(value) => {
                 let view = self.view(run, None).await?;
@@ -71,8 +108,15 @@ impl System {
             ResolveHow::Redo => StoredHow::Redo,
             ResolveHow::Fail => StoredHow::Fail,
         };
-        let request = ResolveRequest { node, how, by: "operator".to_owned() };
+        let (settlement, result) = how.settlement();
+        let request = ResolveRequest { node: node.clone(), attempt, how, by: "operator".to_owned() };
         let resolved = self.tell(run, Request::Resolve(request)).await;
+        if let (Some(attempt), Err(RunError::Over | RunError::Resolution(_))) = (attempt, &resolved)
+            && let Ok(view) = self.view(run, None).await
+            && view.run.is_resolved(&node, attempt, settlement, result)
+        {
+            return Ok(());
+        }
         self.or_refused(run, Message::Approve, resolved).await
     }
 }

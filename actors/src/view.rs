@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ostler_kernel::agent::AgentState;
-use ostler_kernel::event::RunOpened;
-use ostler_kernel::id::{NodeId, RunId, Ticks};
+use ostler_kernel::event::{Output, RunOpened};
+use ostler_kernel::id::{Digest, NodeId, RunId, Ticks};
+use ostler_kernel::lineage;
 use ostler_kernel::port::{Artifact, JSON, Position, RunRow, Seq, StreamId};
 use ostler_kernel::run::{Folded, Report, Run, RunOutcome, Standing, Timeline};
 
@@ -51,6 +52,17 @@ fn fold(services: &Services, row: &RunRow, at: Option<Seq>) -> Result<RunView, R
     Ok(RunView { opened, opened_ms, run, report, took, closed, parked, out_of_credit, last, position })
 }
 
+/// A result, as it was read to see whether it is what it was.
+#[derive(Debug)]
+pub struct ReadResult {
+    /// Whose.
+    pub node: NodeId,
+    /// What the records say that its bytes give.
+    pub artifact: Digest,
+    /// What they give, and how many there are; or why it cannot be read.
+    pub found: Result<(Digest, u64), RunError>,
+}
+
 impl RunView {
     /// Where its agent stands with it; `driven`: this process drives it.
     pub fn agent_state(&self, driven: bool) -> AgentState {
@@ -90,6 +102,25 @@ impl System {
             (Standing::Executed, Some(output)) => output,
             _ => return Err(RunError::NoResult { node: node.clone(), state: instance.state() }),
         };
+        self.content(output).await
+    }
+
+    /// Reads the results of all nodes of a run, one after the other, from one fold of its records.
+    pub async fn read_results(&self, run: RunId) -> Result<Vec<ReadResult>, RunError> {
+        let view = self.view(run, None).await?;
+        let mut results = Vec::new();
+        for (node, instance) in view.run.instances() {
+            let (Standing::Executed, Some(output)) = (&instance.standing, &instance.output) else { continue };
+            let found = self
+                .content(output)
+                .await
+                .map(|read| (lineage::artifact(&read.media, &read.content), read.content.len() as u64));
+            results.push(ReadResult { node: node.id.clone(), artifact: output.artifact, found });
+        }
+        Ok(results)
+    }
+
+    async fn content(&self, output: &Output) -> Result<Artifact, RunError> {
         match &output.inline {
             Some(inline) => {
                 Ok(Artifact { media: JSON.to_owned(), content: inline.as_str().as_bytes().to_vec() })

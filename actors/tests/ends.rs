@@ -14,7 +14,7 @@ use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{
     Artifact, ArtifactError, ArtifactStore, BoxFuture, Journal, Seq, StreamBatch, StreamId,
 };
-use ostler_kernel::run::{NodeState, RECOVERIES_MAX, RunOutcome};
+use ostler_kernel::run::{NodeState, RECOVERIES_MAX, ResolutionError, RunOutcome};
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::json;
 
@@ -116,6 +116,64 @@ async fn a_result_that_a_person_gives_is_judged_like_any_other() {
     assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
     assert_eq!(common::value(&second, run, "n").await, json!({"sent": 2}));
     second.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_person_says_of_one_attempt_settles_no_other_and_may_be_said_again() {
+    let fire = Hold::new("fire", Effect::External, Idempotency::None);
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), vec![fire.clone()]).await;
+    let run = submit(&first, json!({"id": "p", "nodes": [{"id": "n", "tool": "fire"}]})).await;
+    fire.started().await;
+    let left = left_by(&journal);
+    fire.go(1);
+    first.shutdown().await;
+
+    let fire = Hold::new("fire", Effect::External, Idempotency::None);
+    let second = system(left.clone(), vec![fire.clone()]).await;
+    second.resume_all().await.unwrap();
+    assert_eq!(second.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    second.resolve_attempt(run, "n".into(), 1, ResolveHow::Redo).await.unwrap();
+    fire.started().await;
+    second.resolve_attempt(run, "n".into(), 1, ResolveHow::Redo).await.expect("while it is done again");
+    let left = left_by(&left);
+    fire.go(1);
+    second.shutdown().await;
+
+    let fire = Hold::new("fire", Effect::External, Idempotency::None);
+    let third = system(left, vec![fire.clone()]).await;
+    third.resume_all().await.unwrap();
+    assert_eq!(third.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    third
+        .resolve_attempt(run, "n".into(), 1, ResolveHow::Redo)
+        .await
+        .expect("attempt 1 was settled like this");
+    for (attempt, how) in
+        [(1, ResolveHow::Done(json!({"sent": 1}))), (1, ResolveHow::Fail), (3, ResolveHow::Redo)]
+    {
+        let refused = third.resolve_attempt(run, "n".into(), attempt, how).await;
+        let Err(RunError::Resolution(ResolutionError::OtherAttempt { attempt: named, latest: 2, .. })) =
+            refused
+        else {
+            panic!("attempt 2 is in doubt: {refused:?}")
+        };
+        assert_eq!(named, attempt);
+    }
+    assert_eq!(states(&third, run).await, "n waiting_human");
+    assert!(!fire.has_started());
+
+    third.resolve_attempt(run, "n".into(), 2, ResolveHow::Done(json!({"sent": 2}))).await.unwrap();
+    assert_eq!(third.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    third
+        .resolve_attempt(run, "n".into(), 2, ResolveHow::Done(json!({"sent": 2})))
+        .await
+        .expect("the run is over, and it was");
+    for how in [ResolveHow::Done(json!({"sent": 3})), ResolveHow::Redo, ResolveHow::Fail] {
+        let refused = third.resolve_attempt(run, "n".into(), 2, how).await;
+        assert!(matches!(refused, Err(RunError::InvalidState(_))), "{refused:?}");
+    }
+    assert!(!fire.has_started());
+    third.shutdown().await;
 }
 
 /// A run whose process has died for the `recoveries`th time: how it is taken up.

@@ -6,10 +6,11 @@ mod common;
 use std::sync::Arc;
 
 use common::{Watched, left_by, states, submit, system, until};
-use ostler_actors::{AgentRow, Answer, ApprovalId, Settled, System};
+use ostler_actors::{AgentRow, Answer, ApprovalId, ReadResult, Settled, System};
 use ostler_kernel::event::Event;
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
+use ostler_kernel::run::RunOutcome;
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
 
@@ -135,4 +136,25 @@ async fn a_run_that_cannot_be_read_is_told_on_one_page() {
         assert_eq!((questions.len(), unreadable), (6, broken.clone()), "by {limit}");
     }
     second.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_results_of_a_run_are_read_from_one_fold_of_its_records() {
+    let memory = Arc::new(MemoryJournal::default());
+    let watched = Watched::over(memory);
+    let system = system(watched.clone(), Vec::new()).await;
+    let node = |at: usize| json!({"id": format!("n{at}"), "tool": "text.render", "params": {"template": "t", "values": {}}});
+    let nodes: Vec<Value> = (0..20).map(node).collect();
+    let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    watched.records_of(run);
+    let results = system.read_results(run).await.unwrap();
+    let records = system.view(run, None).await.unwrap().last.0 as usize;
+    assert_eq!(watched.records_of(run), 2 * records, "once for the results, once for the view");
+    assert_eq!(results.len(), 20);
+    for ReadResult { node, artifact, found } in results {
+        let (digest, bytes) = found.unwrap();
+        assert_eq!((digest, bytes), (artifact, r#"{"text":"t"}"#.len() as u64), "{node}");
+    }
+    system.shutdown().await;
 }

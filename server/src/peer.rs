@@ -3,15 +3,14 @@
 
 use std::fs;
 
-use axum::extract::connect_info::{ConnectInfo, Connected};
+use axum::extract::connect_info::ConnectInfo;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use axum::serve::IncomingStream;
 use ostler_kernel::port::CALL_MARK;
 use rustix::process::geteuid;
-use tokio::net::UnixListener;
+use tokio::net::UnixStream;
 
 use crate::problem::Problem;
 
@@ -36,8 +35,11 @@ const EXITING: u64 = 0x4;
 pub(crate) struct Peer {
     /// `None` if the system does not tell.
     pid: Option<i32>,
-    /// Whether it is of the user whose process this is; besides, only root gets in.
+    /// Whether it is of the user whose process this is.
     is_own: bool,
+    /// Whether it may ask at all: it is that user's, or root's. The mode of the socket says so too, but a program that a step
+    /// starts can change that: what confines it does not cover modes.
+    may_ask: bool,
     /// What was seen when it connected.
     origin: Origin,
 }
@@ -55,16 +57,20 @@ enum Origin {
     Within,
 }
 
-impl Connected<IncomingStream<'_, UnixListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Peer {
-        let peer = stream.io().peer_cred().ok();
-        let is_own = peer.as_ref().is_none_or(|peer| peer.uid() == geteuid().as_raw());
+impl Peer {
+    pub(crate) fn of(stream: &UnixStream) -> Peer {
+        let peer = stream.peer_cred().ok();
+        let is_own = peer.as_ref().is_some_and(|peer| peer.uid() == geteuid().as_raw());
+        let may_ask = is_own || peer.as_ref().is_some_and(|peer| peer.uid() == ROOT);
         let pid = peer.and_then(|peer| peer.pid());
-        Peer { pid, is_own, origin: origin(pid, is_own) }
+        Peer { pid, is_own, may_ask, origin: origin(pid, is_own) }
     }
 }
 
-/// Refuses what a step of a run wants changed; it may look on. Who connected is looked at again with each such request:
+/// The user who may do anything.
+pub(crate) const ROOT: u32 = 0;
+
+/// Refuses whatever another user asks, and what a step of a run wants changed; it may look on. Who connected is looked at again with each such request:
 /// whoever is gone by then may have left the connection to anybody.
 pub(crate) async fn refuse_from_within(
     State(children): State<Children>,
@@ -72,6 +78,10 @@ pub(crate) async fn refuse_from_within(
     request: Request,
     next: Next,
 ) -> Response {
+    if !peer.may_ask {
+        let what = "only the user whose process this is, and root, may ask here";
+        return Problem::new(StatusCode::FORBIDDEN, "asked_by_another_user", what).into_response();
+    }
     if request.method().is_safe() {
         return next.run(request).await;
     }

@@ -114,6 +114,7 @@ impl From<RunError> for Problem {
             RunError::Resolution(error) => match error {
                 ResolutionError::UnknownNode(_) => (StatusCode::NOT_FOUND, "node_unknown"),
                 ResolutionError::NotInDoubt { .. } => (StatusCode::CONFLICT, "not_in_doubt"),
+                ResolutionError::OtherAttempt { .. } => (StatusCode::CONFLICT, "other_attempt"),
             },
             RunError::NodeOver { .. } => (StatusCode::CONFLICT, "node_over"),
             RunError::Said(_) => (StatusCode::UNPROCESSABLE_ENTITY, "answer_unwritable"),

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use ostler_actors::{ResolveHow, RunView, Submission, System};
+use ostler_actors::{ReadResult, ResolveHow, RunView, Submission, System};
 use ostler_kernel::id::{AgentId, RunId};
 use ostler_kernel::json;
 use ostler_kernel::lineage;
@@ -24,7 +24,10 @@ use crate::keys::Keys;
 use crate::lines;
 use crate::problem::Problem;
 use crate::summary::Stands;
-use crate::wire::{GraphView, Health, How, ResolveRequest, RunList, RunNamed, SubmitRequest, Summary};
+use crate::wire::{
+    DamagedResult, GraphView, Health, How, ResolveRequest, ResultsRead, RunList, RunNamed, SubmitRequest,
+    Summary,
+};
 use crate::{agents, approvals, clients, evaluations, graph, market, names, pipelines, summary};
 
 /// Bytes of a request's body.
@@ -50,6 +53,7 @@ pub fn router(system: System) -> Router {
         .route("/v1/runs/{run}", get(run))
         .route("/v1/runs/{run}/events", get(run_events))
         .route("/v1/runs/{run}/graph", get(run_graph))
+        .route("/v1/runs/{run}/results", get(results))
         .route("/v1/runs/{run}/evaluation", get(evaluations::one).post(evaluations::judge))
         .route("/v1/runs/{run}/cancel", post(cancel))
         .route("/v1/runs/{run}/resolve", post(resolve))
@@ -348,7 +352,7 @@ async fn resolve(
     Sent(asked): Sent<ResolveRequest>,
 ) -> Result<Json<RunNamed>, Problem> {
     let run = names::run(&api.system, &name)?;
-    let ResolveRequest { node, how, value } = asked;
+    let ResolveRequest { node, attempt, how, value } = asked;
     let how = match (how, value) {
         (How::Done, Some(value)) => ResolveHow::Done(value),
         (How::Redo, None) => ResolveHow::Redo,
@@ -358,7 +362,11 @@ async fn resolve(
             return Err(Problem::bad("resolve", "only what was done has a result: leave `value` out"));
         }
     };
-    api.system.resolve(run, node.as_str().into(), how).await?;
+    let node = node.as_str().into();
+    match attempt {
+        Some(attempt) => api.system.resolve_attempt(run, node, attempt, how).await?,
+        None => api.system.resolve(run, node, how).await?,
+    }
     Ok(Json(RunNamed { run: run.to_string() }))
 }
 
@@ -371,6 +379,23 @@ async fn artifact(
     let digest = lineage::artifact(&artifact.media, &artifact.content);
     let headers = [(header::CONTENT_TYPE, artifact.media), (header::ETAG, format!("\"{digest}\""))];
     Ok((headers, artifact.content).into_response())
+}
+
+async fn results(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<ResultsRead>, Problem> {
+    let run = names::run(&api.system, &name)?;
+    let mut told = ResultsRead { read: 0, bytes: 0, damaged: Vec::new() };
+    for ReadResult { node, artifact, found } in api.system.read_results(run).await? {
+        let what = match found {
+            Ok((digest, bytes)) => {
+                told.read += 1;
+                told.bytes += bytes;
+                (digest != artifact).then(|| format!("its bytes give digest {digest}"))
+            }
+            Err(error) => Some(Problem::from(error).detail().to_owned()),
+        };
+        told.damaged.extend(what.map(|what| DamagedResult { node: node.to_string(), what }));
+    }
+    Ok(Json(told))
 }
 
 async fn health(State(api): State<Api>) -> Json<Health> {

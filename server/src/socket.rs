@@ -5,12 +5,22 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
+use axum::extract::ConnectInfo;
 use axum::{Router, middleware};
-use tokio::net::UnixListener;
-use tokio::task::JoinHandle;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
 
 use crate::peer::{Children, Peer, refuse_from_within};
 
@@ -19,6 +29,15 @@ const NAME: &str = "control.sock";
 
 /// Bytes of a socket's path, on every system that has them.
 const PATH_BYTES_MAX: usize = 100;
+
+/// Connections that are answered at once; further ones wait until one of them ends.
+pub const CONNECTIONS_MAX: usize = 256;
+
+/// How long a connection may take until it has asked something.
+const HEAD_WAIT: Duration = Duration::from_secs(10);
+
+/// How long to wait with the next connection after one could not be taken, for want of descriptors, say.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long answers under way may take at the end.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
@@ -39,7 +58,7 @@ pub fn socket_path(data: &Path) -> io::Result<(PathBuf, Option<File>)> {
 pub struct ControlSocket {
     path: PathBuf,
     stop: CancellationToken,
-    served: JoinHandle<io::Result<()>>,
+    served: JoinHandle<()>,
     _folder: Option<File>,
 }
 
@@ -59,11 +78,8 @@ impl ControlSocket {
         fs::set_permissions(&temporary, Permissions::from_mode(0o600))?;
         fs::rename(&temporary, &path)?;
         let stop = CancellationToken::new();
-        let stopped = stop.clone().cancelled_owned();
         let router = router.layer(middleware::from_fn_with_state(children, refuse_from_within));
-        let service = router.into_make_service_with_connect_info::<Peer>();
-        let served =
-            tokio::spawn(async move { axum::serve(listener, service).with_graceful_shutdown(stopped).await });
+        let served = tokio::spawn(serve(listener, router, stop.clone()));
         Ok(ControlSocket { path, stop, served, _folder: folder })
     }
 
@@ -83,9 +99,137 @@ impl ControlSocket {
     }
 }
 
+/// Answers until it is stopped, and then until what is under way has its answer. Dropping the future ends every connection.
+async fn serve(listener: UnixListener, router: Router, stop: CancellationToken) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
+    while let Some((stream, place)) = stop.run_until_cancelled(next(&listener, &room)).await {
+        connections.spawn(answer(stream, place, router.clone(), stop.clone()));
+        while connections.try_join_next().is_some() {}
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+/// The next connection, once there is room for it.
+async fn next(listener: &UnixListener, room: &Arc<Semaphore>) -> (UnixStream, OwnedSemaphorePermit) {
+    loop {
+        let Ok(place) = room.clone().acquire_owned().await else { std::future::pending().await };
+        match listener.accept().await {
+            Ok((stream, _)) => return (stream, place),
+            Err(error) => {
+                tracing::warn!(%error, "a connection to the control socket could not be taken");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn answer(stream: UnixStream, _place: OwnedSemaphorePermit, router: Router, stop: CancellationToken) {
+    let peer = Peer::of(&stream);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(ConnectInfo(peer));
+        router.clone().oneshot(request)
+    });
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT);
+    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    // How a connection broke is nobody's concern: whoever asked knows.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
+
 fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    use axum::routing::get;
+    use rustix::process::geteuid;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::peer::ROOT;
+
+    fn bind(data: &Path) -> ControlSocket {
+        let router = Router::new().route("/", get(async || "hello").post(async || "done"));
+        ControlSocket::bind(data, router, Children::Any).expect("a socket")
+    }
+
+    /// What is answered to a program of this user, 0 being root.
+    async fn asked_by(user: u32, method: &str, data: &Path) -> String {
+        let mut curl = Command::new("curl");
+        curl.args(["-s", "-i", "-X", method, "--unix-socket"])
+            .arg(data.join(NAME))
+            .arg("http://ostler/")
+            .uid(user);
+        let output = tokio::task::spawn_blocking(move || curl.output()).await;
+        String::from_utf8_lossy(&output.expect("it ends").expect("curl starts").stdout).into_owned()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn another_user_may_not_ask_whatever_the_mode_of_the_socket() {
+        let own = geteuid().as_raw();
+        let data = tempfile::tempdir().expect("a folder");
+        let socket = bind(data.path());
+        for path in [data.path().to_owned(), data.path().join(NAME)] {
+            fs::set_permissions(path, Permissions::from_mode(0o777)).expect("its mode is set");
+        }
+        for method in ["GET", "POST"] {
+            let answer = asked_by(own, method, data.path()).await;
+            assert!(answer.starts_with("HTTP/1.1 200"), "{method}: {answer}");
+        }
+        if own == ROOT {
+            for method in ["GET", "POST"] {
+                let answer = asked_by(65_534, method, data.path()).await;
+                assert!(answer.starts_with("HTTP/1.1 403"), "{method}: {answer}");
+                assert!(answer.contains("asked_by_another_user"), "{method}: {answer}");
+            }
+        } else {
+            println!("not root: nobody else can be made to ask");
+        }
+        socket.close().expect("it is removed");
+        socket.finish().await;
+    }
+
+    async fn ask(stream: &mut UnixStream) -> String {
+        stream
+            .write_all(b"GET / HTTP/1.1\r\nHost: ostler\r\nConnection: close\r\n\r\n")
+            .await
+            .expect("it is sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("it is answered");
+        answer
+    }
+
+    #[tokio::test]
+    async fn no_more_connections_are_taken_than_the_limit_and_those_that_ask_nothing_end() {
+        tokio::time::pause();
+        let data = tempfile::tempdir().expect("a folder");
+        let socket = bind(data.path());
+        let path = data.path().join(NAME);
+        let (mut idle, begun) = (Vec::new(), tokio::time::Instant::now());
+        for _ in 0..CONNECTIONS_MAX {
+            idle.push(UnixStream::connect(&path).await.expect("there is room"));
+        }
+        let mut further = UnixStream::connect(&path).await.expect("it waits");
+        assert!(ask(&mut further).await.ends_with("hello"));
+        assert!(begun.elapsed() >= HEAD_WAIT, "there was room before: {:?}", begun.elapsed());
+        for mut stream in idle {
+            assert_eq!(stream.read(&mut [0; 8]).await.unwrap_or(0), 0, "it has ended");
+        }
+        socket.close().expect("it is removed");
+        socket.finish().await;
     }
 }

@@ -126,6 +126,7 @@ fn waiting(id: RunId, run: &Run) -> Vec<Waiting> {
             digest: instance.shown.filter(|_| answerable).map(|shown| shown.to_string()),
             deadline_ms: deadline,
             holds_up: run.held_up(&node.id).iter().map(ToString::to_string).collect(),
+            attempt: (!answerable).then_some(instance.attempts),
             why: instance.met().filter(|_| !answerable).map(str::to_owned),
         })
     });

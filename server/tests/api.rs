@@ -119,6 +119,8 @@ async fn a_run_is_opened_followed_and_told() {
     assert_eq!(artifact.headers()["content-type"], "application/json");
     assert_eq!(artifact.headers()["etag"], format!("{}", summary["outputs"]["say"]));
     assert_eq!(text(artifact).await, r#"{"text":"hi"}"#);
+    let results = value(send(&api, get("/v1/runs/@last/results")).await).await;
+    assert_eq!(results, json!({"read": 1, "bytes": r#"{"text":"hi"}"#.len(), "damaged": []}));
     assert_eq!(value(send(&api, get("/healthz")).await).await["status"], "ok");
     assert!(value(send(&api, get("/v1/agents")).await).await["agents"].is_array());
 }
@@ -215,6 +217,10 @@ async fn what_is_wrong_is_a_problem_with_a_code() {
             (400, "resolve"),
         ),
         (post("/v1/runs/@last/resolve", &json!({"node": "say", "how": "redo"})), (409, "invalid_state")),
+        (
+            post("/v1/runs/@last/resolve", &json!({"node": "say", "attempt": 1, "how": "redo"})),
+            (409, "invalid_state"),
+        ),
         (post("/v1/runs", &json!({"plan": 1})), (400, "body")),
         (
             post("/v1/runs", &json!({"plan": {"id": "p", "nodes": [], "x": 1}, "workspace": "/"})),

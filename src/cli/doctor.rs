@@ -7,14 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use hyper::Method;
 use ostler::config::Config;
 use ostler_drivers::tool::{Sandbox, builtin, sandbox, writable};
-use ostler_server::wire::{ClientLine, GraphView, Health, RunList, Standing, Summary};
+use ostler_server::wire::{ClientLine, DamagedResult, Health, ResultsRead, RunList, Standing, Summary};
 use ostler_store::{OpenError, Store};
 use serde_json::json;
 
-use super::client::{Client, part, whole};
+use super::client::{Client, part};
 use super::exit::{Failure, code};
 use super::session::{Session, Want, is_there, settings};
 use super::term::{Out, Paint, bytes};
@@ -239,7 +238,8 @@ fn confinement(config: &Config, data: Option<&Path>, report: &mut Report) {
 }
 
 const CONFINED: &str = "programs that steps start change files only in the workspace, in the folder for temporary files and in what \
-                        [tools.shell] write names; those that only look change nothing";
+                        [tools.shell] write names; those that only look change none; modes, owners, times and attributes \
+                        of files that are yours are not confined";
 
 const UNCONFINED: &str = "programs that steps start can change whatever you can change, in the workspace or not, the records of runs too";
 
@@ -402,7 +402,7 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
         );
         report.good("control.sock", what);
     }
-    let (mut steps, mut count, mut open, mut artifacts, mut size) = (0_u64, 0, 0, 0, 0_u64);
+    let (mut steps, mut count, mut open, mut artifacts, mut size) = (0_u64, 0, 0, 0_u64, 0_u64);
     let mut troubles: Vec<(&str, String)> = Vec::new();
     let mut short: BTreeMap<String, (ClientLine, usize)> = BTreeMap::new();
     let mut next: Option<String> = None;
@@ -436,25 +436,18 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
                     continue;
                 }
             }
-            let graph: GraphView = client.get(&format!("{path}/graph")).await?;
-            for node in graph.nodes.iter().filter(|node| node.artifact.is_some()) {
-                let place = format!("{path}/nodes/{}/artifact", part(&node.id));
-                match client.ask(Method::GET, &place, "*/*", None).await {
-                    Ok(response) => {
-                        let digest = response.headers().get("etag").and_then(|tag| tag.to_str().ok());
-                        let digest = digest.unwrap_or_default().trim_matches('"').to_owned();
-                        artifacts += 1;
-                        size += whole(response.into_body()).await?.len() as u64;
-                        if Some(&digest) != node.artifact.as_ref() {
-                            let what =
-                                format!("run {} node {}: its bytes give digest {digest}", line.run, node.id);
-                            troubles.push(("artifacts", what));
-                        }
-                    }
-                    Err(refused) => {
-                        let what = Failure::from(refused).what;
-                        troubles.push(("artifacts", format!("run {} node {}: {what}", line.run, node.id)));
-                    }
+            match client.get::<ResultsRead>(&format!("{path}/results")).await {
+                Ok(results) => {
+                    artifacts += results.read;
+                    size += results.bytes;
+                    let told = results.damaged.into_iter();
+                    troubles.extend(told.map(|DamagedResult { node, what }| {
+                        ("artifacts", format!("run {} node {node}: {what}", line.run))
+                    }));
+                }
+                Err(refused) => {
+                    let what = Failure::from(refused).what;
+                    troubles.push(("artifacts", format!("run {}: {what}", line.run)));
                 }
             }
         }

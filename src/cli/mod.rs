@@ -52,6 +52,7 @@ use exit::Failure;
 use live::screen::Aside;
 use ostler_kernel::plan::nearest;
 use ostler_server::wire::Decision;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use term::say;
 use tracing_subscriber::EnvFilter;
 
@@ -366,6 +367,7 @@ pub(crate) fn main() -> ExitCode {
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = parsed.unwrap_or_else(|error| with_meant(error).exit());
     tracing_subscriber::fmt().with_env_filter(logged()).with_writer(|| Aside).init();
+    allow_more_files();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -391,6 +393,21 @@ pub(crate) fn main() -> ExitCode {
             }
             code.into()
         }
+    }
+}
+
+/// Open files that the process asks to be allowed. No more, even where more are: programs that steps start inherit it, and some close
+/// whatever they might have open, one by one.
+const OPEN_FILES: u64 = 65_536;
+
+/// Lets the process have more open files than shells allow, if it may. Where it may not, it does with what it has.
+fn allow_more_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
+    if limit.current.is_some_and(|current| current < wanted)
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit })
+    {
+        tracing::debug!(%error, "the limit on open files stays");
     }
 }
 

@@ -1,4 +1,4 @@
-//! ^C and termination: the first asks, the second ends. ^Z: the screen is given back for as long as it lasts, and who
+//! ^C and termination, also that of the terminal: the first asks, the second ends. ^Z: the screen is given back for as long as it lasts, and who
 //! was asked something is asked again.
 
 use std::io::{Write, stderr, stdin};
@@ -16,6 +16,8 @@ use super::live::screen;
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    /// The terminal went away; `None` if the process was started so as to outlive it (`nohup`).
+    hang_up: Option<Signal>,
     last: Arc<Mutex<Last>>,
 }
 
@@ -29,7 +31,7 @@ struct Last {
 }
 
 impl Signals {
-    /// From here on, neither ends the process by itself.
+    /// From here on, none of them ends the process by itself.
     pub(crate) fn listen() -> Result<Signals, Failure> {
         let listen = |kind| {
             signal(kind).map_err(|error| Failure::internal(format!("cannot listen for signals: {error}")))
@@ -37,6 +39,7 @@ impl Signals {
         Ok(Signals {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
+            hang_up: if outlives_terminal() { None } else { Some(listen(SignalKind::hangup())?) },
             last: Arc::default(),
         })
     }
@@ -52,11 +55,12 @@ impl Signals {
     }
 
     /// Waits for the next one: the exit code it stands for. Dropping the future loses nothing. The one after it
-    /// ends the process at once.
+    /// ends the process at once; but not that the terminal went away, which the shell tells, and then the system once more.
     pub(crate) async fn next(&mut self) -> u8 {
         let code = tokio::select! {
             _ = self.interrupt.recv() => 130,
             _ = self.terminate.recv() => 143,
+            () = hung_up(&mut self.hang_up) => 143,
         };
         let last = self.last.clone();
         tokio::spawn(async move {
@@ -80,6 +84,24 @@ impl Signals {
         });
         code
     }
+}
+
+async fn hung_up(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => {
+            signal.recv().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether who started the process had it ignore that its terminal goes away. Where there is no `/proc`, that cannot be seen, and what
+/// was set stays.
+fn outlives_terminal() -> bool {
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return true };
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_none_or(|mask| mask & 1 << (Raw::HUP.as_raw() - 1) != 0)
 }
 
 /// Hears that the process was stopped, and goes on with the terminal: what stood there may be gone.

@@ -348,7 +348,9 @@ pub(crate) async fn resolve(globals: &Globals, args: ResolveArgs) -> Result<u8, 
         Ok(summary) => summary,
         Err(refused) => return fail(session, refused).await,
     };
-    let request = ResolveRequest { node: args.node, how, value };
+    // What is in doubt now, and not what a second attempt may leave in doubt by the time this is heard.
+    let attempt = before.waiting.iter().find(|waiting| waiting.node == args.node).and_then(|it| it.attempt);
+    let request = ResolveRequest { node: args.node, attempt, how, value };
     let path = format!("/v1/runs/{}/resolve", before.run);
     if let Err(refused) = session.client.post::<RunNamed>(&path, &request).await {
         return fail(session, refused).await;

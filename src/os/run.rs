@@ -143,4 +143,14 @@ impl Run {
     pub async fn resolve(&self, node: &str, how: ResolveHow) -> Result<(), RunError> {
         self.system.resolve(self.id, NodeId::from(node), how).await
     }
+
+    /// The same for one attempt, counted from 1, and no other: said once more, it changes nothing, even if another
+    /// attempt is in doubt by then. Durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// This attempt is not in doubt, and was not settled like this last; or see [`RunError`].
+    pub async fn resolve_attempt(&self, node: &str, attempt: u32, how: ResolveHow) -> Result<(), RunError> {
+        self.system.resolve_attempt(self.id, NodeId::from(node), attempt, how).await
+    }
 }

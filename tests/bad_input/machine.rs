@@ -1,6 +1,6 @@
 //! Signals, closed pipes, a clock that is wrong, records that are not there, files that are missing.
 
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
 
 use super::is_well;
 use super::world::{Ended, World, until};
@@ -39,6 +39,57 @@ fn interrupts_and_terminations_keep_the_store_in_order() {
         is_well(&world);
         assert_eq!(world.work("log"), "x\n");
     }
+}
+
+/// A run whose terminal goes away while its step acts: `before` is done by the shell that starts it.
+fn hung_up(before: &str) -> (World, Ended) {
+    let world = world();
+    world.file(
+        "acts.yaml",
+        "id: acts\nnodes:\n  - {id: act, tool: shell.run, params: {argv: [sh, -c, 'echo x >> log; sleep 1; echo y >> log']}, timeout: 20s}\n",
+    );
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{before}; exec \"$0\" run acts.yaml --workspace work --intent 2")]);
+    shell.arg(env!("CARGO_BIN_EXE_ostler")).current_dir(world.path()).env("OSTLER_DATA", world.data());
+    let child = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("it has begun", || !world.work("log").is_empty());
+    // The shell tells of it, and then the system once more.
+    for _ in 0..2 {
+        Command::new("kill").args(["-s", "HUP", &child.id().to_string()]).status().unwrap();
+    }
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    assert_eq!(world.work("log"), "x\ny\n", "the step was let end");
+    is_well(&world);
+    (world, Ended { code: status.code(), out: text(stdout), err: text(stderr) })
+}
+
+#[test]
+fn a_terminal_that_goes_away_is_a_termination_unless_that_was_ignored() {
+    let (world, ended) = hung_up("true");
+    ended.exits(143);
+    world.ostler("resume @last --intent 2").exits(0);
+    assert_eq!(world.work("log"), "x\ny\n", "it was done once");
+    let (_, ended) = hung_up("trap '' HUP");
+    ended.exits(0);
+}
+
+#[test]
+fn the_command_lets_itself_have_more_open_files() {
+    let world = world();
+    world.file(
+        "files.yaml",
+        "id: files\nnodes:\n  - {id: n, tool: shell.run, params: {argv: [sh, -c, 'ulimit -n']}}\n",
+    );
+    let mut shell = Command::new("sh");
+    shell.args([
+        "-c",
+        "ulimit -Hn 2000; ulimit -Sn 200; exec \"$0\" run files.yaml --workspace work --intent 2",
+    ]);
+    shell.arg(env!("CARGO_BIN_EXE_ostler")).current_dir(world.path()).env("OSTLER_DATA", world.data());
+    let output = shell.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    world.ostler("artifact @last/n --path stdout").exits(0).says("2000");
 }
 
 #[test]

@@ -22,6 +22,7 @@ use super::data_folder::DataFolder;
 use super::declare::{crash, structural, transient};
 use super::family::{Family, MARK};
 use super::sandbox::Bounds;
+use super::workspace::is_of_want;
 
 /// Bytes kept of the beginning of an output.
 pub const OUTPUT_HEAD_BYTES: usize = 768 << 10;
@@ -229,9 +230,8 @@ fn not_started(program: &str, error: &io::Error) -> Failure {
         K::NotFound => {
             structural(format!("there is no program {program} (it, or what interprets it, is not found)"))
         }
-        K::WouldBlock | K::OutOfMemory | K::ResourceBusy | K::ExecutableFileBusy => {
-            transient(format!("cannot start {program}: {error}"))
-        }
+        K::ResourceBusy | K::ExecutableFileBusy => transient(format!("cannot start {program}: {error}")),
+        _ if is_of_want(error) => transient(format!("cannot start {program}: {error}")),
         _ => structural(format!("cannot start {program}: {error}")),
     }
 }
@@ -286,5 +286,28 @@ impl Kept {
         self.head.extend(self.tail);
         String::from_utf8(self.head)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_kernel::run::Category;
+
+    use super::*;
+
+    #[test]
+    fn a_program_that_cannot_be_started_for_want_of_something_is_tried_again() {
+        for (error, expected) in [
+            (Errno::MFILE, Category::Transient),
+            (Errno::NFILE, Category::Transient),
+            (Errno::NOMEM, Category::Transient),
+            (Errno::AGAIN, Category::Transient),
+            (Errno::TXTBSY, Category::Transient),
+            (Errno::NOENT, Category::Structural),
+            (Errno::ACCESS, Category::Structural),
+        ] {
+            let failure = not_started("make", &error.into());
+            assert_eq!(failure.category, expected, "{}", failure.message);
+        }
     }
 }

@@ -25,8 +25,9 @@ pub(super) struct Workspace {
 impl Workspace {
     /// Opens the workspace itself.
     pub(super) fn open(root: &Arc<Path>) -> Result<Workspace, Failure> {
-        let dir = Dir::open_ambient_dir(root, ambient_authority())
-            .map_err(|error| structural(format!("cannot open the workspace {}: {error}", root.display())))?;
+        let dir = Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| {
+            meant(&error, format!("cannot open the workspace {}: {error}", root.display()))
+        })?;
         let holds = |folder: &&Path| DATA_FOLDER_HAS.iter().all(|name| folder.join(name).exists());
         if let Some(data) = root.ancestors().find(holds) {
             let (root, data) = (root.display(), data.display());
@@ -164,26 +165,35 @@ impl Workspace {
 
     /// What an error of the file system means for the call.
     pub(super) fn refused(&self, path: impl AsRef<Path>, error: io::Error) -> Failure {
-        use io::ErrorKind as K;
         let path = path.as_ref();
-        if error.kind() == K::PermissionDenied && error.raw_os_error().is_none() {
+        if error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
             return self.outside(path.display());
         }
-        let message = format!("{} in {}: {error}", path.display(), self.root.display());
-        match error.kind() {
-            K::StorageFull | K::QuotaExceeded | K::FileTooLarge => exhausted(message),
-            K::Interrupted | K::WouldBlock | K::TimedOut | K::ResourceBusy | K::OutOfMemory => {
-                transient(message)
-            }
-            _ if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => transient(message),
-            _ => structural(message),
-        }
+        meant(&error, format!("{} in {}: {error}", path.display(), self.root.display()))
     }
 
     fn outside(&self, path: impl Display) -> Failure {
         let root = self.root.display();
         structural(format!("{path} leads out of the workspace {root}: only paths beneath it can be used"))
     }
+}
+
+/// What an error of the file system means for the call, in these words.
+fn meant(error: &io::Error, message: String) -> Failure {
+    use io::ErrorKind as K;
+    match error.kind() {
+        K::StorageFull | K::QuotaExceeded | K::FileTooLarge => exhausted(message),
+        K::Interrupted | K::TimedOut | K::ResourceBusy => transient(message),
+        _ if is_of_want(error) => transient(message),
+        _ => structural(message),
+    }
+}
+
+/// Whether the process or the machine had too little of something just then: memory, processes, descriptors.
+pub(super) fn is_of_want(error: &io::Error) -> bool {
+    use io::ErrorKind as K;
+    matches!(error.kind(), K::WouldBlock | K::OutOfMemory)
+        || matches!(error.raw_os_error(), Some(EMFILE | ENFILE))
 }
 
 /// Bytes that are read or written between two looks at whether anybody still waits.
@@ -203,6 +213,31 @@ mod tests {
     use expect_test::{Expect, expect};
 
     use super::*;
+
+    #[test]
+    fn a_workspace_that_cannot_be_opened_for_want_of_descriptors_is_tried_again() {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        // In a process of its own: no other test is to find no descriptor left.
+        const CHILD: &str = "OSTLER_TEST_WITHOUT_DESCRIPTORS";
+        if std::env::var_os(CHILD).is_none() {
+            let name = "tool::workspace::tests::a_workspace_that_cannot_be_opened_for_want_of_descriptors_is_tried_again";
+            let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+            let output = again.args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && said.contains("1 passed"), "{said}");
+            return;
+        }
+        let root: Arc<Path> = tempfile::tempdir().unwrap().keep().into();
+        let limit = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..limit }).unwrap();
+        let opened = Workspace::open(&root);
+        setrlimit(Resource::Nofile, limit).unwrap();
+        std::fs::remove_dir(&root).unwrap();
+        let failure = opened.unwrap_err();
+        assert_eq!(failure.category, ostler_kernel::run::Category::Transient, "{}", failure.message);
+        let failure = Workspace::open(&root).unwrap_err();
+        assert_eq!(failure.category, ostler_kernel::run::Category::Structural, "{}", failure.message);
+    }
 
     fn check(path: &str, expected: Expect) {
         let root = tempfile::tempdir().unwrap();

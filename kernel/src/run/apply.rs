@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Run;
-use super::standing::{Answered, Identity, Instance, Standing};
+use super::standing::{Answered, Identity, Instance, Settlement, Standing};
 use crate::event::{
     ChangeCause, Event, Failure, HumanRequestKind, NodeTransition, OperatorAct, Outcome, PlanRefusal,
     TimerKind,
@@ -105,8 +105,19 @@ impl Run {
                 let instance = &mut self.instances[index];
                 let (request, approve, by) = (instance.requests, answer.approve, answer.by.clone());
                 instance.answered = Some(Box::new(Answered { request, approve, by, at }));
-                let of_result =
-                    matches!(instance.standing, Standing::WaitingHuman { ask: HumanRequestKind::After, .. });
+                let ask = match instance.standing {
+                    Standing::WaitingHuman { ask, .. } => Some(ask),
+                    _ => None,
+                };
+                if ask == Some(HumanRequestKind::InDoubt) {
+                    let how = match (approve, answer.redo) {
+                        (true, _) => Settlement::Done,
+                        (false, true) => Settlement::Redo,
+                        (false, false) => Settlement::Fail,
+                    };
+                    instance.resolved = Some((instance.attempts, how));
+                }
+                let of_result = ask == Some(HumanRequestKind::After);
                 if !approve {
                     if of_result {
                         self.tally.count_rejected();

@@ -133,7 +133,9 @@ impl Turn<'_, '_, '_> {
 
     /// A person settled an attempt in doubt.
     pub(super) fn resolved(&mut self, node: &NodeId, how: Resolution, by: String) {
-        let (Some(at), Ok(_)) = (self.run.position(node), self.run.check_resolution(node)) else { return };
+        let (Some(at), Ok(_)) = (self.run.position(node), self.run.check_resolution(node, None)) else {
+            return;
+        };
         let (approve, redo) = (matches!(how, Resolution::Done(_)), matches!(how, Resolution::Redo));
         self.human_answer(at, approve, redo, by, String::new());
         match how {

@@ -1,7 +1,7 @@
 //! What people answer, and their silence.
 
 use super::Run;
-use super::standing::Standing;
+use super::standing::{Settlement, Standing};
 use super::turn::Turn;
 use crate::event::{Event, HumanAnswer, HumanRequestKind};
 use crate::id::{Digest, NodeId, Ticks};
@@ -83,6 +83,16 @@ pub enum ResolutionError {
         /// Where it stands.
         state: NodeState,
     },
+    /// Another attempt than the one that was looked at is in doubt by now.
+    #[error("attempt {attempt} of node {node} is not in doubt, attempt {latest} is: look at it again")]
+    OtherAttempt {
+        /// Which node.
+        node: NodeId,
+        /// The attempt that was named.
+        attempt: u32,
+        /// The one that is in doubt.
+        latest: u32,
+    },
 }
 
 fn because(reason: &Option<Reason>) -> String {
@@ -138,17 +148,32 @@ impl Run {
 }
 
 impl Run {
-    /// Whether a person is asked what became of an attempt of this node: the number of that attempt.
+    /// Whether a person is asked what became of an attempt of this node: the number of that attempt. `looked_at`: the
+    /// one that the person knows of; `None` takes whichever is in doubt.
     ///
     /// # Errors
     ///
     /// See [`ResolutionError`].
-    pub fn check_resolution(&self, node: &NodeId) -> Result<u32, ResolutionError> {
+    pub fn check_resolution(&self, node: &NodeId, looked_at: Option<u32>) -> Result<u32, ResolutionError> {
         let instance = self.instance(node).ok_or_else(|| ResolutionError::UnknownNode(node.clone()))?;
-        match instance.standing {
-            Standing::WaitingHuman { ask: HumanRequestKind::InDoubt, .. } => Ok(instance.attempts),
-            _ => Err(ResolutionError::NotInDoubt { node: node.clone(), state: instance.state() }),
+        let latest = instance.attempts;
+        let Standing::WaitingHuman { ask: HumanRequestKind::InDoubt, .. } = instance.standing else {
+            return Err(ResolutionError::NotInDoubt { node: node.clone(), state: instance.state() });
+        };
+        match looked_at.filter(|&attempt| attempt != latest) {
+            Some(attempt) => Err(ResolutionError::OtherAttempt { node: node.clone(), attempt, latest }),
+            None => Ok(latest),
         }
+    }
+
+    /// Whether a person settled this attempt like this, and settled none of the node since: saying so once more changes
+    /// nothing. `result`: what it gave, if it was done.
+    pub fn is_resolved(&self, node: &NodeId, attempt: u32, how: Settlement, result: Option<Digest>) -> bool {
+        self.instance(node).is_some_and(|instance| {
+            instance.resolved == Some((attempt, how))
+                && (how != Settlement::Done
+                    || instance.output.as_ref().map(|output| output.artifact) == result)
+        })
     }
 }
 

@@ -65,7 +65,7 @@ pub use quiesce::Quiet;
 pub use recovery::backoff;
 pub use report::{Culprit, Report, Timeline};
 pub use shown::{Shown, ShownTest};
-pub use standing::{Answered, Identity, Instance, Standing};
+pub use standing::{Answered, Identity, Instance, Settlement, Standing};
 pub use state::{Category, NodeState, Reason, RunOutcome};
 pub use strategy::Strategy;
 pub use take_up::{RECOVERIES_MAX, Since, TakenUp};

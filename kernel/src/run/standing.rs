@@ -113,6 +113,17 @@ pub struct Answered {
     pub at: Ticks,
 }
 
+/// How a person settled an attempt that was in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settlement {
+    /// It was done.
+    Done,
+    /// It is to be done again.
+    Redo,
+    /// It counts as failed.
+    Fail,
+}
+
 /// What the work of an attempt is known by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
@@ -145,6 +156,8 @@ pub struct Instance {
     pub shown: Option<Digest>,
     /// What was last said to a question.
     pub answered: Option<Box<Answered>>,
+    /// The last attempt that was in doubt and that a person settled, and how.
+    pub resolved: Option<(u32, Settlement)>,
     /// What the last attempt did, as it was written down before it started.
     pub identity: Option<Identity>,
     /// What the last attempt gave; published only if the node is executed.
@@ -170,6 +183,7 @@ impl Instance {
             approved: false,
             shown: None,
             answered: None,
+            resolved: None,
             identity: None,
             output: None,
             failure: None,

@@ -49,6 +49,10 @@ pub struct RunNamed {
 pub struct ResolveRequest {
     /// The node whose attempt is in doubt.
     pub node: String,
+    /// The attempt that was looked at, as `waiting` tells it: no other is settled, and saying the same once more changes
+    /// nothing. Absent: whichever is in doubt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
     /// What became of it.
     pub how: How,
     /// Its result, with [`How::Done`] only.
@@ -263,6 +267,26 @@ pub struct Culprit {
     pub lost: Vec<String>,
 }
 
+/// The answer to `GET /v1/runs/{id}/results`: what reading every result of the run gave.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResultsRead {
+    /// Those that could be read, whatever they hold.
+    pub read: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What is wrong.
+    pub damaged: Vec<DamagedResult>,
+}
+
+/// A result that cannot be read, or is not what was recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DamagedResult {
+    /// Its node.
+    pub node: String,
+    /// What is wrong with it, in words.
+    pub what: String,
+}
+
 /// A node that waits for a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
@@ -279,6 +303,9 @@ pub struct Waiting {
     /// When silence cancels the node, in milliseconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<i64>,
+    /// The attempt that is in doubt, from 1, for `POST /v1/runs/{id}/resolve`; absent where nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
     /// What the attempt met that is in doubt; absent where that is all that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,

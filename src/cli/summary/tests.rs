@@ -30,6 +30,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         id: None,
         digest: None,
         deadline_ms: (at % 4 == 1).then_some(1),
+        attempt: (at % 2 == 0).then_some(1),
         why: (at % 4 == 0).then(|| "not done within 1000 ms".to_owned()),
         holds_up: vec!["pending-0000".to_owned()],
     });
