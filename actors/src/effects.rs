@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam::queue::SegQueue;
 use dashmap::DashMap;
+use dashmap::mapref::entry::Entry::Occupied;
 use futures::FutureExt;
 use ostler_kernel::event::{Accounts, Failure, Outcome};
 use ostler_kernel::id::{NodeId, RunId};
@@ -18,7 +19,6 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::AgentMessage;
-use crate::rest;
 use crate::scheduler::{Owner, Ticket};
 use crate::services::Services;
 
@@ -56,16 +56,6 @@ struct Entry {
     /// It does something to the world.
     acts: bool,
     state: State,
-}
-
-impl Entry {
-    /// What it came to if it has ended, and whether it acts on the world.
-    fn unrecorded(&self) -> Option<(Ended, bool)> {
-        match &self.state {
-            State::Done(ended) => Some((ended.clone(), self.acts)),
-            State::Running { .. } => None,
-        }
-    }
 }
 
 /// Every attempt that runs or is not recorded yet: at most as many as there are slots, and those that drain.
@@ -151,30 +141,24 @@ impl Effects {
         }
     }
 
-    /// The end of an attempt is settled. Gives the agent that is to hear of it; if nobody drives its run, it is written down here.
+    /// The end of an attempt is settled. Gives the agent that is to hear of it, if its run has not ended before.
     pub(crate) fn settled(
         &self,
         services: &Services,
         key: &AttemptKey,
         after: Option<Accounts>,
     ) -> Option<ActorRef<AgentMessage>> {
-        let unheard = {
-            let mut entry = self.entries.get_mut(key)?;
-            if let State::Done(ended) = &mut entry.state {
-                ended.accounts = after;
-            }
-            // Whoever lets the run go looks for what has ended after it is known not to be driven.
-            if services.driven.has(key.run) {
-                entry.slot = None;
-                return Some(entry.agent.clone());
-            }
-            entry.unrecorded()
-        };
-        // Before it goes: who waits for that reads the records then. Who takes the run up meanwhile learns from them.
-        if let Some((ended, acts)) = unheard {
-            rest::ended(services, key, ended, acts);
+        let Occupied(mut entry) = self.entries.entry(key.clone()) else { return None };
+        entry.get_mut().slot = None;
+        if let State::Done(ended) = &mut entry.get_mut().state {
+            ended.accounts = after;
         }
-        self.forget(key);
+        // Whoever takes the run up looks for the attempt after it is known to drive it: it finds it, or it does not.
+        if services.driven.has(key.run) {
+            return Some(entry.get().agent.clone());
+        }
+        entry.remove();
+        self.forgotten.notify_waiters();
         services.left_behind(key);
         None
     }
@@ -230,18 +214,11 @@ impl Effects {
         self.forgotten.notify_waiters();
     }
 
-    /// The run is over for this process: nobody will ask for what its stopped attempts come to, but the scheduler. Gives
-    /// what those came to that were settled and not recorded, and whether they act on the world.
-    pub(crate) fn forget_run(&self, run: RunId) -> Vec<(AttemptKey, Ended, bool)> {
-        let is_settled = |key: &AttemptKey| {
-            let gone =
-                self.entries.remove_if(key, |_, entry| entry.slot.is_none() && entry.unrecorded().is_some());
-            let (key, entry) = gone?;
-            entry.unrecorded().map(|(ended, acts)| (key, ended, acts))
-        };
-        let settled = self.of_run(run).iter().filter_map(is_settled).collect();
+    /// The run is over for this process: nobody will ask for what its stopped attempts come to, but the scheduler.
+    pub(crate) fn forget_run(&self, run: RunId) {
+        let is_due = |entry: &Entry| matches!(entry.state, State::Running { .. }) || entry.slot.is_some();
+        self.entries.retain(|key, entry| key.run != run || is_due(entry));
         self.forgotten.notify_waiters();
-        settled
     }
 
     /// Stops an attempt as far as that is possible; its end comes like any other.

@@ -33,7 +33,6 @@ use crate::pipeline::Book;
 use crate::plans::Plans;
 use crate::profiles::Profiles;
 use crate::purses::Purses;
-use crate::rest;
 use crate::scheduler::Scheduling;
 use crate::toolbox::Toolbox;
 
@@ -155,20 +154,10 @@ impl Services {
     /// The run is driven no longer. Who waits for it hears so, as what it waits with is dropped.
     pub(crate) fn let_go(&self, run: RunId) {
         self.driven.remove(run);
-        for (key, ended, acts) in self.effects.forget_run(run) {
-            rest::ended(self, &key, ended, acts);
-        }
+        self.effects.forget_run(run);
         self.purses.let_go(run, || self.driven.has(run));
         self.notes.forget(run);
         self.stir();
-    }
-
-    /// The end of an attempt was told to an agent that is not about its run: whoever takes that up or lets it go looks for it.
-    pub(crate) fn not_heard(&self, key: &AttemptKey) {
-        if !self.driven.has(key.run) {
-            self.effects.forget(key);
-            self.left_behind(key);
-        }
     }
 
     /// An attempt has ended whose run nobody drives any more.

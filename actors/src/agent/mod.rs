@@ -203,7 +203,10 @@ impl AgentState {
                 let _ = reply.send(Err(RunError::Over));
             }
             AgentMessage::Ended(keys) => {
-                keys.iter().for_each(|key| services.not_heard(key));
+                for key in &keys {
+                    services.effects.forget(key);
+                    services.left_behind(key);
+                }
             }
             AgentMessage::Drive(_)
             | AgentMessage::NoRoom(_)
