@@ -68,7 +68,7 @@ fn hung_up(before: &str) -> (World, Ended) {
 fn a_terminal_that_goes_away_is_a_termination_unless_that_was_ignored() {
     let (world, ended) = hung_up("true");
     ended.exits(143);
-    world.ostler("resume @last --intent 2").exits(0);
+    world.ostler("resume @last").exits(0);
     assert_eq!(world.work("log"), "x\ny\n", "it was done once");
     let (_, ended) = hung_up("trap '' HUP");
     ended.exits(0);
