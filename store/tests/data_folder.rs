@@ -298,7 +298,8 @@ fn a_journal_whose_end_is_gone_is_refused_and_what_it_lost_is_set_aside() {
     let cut = |path: &Path, len: u64| {
         File::options().write(true).open(segment(path, last)).unwrap().set_len(len).unwrap();
     };
-    let ways: [(&str, &dyn Fn(&Path)); 5] = [
+    type Lose<'a> = &'a dyn Fn(&Path);
+    let ways: [(&str, Lose); 5] = [
         ("half of the last segment", &|path| cut(path, 2_500)),
         ("all of it but its header", &|path| cut(path, 64)),
         ("the last segment", &|path| fs::remove_file(segment(path, last)).unwrap()),
