@@ -306,7 +306,8 @@ async fn slots_that_are_held_when_the_scheduler_dies_stay_held_and_paid_for() {
     until(async || queue().await == Some((1, 1))).await;
     // Whoever heard of its agent's end late speaks of a slot that was adopted meanwhile.
     system.services.scheduling.bye(&system.services, &looking.to_string().as_str().into());
-    assert_eq!(queue().await, Some((1, 1)), "what runs holds its slot");
+    // What runs holds its slot; what waits may just be queued anew, with the new scheduler.
+    until(async || queue().await == Some((1, 1))).await;
     assert!(lock(&calls).is_empty(), "the only slot is taken");
     let acme = async || {
         let rows = system.clients().await;
