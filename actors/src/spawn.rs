@@ -3,8 +3,6 @@
 use ostler_kernel::agent::{Oversight, Profile, ProfileError};
 use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, RunId, is_name};
 
-use ostler_scheduler::AGENT_WEIGHT;
-
 use crate::registry::{RegisterError, RegistryMessage, ReleaseError};
 use crate::submission::{Submission, SubmitError};
 use crate::system::System;
@@ -14,15 +12,15 @@ use crate::system::System;
 pub struct AgentProfile {
     name: AgentId,
     client: ClientId,
-    weight: u32,
+    weight: Option<u32>,
     profile: Profile,
 }
 
 impl AgentProfile {
-    /// An agent of client [`CLIENT_DEFAULT`], of weight 100.
+    /// An agent of client [`CLIENT_DEFAULT`], of weight 100, or of the one that it has already.
     pub fn new(name: &str) -> AgentProfile {
         let (client, profile) = (CLIENT_DEFAULT.into(), Profile::default());
-        AgentProfile { name: name.into(), client, weight: AGENT_WEIGHT, profile }
+        AgentProfile { name: name.into(), client, weight: None, profile }
     }
 
     /// Who pays for it.
@@ -30,9 +28,9 @@ impl AgentProfile {
         AgentProfile { client: client.into(), ..self }
     }
 
-    /// Its weight among the agents of its client, 1 to 1,000,000.
+    /// Its weight among the agents of its client, 1 to 1,000,000. One that has another already is refused.
     pub fn weight(self, weight: u32) -> AgentProfile {
-        AgentProfile { weight, ..self }
+        AgentProfile { weight: Some(weight), ..self }
     }
 
     /// All that it says of itself, at once.
@@ -129,7 +127,7 @@ impl System {
         if !is_name(name.as_str()) {
             return Err(SpawnError::Name(name.to_string()));
         }
-        if !(1..=ostler_scheduler::WEIGHT_MAX).contains(&weight) {
+        if let Some(weight) = weight.filter(|weight| !(1..=ostler_scheduler::WEIGHT_MAX).contains(weight)) {
             return Err(SpawnError::Weight(weight));
         }
         let profile = profile.checked()?;

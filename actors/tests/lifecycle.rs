@@ -56,6 +56,8 @@ async fn what_an_agent_says_of_itself_never_changes_and_outlives_the_process() {
         system.spawn(AgentProfile::new("lawyer")).await.unwrap();
         let other = system.spawn(lawyer().domain("security")).await;
         assert!(matches!(other, Err(SpawnError::Register(RegisterError::Profile(_)))), "life {life}");
+        let heavier = system.spawn(AgentProfile::new("lawyer").weight(7)).await;
+        assert!(matches!(heavier, Err(SpawnError::Register(RegisterError::Weight { .. }))), "life {life}");
         let row = system.agent(&"lawyer".into()).await.unwrap();
         assert_eq!((row.profile.domain.as_deref(), row.profile.price), (Some("legal"), Some(40)));
         assert_eq!(row.profile.capabilities, ["draft", "review"]);

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use ostler_actors::{AGENT_WEIGHT, AgentProfile, RegisterError, ReleaseError, SpawnError, System, TreeRow};
+use ostler_actors::{AgentProfile, RegisterError, ReleaseError, SpawnError, System, TreeRow};
 use ostler_kernel::agent::Profile;
 use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, is_name};
 
@@ -29,22 +29,18 @@ pub(crate) async fn spawn(
     Sent(asked): Sent<SpawnRequest>,
 ) -> Result<(StatusCode, Json<AgentNamed>), Problem> {
     let SpawnRequest { agent, client, weight, profile } = asked;
-    let found = api.system.agent(&agent.as_str().into()).await;
-    let of_found = || found.as_ref().map(|row| row.client.to_string());
-    let client = client.or_else(of_found).unwrap_or_else(|| CLIENT_DEFAULT.to_owned());
+    let client = match client {
+        Some(client) => client,
+        None => {
+            let found = api.system.agent(&agent.as_str().into()).await;
+            found.map_or_else(|| CLIENT_DEFAULT.to_owned(), |row| row.client.to_string())
+        }
+    };
     if !is_name(&client) {
         return Err(Problem::bad("client_name", format!("client name {client:?} is not {NAME_RULE}")));
     }
-    let has = found.filter(|row| row.client.as_str() == client).map(|row| row.weight);
-    if let (Some(has), Some(weight)) = (has, weight)
-        && has != weight
-    {
-        let told =
-            format!("agent {agent} has the weight {has}, and a weight never changes: choose another name");
-        return Err(Problem::new(StatusCode::CONFLICT, "weight_differs", told));
-    }
-    let weight = weight.or(has).unwrap_or(AGENT_WEIGHT);
-    let profile = AgentProfile::new(&agent).client(&client).weight(weight).profile(profile);
+    let profile = AgentProfile::new(&agent).client(&client).profile(profile);
+    let profile = weight.into_iter().fold(profile, AgentProfile::weight);
     api.system.spawn(profile).await?;
     Ok((StatusCode::CREATED, Json(AgentNamed { agent })))
 }
@@ -90,6 +86,7 @@ impl From<SpawnError> for Problem {
             SpawnError::Restarting => (StatusCode::SERVICE_UNAVAILABLE, "restarting"),
             SpawnError::Register(error) => match error {
                 RegisterError::Taken { .. } => (StatusCode::CONFLICT, "agent_taken"),
+                RegisterError::Weight { .. } => (StatusCode::CONFLICT, "weight_differs"),
                 RegisterError::Profile(_) => (StatusCode::CONFLICT, "profile_differs"),
                 RegisterError::Domain(_) => (StatusCode::UNPROCESSABLE_ENTITY, "domain_unknown"),
                 RegisterError::Unwritable(_) => (StatusCode::UNPROCESSABLE_ENTITY, "profile_unwritable"),

@@ -1,5 +1,6 @@
 //! Which path asks what of the system.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use axum::body::Bytes;
@@ -180,6 +181,7 @@ async fn open(system: &System, bytes: &Bytes) -> Result<RunId, Problem> {
     let run = run
         .map(|run| run.parse::<RunId>().map_err(|_| Problem::bad("run_id", format!("{run:?} is no run id"))));
     let run = run.transpose()?;
+    let budget = budget.map(NonZeroU64::get);
     let submission = Submission { plan, client, agent, intent, scope, workspace, run, budget };
     Ok(system.submit(submission).await?)
 }

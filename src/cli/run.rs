@@ -31,7 +31,7 @@ pub(crate) struct RunArgs {
     agent: Option<String>,
     /// Credits that the run may cost at most, all together
     #[arg(long, value_name = "CREDITS", allow_negative_numbers = true, value_parser = budget)]
-    budget: Option<u64>,
+    budget: Option<NonZeroU64>,
     /// Value of a parameter ${KEY} of the plan
     #[arg(long = "param", value_name = "KEY=VALUE", value_parser = check::key_value)]
     params: Vec<(String, String)>,
@@ -45,9 +45,8 @@ pub(crate) struct RunArgs {
 const RENEWALS_MAX: usize = 8;
 
 /// With none at all, every node would fail.
-fn budget(text: &str) -> Result<u64, String> {
-    let what = |why| format!("{why}; without --budget the run may cost whatever it does");
-    from_one(text).map(NonZeroU64::get).map_err(what)
+fn budget(text: &str) -> Result<NonZeroU64, String> {
+    from_one(text).map_err(|why| format!("{why}; without --budget the run may cost whatever it does"))
 }
 
 pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure> {

@@ -8,6 +8,7 @@ use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::json;
 use ostler_kernel::market::{MarketStep, Offer};
 use ostler_kernel::port::{JournalError, Position, RunRow, Seq, StreamBatch, StreamId};
+use ostler_scheduler::AGENT_WEIGHT;
 use ractor::ActorProcessingErr;
 
 use super::entry::AgentEntry;
@@ -117,12 +118,15 @@ impl RegistryState {
         &mut self,
         agent: AgentId,
         client: ClientId,
-        weight: u32,
+        weight: Option<u32>,
         profile: Profile,
     ) -> Result<Position, RegisterError> {
         let most = self.services.limits.agents;
         match self.agents.get(&agent) {
             Some(entry) if entry.client == client => {
+                if weight.is_some_and(|weight| weight != entry.weight) {
+                    return Err(RegisterError::Weight { agent, weight: entry.weight });
+                }
                 let same = profile.is_empty() || *self.services.profiles.of(&agent) == profile;
                 return if same { Ok(entry.since) } else { Err(RegisterError::Profile(agent)) };
             }
@@ -130,6 +134,7 @@ impl RegistryState {
             None if self.registered >= most => return Err(RegisterError::TooMany(most)),
             None => self.services.domains.check(profile.domain.as_deref())?,
         }
+        let weight = weight.unwrap_or(AGENT_WEIGHT);
         let mut events =
             vec![Event::AgentRegistered { agent: agent.clone(), client: client.clone(), weight }];
         let profile = match profile.is_empty() {

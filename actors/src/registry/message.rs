@@ -22,7 +22,7 @@ pub(crate) enum RegistryMessage {
     Register {
         agent: AgentId,
         client: ClientId,
-        weight: u32,
+        weight: Option<u32>,
         profile: Profile,
         reply: RpcReplyPort<Result<Position, RegisterError>>,
     },
@@ -87,6 +87,14 @@ pub enum RegisterError {
         owner: ClientId,
         /// Who asked.
         client: ClientId,
+    },
+    /// It has another weight.
+    #[error("agent {agent} has the weight {weight}, and a weight never changes: choose another name")]
+    Weight {
+        /// The name.
+        agent: AgentId,
+        /// The weight that it has.
+        weight: u32,
     },
     /// It says something else of itself.
     #[error("agent {0} has another profile, and a profile never changes: choose another name")]

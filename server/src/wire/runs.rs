@@ -1,6 +1,7 @@
 //! What is asked of runs, and what is told about them.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 use ostler_kernel::agent::AgentState;
 use ostler_kernel::plan::PlanDraft;
@@ -27,9 +28,9 @@ pub struct SubmitRequest {
     pub scope: String,
     /// The folder its tools may touch, as an absolute path.
     pub workspace: String,
-    /// Credits that it may cost at most, all together; absent: as many as its client has.
+    /// Credits that it may cost at most, all together, 1 or more; absent: as many as its client has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub budget: Option<u64>,
+    pub budget: Option<NonZeroU64>,
     /// The id it is to have, a UUID of version 7: who asks once more because no answer came gets the run that was
     /// opened then, if all else is the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
