@@ -8,7 +8,7 @@ use std::time::Duration;
 use ostler_kernel::event::Event;
 use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
 use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
-use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec};
+use ostler_kernel::port::{BoxFuture, CallContext, RunStanding, Tool, ToolResult, ToolSpec};
 use ostler_kernel::run::{Operation, RunOutcome};
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};
@@ -38,8 +38,12 @@ impl Tool for Count {
     fn call(&self, permit: Permit, _: CallContext) -> BoxFuture<'_, ToolResult> {
         Box::pin(async move {
             let name = permit.params()["name"].as_str().unwrap_or_default().to_owned();
-            *lock(&self.calls).entry(name).or_default() += 1;
+            *lock(&self.calls).entry(name.clone()).or_default() += 1;
             tokio::time::sleep(Duration::from_millis(3)).await;
+            // One is under way for as long as the test wants.
+            while name == "held" && !lock(&self.calls).contains_key("let go") {
+                tokio::task::yield_now().await;
+            }
             Ok(json!({}))
         })
     }
@@ -226,6 +230,40 @@ async fn who_waits_for_an_agent_that_is_taken_out_of_service_is_answered() {
         assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
     }
     tokio::time::timeout(SOON, system.services.effects.emptied()).await.expect("effects go with their run");
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_attempt_comes_to_that_ends_after_its_run_was_set_aside_is_recorded_and_counts() {
+    let calls = Arc::new(Mutex::new(BTreeMap::new()));
+    let system = counting(&calls).await;
+    let nodes = json!([{"id": "n", "tool": "count", "params": {"name": "held"}}]);
+    let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
+    let plan = draft.validate(&system.settings()).unwrap();
+    let run = system.submit(Submission::plan(plan)).await.unwrap();
+    until(async || lock(&calls).contains_key("held")).await;
+    let agent = run.to_string();
+    let is_aside =
+        || matches!(system.services.journal.run(run).unwrap().unwrap().standing, RunStanding::Parked(_));
+    until(async || {
+        kill(&system, &agent);
+        is_aside()
+    })
+    .await;
+    lock(&calls).insert("let go".to_owned(), 1);
+    tokio::time::timeout(SOON, system.services.effects.emptied()).await.expect("its end is taken in");
+    let row = system.services.journal.run(run).unwrap().unwrap();
+    let mut results = Vec::new();
+    crate::stream::fold(&system.services, &row, None, |record| {
+        if let Event::AttemptResult(result) = &record.event {
+            results.push(result.clone());
+        }
+    })
+    .unwrap();
+    assert!(matches!(&results[..], [one] if one.cost > 0 && one.accounts.is_some()), "{results:?}");
+    system.resume(run).await.unwrap();
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(lock(&calls).get("held"), Some(&1), "nothing is done again");
     system.shutdown().await;
 }
 

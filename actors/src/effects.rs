@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam::queue::SegQueue;
 use dashmap::DashMap;
-use dashmap::mapref::entry::Entry::Occupied;
 use futures::FutureExt;
 use ostler_kernel::event::{Accounts, Failure, Outcome};
 use ostler_kernel::id::{NodeId, RunId};
@@ -19,6 +18,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::AgentMessage;
+use crate::registry::RegistryMessage;
 use crate::scheduler::{Owner, Ticket};
 use crate::services::Services;
 
@@ -56,6 +56,16 @@ struct Entry {
     /// It does something to the world.
     acts: bool,
     state: State,
+}
+
+impl Entry {
+    /// What it came to, if it has ended and is settled.
+    fn settled(&self) -> Option<&Ended> {
+        match &self.state {
+            State::Done(ended) if self.slot.is_none() => Some(ended),
+            State::Done(_) | State::Running { .. } => None,
+        }
+    }
 }
 
 /// Every attempt that runs or is not recorded yet: at most as many as there are slots, and those that drain.
@@ -119,11 +129,19 @@ impl Effects {
 
     /// What became of an attempt, if it has ended and is settled.
     pub(crate) fn ended(&self, key: &AttemptKey) -> Option<Ended> {
+        self.entries.get(key)?.settled().cloned()
+    }
+
+    /// The same, and whether it acts on the world.
+    pub(crate) fn ended_acting(&self, key: &AttemptKey) -> Option<(Ended, bool)> {
         let entry = self.entries.get(key)?;
-        match &entry.state {
-            State::Done(ended) if entry.slot.is_none() => Some(ended.clone()),
-            State::Done(_) | State::Running { .. } => None,
-        }
+        Some((entry.settled()?.clone(), entry.acts))
+    }
+
+    /// Every attempt that has ended and is settled.
+    pub(crate) fn all_ended(&self) -> Vec<AttemptKey> {
+        let ended = self.entries.iter().filter(|entry| entry.settled().is_some());
+        ended.map(|entry| entry.key().clone()).collect()
     }
 
     /// The slots that attempts hold.
@@ -141,25 +159,24 @@ impl Effects {
         }
     }
 
-    /// The end of an attempt is settled. Gives the agent that is to hear of it, if its run has not ended before.
+    /// The end of an attempt is settled. Gives the agent that is to hear of it; if nobody drives its run, the registry hears.
     pub(crate) fn settled(
         &self,
         services: &Services,
         key: &AttemptKey,
         after: Option<Accounts>,
     ) -> Option<ActorRef<AgentMessage>> {
-        let Occupied(mut entry) = self.entries.entry(key.clone()) else { return None };
-        entry.get_mut().slot = None;
-        if let State::Done(ended) = &mut entry.get_mut().state {
+        let mut entry = self.entries.get_mut(key)?;
+        entry.slot = None;
+        if let State::Done(ended) = &mut entry.state {
             ended.accounts = after;
         }
-        // Whoever takes the run up looks for the attempt after it is known to drive it: it finds it, or it does not.
+        // Whoever takes the run up looks for the attempt after it is known to drive it: it finds it ended.
         if services.driven.has(key.run) {
-            return Some(entry.get().agent.clone());
+            return Some(entry.agent.clone());
         }
-        entry.remove();
-        self.forgotten.notify_waiters();
-        services.left_behind(key);
+        drop(entry);
+        services.links.tell_registry(RegistryMessage::Unheard(key.clone()));
         None
     }
 
@@ -211,13 +228,6 @@ impl Effects {
     /// The end of the attempt is in the journal.
     pub(crate) fn forget(&self, key: &AttemptKey) {
         self.entries.remove(key);
-        self.forgotten.notify_waiters();
-    }
-
-    /// The run is over for this process: nobody will ask for what its stopped attempts come to, but the scheduler.
-    pub(crate) fn forget_run(&self, run: RunId) {
-        let is_due = |entry: &Entry| matches!(entry.state, State::Running { .. }) || entry.slot.is_some();
-        self.entries.retain(|key, entry| key.run != run || is_due(entry));
         self.forgotten.notify_waiters();
     }
 

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use ostler_kernel::event::Event;
-use ostler_kernel::port::{JournalError, Position, RunRow, Seq, StreamBatch, StreamId};
+use ostler_kernel::event::{AttemptResult, Event, Outcome};
+use ostler_kernel::port::{JournalError, Position, RunRow, RunStanding, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::{Folded, Input, Operation};
 
+use crate::effects::{AttemptKey, Ended};
 use crate::error::RunError;
 use crate::services::Services;
 use crate::stream;
@@ -22,12 +23,28 @@ pub(crate) fn park(services: &Services, row: &RunRow, reason: String) -> Result<
 /// Cancels a run of which no attempt is under way in this process, and closes it. Gives where that is recorded;
 /// `None` if there is nothing left to cancel and it only waits to be closed.
 pub(crate) fn cancel(services: &Services, row: &RunRow) -> Result<Option<Position>, RunError> {
-    let Folded { mut run, last, .. } = open(services, row)?;
-    match services.within(row.run, &mut run, |run, cx| run.cancel_at_rest(cx)) {
-        Some(events) => Ok(Some(append(services, row, last, events)?)),
-        None => Ok(None),
-    }
+    alone(|| {
+        let Folded { mut run, last, .. } = open(services, row)?;
+        match services.within(row.run, &mut run, |run, cx| run.cancel_at_rest(cx)) {
+            Some(events) => Ok(Some(append(services, row, last, events)?)),
+            None => Ok(None),
+        }
+    })
 }
+
+/// Does something with the records of a run, once more if somebody wrote to it meanwhile: the end of one of its attempts.
+fn alone<T>(act: impl Fn() -> Result<T, RunError>) -> Result<T, RunError> {
+    for _ in 1..TRIES_MAX {
+        match act() {
+            Err(RunError::Journal(JournalError::Conflict { .. })) => {}
+            done => return done,
+        }
+    }
+    act()
+}
+
+/// Times that is tried.
+const TRIES_MAX: u32 = 8;
 
 /// Cancels or skips a node of a run of which no attempt is under way in this process, and the runs that it opened. Gives where
 /// that is recorded.
@@ -43,6 +60,49 @@ pub(crate) fn operate(
     let position = append(services, row, last, events)?;
     services.cancel_children(&row.client, row.run, given_up);
     Ok(position)
+}
+
+/// An attempt ended whose run nobody drives: what it came to is written down, so that it is neither done again nor in doubt, and
+/// what it cost is not forgotten. Work that only looks or computes is stopped with its run, and is done again: only what
+/// that cost counts.
+pub(crate) fn ended(services: &Services, key: &AttemptKey) {
+    let Some((ended, acts)) = services.effects.ended_acting(key) else { return };
+    match alone(|| record(services, key, ended.clone(), acts)) {
+        // It was over before, or is not to be changed any more.
+        Ok(()) | Err(RunError::Over) => {}
+        Err(error) => {
+            tracing::warn!(run = %key.run, node = %key.node, %error, "the end of an attempt could not be written down");
+        }
+    }
+    services.effects.forget(key);
+    services.left_behind(key);
+}
+
+fn record(services: &Services, key: &AttemptKey, ended: Ended, acts: bool) -> Result<(), RunError> {
+    let Some(row) = services.journal.run(key.run)? else { return Ok(()) };
+    if !matches!(row.standing, RunStanding::Open | RunStanding::Parked(_)) {
+        return Ok(());
+    }
+    let Folded { mut run, last, .. } = open(services, &row)?;
+    let was_stopped = !acts && matches!(ended.outcome, Outcome::Failed(_));
+    let result = Box::new(AttemptResult {
+        node: key.node.clone(),
+        attempt: key.attempt,
+        outcome: ended.outcome,
+        duration_ms: ended.duration_ms,
+        cost: ended.cost,
+        accounts: ended.accounts,
+    });
+    let events = if was_stopped {
+        vec![Event::LateResult(result)]
+    } else {
+        // How sure it is nobody has looked at: where people watch, they are asked.
+        let unsure = run.plan().policy.oversight.is_some() && matches!(result.outcome, Outcome::Ok(_));
+        let input = if unsure { Input::Unsure(result) } else { Input::Result(result) };
+        services.within(key.run, &mut run, |run, cx| run.decide(cx, input))
+    };
+    append(services, &row, last, events)?;
+    Ok(())
 }
 
 /// A run that is not over.

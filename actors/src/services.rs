@@ -33,6 +33,8 @@ use crate::pipeline::Book;
 use crate::plans::Plans;
 use crate::profiles::Profiles;
 use crate::purses::Purses;
+use crate::registry::RegistryMessage;
+use crate::rest;
 use crate::scheduler::Scheduling;
 use crate::toolbox::Toolbox;
 
@@ -154,10 +156,17 @@ impl Services {
     /// The run is driven no longer. Who waits for it hears so, as what it waits with is dropped.
     pub(crate) fn let_go(&self, run: RunId) {
         self.driven.remove(run);
-        self.effects.forget_run(run);
+        self.effects.of_run(run).iter().for_each(|key| rest::ended(self, key));
         self.purses.let_go(run, || self.driven.has(run));
         self.notes.forget(run);
         self.stir();
+    }
+
+    /// The end of an attempt was told to an agent that is not about its run: who drives that looks for it, and else the registry.
+    pub(crate) fn unheard(&self, key: AttemptKey) {
+        if !self.driven.has(key.run) {
+            self.links.tell_registry(RegistryMessage::Unheard(key));
+        }
     }
 
     /// An attempt has ended whose run nobody drives any more.

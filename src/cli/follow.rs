@@ -11,7 +11,7 @@ use super::ask::{Asker, Came};
 use super::client::{Client, Refused, WENT_AWAY, part};
 use super::exit::{Failure, code};
 use super::live::{Live, Plain, View};
-use super::session::{Session, Want};
+use super::session::{RENEWALS_MAX, Session, Want};
 use super::signals::Signals;
 use super::summary;
 use super::term::{Out, say};
@@ -132,9 +132,6 @@ pub(crate) async fn one(
     }
     Ok(Ended::Settled(code_of(&summary)))
 }
-
-/// How often the way is looked for again when the process that holds the data folder goes away.
-const RENEWALS_MAX: usize = 3;
 
 /// Gives every record after `after` to the view, until nothing goes on in the run; asks the person at the terminal,
 /// if there is one, whatever the run asks.

@@ -14,7 +14,7 @@ use super::exit::Failure;
 use super::follow::{Watch, watch};
 use super::measured::Measured;
 use super::number::from_one;
-use super::session::{Session, Want};
+use super::session::{RENEWALS_MAX, Session, Want};
 use super::signals::Signals;
 use super::term::Out;
 use super::{Globals, check, findings, session};
@@ -40,9 +40,6 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     measured: Measured,
 }
-
-/// Times that a run is asked for again because whoever held the data folder has left it.
-const RENEWALS_MAX: usize = 8;
 
 /// With none at all, every node would fail.
 fn budget(text: &str) -> Result<NonZeroU64, String> {

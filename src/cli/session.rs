@@ -29,6 +29,9 @@ pub(crate) const ANSWER: Duration = Duration::from_secs(2);
 /// How often the runs of other terminals are looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// Times that the way is looked for again because whoever held the data folder has left it.
+pub(crate) const RENEWALS_MAX: usize = 8;
+
 /// What is wanted of the data folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Want {
@@ -208,13 +211,13 @@ impl Session {
     /// The summary of a run, from whoever holds the data folder by now.
     pub(crate) async fn summary(&mut self, run: &str) -> Result<Summary, Failure> {
         let path = format!("/v1/runs/{}", part(run));
-        match self.client.get(&path).await {
-            Err(Refused::Gone(_) | Refused::NotThere(_)) => {
-                self.renew(Want::Look).await?;
-                Ok(self.client.get(&path).await?)
+        for _ in 0..RENEWALS_MAX {
+            match self.client.get(&path).await {
+                Err(Refused::Gone(_) | Refused::NotThere(_)) => self.renew(Want::Look).await?,
+                answer => return Ok(answer?),
             }
-            answer => Ok(answer?),
         }
+        Ok(self.client.get(&path).await?)
     }
 
     /// Stays while runs of other terminals go on here, then lets go of the data folder.

@@ -11,7 +11,7 @@ use ostler_kernel::port::ArtifactError;
 
 use crate::artifact;
 use crate::data_folder::{OpenError, Store, lock_if_writable, make_folder, sync_folder};
-use crate::disk::Folder;
+use crate::disk::{Disk, Folder};
 use crate::index::Index;
 use crate::journal::segments::{self, Findings, Options, Unwanted};
 use crate::lock::HeldLock;
@@ -133,7 +133,7 @@ fn examine_within(
         None => Some(format!("artifact {digest} is missing")),
     };
     let index = Index::open(lock.is_some().then(|| path.join("index.redb")).as_deref());
-    let journal = segments::Files::new(disk, segments::SEGMENT_BYTES);
+    let journal = segments::Files::new(Arc::clone(&disk) as Arc<dyn Disk>, segments::SEGMENT_BYTES);
     let epoch_seen = lock.map_or(0, |(_, epoch)| *epoch);
     let mut commit = || {
         check(lock)?;
@@ -143,6 +143,10 @@ fn examine_within(
     };
     let found =
         segments::repair(&journal, &index, epoch_seen, &wrong, if apply { Some(&mut commit) } else { None });
+    if found.is_err() && lock.is_some() && check(lock).is_ok() {
+        // What was written for it may be what fills the disk.
+        let _ = segments::finish_swap(&*disk);
+    }
     let journal = found.map_err(|error| OpenError::journal(path, error))?;
     if apply {
         // After the runs that need them are set aside: what is missing then surprises nobody.
@@ -186,8 +190,13 @@ pub(crate) fn collect(
         sync_folder(path)?;
         lock.check()
     };
-    let collected =
-        segments::collect(&journal, unwanted, epoch_seen, if apply { Some(&mut commit) } else { None });
+    let collected = segments::collect(
+        &journal,
+        unwanted,
+        epoch_seen,
+        options.reserve_bytes,
+        if apply { Some(&mut commit) } else { None },
+    );
     let collected = collected.map_err(|error| OpenError::journal(path, error))?;
     let files = artifact::Files::at(&path.join("artifacts"));
     let mut garbage = Garbage {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use crate::artifact::FolderArtifacts;
 use crate::care;
-use crate::disk::Folder;
+use crate::disk::{Folder, is_full};
 use crate::index::Index;
 use crate::journal::segments::{self, Damage, JournalOpened, OpenJournalError, Options, SegmentJournal};
 use crate::lock::{HeldLock, LockLost, NotLocked};
@@ -203,7 +203,13 @@ impl Store {
         let disk = Arc::new(Folder::new(&journal_path));
         let index = Index::open(Some(&path.join("index.redb")));
         if let Some(unwanted) = care::worthwhile(&index, options.unwanted) {
-            care::collect(path, &index, &options, unwanted, (&lock, epoch_seen), true)?;
+            match care::collect(path, &index, &options, unwanted, (&lock, epoch_seen), true) {
+                // Nothing has changed, and what is left of the room is for whoever comes to cancel.
+                Err(OpenError::Io { error, .. }) if is_full(&error) => {
+                    tracing::warn!(%error, "no room to write the journal anew without the runs that are no longer kept");
+                }
+                collected => drop(collected?),
+            }
         }
         let keep = |epoch| lock.write(epoch).map(|()| Some(lock));
         let opened = segments::open(disk, index, options, epoch_seen, keep);

@@ -6,12 +6,13 @@
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use ostler_kernel::id::RunId;
 use ostler_kernel::port::{AccountRow, RunRow, RunStanding, StreamId, StreamKind};
 use redb::backends::InMemoryBackend;
-use redb::{Database, ReadableDatabase, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 use crate::bytes::{Cursor, put_u64};
 use crate::codec;
@@ -30,6 +31,7 @@ const FORMAT: u64 = 4;
 type Table = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
 const MARK: Table = TableDefinition::new("mark");
+const MARK_KEY: &[u8] = b"mark";
 /// Stream -> number of its last record, chain.
 const HEADS: Table = TableDefinition::new("heads");
 /// Stream and number of a record -> places of frames from the one on that starts with it.
@@ -86,13 +88,19 @@ pub(crate) struct Index {
     database: RwLock<Option<Database>>,
     /// What was found when it was opened could not be read.
     pub(crate) was_broken: bool,
+    /// Times that it was emptied.
+    resets: AtomicU64,
 }
 
 impl Index {
     /// The index at `path`, made if it is not there, made anew if it cannot be read; or one in memory.
     pub(crate) fn open(path: Option<&Path>) -> Index {
-        let mut index =
-            Index { path: path.map(Path::to_owned), database: RwLock::default(), was_broken: false };
+        let mut index = Index {
+            path: path.map(Path::to_owned),
+            database: RwLock::default(),
+            was_broken: false,
+            resets: AtomicU64::default(),
+        };
         let opened = guarded(|| match path {
             Some(path) => database_at(path),
             None => database_in_memory(),
@@ -114,12 +122,19 @@ impl Index {
 
     /// Empties the index. If there cannot be one on disk, it is in memory for as long as this process lives.
     pub(crate) fn reset(&self) {
+        // Before anything goes: who reads then and finds too little sees that it was emptied meanwhile.
+        self.resets.fetch_add(1, Ordering::SeqCst);
         self.put(None);
         let fresh = self.path.as_ref().and_then(|path| {
             let _ = std::fs::remove_file(path);
             guarded(|| database_at(path)).inspect_err(|error| tracing::warn!(%error, "no index on disk")).ok()
         });
         self.put(fresh.or_else(|| guarded(database_in_memory).ok()));
+    }
+
+    /// Times that it was emptied.
+    pub(crate) fn resets(&self) -> u64 {
+        self.resets.load(Ordering::SeqCst)
     }
 
     fn with<T>(&self, act: impl FnOnce(&Database) -> Result<T, Broken>) -> Result<T, Broken> {
@@ -165,14 +180,7 @@ impl Index {
 
     /// How far the index has got; `None` if it is empty or of another format.
     pub(crate) fn mark(&self) -> Result<Option<Mark>, Broken> {
-        let Some(bytes) = self.get(MARK, b"mark")? else { return Ok(None) };
-        let mut cursor = Cursor(&bytes);
-        let mut next = || cursor.u64().ok_or_else(|| broken("half a mark"));
-        if next()? != FORMAT {
-            return Err(broken("another format"));
-        }
-        let (upto, last, crc, epoch) = (next()?, next()?, next()?, next()?);
-        Ok(Some(Mark { upto: Place(upto), last: Place(last), last_crc: crc as u32, epoch }))
+        self.get(MARK, MARK_KEY)?.map(|bytes| mark_of(&bytes)).transpose()
     }
 
     /// The last record of a stream, as of the mark.
@@ -291,13 +299,17 @@ impl Index {
 
     /// Adds what a fold that began at the mark `from` found, and moves the mark.
     pub(crate) fn commit(&self, fold: &Fold, from: Option<Mark>, mark: Mark) -> Result<(), Broken> {
-        if self.mark()? != from {
-            return Err(broken("it was built again in the meantime"));
-        }
         self.with(|database| {
             let mut write = database.begin_write().map_err(broken)?;
             write.set_quick_repair(true);
             {
+                // In the same transaction: what is emptied between the two would hold what lies behind the mark alone.
+                let mut marks = write.open_table(MARK).map_err(broken)?;
+                let found = marks.get(MARK_KEY).map_err(broken)?;
+                let found = found.map(|value| mark_of(checked(MARK_KEY, value.value())?)).transpose()?;
+                if found != from {
+                    return Err(broken("it was built again in the meantime"));
+                }
                 let mut heads = write.open_table(HEADS).map_err(broken)?;
                 let mut frames = write.open_table(FRAMES).map_err(broken)?;
                 for (stream, tail) in fold.streams.iter().filter(|(_, tail)| !tail.frames.is_empty()) {
@@ -323,11 +335,21 @@ impl Index {
                 for number in [FORMAT, mark.upto.0, mark.last.0, u64::from(mark.last_crc), mark.epoch] {
                     put_u64(&mut bytes, number);
                 }
-                put(&mut write.open_table(MARK).map_err(broken)?, b"mark", &bytes)?;
+                put(&mut marks, MARK_KEY, &bytes)?;
             }
             write.commit().map_err(broken)
         })
     }
+}
+
+fn mark_of(bytes: &[u8]) -> Result<Mark, Broken> {
+    let mut cursor = Cursor(bytes);
+    let mut next = || cursor.u64().ok_or_else(|| broken("half a mark"));
+    if next()? != FORMAT {
+        return Err(broken("another format"));
+    }
+    let (upto, last, crc, epoch) = (next()?, next()?, next()?, next()?);
+    Ok(Mark { upto: Place(upto), last: Place(last), last_crc: crc as u32, epoch })
 }
 
 /// The database may panic on a file that was tampered with; that is no reason to stop.

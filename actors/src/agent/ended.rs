@@ -54,8 +54,7 @@ impl Drive {
     /// An attempt ended: its outcome is in the table.
     pub(super) async fn ended(&mut self, key: &AttemptKey) {
         if key.run != self.opened.run {
-            self.services.effects.forget(key);
-            self.services.left_behind(key);
+            self.services.unheard(key.clone());
             return;
         }
         let Some(ended) = self.services.effects.ended(key) else { return };

@@ -203,10 +203,7 @@ impl AgentState {
                 let _ = reply.send(Err(RunError::Over));
             }
             AgentMessage::Ended(keys) => {
-                for key in &keys {
-                    services.effects.forget(key);
-                    services.left_behind(key);
-                }
+                keys.into_iter().for_each(|key| services.unheard(key));
             }
             AgentMessage::Drive(_)
             | AgentMessage::NoRoom(_)

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::phase::{Input, Phase, Step};
 use super::{RegistryMessage, RegistryState};
 use crate::agent::{Agent, AgentArguments, AgentMessage, AskReply, Request};
+use crate::effects::AttemptKey;
 use crate::error::RunError;
 use crate::links::start_in;
 use crate::rest;
@@ -74,8 +75,18 @@ impl RegistryState {
         });
     }
 
-    /// Every actor is gone with the old pool; those with work get a new one.
+    /// An attempt ended whose run nobody drove. If that has been taken up meanwhile, its agent finds the end itself.
+    pub(super) fn unheard(&self, key: &AttemptKey) {
+        let row = self.services.journal.run(key.run).ok().flatten();
+        let entry = row.and_then(|row| self.agents.get(&row.agent));
+        if !entry.is_some_and(|entry| entry.has(key.run)) {
+            rest::ended(&self.services, key);
+        }
+    }
+
+    /// Every actor is gone with the old pool; those with work get a new one. What was told while this actor was down is looked for.
     pub(super) fn pool_up(&mut self) {
+        self.services.effects.all_ended().iter().for_each(|key| self.unheard(key));
         let agents: Vec<AgentId> = self.agents.keys().cloned().collect();
         for agent in agents {
             self.take(&agent, Input::PoolUp);

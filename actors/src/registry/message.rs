@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::agent::{AgentMessage, AskReply, Request};
 use crate::clients::{ClientChange, ClientError};
+use crate::effects::AttemptKey;
 use crate::error::RunError;
 use crate::evaluations::{EvaluationError, Said};
 use crate::market::{MarketError, OfferRefused};
@@ -34,6 +35,8 @@ pub(crate) enum RegistryMessage {
     Done { agent: AgentId, run: RunId },
     /// A run that its agent does not go on with: it is set aside, and those who wanted that hear when it is durable.
     SetAside { agent: AgentId, run: RunId, reason: String, replies: Vec<AskReply> },
+    /// An attempt ended whose run nobody drove just now.
+    Unheard(AttemptKey),
     /// An actor is gone; `again`: its supervisor starts it once more by itself.
     Gone { agent: AgentId, again: bool },
     /// An actor failed too often: its agent is taken out of service.

@@ -83,6 +83,7 @@ impl Actor for Registry {
             RegistryMessage::SetAside { agent, run, reason, replies } => {
                 state.aside(&agent, run, reason, replies)?;
             }
+            RegistryMessage::Unheard(key) => state.unheard(&key),
             RegistryMessage::Gone { agent, again } => state.gone(&agent, again)?,
             RegistryMessage::GivenUp { agent, reason } => state.give_up(&agent, reason)?,
             RegistryMessage::PoolUp => state.pool_up(),

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use ostler_kernel::evaluation::{Scores, Verdict};
 use ostler_kernel::event::{
-    Accounts, AttemptIntent, AttemptOf, AttemptResult, Evaluated, Event, Outcome, Output, PipelineRecord,
-    Published, RunOpened, StepKey, StepResult,
+    Accounts, AttemptIntent, AttemptOf, AttemptResult, Evaluated, Event, Outcome, Output, Parent,
+    PipelineRecord, Published, RunOpened, RunTerms, StepKey, StepResult,
 };
 use ostler_kernel::id::{ClientId, Digest, RunId};
 use ostler_kernel::json::canonical;
+use ostler_kernel::market::{Closing, Job, MarketStep};
 use ostler_kernel::port::{
     Journal, JournalError, RunRow, RunStanding, Seq, StreamBatch, StreamId, StreamKind,
 };
@@ -196,9 +197,9 @@ fn runs_that_are_over_for_long_go_and_what_was_charged_for_them_stays() {
     let disk = filled();
     let whole = told(&disk);
     let used = disk.used();
-    let dry = collect(&files(&disk), before(15), 0, None).unwrap();
+    let dry = collect(&files(&disk), before(15), 0, 4096, None).unwrap();
     assert_eq!((dry.runs.len(), disk.used()), (15, used), "nothing changes unless told to");
-    let done = collect(&files(&disk), before(15), 0, Some(&mut || Ok(()))).unwrap();
+    let done = collect(&files(&disk), before(15), 0, 4096, Some(&mut || Ok(()))).unwrap();
     assert_eq!(done.bytes, dry.bytes);
     let kept: BTreeSet<Digest> = (15..RUNS).map(|number| Digest([number as u8; 32])).collect();
     assert_eq!(done.needed.into_iter().collect::<BTreeSet<_>>(), kept);
@@ -214,9 +215,9 @@ fn runs_that_are_over_for_long_go_and_what_was_charged_for_them_stays() {
     );
     drop(journal);
     let whole = told(&disk);
-    assert_eq!(collect(&files(&disk), before(20), 0, Some(&mut || Ok(()))).unwrap().runs.len(), 5);
+    assert_eq!(collect(&files(&disk), before(20), 0, 4096, Some(&mut || Ok(()))).unwrap().runs.len(), 5);
     check_collected(&told(&disk), &whole, 20);
-    assert_eq!(collect(&files(&disk), before(20), 0, Some(&mut || Ok(()))).unwrap().runs, []);
+    assert_eq!(collect(&files(&disk), before(20), 0, 4096, Some(&mut || Ok(()))).unwrap().runs, []);
 }
 
 #[test]
@@ -231,7 +232,7 @@ fn the_room_that_is_taken_goes_with_what_is_kept() {
     let all = disk.used();
     let mut last = all;
     for gone in [100, 200, 300, 390, 400] {
-        let done = collect(&files(&disk), before(gone), 0, Some(&mut || Ok(()))).unwrap();
+        let done = collect(&files(&disk), before(gone), 0, 4096, Some(&mut || Ok(()))).unwrap();
         let used = disk.used();
         let kept = (400 - gone) as u64 * all / 400;
         // Beside what is kept: the reserve, room for segments to come, a segment that is not full.
@@ -260,7 +261,7 @@ fn a_power_cut_at_any_step_of_collecting_leaves_all_or_nothing_done() {
     let whole = told(&filled());
     let disk = filled();
     let start = disk.changes();
-    collect(&files(&disk), before(15), 0, Some(&mut || Ok(()))).unwrap();
+    collect(&files(&disk), before(15), 0, 4096, Some(&mut || Ok(()))).unwrap();
     let (steps, after) = (disk.changes() - start, told(&disk));
     let (mut undone, mut done) = (0, 0);
     for cut in 0..steps {
@@ -269,13 +270,13 @@ fn a_power_cut_at_any_step_of_collecting_leaves_all_or_nothing_done() {
             let files = files(&disk);
             disk.die_after(cut);
             // What is left to do after the change was made is not needed for it.
-            let _ = collect(&files, before(15), 0, Some(&mut || Ok(())));
+            let _ = collect(&files, before(15), 0, 4096, Some(&mut || Ok(())));
             disk = disk.cut_power(seed + 10 * cut);
             let found = told(&disk);
             assert!(found == whole || found == after, "cut {cut}, seed {seed}");
             undone += u32::from(found == whole);
             done += u32::from(found == after);
-            collect(&self::files(&disk), before(15), 0, Some(&mut || Ok(()))).unwrap();
+            collect(&self::files(&disk), before(15), 0, 4096, Some(&mut || Ok(()))).unwrap();
             assert_eq!(told(&disk), after, "again after cut {cut}, seed {seed}");
         }
     }
@@ -287,14 +288,14 @@ fn a_damaged_journal_is_not_collected() {
     let disk = filled();
     disk.flip("0000000002.seg", 1000, 1);
     let before_it = disk.changes();
-    assert!(collect(&files(&disk), before(15), 0, Some(&mut || Ok(()))).is_err());
+    assert!(collect(&files(&disk), before(15), 0, 4096, Some(&mut || Ok(()))).is_err());
     assert_eq!(disk.changes(), before_it);
 }
 
 #[test]
 fn a_flip_in_the_accounts_that_collecting_left_is_damage_and_no_torn_end() {
     let disk = filled();
-    collect(&files(&disk), before(15), 0, Some(&mut || Ok(()))).unwrap();
+    collect(&files(&disk), before(15), 0, 4096, Some(&mut || Ok(()))).unwrap();
     let last = disk.list().unwrap().into_iter().filter(|name| name.ends_with(".seg")).max().unwrap();
     disk.flip(&last, SEGMENT_HEADER_BYTES + 60, 1);
     assert_ne!(verify(&files(&disk), None).unwrap(), []);
@@ -444,7 +445,7 @@ fn a_list_that_is_damaged_is_made_anew_from_what_is_left_of_the_runs() {
         assert!(matches!(found.runs[id].0.standing, RunStanding::Quarantined(_)), "{id}");
     }
     let unwanted = Unwanted { closed_before_ms: None, quarantined: true };
-    let gone = collect(&files(&disk), unwanted, 0, Some(&mut || Ok(()))).unwrap();
+    let gone = collect(&files(&disk), unwanted, 0, 4096, Some(&mut || Ok(()))).unwrap();
     assert_eq!(gone.quarantined.into_iter().collect::<BTreeSet<_>>(), moved);
     let names = disk.list().unwrap();
     let left: Vec<&String> = names
@@ -487,7 +488,7 @@ fn what_was_torn_goes_whoever_meets_it_first() {
     let whole = told(&disk);
     let disk = torn();
     assert!(mend(&disk).unwrap().is_empty());
-    collect(&files(&disk), before(15), 0, Some(&mut || Ok(()))).unwrap();
+    collect(&files(&disk), before(15), 0, 4096, Some(&mut || Ok(()))).unwrap();
     check_collected(&told(&disk), &whole, 15);
 }
 
@@ -555,7 +556,7 @@ fn notes_of(disk: &FaultyDisk, number: u64) -> Vec<Event> {
 fn what_attempts_noted_goes_with_their_run_and_its_artifacts_stay_with_it() {
     let disk = with_notes();
     let kept: Vec<Vec<Event>> = (0..10).map(|number| notes_of(&disk, number)).collect();
-    let collected = collect(&files(&disk), before(2), 0, Some(&mut || Ok(()))).unwrap();
+    let collected = collect(&files(&disk), before(2), 0, 4096, Some(&mut || Ok(()))).unwrap();
     assert_eq!(collected.runs.len(), 2);
     for number in 0..10 {
         let gone = number < 2;
@@ -678,7 +679,7 @@ fn a_pipeline_that_lost_a_record_is_moved_out_and_begins_anew_and_one_that_lost_
 fn collecting_runs_leaves_pipelines_as_they_are() {
     let disk = with_pipeline();
     let stream = StreamId::pipeline(&"web".into());
-    let found = collect(&files(&disk), before(20), 0, Some(&mut || Ok(()))).unwrap();
+    let found = collect(&files(&disk), before(20), 0, 4096, Some(&mut || Ok(()))).unwrap();
     assert_eq!(found.runs.len(), 20);
     let journal = open(&disk);
     assert_eq!(journal.streams(StreamKind::Pipeline).unwrap(), [stream]);
@@ -687,4 +688,87 @@ fn collecting_runs_leaves_pipelines_as_they_are() {
     assert_eq!((events.len(), events[0].seq), (15, Seq(6)));
     let acks = journal.read(stream, Seq(0), 100).unwrap();
     assert_eq!(acks.len(), 21);
+}
+
+/// A job whose run is the one of this number.
+fn posted(number: u64) -> Event {
+    let job = Job {
+        id: run(number),
+        client: client(number),
+        title: "a job".into(),
+        capabilities: BTreeSet::new(),
+        domain: None,
+        budget: 10,
+        deadline: None,
+        oversight: Default::default(),
+        plan: canonical(&json!({"id": "p", "nodes": []})).unwrap(),
+        intent: 1,
+        scope: "default".into(),
+        workspace: "/tmp".into(),
+    };
+    Event::Market { job: run(number), step: Box::new(MarketStep::Posted(job)) }
+}
+
+fn closed_job(number: u64) -> Event {
+    let closing = Closing { outcome: RunOutcome::Succeeded, spent: 1, composite: Some(750) };
+    Event::Market { job: run(number), step: Box::new(MarketStep::Evaluated(closing)) }
+}
+
+#[test]
+fn a_run_that_is_over_stays_until_its_job_and_the_run_that_opened_it_are() {
+    let disk = FaultyDisk::new();
+    let journal = open(&disk);
+    // Runs 0 and 1 are of jobs, 2 was opened by 3, 4 by nobody.
+    (0..2).for_each(|number| append(&journal, StreamId::client(&client(number)), 0, vec![posted(number)]));
+    let of = AttemptOf { node: "node".into(), generation: 1, phase: 0, attempt: 1 };
+    let parent = Some(Parent { run: run(3), of, step: "s".into() });
+    for number in 0..5 {
+        append(&journal, stream(number), 0, vec![opened(number)]);
+        if number == 2 {
+            let terms = RunTerms { budget: None, parent: parent.clone() };
+            append(&journal, stream(number), 0, vec![Event::RunTerms(Box::new(terms))]);
+        }
+        if number != 3 {
+            append(&journal, stream(number), 1, ending());
+        }
+    }
+    append(&journal, StreamId::client(&client(1)), 1, vec![closed_job(1)]);
+    drop(journal);
+    let gone = || {
+        let collected = collect(&files(&disk), before(15), 0, 4096, Some(&mut || Ok(()))).unwrap();
+        collected.runs.into_iter().collect::<BTreeSet<_>>()
+    };
+    assert_eq!(gone(), [run(1), run(4)].into());
+    let journal = open(&disk);
+    append(&journal, StreamId::client(&client(0)), 2, vec![closed_job(0)]);
+    append(&journal, stream(3), 20, ending());
+    drop(journal);
+    assert_eq!(gone(), [run(0), run(2)].into());
+}
+
+#[test]
+fn removing_runs_on_a_full_disk_uses_the_reserve_and_leaves_nothing_behind_if_that_is_too_little() {
+    let names = |disk: &FaultyDisk| disk.list().unwrap();
+    let (mut done, mut refused) = (0, 0);
+    for free in (0..12).map(|times| times * 1024) {
+        let disk = filled();
+        let (whole, before_it) = (told(&disk), names(&disk));
+        let used = disk.used();
+        disk.set_capacity(Some(used + free));
+        match collect(&files(&disk), before(15), 0, 4096, Some(&mut || Ok(()))) {
+            Ok(_) => {
+                disk.set_capacity(None);
+                check_collected(&told(&disk), &whole, 15);
+                done += 1;
+            }
+            Err(error) => {
+                assert!(error.to_string().contains("space"), "{error}");
+                assert_eq!((names(&disk), disk.used()), (before_it, used), "{free} bytes free");
+                disk.set_capacity(None);
+                assert_eq!(told(&disk), whole);
+                refused += 1;
+            }
+        }
+    }
+    assert!(done > 0 && refused > 0, "{done} {refused}");
 }

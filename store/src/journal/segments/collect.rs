@@ -10,9 +10,11 @@ use super::files::Files;
 use super::frame::Section;
 use super::open::OpenJournalError;
 use super::quarantine::{self, Quarantine};
+use super::reserve;
 use super::rewrite::{Rewrite, Rewritten, rewrite};
-use super::swap::Swap;
+use super::swap::{self, Swap};
 use super::verify::{Survey, decoded, survey};
+use crate::disk::is_full;
 
 /// What is no longer to be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -46,11 +48,12 @@ pub(crate) struct Collected {
 }
 
 /// Removes what is unwanted. Without `commit` nothing changes; with it, it is called just before: the index
-/// must be gone by then.
+/// must be gone by then. On a full disk the room of the reserve is used meanwhile. What fails leaves everything as it was.
 pub(crate) fn collect(
     files: &Files,
     unwanted: Unwanted,
     epoch_seen: u64,
+    reserve_bytes: u64,
     commit: Option<&mut dyn FnMut() -> std::io::Result<()>>,
 ) -> Result<Collected, OpenJournalError> {
     let disk = &*files.disk;
@@ -85,14 +88,22 @@ pub(crate) fn collect(
     let changes = !(runs.is_empty() && damaged.is_empty());
     let bytes = match commit.filter(|_| changes) {
         Some(commit) => {
-            let mut swap = Swap::new(disk)?;
-            let bytes = rewrite(files, &survey.segments, &what, Some(&mut swap), &mut see)?;
-            if !damaged.is_empty() {
-                forget(disk, &mut swap, quarantine, &damaged)?;
-            }
-            commit()?;
-            swap.commit()?;
-            super::swap::clean(disk, files.segment_bytes)?;
+            let mut change = || {
+                swap::make(disk, |swap| {
+                    let bytes = rewrite(files, &survey.segments, &what, Some(&mut *swap), &mut see)?;
+                    if !damaged.is_empty() {
+                        forget(disk, swap, quarantine.clone(), &damaged)?;
+                    }
+                    commit()?;
+                    Ok(bytes)
+                })
+            };
+            let made = match change() {
+                Err(error) if is_full(&error) => reserve::without(files, reserve_bytes, change),
+                made => made,
+            };
+            let bytes = made?;
+            swap::clean(disk, files.segment_bytes)?;
             bytes
         }
         None => rewrite(files, &survey.segments, &what, None, &mut see)?,
@@ -104,12 +115,24 @@ pub(crate) fn collect(
     Ok(Collected { runs, quarantined, bytes, needed, oldest_open_ms })
 }
 
-/// The runs that go: those that are over, and those that are damaged.
+/// The runs that go: those that are over and that nothing unfinished asks for, and those that are damaged.
 fn choose(survey: &Survey, quarantine: &Quarantine, unwanted: Unwanted) -> (HashSet<RunId>, HashSet<RunId>) {
     let rows = survey.lines.rows.values();
-    let over = rows.filter(|row| !quarantine.contains_key(&row.run) && unwanted.holds(row));
+    let over = rows.filter(|row| {
+        !quarantine.contains_key(&row.run)
+            && unwanted.holds(row)
+            && !is_asked_for(survey, quarantine, row.run)
+    });
     let damaged = quarantine.keys().filter(|_| unwanted.quarantined);
     (over.map(|row| row.run).collect(), damaged.copied().collect())
+}
+
+/// Whether somebody has yet to write down what came of a run that is over: its job, or the run of which an attempt opened it. A
+/// run that is damaged never goes on.
+fn is_asked_for(survey: &Survey, quarantine: &Quarantine, run: RunId) -> bool {
+    let parent = survey.parents.get(&run).filter(|parent| !quarantine.contains_key(parent));
+    let parent = parent.and_then(|parent| survey.lines.rows.get(parent));
+    survey.jobs.contains(&run) || parent.is_some_and(|row| !matches!(row.standing, RunStanding::Closed(_)))
 }
 
 fn goes(stream: &StreamId, runs: &HashSet<RunId>, damaged: &HashSet<RunId>) -> bool {

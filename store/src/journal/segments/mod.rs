@@ -223,7 +223,18 @@ impl Shared {
 
     /// Makes the fold anew from the index, the files and what is pending.
     fn refold(&self, order: &mut Order) -> Result<(), JournalError> {
-        let _still = self.indexing.lock().unwrap_or_else(PoisonError::into_inner);
+        let still = self.indexing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.refold_while(&still, order)
+    }
+
+    /// Empties the index, which nobody moves on meanwhile, and makes the fold anew, with all that it held.
+    fn rebuild(&self, order: &mut Order) -> Result<(), JournalError> {
+        let still = self.indexing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.index.reset();
+        self.refold_while(&still, order)
+    }
+
+    fn refold_while(&self, _still: &MutexGuard<'_, ()>, order: &mut Order) -> Result<(), JournalError> {
         let until = Some(self.acks.synced());
         let loaded = match load::load(&self.files, &self.index, until) {
             Err(load::LoadError::Index(broken)) => {
@@ -249,17 +260,26 @@ impl Shared {
         Ok(())
     }
 
-    /// Asks the index and the fold. If the index fails, it is emptied, the fold takes in what it held, and the
-    /// whole question is asked again; so do not hold the order's lock.
+    /// Asks the fold and then the index. If the index fails, it is emptied, the fold takes in what it held, and the
+    /// whole question is asked again; so do not hold the order's lock. It is asked again as well if somebody else emptied
+    /// the index meanwhile: what the fold said then is too little with what the index says now.
     fn ask<T>(&self, question: impl Fn(&Index) -> Result<T, Broken>) -> Result<T, JournalError> {
-        question(&self.index).or_else(|broken| {
-            tracing::warn!(%broken, "doing without the index");
-            let mut order = self.order();
-            self.index.reset();
-            self.refold(&mut order)?;
-            drop(order);
-            question(&self.index).map_err(no_index)
-        })
+        let mut rebuilt = false;
+        loop {
+            let resets = self.index.resets();
+            let answer = question(&self.index);
+            if self.index.resets() != resets {
+                continue; // the fold is locked until it is whole again
+            }
+            match answer {
+                Err(broken) if !rebuilt => {
+                    tracing::warn!(%broken, "doing without the index");
+                    self.rebuild(&mut self.order())?;
+                    rebuilt = true;
+                }
+                answer => return answer.map_err(no_index),
+            }
+        }
     }
 
     /// Waits until an append of `bytes` may be ordered.
@@ -351,8 +371,7 @@ impl Journal for SegmentJournal {
         let place = match order.append(&mut prepared, &shared.index) {
             Err(NotOrdered::Index(broken)) => {
                 tracing::warn!(%broken, "doing without the index");
-                shared.index.reset();
-                shared.refold(&mut order)?;
+                shared.rebuild(&mut order)?;
                 order.append(&mut prepared, &shared.index)
             }
             ordered => ordered,
@@ -477,5 +496,44 @@ impl Drop for SegmentJournal {
             drop(sender);
             let _ = indexer.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use ostler_kernel::event::Event;
+
+    use super::*;
+    use crate::disk::FaultyDisk;
+
+    /// A journal whose index alone knows of a stream.
+    fn indexed(stream: StreamId) -> SegmentJournal {
+        let open = |disk: FaultyDisk| SegmentJournal::on_disk(Arc::new(disk), Options::default()).unwrap().0;
+        let disk = FaultyDisk::new();
+        let journal = open(disk.clone());
+        let events = vec![Event::ClientSet { client: "acme".into(), weight: 5, contracted: true }];
+        journal.append(vec![StreamBatch { stream, expected: Seq(0), at_ms: 1, events }]).unwrap();
+        drop(journal);
+        open(disk)
+    }
+
+    #[test]
+    fn a_question_during_which_the_index_is_emptied_is_asked_again() {
+        let stream = StreamId::client(&"acme".into());
+        let journal = indexed(stream);
+        let shared = &journal.shared;
+        assert_eq!(shared.order().seq(&stream), None, "the fold does not know it");
+        let asked = Cell::new(0);
+        let seq = shared.ask(|index| {
+            let recent = shared.order().seq(&stream);
+            asked.set(asked.get() + 1);
+            if asked.get() == 1 {
+                shared.rebuild(&mut shared.order()).expect("the journal is whole");
+            }
+            recent.map_or_else(|| Ok(index.head(&stream)?.unwrap_or_default().seq), Ok)
+        });
+        assert_eq!((seq.unwrap(), asked.get()), (1, 2));
     }
 }

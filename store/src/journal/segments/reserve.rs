@@ -28,6 +28,16 @@ pub(crate) fn ensure_with_room(files: &Files, bytes: u64, more: usize) -> io::Re
     taken.inspect_err(|_| drop(files.disk.remove(NAME)))
 }
 
+/// Does something with the room of the reserve, which is taken again afterwards, if there is any.
+pub(crate) fn without<T>(files: &Files, bytes: u64, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    release(files)?;
+    let done = act();
+    if let Err(error) = ensure(files, bytes) {
+        tracing::warn!(%error, "no room for the reserve");
+    }
+    done
+}
+
 /// Gives the room of the reserve up.
 pub(crate) fn release(files: &Files) -> io::Result<()> {
     match files.disk.remove(NAME) {

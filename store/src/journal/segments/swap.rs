@@ -7,6 +7,7 @@ use std::io;
 
 use super::files::{read_whole, sealed, unsealed};
 use crate::disk::Disk;
+use crate::lock::LockLost;
 
 /// The file that says what takes whose place.
 const NAME: &str = "swap";
@@ -96,6 +97,29 @@ impl<'a> Swap<'a> {
         self.disk.sync()?;
         finish(self.disk).map(drop)
     }
+}
+
+/// Makes the change that `prepare` describes. If that fails before it is made, what was written for it goes: it may be what
+/// fills the disk.
+pub(crate) fn make<T>(
+    disk: &dyn Disk,
+    prepare: impl FnOnce(&mut Swap<'_>) -> io::Result<T>,
+) -> io::Result<T> {
+    let mut swap = Swap::new(disk)?;
+    let made = prepare(&mut swap).and_then(|prepared| swap.commit().map(|()| prepared));
+    // Whoever has taken the folder over may have begun a change of their own.
+    made.inspect_err(|error| {
+        if !LockLost::is_told_by(error) {
+            let _ = abandon(disk);
+        }
+    })
+}
+
+/// Removes what a change that was not made has left.
+fn abandon(disk: &dyn Disk) -> io::Result<()> {
+    let names = disk.list()?;
+    let is_made = names.iter().any(|name| name == NAME);
+    names.iter().filter(|name| !is_made && name.ends_with(NEW)).try_for_each(|name| disk.remove(name))
 }
 
 /// Finishes the change that is under way, if there is one; else removes what one that never came to be has left. Tells

@@ -1,11 +1,12 @@
 //! Everything that is wrong with a journal, without trusting the index and without giving any of it out.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::io;
 
 use ostler_kernel::event::{Event, Outcome};
 use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::market::MarketStep;
 use ostler_kernel::port::{JournalError, StreamId, StreamKind};
 
 use super::files::Files;
@@ -98,6 +99,10 @@ pub(crate) struct Survey {
     pub(crate) lines: Lines,
     /// Of each run, the nodes whose work was begun and has no result, and where it was begun first.
     pub(crate) unfinished: HashMap<RunId, BTreeMap<NodeId, Place>>,
+    /// Runs that an attempt of another one opened, and which.
+    pub(crate) parents: HashMap<RunId, RunId>,
+    /// Runs of jobs that are not over.
+    pub(crate) jobs: HashSet<RunId>,
     /// Highest epoch.
     pub(crate) epoch: u64,
     /// Where its last frame ends.
@@ -264,6 +269,7 @@ impl Survey {
         if let Some(run) = rows::run_of(&section.stream) {
             events.iter().for_each(|event| self.note_work(run, event, place));
         }
+        events.iter().for_each(|event| self.note_job(event));
     }
 
     fn note_work(&mut self, run: RunId, event: &Event, place: Place) {
@@ -275,6 +281,22 @@ impl Survey {
                 self.unfinished.entry(run).or_default().remove(&result.node);
             }
             Event::RunClosed { .. } => drop(self.unfinished.remove(&run)),
+            Event::RunTerms(terms) => {
+                self.parents.extend(terms.parent.as_ref().map(|parent| (run, parent.run)));
+            }
+            _ => {}
+        }
+    }
+
+    fn note_job(&mut self, event: &Event) {
+        let Event::Market { job, step } = event else { return };
+        match &**step {
+            MarketStep::Posted(_) => {
+                self.jobs.insert(*job);
+            }
+            step if step.stage().is_over() => {
+                self.jobs.remove(job);
+            }
             _ => {}
         }
     }
