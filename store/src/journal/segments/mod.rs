@@ -508,9 +508,12 @@ mod tests {
     use super::*;
     use crate::disk::FaultyDisk;
 
-    /// A journal whose index alone knows of a stream.
-    fn indexed(stream: StreamId) -> SegmentJournal {
-        let open = |disk: FaultyDisk| SegmentJournal::on_disk(Arc::new(disk), Options::default()).unwrap().0;
+    /// A journal whose index, at `path`, alone knows of a stream.
+    fn indexed(stream: StreamId, path: &std::path::Path) -> SegmentJournal {
+        let open = |disk: FaultyDisk| {
+            let index = Index::open(Some(path));
+            open(Arc::new(disk), index, Options::default(), 0, |_| Ok(None)).unwrap().0
+        };
         let disk = FaultyDisk::new();
         let journal = open(disk.clone());
         let events = vec![Event::ClientSet { client: "acme".into(), weight: 5, contracted: true }];
@@ -522,7 +525,8 @@ mod tests {
     #[test]
     fn a_question_during_which_the_index_is_emptied_is_asked_again() {
         let stream = StreamId::client(&"acme".into());
-        let journal = indexed(stream);
+        let folder = tempfile::tempdir().unwrap();
+        let journal = indexed(stream, &folder.path().join("index.redb"));
         let shared = &journal.shared;
         assert_eq!(shared.order().seq(&stream), None, "the fold does not know it");
         let asked = Cell::new(0);
