@@ -165,10 +165,12 @@ async fn health() -> Response {
 }
 
 async fn ready(State(page): State<Arc<Page>>) -> Response {
-    match page.system.halted() {
+    let halted = page.system.halted().map(|why| ("halted", why));
+    let full = || page.system.full().borrow().clone().map(|why| ("disk_full", why));
+    match halted.or_else(full) {
         None => Json(json!({"status": "ready"})).into_response(),
-        Some(why) => {
-            (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "halted", "why": why}))).into_response()
+        Some((status, why)) => {
+            (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": status, "why": why}))).into_response()
         }
     }
 }

@@ -65,6 +65,19 @@ impl Work {
     }
 }
 
+/// An attempt that has ended.
+pub(crate) struct Performed {
+    pub(crate) outcome: Outcome,
+    /// Time of it in which there was no room for its result: that costs nobody anything.
+    pub(crate) waited: Duration,
+}
+
+impl From<Outcome> for Performed {
+    fn from(outcome: Outcome) -> Performed {
+        Performed { outcome, waited: Duration::ZERO }
+    }
+}
+
 /// Does the work within the node's timeout, judges it, and keeps what it gave.
 pub(crate) async fn perform(
     services: &Services,
@@ -72,27 +85,37 @@ pub(crate) async fn perform(
     node: &Node,
     work: Box<Work>,
     log: LiveLog,
-) -> Outcome {
+) -> Performed {
     let timeout_ms = u64::try_from(node.timeout).unwrap_or(1);
     let mut closing = Closing { log: Arc::new(log), done: false };
     let acted = closing.log.within(timeout_ms, act(services, caller, node, work, &closing.log));
     let acted = AssertUnwindSafe(acted).catch_unwind().await;
     if !matches!(acted, Ok(Ok(Ok(_)))) && closing.log.is_in_doubt() {
         // Whatever ended it, an ordinary retry would call the step again.
-        return failed(Category::InDoubt, "a step may have been done, and its result is lost".to_owned());
+        return failed(Category::InDoubt, "a step may have been done, and its result is lost".to_owned())
+            .into();
     }
     let acted = acted.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    closing.done = matches!(acted, Ok(Ok(_)));
-    match acted {
-        Ok(Ok(output)) => Outcome::Ok(output),
-        Ok(Err(failure)) => Outcome::Failed(failure),
-        Err(Late { ms, spent }) => failed(
-            Category::Timeout,
-            match spent {
-                true => format!("not done within the {ms} credits that were left of the budget of its run"),
-                false => format!("not done within {ms} ms"),
-            },
-        ),
+    let (outcome, waited) = match acted {
+        Ok(Ok(value)) => {
+            // Beside the timeout: it is done by now.
+            let (kept, waited) = results::keep_done(services, &value, services.limits.result_bytes).await;
+            closing.done = kept.is_ok();
+            (kept.map_or_else(Outcome::Failed, Outcome::Ok), waited)
+        }
+        Ok(Err(failure)) => (Outcome::Failed(failure), Duration::ZERO),
+        Err(late) => (late.into(), Duration::ZERO),
+    };
+    Performed { outcome, waited }
+}
+
+impl From<Late> for Outcome {
+    fn from(Late { ms, spent }: Late) -> Outcome {
+        let message = match spent {
+            true => format!("not done within the {ms} credits that were left of the budget of its run"),
+            false => format!("not done within {ms} ms"),
+        };
+        failed(Category::Timeout, message)
     }
 }
 
@@ -102,7 +125,7 @@ async fn act(
     node: &Node,
     work: Box<Work>,
     log: &Arc<LiveLog>,
-) -> Result<Output, Failure> {
+) -> Result<Value, Failure> {
     let value = match *work {
         Work::Tool { tool, permit } => {
             let timeout_ms = u64::try_from(node.timeout).unwrap_or(1);
@@ -117,7 +140,7 @@ async fn act(
         }
     };
     judge(services, caller, &node.contract, &value).await?;
-    results::keep(services, &value).await
+    Ok(value)
 }
 
 /// Holds a value against a contract; tests are run, through the gate like any call.

@@ -16,7 +16,8 @@ use ostler_kernel::lineage;
 use ostler_kernel::notes::{Notes, Recalled, STEP_RESULT_BYTES_MAX};
 use ostler_kernel::plan::Idempotency;
 use ostler_kernel::port::{
-    AttemptLog, Begun, BoxFuture, Child, ChildEnd, LogError, Position, StreamId, TOKEN_BYTES_MAX,
+    AttemptLog, Begun, BoxFuture, Child, ChildEnd, JournalError, LogError, Position, StreamId,
+    TOKEN_BYTES_MAX,
 };
 use ostler_kernel::run::Purse;
 use serde_json::Value;
@@ -25,6 +26,7 @@ use tokio::time::Instant;
 
 use crate::notes::RunNotes;
 use crate::results;
+use crate::room::ROOM;
 use crate::services::{Services, lock};
 
 /// Reports of progress are written down no more often than this; the last one always is.
@@ -102,9 +104,22 @@ impl LiveLog {
         self.notes().append(&self.services, event)
     }
 
+    /// Appends, and waits until that is durable; and for room, if there is none.
     pub(crate) async fn append_durably(&self, event: Event) -> Result<(), LogError> {
-        let position = self.append(event)?;
-        Ok(self.services.journal.durable(position).await?)
+        loop {
+            let appended = match self.append(event.clone()) {
+                Ok(position) => self.services.journal.durable(position).await.map_err(LogError::from),
+                Err(error) => Err(error),
+            };
+            match appended {
+                Err(LogError::Journal(JournalError::Full(why))) if !self.services.is_stopping() => {
+                    let _waits = self.services.room.wait(&why);
+                    self.notes().read_again();
+                    tokio::time::sleep(ROOM).await;
+                }
+                appended => return appended,
+            }
+        }
     }
 
     /// Waits for a call for as long as it gives signs of life; writes down meanwhile how far it has come.
@@ -346,7 +361,7 @@ impl AttemptLog for LiveLog {
             let outcome = match ended {
                 Ok(value) => {
                     let most = self.services.limits.result_bytes.min(STEP_RESULT_BYTES_MAX);
-                    let kept = results::keep_within(&self.services, value, most).await;
+                    let (kept, _) = results::keep_done(&self.services, value, most).await;
                     let failed = |failure| LogError::Result { step: step.to_owned(), failure };
                     Outcome::Ok(kept.map_err(failed)?)
                 }
@@ -356,11 +371,10 @@ impl AttemptLog for LiveLog {
             };
             let (of, step) = (self.site.of.clone(), step.to_owned());
             let result = Event::StepResult(Box::new(StepResult { of, step, key, outcome }));
-            let position = self.append(result)?;
-            if acts || durable {
-                self.services.journal.durable(position).await?;
+            match acts || durable {
+                true => self.append_durably(result).await,
+                false => self.append(result).map(drop),
             }
-            Ok(())
         })
     }
 

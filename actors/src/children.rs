@@ -66,10 +66,10 @@ impl LiveLog {
         let (run, submission, budget) = self.order(step, child, &failed)?;
         if self.ask(|notes| notes.child(step).is_none())? {
             let (of, name) = (self.site.of.clone(), step.to_owned());
-            let noted = self.append(Event::ChildRun { of, step: name, run, budget }).inspect_err(|_| {
+            let noted = self.append_durably(Event::ChildRun { of, step: name, run, budget }).await;
+            noted.inspect_err(|_| {
                 services.purses.with(self.site.run, |purse| purse.take_back(budget.unwrap_or(0)));
-            });
-            services.journal.durable(noted?).await?;
+            })?;
         }
         let parent = Parent { run: self.site.run, of: self.site.of.clone(), step: step.to_owned() };
         // Whoever drops this meanwhile leaves a run behind that is driven, and so learns that it is not wanted.

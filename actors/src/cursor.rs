@@ -42,11 +42,14 @@ impl EventCursor {
 
     /// The next record that is durable already; `None` if there is none yet.
     pub async fn next_known(&mut self) -> Option<Result<Recorded, JournalError>> {
-        if self.read.is_empty() && !self.over {
+        while self.read.is_empty() && !self.over {
             match self.journal.read(self.stream, self.after, 1) {
                 Ok(found) if found.is_empty() => return None,
                 Ok(_) => {}
                 Err(error) => return Some(Err(error)),
+            }
+            if let Err(error) = self.fill().await {
+                return Some(Err(error));
             }
         }
         self.next().await
@@ -56,10 +59,12 @@ impl EventCursor {
         let found = self.journal.read(self.stream, self.after, READ_AT_ONCE)?;
         match found.last() {
             None => self.journal.changed(self.stream, self.after).await,
-            Some(last) => {
-                self.journal.durable(last.position).await?;
-                self.read = found.into();
-            }
+            Some(last) => match self.journal.durable(last.position).await {
+                Ok(()) => self.read = found.into(),
+                // They were undone, and are read no more.
+                Err(JournalError::Full(_)) => {}
+                Err(error) => return Err(error),
+            },
         }
         Ok(())
     }

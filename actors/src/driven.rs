@@ -25,10 +25,25 @@ struct Driven {
     /// Times that its actor ended as of the record `crashed_at`.
     crashes: u32,
     crashed_at: Seq,
+    /// Its records were read in this process before.
+    loaded: bool,
     /// Somebody wants it to come to rest.
     resting: bool,
+    /// Nothing goes on in it until a person answers.
+    waits: bool,
+    /// The run of the same agent that comes before it.
+    behind: Option<RunId>,
     /// Who waits for it, if anybody does; told when something may have changed about how it stands.
     waiters: Option<watch::Sender<()>>,
+}
+
+impl Driven {
+    /// Tells those who wait for it.
+    fn stir(&self) {
+        if let Some(waiters) = &self.waiters {
+            waiters.send_replace(());
+        }
+    }
 }
 
 impl DrivenRuns {
@@ -47,6 +62,13 @@ impl DrivenRuns {
     pub(crate) fn note_quiet(&self, run: RunId, seq: Seq, quiet: Option<Position>) {
         if let Some(driven) = lock(&self.0).get_mut(&run).filter(|driven| driven.seq <= seq) {
             (driven.seq, driven.quiet) = (seq, quiet);
+        }
+    }
+
+    /// What is known of the records of runs is to be learned again: some may have been undone.
+    pub(crate) fn forget_records(&self) {
+        for driven in lock(&self.0).values_mut() {
+            (driven.seq, driven.quiet, driven.crashed_at, driven.waits) = (Seq(0), None, Seq(0), false);
         }
     }
 
@@ -78,6 +100,39 @@ impl DrivenRuns {
         lock(&self.0).get(&run).is_some_and(|driven| driven.resting)
     }
 
+    /// Notes that the records of a run are read; whether they were before, in this process.
+    pub(crate) fn was_loaded(&self, run: RunId) -> bool {
+        lock(&self.0).get_mut(&run).is_some_and(|driven| std::mem::replace(&mut driven.loaded, true))
+    }
+
+    /// Notes whether nothing goes on in a run until a person answers: so it is then with those behind it.
+    pub(crate) fn note_waits(&self, run: RunId, waits: bool) {
+        let mut driven = lock(&self.0);
+        let Some(noted) = driven.get_mut(&run) else { return };
+        if std::mem::replace(&mut noted.waits, waits) != waits {
+            driven.values().filter(|other| other.behind == Some(run)).for_each(Driven::stir);
+        }
+    }
+
+    /// Notes the runs of an agent, in their order: only the first of them goes on.
+    pub(crate) fn line_up<'a>(&self, runs: impl Iterator<Item = &'a RunId>) {
+        let (mut driven, mut first) = (lock(&self.0), None);
+        for run in runs {
+            if let Some(driven) = driven.get_mut(run) {
+                driven.behind = first;
+                driven.stir();
+            }
+            first = first.or(Some(*run));
+        }
+    }
+
+    /// The run that keeps this one waiting: it comes before it, and waits for a person.
+    pub(crate) fn held_up_by(&self, run: RunId) -> Option<RunId> {
+        let driven = lock(&self.0);
+        let first = driven.get(&run)?.behind?;
+        driven.get(&first).filter(|first| first.waits).map(|_| first)
+    }
+
     /// Tells whoever waits for a run that is driven when something may have changed about how it stands, or when it is let
     /// go; `None`: it is not driven.
     pub(crate) fn watch(&self, run: RunId) -> Option<watch::Receiver<()>> {
@@ -103,15 +158,13 @@ impl DrivenRuns {
 
     /// Tells those who wait for this run that something may have changed.
     pub(crate) fn stir(&self, run: RunId) {
-        if let Some(waiters) = lock(&self.0).get(&run).and_then(|driven| driven.waiters.as_ref()) {
-            waiters.send_replace(());
+        if let Some(driven) = lock(&self.0).get(&run) {
+            driven.stir();
         }
     }
 
     /// Tells those who wait for any run.
     pub(crate) fn stir_all(&self) {
-        for waiters in lock(&self.0).values().filter_map(|driven| driven.waiters.as_ref()) {
-            waiters.send_replace(());
-        }
+        lock(&self.0).values().for_each(Driven::stir);
     }
 }

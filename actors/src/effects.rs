@@ -12,12 +12,14 @@ use dashmap::DashMap;
 use futures::FutureExt;
 use ostler_kernel::event::{Accounts, Failure, Outcome};
 use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::port::Position;
 use ostler_kernel::run::Category;
 use ractor::ActorRef;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::AgentMessage;
+use crate::attempt::Performed;
 use crate::registry::RegistryMessage;
 use crate::scheduler::{Owner, Ticket};
 use crate::services::Services;
@@ -55,6 +57,8 @@ struct Entry {
     agent: ActorRef<AgentMessage>,
     /// It does something to the world.
     acts: bool,
+    /// Its end is ordered up to there, and may be undone still: it is kept for that.
+    ordered: Option<Position>,
     state: State,
 }
 
@@ -62,7 +66,7 @@ impl Entry {
     /// What it came to, if it has ended and is settled.
     fn settled(&self) -> Option<&Ended> {
         match &self.state {
-            State::Done(ended) if self.slot.is_none() => Some(ended),
+            State::Done(ended) if self.slot.is_none() && self.ordered.is_none() => Some(ended),
             State::Done(_) | State::Running { .. } => None,
         }
     }
@@ -88,30 +92,36 @@ pub(crate) enum Found {
 }
 
 impl Effects {
-    /// Starts an attempt. `acts`: it does something to the world, so a shutdown waits for it.
+    /// Starts an attempt. `acts`: it does something to the world, so a shutdown waits for it. One that comes to nothing has not
+    /// begun: it is as if there had been none.
     pub(crate) fn spawn(
         services: &Arc<Services>,
         key: AttemptKey,
         (owner, slot): (Arc<Owner>, Ticket),
         agent: ActorRef<AgentMessage>,
         acts: bool,
-        attempt: impl Future<Output = Outcome> + Send + 'static,
+        attempt: impl Future<Output = Option<Performed>> + Send + 'static,
     ) {
         let cancel = CancellationToken::new();
         let state = State::Running { cancel: cancel.clone() };
-        services.effects.entries.insert(key.clone(), Entry { owner, slot: Some(slot), agent, acts, state });
+        let entry = Entry { owner, slot: Some(slot), agent, acts, ordered: None, state };
+        services.effects.entries.insert(key.clone(), entry);
         let services_of_task = Arc::clone(services);
         // Boxed: a task is moved several times.
         let attempt = Box::pin(attempt);
         tokio::spawn(async move {
             let started = tokio::time::Instant::now();
             let shielded = AssertUnwindSafe(attempt).catch_unwind();
-            let outcome = tokio::select! {
+            let Performed { outcome, waited } = tokio::select! {
                 biased;
-                ended = shielded => ended.unwrap_or_else(|panic| panicked(&*panic)),
-                () = cancel.cancelled() => failed(Category::Crash, "stopped before it had ended".to_owned()),
+                ended = shielded => match ended {
+                    Ok(Some(performed)) => performed,
+                    Ok(None) => return withdraw(&services_of_task, &key),
+                    Err(panic) => panicked(&*panic).into(),
+                },
+                () = cancel.cancelled() => failed(Category::Crash, "stopped before it had ended".to_owned()).into(),
             };
-            let (duration_ms, cost) = cost_since(started);
+            let (duration_ms, cost) = cost_since(started + waited);
             let ended = Ended { outcome, duration_ms, cost, accounts: None };
             finish(&services_of_task, &key, ended);
         });
@@ -121,6 +131,7 @@ impl Effects {
     pub(crate) fn attach(&self, key: &AttemptKey, agent: &ActorRef<AgentMessage>) -> Option<Found> {
         let mut entry = self.entries.get_mut(key)?;
         entry.agent = agent.clone();
+        entry.ordered = None;
         Some(match (&entry.state, entry.slot) {
             (State::Done(_), None) => Found::Ended,
             (State::Done(_), Some(_)) | (State::Running { .. }, _) => Found::UnderWay,
@@ -140,8 +151,7 @@ impl Effects {
 
     /// Every attempt that has ended and is settled.
     pub(crate) fn all_ended(&self) -> Vec<AttemptKey> {
-        let ended = self.entries.iter().filter(|entry| entry.settled().is_some());
-        ended.map(|entry| entry.key().clone()).collect()
+        self.keys(|_, entry| entry.settled().is_some())
     }
 
     /// The slots that attempts hold.
@@ -207,12 +217,30 @@ impl Effects {
 
     /// Whether the attempt runs, or has ended and is not recorded yet.
     pub(crate) fn knows(&self, key: &AttemptKey) -> bool {
-        self.entries.contains_key(key)
+        self.entries.get(key).is_some_and(|entry| entry.ordered.is_none())
     }
 
     /// Every such attempt of a run.
     pub(crate) fn of_run(&self, run: RunId) -> Vec<AttemptKey> {
-        self.entries.iter().filter(|entry| entry.key().run == run).map(|entry| entry.key().clone()).collect()
+        self.keys(|key, entry| key.run == run && entry.ordered.is_none())
+    }
+
+    /// Every attempt of a run that is kept as its end is ordered, and up to where.
+    pub(crate) fn kept_of(&self, run: RunId) -> Vec<(AttemptKey, Position)> {
+        let of_run = self.entries.iter().filter(|entry| entry.key().run == run);
+        of_run.filter_map(|entry| Some((entry.key().clone(), entry.ordered?))).collect()
+    }
+
+    /// The end of an attempt that was ordered is not any more.
+    pub(crate) fn take_back(&self, key: &AttemptKey) {
+        if let Some(mut entry) = self.entries.get_mut(key) {
+            entry.ordered = None;
+        }
+    }
+
+    fn keys(&self, are_wanted: impl Fn(&AttemptKey, &Entry) -> bool) -> Vec<AttemptKey> {
+        let wanted = self.entries.iter().filter(|entry| are_wanted(entry.key(), entry));
+        wanted.map(|entry| entry.key().clone()).collect()
     }
 
     /// Whether there is any such attempt of the run.
@@ -222,7 +250,24 @@ impl Effects {
 
     /// Whether there is any such attempt of the run but these.
     pub(crate) fn knows_another(&self, run: RunId, these: &[AttemptKey]) -> bool {
-        self.entries.iter().any(|entry| entry.key().run == run && !these.contains(entry.key()))
+        let is_another = |key: &AttemptKey, entry: &Entry| {
+            key.run == run && entry.ordered.is_none() && !these.contains(key)
+        };
+        self.entries.iter().any(|entry| is_another(entry.key(), &entry))
+    }
+
+    /// The end of the attempt is ordered, up to there. What acted on the world is kept until that is durable: whether it did. It would
+    /// not be done again.
+    pub(crate) fn ordered(&self, key: &AttemptKey, upto: Position) -> bool {
+        let kept = self.entries.get_mut(key).is_some_and(|mut entry| {
+            entry.ordered = entry.acts.then_some(upto);
+            entry.acts
+        });
+        if !kept {
+            self.entries.remove(key);
+        }
+        self.forgotten.notify_waiters();
+        kept
     }
 
     /// The end of the attempt is in the journal.
@@ -277,12 +322,22 @@ impl Effects {
             let forgotten = self.forgotten.notified();
             tokio::pin!(forgotten);
             forgotten.as_mut().enable();
-            if !self.entries.iter().any(|entry| counts(&entry)) {
+            if !self.entries.iter().any(|entry| entry.ordered.is_none() && counts(&entry)) {
                 return;
             }
             forgotten.await;
         }
     }
+}
+
+/// It has not begun, and never will: its slot is free again.
+fn withdraw(services: &Services, key: &AttemptKey) {
+    let Some((_, entry)) = services.effects.entries.remove(key) else { return };
+    if let Some(slot) = entry.slot {
+        services.scheduling.give_back(services, slot);
+    }
+    services.effects.forgotten.notify_waiters();
+    services.left_behind(key);
 }
 
 /// Keeps the outcome, and has it settled. A scheduler that is down settles what it finds here when it starts.

@@ -25,6 +25,7 @@
 //! | `ledger`, `estimates` | on what terms clients are served, what they were charged, and what attempts are expected to cost |
 //! | `profiles`, `contracts`, `alike` | what agents say of themselves, contracts that were compiled, what many say alike: each once |
 //! | `measure` | what is counted and timed, if anybody wants to know |
+//! | `room` | whether there is room on the disk, and what goes on when there is again |
 //! | `services`, `links`, `limits`, `clock`, `toolbox`, `plans`, `error` | what they share |
 #![forbid(unsafe_code)]
 
@@ -65,6 +66,7 @@ mod registry;
 mod resolve;
 mod rest;
 mod results;
+mod room;
 mod scheduler;
 mod services;
 mod spawn;

@@ -59,6 +59,7 @@ impl Links {
         self.pipelines.get().ok()
     }
 
+    #[cfg(test)]
     pub(crate) fn registry(&self) -> Option<ActorRef<RegistryMessage>> {
         self.registry.get().ok()
     }

@@ -29,6 +29,11 @@ impl NotesOfRuns {
         self.0.get(&run).map_or_else(|| RunNotes::new(stream), |notes| Arc::clone(&notes))
     }
 
+    /// Everything is read again: some records may have been undone.
+    pub(crate) fn read_again(&self) {
+        self.0.iter().for_each(|notes| notes.read_again());
+    }
+
     pub(crate) fn forget(&self, run: RunId) {
         self.0.remove(&run);
     }
@@ -101,6 +106,11 @@ impl RunNotes {
         let mut known = lock(&self.known);
         known.read(services, self.stream)?;
         Ok(question(known.works.get(&work_of(of)).unwrap_or(&Notes::default())))
+    }
+
+    /// Reads the stream again when it is asked next.
+    pub(crate) fn read_again(&self) {
+        *lock(&self.known) = Known::default();
     }
 
     /// Orders a record. Somebody else who writes to the stream is told from us by its number.

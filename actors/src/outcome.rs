@@ -14,7 +14,8 @@ use crate::view::RunView;
 pub enum Settled {
     /// It is over.
     Closed(RunOutcome),
-    /// Nothing goes on until a person answers.
+    /// Nothing goes on until a person answers: in the run, or in one that its agent has to end first
+    /// ([`System::held_up_by`]).
     WaitsForPerson,
     /// It was set aside, and why.
     Parked(String),
@@ -67,6 +68,9 @@ impl System {
         if let Some((Some(outcome), _)) = told {
             return Ok(Some(Settled::Closed(outcome)));
         }
+        if self.services.driven.held_up_by(run).is_some() {
+            return Ok(Some(Settled::WaitsForPerson));
+        }
         Ok(told.filter(|(_, run)| self.waits_for_person(run)).map(|_| Settled::WaitsForPerson))
     }
 
@@ -75,9 +79,15 @@ impl System {
         self.settled(view.opened.run, Some((view.closed, &view.run)))
     }
 
+    /// The run of the same agent that comes before this one, where that waits for a person: until it is over, this one does not go
+    /// on.
+    pub fn held_up_by(&self, run: RunId) -> Option<RunId> {
+        self.services.driven.held_up_by(run)
+    }
+
     /// Whether nothing goes on in a run until a person answers. Silence that is due moves it without one.
     pub fn waits_for_person(&self, run: &Run) -> bool {
-        run.waits_for_person() && !run.silence_is_due(self.services.clock.now())
+        self.services.waits_for_person(run)
     }
 }
 
@@ -104,6 +114,9 @@ impl Awaited {
                 system.services.journal.durable(position).await?;
                 return Ok(settled);
             };
+            if system.services.driven.held_up_by(run).is_some() {
+                return Ok(Settled::WaitsForPerson);
+            }
             if system.services.driven.quiet(run).is_some() {
                 // It asks nobody anything, so it has not settled; when it does, it stirs.
                 let _ = stirs.changed().await;

@@ -8,6 +8,7 @@ use ostler_kernel::run::{Folded, Input, Operation};
 
 use crate::effects::{AttemptKey, Ended};
 use crate::error::RunError;
+use crate::room::ROOM;
 use crate::services::Services;
 use crate::stream;
 
@@ -65,11 +66,24 @@ pub(crate) fn operate(
 /// An attempt ended whose run nobody drives: what it came to is written down, so that it is neither done again nor in doubt, and
 /// what it cost is not forgotten. Work that only looks or computes is stopped with its run, and is done again: only what
 /// that cost counts.
-pub(crate) fn ended(services: &Services, key: &AttemptKey) {
+pub(crate) fn ended(services: &Arc<Services>, key: &AttemptKey) {
     let Some((ended, acts)) = services.effects.ended_acting(key) else { return };
     match alone(|| record(services, key, ended.clone(), acts)) {
+        Ok(Some(upto)) if services.effects.ordered(key, upto) => {
+            services.forget_when_durable(key.clone(), upto);
+            services.left_behind(key);
+            return;
+        }
         // It was over before, or is not to be changed any more.
-        Ok(()) | Err(RunError::Over) => {}
+        Ok(_) | Err(RunError::Over) => {}
+        Err(RunError::Journal(JournalError::Full(_))) => {
+            let (services, key) = (Arc::clone(services), key.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(ROOM).await;
+                services.unheard(key);
+            });
+            return;
+        }
         Err(error) => {
             tracing::warn!(run = %key.run, node = %key.node, %error, "the end of an attempt could not be written down");
         }
@@ -78,10 +92,16 @@ pub(crate) fn ended(services: &Services, key: &AttemptKey) {
     services.left_behind(key);
 }
 
-fn record(services: &Services, key: &AttemptKey, ended: Ended, acts: bool) -> Result<(), RunError> {
-    let Some(row) = services.journal.run(key.run)? else { return Ok(()) };
+/// Gives where that is recorded, if there was anything to record.
+fn record(
+    services: &Services,
+    key: &AttemptKey,
+    ended: Ended,
+    acts: bool,
+) -> Result<Option<Position>, RunError> {
+    let Some(row) = services.journal.run(key.run)? else { return Ok(None) };
     if !matches!(row.standing, RunStanding::Open | RunStanding::Parked(_)) {
-        return Ok(());
+        return Ok(None);
     }
     let Folded { mut run, last, .. } = open(services, &row)?;
     let was_stopped = !acts && matches!(ended.outcome, Outcome::Failed(_));
@@ -101,8 +121,7 @@ fn record(services: &Services, key: &AttemptKey, ended: Ended, acts: bool) -> Re
         let input = if unsure { Input::Unsure(result) } else { Input::Result(result) };
         services.within(key.run, &mut run, |run, cx| run.decide(cx, input))
     };
-    append(services, &row, last, events)?;
-    Ok(())
+    Ok(Some(append(services, &row, last, events)?))
 }
 
 /// A run that is not over.
@@ -118,5 +137,5 @@ fn append(
     events: Vec<Event>,
 ) -> Result<Position, JournalError> {
     let (stream, at_ms) = (StreamId::run(&row.client, row.run), services.clock.now());
-    services.journal.append(vec![StreamBatch { stream, expected, at_ms, events }])
+    services.append(StreamBatch { stream, expected, at_ms, events })
 }

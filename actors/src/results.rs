@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_kernel::agent;
 use ostler_kernel::event::{Failure, Outcome, Output};
@@ -11,8 +12,10 @@ use ostler_kernel::port::{Artifact, ArtifactError, JSON};
 use ostler_kernel::run::{Category, Run};
 use ostler_kernel::{json, lineage};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::limits::RESULT_DEPTH_MAX;
+use crate::room::ROOM;
 use crate::services::Services;
 
 /// Results up to this size stand in the record itself, larger ones in the artifact store.
@@ -20,20 +23,64 @@ pub const INLINE_BYTES_MAX: usize = 4 * 1_024;
 
 /// Stores a value: its digest, and the value itself where it is small.
 pub(crate) async fn keep(services: &Services, value: &Value) -> Result<Output, Failure> {
-    keep_within(services, value, services.limits.result_bytes).await
+    Ok(store(services, value, services.limits.result_bytes).await?)
 }
 
-/// The same, with a limit of its own.
-pub(crate) async fn keep_within(services: &Services, value: &Value, most: usize) -> Result<Output, Failure> {
-    let canonical = json::canonical(value).map_err(|error| invalid(format!("the result: {error}")))?;
+/// The same, with a limit of its own, of what was done and cannot be done again: where there is no room, it waits for some. Gives
+/// how long that was. Dropping the future loses the value.
+pub(crate) async fn keep_done(
+    services: &Services,
+    value: &Value,
+    most: usize,
+) -> (Result<Output, Failure>, Duration) {
+    let mut waits = None;
+    loop {
+        match store(services, value, most).await {
+            Err(Unkept::Full(why)) if !services.is_stopping() => {
+                waits.get_or_insert_with(|| (Instant::now(), services.room.wait(&why)));
+                tokio::time::sleep(ROOM).await;
+            }
+            stored => {
+                let waited = waits.map_or(Duration::ZERO, |(since, _)| since.elapsed());
+                return (stored.map_err(Failure::from), waited);
+            }
+        }
+    }
+}
+
+/// Why a value was not stored.
+enum Unkept {
+    /// It is no result.
+    Refused(Failure),
+    /// There is no room.
+    Full(String),
+    /// The store failed.
+    Failed(ArtifactError),
+}
+
+impl From<Unkept> for Failure {
+    fn from(unkept: Unkept) -> Failure {
+        let error = match unkept {
+            Unkept::Refused(failure) => return failure,
+            Unkept::Full(why) => ArtifactError::Full(why),
+            Unkept::Failed(error) => error,
+        };
+        // What was done is done, and its result is lost.
+        Failure { category: Category::Crash, message: format!("the result could not be stored: {error}") }
+    }
+}
+
+async fn store(services: &Services, value: &Value, most: usize) -> Result<Output, Unkept> {
+    let refused = |why: String| Unkept::Refused(invalid(why));
+    let canonical = json::canonical(value).map_err(|error| refused(format!("the result: {error}")))?;
     if json::depth(value) > RESULT_DEPTH_MAX {
-        return Err(invalid(format!(
+        return Err(refused(format!(
             "the result holds values within values {RESULT_DEPTH_MAX} deep and more"
         )));
     }
     let bytes = canonical.as_str().len();
     if bytes > most {
-        return Err(invalid(format!("the result has {bytes} bytes, at most {most} are kept")));
+        return Err(refused(format!("the result has {bytes} bytes, at most {most} are kept")));
     }
     if bytes <= INLINE_BYTES_MAX {
         let artifact = lineage::artifact(JSON, canonical.as_str().as_bytes());
@@ -41,10 +88,9 @@ pub(crate) async fn keep_within(services: &Services, value: &Value, most: usize)
     }
     let content = canonical.as_str().as_bytes().to_vec();
     let stored = services.artifacts.put(Artifact { media: JSON.to_owned(), content }).await;
-    let artifact = stored.map_err(|error| Failure {
-        // What was done is done, and its result is lost.
-        category: Category::Crash,
-        message: format!("the result could not be stored: {error}"),
+    let artifact = stored.map_err(|error| match error {
+        ArtifactError::Full(why) => Unkept::Full(why),
+        error => Unkept::Failed(error),
     })?;
     Ok(Output { artifact, bytes: bytes as u64, inline: None, directive: None })
 }

@@ -10,7 +10,7 @@ use ostler_kernel::evaluation::Domains;
 use ostler_kernel::gate::{Denial, GatePolicy, Permit};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::plan::{Rule, Settings};
-use ostler_kernel::port::{ArtifactStore, Journal, Judge, Tool};
+use ostler_kernel::port::{ArtifactStore, Journal, JournalError, Judge, Position, StreamBatch, Tool};
 use ostler_kernel::run::{Context, Prepared, Run};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
@@ -35,6 +35,7 @@ use crate::profiles::Profiles;
 use crate::purses::Purses;
 use crate::registry::RegistryMessage;
 use crate::rest;
+use crate::room::Room;
 use crate::scheduler::Scheduling;
 use crate::toolbox::Toolbox;
 
@@ -80,6 +81,7 @@ pub(crate) struct Services {
     pub(crate) stirs: watch::Sender<u64>,
     /// Why nothing goes on any more, once that is so.
     pub(crate) halted: watch::Sender<Option<String>>,
+    pub(crate) room: Room,
 }
 
 impl Services {
@@ -124,6 +126,7 @@ impl Services {
             trips: Mutex::default(),
             stirs: watch::Sender::new(0),
             halted: watch::Sender::new(None),
+            room: Room::default(),
         }
     }
 
@@ -154,12 +157,31 @@ impl Services {
     }
 
     /// The run is driven no longer. Who waits for it hears so, as what it waits with is dropped.
-    pub(crate) fn let_go(&self, run: RunId) {
+    pub(crate) fn let_go(self: &Arc<Services>, run: RunId) {
         self.driven.remove(run);
         self.effects.of_run(run).iter().for_each(|key| rest::ended(self, key));
+        for (key, upto) in self.effects.kept_of(run) {
+            self.forget_when_durable(key, upto);
+        }
         self.purses.let_go(run, || self.driven.has(run));
         self.notes.forget(run);
         self.stir();
+    }
+
+    /// Lets go of an attempt that acted as soon as its end is durable, which is ordered up to there. If that is undone, it is written
+    /// down anew, by whoever drives the run then.
+    pub(crate) fn forget_when_durable(self: &Arc<Services>, key: AttemptKey, upto: Position) {
+        let services = Arc::clone(self);
+        tokio::spawn(async move {
+            match services.journal.durable(upto).await {
+                Ok(()) => services.effects.forget(&key),
+                Err(JournalError::Full(_)) => {
+                    services.effects.take_back(&key);
+                    services.unheard(key);
+                }
+                Err(_) => {}
+            }
+        });
     }
 
     /// The end of an attempt was told to an agent that is not about its run: who drives that looks for it, and else the registry.
@@ -173,6 +195,11 @@ impl Services {
     pub(crate) fn left_behind(&self, key: &AttemptKey) {
         self.purses.ended(key, 0);
         self.purses.let_go(key.run, || self.driven.has(key.run));
+    }
+
+    /// Whether nothing goes on in a run until a person answers. Silence that is due moves it without one.
+    pub(crate) fn waits_for_person(&self, run: &Run) -> bool {
+        run.waits_for_person() && !run.silence_is_due(self.clock.now())
     }
 
     /// Tells those who wait for this run that something may have changed.
@@ -206,6 +233,22 @@ impl Services {
     /// Tells those who watch all runs that something may have changed.
     pub(crate) fn stir(&self) {
         self.stirs.send_modify(|stirs| *stirs += 1);
+    }
+
+    /// Orders records of one stream, and takes note if there is no room for them.
+    pub(crate) fn append(&self, batch: StreamBatch) -> Result<Position, JournalError> {
+        self.journal.append(vec![batch]).inspect_err(|error| {
+            if let JournalError::Full(why) = error {
+                self.room.is_missing(why);
+            }
+        })
+    }
+
+    /// What was ordered never will be durable. Where it was undone, all that was derived from it is read again.
+    pub(crate) fn not_durable(&self, error: &JournalError) {
+        if !matches!(error, JournalError::Full(_)) {
+            self.halt(&error.to_string());
+        }
     }
 
     /// Stops everything: what is not durable by now never will be.

@@ -2,7 +2,7 @@
 
 use ostler_kernel::agent::{AgentState, Message};
 use ostler_kernel::id::{NodeId, RunId};
-use ostler_kernel::port::RunStanding;
+use ostler_kernel::port::{JournalError, RunStanding};
 use ostler_kernel::run::Operation;
 
 use crate::agent::Request;
@@ -114,7 +114,8 @@ impl System {
     /// over, and only the table of runs knows.
     fn may_pass(&self, run: RunId, error: &RunError) -> Result<bool, RunError> {
         Ok(match error {
-            RunError::Restarting => true,
+            // What was ordered when the disk turned out to be full is undone; what an operator wants has room then.
+            RunError::Restarting | RunError::Journal(JournalError::Full(_)) => true,
             RunError::Over => !matches!(self.row(run)?.standing, RunStanding::Closed(_)),
             _ => false,
         })

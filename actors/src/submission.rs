@@ -265,7 +265,7 @@ impl System {
         let mut events = vec![Event::RunOpened(Box::new(opened.clone()))];
         events.extend(has_terms(terms).then(|| Event::RunTerms(Box::new(terms.clone()))));
         let batch = StreamBatch { stream, expected: Seq(0), at_ms, events };
-        match self.services.journal.append(vec![batch]) {
+        match self.services.append(batch) {
             Err(JournalError::Conflict { .. }) => Ok(None),
             appended => appended.map(Some),
         }

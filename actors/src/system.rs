@@ -10,6 +10,8 @@ use ostler_kernel::plan::Settings;
 use ostler_kernel::port::{ArtifactStore, Journal, JournalError, Tool};
 use ostler_supervisor::{Exit, SupervisorRef};
 use ractor::{ActorRef, RpcReplyPort};
+use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::children::Home;
 use crate::evaluations::Evaluating;
@@ -18,6 +20,7 @@ use crate::limits::Limits;
 use crate::measure::Measures;
 use crate::pipeline::PipelineRow;
 use crate::registry::{AgentRow, RegistryMessage};
+use crate::room::{ROOM, Room};
 use crate::scheduler::ClientConfig;
 use crate::services::{Services, lock};
 use crate::toolbox::{Toolbox, ToolboxError};
@@ -88,19 +91,7 @@ impl System {
         let services = Services::new(journal, artifacts, toolbox, gate, run_slots, limits, measures);
         let services = Arc::new(services.with_ledger(ledger).with_evaluation(evaluation));
         let root = tree::start(&services, config.slots).await?;
-        let (watched, halted) = (root.clone(), Arc::clone(&services));
-        tokio::spawn(async move {
-            let exit = watched.wait_exit().await;
-            let causes: Vec<String> =
-                watched.causes().iter().map(|cause| format!("{} ended: {}", cause.id, cause.exit)).collect();
-            match exit {
-                Exit::Normal | Exit::Shutdown if causes.is_empty() => halted.end("it was shut down"),
-                Exit::Normal | Exit::Shutdown => {
-                    halted.halt(&format!("too many restarts: {}", causes.join(", so ")));
-                }
-                exit => halted.halt(&format!("the tree has ended: {exit}")),
-            }
-        });
+        tokio::spawn(watch_over(Arc::clone(&services), root.clone()));
         let home = Home { root: root.clone(), drain: config.drain, slots: config.slots };
         *lock(&services.home) = Some(home);
         Ok(System { services, root, drain: config.drain })
@@ -127,12 +118,12 @@ impl System {
         self.ask_registry(|reply| RegistryMessage::Find { agent, reply }).await.flatten()
     }
 
-    /// Asks the registry, and waits for its answer; `None`: it is being restarted.
+    /// Asks the registry, and waits for its answer; `None`: it ended without one. One that is being restarted is waited for.
     pub(crate) async fn ask_registry<T: Send + 'static>(
         &self,
         message: impl FnOnce(RpcReplyPort<T>) -> RegistryMessage,
     ) -> Option<T> {
-        ask(&self.services.links.registry()?, message).await
+        ask(&self.services.links.registry.up().await.ok()?, message).await
     }
 
     /// Puts how queue and agents stand, and what clients used, into a recorder that is made for this answer. Nothing if
@@ -152,6 +143,12 @@ impl System {
     pub fn halted(&self) -> Option<String> {
         let halted = self.services.halted.borrow().clone();
         halted.or_else(|| self.services.is_stopping().then(|| "it is being shut down".to_owned()))
+    }
+
+    /// Why nothing is written down for now, and so nothing goes on: the disk is full. `None`: there is room. It goes on by itself when
+    /// there is.
+    pub fn full(&self) -> watch::Receiver<Option<String>> {
+        self.services.room.watch()
     }
 
     /// Runs that this process drives.
@@ -177,6 +174,48 @@ impl System {
         self.root.stop().await;
         self.services.links.clear();
         lock(&self.services.home).take();
+    }
+}
+
+/// Time after records were undone and all was read again before that is done once more.
+const READ_AGAIN: Duration = Duration::from_secs(10);
+
+/// Has everything read again when records were undone, looks for room where there was none, and says it when the tree ends.
+async fn watch_over(services: Arc<Services>, root: SupervisorRef) {
+    let (mut undone, mut at, mut full) = (0, Instant::now(), services.room.watch());
+    loop {
+        let undone_again = async {
+            tokio::time::sleep_until(at).await;
+            services.journal.undone(undone).await
+        };
+        let is_full = async {
+            let _ = full.wait_for(Option::is_some).await;
+            tokio::time::sleep(ROOM).await;
+        };
+        tokio::select! {
+            exit = root.wait_exit() => return ended(&services, &root, exit),
+            times = undone_again => {
+                (undone, at) = (times, Instant::now() + READ_AGAIN);
+                services.room.is_missing("what was ordered has no room on the disk");
+                // One that is being started may have read what is gone.
+                if let Ok(registry) = services.links.registry.up().await {
+                    let _ = registry.cast(RegistryMessage::Undone);
+                }
+            }
+            () = is_full => Room::look(&services),
+        }
+    }
+}
+
+fn ended(services: &Services, root: &SupervisorRef, exit: Exit) {
+    let causes: Vec<String> =
+        root.causes().iter().map(|cause| format!("{} ended: {}", cause.id, cause.exit)).collect();
+    match exit {
+        Exit::Normal | Exit::Shutdown if causes.is_empty() => services.end("it was shut down"),
+        Exit::Normal | Exit::Shutdown => {
+            services.halt(&format!("too many restarts: {}", causes.join(", so ")));
+        }
+        exit => services.halt(&format!("the tree has ended: {exit}")),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{plan, states, system};
-use ostler_actors::{AgentHandle, AgentProfile, RunError, Settled, Submission, System};
+use ostler_actors::{AgentHandle, AgentProfile, Answer, RunError, Settled, Submission, System};
 use ostler_kernel::id::RunId;
 use ostler_kernel::run::RunOutcome;
 use ostler_store::MemoryJournal;
@@ -47,4 +47,29 @@ async fn a_run_that_waits_behind_another_is_cancelled_at_once() {
     assert_eq!(again.resume_all().await.unwrap(), []);
     assert_eq!(states(&again, second).await, "s cancelled");
     again.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_run_behind_one_that_waits_for_a_person_is_told_and_it_goes_on_with_the_answer() {
+    let system = system(Arc::new(MemoryJournal::default()), Vec::new()).await;
+    let agent = system.spawn(AgentProfile::new("a")).await.unwrap();
+    let node = json!({"id": "ok", "approval": "before", "human_timeout": "1h", "tool": "text.render", "params": {"template": "x", "values": {}}});
+    let asks = json!({"id": "p", "nodes": [node]});
+    let first = agent.submit(Submission::plan(plan(&system, asks))).await.unwrap();
+    let behind = [submit_sleep(&system, &agent, 0).await, submit_sleep(&system, &agent, 0).await];
+    for run in behind {
+        let settled = tokio::time::timeout(SOON, system.outcome(run)).await.expect("it is told");
+        assert_eq!(settled.unwrap(), Settled::WaitsForPerson);
+        assert_eq!(system.held_up_by(run), Some(first));
+    }
+    assert_eq!(system.held_up_by(first), None);
+    let asked = system.approvals(first).await.unwrap().remove(0);
+    system.answer(&asked.id, asked.digest.unwrap(), Answer::approve()).await.unwrap();
+    for run in [first, behind[0], behind[1]] {
+        // It may have been asked before the answer was taken in.
+        while system.outcome(run).await.unwrap() != Settled::Closed(RunOutcome::Succeeded) {
+            tokio::task::yield_now().await;
+        }
+    }
+    system.shutdown().await;
 }

@@ -260,6 +260,18 @@ pub trait Journal: Send + Sync + 'static {
     /// nothing but the answer.
     fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), JournalError>>;
 
+    /// Waits until what was ordered and not durable was undone for want of room more than `seen` times; gives how often that was. It
+    /// is to be read again then. Dropping the future loses nothing. A journal that undoes nothing waits for ever.
+    fn undone(&self, seen: u64) -> BoxFuture<'_, u64> {
+        let _ = seen;
+        Box::pin(std::future::pending())
+    }
+
+    /// Whether there is room for what is appended, as far as it is known; one that was full looks.
+    fn has_room(&self) -> bool {
+        true
+    }
+
     /// Reads up to `limit` records of a stream after `after`, ordered ones included that are not durable yet. Fewer only where the
     /// stream ends.
     fn read(&self, stream: StreamId, after: Seq, limit: usize) -> Result<Vec<Recorded>, JournalError>;
@@ -360,6 +372,9 @@ pub enum ArtifactError {
         /// What was found.
         what: String,
     },
+    /// There is no room. Reading goes on; storing does again when there is room.
+    #[error("artifact store: the disk is full: {0}")]
+    Full(String),
     /// The disk said no.
     #[error("artifact store: {0}")]
     Io(String),

@@ -134,6 +134,7 @@ impl From<RunError> for Problem {
             RunError::Artifact(ArtifactError::Io(_)) => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "artifact_failed")
             }
+            RunError::Artifact(ArtifactError::Full(_)) => (StatusCode::INSUFFICIENT_STORAGE, "disk_full"),
             RunError::Artifact(_) => (StatusCode::INTERNAL_SERVER_ERROR, "artifact_damaged"),
             RunError::Crowded(_) => (StatusCode::SERVICE_UNAVAILABLE, "crowded"),
             RunError::Restarting => (StatusCode::SERVICE_UNAVAILABLE, "restarting"),

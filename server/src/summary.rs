@@ -15,6 +15,8 @@ pub(crate) struct Stands {
     standing: Standing,
     /// Why it was set aside.
     reason: Option<String>,
+    /// The run before it that keeps it waiting.
+    behind: Option<RunId>,
     /// Records follow.
     is_past: bool,
 }
@@ -34,7 +36,8 @@ impl Stands {
             Some(Settled::Resting) if system.waits_for_person(&view.run) => (Standing::Waiting, None),
             Some(Settled::Resting) => (Standing::Open, None),
         };
-        Ok(Stands { standing, reason, is_past: false })
+        let behind = system.held_up_by(view.opened.run).filter(|_| standing == Standing::Waiting);
+        Ok(Stands { standing, reason, behind, is_past: false })
     }
 
     /// How it stood at a record that others follow.
@@ -44,13 +47,13 @@ impl Stands {
             None if view.run.waits_for_person() => Standing::Waiting,
             None => Standing::Open,
         };
-        Stands { standing, reason: view.parked.clone(), is_past: true }
+        Stands { standing, reason: view.parked.clone(), behind: None, is_past: true }
     }
 }
 
 /// The summary of a run as it stood at the view's last record.
 pub(crate) fn of(run: RunId, view: &RunView, stands: Stands) -> Summary {
-    let Stands { standing, reason, is_past } = stands;
+    let Stands { standing, reason, behind, is_past } = stands;
     let report = &view.report;
     let plan = view.run.plan();
     let outputs = plan.outputs.iter().filter_map(|id| {
@@ -90,6 +93,7 @@ pub(crate) fn of(run: RunId, view: &RunView, stands: Stands) -> Summary {
         reliability: reliability_of(&view.run),
         outputs: outputs.collect(),
         waiting: waiting(run, &view.run),
+        behind: behind.map(|first| first.to_string()),
         out_of_credit: view.out_of_credit && view.closed.is_none(),
         budget: view.run.terms().budget,
         parent: view.run.terms().parent.as_ref().map(|parent| ParentView {
@@ -148,6 +152,7 @@ pub(crate) async fn row(system: &System, row: &RunRow) -> Result<RunLine, Proble
         nodes_over: None,
         nodes: None,
         waiting: Vec::new(),
+        behind: None,
         out_of_credit: false,
     };
     match &row.standing {
@@ -175,6 +180,7 @@ pub(crate) async fn row(system: &System, row: &RunRow) -> Result<RunLine, Proble
             let summary = of(row.run, &view, stands);
             (line.standing, line.reason, line.outcome) = (summary.standing, summary.reason, summary.outcome);
             (line.waiting, line.out_of_credit) = (summary.waiting, summary.out_of_credit);
+            line.behind = summary.behind;
             line.nodes = Some(summary.nodes.len());
             let over = view.run.instances().filter(|(_, instance)| !instance.is_live()).count();
             line.nodes_over = Some(over);

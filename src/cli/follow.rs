@@ -5,6 +5,7 @@ use hyper::Method;
 use ostler_actors::CHECKPOINTED;
 use ostler_server::wire::{ClientLine, EventLine, RunNamed, Standing, Summary};
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use super::ask::{Asker, Came};
@@ -113,16 +114,23 @@ pub(crate) async fn one(
     if let Some(asker) = asker.as_mut().filter(|_| after > 0) {
         asker.take_up(&session.summary(&run).await?);
     }
-    let followed = tokio::select! {
-        followed = to_rest_asking(session, &run, after, &mut *view, asker.as_mut(), out) => Some(followed),
-        code = signals.next() => {
-            view.end(out);
-            return Ok(Ended::Interrupted(code));
+    let mut room = session.room();
+    let followed = {
+        let followed = to_rest_asking(session, &run, after, &mut *view, asker.as_mut(), out);
+        tokio::pin!(followed);
+        loop {
+            tokio::select! {
+                followed = &mut followed => break Ok(followed),
+                () = tell_room(&mut room) => {}
+                code = signals.next() => break Err(code),
+            }
         }
     };
     view.end(out);
-    if let Some(Err(refused)) = followed {
-        return Err(lost(refused, &run));
+    match followed {
+        Err(code) => return Ok(Ended::Interrupted(code)),
+        Ok(Err(refused)) => return Err(lost(refused, &run)),
+        Ok(Ok(())) => {}
     }
     let summary = session.summary(&run).await?;
     if json {
@@ -131,6 +139,22 @@ pub(crate) async fn one(
         summary::tell(&session.client, &summary, view.has_told_nodes(), out).await;
     }
     Ok(Ended::Settled(code_of(&summary)))
+}
+
+/// Says it once when the disk that this process writes to is full, or has room again.
+async fn tell_room(room: &mut Option<watch::Receiver<Option<String>>>) {
+    let Some(changes) = room else { return std::future::pending().await };
+    if changes.changed().await.is_err() {
+        *room = None;
+        return;
+    }
+    let why = changes.borrow_and_update().clone();
+    say(match why {
+        Some(why) => format!(
+            "the disk is full: {why}: nothing goes on until there is room; ^C ends this, the state is kept"
+        ),
+        None => "there is room on the disk again".to_owned(),
+    });
 }
 
 /// Gives every record after `after` to the view, until nothing goes on in the run; asks the person at the terminal,

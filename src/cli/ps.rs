@@ -13,7 +13,7 @@ use super::exit::{Failure, code};
 use super::live::painted;
 use super::number::from_one;
 use super::session::{Session, Want, is_empty};
-use super::summary::{Seen, answers, ending, is_over, silence};
+use super::summary::{Seen, answers, behind, ending, is_over, silence};
 use super::term::{Out, ago, count, now_ms, say, span};
 use super::{Globals, agents, clients};
 
@@ -149,6 +149,9 @@ async fn runs(
         let short = |client: &&ClientLine| client.client == line.client && clients::is_short(client);
         if let Some(short) = parked.iter().find(short).filter(|_| line.out_of_credit) {
             out.line(format!("  {}", clients::waits(short)));
+        }
+        if let Some(first) = &line.behind {
+            out.line(fit(&behind(first), columns.unwrap_or(usize::MAX)));
         }
         let waiting = line.waiting.iter().take(WAITING_SHOWN_MAX);
         waiting

@@ -13,6 +13,7 @@ use ostler_drivers::tool::{DataFolder, ToolConfig, builtin};
 use ostler_server::wire::{RunList, Standing, Summary};
 use ostler_server::{Children, ControlSocket, router, socket_path};
 use ostler_store::OpenError;
+use tokio::sync::watch;
 
 use super::client::{Client, Refused, part};
 use super::exit::Failure;
@@ -243,6 +244,11 @@ impl Session {
     /// The programs that steps start in this process, if it holds a data folder.
     pub(crate) fn programs(&self) -> Option<&DataFolder> {
         self.held.as_ref()?.os.programs()
+    }
+
+    /// Why nothing is written down for now, if this process holds a data folder.
+    pub(crate) fn room(&self) -> Option<watch::Receiver<Option<String>>> {
+        Some(self.held.as_ref()?.os.system().full())
     }
 
     /// Lets go of the data folder at once; open runs stay open.

@@ -312,6 +312,14 @@ fn culprit_told(sheet: &Sheet<'_>, culprit: &Culprit) -> Vec<String> {
     std::iter::once(told).chain(mend.map(|mend| fit(&mend, sheet.columns))).collect()
 }
 
+/// What a run waits for that comes behind another one of its agent.
+pub(crate) fn behind(first: &str) -> String {
+    format!(
+        "  waits behind run {first} of its agent, which waits for a person: ostler show {}",
+        ending(first)
+    )
+}
+
 /// What a person has to do, in no more than `most` rows, of which there are some at least. `short`: the client, if it has
 /// to get credits first.
 pub(crate) fn waiting(
@@ -354,6 +362,7 @@ pub(crate) fn waiting(
         });
         lines.extend(answers);
     }
+    lines.extend(summary.behind.as_deref().map(|first| fit(&behind(first), sheet.columns)));
     let resume = format!("ostler resume {} goes on", summary.run);
     match (short, summary.standing == Standing::Open && !summary.past) {
         (Some(short), true) => {

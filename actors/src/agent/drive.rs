@@ -7,7 +7,7 @@ use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::{Event, RunOpened, TimerKind};
 use ostler_kernel::id::{NodeId, RunId, Ticks};
 use ostler_kernel::json::Json;
-use ostler_kernel::port::{Seq, StreamId};
+use ostler_kernel::port::{Position, Seq, StreamId};
 use ostler_kernel::run::{Context, GivenUp, Input, NodeState, Quiet, Run};
 use ractor::{ActorProcessingErr, ActorRef};
 use tokio::time::{Duration, Instant};
@@ -52,6 +52,12 @@ pub(super) struct Drive {
     pub(super) launches: Vec<super::launch::Launch>,
     /// Attempts whose end was taken in: the effects table keeps it until it is appended.
     pub(super) taken: Vec<AttemptKey>,
+    /// Attempts that acted, whose end is ordered up to there: the table keeps them until that is durable.
+    pub(super) kept: VecDeque<(Position, Vec<AttemptKey>)>,
+    /// Whether it is known that nothing goes on until a person answers.
+    pub(super) stands_still: bool,
+    /// Whether attempts may be under way of whose beginning there is no record.
+    pub(super) has_strays: bool,
     /// To be answered once what was decided is durable.
     pub(super) answers: Vec<AskReply>,
     /// Ready nodes that have a question to ask first.
@@ -99,6 +105,9 @@ impl Drive {
             given_up: Vec::new(),
             launches: Vec::new(),
             taken: Vec::new(),
+            kept: VecDeque::new(),
+            stands_still: false,
+            has_strays: false,
             answers: Vec::new(),
             asking: BTreeSet::new(),
             fresh: BTreeSet::new(),
@@ -229,10 +238,22 @@ impl Drive {
                 self.services.links.tell_evaluator(EvaluatorMessage::Evaluated { lane, run, is_verdict });
             }
             self.close(position);
-        } else if position.is_some() && self.run.waits_for_person() {
-            self.services.stir_run(self.opened.run);
+        } else {
+            let waits = self.note_standing_still();
+            if waits && position.is_some() {
+                self.services.stir_run(self.opened.run);
+            }
         }
         Ok(over)
+    }
+
+    /// Whether nothing goes on until a person answers. Those behind it in the line of its agent are told when that changes.
+    fn note_standing_still(&mut self) -> bool {
+        let waits = self.services.waits_for_person(&self.run);
+        if std::mem::replace(&mut self.stands_still, waits) != waits {
+            self.services.driven.note_waits(self.opened.run, waits);
+        }
+        waits
     }
 
     /// Tells something of its agent to whoever watches.

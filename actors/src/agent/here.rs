@@ -67,7 +67,8 @@ impl Drive {
             self.launches.push(launch);
             return;
         };
-        let outcome = ended.unwrap_or_else(|panic| effects::panicked(&*panic));
+        let ended = ended.unwrap_or_else(|panic| effects::panicked(&*panic).into());
+        let outcome = ended.outcome;
         let (duration_ms, cost) = effects::cost_since(started);
         let owner = &self.arguments.owner;
         let (services, run) = (&self.services, self.opened.run);

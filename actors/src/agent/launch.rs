@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ostler_kernel::event::{Accounts, AttemptOf, AttemptResult, Event, GateDecision, Outcome};
+use ostler_kernel::event::{Accounts, AttemptOf, AttemptResult, Event, GateDecision};
 use ostler_kernel::gate::{Denial, Permit};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::plan::Node;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::drive::Drive;
 use crate::approval;
-use crate::attempt::{self, Work};
+use crate::attempt::{self, Performed, Work};
 use crate::attempt_log::{LiveLog, Site};
 use crate::effects::{AttemptKey, Effects, failed};
 use crate::results::{self, Unreadable};
@@ -25,7 +25,7 @@ pub(super) struct Launch {
     pub(super) slot: Ticket,
     acts: bool,
     /// Does it. Boxed: it is handed on several times until it is done.
-    pub(super) body: Pin<Box<dyn Future<Output = Outcome> + Send>>,
+    pub(super) body: Pin<Box<dyn Future<Output = Performed> + Send>>,
 }
 
 /// Why a granted node does not start.
@@ -41,7 +41,7 @@ impl Refusal {
     fn unreadable(unreadable: Unreadable) -> Refusal {
         let category = match &unreadable.error {
             ArtifactError::Missing(_) | ArtifactError::Damaged { .. } => Category::ParamMissing,
-            ArtifactError::Io(_) => Category::Transient,
+            ArtifactError::Io(_) | ArtifactError::Full(_) => Category::Transient,
         };
         Refusal::Failed(category, unreadable.to_string())
     }
@@ -77,6 +77,12 @@ impl Drive {
                         && self.may_be_granted(&job.node)
                         && !(may_spend && self.may_afford(&job.node)) =>
                 {
+                    self.give_back(ticket);
+                    later.push(job.node);
+                    continue;
+                }
+                // What was undone of it has not come to its end.
+                Some(NodeState::Ready) if mine && self.is_stray(&job.node) => {
                     self.give_back(ticket);
                     later.push(job.node);
                     continue;
@@ -122,6 +128,18 @@ impl Drive {
         let lent =
             self.services.purses.with(self.opened.run, |purse| purse.is_lent(&(node.clone(), attempt)));
         !lent.unwrap_or(false)
+    }
+
+    /// Whether an attempt of a ready node is under way that would be its next: the record that it began was undone. It is stopped, as it
+    /// only looks or computes.
+    fn is_stray(&self, node: &NodeId) -> bool {
+        let next = self.run.instance(node).map_or(1, |instance| instance.attempts + 1);
+        let key = self.key(node, next);
+        let is_stray = self.has_strays && self.services.effects.knows(&key);
+        if is_stray {
+            self.services.effects.cancel(&key);
+        }
+        is_stray
     }
 
     /// Whether nobody is about the attempt of a running node: it died with its process.
@@ -333,10 +351,10 @@ impl Drive {
                 if let (true, Some(position)) = (acts, position)
                     && let Err(error) = services.journal.durable(position).await
                 {
-                    services.halt(&error.to_string());
-                    return failed(Category::Transient, format!("not started: {error}"));
+                    services.not_durable(&error);
+                    return None;
                 }
-                body.await
+                Some(body.await)
             };
             let held = (Arc::clone(&self.arguments.owner), slot);
             Effects::spawn(&self.services, key, held, self.me.clone(), acts, body);

@@ -55,6 +55,7 @@ impl Drive {
             return Ok(None);
         }
         let Folded { opened, run: state, last, position, parked, out_of_credit, .. } = folded;
+        services.driven.note_waits(run, false);
         services.driven.note_quiet(run, last, (!state.asks()).then_some(position));
         if let Some(budget) = state.terms().budget {
             let given = services.notes.of(StreamId::attempts(&row.client, run)).granted(services)?;
@@ -64,10 +65,12 @@ impl Drive {
         // Which of the two it waited for is found out by whoever asks for a slot.
         drive.waits = if out_of_credit { Waits::Credits } else { Waits::Nothing };
         let lost = drive.attach().await;
-        let got_on = match recovered.filter(|_| !lost.is_empty()) {
-            Some(at) => notes::got_on(services, StreamId::attempts(&row.client, run), at)?,
-            None => false,
-        };
+        // What was undone is no sign that it ends its process.
+        let got_on = services.driven.was_loaded(run)
+            || match recovered.filter(|_| !lost.is_empty()) {
+                Some(at) => notes::got_on(services, StreamId::attempts(&row.client, run), at)?,
+                None => false,
+            };
         let since = Since { was_parked: parked.is_some(), by_name: services.driven.asked_for(run), got_on };
         match drive.within(|run, cx| run.take_up(cx, &lost, since)) {
             TakenUp::SetAside(reason) => {
@@ -130,12 +133,17 @@ impl Drive {
         }
         // Those of nodes that were given up meanwhile have their end to tell as well, to whoever drives the run now.
         for key in self.services.effects.of_run(self.opened.run) {
+            self.has_strays = true;
             let attached = self.services.effects.attach(&key, &self.me);
             if matches!(attached, Some(Found::Ended)) && !ended.contains(&key) {
                 ended.push(key);
             }
         }
         self.all_ended(ended).await;
+        // Those are in the records that were read.
+        for (key, upto) in self.services.effects.kept_of(self.opened.run) {
+            self.services.forget_when_durable(key, upto);
+        }
         lost
     }
 

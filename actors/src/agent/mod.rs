@@ -17,9 +17,10 @@ use std::sync::Arc;
 use ostler_kernel::agent::Telemetry;
 use ostler_kernel::evaluation::Judgement;
 use ostler_kernel::id::{NodeId, RunId};
-use ostler_kernel::port::RunRow;
+use ostler_kernel::port::{JournalError, RunRow};
 use ostler_kernel::run::Operation;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use tokio::time::{Duration, Instant};
 
 use crate::approval::AnswerRequest;
 use crate::effects::AttemptKey;
@@ -80,12 +81,17 @@ pub(crate) struct AgentArguments {
 
 pub(crate) struct Agent;
 
+/// Time until a run is read again that waits for room on the disk, should nobody say that there is.
+const ROOM_AT_LAST: Duration = Duration::from_secs(60);
+
 pub(crate) struct AgentState {
     arguments: AgentArguments,
     me: ActorRef<AgentMessage>,
     drive: Option<Drive>,
     /// Requests so far.
     asked: u64,
+    /// The run that waits for room on the disk.
+    short: Option<RunId>,
 }
 
 impl Actor for Agent {
@@ -98,7 +104,7 @@ impl Actor for Agent {
         me: ActorRef<AgentMessage>,
         arguments: AgentArguments,
     ) -> Result<AgentState, ActorProcessingErr> {
-        Ok(AgentState { arguments, me, drive: None, asked: 0 })
+        Ok(AgentState { arguments, me, drive: None, asked: 0, short: None })
     }
 
     async fn post_start(
@@ -120,7 +126,10 @@ impl Actor for Agent {
         #[cfg(test)]
         state.arguments.services.trip(state.arguments.owner.agent.as_str());
         // Boxed: what stands here an actor keeps room for as long as it lives, whether it has anything to do or not.
-        Box::pin(state.take(message)).await
+        match Box::pin(state.take(message)).await {
+            Err(error) => state.wait_for_room(error),
+            Ok(()) => Ok(()),
+        }
     }
 }
 
@@ -130,7 +139,10 @@ impl AgentState {
             AgentMessage::Drive(row) => return self.begin(row).await,
             message => message,
         };
-        self.asked += u64::from(matches!(message, AgentMessage::Ask { .. }));
+        if matches!(message, AgentMessage::Ask { .. }) {
+            self.asked += 1;
+            self.take_up_again().await?;
+        }
         let Some(drive) = &mut self.drive else {
             self.decline(message);
             return Ok(());
@@ -140,7 +152,10 @@ impl AgentState {
             AgentMessage::Granted(grants) => drive.slots.extend(grants),
             AgentMessage::Ended(keys) => drive.all_ended(keys).await,
             AgentMessage::NoRoom(nodes) => drive.no_room(nodes),
-            AgentMessage::Again => drive.again(),
+            AgentMessage::Again => match self.rests_for_room() {
+                true => return Ok(()),
+                false => self.drive.iter_mut().for_each(Drive::again),
+            },
             AgentMessage::OutOfCredit(out) => drive.out_of_credit(out),
             AgentMessage::Due => drive.due(),
             AgentMessage::ContractJudged { version, broken } => drive.contract_judged(version, broken),
@@ -159,11 +174,64 @@ impl AgentState {
                 // A question whose time is over is not asked again.
                 drive.due();
                 drive.ask_anew().await;
-                self.drive = Some(drive);
+                (self.drive, self.short) = (Some(drive), None);
             }
             None => return Ok(()),
         }
+        if services.room.is_full() {
+            // What an operator wants has room, and is waiting right behind this; nothing else goes on.
+            self.me.cast(AgentMessage::Again)?;
+            return Ok(());
+        }
         self.advance().await
+    }
+
+    /// Lets a run go that was read while the disk is full, and that nobody wanted anything of; false: there is room.
+    fn rests_for_room(&mut self) -> bool {
+        let is_full = self.arguments.services.room.is_full();
+        if is_full && let Some(drive) = self.drive.take() {
+            self.let_go_for_room(drive);
+        }
+        is_full
+    }
+
+    fn let_go_for_room(&mut self, drive: Drive) {
+        self.short = Some(drive.opened.run);
+        drop(drive);
+        self.ask_to_be_passive();
+    }
+
+    /// Nothing of a run is written down for now: its agent lets it go, and reads it again when there is room, or somebody asks for
+    /// something. Any other error ends the actor.
+    fn wait_for_room(&mut self, error: ActorProcessingErr) -> Result<(), ActorProcessingErr> {
+        let error = error.downcast::<JournalError>()?;
+        if !matches!(*error, JournalError::Full(_)) {
+            return Err(error);
+        }
+        if let Some(drive) = self.drive.take() {
+            self.let_go_for_room(drive);
+        }
+        Ok(())
+    }
+
+    /// Reads a run again that waits for room on the disk, as somebody asks for something about it.
+    async fn take_up_again(&mut self) -> Result<(), ActorProcessingErr> {
+        let Some(run) = self.short.take() else { return Ok(()) };
+        match self.arguments.services.journal.run(run)? {
+            Some(row) => self.begin(row).await,
+            None => Ok(()),
+        }
+    }
+
+    fn ask_to_be_passive(&self) {
+        let Some(run) = self.short else { return };
+        let AgentArguments { owner, services } = &self.arguments;
+        services.links.tell_registry(RegistryMessage::Passivate {
+            agent: owner.agent.clone(),
+            run,
+            until: Some(Instant::now() + ROOM_AT_LAST),
+            asked: self.asked,
+        });
     }
 
     /// Does what follows from the last message; ends the run if nothing can follow any more, and says so if nothing

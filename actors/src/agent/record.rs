@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt;
 use ostler_kernel::port::{JournalError, Position, Seq, StreamBatch};
 use ractor::ActorProcessingErr;
 
@@ -28,13 +29,13 @@ impl Drive {
         }
         let at_ms = self.services.clock.now();
         let batch = StreamBatch { stream: self.stream, expected: self.seq, at_ms, events };
-        match self.services.journal.append(vec![batch]) {
+        match self.services.append(batch) {
             Ok(position) => {
                 self.seq = last;
                 if !asks {
                     self.services.driven.note_quiet(run, last, Some(position));
                 }
-                self.taken.drain(..).for_each(|key| self.services.effects.forget(&key));
+                self.keep_taken(position);
                 self.here.recorded();
                 self.answer_when_durable(position);
                 Ok(Some(position))
@@ -42,10 +43,31 @@ impl Drive {
             // Somebody else wrote to the run, or it wants more at once than is written: that is between the run and its
             // agent, which reads the records again, and sets the run aside if it does not get on.
             Err(error @ (JournalError::Conflict { .. } | JournalError::Refused(_))) => Err(error.into()),
+            // It is read again when there may be room.
+            Err(error @ JournalError::Full(_)) => {
+                for reply in self.answers.drain(..) {
+                    let _ = reply.send(Err(RunError::Journal(error.clone())));
+                }
+                Err(error.into())
+            }
             Err(error) => {
                 self.services.halt(&error.to_string());
                 Err(error.into())
             }
+        }
+    }
+
+    /// Lets go of the attempts whose end is durable; those that acted are kept until theirs is.
+    fn keep_taken(&mut self, position: Position) {
+        let effects = &self.services.effects;
+        let kept: Vec<_> = self.taken.drain(..).filter(|key| effects.ordered(key, position)).collect();
+        let is_durable = |position| self.services.journal.durable(position).now_or_never() == Some(Ok(()));
+        while self.kept.front().is_some_and(|(position, _)| is_durable(*position)) {
+            let keys = self.kept.pop_front().into_iter().flat_map(|(_, keys)| keys);
+            keys.for_each(|key| effects.forget(&key));
+        }
+        if !kept.is_empty() {
+            self.kept.push_back((position, kept));
         }
     }
 
@@ -64,13 +86,19 @@ impl Drive {
     }
 
     /// The run is closed: tells the registry once that is durable.
-    pub(super) fn close(&self, position: Option<Position>) {
+    pub(super) fn close(&mut self, position: Option<Position>) {
         let services = Arc::clone(&self.services);
         let (agent, run) = (self.arguments.owner.agent.clone(), self.opened.run);
+        let kept = std::mem::take(&mut self.kept);
         tokio::spawn(async move {
-            if let Some(position) = position {
-                let _ = services.journal.durable(position).await;
+            if let Some(position) = position
+                && let Err(error) = services.journal.durable(position).await
+            {
+                // It is open still.
+                services.not_durable(&error);
+                return;
             }
+            kept.iter().flat_map(|(_, keys)| keys).for_each(|key| services.effects.forget(key));
             services.links.tell_registry(RegistryMessage::Done { agent, run });
         });
     }

@@ -8,13 +8,14 @@ use ostler_kernel::market::{
     Closing, Contract, Decomposition, Execution, Job, MarketStep, Proposed, Stage, Standing, select,
 };
 use ostler_kernel::plan::{Plan, PlanDraft};
-use ostler_kernel::port::RunStanding;
+use ostler_kernel::port::{JournalError, RunStanding};
 use ostler_kernel::run::RunOutcome;
 use tokio::time::Duration;
 
 use super::MarketError;
 use super::book::spent;
 use crate::registry::RegistryMessage;
+use crate::room::ROOM;
 use crate::submission::{Submission, SubmitError};
 use crate::system::System;
 
@@ -41,12 +42,23 @@ impl System {
         }
         let system = self.clone();
         tokio::spawn(async move {
-            if let Err(error) = system.take_on(job).await {
-                tracing::warn!(%job, %error, "the job stays where it is until it is taken up again");
+            while let Err(error) = system.take_on(job).await {
+                if !system.may_have_room(&error) {
+                    tracing::warn!(%job, %error, "the job stays where it is until it is taken up again");
+                    break;
+                }
+                tokio::time::sleep(ROOM).await;
             }
             system.services.market.let_go(job);
             system.services.stir();
         });
+    }
+
+    /// Whether what was not done for want of room, or was undone for that, may be done in a while.
+    fn may_have_room(&self, error: &MarketError) -> bool {
+        let is_about_room =
+            matches!(error, MarketError::Journal(JournalError::Full(_) | JournalError::Conflict { .. }));
+        is_about_room && !self.services.is_stopping() && self.services.halted.borrow().is_none()
     }
 
     /// Takes on every job that is not over.

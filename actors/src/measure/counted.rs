@@ -92,6 +92,14 @@ impl Journal for Counted {
         self.journal.durable(position)
     }
 
+    fn has_room(&self) -> bool {
+        self.journal.has_room()
+    }
+
+    fn undone(&self, seen: u64) -> BoxFuture<'_, u64> {
+        self.journal.undone(seen)
+    }
+
     fn read(&self, stream: StreamId, after: Seq, limit: usize) -> Result<Vec<Recorded>, JournalError> {
         self.journal.read(stream, after, limit)
     }

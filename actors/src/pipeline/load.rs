@@ -1,5 +1,6 @@
 //! A log as its records tell it.
 
+use futures::FutureExt;
 use ostler_kernel::event::{Event, PipelineRecord};
 use ostler_kernel::pipeline::{IllegalRecord, Pipeline, PipelineSpec, Topology};
 use ostler_kernel::port::{Journal, Position, Recorded, Seq, StreamId};
@@ -92,7 +93,10 @@ impl Log {
             read.handler = known.handler.take();
             read.down = known.down.take();
         }
-        read.position = read.position.max(now.position);
+        // What was undone never will be durable: nobody is to wait for it.
+        if !matches!(self.journal.durable(now.position).now_or_never(), Some(Err(_))) {
+            read.position = read.position.max(now.position);
+        }
         *now = read;
         Ok(())
     }

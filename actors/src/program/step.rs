@@ -105,7 +105,8 @@ impl From<StepError> for Failure {
                 | LogError::Artifact(ArtifactError::Missing(_) | ArtifactError::Damaged { .. }) => {
                     Category::Structural
                 }
-                LogError::Crowded { .. } | LogError::Artifact(ArtifactError::Io(_)) => Category::Transient,
+                LogError::Crowded { .. }
+                | LogError::Artifact(ArtifactError::Io(_) | ArtifactError::Full(_)) => Category::Transient,
                 LogError::Budget { .. } => Category::ResourceExhaustion,
                 LogError::Over | LogError::Journal(_) => Category::Crash,
             },

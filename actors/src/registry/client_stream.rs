@@ -27,6 +27,8 @@ impl RegistryState {
     pub(super) fn rebuild(&mut self) -> Result<(), ActorProcessingErr> {
         let journal = Arc::clone(&self.services.journal);
         self.services.ledger.forget_terms();
+        self.services.driven.forget_records();
+        self.services.notes.read_again();
         let mut book = Book::keeping(self.services.limits.jobs_kept);
         for stream in journal.clients()? {
             stream::each(&*journal, stream, None, |record| -> Result<(), JournalError> {
@@ -45,6 +47,7 @@ impl RegistryState {
         }
         for entry in self.agents.values_mut() {
             entry.runs.make_contiguous().sort_by_key(|row| row.run);
+            self.services.driven.line_up(entry.runs.iter().map(|row| &row.run));
         }
         Ok(())
     }
@@ -76,7 +79,7 @@ impl RegistryState {
         let (stream, at_ms) = (StreamId::client(client), self.services.clock.now());
         let expected = self.heads.get(&stream).copied().unwrap_or_default();
         let batch = StreamBatch { stream, expected, at_ms, events: events.clone() };
-        let position = self.services.journal.append(vec![batch])?;
+        let position = self.services.append(batch)?;
         self.heads.insert(stream, Seq(expected.0 + events.len() as u64));
         for event in &events {
             self.services.ledger.record(event, at_ms);

@@ -17,6 +17,7 @@ use crate::effects::AttemptKey;
 use crate::error::RunError;
 use crate::links::start_in;
 use crate::rest;
+use crate::room::ROOM;
 use crate::scheduler::{Lane, Owner};
 
 impl RegistryState {
@@ -24,14 +25,15 @@ impl RegistryState {
         let agent = row.agent.clone();
         let entry = self.entry(&row);
         if entry.is_quarantined() {
-            self.park(&row, "its agent is quarantined".to_owned())?;
-            return Ok(());
+            return Ok(unless_full(self.park(&row, "its agent is quarantined".to_owned()))?);
         }
         if !entry.has(row.run) {
             let run = row.run;
+            let first = entry.runs.front().map(|row| row.run);
             entry.push(row);
             // It may have been set aside since that was asked for, and let go with it.
             self.services.driven.add(run, false);
+            self.services.driven.line_up(first.iter().chain([&run]));
         }
         self.take(&agent, Input::Work);
         Ok(())
@@ -147,7 +149,14 @@ impl RegistryState {
         replies: Vec<AskReply>,
     ) -> Result<(), JournalError> {
         let Some(row) = self.strike(agent, run) else { return Ok(()) };
-        let position = self.park(&row, reason)?;
+        let position = match self.park(&row, reason) {
+            Err(error @ JournalError::Full(_)) => {
+                replies.into_iter().for_each(|reply| drop(reply.send(Err(error.clone().into()))));
+                self.take(agent, Input::RunOver);
+                return Ok(());
+            }
+            parked => parked?,
+        };
         self.take(agent, Input::RunOver);
         if !replies.is_empty() {
             let services = Arc::clone(&self.services);
@@ -183,7 +192,11 @@ impl RegistryState {
     fn strike(&mut self, agent: &AgentId, run: RunId) -> Option<RunRow> {
         let entry = self.agents.get_mut(agent)?;
         let at = entry.runs.iter().position(|row| row.run == run)?;
-        entry.runs.remove(at)
+        let row = entry.runs.remove(at);
+        if at == 0 {
+            self.services.driven.line_up(entry.runs.iter().map(|row| &row.run));
+        }
+        row
     }
 
     /// Lets the actor of a run go that has nothing to do before `until`, unless a request is on its way to it: then
@@ -244,7 +257,7 @@ impl RegistryState {
         match self.strike(agent, run) {
             Some(row) => {
                 let reason = format!("it ended its agent {CRASHES_MAX} times in a row without getting on");
-                self.park(&row, reason).map(drop)
+                unless_full(self.park(&row, reason))
             }
             None => Ok(()),
         }
@@ -268,15 +281,52 @@ impl RegistryState {
         } else {
             self.agents.remove(agent);
         }
-        runs.iter().try_for_each(|row| self.park(row, reason.clone()).map(drop))?;
+        runs.iter().try_for_each(|row| unless_full(self.park(row, reason.clone())))?;
         Ok(())
     }
 
-    /// Sets aside a run that is on no agent's list any more.
+    /// Sets aside a run that is on no agent's list any more. Where there is no room for that, it is done when there is: until then
+    /// nobody drives it.
     fn park(&mut self, row: &RunRow, reason: String) -> Result<Position, JournalError> {
-        let position = rest::park(&self.services, row, reason)?;
-        self.let_go(row.run);
-        Ok(position)
+        let parked = rest::park(&self.services, row, reason.clone());
+        match &parked {
+            Ok(_) => self.let_go(row.run),
+            Err(JournalError::Full(_)) => {
+                let (services, row) = (Arc::clone(&self.services), row.clone());
+                tokio::spawn(async move {
+                    tokio::time::sleep(ROOM).await;
+                    services.links.tell_registry(RegistryMessage::Park { row, reason });
+                });
+            }
+            Err(_) => {}
+        }
+        parked
+    }
+
+    /// The same of one that had to wait for that; it may be driven again by now.
+    pub(super) fn park_late(&mut self, row: RunRow, reason: String) -> Result<(), JournalError> {
+        let is_listed = self.agents.get(&row.agent).is_some_and(|entry| entry.has(row.run));
+        if is_listed || !self.services.driven.has(row.run) {
+            Ok(())
+        } else {
+            unless_full(self.park(&row, reason))
+        }
+    }
+
+    /// Wakes every run that needs no actor: it may have waited for room.
+    pub(super) fn wake_all(&mut self) {
+        let passive = self.agents.iter().filter_map(|(agent, entry)| Some((agent.clone(), entry.passive()?)));
+        for (agent, run) in passive.collect::<Vec<_>>() {
+            self.take(&agent, Input::Wake { run });
+        }
+    }
+}
+
+/// What had no room is done later.
+fn unless_full(done: Result<Position, JournalError>) -> Result<(), JournalError> {
+    match done {
+        Err(error) if !matches!(error, JournalError::Full(_)) => Err(error),
+        _ => Ok(()),
     }
 }
 

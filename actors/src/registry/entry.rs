@@ -97,6 +97,11 @@ impl AgentEntry {
         step
     }
 
+    /// Its first run, if that needs no actor for now.
+    pub(crate) fn passive(&self) -> Option<RunId> {
+        self.runs.front().map(|row| row.run).filter(|_| self.machine.is_passive())
+    }
+
     /// Keeps what wakes its first run, which is passive.
     pub(crate) fn set_alarm(&mut self, alarm: Option<AbortHandle>) {
         self.alarm = Alarm(alarm);

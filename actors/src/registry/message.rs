@@ -37,6 +37,12 @@ pub(crate) enum RegistryMessage {
     SetAside { agent: AgentId, run: RunId, reason: String, replies: Vec<AskReply> },
     /// An attempt ended whose run nobody drove just now.
     Unheard(AttemptKey),
+    /// Some of what was ordered was undone: everything is read again.
+    Undone,
+    /// There is room on the disk again.
+    Room,
+    /// A run that is on no agent's list is to be set aside, for which there was no room before.
+    Park { row: RunRow, reason: String },
     /// An actor is gone; `again`: its supervisor starts it once more by itself.
     Gone { agent: AgentId, again: bool },
     /// An actor failed too often: its agent is taken out of service.

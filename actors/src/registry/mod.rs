@@ -84,6 +84,10 @@ impl Actor for Registry {
                 state.aside(&agent, run, reason, replies)?;
             }
             RegistryMessage::Unheard(key) => state.unheard(&key),
+            // All after it in the tree is started again with it.
+            RegistryMessage::Undone => return Err("the disk was full, and some records were undone".into()),
+            RegistryMessage::Room => state.wake_all(),
+            RegistryMessage::Park { row, reason } => state.park_late(row, reason)?,
             RegistryMessage::Gone { agent, again } => state.gone(&agent, again)?,
             RegistryMessage::GivenUp { agent, reason } => state.give_up(&agent, reason)?,
             RegistryMessage::PoolUp => state.pool_up(),

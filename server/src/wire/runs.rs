@@ -116,6 +116,9 @@ pub struct RunLine {
     /// Nodes that wait for a person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<Waiting>,
+    /// The run of the same agent that comes before it and waits for a person: until that is over, this one does not go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind: Option<String>,
     /// Nothing more of it starts, by its records, because the credits of its client are used up.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub out_of_credit: bool,
@@ -207,6 +210,9 @@ pub struct Summary {
     pub outputs: BTreeMap<String, String>,
     /// Nodes that wait for a person.
     pub waiting: Vec<Waiting>,
+    /// The run of the same agent that comes before it and waits for a person: until that is over, this one does not go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind: Option<String>,
     /// Nothing more of it starts, by its records, because the credits of its client are used up: `GET /v1/clients/{client}`
     /// tells whether that is so still (`parked`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

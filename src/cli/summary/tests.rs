@@ -61,6 +61,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         reliability: Some(ReliabilityBounds { independent: 0.9, always: 0.85 }),
         outputs: outputs.map(|(node, _)| (node.clone(), "b3:00".to_owned())).collect(),
         waiting,
+        behind: None,
         out_of_credit: false,
         budget: None,
         parent: None,

@@ -18,6 +18,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::{check, digest};
 use crate::data_folder::{make_folder, sync_folder};
+use crate::disk::is_full;
 use crate::regular::open_regular;
 
 /// Threads that wait for the file system, so that no task has to.
@@ -100,7 +101,10 @@ impl ArtifactStore for FolderArtifacts {
 }
 
 fn failed(error: &io::Error) -> ArtifactError {
-    ArtifactError::Io(error.to_string())
+    match is_full(error) {
+        true => ArtifactError::Full(error.to_string()),
+        false => ArtifactError::Io(error.to_string()),
+    }
 }
 
 impl Files {

@@ -49,6 +49,7 @@ use ostler_kernel::port::{
     AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
     StreamKind,
 };
+use tokio::sync::watch;
 
 pub(crate) use fold::{Fold, FrameAt};
 pub(crate) use frame::{Chain, Place, STREAM_BYTES, stream_bytes, stream_from};
@@ -69,11 +70,15 @@ pub use verify::Damage;
 use self::acks::Acks;
 use self::order::{Message, NotOrdered, Order, Prepared, Standing};
 use self::quarantine::Quarantine;
+use self::segment::SEGMENT_HEADER_BYTES;
 use super::check_shape;
 use super::rows::{self, Reader};
 use super::watchers::Watchers;
 use crate::index::{Broken, Index};
 use crate::lock::HeldLock;
+
+/// Bytes of records that there is to be room for before it is said that there is.
+const ROOM_BYTES: usize = 64 * 1024;
 
 /// Most bytes that wait for the writer.
 pub const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -169,6 +174,8 @@ pub(crate) struct Shared {
     room: Condvar,
     acks: Acks,
     watchers: Watchers,
+    /// Times that what was ordered was undone.
+    undone: watch::Sender<u64>,
     reader: Reader,
     index: Index,
     files: Files,
@@ -231,7 +238,11 @@ impl Shared {
     fn rebuild(&self, order: &mut Order) -> Result<(), JournalError> {
         let still = self.indexing.lock().unwrap_or_else(PoisonError::into_inner);
         self.index.reset();
-        self.refold_while(&still, order)
+        self.refold_while(&still, order).inspect_err(|error| {
+            // Neither the fold nor the index knows everything now.
+            order.standing = Standing::Poisoned(error.to_string());
+            self.acks.fail(JournalError::Poisoned(error.to_string()));
+        })
     }
 
     fn refold_while(&self, _still: &MutexGuard<'_, ()>, order: &mut Order) -> Result<(), JournalError> {
@@ -309,19 +320,33 @@ impl Shared {
         Ok(order)
     }
 
-    fn admit_when_full(&self, order: &mut Order, prepared: &Prepared) -> Result<(), JournalError> {
+    /// Whether there is room again for `bytes`, looked for on the disk. Not while an operator's record is being written: that needs
+    /// what room there is.
+    fn finds_room(&self, order: &mut Order, bytes: usize) -> bool {
         // What the writer takes at once: a header, the frame, and blocks ahead.
-        let more = self.options.prepare_bytes as usize + 2 * prepared.bytes;
-        if reserve::ensure_with_room(&self.files, self.options.reserve_bytes, more).is_ok() {
+        let more = SEGMENT_HEADER_BYTES + self.options.prepare_bytes as usize + 2 * bytes;
+        let found = order.pending.is_empty()
+            && reserve::ensure_with_room(&self.files, self.options.reserve_bytes, more).is_ok();
+        if found {
             tracing::info!("there is room on the disk again");
             order.standing = Standing::Writing;
+        }
+        found
+    }
+
+    /// What an operator wants has room of its own, which nobody else gets a share of; for all else room is looked for.
+    fn admit_when_full(&self, order: &mut Order, prepared: &Prepared) -> Result<(), JournalError> {
+        if let Standing::Full { urgent_bytes, .. } = &mut order.standing
+            && prepared.urgent
+            && *urgent_bytes >= prepared.bytes
+        {
+            *urgent_bytes -= prepared.bytes;
             return Ok(());
         }
-        match &mut order.standing {
-            Standing::Full { urgent_bytes, .. } if prepared.urgent && *urgent_bytes >= prepared.bytes => {
-                *urgent_bytes -= prepared.bytes;
-                Ok(())
-            }
+        if self.finds_room(order, prepared.bytes) {
+            return Ok(());
+        }
+        match &order.standing {
             Standing::Full { why, .. } => Err(JournalError::Full(why.clone())),
             Standing::Writing | Standing::Poisoned(_) => Ok(()),
         }
@@ -400,6 +425,22 @@ impl Journal for SegmentJournal {
                 Ok(answer) => answer,
                 Err(answer) => answer.await.unwrap_or_else(gone),
             }
+        })
+    }
+
+    fn has_room(&self) -> bool {
+        let mut order = self.shared.order();
+        match order.standing {
+            Standing::Full { .. } => self.shared.finds_room(&mut order, ROOM_BYTES),
+            Standing::Writing | Standing::Poisoned(_) => true,
+        }
+    }
+
+    fn undone(&self, seen: u64) -> BoxFuture<'_, u64> {
+        let mut undone = self.shared.undone.subscribe();
+        Box::pin(async move {
+            let times = undone.wait_for(|times| *times > seen).await;
+            *times.expect("who is asked is there")
         })
     }
 

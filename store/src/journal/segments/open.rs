@@ -233,6 +233,7 @@ fn start(
         room: Condvar::new(),
         acks: Acks::new(end),
         watchers: Default::default(),
+        undone: Default::default(),
         reader: Default::default(),
         index,
         files,

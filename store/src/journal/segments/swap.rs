@@ -94,8 +94,10 @@ impl<'a> Swap<'a> {
         file.sync()?;
         self.disk.sync()?;
         self.disk.rename(&temporary, NAME)?;
-        self.disk.sync()?;
-        finish(self.disk).map(drop)
+        // It is made from here on: whoever opens the journal next finishes it, and nobody tries it again.
+        let finished = self.disk.sync().and_then(|()| finish(self.disk).map(drop));
+        finished
+            .map_err(|error| io::Error::other(format!("it is done, but for putting it in place: {error}")))
     }
 }
 

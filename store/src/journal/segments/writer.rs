@@ -232,6 +232,7 @@ impl Writer {
         tracing::error!(%why, "the disk is full: nothing is acknowledged until there is room");
         shared.acks.lose(good, lost, JournalError::Full(why));
         shared.watchers.reset();
+        shared.undone.send_modify(|times| *times += 1);
         shared.room.notify_all();
         Ok(())
     }

@@ -1,0 +1,175 @@
+//! A disk that is full, and has room again, under a system that goes on.
+#![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{Hold, over, submit, system};
+use ostler_actors::{INLINE_BYTES_MAX, Limits, RunError, Settled, System};
+use ostler_kernel::gate::{CallClass, Permit};
+use ostler_kernel::id::{Digest, RunId};
+use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::port::{
+    Artifact, ArtifactError, ArtifactStore, BoxFuture, CallContext, Tool, ToolResult, ToolSpec,
+};
+use ostler_kernel::run::RunOutcome;
+use ostler_store::disk::FaultyDisk;
+use ostler_store::{MemoryArtifacts, MemoryJournal, Options, SegmentJournal};
+use serde_json::{Map, Value, json};
+
+/// Says how often each thing was done that may be done once.
+struct Once {
+    spec: ToolSpec,
+    done: Mutex<BTreeMap<String, u32>>,
+}
+
+impl Once {
+    fn new() -> Arc<Once> {
+        let params = json!({"type": "object", "properties": {"what": {"type": "string"}}});
+        let (name, version, description) = ("once".to_owned(), "1".to_owned(), "acts".to_owned());
+        let spec = ToolSpec { name, version, description, params, result: json!({"type": "object"}) };
+        Arc::new(Once { spec, done: Mutex::default() })
+    }
+
+    fn done(&self) -> BTreeMap<String, u32> {
+        self.done.lock().unwrap().clone()
+    }
+}
+
+impl Tool for Once {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn class(&self, _: &Map<String, Value>) -> CallClass {
+        CallClass { impact: 1, effect: Effect::External, idem: Idempotency::None }
+    }
+
+    fn call(&self, permit: Permit, _: CallContext) -> BoxFuture<'_, ToolResult> {
+        Box::pin(async move {
+            let what = permit.params()["what"].as_str().unwrap().to_owned();
+            tokio::task::yield_now().await;
+            *self.done.lock().unwrap().entry(what).or_default() += 1;
+            Ok(json!({}))
+        })
+    }
+}
+
+/// Steps of a run, every other of which acts.
+const STEPS: usize = 12;
+
+async fn chain(system: &System, name: &str) -> RunId {
+    let step = |at: usize| {
+        let deps: Vec<String> = at.checked_sub(1).map(|before| format!("n{before}")).into_iter().collect();
+        match at % 2 {
+            0 => {
+                json!({"id": format!("n{at}"), "tool": "once", "params": {"what": format!("{name} {at}")}, "deps": deps})
+            }
+            _ => {
+                json!({"id": format!("n{at}"), "tool": "text.render", "params": {"template": "x".repeat(200), "values": {}}, "deps": deps})
+            }
+        }
+    };
+    submit(system, json!({"id": "p", "nodes": (0..STEPS).map(step).collect::<Vec<_>>()})).await
+}
+
+async fn all_over(system: &System, runs: &[RunId]) {
+    for run in runs {
+        system.outcome(*run).await.unwrap();
+    }
+}
+
+/// Runs go on over a disk that is full once this many bytes are written; one is cancelled meanwhile.
+async fn check(room: u64) {
+    let disk = FaultyDisk::new();
+    let options =
+        Options { segment_bytes: 32 * 1024, prepare_bytes: 0, reserve_bytes: 8192, ..Options::default() };
+    let journal = || Arc::new(SegmentJournal::on_disk(Arc::new(disk.clone()), options.clone()).unwrap().0);
+    let (once, store) = (Once::new(), journal());
+    let system = system(store.clone(), vec![once.clone()]).await;
+    let mut runs = Vec::new();
+    for name in ["a", "b", "c"] {
+        runs.push(chain(&system, name).await);
+    }
+    disk.set_capacity(Some(disk.used() + room));
+    let mut full = system.full();
+    let was_full = tokio::select! {
+        full = full.wait_for(Option::is_some) => full.is_ok(),
+        () = all_over(&system, &runs) => false,
+    };
+    let cancelled = system.cancel(runs[0]).await;
+    // It may have come to its end before.
+    let is_refused = matches!(&cancelled, Err(RunError::Over | RunError::InvalidState(_)));
+    assert!(cancelled.is_ok() || is_refused, "{room}: an operator has room: {cancelled:?}");
+    disk.set_capacity(None);
+    for (at, run) in runs.iter().enumerate() {
+        let settled = system.outcome(*run).await.unwrap();
+        let expected =
+            if at == 0 && cancelled.is_ok() { RunOutcome::Cancelled } else { RunOutcome::Succeeded };
+        assert_eq!(settled, Settled::Closed(expected), "{room}: run {at}, full: {was_full}");
+    }
+    system.full().wait_for(Option::is_none).await.unwrap();
+    let done = once.done();
+    assert!(done.values().all(|times| *times == 1), "{room}: nothing is done twice: {done:?}");
+    let acting = |name| done.keys().filter(|what| what.starts_with(name)).count();
+    assert_eq!((acting("b"), acting("c")), (STEPS / 2, STEPS / 2), "{room}");
+    system.shutdown().await;
+    drop((system, store));
+    assert_eq!(journal().verify().unwrap(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_stops_what_goes_on_and_room_lets_it_go_on_and_nothing_is_done_twice() {
+    for room in (0..50).map(|at| at * 263) {
+        check(room).await;
+    }
+}
+
+/// A store that takes nothing while it is full.
+#[derive(Default)]
+struct Room {
+    kept: MemoryArtifacts,
+    is_full: AtomicBool,
+}
+
+impl ArtifactStore for Room {
+    fn put(&self, artifact: Artifact) -> BoxFuture<'_, Result<Digest, ArtifactError>> {
+        match self.is_full.load(Ordering::SeqCst) {
+            true => Box::pin(async { Err(ArtifactError::Full("no space left".to_owned())) }),
+            false => self.kept.put(artifact),
+        }
+    }
+
+    fn get(&self, digest: Digest) -> BoxFuture<'_, Result<Artifact, ArtifactError>> {
+        self.kept.get(digest)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_that_has_no_room_waits_for_some_and_the_wait_costs_nothing() {
+    let tool = Hold::new("tool", Effect::External, Idempotency::None);
+    tool.gives(json!({"text": "x".repeat(INLINE_BYTES_MAX)}));
+    let store = Arc::new(Room::default());
+    store.is_full.store(true, Ordering::SeqCst);
+    let journal = Arc::new(MemoryJournal::default());
+    let system = over(journal, store.clone(), vec![tool.clone()], Limits::default()).await;
+    // A second is all that the work may take.
+    let node = json!({"id": "n", "tool": "tool", "retries": 0, "timeout": "1s"});
+    let run = submit(&system, json!({"id": "p", "nodes": [node]})).await;
+    tool.go(1);
+    system.full().wait_for(Option::is_some).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(system.full().borrow().is_some());
+    store.is_full.store(false, Ordering::SeqCst);
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    system.full().wait_for(Option::is_none).await.unwrap();
+    tool.started().await;
+    assert!(!tool.has_started(), "it was done once");
+    let cost = system.view(run, None).await.unwrap().report.cost;
+    assert!(cost < 100, "{cost}");
+    system.shutdown().await;
+}
