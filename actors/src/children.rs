@@ -14,7 +14,8 @@ use ostler_kernel::run::{GivenUp, RunOutcome};
 use ostler_supervisor::SupervisorRef;
 use serde_json::Map;
 
-use crate::attempt_log::LiveLog;
+use crate::attempt_log::{LiveLog, Site};
+use crate::effects::AttemptKey;
 use crate::error::RunError;
 use crate::outcome::Settled;
 use crate::rest::CHECKPOINTED;
@@ -139,8 +140,20 @@ impl LiveLog {
         RunId(uuid::Builder::from_custom_bytes(bytes).into_uuid())
     }
 
-    /// Waits for the end of a run, which a person may let rest meanwhile; the waiting is a sign of life.
+    /// Waits for the end of a run. When this process is to end, that does not come: the attempt ends as if with its process.
     async fn wait_for(&self, system: &System, run: RunId) -> Result<RunOutcome, String> {
+        tokio::select! {
+            ended = self.wait_for_end(system, run) => ended,
+            () = self.services.stopped() => {
+                let Site { run, of, .. } = &self.site;
+                self.services.effects.leave(&AttemptKey { run: *run, node: of.node.clone(), attempt: of.attempt });
+                std::future::pending().await
+            }
+        }
+    }
+
+    /// The same, which a person may let rest meanwhile; the waiting is a sign of life.
+    async fn wait_for_end(&self, system: &System, run: RunId) -> Result<RunOutcome, String> {
         let patience = self.site.heartbeat_ms.map(|ms| Duration::from_millis(ms / 2 + 1));
         let mut awaited = system.awaited(run).map_err(|error| error.to_string())?;
         loop {

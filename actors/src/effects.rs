@@ -306,6 +306,12 @@ impl Effects {
         });
     }
 
+    /// Stops an attempt, and forgets it, as its process ends.
+    pub(crate) fn leave(&self, key: &AttemptKey) {
+        self.cancel(key);
+        self.forget(key);
+    }
+
     /// Waits until no attempt that acts on the world runs, and the end of each is recorded.
     pub(crate) async fn drained(&self) {
         self.none_left(|entry| entry.acts).await;

@@ -18,6 +18,10 @@ pub const CHECKPOINTED: &str = "it was checkpointed";
 /// Sets a run aside: it is not driven any more until somebody asks for it by name. Gives where that is recorded.
 pub(crate) fn park(services: &Services, row: &RunRow, reason: String) -> Result<Position, JournalError> {
     let last = stream::last(&*services.journal, StreamId::run(&row.client, row.run))?;
+    if last == Seq(0) {
+        // Its opening was undone: there is nothing to set aside, and who waits for it hears that.
+        return Ok(row.position);
+    }
     append(services, row, last, vec![Event::Parked { reason }])
 }
 

@@ -2,7 +2,6 @@
 
 #[cfg(test)]
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ostler_kernel::contract::{Contract, ContractError};
@@ -73,7 +72,7 @@ pub(crate) struct Services {
     /// Held by who opens a run under an id of their choice.
     pub(crate) opening: Mutex<()>,
     /// Nothing starts any more.
-    stopping: AtomicBool,
+    stopping: watch::Sender<bool>,
     /// Actors that are to panic at their next messages, and at how many.
     #[cfg(test)]
     pub(crate) trips: Mutex<BTreeMap<String, u32>>,
@@ -121,7 +120,7 @@ impl Services {
             driven: DrivenRuns::default(),
             contracts: Contracts::default(),
             opening: Mutex::default(),
-            stopping: AtomicBool::new(false),
+            stopping: watch::Sender::new(false),
             #[cfg(test)]
             trips: Mutex::default(),
             stirs: watch::Sender::new(0),
@@ -223,11 +222,16 @@ impl Services {
 
     /// From here on nothing starts.
     pub(crate) fn stop(&self) {
-        self.stopping.store(true, Ordering::SeqCst);
+        self.stopping.send_replace(true);
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::SeqCst)
+        *self.stopping.borrow()
+    }
+
+    /// Waits until nothing starts any more.
+    pub(crate) async fn stopped(&self) {
+        let _ = self.stopping.subscribe().wait_for(|stopping| *stopping).await;
     }
 
     /// Tells those who watch all runs that something may have changed.

@@ -212,11 +212,12 @@ impl System {
         let Some(position) = self.append_opening(&opened, &terms, wanted.is_some(), at_ms)? else {
             return self.opened_before(opened, &terms).await;
         };
-        self.services.journal.durable(position).await?;
+        // It begins at once: nothing acts before what it follows from is durable, and what is undone is gone with all of it.
         let row = RunRow::opened(&opened, plan_id, nodes, at_ms, position);
         self.services.driven.add(run, false);
         self.services.driven.note_quiet(run, Seq(1 + u64::from(has_terms(&terms))), Some(position));
         self.drive(row, false);
+        self.services.journal.durable(position).await?;
         Ok(run)
     }
 

@@ -8,13 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Hold, over, submit, system};
-use ostler_actors::{INLINE_BYTES_MAX, Limits, RunError, Settled, System};
+use common::{Hold, over, plan, submit, system};
+use ostler_actors::{
+    INLINE_BYTES_MAX, Limits, RunError, Settled, Submission, SubmitError, System, new_run_id,
+};
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{
-    Artifact, ArtifactError, ArtifactStore, BoxFuture, CallContext, Tool, ToolResult, ToolSpec,
+    Artifact, ArtifactError, ArtifactStore, BoxFuture, CallContext, Journal, JournalError, Tool, ToolResult,
+    ToolSpec,
 };
 use ostler_kernel::run::RunOutcome;
 use ostler_store::disk::FaultyDisk;
@@ -62,7 +65,7 @@ impl Tool for Once {
 /// Steps of a run, every other of which acts.
 const STEPS: usize = 12;
 
-async fn chain(system: &System, name: &str) -> RunId {
+fn chain(name: &str) -> Value {
     let step = |at: usize| {
         let deps: Vec<String> = at.checked_sub(1).map(|before| format!("n{before}")).into_iter().collect();
         match at % 2 {
@@ -74,7 +77,7 @@ async fn chain(system: &System, name: &str) -> RunId {
             }
         }
     };
-    submit(system, json!({"id": "p", "nodes": (0..STEPS).map(step).collect::<Vec<_>>()})).await
+    json!({"id": "p", "nodes": (0..STEPS).map(step).collect::<Vec<_>>()})
 }
 
 async fn all_over(system: &System, runs: &[RunId]) {
@@ -93,9 +96,18 @@ async fn check(room: u64) {
     let system = system(store.clone(), vec![once.clone()]).await;
     let mut runs = Vec::new();
     for name in ["a", "b", "c"] {
-        runs.push(chain(&system, name).await);
+        runs.push(submit(&system, chain(name)).await);
     }
     disk.set_capacity(Some(disk.used() + room));
+    // It begins before its opening is durable, and is gone with that.
+    let late = new_run_id();
+    let submission = Submission { run: Some(late), ..Submission::plan(plan(&system, chain("d"))) };
+    let submitted = system.submit(submission).await;
+    match &submitted {
+        Ok(_) => runs.push(late),
+        Err(SubmitError::Journal(JournalError::Full(_))) => {}
+        Err(error) => panic!("{room}: {error}"),
+    }
     let mut full = system.full();
     let was_full = tokio::select! {
         full = full.wait_for(Option::is_some) => full.is_ok(),
@@ -117,6 +129,8 @@ async fn check(room: u64) {
     assert!(done.values().all(|times| *times == 1), "{room}: nothing is done twice: {done:?}");
     let acting = |name| done.keys().filter(|what| what.starts_with(name)).count();
     assert_eq!((acting("b"), acting("c")), (STEPS / 2, STEPS / 2), "{room}");
+    assert_eq!(acting("d"), if submitted.is_ok() { STEPS / 2 } else { 0 }, "{room}: {submitted:?}");
+    assert_eq!(store.runs(false).unwrap().len(), runs.len(), "{room}");
     system.shutdown().await;
     drop((system, store));
     assert_eq!(journal().verify().unwrap(), []);

@@ -380,3 +380,25 @@ async fn who_waits_for_a_run_goes_on_waiting_while_that_is_checkpointed() {
     assert_eq!(system.outcome(opened).await.unwrap(), SUCCEEDED);
     assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_does_not_wait_for_a_program_that_waits_for_a_run() {
+    let source = json!({"id": "c", "nodes": [{"id": "a", "tool": "hold"}]});
+    let (journal, hold) = (Arc::new(MemoryJournal::default()), hold());
+    let acting = || -> Vec<Arc<dyn Tool>> {
+        vec![Arc::new(parent(child(source.clone())).effect(Effect::External)), hold.clone()]
+    };
+    let first = system(journal.clone(), acting()).await;
+    let run = submitted(&first, terms(&first)).await;
+    hold.started().await;
+    let begun = std::time::Instant::now();
+    first.shutdown().await;
+    assert!(begun.elapsed() < common::DRAIN, "nothing of it can come to its end");
+
+    let second = system(left_by(&journal), acting()).await;
+    second.resume_all().await.unwrap();
+    hold.started().await;
+    hold.go(1);
+    assert_eq!(second.outcome(run).await.unwrap(), SUCCEEDED);
+    second.shutdown().await;
+}

@@ -41,8 +41,10 @@ impl RegistryState {
         }
         self.services.market.begin(book, &self.services)?;
         for run in self.services.driven.all() {
-            if let Some(row) = self.services.journal.run(run)? {
-                self.entry(&row).push(row);
+            match self.services.journal.run(run)? {
+                Some(row) => self.entry(&row).push(row),
+                // Its opening was undone.
+                None => self.services.let_go(run),
             }
         }
         for entry in self.agents.values_mut() {

@@ -780,3 +780,52 @@ fn removing_runs_on_a_full_disk_uses_the_reserve_and_leaves_nothing_behind_if_th
     assert!(with > 0, "it may be too little");
     assert_eq!(without - with, 4, "the reserve is of four kilobytes");
 }
+
+#[test]
+fn the_plan_of_a_job_goes_with_its_run_and_all_else_of_it_stays() {
+    let long = canonical(&json!({"id": "p".repeat(3_000), "nodes": []})).unwrap();
+    let disk = filled();
+    let journal = open(&disk);
+    let client_of = |number| StreamId::client(&client(number));
+    for number in 0..RUNS {
+        let Event::Market { job, step } = posted(number) else { unreachable!("that is what it gives") };
+        let MarketStep::Posted(posted) = *step else { unreachable!("that is what it gives") };
+        let posted = Box::new(MarketStep::Posted(Job { plan: long.clone(), ..posted }));
+        let decomposed = Box::new(MarketStep::Decomposed { plan: long.clone(), nodes: 1 });
+        append(&journal, client_of(number), 1, vec![Event::Market { job, step: posted }]);
+        append(&journal, client_of(number), 2, vec![Event::Market { job, step: decomposed }]);
+        if number < 18 {
+            append(&journal, client_of(number), 3, vec![closed_job(number)]);
+        }
+    }
+    drop(journal);
+    let whole = told(&disk);
+    let done = collect(&files(&disk), before(15), 0, 4096, Some(&mut || Ok(()))).unwrap();
+    let plans = |events: &[Event]| {
+        let plan = |event: &Event| match event {
+            Event::Market { job, step } => match &**step {
+                MarketStep::Posted(Job { plan, .. }) | MarketStep::Decomposed { plan, .. } => {
+                    Some((*job, plan.clone()))
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        events.iter().filter_map(plan).collect::<Vec<_>>()
+    };
+    let after = told(&disk);
+    assert!(done.bytes.bytes_after < done.bytes.bytes_before, "{done:?}");
+    for (stream, events) in &after.clients {
+        assert_eq!(events.len(), whole.clients[stream].len());
+        for (job, plan) in plans(events) {
+            let goes = (0..15).any(|number| job == run(number));
+            assert_eq!(plan != long, goes, "{job}");
+        }
+    }
+    check_collected(&Told { clients: whole.clients.clone(), ..after }, &whole, 15);
+    // Nothing is left to do, and the clients go on.
+    let again = collect(&files(&disk), before(15), 0, 4096, Some(&mut || Ok(()))).unwrap();
+    assert_eq!(again.bytes.bytes_after, again.bytes.bytes_before);
+    append(&open(&disk), client_of(1), 9, vec![closed_job(29)]);
+    assert_eq!(verify(&files(&disk), None).unwrap(), []);
+}

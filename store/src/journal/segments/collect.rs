@@ -1,9 +1,12 @@
 //! Removing runs that are over, and what only they needed.
 
 use std::collections::{BTreeMap, HashSet};
+use std::io;
 
 use ostler_kernel::event::{Event, Outcome};
 use ostler_kernel::id::{Digest, RunId, Ticks};
+use ostler_kernel::json::Json;
+use ostler_kernel::market::{Job, MarketStep};
 use ostler_kernel::port::{RunRow, RunStanding, StreamId};
 
 use super::files::Files;
@@ -14,6 +17,8 @@ use super::reserve;
 use super::rewrite::{Rewrite, Rewritten, rewrite};
 use super::swap::{self, Swap};
 use super::verify::{Survey, decoded, survey};
+use crate::bytes::put_block;
+use crate::codec;
 use crate::disk::is_full;
 
 /// What is no longer to be kept.
@@ -65,6 +70,8 @@ pub(crate) fn collect(
     let (runs, damaged) = choose(&survey, &quarantine, unwanted);
     let gone: HashSet<StreamId> =
         survey.heads.keys().filter(|stream| goes(stream, &runs, &damaged)).copied().collect();
+    let plans = plans_that_go(&survey, &runs, unwanted);
+    let clients: HashSet<StreamId> = plans.iter().map(|job| survey.jobs_over[job].0).collect();
     let mut needed: HashSet<Digest> = quarantine
         .values()
         .filter(|one| !damaged.contains(&one.row.run))
@@ -79,13 +86,14 @@ pub(crate) fn collect(
     };
     let what = Rewrite {
         gone: &gone,
-        renumbered: &HashSet::new(),
+        renumbered: &clients,
+        anew: &|section| without_plans(section, &clients, &plans),
         misfits: &survey.misfits,
         kept: &BTreeMap::new(),
         accounts: survey.lines.accounts.values().cloned().collect(),
         epoch: survey.epoch.max(epoch_seen) + 1,
     };
-    let changes = !(runs.is_empty() && damaged.is_empty());
+    let changes = !(runs.is_empty() && damaged.is_empty() && plans.is_empty());
     let bytes = match commit.filter(|_| changes) {
         Some(commit) => {
             let mut change = || {
@@ -133,6 +141,42 @@ fn is_asked_for(survey: &Survey, quarantine: &Quarantine, run: RunId) -> bool {
     let parent = survey.parents.get(&run).filter(|parent| !quarantine.contains_key(parent));
     let parent = parent.and_then(|parent| survey.lines.rows.get(parent));
     survey.jobs.contains(&run) || parent.is_some_and(|row| !matches!(row.standing, RunStanding::Closed(_)))
+}
+
+/// Jobs that were over by then and whose runs are gone: nobody runs their plans any more.
+fn plans_that_go(survey: &Survey, runs: &HashSet<RunId>, unwanted: Unwanted) -> HashSet<RunId> {
+    let was_over = |ended: Ticks| unwanted.closed_before_ms.is_some_and(|before| ended < before);
+    let is_gone = |job: &RunId| runs.contains(job) || !survey.lines.rows.contains_key(job);
+    let over = survey.jobs_over.iter().filter(|(job, (_, ended))| was_over(*ended) && is_gone(job));
+    over.map(|(job, _)| *job).collect()
+}
+
+/// The records of a client without the plans of these jobs; `None`: there are none among them.
+fn without_plans(
+    section: &Section<'_>,
+    clients: &HashSet<StreamId>,
+    jobs: &HashSet<RunId>,
+) -> io::Result<Option<Vec<u8>>> {
+    if !clients.contains(&section.stream) {
+        return Ok(None);
+    }
+    let records = section.records().unwrap_or_default();
+    let (mut bytes, mut changed) = (Vec::new(), false);
+    for (record, mut event) in records.into_iter().zip(decoded(section).map_err(io::Error::other)?) {
+        if let Event::Market { job, step } = &mut event
+            && jobs.contains(job)
+            && let MarketStep::Posted(Job { plan, .. }) | MarketStep::Decomposed { plan, .. } = &mut **step
+        {
+            *plan = Json::null();
+            changed = true;
+            let mut record = Vec::new();
+            codec::encode(&event, &mut record).map_err(io::Error::other)?;
+            put_block(&mut bytes, &record);
+        } else {
+            put_block(&mut bytes, record);
+        }
+    }
+    Ok(changed.then_some(bytes))
 }
 
 fn goes(stream: &StreamId, runs: &HashSet<RunId>, damaged: &HashSet<RunId>) -> bool {

@@ -130,6 +130,7 @@ pub(crate) fn repair(
             .copied()
             .collect(),
         renumbered: &survey.touched.keys().filter(|it| it.kind == StreamKind::Client).copied().collect(),
+        anew: &|_| Ok(None),
         misfits: &survey.misfits,
         kept: &kept,
         accounts: known.as_ref().map_or_else(

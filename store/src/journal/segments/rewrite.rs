@@ -23,12 +23,18 @@ const SPARES_MAX: usize = 4;
 
 const SEGMENTS_PER_SPARE: usize = 4;
 
+/// See [`Rewrite::anew`].
+pub(crate) type Anew<'a> = &'a dyn Fn(&Section<'_>) -> io::Result<Option<Vec<u8>>>;
+
 /// What a journal is to hold when it is written anew.
 pub(crate) struct Rewrite<'a> {
     /// Streams whose records go.
     pub(crate) gone: &'a HashSet<StreamId>,
     /// Streams whose records are numbered anew, since some are lost.
     pub(crate) renumbered: &'a HashSet<StreamId>,
+    /// The records of a section as they are to be; `None`: as they are. Its stream is to be among those that are numbered anew, since
+    /// its chain is another.
+    pub(crate) anew: Anew<'a>,
     /// Frames that go.
     pub(crate) misfits: &'a BTreeSet<Place>,
     /// Segments that are kept beside the new ones, and under which name.
@@ -115,8 +121,15 @@ fn read(
             part.changed = true;
             continue;
         }
+        let anew: io::Result<Vec<_>> = body.sections.iter().map(what.anew).collect();
+        let anew = anew?;
         let mut sections = Vec::with_capacity(body.sections.len());
-        for mut section in body.sections {
+        for (section, anew) in body.sections.into_iter().zip(&anew) {
+            let mut section: Section<'_> = section;
+            if let Some(records) = anew {
+                section.records = records;
+                part.changed = true;
+            }
             let gone = what.gone.contains(&section.stream);
             see(place, &section, gone)?;
             if gone {

@@ -5,7 +5,8 @@ use std::fmt;
 use std::io;
 
 use ostler_kernel::event::{Event, Outcome};
-use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::id::{NodeId, RunId, Ticks};
+use ostler_kernel::json::Json;
 use ostler_kernel::market::MarketStep;
 use ostler_kernel::port::{JournalError, StreamId, StreamKind};
 
@@ -103,6 +104,10 @@ pub(crate) struct Survey {
     pub(crate) parents: HashMap<RunId, RunId>,
     /// Runs of jobs that are not over.
     pub(crate) jobs: HashSet<RunId>,
+    /// When jobs were over whose plans stand in the records, and in which stream.
+    pub(crate) jobs_over: HashMap<RunId, (StreamId, Ticks)>,
+    /// Jobs whose plans stand in the records.
+    planned: HashSet<RunId>,
     /// Highest epoch.
     pub(crate) epoch: u64,
     /// Where its last frame ends.
@@ -269,7 +274,7 @@ impl Survey {
         if let Some(run) = rows::run_of(&section.stream) {
             events.iter().for_each(|event| self.note_work(run, event, place));
         }
-        events.iter().for_each(|event| self.note_job(event));
+        events.iter().for_each(|event| self.note_job(section, event));
     }
 
     fn note_work(&mut self, run: RunId, event: &Event, place: Place) {
@@ -288,14 +293,18 @@ impl Survey {
         }
     }
 
-    fn note_job(&mut self, event: &Event) {
+    fn note_job(&mut self, section: &Section<'_>, event: &Event) {
         let Event::Market { job, step } = event else { return };
         match &**step {
-            MarketStep::Posted(_) => {
+            MarketStep::Posted(posted) => {
                 self.jobs.insert(*job);
+                self.planned.extend((posted.plan != Json::null()).then_some(*job));
             }
             step if step.stage().is_over() => {
                 self.jobs.remove(job);
+                if self.planned.remove(job) {
+                    self.jobs_over.insert(*job, (section.stream, section.at_ms));
+                }
             }
             _ => {}
         }
