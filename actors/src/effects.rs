@@ -11,8 +11,8 @@ use crossbeam::queue::SegQueue;
 use dashmap::DashMap;
 use futures::FutureExt;
 use ostler_kernel::event::{Accounts, Failure, Outcome};
-use ostler_kernel::id::{NodeId, RunId};
-use ostler_kernel::port::Position;
+use ostler_kernel::id::{ClientId, NodeId, RunId};
+use ostler_kernel::port::{Journal, Position};
 use ostler_kernel::run::Category;
 use ractor::ActorRef;
 use tokio::sync::Notify;
@@ -152,6 +152,18 @@ impl Effects {
     /// Every attempt that has ended and is settled.
     pub(crate) fn all_ended(&self) -> Vec<AttemptKey> {
         self.keys(|_, entry| entry.settled().is_some())
+    }
+
+    /// Who is charged for attempts that have ended and are not recorded, or not any more; for which run, and how much.
+    pub(crate) fn unrecorded(&self, journal: &dyn Journal) -> Vec<(ClientId, RunId, u64)> {
+        let is_undone = |upto| matches!(journal.durable(upto).now_or_never(), Some(Err(_)));
+        let ended = self.entries.iter().filter_map(|entry| match &entry.state {
+            State::Done(ended) if entry.slot.is_none() && entry.ordered.is_none_or(is_undone) => {
+                Some((entry.owner.lane.client.clone(), entry.key().run, ended.cost))
+            }
+            State::Done(_) | State::Running { .. } => None,
+        });
+        ended.collect()
     }
 
     /// The slots that attempts hold.

@@ -95,6 +95,19 @@ impl Ledger {
         ledger
     }
 
+    /// Counts again what clients spent: what is recorded, and what attempts cost that have ended and are not. Some of what was
+    /// recorded may have been undone. Nothing is charged meanwhile; reservations are read anew by whoever knows the jobs.
+    pub(crate) fn recount(&self, rows: &[AccountRow], unrecorded: &[(ClientId, RunId, u64)]) {
+        let mut spent: BTreeMap<&ClientId, u64> = BTreeMap::new();
+        let recorded = rows.iter().map(|row| (&row.client, row.spent));
+        let costs = recorded.chain(unrecorded.iter().map(|(client, _, cost)| (client, *cost)));
+        costs.for_each(|(client, cost)| *spent.entry(client).or_default() += cost);
+        for (client, book) in self.clients() {
+            book.spent.store(spent.get(&client).copied().unwrap_or(0), Ordering::Relaxed);
+            *lock(&book.reservations) = Reservations::default();
+        }
+    }
+
     /// The book of a client that something is known of.
     pub(crate) fn find(&self, client: &ClientId) -> Option<Arc<ClientBook>> {
         lock(&self.clients).get(client).cloned()
@@ -232,6 +245,11 @@ impl ClientBook {
     /// An attempt of this run ended that cost so much.
     pub(crate) fn spend(&self, run: RunId, cost: u64) {
         self.spent.fetch_add(cost, Ordering::Relaxed);
+        lock(&self.reservations).settle(run, cost);
+    }
+
+    /// The same, of which only the reservation is not known yet.
+    pub(crate) fn settle_reserved(&self, run: RunId, cost: u64) {
         lock(&self.reservations).settle(run, cost);
     }
 

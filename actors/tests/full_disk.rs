@@ -131,6 +131,11 @@ async fn check(room: u64) {
     assert_eq!((acting("b"), acting("c")), (STEPS / 2, STEPS / 2), "{room}");
     assert_eq!(acting("d"), if submitted.is_ok() { STEPS / 2 } else { 0 }, "{room}: {submitted:?}");
     assert_eq!(store.runs(false).unwrap().len(), runs.len(), "{room}");
+    // What was undone last is read again after a while, on the clock of this test.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let recorded: u64 = store.accounts().unwrap().iter().map(|row| row.spent).sum();
+    let spent: u64 = system.clients().await.iter().map(|row| row.spent).sum();
+    assert_eq!(spent, recorded, "{room}: nobody pays for what was undone");
     system.shutdown().await;
     drop((system, store));
     assert_eq!(journal().verify().unwrap(), []);

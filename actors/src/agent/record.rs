@@ -29,7 +29,12 @@ impl Drive {
         }
         let at_ms = self.services.clock.now();
         let batch = StreamBatch { stream: self.stream, expected: self.seq, at_ms, events };
-        match self.services.append(batch) {
+        let appended = self.services.append(batch);
+        if appended.is_err() {
+            // At once: an actor that ends is let go of when others count already.
+            self.unspend();
+        }
+        match appended {
             Ok(position) => {
                 self.seq = last;
                 if !asks {

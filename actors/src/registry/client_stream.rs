@@ -27,6 +27,8 @@ impl RegistryState {
     pub(super) fn rebuild(&mut self) -> Result<(), ActorProcessingErr> {
         let journal = Arc::clone(&self.services.journal);
         self.services.ledger.forget_terms();
+        let unrecorded = self.services.effects.unrecorded(&*journal);
+        self.services.ledger.recount(&journal.accounts()?, &unrecorded);
         self.services.driven.forget_records();
         self.services.notes.read_again();
         let mut book = Book::keeping(self.services.limits.jobs_kept);
@@ -40,6 +42,9 @@ impl RegistryState {
             })?;
         }
         self.services.market.begin(book, &self.services)?;
+        for (client, run, cost) in unrecorded {
+            self.services.ledger.client(&client).settle_reserved(run, cost);
+        }
         for run in self.services.driven.all() {
             match self.services.journal.run(run)? {
                 Some(row) => self.entry(&row).push(row),
