@@ -63,6 +63,11 @@ pub enum RunError {
     /// As many requests as may wait for an agent to take a run up do so.
     #[error("{0} requests wait for their run to be taken up, which is the most: try again")]
     Crowded(usize),
+    /// It comes behind another run of its agent, which waits for a person.
+    #[error(
+        "it comes behind run {0} of its agent, which waits for a person: answer that first, or cancel one of them"
+    )]
+    Behind(RunId),
     /// The actors are being restarted.
     #[error("the system is restarting: try again")]
     Restarting,

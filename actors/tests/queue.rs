@@ -63,6 +63,9 @@ async fn who_waits_for_a_run_behind_one_that_waits_for_a_person_is_told_and_it_g
         assert_eq!(system.held_up_by(run), Some(first));
     }
     assert_eq!(system.held_up_by(first), None);
+    let skipped = tokio::time::timeout(SOON, system.skip_node(behind[0], "s".into())).await;
+    let refused = skipped.expect("it does not wait for the first");
+    assert!(matches!(refused, Err(RunError::Behind(run)) if run == first), "{refused:?}");
     let asked = system.approvals(first).await.unwrap().remove(0);
     system.answer(&asked.id, asked.digest.unwrap(), Answer::approve()).await.unwrap();
     for run in [first, behind[0], behind[1]] {

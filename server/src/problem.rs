@@ -136,6 +136,7 @@ impl From<RunError> for Problem {
             }
             RunError::Artifact(ArtifactError::Full(_)) => (StatusCode::INSUFFICIENT_STORAGE, "disk_full"),
             RunError::Artifact(_) => (StatusCode::INTERNAL_SERVER_ERROR, "artifact_damaged"),
+            RunError::Behind(_) => (StatusCode::CONFLICT, "behind"),
             RunError::Crowded(_) => (StatusCode::SERVICE_UNAVAILABLE, "crowded"),
             RunError::Restarting => (StatusCode::SERVICE_UNAVAILABLE, "restarting"),
             RunError::Halted(_) => (StatusCode::SERVICE_UNAVAILABLE, "halted"),

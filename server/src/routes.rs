@@ -406,5 +406,6 @@ async fn health(State(api): State<Api>) -> Json<Health> {
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         active: api.system.active(),
+        disk_full: api.system.full().borrow().clone(),
     })
 }

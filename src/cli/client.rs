@@ -67,6 +67,9 @@ impl From<Refused> for Failure {
                     what +=
                         "; `ostler doctor` tells what it touches, `ostler doctor --repair` sets that aside";
                 }
+                if problem.code == "disk_full" {
+                    what += ": nothing of it was written down; say it again when there is room";
+                }
                 Failure { code, what }
             }
         }

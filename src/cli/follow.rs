@@ -12,7 +12,7 @@ use super::ask::{Asker, Came};
 use super::client::{Client, Refused, WENT_AWAY, part};
 use super::exit::{Failure, code};
 use super::live::{Live, Plain, View};
-use super::session::{RENEWALS_MAX, Session, Want};
+use super::session::{RENEWALS_MAX, Session, Want, no_room};
 use super::signals::Signals;
 use super::summary;
 use super::term::{Out, say};
@@ -150,9 +150,10 @@ async fn tell_room(room: &mut Option<watch::Receiver<Option<String>>>) {
     }
     let why = changes.borrow_and_update().clone();
     say(match why {
-        Some(why) => format!(
-            "the disk is full: {why}: nothing goes on until there is room; ^C ends this, the state is kept"
-        ),
+        Some(why) => {
+            let cost = "^C ends this; a step that has acted, and whose result waits, is in doubt then";
+            format!("{}; {cost}", no_room(&why))
+        }
         None => "there is room on the disk again".to_owned(),
     });
 }

@@ -10,7 +10,7 @@ use axum::Router;
 use ostler::config::{Config, ConfigError, StoreUrl};
 use ostler::{Ostler, StartError};
 use ostler_drivers::tool::{DataFolder, ToolConfig, builtin};
-use ostler_server::wire::{RunList, Standing, Summary};
+use ostler_server::wire::{Health, RunList, Standing, Summary};
 use ostler_server::{Children, ControlSocket, router, socket_path};
 use ostler_store::OpenError;
 use tokio::sync::watch;
@@ -180,7 +180,10 @@ impl Session {
         }
         let begun = Instant::now();
         loop {
-            if let Some(client) = answering(&data).await {
+            if let Some((client, health)) = answering(&data).await {
+                if let Some(why) = health.disk_full {
+                    say(no_room(&why));
+                }
                 measured.only_here(&data)?;
                 return made(client, None);
             }
@@ -330,14 +333,19 @@ fn open_door(data: &Path, router: Router) -> std::io::Result<Door> {
     Ok(Door { socket, data: data.to_owned(), router })
 }
 
-/// The way to a process that holds the data folder, if one answers.
-pub(crate) async fn answering(data: &Path) -> Option<Client> {
+/// What is said when the disk is full that the process writes to that holds the data folder.
+pub(crate) fn no_room(why: &str) -> String {
+    format!("the disk is full ({why}): what has no room waits for some")
+}
+
+/// The way to a process that holds the data folder, if one answers, and how it is.
+pub(crate) async fn answering(data: &Path) -> Option<(Client, Health)> {
     let (path, folder) = socket_path(data).ok()?;
     let client = Client::Socket { path, _folder: folder.map(Arc::new) };
     // A suspended process takes connections, but answers none.
-    let answer = tokio::time::timeout(ANSWER, client.get::<serde_json::Value>("/healthz")).await;
-    answer.ok()?.ok()?;
-    Some(client)
+    let answer = tokio::time::timeout(ANSWER, client.get::<Health>("/healthz")).await;
+    let health = answer.ok()?.ok()?;
+    Some((client, health))
 }
 
 fn not_started(error: StartError) -> Failure {

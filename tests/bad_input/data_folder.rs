@@ -256,7 +256,7 @@ fn all() -> Vec<String> {
     (0..STEPS).map(|at| at.to_string()).collect()
 }
 
-const WAITS: &str = "nothing goes on until there is room";
+const WAITS: &str = "what has no room waits";
 
 /// A command that runs, and says all it says into one file.
 struct Aside {
@@ -315,7 +315,7 @@ fn a_run_waits_while_the_disk_is_full_and_goes_on_when_there_is_room() {
     let mut run = Aside::start(&world, "run long.yaml --workspace work --intent 2");
     run.until(WAITS);
     assert!(done(&world).len() < STEPS);
-    world.ostler("ps").exits(0).says("long");
+    world.ostler("ps").exits(0).says("long").complains(WAITS);
     disk.resize("64m");
     assert_eq!(run.end(), Some(0), "{}", run.said());
     assert_eq!(done(&world), all(), "nothing was done twice");

@@ -115,8 +115,11 @@ impl RegistryState {
     /// Passes a request on; one that comes before its run's actor is live, or in whose way another run is, waits.
     pub(super) fn ask(&mut self, agent: &AgentId, run: RunId, request: Request, reply: AskReply) {
         let most = self.services.limits.waiting;
+        let behind = self.services.driven.held_up_by(run);
         let refused = match self.agents.get(agent).filter(|entry| entry.has(run)) {
             None => Some(RunError::Over),
+            // A person may take their time.
+            Some(_) if behind.is_some() => behind.map(RunError::Behind),
             Some(entry) if !entry.drives(run) && self.waiting.len() >= most => Some(RunError::Crowded(most)),
             Some(_) => None,
         };

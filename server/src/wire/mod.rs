@@ -36,6 +36,9 @@ pub struct Health {
     pub version: String,
     /// Runs it drives.
     pub active: usize,
+    /// Why what has no room waits for some; absent: there is room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_full: Option<String>,
 }
 
 /// Who pays, where a request does not say.

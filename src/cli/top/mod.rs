@@ -98,7 +98,7 @@ struct Looker {
 impl Looker {
     async fn look(&mut self) -> Found {
         if self.client.is_none() {
-            self.client = answering(&self.data).await;
+            self.client = answering(&self.data).await.map(|(client, _)| client);
         }
         let Some(client) = &self.client else { return Found::Nobody };
         match timeout(ANSWER, client.get::<QueueView>("/v1/queue")).await {

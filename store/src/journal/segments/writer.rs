@@ -229,7 +229,7 @@ impl Writer {
         let urgent_bytes = (shared.options.reserve_bytes / 2) as usize;
         order.standing = Standing::Full { why: why.clone(), urgent_bytes };
         drop(order);
-        tracing::error!(%why, "the disk is full: nothing is acknowledged until there is room");
+        tracing::warn!(%why, "the disk is full: nothing is acknowledged until there is room");
         shared.acks.lose(good, lost, JournalError::Full(why));
         shared.watchers.reset();
         shared.undone.send_modify(|times| *times += 1);
