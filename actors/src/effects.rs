@@ -243,11 +243,15 @@ impl Effects {
         of_run.filter_map(|entry| Some((entry.key().clone(), entry.ordered?))).collect()
     }
 
-    /// The end of an attempt that was ordered is not any more.
-    pub(crate) fn take_back(&self, key: &AttemptKey) {
-        if let Some(mut entry) = self.entries.get_mut(key) {
-            entry.ordered = None;
-        }
+    /// The end of an attempt that was ordered up to there is not any more; false: it was ordered anew, or is known no more.
+    pub(crate) fn take_back(&self, key: &AttemptKey, upto: Position) -> bool {
+        let entry = self.entries.get_mut(key).filter(|entry| entry.ordered == Some(upto));
+        entry.map(|mut entry| entry.ordered = None).is_some()
+    }
+
+    /// The end of an attempt that was ordered up to there is durable.
+    pub(crate) fn forget_ordered(&self, key: &AttemptKey, upto: Position) {
+        self.entries.remove_if(key, |_, entry| entry.ordered == Some(upto));
     }
 
     fn keys(&self, are_wanted: impl Fn(&AttemptKey, &Entry) -> bool) -> Vec<AttemptKey> {

@@ -158,10 +158,10 @@ impl Services {
     /// The run is driven no longer. Who waits for it hears so, as what it waits with is dropped.
     pub(crate) fn let_go(self: &Arc<Services>, run: RunId) {
         self.driven.remove(run);
-        self.effects.of_run(run).iter().for_each(|key| rest::ended(self, key));
         for (key, upto) in self.effects.kept_of(run) {
             self.forget_when_durable(key, upto);
         }
+        self.effects.of_run(run).iter().for_each(|key| rest::ended(self, key));
         self.purses.let_go(run, || self.driven.has(run));
         self.notes.forget(run);
         self.stir();
@@ -173,11 +173,8 @@ impl Services {
         let services = Arc::clone(self);
         tokio::spawn(async move {
             match services.journal.durable(upto).await {
-                Ok(()) => services.effects.forget(&key),
-                Err(JournalError::Full(_)) => {
-                    services.effects.take_back(&key);
-                    services.unheard(key);
-                }
+                Ok(()) => services.effects.forget_ordered(&key, upto),
+                Err(JournalError::Full(_)) if services.effects.take_back(&key, upto) => services.unheard(key),
                 Err(_) => {}
             }
         });

@@ -115,6 +115,10 @@ pub(crate) async fn one(
         asker.take_up(&session.summary(&run).await?);
     }
     let mut room = session.room();
+    if let Some(room) = room.as_mut().filter(|room| room.borrow().is_some()) {
+        // It may have been full before anybody watched.
+        room.mark_changed();
+    }
     let followed = {
         let followed = to_rest_asking(session, &run, after, &mut *view, asker.as_mut(), out);
         tokio::pin!(followed);

@@ -76,6 +76,13 @@ impl Drive {
         }
     }
 
+    /// Has those that are kept still let go of when their end is durable: no turn may come for long.
+    pub(super) fn hand_over_kept(&mut self) {
+        for (upto, keys) in self.kept.drain(..) {
+            keys.into_iter().for_each(|key| self.services.forget_when_durable(key, upto));
+        }
+    }
+
     pub(super) fn answer_when_durable(&mut self, position: Position) {
         let answers = std::mem::take(&mut self.answers);
         if answers.is_empty() {

@@ -280,7 +280,9 @@ impl RegistryState {
         let runs: Vec<RunRow> = entry.runs.drain(..).collect();
         if registered {
             let agent = agent.clone();
-            self.append(&client, vec![Event::AgentQuarantined { agent, reason: reason.clone() }])?;
+            unless_full(
+                self.append(&client, vec![Event::AgentQuarantined { agent, reason: reason.clone() }]),
+            )?;
         } else {
             self.agents.remove(agent);
         }
@@ -293,7 +295,17 @@ impl RegistryState {
     fn park(&mut self, row: &RunRow, reason: String) -> Result<Position, JournalError> {
         let parked = rest::park(&self.services, row, reason.clone());
         match &parked {
-            Ok(_) => self.let_go(row.run),
+            Ok(position) => {
+                self.let_go(row.run);
+                let (services, row, position) = (Arc::clone(&self.services), row.clone(), *position);
+                tokio::spawn(async move {
+                    if let Err(JournalError::Full(_)) = services.journal.durable(position).await {
+                        // A registry that starts meanwhile lists it again.
+                        services.driven.add(row.run, false);
+                        services.links.tell_registry(RegistryMessage::Park { row, reason });
+                    }
+                });
+            }
             Err(JournalError::Full(_)) => {
                 let (services, row) = (Arc::clone(&self.services), row.clone());
                 tokio::spawn(async move {
