@@ -245,7 +245,7 @@ impl ClientBook {
     /// An attempt of this run ended that cost so much.
     pub(crate) fn spend(&self, run: RunId, cost: u64) {
         self.spent.fetch_add(cost, Ordering::Relaxed);
-        lock(&self.reservations).settle(run, cost);
+        self.settle_reserved(run, cost);
     }
 
     /// The same, of which only the reservation is not known yet.
