@@ -12,7 +12,7 @@ use crate::plans;
 use crate::table::{Row, median, ratios};
 
 /// Samples of each side.
-const ROUNDS: usize = 9;
+const ROUNDS: usize = 15;
 
 /// The steps that take longer than the plan says, and how long.
 struct Variation {
@@ -99,8 +99,11 @@ async fn measure(variation: &Variation, memory: &Ostler, file: &Ostler, data: &P
     let plan = plans::plan(memory, variation.plan());
     let (mut pairs, mut later, mut syncs) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
+        tick().await;
         let bare = millis(variation.by_hand().await);
+        tick().await;
         let in_memory = millis(plans::run(memory, plan.clone()).await);
+        tick().await;
         let in_folder = millis(plans::run(file, plan.clone()).await);
         pairs.push((in_memory, bare));
         later.push(in_folder - in_memory);
@@ -118,6 +121,12 @@ async fn measure(variation: &Variation, memory: &Ostler, file: &Ostler, data: &P
     ]
 }
 
+/// Waits for the next tick of the runtime: what begins just after one is told apart from what begins just before one by nothing but
+/// its own time.
+async fn tick() {
+    sleep(Duration::from_millis(1)).await;
+}
+
 fn millis(span: Duration) -> f64 {
     span.as_secs_f64() * 1e3
 }
@@ -129,6 +138,7 @@ pub(crate) fn sync(folder: &Path) -> Duration {
     let file = file.unwrap();
     file.write_all_at(&[1; 4096], 0).unwrap();
     file.sync_all().unwrap();
+    std::thread::sleep(Duration::from_millis(USUAL_MS));
     let begun = Instant::now();
     file.write_all_at(&[2; 4096], 0).unwrap();
     file.sync_data().unwrap();
