@@ -246,12 +246,12 @@ pub(crate) async fn open(services: &Services, view: &RunView) -> Vec<Approval> {
         }
         let shown = shown(services, &view.opened, &view.run, node, ask).await;
         let result = instance.output.clone().filter(|_| ask == HumanRequestKind::After);
-        let is_outdated = result.is_none() && instance.shown != Some(shown.digest());
+        let is_outdated = result.is_none() && instance.shown.as_deref() != Some(&shown.digest());
         found.push(Approval {
             id: ApprovalId { run: view.opened.run, node: node.id.clone(), request: instance.requests },
             plan: view.run.plan().id.clone(),
             client: view.opened.client.clone(),
-            digest: instance.shown,
+            digest: instance.shown.as_deref().copied(),
             workspace: workspace(services, &view.opened, &shown),
             shown,
             result,

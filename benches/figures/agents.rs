@@ -35,6 +35,9 @@ const MILLION: usize = 1_000_000;
 /// Agents that are spawned at once.
 const AT_ONCE: usize = 1_000;
 
+/// Runs that are submitted at once.
+const SUBMITTED_AT_ONCE: usize = 20;
+
 pub(crate) fn rows() -> Vec<Row> {
     let measured = |child: &str| {
         let data = plans::folder();
@@ -119,7 +122,13 @@ fn live(data: &Path) -> f64 {
 
 async fn begin(os: &Ostler, numbers: std::ops::Range<usize>, plan: &ostler::kernel::plan::Plan) {
     let all = numbers.end;
-    join_all(numbers.map(|_| os.submit(Submission::plan(plan.clone())))).await;
+    // A few at a time: what is on its way in is not what an agent takes that is there.
+    let mut left = numbers.len();
+    while left > 0 {
+        let some = left.min(SUBMITTED_AT_ONCE);
+        join_all((0..some).map(|_| os.submit(Submission::plan(plan.clone())))).await;
+        left -= some;
+    }
     while os.agents().await.iter().filter(|agent| agent.state == "live").count() < all {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

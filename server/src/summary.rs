@@ -127,7 +127,7 @@ fn waiting(id: RunId, run: &Run) -> Vec<Waiting> {
             node: node.id.to_string(),
             ask: word(&ask),
             id: answerable.then(|| id.to_string()),
-            digest: instance.shown.filter(|_| answerable).map(|shown| shown.to_string()),
+            digest: instance.shown.as_ref().filter(|_| answerable).map(|shown| shown.to_string()),
             deadline_ms: deadline,
             holds_up: run.held_up(&node.id).iter().map(ToString::to_string).collect(),
             attempt: (!answerable).then_some(instance.attempts),

@@ -34,7 +34,7 @@ use drive::{Drive, Idle};
 
 pub(crate) enum AgentMessage {
     /// A run to drive.
-    Drive(RunRow),
+    Drive(Box<RunRow>),
     /// Slots for ready nodes.
     Granted(Vec<Granted>),
     /// Attempts ended, and are settled; their outcomes are in the effects table.
@@ -53,7 +53,7 @@ pub(crate) enum AgentMessage {
     Judged { run: RunId, judgement: Judgement },
     /// Somebody asks for something about the run, which may be over by the time this arrives. Only the registry
     /// passes it on, so it does not meet the next run.
-    Ask { request: Request, reply: AskReply },
+    Ask { request: Box<Request>, reply: AskReply },
 }
 
 /// Where the answer to a request goes.
@@ -136,7 +136,7 @@ impl Actor for Agent {
 impl AgentState {
     async fn take(&mut self, message: AgentMessage) -> Result<(), ActorProcessingErr> {
         let message = match message {
-            AgentMessage::Drive(row) => return self.begin(row).await,
+            AgentMessage::Drive(row) => return self.begin(*row).await,
             message => message,
         };
         if matches!(message, AgentMessage::Ask { .. }) {
@@ -160,7 +160,7 @@ impl AgentState {
             AgentMessage::Due => drive.due(),
             AgentMessage::ContractJudged { version, broken } => drive.contract_judged(version, broken),
             AgentMessage::Judged { run, judgement } => drive.judged(run, judgement),
-            AgentMessage::Ask { request, reply } => drive.ask(request, reply),
+            AgentMessage::Ask { request, reply } => drive.ask(*request, reply),
         }
         self.advance().await
     }

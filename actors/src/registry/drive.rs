@@ -106,7 +106,7 @@ impl RegistryState {
     fn give(&mut self, agent: &AgentId, actor: &ActorRef<AgentMessage>) {
         let Some(row) = self.agents.get(agent).and_then(|entry| entry.runs.front()) else { return };
         let run = row.run;
-        let _ = actor.cast(AgentMessage::Drive(row.clone()));
+        let _ = actor.cast(AgentMessage::Drive(Box::new(row.clone())));
         for (request, reply) in self.waiting.take(run) {
             self.ask(agent, run, request, reply);
         }
@@ -129,7 +129,7 @@ impl RegistryState {
         }
         match self.take(agent, Input::Asked { run }) {
             Step::PassOn(actor) => {
-                let _ = actor.cast(AgentMessage::Ask { request, reply });
+                let _ = actor.cast(AgentMessage::Ask { request: Box::new(request), reply });
             }
             _ => self.waiting.push(run, request, reply),
         }

@@ -94,7 +94,7 @@ impl Run {
                 let instance = &mut self.instances[index];
                 instance.requests += 1;
                 if request.kind != HumanRequestKind::InDoubt {
-                    instance.shown = request.shown;
+                    instance.shown = request.shown.map(Box::new);
                 }
                 if let Standing::WaitingHuman { deadline, .. } = &mut instance.standing {
                     *deadline = request.deadline;
@@ -279,10 +279,10 @@ impl Run {
         let graph = Arc::clone(&self.graph);
         for &(consumer, on) in &graph.consumers[index] {
             let join = self.plan.nodes[consumer].join;
-            let before = self.joins[consumer].winner;
+            let before = self.joins[consumer].winner();
             self.joins[consumer].commit(join, on, index, state);
             self.dirty.mark(consumer);
-            if before.is_none() && self.joins[consumer].winner.is_some() {
+            if before.is_none() && self.joins[consumer].winner().is_some() {
                 graph.sources[consumer].iter().for_each(|&(sibling, _)| self.dirty.mark(sibling));
             }
         }

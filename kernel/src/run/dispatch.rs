@@ -40,7 +40,7 @@ impl Run {
     }
 
     fn approves(&self, at: usize, shown: Option<Digest>) -> bool {
-        self.instances[at].approved && self.instances[at].shown == shown
+        self.instances[at].approved && self.instances[at].shown.as_deref() == shown.as_ref()
     }
 
     /// Asks what [`Run::shows`] says of a ready node, and shows what has this digest. Nobody is asked again who said
@@ -69,7 +69,7 @@ impl Run {
         if let Some(at) = turn.run.position(node)
             && let Standing::WaitingHuman { ask, .. } = turn.run.instances[at].standing
             && matches!(ask, HumanRequestKind::Before | HumanRequestKind::Node)
-            && turn.run.instances[at].shown != shown
+            && turn.run.instances[at].shown.as_deref() != shown.as_ref()
         {
             turn.request(at, ask, shown);
         }

@@ -137,8 +137,8 @@ impl Run {
             Err(AnswerError::InDoubt(node))
         } else if instance.requests != request {
             Err(AnswerError::AskedAnew { node, request, latest: instance.requests })
-        } else if instance.shown != Some(named) {
-            Err(AnswerError::OtherDigest { node, shown: instance.shown, named })
+        } else if instance.shown.as_deref() != Some(&named) {
+            Err(AnswerError::OtherDigest { node, shown: instance.shown.as_deref().copied(), named })
         } else if let Some(deadline) = deadline.filter(|&deadline| deadline < now) {
             Err(AnswerError::TooLate { node, deadline })
         } else {

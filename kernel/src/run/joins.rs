@@ -10,13 +10,21 @@ use crate::run::NodeState;
 pub(super) struct JoinCount {
     /// Edges that do not hold yet.
     pub(super) unmet: u32,
-    /// The broken source that broke first (all_of).
-    pub(super) culprit: Option<usize>,
-    /// The executed candidate that committed first (any_of).
-    pub(super) winner: Option<usize>,
+    culprit: Option<u32>,
+    winner: Option<u32>,
 }
 
 impl JoinCount {
+    /// The broken source that broke first (all_of).
+    pub(super) fn culprit(&self) -> Option<usize> {
+        self.culprit.map(|source| source as usize)
+    }
+
+    /// The executed candidate that committed first (any_of).
+    pub(super) fn winner(&self) -> Option<usize> {
+        self.winner.map(|source| source as usize)
+    }
+
     /// Takes in that `source`, reached over an edge of kind `on`, became terminal.
     pub(super) fn commit(&mut self, join: Option<Join>, on: On, source: usize, state: NodeState) {
         let executed = state == NodeState::Executed;
@@ -24,14 +32,14 @@ impl JoinCount {
             Some(Join::AnyOf) => {
                 self.unmet -= 1;
                 if executed {
-                    self.winner = self.winner.or(Some(source));
+                    self.winner = self.winner.or(Some(source as u32));
                 }
             }
             Some(Join::AllOf) | None => {
                 if executed || on == On::Terminal {
                     self.unmet -= 1;
                 } else {
-                    self.culprit = self.culprit.or(Some(source));
+                    self.culprit = self.culprit.or(Some(source as u32));
                 }
             }
         }

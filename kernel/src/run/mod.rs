@@ -230,7 +230,7 @@ impl Run {
 
     /// The candidate that an any_of node reads as `$winner`.
     pub fn winner(&self, node: &NodeId) -> Option<&NodeId> {
-        let winner = self.joins[self.position(node)?].winner?;
+        let winner = self.joins[self.position(node)?].winner()?;
         Some(&self.plan.nodes[winner].id)
     }
 

@@ -50,7 +50,7 @@ impl Run {
             }
             Standing::Held if !self.is_held(at) => Some(Step::Move(NodeState::Pending, Reason::HoldReleased)),
             Standing::Upstream { culprit } => {
-                if self.joins[at].culprit.is_none() {
+                if self.joins[at].culprit().is_none() {
                     Some(Step::Move(NodeState::Pending, Reason::Unblocked))
                 } else if !self.recovery_open() {
                     Some(Step::Move(NodeState::Cancelled, Reason::Upstream(culprit.clone())))
@@ -79,9 +79,9 @@ impl Run {
             None => Some(Step::Move(NodeState::Ready, Reason::Entry)),
             Some(Join::AllOf) if join.unmet == 0 => Some(Step::Move(NodeState::Ready, Reason::AllOf)),
             Some(Join::AllOf) => {
-                join.culprit.map(|culprit| Step::Move(NodeState::Blocked, Reason::Upstream(id(culprit))))
+                join.culprit().map(|culprit| Step::Move(NodeState::Blocked, Reason::Upstream(id(culprit))))
             }
-            Some(Join::AnyOf) => match join.winner {
+            Some(Join::AnyOf) => match join.winner() {
                 Some(winner) => Some(Step::Move(NodeState::Ready, Reason::AnyOf(id(winner)))),
                 None if join.unmet == 0 => Some(Step::Move(NodeState::Failed, Reason::JoinExhausted)),
                 None => None,
@@ -93,7 +93,7 @@ impl Run {
     fn is_superseded(&self, at: usize) -> bool {
         self.graph.consumers[at].iter().any(|&(consumer, _)| {
             self.plan.nodes[consumer].join == Some(Join::AnyOf)
-                && self.joins[consumer].winner.is_some_and(|winner| winner != at)
+                && self.joins[consumer].winner().is_some_and(|winner| winner != at)
         })
     }
 
@@ -103,7 +103,7 @@ impl Run {
             || self.graph.consumers[at].iter().any(|&(consumer, on)| {
                 self.instances[consumer].is_live()
                     && match self.plan.nodes[consumer].join {
-                        Some(Join::AnyOf) => self.joins[consumer].winner.is_none(),
+                        Some(Join::AnyOf) => self.joins[consumer].winner().is_none(),
                         Some(Join::AllOf) | None => on == On::Success,
                     }
             })
@@ -117,7 +117,7 @@ impl Run {
     /// else needs.
     fn waits_its_turn(&self, at: usize) -> bool {
         let open =
-            |consumer: usize| self.instances[consumer].is_live() && self.joins[consumer].winner.is_none();
+            |consumer: usize| self.instances[consumer].is_live() && self.joins[consumer].winner().is_none();
         let ordered = |consumer: usize| {
             let node = &self.plan.nodes[consumer];
             node.join == Some(Join::AnyOf) && node.dispatch == Dispatch::Ordered

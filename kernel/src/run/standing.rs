@@ -153,7 +153,7 @@ pub struct Instance {
     /// Whether a person said yes beforehand.
     pub approved: bool,
     /// What the last question showed; an attempt in doubt shows nothing, and leaves it as it is.
-    pub shown: Option<Digest>,
+    pub shown: Option<Box<Digest>>,
     /// What was last said to a question.
     pub answered: Option<Box<Answered>>,
     /// The last attempt that was in doubt and that a person settled, and how.

@@ -35,6 +35,11 @@ pub(crate) struct Ordered {
 }
 
 impl Ordered {
+    /// Where the next one may start.
+    pub(crate) fn end(&self) -> Place {
+        Place::new(self.place.segment(), self.place.offset() + self.bytes.len() as u64)
+    }
+
     pub(crate) fn body(&self) -> &[u8] {
         &self.bytes[FRAME_HEADER_BYTES..]
     }

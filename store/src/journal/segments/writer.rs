@@ -12,8 +12,11 @@ use super::segment::{self, SEGMENT_HEADER_BYTES};
 use super::{Shared, reserve};
 use crate::disk::{DiskFile, is_full};
 
-/// Most bytes gathered into one write.
-const WRITE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Most bytes that are synced together.
+const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Bytes of frames that are brought together before they are written. What a burst takes is not kept.
+const BUFFER_BYTES: usize = 256 * 1024;
 
 /// What the writer thread keeps.
 pub(crate) struct Writer {
@@ -75,7 +78,7 @@ impl Writer {
     fn gather(&mut self, first: Arc<Ordered>) -> Vec<Arc<Ordered>> {
         let mut bytes = first.bytes.len();
         let mut group = vec![first];
-        while bytes < WRITE_BYTES_MAX {
+        while bytes < GROUP_BYTES_MAX {
             match self.queue.try_recv() {
                 Ok(Message::Frame(ordered)) => {
                     bytes += ordered.bytes.len();
@@ -96,20 +99,11 @@ impl Writer {
         if self.shared.poisoned() {
             return false;
         }
-        self.buffer.clear();
-        for ordered in part {
-            let start = self.buffer.len();
-            self.buffer.extend_from_slice(&ordered.bytes);
-            let flags = if start == 0 { FIRST } else { 0 };
-            frame::finish(&mut self.buffer[start..], ordered.place, flags);
-        }
-        match self.write(part[0].place) {
+        match self.write(part) {
             Ok(()) => {
                 self.measure(part);
                 self.unsealed = true;
-                let last = &part[part.len() - 1];
-                let end = last.place.offset() + last.bytes.len() as u64;
-                self.shared.synced(Place::new(last.place.segment(), end));
+                self.shared.synced(part[part.len() - 1].end());
                 true
             }
             Err(Trouble::Broken(error)) => {
@@ -142,23 +136,35 @@ impl Writer {
         file.sync()
     }
 
-    /// Writes and syncs the buffer, as long as this process holds the folder.
-    fn write(&mut self, place: Place) -> Result<(), Trouble> {
+    /// Writes and syncs frames that follow each other in one segment, as long as this process holds the folder.
+    fn write(&mut self, part: &[Arc<Ordered>]) -> Result<(), Trouble> {
+        let (place, end) = (part[0].place, part[part.len() - 1].end().offset());
         self.shared.check_held().map_err(Trouble::Broken)?;
         if self.current.as_ref().is_none_or(|current| current.number != place.segment()) {
             self.enter(place)?;
         }
         let shared = &self.shared;
         let current = self.current.as_mut().expect("entering a segment leaves it open");
-        let end = place.offset() + self.buffer.len() as u64;
         if end > current.prepared {
             // Blocks are taken ahead, so that most syncs have no metadata to write.
             let prepare_to = (end + shared.options.prepare_bytes).min(shared.options.segment_bytes).max(end);
-            let from = current.prepared;
-            current.file.write_at(&vec![0; (prepare_to - from) as usize], from).map_err(trouble)?;
+            current.file.write_at(&vec![0; (prepare_to - end) as usize], end).map_err(trouble)?;
             current.prepared = prepare_to;
         }
-        current.file.write_at(&self.buffer, place.offset()).map_err(trouble)?;
+        let mut from = place.offset();
+        for ordered in part {
+            let start = self.buffer.len();
+            self.buffer.extend_from_slice(&ordered.bytes);
+            let flags = if ordered.place == place { FIRST } else { 0 };
+            frame::finish(&mut self.buffer[start..], ordered.place, flags);
+            if self.buffer.len() >= BUFFER_BYTES || ordered.end().offset() == end {
+                let written = current.file.write_at(&self.buffer, from);
+                from += self.buffer.len() as u64;
+                self.buffer.clear();
+                self.buffer.shrink_to(BUFFER_BYTES);
+                written.map_err(trouble)?;
+            }
+        }
         // A failed sync says nothing about what is on the disk, so it is never just "full".
         Writer::sync(shared, &*current.file).map_err(Trouble::Broken)?;
         // It may have been suspended, and the folder taken over, since it looked.
@@ -240,15 +246,11 @@ impl Writer {
     /// Says, at the end, that nothing was under way: whatever is found wrong before it was once durable.
     fn seal(&mut self) {
         let place = self.shared.acks.synced();
-        let mut seal = frame::assemble(self.shared.order().epoch, &[], &[]);
-        frame::finish(&mut seal, place, FIRST);
-        debug_assert!(seal.len() >= FRAME_HEADER_BYTES && seal.len() <= segment::SEAL_BYTES_MAX);
-        self.buffer = seal;
+        let bytes = frame::assemble(self.shared.order().epoch, &[], &[]);
+        debug_assert!(bytes.len() >= FRAME_HEADER_BYTES && bytes.len() <= segment::SEAL_BYTES_MAX);
+        let seal = Arc::new(Ordered { place, bytes, since: None });
         match !self.shared.poisoned() {
-            true if self.write(place).is_ok() => {
-                let end = Place::new(place.segment(), place.offset() + self.buffer.len() as u64);
-                self.shared.synced(end);
-            }
+            true if self.write(std::slice::from_ref(&seal)).is_ok() => self.shared.synced(seal.end()),
             _ => tracing::warn!("the journal was closed without a seal"),
         }
     }
