@@ -2,17 +2,18 @@
 //! to an actor, so an agent that is restarted finds its attempts here instead of paying for them again.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crossbeam::queue::SegQueue;
 use dashmap::DashMap;
 use futures::FutureExt;
 use ostler_kernel::event::{Accounts, Failure, Outcome};
 use ostler_kernel::id::{ClientId, NodeId, RunId};
-use ostler_kernel::port::{Journal, Position};
+use ostler_kernel::port::{Journal, JournalError, Position};
 use ostler_kernel::run::Category;
 use ractor::ActorRef;
 use tokio::sync::Notify;
@@ -22,7 +23,7 @@ use crate::agent::AgentMessage;
 use crate::attempt::Performed;
 use crate::registry::RegistryMessage;
 use crate::scheduler::{Owner, Ticket};
-use crate::services::Services;
+use crate::services::{Services, lock};
 
 /// One try of a node of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -82,6 +83,8 @@ pub(crate) struct Effects {
     forgotten: Notify,
     /// Lives of the scheduler so far.
     lives: AtomicU64,
+    /// Attempts that acted, whose end is ordered up to there: about in the order of these places.
+    kept: Mutex<VecDeque<(Position, AttemptKey)>>,
 }
 
 /// What the table knows of an attempt.
@@ -237,23 +240,6 @@ impl Effects {
         self.keys(|key, entry| key.run == run && entry.ordered.is_none())
     }
 
-    /// Every attempt of a run that is kept as its end is ordered, and up to where.
-    pub(crate) fn kept_of(&self, run: RunId) -> Vec<(AttemptKey, Position)> {
-        let of_run = self.entries.iter().filter(|entry| entry.key().run == run);
-        of_run.filter_map(|entry| Some((entry.key().clone(), entry.ordered?))).collect()
-    }
-
-    /// The end of an attempt that was ordered up to there is not any more; false: it was ordered anew, or is known no more.
-    pub(crate) fn take_back(&self, key: &AttemptKey, upto: Position) -> bool {
-        let entry = self.entries.get_mut(key).filter(|entry| entry.ordered == Some(upto));
-        entry.map(|mut entry| entry.ordered = None).is_some()
-    }
-
-    /// The end of an attempt that was ordered up to there is durable.
-    pub(crate) fn forget_ordered(&self, key: &AttemptKey, upto: Position) {
-        self.entries.remove_if(key, |_, entry| entry.ordered == Some(upto));
-    }
-
     fn keys(&self, are_wanted: impl Fn(&AttemptKey, &Entry) -> bool) -> Vec<AttemptKey> {
         let wanted = self.entries.iter().filter(|entry| are_wanted(entry.key(), entry));
         wanted.map(|entry| entry.key().clone()).collect()
@@ -272,18 +258,43 @@ impl Effects {
         self.entries.iter().any(|entry| is_another(entry.key(), &entry))
     }
 
-    /// The end of the attempt is ordered, up to there. What acted on the world is kept until that is durable: whether it did. It would
-    /// not be done again.
-    pub(crate) fn ordered(&self, key: &AttemptKey, upto: Position) -> bool {
-        let kept = self.entries.get_mut(key).is_some_and(|mut entry| {
+    /// The end of the attempt is ordered, up to there. What acted on the world is kept until that is durable, as it would not be done
+    /// again.
+    pub(crate) fn ordered(&self, key: AttemptKey, upto: Position) {
+        let acts = self.entries.get_mut(&key).is_some_and(|mut entry| {
             entry.ordered = entry.acts.then_some(upto);
             entry.acts
         });
-        if !kept {
-            self.entries.remove(key);
+        if acts {
+            lock(&self.kept).push_back((upto, key));
+        } else {
+            self.entries.remove(&key);
         }
         self.forgotten.notify_waiters();
-        kept
+    }
+
+    /// Lets go of what is kept and durable by now. Gives those whose end was undone: it is not ordered any more.
+    pub(crate) fn sweep(&self, journal: &dyn Journal) -> Vec<AttemptKey> {
+        let mut undone = Vec::new();
+        let mut kept = lock(&self.kept);
+        while let Some((upto, key)) = kept.front() {
+            // What was ordered anew meanwhile, or taken up again, has another place, or none.
+            match journal.durable(*upto).now_or_never() {
+                None => break,
+                Some(Ok(())) => drop(self.entries.remove_if(key, |_, entry| entry.ordered == Some(*upto))),
+                Some(Err(JournalError::Full(_))) => {
+                    let entry = self.entries.get_mut(key).filter(|entry| entry.ordered == Some(*upto));
+                    undone.extend(entry.map(|mut entry| {
+                        entry.ordered = None;
+                        key.clone()
+                    }));
+                }
+                // The journal is gone, and the process ends.
+                Some(Err(_)) => {}
+            }
+            kept.pop_front();
+        }
+        undone
     }
 
     /// The end of the attempt is in the journal.

@@ -73,13 +73,14 @@ pub(crate) fn operate(
 pub(crate) fn ended(services: &Arc<Services>, key: &AttemptKey) {
     let Some((ended, acts)) = services.effects.ended_acting(key) else { return };
     match alone(|| record(services, key, ended.clone(), acts)) {
-        Ok(Some(upto)) if services.effects.ordered(key, upto) => {
-            services.forget_when_durable(key.clone(), upto);
+        Ok(Some(upto)) => {
+            services.effects.ordered(key.clone(), upto);
+            services.sweep_effects();
             services.left_behind(key);
             return;
         }
         // It was over before, or is not to be changed any more.
-        Ok(_) | Err(RunError::Over) => {}
+        Ok(None) | Err(RunError::Over) => {}
         Err(RunError::Journal(JournalError::Full(_))) => {
             let (services, key) = (Arc::clone(services), key.clone());
             tokio::spawn(async move {

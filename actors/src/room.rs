@@ -61,6 +61,7 @@ impl Room {
 
     /// Looks whether there is room again: then what waits for it goes on.
     pub(crate) fn look(services: &Services) {
+        services.sweep_effects();
         let Room { full, waiting } = &services.room;
         if waiting.load(Ordering::Relaxed) == 0 && services.journal.has_room() {
             tracing::info!("there is room on the disk again");

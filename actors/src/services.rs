@@ -158,26 +158,16 @@ impl Services {
     /// The run is driven no longer. Who waits for it hears so, as what it waits with is dropped.
     pub(crate) fn let_go(self: &Arc<Services>, run: RunId) {
         self.driven.remove(run);
-        for (key, upto) in self.effects.kept_of(run) {
-            self.forget_when_durable(key, upto);
-        }
         self.effects.of_run(run).iter().for_each(|key| rest::ended(self, key));
         self.purses.let_go(run, || self.driven.has(run));
         self.notes.forget(run);
         self.stir();
     }
 
-    /// Lets go of an attempt that acted as soon as its end is durable, which is ordered up to there. If that is undone, it is written
-    /// down anew, by whoever drives the run then.
-    pub(crate) fn forget_when_durable(self: &Arc<Services>, key: AttemptKey, upto: Position) {
-        let services = Arc::clone(self);
-        tokio::spawn(async move {
-            match services.journal.durable(upto).await {
-                Ok(()) => services.effects.forget_ordered(&key, upto),
-                Err(JournalError::Full(_)) if services.effects.take_back(&key, upto) => services.unheard(key),
-                Err(_) => {}
-            }
-        });
+    /// Lets go of attempts that acted and whose end is durable by now. If that was undone, it is written down anew, by whoever
+    /// drives the run then.
+    pub(crate) fn sweep_effects(&self) {
+        self.effects.sweep(&*self.journal).into_iter().for_each(|key| self.unheard(key));
     }
 
     /// The end of an attempt was told to an agent that is not about its run: who drives that looks for it, and else the registry.

@@ -197,6 +197,7 @@ async fn watch_over(services: Arc<Services>, root: SupervisorRef) {
             times = undone_again => {
                 (undone, at) = (times, Instant::now() + READ_AGAIN);
                 services.room.is_missing("what was ordered has no room on the disk");
+                services.sweep_effects();
                 // One that is being started may have read what is gone.
                 if let Ok(registry) = services.links.registry.up().await {
                     let _ = registry.cast(RegistryMessage::Undone);

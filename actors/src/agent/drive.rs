@@ -7,7 +7,7 @@ use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::{Event, RunOpened, TimerKind};
 use ostler_kernel::id::{NodeId, RunId, Ticks};
 use ostler_kernel::json::Json;
-use ostler_kernel::port::{Position, Seq, StreamId};
+use ostler_kernel::port::{Seq, StreamId};
 use ostler_kernel::run::{Context, GivenUp, Input, NodeState, Quiet, Run};
 use ractor::{ActorProcessingErr, ActorRef};
 use tokio::time::{Duration, Instant};
@@ -52,8 +52,6 @@ pub(super) struct Drive {
     pub(super) launches: Vec<super::launch::Launch>,
     /// Attempts whose end was taken in: the effects table keeps it until it is appended.
     pub(super) taken: Vec<AttemptKey>,
-    /// Attempts that acted, whose end is ordered up to there: the table keeps them until that is durable.
-    pub(super) kept: VecDeque<(Position, Vec<AttemptKey>)>,
     /// Whether it is known that nothing goes on until a person answers.
     pub(super) stands_still: bool,
     /// Whether attempts may be under way of whose beginning there is no record.
@@ -105,7 +103,6 @@ impl Drive {
             given_up: Vec::new(),
             launches: Vec::new(),
             taken: Vec::new(),
-            kept: VecDeque::new(),
             stands_still: false,
             has_strays: false,
             answers: Vec::new(),

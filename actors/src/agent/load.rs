@@ -140,10 +140,6 @@ impl Drive {
             }
         }
         self.all_ended(ended).await;
-        // Those are in the records that were read.
-        for (key, upto) in self.services.effects.kept_of(self.opened.run) {
-            self.services.forget_when_durable(key, upto);
-        }
         lost
     }
 

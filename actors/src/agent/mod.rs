@@ -252,7 +252,6 @@ impl AgentState {
                 replies,
             });
         } else if let Some(Idle { until }) = drive.idle() {
-            drive.hand_over_kept();
             let (agent, run) = (self.arguments.owner.agent.clone(), drive.opened.run);
             let passivate = RegistryMessage::Passivate { agent, run, until, asked: self.asked };
             self.arguments.services.links.tell_registry(passivate);

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt;
 use ostler_kernel::port::{JournalError, Position, Seq, StreamBatch};
 use ractor::ActorProcessingErr;
 
@@ -40,7 +39,10 @@ impl Drive {
                 if !asks {
                     self.services.driven.note_quiet(run, last, Some(position));
                 }
-                self.keep_taken(position);
+                if !self.taken.is_empty() {
+                    self.services.sweep_effects();
+                    self.taken.drain(..).for_each(|key| self.services.effects.ordered(key, position));
+                }
                 self.here.recorded();
                 self.answer_when_durable(position);
                 Ok(Some(position))
@@ -62,27 +64,6 @@ impl Drive {
         }
     }
 
-    /// Lets go of the attempts whose end is durable; those that acted are kept until theirs is.
-    fn keep_taken(&mut self, position: Position) {
-        let effects = &self.services.effects;
-        let kept: Vec<_> = self.taken.drain(..).filter(|key| effects.ordered(key, position)).collect();
-        let is_durable = |position| self.services.journal.durable(position).now_or_never() == Some(Ok(()));
-        while self.kept.front().is_some_and(|(position, _)| is_durable(*position)) {
-            let keys = self.kept.pop_front().into_iter().flat_map(|(_, keys)| keys);
-            keys.for_each(|key| effects.forget(&key));
-        }
-        if !kept.is_empty() {
-            self.kept.push_back((position, kept));
-        }
-    }
-
-    /// Has those that are kept still let go of when their end is durable: no turn may come for long.
-    pub(super) fn hand_over_kept(&mut self) {
-        for (upto, keys) in self.kept.drain(..) {
-            keys.into_iter().for_each(|key| self.services.forget_when_durable(key, upto));
-        }
-    }
-
     pub(super) fn answer_when_durable(&mut self, position: Position) {
         let answers = std::mem::take(&mut self.answers);
         if answers.is_empty() {
@@ -101,7 +82,6 @@ impl Drive {
     pub(super) fn close(&mut self, position: Option<Position>) {
         let services = Arc::clone(&self.services);
         let (agent, run) = (self.arguments.owner.agent.clone(), self.opened.run);
-        let kept = std::mem::take(&mut self.kept);
         tokio::spawn(async move {
             if let Some(position) = position
                 && let Err(error) = services.journal.durable(position).await
@@ -110,7 +90,7 @@ impl Drive {
                 services.not_durable(&error);
                 return;
             }
-            kept.iter().flat_map(|(_, keys)| keys).for_each(|key| services.effects.forget(key));
+            services.sweep_effects();
             services.links.tell_registry(RegistryMessage::Done { agent, run });
         });
     }
