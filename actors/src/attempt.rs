@@ -68,7 +68,7 @@ impl Work {
 /// An attempt that has ended.
 pub(crate) struct Performed {
     pub(crate) outcome: Outcome,
-    /// Time of it in which there was no room for its result: that costs nobody anything.
+    /// Time of it in which there was no room for a result: that costs nobody anything.
     pub(crate) waited: Duration,
 }
 
@@ -92,21 +92,23 @@ pub(crate) async fn perform(
     let acted = AssertUnwindSafe(acted).catch_unwind().await;
     if !matches!(acted, Ok(Ok(Ok(_)))) && closing.log.is_in_doubt() {
         // Whatever ended it, an ordinary retry would call the step again.
-        return failed(Category::InDoubt, "a step may have been done, and its result is lost".to_owned())
-            .into();
+        let outcome =
+            failed(Category::InDoubt, "a step may have been done, and its result is lost".to_owned());
+        return Performed { outcome, waited: closing.log.waited.total() };
     }
     let acted = acted.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    let (outcome, waited) = match acted {
+    let outcome = match acted {
         Ok(Ok(value)) => {
             // Beside the timeout: it is done by now.
-            let (kept, waited) = results::keep_done(services, &value, services.limits.result_bytes).await;
+            let (most, waited) = (services.limits.result_bytes, &closing.log.waited);
+            let kept = results::keep_done(services, &value, most, waited).await;
             closing.done = kept.is_ok();
-            (kept.map_or_else(Outcome::Failed, Outcome::Ok), waited)
+            kept.map_or_else(Outcome::Failed, Outcome::Ok)
         }
-        Ok(Err(failure)) => (Outcome::Failed(failure), Duration::ZERO),
-        Err(late) => (late.into(), Duration::ZERO),
+        Ok(Err(failure)) => Outcome::Failed(failure),
+        Err(late) => late.into(),
     };
-    Performed { outcome, waited }
+    Performed { outcome, waited: closing.log.waited.total() }
 }
 
 impl From<Late> for Outcome {

@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use crate::notes::RunNotes;
 use crate::results;
-use crate::room::ROOM;
+use crate::room::{ROOM, Waited};
 use crate::services::{Services, lock};
 
 /// Reports of progress are written down no more often than this; the last one always is.
@@ -58,6 +58,8 @@ pub(crate) struct LiveLog {
     progress: Mutex<Progress>,
     /// Steps that are under way.
     open: Mutex<BTreeMap<String, Open>>,
+    /// Time in which there was no room for what it or a step of it gave.
+    pub(crate) waited: Waited,
 }
 
 /// How far the attempt has come.
@@ -85,6 +87,7 @@ impl LiveLog {
             signs: Notify::new(),
             progress: Mutex::new(Progress { sign: Instant::now(), unwritten: None, written: None }),
             open: Mutex::default(),
+            waited: Waited::default(),
         }
     }
 
@@ -113,7 +116,8 @@ impl LiveLog {
             };
             match appended {
                 Err(LogError::Journal(JournalError::Full(why))) if !self.services.is_stopping() => {
-                    let _waits = self.services.room.wait(&why);
+                    let _waits = self.services.room.wait(&why, &self.waited);
+                    self.services.room.is_missing(&why);
                     self.notes().read_again();
                     tokio::time::sleep(ROOM).await;
                 }
@@ -173,14 +177,18 @@ impl LiveLog {
         let mut held = ask(&|purse| Some(purse.held(&of))).flatten();
         loop {
             let ms = held.map_or(timeout_ms, |held| held.min(timeout_ms));
-            let until = begun.checked_add(Duration::from_millis(ms));
-            let ended = match until {
+            let until = || self.waited.end_of(begun, Duration::from_millis(ms));
+            let ended = match until() {
                 Some(until) => tokio::time::timeout_at(until, &mut work).await,
                 // What the clock cannot add never comes.
                 None => Ok((&mut work).await),
             };
             if let Ok(ended) = ended {
                 return Ok(ended);
+            }
+            // It has waited for room meanwhile.
+            if until().is_some_and(|until| until > Instant::now()) {
+                continue;
             }
             if ms >= timeout_ms {
                 return Err(Late { ms, spent: false });
@@ -197,7 +205,9 @@ impl LiveLog {
         let progress = lock(&self.progress);
         // What the clock cannot add never comes.
         let silent = self.site.heartbeat_ms.map(Duration::from_millis);
-        let silent = silent.and_then(|silent| progress.sign.checked_add(silent));
+        // While there is no room it can do nothing.
+        let sign = self.waited.last().map_or(progress.sign, |last| last.max(progress.sign));
+        let silent = silent.and_then(|silent| sign.checked_add(silent));
         let write = progress
             .unwritten
             .is_some()
@@ -361,7 +371,7 @@ impl AttemptLog for LiveLog {
             let outcome = match ended {
                 Ok(value) => {
                     let most = self.services.limits.result_bytes.min(STEP_RESULT_BYTES_MAX);
-                    let (kept, _) = results::keep_done(&self.services, value, most).await;
+                    let kept = results::keep_done(&self.services, value, most, &self.waited).await;
                     let failed = |failure| LogError::Result { step: step.to_owned(), failure };
                     Outcome::Ok(kept.map_err(failed)?)
                 }

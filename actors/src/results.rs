@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ostler_kernel::agent;
 use ostler_kernel::event::{Failure, Outcome, Output};
@@ -12,10 +11,9 @@ use ostler_kernel::port::{Artifact, ArtifactError, JSON};
 use ostler_kernel::run::{Category, Run};
 use ostler_kernel::{json, lineage};
 use serde_json::Value;
-use tokio::time::Instant;
 
 use crate::limits::RESULT_DEPTH_MAX;
-use crate::room::ROOM;
+use crate::room::{ROOM, Waited};
 use crate::services::Services;
 
 /// Results up to this size stand in the record itself, larger ones in the artifact store.
@@ -26,24 +24,22 @@ pub(crate) async fn keep(services: &Services, value: &Value) -> Result<Output, F
     Ok(store(services, value, services.limits.result_bytes).await?)
 }
 
-/// The same, with a limit of its own, of what was done and cannot be done again: where there is no room, it waits for some. Gives
-/// how long that was. Dropping the future loses the value.
+/// The same, with a limit of its own, of what was done and cannot be done again: where there is no room, it waits for some. Dropping
+/// the future loses the value.
 pub(crate) async fn keep_done(
     services: &Services,
     value: &Value,
     most: usize,
-) -> (Result<Output, Failure>, Duration) {
+    waited: &Waited,
+) -> Result<Output, Failure> {
     let mut waits = None;
     loop {
         match store(services, value, most).await {
             Err(Unkept::Full(why)) if !services.is_stopping() => {
-                waits.get_or_insert_with(|| (Instant::now(), services.room.wait(&why)));
+                waits.get_or_insert_with(|| services.room.wait(&why, waited));
                 tokio::time::sleep(ROOM).await;
             }
-            stored => {
-                let waited = waits.map_or(Duration::ZERO, |(since, _)| since.elapsed());
-                return (stored.map_err(Failure::from), waited);
-            }
+            stored => return Ok(stored?),
         }
     }
 }

@@ -1,12 +1,14 @@
 //! Whether there is room for what is written down: a full disk stops what goes on, and lets it go on when there is room.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::registry::RegistryMessage;
-use crate::services::Services;
+use crate::services::{Services, lock};
 
 /// Time until something is tried again for which there was no room.
 pub(crate) const ROOM: Duration = Duration::from_secs(1);
@@ -14,59 +16,127 @@ pub(crate) const ROOM: Duration = Duration::from_secs(1);
 /// Whether there is room.
 #[derive(Default)]
 pub(crate) struct Room {
-    /// Why there is none, as long as that is so.
+    /// Why there is none, for records or for a result, as long as that is so.
     full: watch::Sender<Option<String>>,
-    /// Results that wait for some.
+    /// There is none for records: nothing goes on.
+    stops: AtomicBool,
+    /// Results that wait for some. Whatever needs less goes on.
     waiting: AtomicUsize,
 }
 
-/// Something that waits for room.
-pub(crate) struct Waits<'a>(&'a Room);
+/// A result that waits for room.
+pub(crate) struct Waits<'a>(&'a Room, &'a Waited);
 
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.1.end();
+    }
+}
+
+/// How long an attempt has waited for room: that is none of its time, and costs nobody anything.
+#[derive(Default)]
+pub(crate) struct Waited(Mutex<Spans>);
+
+#[derive(Default)]
+struct Spans {
+    /// Those that are over.
+    over: Duration,
+    /// Results that wait at the same time, and since when any does.
+    waiting: u32,
+    since: Option<Instant>,
+    /// When the last one was over.
+    until: Option<Instant>,
+}
+
+impl Waited {
+    fn begin(&self) {
+        let mut spans = lock(&self.0);
+        spans.waiting += 1;
+        spans.since.get_or_insert_with(Instant::now);
+    }
+
+    fn end(&self) {
+        let mut spans = lock(&self.0);
+        spans.waiting -= 1;
+        if spans.waiting == 0 {
+            let since = spans.since.take();
+            spans.over += since.map_or(Duration::ZERO, |since| since.elapsed());
+            spans.until = Some(Instant::now());
+        }
+    }
+
+    /// All of it so far.
+    pub(crate) fn total(&self) -> Duration {
+        let spans = lock(&self.0);
+        spans.over + spans.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// When it waited last: now, if it does.
+    pub(crate) fn last(&self) -> Option<Instant> {
+        let spans = lock(&self.0);
+        spans.since.map(|_| Instant::now()).or(spans.until)
+    }
+
+    /// When work that began then has had so much time besides, as far as it can be told: while it waits, it is looked at again later.
+    /// `None`: never.
+    pub(crate) fn end_of(&self, begun: Instant, time: Duration) -> Option<Instant> {
+        let end = begun.checked_add(self.total())?.checked_add(time)?;
+        let is_on = lock(&self.0).since.is_some();
+        Some(if is_on { end.max(Instant::now() + ROOM) } else { end })
     }
 }
 
 impl Room {
-    /// Whether there is none.
+    /// Whether there is none for records.
     pub(crate) fn is_full(&self) -> bool {
-        self.full.borrow().is_some()
+        self.stops.load(Ordering::SeqCst)
     }
 
-    /// Why there is none; tells when that changes.
+    /// Why there is none, for records or for a result; tells when that changes.
     pub(crate) fn watch(&self) -> watch::Receiver<Option<String>> {
         self.full.subscribe()
     }
 
-    /// There is none: nothing goes on until there is, which is looked for from here on.
+    /// There is none for records: nothing goes on until there is, which is looked for from here on.
     pub(crate) fn is_missing(&self, why: &str) {
-        self.full.send_if_modified(|full| {
-            let first = full.is_none();
-            if first {
-                tracing::warn!(why, "nothing goes on until there is room on the disk");
-                *full = Some(why.to_owned());
-            }
-            first
-        });
+        if !self.stops.swap(true, Ordering::SeqCst) {
+            tracing::warn!(why, "nothing goes on until there is room on the disk");
+        }
+        self.tell(why);
     }
 
-    /// Something waits for room, until what this gives is dropped.
-    pub(crate) fn wait(&self, why: &str) -> Waits<'_> {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        self.is_missing(why);
-        Waits(self)
+    /// A result waits for room, until what this gives is dropped.
+    pub(crate) fn wait<'a>(&'a self, why: &str, waited: &'a Waited) -> Waits<'a> {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) == 0 {
+            tracing::warn!(why, "a result waits for room on the disk");
+        }
+        waited.begin();
+        self.tell(why);
+        Waits(self, waited)
+    }
+
+    fn tell(&self, why: &str) {
+        self.full.send_if_modified(|full| {
+            let first = full.is_none();
+            full.get_or_insert_with(|| why.to_owned());
+            first
+        });
     }
 
     /// Looks whether there is room again: then what waits for it goes on.
     pub(crate) fn look(services: &Services) {
         services.sweep_effects();
-        let Room { full, waiting } = &services.room;
-        if waiting.load(Ordering::Relaxed) == 0 && services.journal.has_room() {
+        let Room { full, stops, waiting } = &services.room;
+        if !services.journal.has_room() {
+            return;
+        }
+        if stops.swap(false, Ordering::SeqCst) {
             tracing::info!("there is room on the disk again");
-            full.send_replace(None);
             services.links.tell_registry(RegistryMessage::Room);
+        }
+        if waiting.load(Ordering::Relaxed) == 0 {
+            full.send_replace(None);
         }
     }
 }

@@ -4,13 +4,14 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Hold, over, plan, submit, system};
 use ostler_actors::{
-    INLINE_BYTES_MAX, Limits, RunError, Settled, Submission, SubmitError, System, new_run_id,
+    INLINE_BYTES_MAX, Limits, Program, ProgramContext, RunError, Settled, Step, Submission, SubmitError,
+    System, new_run_id,
 };
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::id::{Digest, RunId};
@@ -190,5 +191,45 @@ async fn a_result_that_has_no_room_waits_for_some_and_the_wait_costs_nothing() {
     assert!(!tool.has_started(), "it was done once");
     let cost = system.view(run, None).await.unwrap().report.cost;
     assert!(cost < 100, "{cost}");
+    system.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_whose_result_has_no_room_waits_beside_its_time_and_others_go_on() {
+    let calls = Arc::new(AtomicU32::new(0));
+    let counted = calls.clone();
+    let program = Program::new("program", "1", move |agent: ProgramContext, _: Value| {
+        let calls = counted.clone();
+        async move {
+            let large = Step::new("large").effect(Idempotency::None);
+            let text: String = agent
+                .step(large, async || {
+                    calls.fetch_add(1, Ordering::SeqCst);
+                    Ok("x".repeat(INLINE_BYTES_MAX))
+                })
+                .await?;
+            Ok(text.len())
+        }
+    })
+    .effect(Effect::External);
+    let store = Arc::new(Room::default());
+    store.is_full.store(true, Ordering::SeqCst);
+    let journal = Arc::new(MemoryJournal::default());
+    let system = over(journal, store.clone(), vec![Arc::new(program)], Limits::default()).await;
+    let node =
+        json!({"id": "n", "tool": "program", "retries": 0, "timeout": "1s", "heartbeat_timeout": "500ms"});
+    let run = submit(&system, json!({"id": "p", "nodes": [node]})).await;
+    system.full().wait_for(Option::is_some).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(system.full().borrow().is_some(), "it waits still");
+    let other = json!({"id": "n", "tool": "text.render", "params": {"template": "small", "values": {}}});
+    let other = submit(&system, json!({"id": "o", "nodes": [other]})).await;
+    assert_eq!(system.outcome(other).await.unwrap(), Settled::Closed(RunOutcome::Succeeded), "it has room");
+    store.is_full.store(false, Ordering::SeqCst);
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    system.full().wait_for(Option::is_none).await.unwrap();
+    let cost = system.view(run, None).await.unwrap().report.cost;
+    assert!(cost < 100, "{cost}");
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
     system.shutdown().await;
 }
