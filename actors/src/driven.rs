@@ -105,13 +105,16 @@ impl DrivenRuns {
         lock(&self.0).get_mut(&run).is_some_and(|driven| std::mem::replace(&mut driven.loaded, true))
     }
 
-    /// Notes whether nothing goes on in a run until a person answers: so it is then with those behind it.
-    pub(crate) fn note_waits(&self, run: RunId, waits: bool) {
+    /// Notes whether nothing goes on in a run until a person answers: so it is then with those behind it. Tells whether there are
+    /// any for whom that is new.
+    pub(crate) fn note_waits(&self, run: RunId, waits: bool) -> bool {
         let mut driven = lock(&self.0);
-        let Some(noted) = driven.get_mut(&run) else { return };
-        if std::mem::replace(&mut noted.waits, waits) != waits {
-            driven.values().filter(|other| other.behind == Some(run)).for_each(Driven::stir);
+        let Some(noted) = driven.get_mut(&run) else { return false };
+        if std::mem::replace(&mut noted.waits, waits) == waits {
+            return false;
         }
+        let behind = driven.values().filter(|other| other.behind == Some(run));
+        behind.inspect(|other| other.stir()).count() > 0
     }
 
     /// Notes the runs of an agent, in their order: only the first of them goes on.

@@ -5,9 +5,10 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{plan, states, system};
+use common::{Hold, plan, states, system};
 use ostler_actors::{AgentHandle, AgentProfile, Answer, RunError, Settled, Submission, System};
 use ostler_kernel::id::RunId;
+use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::run::RunOutcome;
 use ostler_store::MemoryJournal;
 use serde_json::json;
@@ -74,5 +75,29 @@ async fn who_waits_for_a_run_behind_one_that_waits_for_a_person_is_told_and_it_g
             tokio::task::yield_now().await;
         }
     }
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_wanted_something_of_a_run_before_the_one_in_front_came_to_wait_for_a_person_is_told() {
+    let tool = Hold::new("tool", Effect::Read, Idempotency::Natural);
+    let system = system(Arc::new(MemoryJournal::default()), vec![tool.clone()]).await;
+    let agent = system.spawn(AgentProfile::new("a")).await.unwrap();
+    let ok = json!({"id": "ok", "kind": "human_approval", "human_timeout": "1h", "deps": ["n"]});
+    let nodes = json!([{"id": "n", "tool": "tool"}, ok]);
+    let first =
+        agent.submit(Submission::plan(plan(&system, json!({"id": "p", "nodes": nodes})))).await.unwrap();
+    let behind = submit_sleep(&system, &agent, 0).await;
+    tool.started().await;
+    let mut skipped = std::pin::pin!(system.skip_node(behind, "s".into()));
+    tokio::select! {
+        biased;
+        answer = &mut skipped => panic!("the first is under way still: {answer:?}"),
+        // By its answer the registry has heard what was asked before.
+        _ = system.agents() => {}
+    }
+    tool.go(1);
+    let refused = tokio::time::timeout(SOON, skipped).await.expect("it does not wait for a person");
+    assert!(matches!(refused, Err(RunError::Behind(run)) if run == first), "{refused:?}");
     system.shutdown().await;
 }

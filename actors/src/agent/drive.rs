@@ -22,6 +22,7 @@ use crate::effects::AttemptKey;
 use crate::error::RunError;
 use crate::evaluator::EvaluatorMessage;
 use crate::ledger::ClientBook;
+use crate::registry::RegistryMessage;
 use crate::scheduler::Granted;
 use crate::services::Services;
 
@@ -247,8 +248,10 @@ impl Drive {
     /// Whether nothing goes on until a person answers. Those behind it in the line of its agent are told when that changes.
     fn note_standing_still(&mut self) -> bool {
         let waits = self.services.waits_for_person(&self.run);
-        if std::mem::replace(&mut self.stands_still, waits) != waits {
-            self.services.driven.note_waits(self.opened.run, waits);
+        let changed = std::mem::replace(&mut self.stands_still, waits) != waits;
+        if changed && self.services.driven.note_waits(self.opened.run, waits) && waits {
+            let agent = self.arguments.owner.agent.clone();
+            self.services.links.tell_registry(RegistryMessage::StandsStill { agent });
         }
         waits
     }

@@ -135,6 +135,23 @@ impl RegistryState {
         }
     }
 
+    /// Asks once more what was asked about the runs behind the first of an agent.
+    pub(super) fn stands_still(&mut self, agent: &AgentId) {
+        let behind: Vec<RunId> = self
+            .agents
+            .get(agent)
+            .into_iter()
+            .flat_map(|entry| &entry.runs)
+            .skip(1)
+            .map(|row| row.run)
+            .collect();
+        for run in behind {
+            for (request, reply) in self.waiting.take(run) {
+                self.ask(agent, run, request, reply);
+            }
+        }
+    }
+
     pub(super) fn done(&mut self, agent: &AgentId, run: RunId) {
         // Told twice, it counts once: by now the actor is about the next run.
         let was_there = self.strike(agent, run).is_some();

@@ -88,6 +88,7 @@ impl Actor for Registry {
             RegistryMessage::Undone => return Err("the disk was full, and some records were undone".into()),
             RegistryMessage::Room => state.wake_all(),
             RegistryMessage::Park { row, reason } => state.park_late(row, reason)?,
+            RegistryMessage::StandsStill { agent } => state.stands_still(&agent),
             RegistryMessage::Gone { agent, again } => state.gone(&agent, again)?,
             RegistryMessage::GivenUp { agent, reason } => state.give_up(&agent, reason)?,
             RegistryMessage::PoolUp => state.pool_up(),
