@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use crossbeam::queue::SegQueue;
 use dashmap::DashMap;
 use futures::FutureExt;
-use ostler_kernel::event::{Accounts, Failure, Outcome};
+use ostler_kernel::event::{Accounts, AttemptResult, Failure, Outcome};
 use ostler_kernel::id::{ClientId, NodeId, RunId};
 use ostler_kernel::port::{Journal, JournalError, Position};
 use ostler_kernel::run::Category;
@@ -42,6 +42,15 @@ pub(crate) struct Ended {
     pub(crate) cost: u64,
     /// How its client stood once that was charged; `None` if it held no slot any more.
     pub(crate) accounts: Option<Accounts>,
+}
+
+impl Ended {
+    /// The record of it.
+    pub(crate) fn result_of(self, key: &AttemptKey) -> Box<AttemptResult> {
+        let (node, attempt) = (key.node.clone(), key.attempt);
+        let Ended { outcome, duration_ms, cost, accounts } = self;
+        Box::new(AttemptResult { node, attempt, outcome, duration_ms, cost, accounts })
+    }
 }
 
 enum State {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler_kernel::event::{AttemptResult, Event, Outcome};
+use ostler_kernel::event::{Event, Outcome};
 use ostler_kernel::port::{JournalError, Position, RunRow, RunStanding, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::{Folded, Input, Operation};
 
@@ -110,14 +110,7 @@ fn record(
     }
     let Folded { mut run, last, .. } = open(services, &row)?;
     let was_stopped = !acts && matches!(ended.outcome, Outcome::Failed(_));
-    let result = Box::new(AttemptResult {
-        node: key.node.clone(),
-        attempt: key.attempt,
-        outcome: ended.outcome,
-        duration_ms: ended.duration_ms,
-        cost: ended.cost,
-        accounts: ended.accounts,
-    });
+    let result = ended.result_of(key);
     let events = if was_stopped {
         vec![Event::LateResult(result)]
     } else {

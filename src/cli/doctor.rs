@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use serde_json::json;
 use super::client::{Client, part};
 use super::exit::{Failure, code};
 use super::session::{Session, Want, is_there, settings};
-use super::term::{Out, Paint, bytes};
+use super::term::{Out, Paint, bytes, count};
 use super::{Globals, clients, pipelines};
 
 mod damage;
@@ -131,11 +132,14 @@ pub(crate) async fn doctor(globals: &Globals, args: DoctorArgs) -> Result<u8, Fa
 const IN_MEMORY: &str = "to keep them, take url = \"memory:\" out of [store] of the configuration";
 
 /// What a folder holds, for people.
+/// What the blocks of a file are counted in, whatever the disk has (`st_blocks`).
+const BLOCK_BYTES: u64 = 512;
+
 fn held((files, size): (u64, u64)) -> String {
     format!("{} in {files} files", bytes(size))
 }
 
-/// Files of a folder and of the folders in it, and their bytes. What cannot be read counts for nothing.
+/// Files of a folder and of the folders in it, and the bytes that they take on the disk. What cannot be read counts for nothing.
 fn folder_bytes(folder: &Path) -> (u64, u64) {
     let mut sum = (0, 0);
     let mut folders = vec![folder.to_owned()];
@@ -143,7 +147,7 @@ fn folder_bytes(folder: &Path) -> (u64, u64) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             match entry.metadata() {
                 Ok(about) if about.is_dir() => folders.push(entry.path()),
-                Ok(about) if about.is_file() => sum = (sum.0 + 1, sum.1 + about.len()),
+                Ok(about) if about.is_file() => sum = (sum.0 + 1, sum.1 + about.blocks() * BLOCK_BYTES),
                 _ => {}
             }
         }
@@ -397,8 +401,10 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
     if client.is_remote() {
         let health: Health = client.get("/healthz").await?;
         let what = format!(
-            "process {} answers, version {}, drives {} runs",
-            health.pid, health.version, health.active
+            "process {} answers, version {}, drives {}",
+            health.pid,
+            health.version,
+            count(health.active, "run")
         );
         report.good("control.sock", what);
     }
@@ -422,7 +428,9 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
                 continue;
             }
             count += 1;
-            open += usize::from(line.closed_ms.is_none());
+            let is_driven =
+                client.is_remote() && matches!(line.standing, Standing::Running | Standing::Waiting);
+            open += usize::from(line.closed_ms.is_none() && !is_driven);
             let path = format!("/v1/runs/{}", part(&line.run));
             match client.get::<Summary>(&path).await {
                 Ok(summary) => {

@@ -158,6 +158,9 @@ async fn runs(
             .flat_map(|waiting| waiting_lines(&line.run, waiting, columns))
             .for_each(|line| out.line(line));
     }
+    if out.is_terminal() && lines.iter().any(|line| line.standing == Standing::Open) {
+        out.line("nobody drives what is open: ostler resume goes on with it");
+    }
     if more && out.is_terminal() {
         out.line(format!("… the newest {}; ostler ps --all lists all of them", count(most, "run")));
     }

@@ -68,15 +68,7 @@ impl Drive {
             self.services.estimates.learn(node, ended.cost);
             self.services.measures.attempted(&self.opened.client, node.kind, &ended);
         }
-        let result = AttemptResult {
-            node: key.node.clone(),
-            attempt: key.attempt,
-            outcome: ended.outcome,
-            duration_ms: ended.duration_ms,
-            cost: ended.cost,
-            accounts: ended.accounts,
-        };
-        let result = Box::new(result);
+        let result = ended.result_of(key);
         let unsure = self.run.plan().policy.oversight.is_some()
             // Boxed, as all that is seldom awaited: what stands here is part of the future of every message.
             && Box::pin(results::is_unsure(&self.services, &result.outcome)).await;
