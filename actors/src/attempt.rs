@@ -65,39 +65,24 @@ impl Work {
     }
 }
 
-/// An attempt that has ended.
-pub(crate) struct Performed {
-    pub(crate) outcome: Outcome,
-    /// Time of it in which there was no room for a result: that costs nobody anything.
-    pub(crate) waited: Duration,
-}
-
-impl From<Outcome> for Performed {
-    fn from(outcome: Outcome) -> Performed {
-        Performed { outcome, waited: Duration::ZERO }
-    }
-}
-
 /// Does the work within the node's timeout, judges it, and keeps what it gave.
 pub(crate) async fn perform(
     services: &Services,
     caller: &Caller,
     node: &Node,
     work: Box<Work>,
-    log: LiveLog,
-) -> Performed {
+    log: Arc<LiveLog>,
+) -> Outcome {
     let timeout_ms = u64::try_from(node.timeout).unwrap_or(1);
-    let mut closing = Closing { log: Arc::new(log), done: false };
+    let mut closing = Closing { log, done: false };
     let acted = closing.log.within(timeout_ms, act(services, caller, node, work, &closing.log));
     let acted = AssertUnwindSafe(acted).catch_unwind().await;
     if !matches!(acted, Ok(Ok(Ok(_)))) && closing.log.is_in_doubt() {
         // Whatever ended it, an ordinary retry would call the step again.
-        let outcome =
-            failed(Category::InDoubt, "a step may have been done, and its result is lost".to_owned());
-        return Performed { outcome, waited: closing.log.waited.total() };
+        return failed(Category::InDoubt, "a step may have been done, and its result is lost".to_owned());
     }
     let acted = acted.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    let outcome = match acted {
+    match acted {
         Ok(Ok(value)) => {
             // Beside the timeout: it is done by now.
             let (most, waited) = (services.limits.result_bytes, &closing.log.waited);
@@ -107,8 +92,7 @@ pub(crate) async fn perform(
         }
         Ok(Err(failure)) => Outcome::Failed(failure),
         Err(late) => late.into(),
-    };
-    Performed { outcome, waited: closing.log.waited.total() }
+    }
 }
 
 impl From<Late> for Outcome {

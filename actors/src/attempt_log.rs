@@ -109,6 +109,7 @@ impl LiveLog {
 
     /// Appends, and waits until that is durable; and for room, if there is none.
     pub(crate) async fn append_durably(&self, event: Event) -> Result<(), LogError> {
+        let mut waits = None;
         loop {
             let appended = match self.append(event.clone()) {
                 Ok(position) => self.services.journal.durable(position).await.map_err(LogError::from),
@@ -116,7 +117,7 @@ impl LiveLog {
             };
             match appended {
                 Err(LogError::Journal(JournalError::Full(why))) if !self.services.is_stopping() => {
-                    let _waits = self.services.room.wait(&why, &self.waited);
+                    waits.get_or_insert_with(|| self.services.room.wait(&why, &self.waited));
                     self.services.room.is_missing(&why);
                     self.notes().read_again();
                     tokio::time::sleep(ROOM).await;

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::AgentMessage;
-use crate::attempt::Performed;
+use crate::attempt_log::LiveLog;
 use crate::registry::RegistryMessage;
 use crate::scheduler::{Owner, Ticket};
 use crate::services::{Services, lock};
@@ -104,15 +104,15 @@ pub(crate) enum Found {
 }
 
 impl Effects {
-    /// Starts an attempt. `acts`: it does something to the world, so a shutdown waits for it. One that comes to nothing has not
-    /// begun: it is as if there had been none.
+    /// Starts an attempt, and keeps its log. `acts`: it does something to the world, so a shutdown waits for it. One that comes to
+    /// nothing has not begun: it is as if there had been none.
     pub(crate) fn spawn(
         services: &Arc<Services>,
         key: AttemptKey,
         (owner, slot): (Arc<Owner>, Ticket),
         agent: ActorRef<AgentMessage>,
-        acts: bool,
-        attempt: impl Future<Output = Option<Performed>> + Send + 'static,
+        (acts, log): (bool, Arc<LiveLog>),
+        attempt: impl Future<Output = Option<Outcome>> + Send + 'static,
     ) {
         let cancel = CancellationToken::new();
         let state = State::Running { cancel: cancel.clone() };
@@ -124,16 +124,17 @@ impl Effects {
         tokio::spawn(async move {
             let started = tokio::time::Instant::now();
             let shielded = AssertUnwindSafe(attempt).catch_unwind();
-            let Performed { outcome, waited } = tokio::select! {
+            let outcome = tokio::select! {
                 biased;
                 ended = shielded => match ended {
-                    Ok(Some(performed)) => performed,
+                    Ok(Some(outcome)) => outcome,
                     Ok(None) => return withdraw(&services_of_task, &key),
-                    Err(panic) => panicked(&*panic).into(),
+                    Err(panic) => panicked(&*panic),
                 },
-                () = cancel.cancelled() => failed(Category::Crash, "stopped before it had ended".to_owned()).into(),
+                () = cancel.cancelled() => failed(Category::Crash, "stopped before it had ended".to_owned()),
             };
-            let (duration_ms, cost) = cost_since(started + waited);
+            // Time in which there was no room for a result costs nobody anything.
+            let (duration_ms, cost) = cost_since(started + log.waited.total());
             let ended = Ended { outcome, duration_ms, cost, accounts: None };
             finish(&services_of_task, &key, ended);
         });

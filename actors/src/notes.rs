@@ -120,7 +120,7 @@ impl RunNotes {
             let expected = known.read(services, self.stream)?;
             let (stream, at_ms) = (self.stream, services.clock.now());
             let batch = StreamBatch { stream, expected, at_ms, events: vec![event.clone()] };
-            match services.journal.append(vec![batch]) {
+            match services.append(batch) {
                 // Notes that were forgotten while an attempt was under way are kept by that attempt: it reads what came
                 // meanwhile, once.
                 Err(JournalError::Conflict { .. }) if std::mem::take(&mut may_be_behind) => {

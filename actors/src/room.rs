@@ -109,7 +109,7 @@ impl Room {
     /// A result waits for room, until what this gives is dropped.
     pub(crate) fn wait<'a>(&'a self, why: &str, waited: &'a Waited) -> Waits<'a> {
         if self.waiting.fetch_add(1, Ordering::Relaxed) == 0 {
-            tracing::warn!(why, "a result waits for room on the disk");
+            tracing::warn!(why, "what was done waits for room on the disk");
         }
         waited.begin();
         self.tell(why);

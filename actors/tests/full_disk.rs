@@ -233,3 +233,23 @@ async fn a_step_whose_result_has_no_room_waits_beside_its_time_and_others_go_on(
     assert_eq!(calls.load(Ordering::SeqCst), 1);
     system.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_cancelled_while_its_result_waits_for_room_pays_for_its_work_alone() {
+    let tool = Hold::new("tool", Effect::Read, Idempotency::Natural);
+    tool.gives(json!({"text": "x".repeat(INLINE_BYTES_MAX)}));
+    let store = Arc::new(Room::default());
+    store.is_full.store(true, Ordering::SeqCst);
+    let journal = Arc::new(MemoryJournal::default());
+    let system = over(journal, store, vec![tool.clone()], Limits::default()).await;
+    let node = json!({"id": "n", "tool": "tool", "retries": 0, "timeout": "1s"});
+    let run = submit(&system, json!({"id": "p", "nodes": [node]})).await;
+    tool.go(1);
+    system.full().wait_for(Option::is_some).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    system.cancel(run).await.unwrap();
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    let cost = system.view(run, None).await.unwrap().report.cost;
+    assert!((1..100).contains(&cost), "{cost}");
+    system.shutdown().await;
+}

@@ -67,8 +67,7 @@ impl Drive {
             self.launches.push(launch);
             return;
         };
-        let ended = ended.unwrap_or_else(|panic| effects::panicked(&*panic).into());
-        let outcome = ended.outcome;
+        let outcome = ended.unwrap_or_else(|panic| effects::panicked(&*panic));
         let (duration_ms, cost) = effects::cost_since(started);
         let owner = &self.arguments.owner;
         let (services, run) = (&self.services, self.opened.run);

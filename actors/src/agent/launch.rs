@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ostler_kernel::event::{Accounts, AttemptOf, AttemptResult, Event, GateDecision};
+use ostler_kernel::event::{Accounts, AttemptOf, AttemptResult, Event, GateDecision, Outcome};
 use ostler_kernel::gate::{Denial, Permit};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::plan::Node;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::drive::Drive;
 use crate::approval;
-use crate::attempt::{self, Performed, Work};
+use crate::attempt::{self, Work};
 use crate::attempt_log::{LiveLog, Site};
 use crate::effects::{AttemptKey, Effects, failed};
 use crate::results::{self, Unreadable};
@@ -24,8 +24,9 @@ pub(super) struct Launch {
     pub(super) key: AttemptKey,
     pub(super) slot: Ticket,
     acts: bool,
+    log: Arc<LiveLog>,
     /// Does it. Boxed: it is handed on several times until it is done.
-    pub(super) body: Pin<Box<dyn Future<Output = Performed> + Send>>,
+    pub(super) body: Pin<Box<dyn Future<Output = Outcome> + Send>>,
 }
 
 /// Why a granted node does not start.
@@ -201,13 +202,15 @@ impl Drive {
                 let acts = prepared.work.acts(node);
                 self.intend(node, &prepared, Some(accounts));
                 let is_quick = !acts && self.has_time() && node.tests.is_none() && prepared.work.is_quick();
-                let log = LiveLog::new(&self.services, self.site(node, attempt, prepared.key));
+                let site = self.site(node, attempt, prepared.key);
+                let log = Arc::new(LiveLog::new(&self.services, site));
                 let (services, caller) = (Arc::clone(&self.services), Arc::clone(&self.caller));
+                let log_of_work = Arc::clone(&log);
                 let body = Box::pin(async move {
                     let work = Box::new(prepared.work);
-                    attempt::perform(&services, &caller, &plan.nodes[at], work, log).await
+                    attempt::perform(&services, &caller, &plan.nodes[at], work, log_of_work).await
                 });
-                let launch = Launch { key, slot, acts, body };
+                let launch = Launch { key, slot, acts, log, body };
                 if is_quick {
                     Box::pin(self.perform_here(launch)).await;
                 } else {
@@ -345,7 +348,7 @@ impl Drive {
 
     /// Starts what was appended. What acts on the world waits until its intent is durable.
     pub(super) fn launch(&mut self, position: Option<Position>) {
-        for Launch { key, slot, acts, body } in std::mem::take(&mut self.launches) {
+        for Launch { key, slot, acts, log, body } in std::mem::take(&mut self.launches) {
             let services = Arc::clone(&self.services);
             let body = async move {
                 if let (true, Some(position)) = (acts, position)
@@ -357,7 +360,7 @@ impl Drive {
                 Some(body.await)
             };
             let held = (Arc::clone(&self.arguments.owner), slot);
-            Effects::spawn(&self.services, key, held, self.me.clone(), acts, body);
+            Effects::spawn(&self.services, key, held, self.me.clone(), (acts, log), body);
         }
     }
 }

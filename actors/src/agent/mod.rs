@@ -152,10 +152,11 @@ impl AgentState {
             AgentMessage::Granted(grants) => drive.slots.extend(grants),
             AgentMessage::Ended(keys) => drive.all_ended(keys).await,
             AgentMessage::NoRoom(nodes) => drive.no_room(nodes),
-            AgentMessage::Again => match self.rests_for_room() {
-                true => return Ok(()),
-                false => self.drive.iter_mut().for_each(Drive::again),
-            },
+            AgentMessage::Again if self.arguments.services.room.is_full() => {
+                self.let_go_for_room();
+                return Ok(());
+            }
+            AgentMessage::Again => drive.again(),
             AgentMessage::OutOfCredit(out) => drive.out_of_credit(out),
             AgentMessage::Due => drive.due(),
             AgentMessage::ContractJudged { version, broken } => drive.contract_judged(version, broken),
@@ -186,19 +187,19 @@ impl AgentState {
         self.advance().await
     }
 
-    /// Lets a run go that was read while the disk is full, and that nobody wanted anything of; false: there is room.
-    fn rests_for_room(&mut self) -> bool {
-        let is_full = self.arguments.services.room.is_full();
-        if is_full && let Some(drive) = self.drive.take() {
-            self.let_go_for_room(drive);
-        }
-        is_full
-    }
-
-    fn let_go_for_room(&mut self, drive: Drive) {
-        self.short = Some(drive.opened.run);
+    /// Lets a run go for which there is no room on the disk.
+    fn let_go_for_room(&mut self) {
+        let Some(drive) = self.drive.take() else { return };
+        let run = drive.opened.run;
+        self.short = Some(run);
         drop(drive);
-        self.ask_to_be_passive();
+        let AgentArguments { owner, services } = &self.arguments;
+        services.links.tell_registry(RegistryMessage::Passivate {
+            agent: owner.agent.clone(),
+            run,
+            until: Some(Instant::now() + ROOM_AT_LAST),
+            asked: self.asked,
+        });
     }
 
     /// Nothing of a run is written down for now: its agent lets it go, and reads it again when there is room, or somebody asks for
@@ -208,9 +209,7 @@ impl AgentState {
         if !matches!(*error, JournalError::Full(_)) {
             return Err(error);
         }
-        if let Some(drive) = self.drive.take() {
-            self.let_go_for_room(drive);
-        }
+        self.let_go_for_room();
         Ok(())
     }
 
@@ -221,17 +220,6 @@ impl AgentState {
             Some(row) => self.begin(row).await,
             None => Ok(()),
         }
-    }
-
-    fn ask_to_be_passive(&self) {
-        let Some(run) = self.short else { return };
-        let AgentArguments { owner, services } = &self.arguments;
-        services.links.tell_registry(RegistryMessage::Passivate {
-            agent: owner.agent.clone(),
-            run,
-            until: Some(Instant::now() + ROOM_AT_LAST),
-            asked: self.asked,
-        });
     }
 
     /// Does what follows from the last message; ends the run if nothing can follow any more, and says so if nothing

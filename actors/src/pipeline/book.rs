@@ -78,7 +78,7 @@ impl Book {
         let created = Event::Pipeline(Box::new(PipelineRecord::Created { spec }));
         let at_ms = services.clock.now();
         let batch = StreamBatch { stream, expected: Seq(0), at_ms, events: vec![created] };
-        let position = services.journal.append(vec![batch])?;
+        let position = services.append(batch)?;
         // Somebody else may have found it by now: there is one log of it.
         let log = self.find(services, topology.id().as_str())?.expect("its first record was just appended");
         Ok((log, position))

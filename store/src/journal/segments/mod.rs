@@ -210,8 +210,12 @@ impl Shared {
     }
 
     fn poison(&self, why: String) {
+        self.poison_order(&mut self.order(), why);
+    }
+
+    fn poison_order(&self, order: &mut Order, why: String) {
         tracing::error!(%why, "the journal writes nothing any more");
-        self.order().standing = Standing::Poisoned(why.clone());
+        order.standing = Standing::Poisoned(why.clone());
         self.acks.fail(JournalError::Poisoned(why));
         self.room.notify_all();
     }
@@ -240,8 +244,7 @@ impl Shared {
         self.index.reset();
         self.refold_while(&still, order).inspect_err(|error| {
             // Neither the fold nor the index knows everything now.
-            order.standing = Standing::Poisoned(error.to_string());
-            self.acks.fail(JournalError::Poisoned(error.to_string()));
+            self.poison_order(order, error.to_string());
         })
     }
 
@@ -328,7 +331,7 @@ impl Shared {
         let found = order.pending.is_empty()
             && reserve::ensure_with_room(&self.files, self.options.reserve_bytes, more).is_ok();
         if found {
-            tracing::info!("there is room on the disk again");
+            tracing::debug!("there is room on the disk again");
             order.standing = Standing::Writing;
         }
         found
@@ -336,20 +339,13 @@ impl Shared {
 
     /// What an operator wants has room of its own, which nobody else gets a share of; for all else room is looked for.
     fn admit_when_full(&self, order: &mut Order, prepared: &Prepared) -> Result<(), JournalError> {
-        if let Standing::Full { urgent_bytes, .. } = &mut order.standing
-            && prepared.urgent
-            && *urgent_bytes >= prepared.bytes
-        {
+        let Standing::Full { why, urgent_bytes } = &mut order.standing else { return Ok(()) };
+        if prepared.urgent && *urgent_bytes >= prepared.bytes {
             *urgent_bytes -= prepared.bytes;
             return Ok(());
         }
-        if self.finds_room(order, prepared.bytes) {
-            return Ok(());
-        }
-        match &order.standing {
-            Standing::Full { why, .. } => Err(JournalError::Full(why.clone())),
-            Standing::Writing | Standing::Poisoned(_) => Ok(()),
-        }
+        let full = JournalError::Full(why.clone());
+        if self.finds_room(order, prepared.bytes) { Ok(()) } else { Err(full) }
     }
 }
 
