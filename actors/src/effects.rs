@@ -82,7 +82,8 @@ impl Entry {
     }
 }
 
-/// Every attempt that runs or is not recorded yet: at most as many as there are slots, and those that drain.
+/// Every attempt that runs or is not recorded yet: at most as many as there are slots, and those that drain; and of those that acted,
+/// the ones whose record is on its way to the disk.
 #[derive(Default)]
 pub(crate) struct Effects {
     entries: DashMap<AttemptKey, Entry>,

@@ -14,12 +14,14 @@ use ostler_kernel::run::{Context, Prepared, Run};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
+use crate::agent::AskReply;
 use crate::attempt::Caller;
 use crate::children::{Home, Waiters};
 use crate::clock::Clock;
 use crate::contracts::Contracts;
 use crate::driven::DrivenRuns;
 use crate::effects::{AttemptKey, Effects};
+use crate::error::RunError;
 use crate::estimates::Estimates;
 use crate::evaluations::Evaluating;
 use crate::ledger::Ledger;
@@ -162,6 +164,20 @@ impl Services {
         self.purses.let_go(run, || self.driven.has(run));
         self.notes.forget(run);
         self.stir();
+    }
+
+    /// Answers once what was ordered up to there is durable.
+    pub(crate) fn reply_when_durable(self: &Arc<Services>, position: Position, replies: Vec<AskReply>) {
+        if replies.is_empty() {
+            return;
+        }
+        let services = Arc::clone(self);
+        tokio::spawn(async move {
+            let durable = services.journal.durable(position).await.map_err(RunError::from);
+            for reply in replies {
+                let _ = reply.send(durable.clone());
+            }
+        });
     }
 
     /// Lets go of attempts that acted and whose end is durable by now. If that was undone, it is written down anew, by whoever

@@ -145,8 +145,8 @@ impl System {
         halted.or_else(|| self.services.is_stopping().then(|| "it is being shut down".to_owned()))
     }
 
-    /// Why nothing is written down for now, and so nothing goes on: the disk is full. `None`: there is room. It goes on by itself when
-    /// there is.
+    /// Why there is no room on the disk: for records, and then nothing goes on; or for a result, which waits while the rest goes on.
+    /// `None`: there is room. What waits goes on by itself when there is.
     pub fn full(&self) -> watch::Receiver<Option<String>> {
         self.services.room.watch()
     }

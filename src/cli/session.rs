@@ -249,7 +249,7 @@ impl Session {
         self.held.as_ref()?.os.programs()
     }
 
-    /// Why nothing is written down for now, if this process holds a data folder.
+    /// Why there is no room on the disk for what is to be written, if this process holds a data folder.
     pub(crate) fn room(&self) -> Option<watch::Receiver<Option<String>>> {
         Some(self.held.as_ref()?.os.system().full())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::{Event, RunOpened, TimerKind};
-use ostler_kernel::id::{NodeId, RunId, Ticks};
+use ostler_kernel::id::{NodeId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::port::{Seq, StreamId};
 use ostler_kernel::run::{Context, GivenUp, Input, NodeState, Quiet, Run};
@@ -168,11 +168,6 @@ impl Drive {
 
     pub(super) fn key(&self, node: &NodeId, attempt: u32) -> AttemptKey {
         AttemptKey { run: self.opened.run, node: node.clone(), attempt }
-    }
-
-    /// The run was opened by this one.
-    pub(super) fn adopt_by(&self, parent: RunId) {
-        self.book.adopt(self.opened.run, parent);
     }
 
     /// Does what follows from the last input, until only waiting is left: asks for approvals and slots, starts what

@@ -29,6 +29,10 @@ impl Drive {
     ) -> Result<Option<Drive>, ActorProcessingErr> {
         let services = &arguments.services;
         let (agent, run) = (arguments.owner.agent.clone(), row.run);
+        let set_aside = |reason| {
+            let (agent, replies) = (agent.clone(), Vec::new());
+            services.links.tell_registry(RegistryMessage::SetAside { agent, run, reason, replies });
+        };
         let mut recovered = None;
         let see = |record: &Recorded| {
             if matches!(record.event, Event::RunRecovered { .. }) {
@@ -39,13 +43,7 @@ impl Drive {
             Ok(folded) => folded,
             // To fail for it would only be to fail again.
             Err(RunError::Fold(error)) => {
-                let reason = format!("it cannot be read: {error}");
-                services.links.tell_registry(RegistryMessage::SetAside {
-                    agent,
-                    run,
-                    reason,
-                    replies: Vec::new(),
-                });
+                set_aside(format!("it cannot be read: {error}"));
                 return Ok(None);
             }
             Err(error) => return Err(error.into()),
@@ -74,12 +72,7 @@ impl Drive {
         let since = Since { was_parked: parked.is_some(), by_name: services.driven.asked_for(run), got_on };
         match drive.within(|run, cx| run.take_up(cx, &lost, since)) {
             TakenUp::SetAside(reason) => {
-                services.links.tell_registry(RegistryMessage::SetAside {
-                    agent,
-                    run,
-                    reason,
-                    replies: Vec::new(),
-                });
+                set_aside(reason);
                 return Ok(None);
             }
             TakenUp::GoesOn { events, again } => {
@@ -89,14 +82,11 @@ impl Drive {
         }
         drive.decide(Input::Settle);
         drive.tell(Telemetry::JobAssigned);
-        let parent = drive.run.terms().parent.clone();
-        if let Some(parent) = &parent {
-            drive.adopt_by(parent.run);
-        }
-        if let Some(parent) = parent
-            && children::is_unwanted(&drive.services, &parent)?
-        {
-            drive.decide(Input::Operator(Operation::CancelPlan));
+        if let Some(parent) = drive.run.terms().parent.clone() {
+            drive.book.adopt(run, parent.run);
+            if children::is_unwanted(&drive.services, &parent)? {
+                drive.decide(Input::Operator(Operation::CancelPlan));
+            }
         }
         Ok(Some(drive))
     }

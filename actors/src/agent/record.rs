@@ -44,7 +44,7 @@ impl Drive {
                     self.taken.drain(..).for_each(|key| self.services.effects.ordered(key, position));
                 }
                 self.here.recorded();
-                self.answer_when_durable(position);
+                self.services.reply_when_durable(position, std::mem::take(&mut self.answers));
                 Ok(Some(position))
             }
             // Somebody else wrote to the run, or it wants more at once than is written: that is between the run and its
@@ -62,20 +62,6 @@ impl Drive {
                 Err(error.into())
             }
         }
-    }
-
-    pub(super) fn answer_when_durable(&mut self, position: Position) {
-        let answers = std::mem::take(&mut self.answers);
-        if answers.is_empty() {
-            return;
-        }
-        let services = Arc::clone(&self.services);
-        tokio::spawn(async move {
-            let durable = services.journal.durable(position).await;
-            for reply in answers {
-                let _ = reply.send(durable.clone().map_err(RunError::from));
-            }
-        });
     }
 
     /// The run is closed: tells the registry once that is durable.

@@ -169,23 +169,13 @@ impl RegistryState {
         replies: Vec<AskReply>,
     ) -> Result<(), JournalError> {
         let Some(row) = self.strike(agent, run) else { return Ok(()) };
-        let position = match self.park(&row, reason) {
+        let parked = self.park(&row, reason);
+        self.take(agent, Input::RunOver);
+        match parked {
             Err(error @ JournalError::Full(_)) => {
                 replies.into_iter().for_each(|reply| drop(reply.send(Err(error.clone().into()))));
-                self.take(agent, Input::RunOver);
-                return Ok(());
             }
-            parked => parked?,
-        };
-        self.take(agent, Input::RunOver);
-        if !replies.is_empty() {
-            let services = Arc::clone(&self.services);
-            tokio::spawn(async move {
-                let durable = services.journal.durable(position).await.map_err(RunError::from);
-                for reply in replies {
-                    let _ = reply.send(durable.clone());
-                }
-            });
+            parked => self.services.reply_when_durable(parked?, replies),
         }
         Ok(())
     }

@@ -43,7 +43,7 @@ pub(crate) enum RegistryMessage {
     Room,
     /// A run that is on no agent's list is to be set aside, for which there was no room before.
     Park { row: RunRow, reason: String },
-    /// The first run of an agent has come to wait for a person: nothing is done about those behind it before.
+    /// The first run of an agent has come to wait for a person: what was asked about those behind it is refused.
     StandsStill { agent: AgentId },
     /// An actor is gone; `again`: its supervisor starts it once more by itself.
     Gone { agent: AgentId, again: bool },

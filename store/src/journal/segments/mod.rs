@@ -1,13 +1,13 @@
 //! The journal on disk: append-only segments, one writer thread, natural group commit.
 //!
-//! An append is ordered under a short lock and handed to the writer thread, which drains its queue, writes once,
+//! An append is ordered under a short lock and handed to the writer thread, which drains its queue, writes all that it found,
 //! syncs once and answers all. The bytes waiting for it are bounded ([`QUEUE_BYTES_MAX`]): beyond that `append`
 //! blocks until the disk has caught up, for at most [`QUEUE_WAIT_MS_MAX`], and is then refused.
 //!
 //! Invariants:
 //!
 //! - A place (segment and offset) is given out once, whatever happens to what was there.
-//! - A write begins only when everything before it is durable; its first frame says so. Hence a bad frame with
+//! - A group is written only when everything before it is durable; its first frame says so. Hence a bad frame with
 //!   such a frame behind it is damage, and one without may be torn and is cut off.
 //! - The index is never needed: it is a fold of the segments before its mark, and memory holds the fold of the
 //!   rest. All three ways to that rest (ordering, opening, taking back) end in the same `Fold`.

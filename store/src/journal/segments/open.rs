@@ -249,7 +249,6 @@ fn start(
         indexer: to_indexer.clone(),
         last_segment,
         current: None,
-        buffer: Vec::new(),
         unsealed,
         closing: false,
     };

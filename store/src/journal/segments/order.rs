@@ -181,10 +181,10 @@ impl Order {
         for (run, change) in prepared.changes.drain(..) {
             self.fold.lines.apply(run, change, place.position());
         }
-        self.end = Place::new(place.segment(), place.offset() + bytes.len() as u64);
-        self.last = place;
-        self.pending_bytes += bytes.len();
         let ordered = Arc::new(Ordered { place, bytes, since: prepared.since });
+        self.end = ordered.end();
+        self.last = place;
+        self.pending_bytes += ordered.bytes.len();
         self.pending.push_back(ordered.clone());
         // The writer lives as long as the journal; if it panicked, nobody ever gets an acknowledgement.
         let _ = self.writer.send(Message::Frame(ordered));

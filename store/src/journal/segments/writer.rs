@@ -1,4 +1,4 @@
-//! The one thread that writes: it drains the queue, writes once, syncs once, answers all.
+//! The one thread that writes: it drains the queue, writes what it found, syncs once, answers all.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::disk::{DiskFile, is_full};
 /// Most bytes that are synced together.
 const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Bytes of frames that are brought together before they are written. What a burst takes is not kept.
+/// Bytes of frames that are brought together before they are written.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 /// What the writer thread keeps.
@@ -28,7 +28,6 @@ pub(crate) struct Writer {
     pub(crate) last_segment: u32,
     /// The segment that is being written, and up to where its blocks are taken.
     pub(crate) current: Option<Current>,
-    pub(crate) buffer: Vec<u8>,
     /// Whether anything was written that no seal follows.
     pub(crate) unsealed: bool,
     pub(crate) closing: bool,
@@ -152,17 +151,16 @@ impl Writer {
             current.prepared = prepare_to;
         }
         let mut from = place.offset();
+        let mut buffer = Vec::with_capacity(((end - from) as usize).min(BUFFER_BYTES));
         for ordered in part {
-            let start = self.buffer.len();
-            self.buffer.extend_from_slice(&ordered.bytes);
+            let start = buffer.len();
+            buffer.extend_from_slice(&ordered.bytes);
             let flags = if ordered.place == place { FIRST } else { 0 };
-            frame::finish(&mut self.buffer[start..], ordered.place, flags);
-            if self.buffer.len() >= BUFFER_BYTES || ordered.end().offset() == end {
-                let written = current.file.write_at(&self.buffer, from);
-                from += self.buffer.len() as u64;
-                self.buffer.clear();
-                self.buffer.shrink_to(BUFFER_BYTES);
-                written.map_err(trouble)?;
+            frame::finish(&mut buffer[start..], ordered.place, flags);
+            if buffer.len() >= BUFFER_BYTES || ordered.end().offset() == end {
+                current.file.write_at(&buffer, from).map_err(trouble)?;
+                from += buffer.len() as u64;
+                buffer.clear();
             }
         }
         // A failed sync says nothing about what is on the disk, so it is never just "full".
