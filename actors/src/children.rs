@@ -157,7 +157,9 @@ impl LiveLog {
         let patience = self.site.heartbeat_ms.map(|ms| Duration::from_millis(ms / 2 + 1));
         let mut awaited = system.awaited(run).map_err(|error| error.to_string())?;
         loop {
-            let mut stirs = system.services.stirs.subscribe();
+            let (mut stirs, mut full) = (system.services.stirs.subscribe(), system.full());
+            // What it waits for may wait for room: that is no time of its own either.
+            let _waits = full.borrow_and_update().is_some().then(|| self.waited.begin());
             let settled = async {
                 match awaited.settled(system).await {
                     Ok(Settled::Closed(outcome)) => return Some(Ok(outcome)),
@@ -168,8 +170,10 @@ impl LiveLog {
                     Ok(Settled::Parked(_) | Settled::WaitsForPerson | Settled::Resting) => {}
                     Err(error) => return Some(Err(error.to_string())),
                 }
-                let _ = stirs.changed().await;
-                None
+                tokio::select! {
+                    _ = stirs.changed() => None,
+                    _ = full.changed() => None,
+                }
             };
             let settled = match patience {
                 Some(patience) => tokio::time::timeout(patience, settled).await.unwrap_or(None),

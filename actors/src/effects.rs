@@ -284,6 +284,11 @@ impl Effects {
         self.forgotten.notify_waiters();
     }
 
+    /// Where the last end is ordered of those that are kept for it.
+    pub(crate) fn last_kept(&self) -> Option<Position> {
+        lock(&self.kept).back().map(|(upto, _)| *upto)
+    }
+
     /// Lets go of what is kept and durable by now. Gives those whose end was undone: it is not ordered any more.
     pub(crate) fn sweep(&self, journal: &dyn Journal) -> Vec<AttemptKey> {
         let mut undone = Vec::new();

@@ -75,7 +75,7 @@ pub(crate) fn ended(services: &Arc<Services>, key: &AttemptKey) {
     match alone(|| record(services, key, ended.clone(), acts)) {
         Ok(Some(upto)) => {
             services.effects.ordered(key.clone(), upto);
-            services.sweep_effects();
+            services.sweep_effects_when_durable();
             services.left_behind(key);
             return;
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ostler_kernel::agent;
 use ostler_kernel::event::{Failure, Outcome, Output};
 use ostler_kernel::id::NodeId;
+use ostler_kernel::json::Json;
 use ostler_kernel::plan::Node;
 use ostler_kernel::port::{Artifact, ArtifactError, JSON};
 use ostler_kernel::run::{Category, Run};
@@ -21,7 +22,7 @@ pub const INLINE_BYTES_MAX: usize = 4 * 1_024;
 
 /// Stores a value: its digest, and the value itself where it is small.
 pub(crate) async fn keep(services: &Services, value: &Value) -> Result<Output, Failure> {
-    Ok(store(services, value, services.limits.result_bytes).await?)
+    Ok(store(services, &checked(value, services.limits.result_bytes)?).await?)
 }
 
 /// The same, with a limit of its own, of what was done and cannot be done again: where there is no room, it waits for some. Dropping
@@ -32,9 +33,10 @@ pub(crate) async fn keep_done(
     most: usize,
     waited: &Waited,
 ) -> Result<Output, Failure> {
+    let canonical = checked(value, most)?;
     let mut waits = None;
     loop {
-        match store(services, value, most).await {
+        match store(services, &canonical).await {
             Err(Unkept::Full(why)) if !services.is_stopping() => {
                 waits.get_or_insert_with(|| services.room.wait(&why, waited));
                 tokio::time::sleep(ROOM).await;
@@ -66,7 +68,8 @@ impl From<Unkept> for Failure {
     }
 }
 
-async fn store(services: &Services, value: &Value, most: usize) -> Result<Output, Unkept> {
+/// The canonical form of a value that may be kept.
+fn checked(value: &Value, most: usize) -> Result<Json, Unkept> {
     let refused = |why: String| Unkept::Refused(invalid(why));
     let canonical = json::canonical(value).map_err(|error| refused(format!("the result: {error}")))?;
     if json::depth(value) > RESULT_DEPTH_MAX {
@@ -78,9 +81,19 @@ async fn store(services: &Services, value: &Value, most: usize) -> Result<Output
     if bytes > most {
         return Err(refused(format!("the result has {bytes} bytes, at most {most} are kept")));
     }
+    Ok(canonical)
+}
+
+async fn store(services: &Services, canonical: &Json) -> Result<Output, Unkept> {
+    let bytes = canonical.as_str().len();
     if bytes <= INLINE_BYTES_MAX {
         let artifact = lineage::artifact(JSON, canonical.as_str().as_bytes());
-        return Ok(Output { artifact, bytes: bytes as u64, inline: Some(canonical), directive: None });
+        return Ok(Output {
+            artifact,
+            bytes: bytes as u64,
+            inline: Some(canonical.clone()),
+            directive: None,
+        });
     }
     let content = canonical.as_str().as_bytes().to_vec();
     let stored = services.artifacts.put(Artifact { media: JSON.to_owned(), content }).await;

@@ -25,12 +25,23 @@ pub(crate) struct Room {
 }
 
 /// A result that waits for room.
-pub(crate) struct Waits<'a>(&'a Room, &'a Waited);
+pub(crate) struct Waits<'a> {
+    room: &'a Room,
+    _span: Span<'a>,
+}
 
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-        self.1.end();
+        self.room.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Time in which an attempt waits for room, until this is dropped.
+pub(crate) struct Span<'a>(&'a Waited);
+
+impl Drop for Span<'_> {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 
@@ -50,10 +61,12 @@ struct Spans {
 }
 
 impl Waited {
-    fn begin(&self) {
+    /// It waits from here on.
+    pub(crate) fn begin(&self) -> Span<'_> {
         let mut spans = lock(&self.0);
         spans.waiting += 1;
         spans.since.get_or_insert_with(Instant::now);
+        Span(self)
     }
 
     fn end(&self) {
@@ -108,12 +121,11 @@ impl Room {
 
     /// A result waits for room, until what this gives is dropped.
     pub(crate) fn wait<'a>(&'a self, why: &str, waited: &'a Waited) -> Waits<'a> {
-        if self.waiting.fetch_add(1, Ordering::Relaxed) == 0 {
+        if self.waiting.fetch_add(1, Ordering::SeqCst) == 0 {
             tracing::warn!(why, "what was done waits for room on the disk");
         }
-        waited.begin();
         self.tell(why);
-        Waits(self, waited)
+        Waits { room: self, _span: waited.begin() }
     }
 
     fn tell(&self, why: &str) {
@@ -135,8 +147,10 @@ impl Room {
             tracing::info!("there is room on the disk again");
             services.links.tell_registry(RegistryMessage::Room);
         }
-        if waiting.load(Ordering::Relaxed) == 0 {
-            full.send_replace(None);
-        }
+        // Looked at under its lock, which whoever says that there is none takes behind that.
+        full.send_if_modified(|full| {
+            let found = !stops.load(Ordering::SeqCst) && waiting.load(Ordering::SeqCst) == 0;
+            found && full.take().is_some()
+        });
     }
 }

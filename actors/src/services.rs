@@ -186,6 +186,17 @@ impl Services {
         self.effects.sweep(&*self.journal).into_iter().for_each(|key| self.unheard(key));
     }
 
+    /// The same, when all that is kept by now is durable: nobody may come by for long.
+    pub(crate) fn sweep_effects_when_durable(self: &Arc<Services>) {
+        let Some(last) = self.effects.last_kept() else { return };
+        let services = Arc::clone(self);
+        tokio::spawn(async move {
+            // Whether it is, or was undone, is told by the sweep.
+            let _ = services.journal.durable(last).await;
+            services.sweep_effects();
+        });
+    }
+
     /// The end of an attempt was told to an agent that is not about its run: who drives that looks for it, and else the registry.
     pub(crate) fn unheard(&self, key: AttemptKey) {
         if !self.driven.has(key.run) {

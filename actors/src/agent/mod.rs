@@ -200,6 +200,10 @@ impl AgentState {
             until: Some(Instant::now() + ROOM_AT_LAST),
             asked: self.asked,
         });
+        if !services.room.is_full() {
+            // There is again, and nobody may say so any more.
+            services.links.tell_registry(RegistryMessage::Wake { agent: owner.agent.clone(), run });
+        }
     }
 
     /// Nothing of a run is written down for now: its agent lets it go, and reads it again when there is room, or somebody asks for
@@ -240,6 +244,7 @@ impl AgentState {
                 replies,
             });
         } else if let Some(Idle { until }) = drive.idle() {
+            self.arguments.services.sweep_effects_when_durable();
             let (agent, run) = (self.arguments.owner.agent.clone(), drive.opened.run);
             let passivate = RegistryMessage::Passivate { agent, run, until, asked: self.asked };
             self.arguments.services.links.tell_registry(passivate);

@@ -27,6 +27,12 @@ const THREADS: usize = 2;
 /// Calls under way at a time; more wait without holding a thread.
 const CALLS_MAX: usize = 64;
 
+/// Content of which it is looked beforehand whether there is room for it, in bytes.
+const LARGE_BYTES: u64 = 256 * 1024;
+
+/// Bytes of the disk that it leaves to others.
+const LEFT_BYTES: u64 = 1024 * 1024;
+
 /// The first line of every file.
 const MAGIC: &[u8] = b"ostler-artifact 1\n";
 
@@ -185,6 +191,7 @@ impl Files {
         make_folder(&folder)?;
         // A file that is there may be another call's, its name not durable yet: sync the folder all the same.
         if self.get(digest).is_err() {
+            self.check_room(artifact.content.len() as u64)?;
             let number = self.temporaries.fetch_add(1, Ordering::Relaxed);
             let temporary = self.root.join(TEMPORARY).join(number.to_string());
             let written = write(&temporary, artifact).and_then(|()| fs::rename(&temporary, &path));
@@ -192,6 +199,20 @@ impl Files {
         }
         sync_folder(&folder)?;
         Ok(digest)
+    }
+
+    /// Writing a large one until there is no room left would take that from everybody else, the journal among them.
+    fn check_room(&self, bytes: u64) -> io::Result<()> {
+        if bytes < LARGE_BYTES {
+            return Ok(());
+        }
+        let disk = rustix::fs::statvfs(&self.root)?;
+        // Some file systems do not tell.
+        let is_told = disk.f_blocks > 0;
+        match is_told && disk.f_bavail.saturating_mul(disk.f_frsize) < bytes.saturating_add(LEFT_BYTES) {
+            true => Err(ErrorKind::StorageFull.into()),
+            false => Ok(()),
+        }
     }
 
     pub(crate) fn get(&self, digest: Digest) -> Result<Artifact, ArtifactError> {
@@ -223,4 +244,21 @@ fn write(path: &Path, artifact: &Artifact) -> io::Result<()> {
     file.write_all(&[MAGIC, artifact.media.as_bytes(), b"\n"].concat())?;
     file.write_all(&artifact.content)?;
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_room_is_refused_before_any_of_it_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Files::at(folder.path());
+        let disk = rustix::fs::statvfs(folder.path()).unwrap();
+        let more = disk.f_blocks * disk.f_frsize;
+        for (bytes, has_room) in [(0, true), (LARGE_BYTES, true), (more, false), (u64::MAX, false)] {
+            let kind = files.check_room(bytes).err().map(|error| error.kind());
+            assert_eq!(kind, (!has_room).then_some(ErrorKind::StorageFull), "{bytes}");
+        }
+    }
 }

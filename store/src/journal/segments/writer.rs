@@ -158,6 +158,9 @@ impl Writer {
             let flags = if ordered.place == place { FIRST } else { 0 };
             frame::finish(&mut buffer[start..], ordered.place, flags);
             if buffer.len() >= BUFFER_BYTES || ordered.end().offset() == end {
+                if from > place.offset() {
+                    shared.check_held().map_err(Trouble::Broken)?;
+                }
                 current.file.write_at(&buffer, from).map_err(trouble)?;
                 from += buffer.len() as u64;
                 buffer.clear();
