@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use ostler::job_file::{JobFile, JobFileError};
 use ostler_actors::new_run_id;
 use ostler_server::wire::{JobLine, JobList, JobRequest, OfferRequest, OfferView, Standing};
@@ -64,6 +64,7 @@ struct PostArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").required(true).multiple(true).args(["capabilities", "domain", "price", "time"])))]
 struct OfferArgs {
     /// The agent
     agent: String,

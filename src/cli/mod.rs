@@ -307,7 +307,11 @@ fn with_meant(mut error: clap::Error) -> clap::Error {
     {
         (Some(ContextValue::String(name)), None) => {
             let root = command();
-            let known = root.get_subcommands().filter(|known| !known.is_hide_set());
+            // Among its siblings.
+            let words: Vec<String> = std::env::args().collect();
+            let parent = words.windows(2).find(|pair| pair[1] == *name).map(|pair| pair[0].as_str());
+            let among = parent.and_then(|parent| root.find_subcommand(parent)).unwrap_or(&root);
+            let known = among.get_subcommands().filter(|known| !known.is_hide_set());
             nearest(name, known.map(clap::Command::get_name), &mut LETTERS_COMPARED_MAX.clone())
                 .map(str::to_owned)
         }

@@ -350,6 +350,37 @@ fn a_full_disk_acknowledges_nothing_lets_operators_through_and_goes_on_when_ther
 }
 
 #[test]
+fn a_journal_that_is_opened_on_a_full_disk_lets_operators_through_and_takes_no_reserve_from_what_fits() {
+    let cancel = || vec![batch(stream(2), 0, vec![Event::Operator(OperatorAct::CancelPlan)])];
+    // With its reserve taken before: that is for operators.
+    let disk = FaultyDisk::new();
+    let journal = on(&disk);
+    append_durably(&journal, 0);
+    drop(journal);
+    disk.set_capacity(Some(disk.used()));
+    let journal = on(&disk);
+    let refused = journal.append(vec![batch(stream(1), 1, vec![numbered(1)])]);
+    assert!(matches!(refused, Err(JournalError::Full(_))), "{refused:?}");
+    let position = journal.append(cancel()).unwrap();
+    assert_eq!(wait(&journal, position), Ok(()));
+    disk.set_capacity(None);
+    append_durably(&journal, 1);
+    // Without one: what room there is is for everybody, whether or not the reserve alone would fit.
+    let enough = {
+        let disk = FaultyDisk::new();
+        append_durably(&on(&disk), 0);
+        disk.used() - small().reserve_bytes
+    };
+    for spare in (0..small().reserve_bytes + enough).step_by(64) {
+        let disk = FaultyDisk::new();
+        disk.set_capacity(Some(enough + spare));
+        let journal = on(&disk);
+        let position = append(&journal, 0);
+        assert_eq!(wait(&journal, position), Ok(()), "{spare} bytes more than it took");
+    }
+}
+
+#[test]
 fn the_table_of_runs_is_taken_back_with_its_records() {
     let disk = FaultyDisk::new();
     let journal = on(&disk);

@@ -199,7 +199,7 @@ fn where_there_is_no_data_folder_lists_are_empty_and_names_unknown() {
         "pipeline ps p",
         "agents --like a",
         "credit acme",
-        "market offer jurist",
+        "market offer jurist --price 5",
     ] {
         world.ostler(line).exits(2).complains("yet: no data folder at");
     }

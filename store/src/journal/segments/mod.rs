@@ -129,6 +129,16 @@ pub struct JournalMeasures {
 const SEGMENT_BYTES_MIN: u64 = 4096;
 
 impl Options {
+    /// What the writer takes at once for so many bytes of records: a header, the frame, and blocks ahead.
+    fn taken_for(&self, bytes: usize) -> usize {
+        SEGMENT_HEADER_BYTES + self.prepare_bytes as usize + 2 * bytes
+    }
+
+    /// How a journal stands that has no room but its reserve, which is free for operators now.
+    fn full(&self, why: String) -> Standing {
+        Standing::Full { why, urgent_bytes: (self.reserve_bytes / 2) as usize }
+    }
+
     fn check(&self) -> std::io::Result<()> {
         let most = u64::from(u32::MAX);
         let fits = |bytes: u64, least: u64| (least..=most).contains(&bytes);
@@ -326,8 +336,7 @@ impl Shared {
     /// Whether there is room again for `bytes`, looked for on the disk. Not while an operator's record is being written: that needs
     /// what room there is.
     fn finds_room(&self, order: &mut Order, bytes: usize) -> bool {
-        // What the writer takes at once: a header, the frame, and blocks ahead.
-        let more = SEGMENT_HEADER_BYTES + self.options.prepare_bytes as usize + 2 * bytes;
+        let more = self.options.taken_for(bytes);
         let found = order.pending.is_empty()
             && reserve::ensure_with_room(&self.files, self.options.reserve_bytes, more).is_ok();
         if found {

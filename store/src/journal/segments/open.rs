@@ -15,7 +15,7 @@ use super::order::{Order, Standing};
 use super::segment::SEGMENT_HEADER_BYTES;
 use super::verify::{Damage, survey, verify};
 use super::writer::Writer;
-use super::{Options, SegmentJournal, Shared, indexer, quarantine, reserve, swap, sweep};
+use super::{Options, ROOM_BYTES, SegmentJournal, Shared, indexer, quarantine, reserve, swap, sweep};
 use crate::disk::{Disk, is_full};
 use crate::index::Index;
 use crate::lock::HeldLock;
@@ -98,15 +98,22 @@ pub(crate) fn open(
         _ => Vec::new(),
     };
     let torn = mend(&files, &loaded, options.segment_bytes)?;
-    match reserve::ensure(&files, options.reserve_bytes) {
-        Err(error) if is_full(&error) => tracing::warn!("no room for the reserve"),
-        ensured => ensured?,
-    }
+    let had_reserve = reserve::is_there(&files, options.reserve_bytes)?;
+    let standing =
+        match reserve::ensure_with_room(&files, options.reserve_bytes, options.taken_for(ROOM_BYTES)) {
+            // There is nothing but the reserve: that is for operators.
+            Err(error) if is_full(&error) && had_reserve => options.full(error.to_string()),
+            Err(error) if is_full(&error) => {
+                tracing::warn!("no room for the reserve");
+                Standing::Writing
+            }
+            ensured => ensured.map(|()| Standing::Writing)?,
+        };
     files.disk.sync()?;
     let epoch = loaded.fold.epoch.max(epoch_seen) + 1;
     let held = lock(epoch)?;
     let opened = JournalOpened { epoch, torn, index_rebuilt: built.anew };
-    let journal = start(files, index, options, loaded, epoch, held)?;
+    let journal = start(files, index, options, loaded, (epoch, standing), held)?;
     sweep::sweep_beside(&journal.shared, left, covered.unwrap_or_default())?;
     Ok((journal, opened))
 }
@@ -208,7 +215,7 @@ fn start(
     index: Index,
     options: Options,
     loaded: Loaded,
-    epoch: u64,
+    (epoch, standing): (u64, Standing),
     lock: Option<HeldLock>,
 ) -> io::Result<SegmentJournal> {
     let (to_writer, queue) = channel::unbounded();
@@ -224,7 +231,7 @@ fn start(
         end,
         pending: Default::default(),
         pending_bytes: 0,
-        standing: Standing::Writing,
+        standing,
         segment_bytes: options.segment_bytes,
         writer: to_writer,
     };

@@ -9,11 +9,17 @@ const NAME: &str = "reserve";
 /// Written and removed to see whether there is room.
 const PROBE: &str = "probe";
 
+/// Whether the reserve is there, all of its bytes taken.
+pub(crate) fn is_there(files: &Files, bytes: u64) -> io::Result<bool> {
+    match files.disk.open(NAME, false) {
+        Ok(file) => Ok(file.read_at(&mut [0], bytes - 1)? == 1),
+        Err(_) => Ok(false),
+    }
+}
+
 /// Makes sure that the reserve is there, all of its bytes taken.
 pub(crate) fn ensure(files: &Files, bytes: u64) -> io::Result<()> {
-    if let Ok(file) = files.disk.open(NAME, false)
-        && file.read_at(&mut [0], bytes - 1)? == 1
-    {
+    if is_there(files, bytes)? {
         return Ok(());
     }
     let filled = files.disk.open(NAME, true).and_then(|file| file.write_at(&vec![0; bytes as usize], 0));

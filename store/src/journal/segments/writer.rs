@@ -7,7 +7,7 @@ use crossbeam::channel::{Receiver, Sender};
 use ostler_kernel::port::JournalError;
 
 use super::frame::{self, FIRST, FRAME_HEADER_BYTES, Place};
-use super::order::{Message, Ordered, Standing};
+use super::order::{Message, Ordered};
 use super::segment::{self, SEGMENT_HEADER_BYTES};
 use super::{Shared, reserve};
 use crate::disk::{DiskFile, is_full};
@@ -233,8 +233,7 @@ impl Writer {
         // A place is never given out twice: the journal goes on in a new segment.
         let next = lost.segment().max(good.segment()) + 1;
         order.end = Place::new(next, SEGMENT_HEADER_BYTES as u64);
-        let urgent_bytes = (shared.options.reserve_bytes / 2) as usize;
-        order.standing = Standing::Full { why: why.clone(), urgent_bytes };
+        order.standing = shared.options.full(why.clone());
         drop(order);
         tracing::warn!(%why, "the disk is full: nothing is acknowledged until there is room");
         shared.acks.lose(good, lost, JournalError::Full(why));
