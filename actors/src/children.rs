@@ -158,8 +158,9 @@ impl LiveLog {
         let mut awaited = system.awaited(run).map_err(|error| error.to_string())?;
         loop {
             let (mut stirs, mut full) = (system.services.stirs.subscribe(), system.full());
-            // What it waits for may wait for room: that is no time of its own either.
-            let _waits = full.borrow_and_update().is_some().then(|| self.waited.begin());
+            full.mark_unchanged();
+            // What it waits for has no room: that is no time of its own either.
+            let _waits = system.services.room.is_full().then(|| self.waited.begin());
             let settled = async {
                 match awaited.settled(system).await {
                     Ok(Settled::Closed(outcome)) => return Some(Ok(outcome)),
@@ -170,8 +171,12 @@ impl LiveLog {
                     Ok(Settled::Parked(_) | Settled::WaitsForPerson | Settled::Resting) => {}
                     Err(error) => return Some(Err(error.to_string())),
                 }
+                let _ = stirs.changed().await;
+                None
+            };
+            let settled = async {
                 tokio::select! {
-                    _ = stirs.changed() => None,
+                    settled = settled => settled,
                     _ = full.changed() => None,
                 }
             };

@@ -286,7 +286,7 @@ impl Effects {
 
     /// Where the last end is ordered of those that are kept for it.
     pub(crate) fn last_kept(&self) -> Option<Position> {
-        lock(&self.kept).back().map(|(upto, _)| *upto)
+        lock(&self.kept).iter().map(|(upto, _)| *upto).max()
     }
 
     /// Lets go of what is kept and durable by now. Gives those whose end was undone: it is not ordered any more.

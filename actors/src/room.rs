@@ -106,17 +106,18 @@ impl Room {
         self.stops.load(Ordering::SeqCst)
     }
 
-    /// Why there is none, for records or for a result; tells when that changes.
+    /// Why there is none, for records or for a result; tells when that changes, and when it is for records or is not any more.
     pub(crate) fn watch(&self) -> watch::Receiver<Option<String>> {
         self.full.subscribe()
     }
 
     /// There is none for records: nothing goes on until there is, which is looked for from here on.
     pub(crate) fn is_missing(&self, why: &str) {
-        if !self.stops.swap(true, Ordering::SeqCst) {
+        let is_new = !self.stops.swap(true, Ordering::SeqCst);
+        if is_new {
             tracing::warn!(why, "nothing goes on until there is room on the disk");
         }
-        self.tell(why);
+        self.tell(why, is_new);
     }
 
     /// A result waits for room, until what this gives is dropped.
@@ -124,15 +125,15 @@ impl Room {
         if self.waiting.fetch_add(1, Ordering::SeqCst) == 0 {
             tracing::warn!(why, "what was done waits for room on the disk");
         }
-        self.tell(why);
+        self.tell(why, false);
         Waits { room: self, _span: waited.begin() }
     }
 
-    fn tell(&self, why: &str) {
+    fn tell(&self, why: &str, is_new: bool) {
         self.full.send_if_modified(|full| {
             let first = full.is_none();
             full.get_or_insert_with(|| why.to_owned());
-            first
+            first || is_new
         });
     }
 
@@ -143,14 +144,15 @@ impl Room {
         if !services.journal.has_room() {
             return;
         }
-        if stops.swap(false, Ordering::SeqCst) {
+        let goes_on = stops.swap(false, Ordering::SeqCst);
+        if goes_on {
             tracing::info!("there is room on the disk again");
             services.links.tell_registry(RegistryMessage::Room);
         }
         // Looked at under its lock, which whoever says that there is none takes behind that.
         full.send_if_modified(|full| {
             let found = !stops.load(Ordering::SeqCst) && waiting.load(Ordering::SeqCst) == 0;
-            found && full.take().is_some()
+            (found && full.take().is_some()) || goes_on
         });
     }
 }

@@ -308,7 +308,8 @@ fn with_meant(mut error: clap::Error) -> clap::Error {
         (Some(ContextValue::String(name)), None) => {
             let root = command();
             // Among its siblings.
-            let words: Vec<String> = std::env::args().collect();
+            let words: Vec<String> =
+                std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
             let parent = words.windows(2).find(|pair| pair[1] == *name).map(|pair| pair[0].as_str());
             let among = parent.and_then(|parent| root.find_subcommand(parent)).unwrap_or(&root);
             let known = among.get_subcommands().filter(|known| !known.is_hide_set());

@@ -358,6 +358,8 @@ fn a_journal_that_is_opened_on_a_full_disk_lets_operators_through_and_takes_no_r
     append_durably(&journal, 0);
     drop(journal);
     disk.set_capacity(Some(disk.used()));
+    // However often it is opened so.
+    drop(on(&disk));
     let journal = on(&disk);
     let refused = journal.append(vec![batch(stream(1), 1, vec![numbered(1)])]);
     assert!(matches!(refused, Err(JournalError::Full(_))), "{refused:?}");

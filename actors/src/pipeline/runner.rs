@@ -81,6 +81,7 @@ impl Actor for Runner {
                 // Nothing was recorded: it begins where its records end, when there is room.
                 Err(JournalError::Full(why)) => {
                     tracing::warn!(%why, "a stage waits for room on the disk");
+                    this.services.room.is_missing(&why);
                     seat.begin_anew();
                     tokio::time::sleep(FULL).await;
                     this.log.next(seat)

@@ -206,10 +206,12 @@ impl Files {
         if bytes < LARGE_BYTES {
             return Ok(());
         }
-        let disk = rustix::fs::statvfs(&self.root)?;
-        // Some file systems do not tell.
+        // Some file systems do not tell; then it is tried.
+        let Ok(disk) = rustix::fs::statvfs(&self.root) else { return Ok(()) };
+        // Some of what is free is for root alone.
+        let free = if rustix::process::geteuid().is_root() { disk.f_bfree } else { disk.f_bavail };
         let is_told = disk.f_blocks > 0;
-        match is_told && disk.f_bavail.saturating_mul(disk.f_frsize) < bytes.saturating_add(LEFT_BYTES) {
+        match is_told && free.saturating_mul(disk.f_frsize) < bytes.saturating_add(LEFT_BYTES) {
             true => Err(ErrorKind::StorageFull.into()),
             false => Ok(()),
         }

@@ -98,7 +98,7 @@ pub(crate) fn open(
         _ => Vec::new(),
     };
     let torn = mend(&files, &loaded, options.segment_bytes)?;
-    let had_reserve = reserve::is_there(&files, options.reserve_bytes)?;
+    let had_reserve = reserve::is_there(&files);
     let standing =
         match reserve::ensure_with_room(&files, options.reserve_bytes, options.taken_for(ROOM_BYTES)) {
             // There is nothing but the reserve: that is for operators.
