@@ -158,7 +158,6 @@ impl LiveLog {
         let mut awaited = system.awaited(run).map_err(|error| error.to_string())?;
         loop {
             let (mut stirs, mut full) = (system.services.stirs.subscribe(), system.full());
-            full.mark_unchanged();
             // What it waits for has no room: that is no time of its own either.
             let _waits = system.services.room.is_full().then(|| self.waited.begin());
             let settled = async {

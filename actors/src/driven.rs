@@ -113,8 +113,12 @@ impl DrivenRuns {
         if std::mem::replace(&mut noted.waits, waits) == waits {
             return false;
         }
-        let behind = driven.values().filter(|other| other.behind == Some(run));
-        behind.inspect(|other| other.stir()).count() > 0
+        let mut any = false;
+        for behind in driven.values().filter(|other| other.behind == Some(run)) {
+            behind.stir();
+            any = true;
+        }
+        any
     }
 
     /// Notes the runs of an agent, in their order: only the first of them goes on.

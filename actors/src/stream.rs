@@ -1,6 +1,6 @@
 //! Reading the streams of the journal.
 
-use ostler_kernel::port::{Journal, JournalError, Recorded, RunRow, Seq, StreamId};
+use ostler_kernel::port::{Journal, JournalError, Recorded, RunRow, RunStanding, Seq, StreamId};
 use ostler_kernel::run::{Fold, Folded};
 
 use crate::error::RunError;
@@ -50,9 +50,16 @@ pub(crate) fn fold(
 ) -> Result<Folded, RunError> {
     let mut fold = Fold::of(row.run);
     let stream = StreamId::run(&row.client, row.run);
-    each(&*services.journal, stream, at, |record| -> Result<(), RunError> {
+    let read = each(&*services.journal, stream, at, |record| -> Result<(), RunError> {
         see(record);
         Ok(fold.record(record, &|plan| services.plans.read(plan))?)
+    });
+    read.map_err(|error| match (&row.standing, error) {
+        // What is left of its records was set aside for that.
+        (RunStanding::Quarantined(why), RunError::Journal(JournalError::Damaged { .. })) => {
+            RunError::Quarantined(why.clone())
+        }
+        (_, error) => error,
     })?;
     Ok(fold.end()?)
 }

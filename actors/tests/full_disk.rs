@@ -169,21 +169,33 @@ impl ArtifactStore for Room {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_result_that_has_no_room_waits_for_some_and_the_wait_costs_nothing() {
-    let tool = Hold::new("tool", Effect::External, Idempotency::None);
+impl Room {
+    fn full() -> Arc<Room> {
+        Arc::new(Room { is_full: AtomicBool::new(true), ..Room::default() })
+    }
+}
+
+/// On the clock of the test: far beyond the second that the work may take.
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A run whose node is done, and whose result has waited for room for an hour.
+async fn waiting(effect: Effect, idem: Idempotency) -> (Arc<Hold>, Arc<Room>, System, RunId) {
+    let (tool, store) = (Hold::new("tool", effect, idem), Room::full());
     tool.gives(json!({"text": "x".repeat(INLINE_BYTES_MAX)}));
-    let store = Arc::new(Room::default());
-    store.is_full.store(true, Ordering::SeqCst);
     let journal = Arc::new(MemoryJournal::default());
     let system = over(journal, store.clone(), vec![tool.clone()], Limits::default()).await;
-    // A second is all that the work may take.
     let node = json!({"id": "n", "tool": "tool", "retries": 0, "timeout": "1s"});
     let run = submit(&system, json!({"id": "p", "nodes": [node]})).await;
     tool.go(1);
     system.full().wait_for(Option::is_some).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(3600)).await;
-    assert!(system.full().borrow().is_some());
+    tokio::time::sleep(HOUR).await;
+    assert!(system.full().borrow().is_some(), "it waits still");
+    (tool, store, system, run)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_that_has_no_room_waits_for_some_and_the_wait_costs_nothing() {
+    let (tool, store, system, run) = waiting(Effect::External, Idempotency::None).await;
     store.is_full.store(false, Ordering::SeqCst);
     assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
     system.full().wait_for(Option::is_none).await.unwrap();
@@ -212,15 +224,13 @@ async fn a_step_whose_result_has_no_room_waits_beside_its_time_and_others_go_on(
         }
     })
     .effect(Effect::External);
-    let store = Arc::new(Room::default());
-    store.is_full.store(true, Ordering::SeqCst);
-    let journal = Arc::new(MemoryJournal::default());
+    let (journal, store) = (Arc::new(MemoryJournal::default()), Room::full());
     let system = over(journal, store.clone(), vec![Arc::new(program)], Limits::default()).await;
     let node =
         json!({"id": "n", "tool": "program", "retries": 0, "timeout": "1s", "heartbeat_timeout": "500ms"});
     let run = submit(&system, json!({"id": "p", "nodes": [node]})).await;
     system.full().wait_for(Option::is_some).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(3600)).await;
+    tokio::time::sleep(HOUR).await;
     assert!(system.full().borrow().is_some(), "it waits still");
     let other = json!({"id": "n", "tool": "text.render", "params": {"template": "small", "values": {}}});
     let other = submit(&system, json!({"id": "o", "nodes": [other]})).await;
@@ -236,17 +246,7 @@ async fn a_step_whose_result_has_no_room_waits_beside_its_time_and_others_go_on(
 
 #[tokio::test(start_paused = true)]
 async fn what_is_cancelled_while_its_result_waits_for_room_pays_for_its_work_alone() {
-    let tool = Hold::new("tool", Effect::Read, Idempotency::Natural);
-    tool.gives(json!({"text": "x".repeat(INLINE_BYTES_MAX)}));
-    let store = Arc::new(Room::default());
-    store.is_full.store(true, Ordering::SeqCst);
-    let journal = Arc::new(MemoryJournal::default());
-    let system = over(journal, store, vec![tool.clone()], Limits::default()).await;
-    let node = json!({"id": "n", "tool": "tool", "retries": 0, "timeout": "1s"});
-    let run = submit(&system, json!({"id": "p", "nodes": [node]})).await;
-    tool.go(1);
-    system.full().wait_for(Option::is_some).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(3600)).await;
+    let (.., system, run) = waiting(Effect::Read, Idempotency::Natural).await;
     system.cancel(run).await.unwrap();
     assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
     let cost = system.view(run, None).await.unwrap().report.cost;

@@ -131,7 +131,7 @@ fn millis(span: Duration) -> f64 {
     span.as_secs_f64() * 1e3
 }
 
-/// How long this disk takes to keep a page of a file that is there already.
+/// How long this disk takes to keep a page of a file that is there already, when it has had nothing to do for as long as a step takes.
 pub(crate) fn sync(folder: &Path) -> Duration {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::options().create(true).truncate(false).write(true).open(folder.join("probe"));

@@ -63,9 +63,10 @@ impl From<Refused> for Failure {
                     _ => code::INTERNAL,
                 };
                 let mut what = problem.detail;
-                if problem.code == "journal_damaged" && what.contains("which is quarantined") {
-                    what += "; it never goes on: what is left of it stands in journal/RUN.remains, `ostler gc --quarantined --apply` removes it";
-                } else if problem.code == "journal_damaged" && !what.contains("ostler doctor") {
+                if problem.code == "run_quarantined" {
+                    what += "; `ostler gc --quarantined --apply` removes what is left of it";
+                }
+                if problem.code == "journal_damaged" && !what.contains("ostler doctor") {
                     what +=
                         "; `ostler doctor` tells what it touches, `ostler doctor --repair` sets that aside";
                 }

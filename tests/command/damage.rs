@@ -72,7 +72,12 @@ fn a_damaged_journal_is_not_written_to_and_repairing_sets_one_run_aside() {
     let line = listed.out.lines().find(|line| line.contains(&runs[0])).unwrap();
     assert!(line.contains("quarantined") && line.contains("small"), "{}", listed.out);
     world.ostler(&format!("resume {}", runs[0])).exits(4).complains("quarantined");
-    world.ostler(&format!("show {}", runs[0])).exits(4).complains("quarantined");
+    for line in ["show", "resume"] {
+        world
+            .ostler(&format!("{line} {}", runs[0]))
+            .exits(4)
+            .complains("`ostler gc --quarantined --apply` removes");
+    }
     world.ostler(&format!("show {}", runs[2])).exits(0);
     run(&world, "small.yaml");
     world.ostler("resume").exits(0);
