@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
-use crate::child::{Birth, ChildRef, KILL_GRACE, NotStarted, Running, Start, gone_within};
+use crate::child::{Attempt, Birth, ChildRef, KILL_GRACE, NotStarted, Running, Start, gone_within};
 use crate::completion::{Completion, Report, Token};
 use crate::intensity::Window;
 use crate::observer::{Voice, What, shielded};
@@ -43,10 +43,11 @@ pub(crate) struct Entry {
 pub(crate) enum State {
     Starting(Starting),
     Up(Running),
-    /// Its restart failed this way; the retry of that `birth` is queued.
+    /// It ended this way, because of what is below; the restart of that `birth` is due.
     Restarting {
         birth: u64,
         exit: Exit,
+        causes: Vec<Cause>,
     },
     Stopping(Stopping),
 }
@@ -106,6 +107,8 @@ pub(crate) enum Reserved {
     Start(Ticket),
     /// Somebody else is starting it.
     Wait(oneshot::Receiver<StartAnswer>),
+    /// Refused because of a child that may be gone: ask again when the pool has caught up.
+    Doubtful(ChildSpec, StartChildError),
 }
 
 impl Shared {
@@ -136,7 +139,10 @@ impl Shared {
                     Ok(Reserved::Wait(answer))
                 }
                 State::Up(running) => {
-                    Err(StartChildError::AlreadyStarted { id, child: running.leash.child.clone() })
+                    let child = running.leash.child.clone();
+                    let live = child.is_live();
+                    let refused = StartChildError::AlreadyStarted { id, child };
+                    if live { Err(refused) } else { Ok(Reserved::Doubtful(spec, refused)) }
                 }
                 State::Starting(_) | State::Restarting { .. } | State::Stopping(_) => {
                     Err(StartChildError::AlreadyPresent { id })
@@ -144,7 +150,8 @@ impl Shared {
             };
         }
         if book.entries.len() as u64 >= u64::from(self.max_children) {
-            return Err(StartChildError::MaxChildren { max: self.max_children });
+            let refused = StartChildError::MaxChildren { max: self.max_children };
+            return Ok(Reserved::Doubtful(spec, refused));
         }
         let Some(ticket) = self.ticket(&mut book, &spec, 1, None) else {
             return Err(StartChildError::Ended);
@@ -155,6 +162,14 @@ impl Shared {
         let (restarts, last_exit, window) = (0, None, None);
         book.entries.insert(id, Entry { spec, ordinal, generation: 1, restarts, last_exit, window, state });
         Ok(Reserved::Start(ticket))
+    }
+
+    /// Waits until the pool has dealt with every end that it was told of before.
+    pub(crate) async fn catch_up(&self) {
+        let (reply, done) = oneshot::channel();
+        let _ = self.mailbox.send(PoolMessage::CatchUp(reply));
+        // A pool that ends does not answer, but its book is closed by then.
+        let _ = done.await;
     }
 
     /// Makes a ticket for one start; `None` if the pool is gone.
@@ -191,7 +206,7 @@ impl Shared {
         let mut book = self.write();
         let entry = book.entries.get_mut(id)?;
         let exit = match &entry.state {
-            State::Restarting { birth, exit } if *birth == ended => exit.clone(),
+            State::Restarting { birth, exit, .. } if *birth == ended => exit.clone(),
             _ => return None,
         };
         entry.generation += 1;
@@ -312,7 +327,8 @@ impl Entry {
     }
 }
 
-/// The right to start one child once. Dropped before it has run to its end, it gives the place back.
+/// The right to start one child once. Dropped before it has run to its end, it gives the place back, or leaves a restart to be
+/// tried again.
 pub(crate) struct Ticket {
     shared: Arc<Shared>,
     id: ChildId,
@@ -339,8 +355,8 @@ impl Ticket {
         let gift = Birth { token, voice: self.shared.voice.clone(), id: Some(self.id.clone()) };
         let outcome = tokio::select! {
             biased;
-            outcome = self.start.start(gift) => outcome,
-            () = self.completion.when_asked() => Err(NotStarted::Failed(Exit::Killed)),
+            outcome = Attempt::new(&*self.start, gift) => outcome,
+            () = self.completion.when_asked() => Err(NotStarted::failed(Exit::Killed)),
         };
         self.used = true;
         match outcome {
@@ -353,10 +369,10 @@ impl Ticket {
                 self.gave_up(|id| StartChildError::Ignored { id });
                 Err(StartChildError::Ignored { id: self.id.clone() })
             }
-            Err(NotStarted::Failed(exit)) => {
+            Err(NotStarted::Failed { exit, causes }) => {
                 self.shared.voice.say(&self.id, self.generation, What::StartFailed { exit: &exit });
                 if self.again.is_some() {
-                    self.try_again_later(&exit);
+                    self.try_again_later(&exit, causes);
                 } else {
                     self.gave_up(|id| StartChildError::Failed { id, exit: exit.clone() });
                 }
@@ -433,14 +449,14 @@ impl Ticket {
     }
 
     /// Leaves the next attempt to the pool, behind what is already queued there.
-    fn try_again_later(&self, exit: &Exit) {
+    fn try_again_later(&self, exit: &Exit, causes: Vec<Cause>) {
         let mut book = self.shared.write();
         if !self.is_current(&book) {
             return;
         }
         if let Some(entry) = book.entries.get_mut(&self.id) {
             entry.last_exit = Some(Box::new(exit.clone()));
-            entry.state = State::Restarting { birth: self.birth, exit: exit.clone() };
+            entry.state = State::Restarting { birth: self.birth, exit: exit.clone(), causes };
         }
         drop(book);
         let _ = self.shared.mailbox.send(PoolMessage::Retry { id: self.id.clone(), birth: self.birth });
@@ -449,8 +465,10 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if !self.used {
-            self.gave_up(|id| killed(&id));
+        match &self.again {
+            _ if self.used => {}
+            Some(_) => self.try_again_later(&Exit::Cancelled, Vec::new()),
+            None => self.gave_up(|id| killed(&id)),
         }
     }
 }

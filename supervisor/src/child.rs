@@ -1,8 +1,12 @@
 //! One child: how it starts, what refers to it while it runs, how it is stopped.
 
+use std::any::Any;
 use std::fmt;
+use std::future::ready;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -13,7 +17,7 @@ use crate::clock::pass;
 use crate::completion::{Completion, Token};
 use crate::control::Demand;
 use crate::exit::{Exit, Ignore, clip};
-use crate::observer::Voice;
+use crate::observer::{Voice, shielded};
 use crate::supervised::{Panic, Supervised};
 use crate::{
     Cause, ChildId, Clock, Pool, PoolSpec, Shutdown, StartError, SupervisorRef, SupervisorSpec, pool,
@@ -133,7 +137,18 @@ pub(crate) struct Begun {
 /// Why a start gave nothing. By then everything it made is dropped.
 pub(crate) enum NotStarted {
     Ignored,
-    Failed(Exit),
+    /// It ended this way; `causes` are the failures below it, deepest first.
+    Failed {
+        exit: Exit,
+        causes: Vec<Cause>,
+    },
+}
+
+impl NotStarted {
+    /// A failure with nothing below it.
+    pub(crate) fn failed(exit: Exit) -> Self {
+        NotStarted::Failed { exit, causes: Vec::new() }
+    }
 }
 
 /// What a start came to.
@@ -141,7 +156,38 @@ pub(crate) type Outcome = Result<Begun, NotStarted>;
 
 /// Starts a child, again and again. Dropping the future undoes the start.
 pub(crate) trait Start: Send + Sync {
+    /// Run it as an [`Attempt`]: factories, hooks and drops of the embedding program may panic in it.
     fn start(&self, birth: Birth) -> BoxFuture<'static, Outcome>;
+}
+
+/// One start under way. A panic in it is a failed start, and one as it is broken off is logged.
+pub(crate) struct Attempt(Option<BoxFuture<'static, Outcome>>);
+
+impl Attempt {
+    pub(crate) fn new(start: &dyn Start, birth: Birth) -> Self {
+        let begun = catch_unwind(AssertUnwindSafe(|| start.start(birth)));
+        Attempt(Some(begun.unwrap_or_else(|payload| Box::pin(ready(panicked(payload))))))
+    }
+}
+
+impl Future for Attempt {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+        let start = self.0.as_mut().expect("it is there until the drop");
+        let polled = catch_unwind(AssertUnwindSafe(|| start.as_mut().poll(context)));
+        polled.unwrap_or_else(|payload| Poll::Ready(panicked(payload)))
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        shielded("start", || drop(self.0.take()));
+    }
+}
+
+fn panicked(payload: Box<dyn Any + Send>) -> Outcome {
+    Err(NotStarted::failed(Exit::of_panic(payload)))
 }
 
 /// Starts a worker from two factories.
@@ -157,9 +203,8 @@ where
     G: Fn() -> A::Arguments + Send + Sync,
 {
     fn start(&self, birth: Birth) -> BoxFuture<'static, Outcome> {
-        let made = catch_unwind(AssertUnwindSafe(|| ((self.actor)(), (self.args)())));
+        let (actor, args) = ((self.actor)(), (self.args)());
         Box::pin(async move {
-            let (actor, args) = made.map_err(|payload| NotStarted::Failed(Exit::of_panic(payload)))?;
             match Actor::spawn(None, Supervised::new(actor, birth.token), args).await {
                 Ok((actor, task)) => Ok(Begun { child: ChildRef::Actor(actor.get_cell()), task: Some(task) }),
                 Err(error) => Err(not_started(error)),
@@ -170,14 +215,14 @@ where
 
 fn not_started(error: SpawnErr) -> NotStarted {
     let SpawnErr::StartupFailed(error) = error else {
-        return NotStarted::Failed(Exit::StartFailed(error.to_string()));
+        return NotStarted::failed(Exit::StartFailed(error.to_string()));
     };
     if error.is::<Ignore>() {
         return NotStarted::Ignored;
     }
     match error.downcast::<Panic>() {
-        Ok(panic) => NotStarted::Failed(panic.0),
-        Err(error) => NotStarted::Failed(Exit::StartFailed(clip(error.to_string()))),
+        Ok(panic) => NotStarted::failed(panic.0),
+        Err(error) => NotStarted::failed(Exit::StartFailed(clip(error.to_string()))),
     }
 }
 
@@ -188,13 +233,13 @@ pub(crate) struct TreeStart<F> {
 
 impl<F: Fn() -> Option<SupervisorSpec> + Send + Sync> Start for TreeStart<F> {
     fn start(&self, birth: Birth) -> BoxFuture<'static, Outcome> {
-        let made = catch_unwind(AssertUnwindSafe(|| (self.init)()));
+        let spec = (self.init)();
         Box::pin(async move {
-            let spec = made.map_err(|payload| NotStarted::Failed(Exit::of_panic(payload)))?;
             let spec = spec.ok_or(NotStarted::Ignored)?;
+            let completion = birth.token.completion().clone();
             match supervisor::launch(spec, birth).await {
                 Ok(supervisor) => Ok(Begun { child: ChildRef::Supervisor(supervisor), task: None }),
-                Err(error) => Err(branch_failed(&error)),
+                Err(error) => Err(branch_failed(&error, completion.causes().to_vec())),
             }
         })
     }
@@ -207,18 +252,18 @@ pub(crate) struct PoolStart {
 
 impl Start for PoolStart {
     fn start(&self, birth: Birth) -> BoxFuture<'static, Outcome> {
-        let begun = pool::launch(self.spec.clone(), birth);
+        let spec = self.spec.clone();
         Box::pin(async move {
-            match begun {
+            match pool::launch(spec, birth) {
                 Ok(pool) => Ok(Begun { child: ChildRef::Pool(pool), task: None }),
-                Err(error) => Err(branch_failed(&error)),
+                Err(error) => Err(branch_failed(&error, Vec::new())),
             }
         })
     }
 }
 
-fn branch_failed(error: &StartError) -> NotStarted {
-    NotStarted::Failed(Exit::StartFailed(clip(error.to_string())))
+fn branch_failed(error: &StartError, causes: Vec<Cause>) -> NotStarted {
+    NotStarted::Failed { exit: Exit::StartFailed(clip(error.to_string())), causes }
 }
 
 /// What stops a child: its reference and the signal of its end.
@@ -233,17 +278,15 @@ impl Leash {
     ///
     /// Returns whether it is; a killed child that never yields is disowned after [`KILL_GRACE`].
     pub(crate) async fn stop(&self, shutdown: Shutdown, clock: &dyn Clock) -> bool {
-        let patience = match shutdown {
-            Shutdown::Brutal => return self.kill(clock).await,
-            Shutdown::Timeout(limit) => limit,
-            Shutdown::Infinity => Duration::MAX,
-        };
+        if shutdown == Shutdown::Brutal {
+            return self.kill(clock).await;
+        }
         self.completion.ask();
         self.child.ask();
         let in_time = tokio::select! {
             biased;
             () = self.completion.gone() => true,
-            () = pass(clock, patience) => false,
+            () = pass(clock, shutdown.patience()) => false,
         };
         in_time || self.kill(clock).await
     }

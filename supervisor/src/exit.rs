@@ -33,7 +33,8 @@ pub enum Exit {
     /// It was killed: no stop hook ran.
     #[error("killed")]
     Killed,
-    /// A hook or handler panicked with this text.
+    /// A hook or handler panicked with this text, or the drop of the state of one that was killed. A panic as the
+    /// state of any other is dropped changes nothing: it had ended before.
     #[error("panicked: {0}")]
     Panicked(String),
     /// A hook or handler returned this error.
@@ -61,8 +62,18 @@ impl Exit {
     /// The exit of an actor whose running hook returned `error`: the exit it named, else `Failed`.
     pub(crate) fn of_error(error: ractor::ActorProcessingErr) -> Exit {
         match error.downcast::<Exit>() {
-            Ok(exit) => *exit,
+            Ok(exit) => exit.clipped(),
             Err(other) => Exit::Failed(clip(other.to_string())),
+        }
+    }
+
+    fn clipped(self) -> Exit {
+        match self {
+            Exit::Normal | Exit::Shutdown | Exit::Killed | Exit::Cancelled => self,
+            Exit::ShutdownWith(text) => Exit::ShutdownWith(clip(text)),
+            Exit::Panicked(text) => Exit::Panicked(clip(text)),
+            Exit::Failed(text) => Exit::Failed(clip(text)),
+            Exit::StartFailed(text) => Exit::StartFailed(clip(text)),
         }
     }
 
@@ -94,7 +105,8 @@ pub(crate) fn clip(mut text: String) -> String {
 /// One link of the chain that made a supervisor give up: this child, ended this way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
-    /// The child whose end used up the restart window of its supervisor.
+    /// The child whose end used up the restart window of its supervisor, or whose failed start made that of its
+    /// supervisor fail.
     pub id: ChildId,
     /// How that child ended.
     pub exit: Exit,
@@ -133,6 +145,15 @@ mod tests {
         let Exit::Panicked(kept) = Exit::of_panic(Box::new(text)) else { panic!("not a panic") };
         assert_eq!(kept.len(), EXIT_TEXT_BYTES_MAX - 1);
         assert_eq!(clip("y".repeat(EXIT_TEXT_BYTES_MAX)).len(), EXIT_TEXT_BYTES_MAX);
+    }
+
+    #[test]
+    fn the_text_of_an_exit_that_an_actor_names_is_cut_too() {
+        let long = || "y".repeat(EXIT_TEXT_BYTES_MAX + 1);
+        for named in [Exit::ShutdownWith, Exit::Panicked, Exit::Failed, Exit::StartFailed] {
+            let kept = Exit::of_error(named(long()).into());
+            assert_eq!(kept, named("y".repeat(EXIT_TEXT_BYTES_MAX)));
+        }
     }
 
     #[test]

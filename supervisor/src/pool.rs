@@ -59,9 +59,15 @@ impl Pool {
     /// [`StartChildError`]; a child that fails to start or declines is not kept. While the first
     /// start of the same id is under way, this waits for it and then says `AlreadyStarted`.
     pub async fn start_child(&self, spec: ChildSpec) -> Result<ChildRef, StartChildError> {
-        match self.shared.reserve(spec)? {
+        let mut reserved = self.shared.reserve(spec)?;
+        if let Reserved::Doubtful(spec, _) = reserved {
+            self.shared.catch_up().await;
+            reserved = self.shared.reserve(spec)?;
+        }
+        match reserved {
             Reserved::Start(ticket) => ticket.run().await,
             Reserved::Wait(answer) => answer.await.unwrap_or(Err(StartChildError::Ended)),
+            Reserved::Doubtful(_, refused) => Err(refused),
         }
     }
 
@@ -78,11 +84,13 @@ impl Pool {
 
     /// All children, in the order in which they were first started.
     pub async fn which_children(&self) -> Vec<ChildStatus> {
+        self.shared.catch_up().await;
         self.shared.list()
     }
 
     /// How many children there are.
     pub async fn count_children(&self) -> Counts {
+        self.shared.catch_up().await;
         self.shared.counts()
     }
 
@@ -99,7 +107,8 @@ impl Pool {
         self.shared.get(id.as_ref())
     }
 
-    /// Stops all children in parallel, then the pool, and waits until all are gone.
+    /// Stops all children in parallel, then the pool, and waits until all are gone. Starts and restarts
+    /// under way are broken off at once, whatever the shutdown limit of the child.
     ///
     /// May be called more than once and at the same time; every call waits for the end.
     pub async fn stop(&self) -> Exit {

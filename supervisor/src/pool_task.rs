@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use crate::book::{Entry, Shared, State, Stopping};
 use crate::child::{KILL_GRACE, gone_within};
@@ -23,6 +23,8 @@ pub(crate) enum PoolMessage {
     Retry { id: ChildId, birth: u64 },
     /// The child started as `birth` was killed and does not go.
     Unkillable { id: ChildId, birth: u64 },
+    /// Somebody waits until all that came before is dealt with.
+    CatchUp(oneshot::Sender<()>),
 }
 
 /// The state of a pool's task.
@@ -54,12 +56,12 @@ impl PoolTask {
     }
 
     /// Runs the pool to its end. By then every child is gone; the drop of `self` says so.
-    pub(crate) async fn run(mut self, mut inbox: UnboundedReceiver<PoolMessage>) {
+    pub(crate) async fn run(mut self, inbox: UnboundedReceiver<PoolMessage>) {
         let demand = self.demand.clone();
         let exit = tokio::select! {
             biased;
             () = demanded(&demand, Demand::Kill) => None,
-            exit = self.live(&mut inbox) => Some(exit),
+            exit = self.live(inbox) => Some(exit),
         };
         let exit = match exit {
             Some(exit) => exit,
@@ -71,7 +73,7 @@ impl PoolTask {
         self.token.completion().record(exit);
     }
 
-    async fn live(&mut self, inbox: &mut UnboundedReceiver<PoolMessage>) -> Exit {
+    async fn live(&mut self, mut inbox: UnboundedReceiver<PoolMessage>) -> Exit {
         let demand = self.demand.clone();
         let mut stop = std::pin::pin!(demanded(&demand, Demand::Stop));
         let exit = loop {
@@ -83,13 +85,21 @@ impl PoolTask {
             let message = message.expect("the task holds a sender of its own inbox");
             let next = match message {
                 PoolMessage::Exited { id, birth } => self.exited(id, birth).await,
-                PoolMessage::Retry { id, birth } => self.retry(id, birth),
+                PoolMessage::Retry { id, birth } => self.restart(id, birth),
                 PoolMessage::Unkillable { id, birth } => self.unkillable(&id, birth),
+                PoolMessage::CatchUp(reply) => {
+                    // Whoever no longer waits is not missed.
+                    let _ = reply.send(());
+                    ControlFlow::Continue(())
+                }
             };
             if let ControlFlow::Break(exit) = next {
                 break exit;
             }
         };
+        self.close();
+        // Lets go of those who wait: a child of the pool may be among them.
+        drop(inbox);
         self.end_all(false).await;
         exit
     }
@@ -127,7 +137,7 @@ impl PoolTask {
                 let again = strategy::restarts(entry.spec.restart, &exit);
                 let removed = if again {
                     entry.last_exit = Some(Box::new(exit.clone()));
-                    entry.state = State::Restarting { birth, exit: exit.clone() };
+                    entry.state = State::Restarting { birth, exit: exit.clone(), causes };
                     None
                 } else {
                     book.entries.remove(&id)
@@ -135,7 +145,7 @@ impl PoolTask {
                 drop(book);
                 drop(removed);
                 self.shared.voice.say(&id, generation, What::Exited { exit: &exit, asked: false });
-                if again { self.restart(id, birth, exit, causes) } else { ControlFlow::Continue(()) }
+                if again { self.restart(id, birth) } else { ControlFlow::Continue(()) }
             }
             State::Starting(_) | State::Stopping(_) | State::Up(_) | State::Restarting { .. } => {
                 ControlFlow::Continue(())
@@ -143,23 +153,16 @@ impl PoolTask {
         }
     }
 
-    fn retry(&mut self, id: ChildId, birth: u64) -> ControlFlow<Exit> {
-        let exit = match self.shared.write().entries.get(&id).map(|entry| &entry.state) {
-            Some(State::Restarting { birth: due, exit }) if *due == birth => exit.clone(),
-            _ => return ControlFlow::Continue(()),
-        };
-        self.restart(id, birth, exit, Vec::new())
-    }
-
     /// Starts the child that ended as `birth` again, or gives it up, or gives the pool up.
-    fn restart(&mut self, id: ChildId, birth: u64, exit: Exit, mut causes: Vec<Cause>) -> ControlFlow<Exit> {
+    fn restart(&mut self, id: ChildId, birth: u64) -> ControlFlow<Exit> {
         let now = self.shared.clock.now();
         let mut book = self.shared.write();
         let Some(entry) = book.entries.get_mut(&id) else { return ControlFlow::Continue(()) };
-        if !matches!(&entry.state, State::Restarting { birth: due, .. } if *due == birth) {
+        let (exit, mut causes) = match &entry.state {
+            State::Restarting { birth: due, exit, causes } if *due == birth => (exit.clone(), causes.clone()),
             // Somebody terminated it meanwhile.
-            return ControlFlow::Continue(());
-        }
+            _ => return ControlFlow::Continue(()),
+        };
         let generation = entry.generation;
         if let Some(limit) = self.child_intensity {
             let window = entry.window.get_or_insert_with(|| Box::new(Window::new(limit)));

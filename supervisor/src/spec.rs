@@ -91,7 +91,8 @@ pub enum Restart {
     Temporary,
 }
 
-/// How a child is stopped.
+/// How a child is stopped. A supervisor that is told to stop while it starts a child gives the start as long: a worker may
+/// still come up and is then stopped, a branch starts nothing more and stops what it has. A pool breaks starts off at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Shutdown {
     /// Killed at once; its stop hook does not run.
@@ -100,6 +101,17 @@ pub enum Shutdown {
     Timeout(Duration),
     /// Asked to stop, and waited for however long it takes.
     Infinity,
+}
+
+impl Shutdown {
+    /// How long it may take until the child is killed.
+    pub(crate) fn patience(self) -> Duration {
+        match self {
+            Shutdown::Brutal => Duration::ZERO,
+            Shutdown::Timeout(limit) => limit,
+            Shutdown::Infinity => Duration::MAX,
+        }
+    }
 }
 
 /// Which siblings are restarted together with a failed child.

@@ -65,17 +65,40 @@ pub(crate) async fn launch(spec: SupervisorSpec, birth: Birth) -> Result<Supervi
     let completion = birth.token.completion().clone();
     let published = Arc::new(Published::default());
     let control = Arc::new(Control { demand, completion: completion.clone() });
-    let (started, up) = oneshot::channel();
+    let mut abandoned = Abandoned(Some(control.clone()));
+    let (started, mut up) = oneshot::channel();
 
     let tree = Tree::new(&spec, birth, mailbox.clone(), demanded, published.clone());
     tokio::spawn(tree.run(inbox, spec.children, started));
-    let failed = match up.await {
-        Ok(Ok(())) => return Ok(SupervisorRef { control, published, mailbox }),
+    let outcome = tokio::select! {
+        biased;
+        outcome = &mut up => outcome,
+        () = completion.when_asked() => {
+            control.raise(Demand::Stop);
+            up.await
+        }
+    };
+    let failed = match outcome {
+        Ok(Ok(())) => {
+            abandoned.0 = None;
+            return Ok(SupervisorRef { control, published, mailbox });
+        }
         Ok(Err(error)) => error,
         Err(_) => StartError::Interrupted,
     };
     completion.gone().await;
     Err(failed)
+}
+
+/// Kills a supervisor that nobody waits for any more: until its start has returned, nobody else could.
+struct Abandoned(Option<Arc<Control>>);
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        if let Some(control) = &self.0 {
+            control.raise(Demand::Kill);
+        }
+    }
 }
 
 /// A handle to a running supervisor. Cheap to clone; dropping it does not stop the supervisor.

@@ -14,17 +14,17 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 
-use crate::child::{Birth, ChildRef, KILL_GRACE, NotStarted, Running, gone_within};
+use crate::child::{Attempt, Birth, ChildRef, KILL_GRACE, NotStarted, Running, gone_within};
 use crate::clock::pass;
 use crate::completion::{Completion, Report, Token};
 use crate::control::{Demand, Published, demanded};
+use crate::exit::clip;
 use crate::intensity::{Charge, Window};
 use crate::observer::{Voice, What, shielded};
-use crate::spec::SHUTDOWN_DEFAULT;
 use crate::strategy::{self, Action, Member, Place, Presence, Rules};
 use crate::{
-    Cause, ChildId, ChildSpec, ChildStatus, Clock, Counts, DeleteChildError, Exit, GetSpecError, Kind,
-    Restart, RestartChildError, Shutdown, StartChildError, StartError, SupervisorSpec, TerminateChildError,
+    Cause, ChildId, ChildSpec, ChildStatus, Clock, Counts, DeleteChildError, Exit, GetSpecError, Restart,
+    RestartChildError, StartChildError, StartError, SupervisorSpec, TerminateChildError,
 };
 
 /// What a supervisor's task is told.
@@ -65,10 +65,11 @@ pub(crate) enum State {
     Down,
     /// Its start hook runs.
     Starting(Arc<Completion>),
-    /// Its restart failed this way; the retry of that `birth` is queued.
+    /// Its restart failed this way, because of what is below; the retry of that `birth` is queued.
     Restarting {
         birth: u64,
         exit: Exit,
+        causes: Vec<Cause>,
     },
     Up(Running),
 }
@@ -150,7 +151,7 @@ impl Tree {
         let exit = tokio::select! {
             biased;
             () = demanded(&demand, Demand::Kill) => None,
-            exit = self.live(&mut inbox, children, started) => exit,
+            exit = self.live(&mut inbox, children, started) => Some(exit),
         };
         let exit = match exit {
             Some(exit) => exit,
@@ -162,28 +163,22 @@ impl Tree {
         self.token.completion().record(exit);
     }
 
-    /// Starts, serves and stops; `None` means that nobody wants the supervisor any more.
+    /// Starts, serves and stops.
     async fn live(
         &mut self,
         inbox: &mut UnboundedReceiver<TreeMessage>,
         children: Vec<ChildSpec>,
-        mut started: oneshot::Sender<Result<(), StartError>>,
-    ) -> Option<Exit> {
-        let outcome = tokio::select! {
-            biased;
-            () = started.closed() => return None,
-            outcome = self.start_all(children) => outcome,
-        };
+        started: oneshot::Sender<Result<(), StartError>>,
+    ) -> Exit {
+        // Whoever leaves before the start is told of demands a kill.
+        let outcome = self.start_all(children).await;
         if let Err(error) = outcome {
             self.stop_all().await;
-            let exit = Exit::StartFailed(error.to_string());
-            // A receiver that left does not mind the error.
+            let exit = Exit::StartFailed(clip(error.to_string()));
             let _ = started.send(Err(error));
-            return Some(exit);
+            return exit;
         }
-        if started.send(Ok(())).is_err() {
-            return None;
-        }
+        let _ = started.send(Ok(()));
         let demand = self.demand.clone();
         let mut stop = std::pin::pin!(demanded(&demand, Demand::Stop));
         let exit = loop {
@@ -198,7 +193,7 @@ impl Tree {
             }
         };
         self.stop_all().await;
-        Some(exit)
+        exit
     }
 
     async fn take(&mut self, message: TreeMessage) -> ControlFlow<Exit> {
@@ -218,7 +213,11 @@ impl Tree {
             let place = self.add(spec);
             match self.start_row(place, Purpose::First).await {
                 Ok(_) | Err(NotStarted::Ignored) => {}
-                Err(NotStarted::Failed(exit)) => return Err(StartError::Child { id, exit }),
+                Err(NotStarted::Failed { exit, mut causes }) => {
+                    causes.push(Cause { id: id.clone(), exit: exit.clone() });
+                    self.token.completion().record_causes(causes);
+                    return Err(StartError::Child { id, exit });
+                }
             }
             if self.is_stopping() {
                 return Err(StartError::Interrupted);
@@ -248,11 +247,14 @@ impl Tree {
     /// A failed restart is due again, unless somebody has dealt with it.
     async fn retry(&mut self, place: Place, birth: u64) -> ControlFlow<Exit> {
         let Some(row) = self.rows.get(&place) else { return ControlFlow::Continue(()) };
-        let State::Restarting { birth: due, exit } = &row.state else { return ControlFlow::Continue(()) };
+        let State::Restarting { birth: due, exit, causes } = &row.state else {
+            return ControlFlow::Continue(());
+        };
         if *due != birth {
             return ControlFlow::Continue(());
         }
-        let causes = vec![Cause { id: row.spec.id.clone(), exit: exit.clone() }];
+        let mut causes = causes.clone();
+        causes.push(Cause { id: row.spec.id.clone(), exit: exit.clone() });
         let actions = strategy::on_retry(self.rules, &self.rows, place);
         self.perform(actions, place, causes).await
     }
@@ -274,8 +276,9 @@ impl Tree {
                 Action::Forget(at) => self.forget(at),
                 Action::Start(at) => {
                     let cause = causes.last().expect("a restart has a cause");
-                    if let Err(NotStarted::Failed(exit)) = self.start_row(at, Purpose::Again(cause)).await {
-                        self.try_again_later(at, exit);
+                    let started = self.start_row(at, Purpose::Again(cause)).await;
+                    if let Err(NotStarted::Failed { exit, causes }) = started {
+                        self.try_again_later(at, exit, causes);
                         return ControlFlow::Continue(());
                     }
                 }
@@ -294,10 +297,10 @@ impl Tree {
     }
 
     /// Queues another try behind whatever callers are already waiting for.
-    fn try_again_later(&mut self, place: Place, exit: Exit) {
+    fn try_again_later(&mut self, place: Place, exit: Exit, causes: Vec<Cause>) {
         let birth = self.next_birth;
         if let Some(row) = self.rows.get_mut(&place) {
-            row.state = State::Restarting { birth, exit };
+            row.state = State::Restarting { birth, exit, causes };
             self.send_self(TreeMessage::Retry { place, birth });
         }
     }
@@ -339,18 +342,18 @@ impl Tree {
         row.state = State::Starting(completion.clone());
 
         let gift = Birth { token, voice: self.voice.clone(), id: Some(row.spec.id.clone()) };
-        let start = row.spec.start.start(gift);
-        let patience = start_patience(&row.spec);
+        let start = Attempt::new(&*row.spec.start, gift);
+        let patience = row.spec.shutdown.patience();
         let outcome = tokio::select! {
             biased;
             outcome = start => Some(outcome),
-            () = overdue(&self.demand, patience, &*self.clock) => None,
+            () = overdue(&self.demand, &completion, patience, &*self.clock) => None,
         };
         let outcome = match outcome {
             Some(outcome) => outcome,
             None => {
                 gone_within(&completion, KILL_GRACE, &*self.clock).await;
-                Err(NotStarted::Failed(Exit::Killed))
+                Err(NotStarted::failed(Exit::Killed))
             }
         };
         let id = row.spec.id.clone();
@@ -379,11 +382,11 @@ impl Tree {
                 }
                 Err(NotStarted::Ignored)
             }
-            Err(NotStarted::Failed(exit)) => {
+            Err(NotStarted::Failed { exit, causes }) => {
                 row.state = State::Down;
                 row.last_exit = Some(exit.clone());
                 self.voice.say(&id, row.generation, What::StartFailed { exit: &exit });
-                Err(NotStarted::Failed(exit))
+                Err(NotStarted::Failed { exit, causes })
             }
         }
     }
@@ -446,19 +449,14 @@ async fn kill(row: &mut Row, clock: &dyn Clock, voice: &Voice) {
     }
 }
 
-/// How long a start hook may go on once the supervisor is told to stop.
-fn start_patience(spec: &ChildSpec) -> Duration {
-    match (spec.shutdown, spec.kind) {
-        (Shutdown::Brutal, _) => Duration::ZERO,
-        (Shutdown::Timeout(limit), _) => limit,
-        (Shutdown::Infinity, Kind::Worker) => Duration::MAX,
-        // A half-started branch is not worth waiting for without end.
-        (Shutdown::Infinity, Kind::Supervisor) => SHUTDOWN_DEFAULT,
-    }
-}
-
-/// Completes `patience` after the supervisor was told to stop.
-async fn overdue(demand: &watch::Receiver<Demand>, patience: Duration, clock: &dyn Clock) {
+/// Completes `patience` after the supervisor was told to stop. A branch is told at once, so that it starts no more children.
+async fn overdue(
+    demand: &watch::Receiver<Demand>,
+    completion: &Completion,
+    patience: Duration,
+    clock: &dyn Clock,
+) {
     demanded(demand, Demand::Stop).await;
+    completion.ask();
     pass(clock, patience).await;
 }

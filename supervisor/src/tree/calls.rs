@@ -51,6 +51,10 @@ impl Tree {
     }
 
     async fn start_child(&mut self, spec: ChildSpec) -> Result<ChildRef, StartChildError> {
+        let faults = spec.faults(self.rules.auto_shutdown);
+        if !faults.is_empty() {
+            return Err(StartChildError::Invalid(faults));
+        }
         let id = spec.id.clone();
         if let Some((_, row)) = self.row(&id) {
             return Err(match &row.state {
@@ -62,10 +66,6 @@ impl Tree {
                 }
             });
         }
-        let faults = spec.faults(self.rules.auto_shutdown);
-        if !faults.is_empty() {
-            return Err(StartChildError::Invalid(faults));
-        }
         if self.rows.len() >= SUPERVISOR_CHILDREN_MAX {
             return Err(StartChildError::MaxChildren { max: SUPERVISOR_CHILDREN_MAX as u32 });
         }
@@ -73,7 +73,7 @@ impl Tree {
         match self.start_row(place, Purpose::First).await {
             Ok(child) => Ok(child),
             Err(NotStarted::Ignored) => Err(StartChildError::Ignored { id }),
-            Err(NotStarted::Failed(exit)) => {
+            Err(NotStarted::Failed { exit, .. }) => {
                 self.forget(place);
                 Err(StartChildError::Failed { id, exit })
             }
@@ -100,7 +100,7 @@ impl Tree {
         match self.start_row(place, Purpose::First).await {
             Ok(child) => Ok(child),
             Err(NotStarted::Ignored) => Err(RestartChildError::Ignored { id }),
-            Err(NotStarted::Failed(exit)) => Err(RestartChildError::Failed { id, exit }),
+            Err(NotStarted::Failed { exit, .. }) => Err(RestartChildError::Failed { id, exit }),
         }
     }
 

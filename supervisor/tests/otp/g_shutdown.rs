@@ -108,6 +108,40 @@ async fn g05_a_branch_stops_from_its_leaves() {
 }
 
 #[tokio::test]
+async fn g05_a_stop_waits_for_the_start_of_a_branch_and_then_stops_it_in_order() {
+    for in_time_up in [true, false] {
+        let world = World::new();
+        world.script("slow", |script| script.init = Init::Gate);
+        let children = ["a", "slow", "never"].map(|id| world.probe(id)).to_vec();
+        let mid = ChildSpec::supervisor("mid", world.spec(Strategy::OneForOne, 1, children));
+        let root = world.start(world.spec(Strategy::OneForOne, 1, vec![])).await;
+        let starting = tokio::spawn({
+            let root = root.clone();
+            async move { root.start_child(mid).await.map(|_| ()) }
+        });
+        world.until("slow1 init").await;
+        let stopping = tokio::spawn({
+            let root = root.clone();
+            async move { root.stop().await }
+        });
+        in_time(world.clock.sleeping(1)).await;
+        // The start hook has the limit of its worker, and the branch as long as it takes.
+        if in_time_up {
+            world.clock.advance(ms(4999));
+            world.open_gate();
+        } else {
+            world.clock.advance(ms(5000));
+        }
+        assert_eq!(in_time(stopping).await.unwrap(), Exit::Shutdown);
+        in_time(starting).await.unwrap().unwrap_err();
+        let stopped = if in_time_up { "slow1 stop, a1 stop" } else { "a1 stop" };
+        assert_eq!(world.since(0, &["stop"]), stopped);
+        assert_eq!(world.starts("never"), 0);
+        world.settle();
+    }
+}
+
+#[tokio::test]
 async fn g06_a_panic_in_a_stop_hook_does_not_disturb_the_others() {
     let world = World::new();
     world.script("b", |script| script.stop = Stop::Panic);

@@ -1,8 +1,8 @@
 //! H: administration.
 
 use ostler_supervisor::{
-    ChildSpec, DeleteChildError, Exit, GetSpecError, Restart, RestartChildError, StartChildError, Strategy,
-    SupervisorRef, TerminateChildError,
+    ChildSpec, DeleteChildError, Exit, GetSpecError, Restart, RestartChildError, Shutdown, SpecError,
+    StartChildError, Strategy, SupervisorRef, TerminateChildError,
 };
 
 use crate::world::*;
@@ -24,6 +24,17 @@ async fn h01_the_id_of_a_running_child_gives_that_child() {
         other => panic!("{other}"),
     }
     assert_eq!(world.starts("a"), 1);
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn h01_a_faulty_spec_is_refused_as_such_whatever_its_id() {
+    let world = World::new();
+    let supervisor = start_one(&world).await;
+    let error =
+        supervisor.start_child(world.probe("a").shutdown(Shutdown::Timeout(ms(0)))).await.unwrap_err();
+    let fault = SpecError::ShutdownZero { id: id("a") };
+    assert!(matches!(&error, StartChildError::Invalid(faults) if *faults == [fault]), "{error}");
     world.end(&supervisor).await;
 }
 

@@ -120,3 +120,45 @@ async fn j06_the_root_tells_the_chain_of_failures() {
     assert_eq!(world.since(0, &["escalated"]), "/mid/leaf escalated panicked: ouch, /mid escalated shutdown");
     world.settle();
 }
+
+/// The branch `mid` above the branch `inner` above `leaf`, whose second start fails.
+fn three_levels(world: &World) -> ChildSpec {
+    world.script("leaf", |script| script.fails_at = Some(2));
+    let inner = world.spec(Strategy::OneForOne, 0, vec![world.probe("leaf")]);
+    let inner = ChildSpec::supervisor("inner", inner);
+    ChildSpec::supervisor("mid", world.spec(Strategy::OneForOne, 0, vec![inner]))
+}
+
+/// What led to the end of whoever tried to start `mid` a second time, and may not try again.
+fn failed_start() -> [Cause; 3] {
+    let failed = |name: &str, text: &str| Cause { id: id(name), exit: Exit::StartFailed(text.into()) };
+    [
+        failed("leaf", "no luck"),
+        failed("inner", "child leaf did not start: start failed: no luck"),
+        failed(
+            "mid",
+            "child inner did not start: start failed: child leaf did not start: start failed: no luck",
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn j06_the_root_tells_the_chain_below_a_branch_that_does_not_start() {
+    let world = World::new();
+    let root = world.start(world.spec(Strategy::OneForOne, 1, vec![three_levels(&world)])).await;
+    tell(&root.supervisor("mid").unwrap().supervisor("inner").unwrap(), "leaf", Msg::Panic);
+    assert_eq!(in_time(root.wait_exit()).await, Exit::Shutdown);
+    assert_eq!(root.causes(), failed_start());
+    world.settle();
+}
+
+#[tokio::test]
+async fn j06_a_pool_tells_the_chain_below_a_branch_that_does_not_start() {
+    let world = World::new();
+    let pool = world.start_pool(world.pool_spec(1)).await;
+    let mid = pool.start_child(three_levels(&world)).await.unwrap().supervisor().unwrap();
+    tell(&mid.supervisor("inner").unwrap(), "leaf", Msg::Panic);
+    assert_eq!(in_time(pool.wait_exit()).await, Exit::Shutdown);
+    assert_eq!(pool.causes(), failed_start());
+    world.settle();
+}

@@ -5,6 +5,7 @@
 mod world;
 
 mod a_starting;
+mod abandoned;
 mod b_restart_types;
 mod c_one_for_one;
 mod d_one_for_all;
@@ -15,4 +16,5 @@ mod h_administration;
 mod i_pool;
 mod j_escalation;
 mod k_ours;
+mod pool_answers;
 mod traps;

@@ -1,9 +1,10 @@
 //! What the embedding program relies on beyond the list, and hooks that misbehave.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ostler_supervisor::{
-    Branch, ChildRef, ChildSpec, Event, Exit, Strategy, Supervisor, SupervisorSpec, What,
+    Branch, ChildRef, ChildSpec, Event, Exit, Ignore, Restart, Strategy, Supervisor, SupervisorSpec, What,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::watch;
@@ -85,6 +86,136 @@ async fn panicking_factories_and_hooks_do_not_take_the_tree_down() {
     let error = root.start_child(broken).await.unwrap_err().to_string();
     assert_eq!(error, "child broken did not start: panicked: no actor");
     assert_eq!(listing(&root).await, "hooked1 up");
+    world.end(&root).await;
+}
+
+/// Comes up unless it is brittle, which one start of it is. That one does `init` and panics as it is dropped.
+struct Brittle {
+    is: bool,
+    init: Init,
+}
+
+impl Brittle {
+    fn child(at: u64, init: Init) -> ChildSpec {
+        let starts = AtomicU64::new(0);
+        let made =
+            move || Brittle { is: 1 + starts.fetch_add(1, Ordering::Relaxed) == at, init: init.clone() };
+        ChildSpec::actor("brittle", made, || ())
+    }
+}
+
+impl Drop for Brittle {
+    fn drop(&mut self) {
+        assert!(!self.is, "no end");
+    }
+}
+
+impl Actor for Brittle {
+    type Msg = ();
+    type State = ();
+    type Arguments = ();
+
+    async fn pre_start(&self, _: ActorRef<()>, (): ()) -> Result<(), ActorProcessingErr> {
+        match self.init {
+            _ if !self.is => Ok(()),
+            Init::Ignore => Err(Ignore.into()),
+            Init::Gate => std::future::pending().await,
+            _ => Err("no luck".into()),
+        }
+    }
+
+    async fn handle(&self, _: ActorRef<()>, (): (), (): &mut ()) -> Result<(), ActorProcessingErr> {
+        panic!("ouch");
+    }
+}
+
+#[tokio::test]
+async fn what_panics_as_its_start_fails_does_not_take_its_supervisor_down() {
+    let world = World::new();
+    let root = world.start(world.spec(Strategy::OneForOne, 1, vec![world.probe("a")])).await;
+    let pool = world.start_pool(world.pool_spec(1)).await;
+    for init in [Init::Fail, Init::Ignore] {
+        for error in [
+            root.start_child(Brittle::child(1, init.clone())).await.unwrap_err(),
+            pool.start_child(Brittle::child(1, init)).await.unwrap_err(),
+        ] {
+            assert_eq!(error.to_string(), "child brittle did not start: panicked: no end");
+        }
+    }
+    assert_eq!(listing(&root).await, "a1 up");
+    assert_eq!(pool.count_children().await, counts(0, 0, 0, 0));
+    assert_eq!(in_time(pool.stop()).await, Exit::Shutdown);
+    world.end(&root).await;
+}
+
+#[tokio::test]
+async fn what_panics_as_its_restart_fails_is_restarted_again() {
+    let world = World::new();
+    let spec = world.spec(Strategy::OneForOne, 2, vec![Brittle::child(2, Init::Fail)]);
+    let root = world.start(spec).await;
+    let pool = world.start_pool(world.pool_spec(2)).await;
+    pool.start_child(Brittle::child(2, Init::Fail)).await.unwrap();
+    root.child::<Brittle>("brittle").unwrap().send_message(()).unwrap();
+    pool.child::<Brittle>("brittle").unwrap().send_message(()).unwrap();
+    let up = async {
+        while listing(&root).await != "brittle3 up"
+            || pool.which_children().await[0].generation != 3
+            || pool.child_ref("brittle").is_none()
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time(up).await;
+    world.end_pool(&pool).await;
+    world.end(&root).await;
+}
+
+#[tokio::test]
+async fn what_panics_as_its_start_is_broken_off_does_not_disturb_the_others() {
+    let world = World::new();
+    let root = world.start(world.spec(Strategy::OneForOne, 1, vec![world.probe("a")])).await;
+    let starting = tokio::spawn({
+        let root = root.clone();
+        async move { root.start_child(Brittle::child(1, Init::Gate)).await.map(|_| ()) }
+    });
+    tokio::task::yield_now().await;
+    let stopping = tokio::spawn({
+        let root = root.clone();
+        async move { root.stop().await }
+    });
+    in_time(world.clock.sleeping(1)).await;
+    world.clock.advance(ms(5000));
+    assert_eq!(in_time(stopping).await.unwrap(), Exit::Shutdown);
+    in_time(starting).await.unwrap().unwrap_err();
+    assert!(world.has("a1 stop"));
+    world.settle();
+}
+
+#[tokio::test]
+async fn a_panic_as_the_state_is_dropped_is_the_end_only_of_a_child_that_was_killed() {
+    struct Sore;
+    impl Drop for Sore {
+        fn drop(&mut self) {
+            panic!("no drop");
+        }
+    }
+    struct Holder;
+    impl Actor for Holder {
+        type Msg = ();
+        type State = Sore;
+        type Arguments = ();
+        async fn pre_start(&self, _: ActorRef<()>, (): ()) -> Result<Sore, ActorProcessingErr> {
+            Ok(Sore)
+        }
+    }
+    let world = World::new();
+    let child = |name: &str| ChildSpec::actor(name, || Holder, || ()).restart(Restart::Temporary);
+    let children = vec![child("killed"), child("stopped")];
+    let root = world.start(world.spec(Strategy::OneForOne, 0, children)).await;
+    root.child::<Holder>("killed").unwrap().kill();
+    world.until("killed1 exit panicked: no drop").await;
+    root.terminate_child("stopped").await.unwrap();
+    assert!(world.has("stopped1 exit shutdown"));
     world.end(&root).await;
 }
 
