@@ -318,7 +318,7 @@ fn does(tool: &dyn ostler::kernel::port::Tool) -> String {
 }
 
 fn limits() -> String {
-    let rows: [(&str, u64, &str); 16] = [
+    let rows: [(&str, u64, &str); 19] = [
         ("a plan file", plan_file::PLAN_FILE_BYTES_MAX as u64, "bytes"),
         ("values within values in a plan file", plan_file::PLAN_FILE_DEPTH_MAX as u64, ""),
         ("values in a YAML file", plan_file::YAML_VALUES_MAX as u64, ""),
@@ -327,8 +327,11 @@ fn limits() -> String {
         ("a template", template::TEMPLATE_BYTES_MAX as u64, "bytes"),
         ("what a template is filled with", template::RENDER_VALUES_BYTES_MAX as u64, "bytes"),
         ("a text that a template gives", template::RENDER_BYTES_MAX as u64, "bytes"),
+        ("what filters of a template copy", template::RENDER_COPIES_BYTES_MAX as u64, "bytes"),
         ("the work of a template", template::RENDER_FUEL, "instructions"),
         ("a schema", contract::SCHEMA_BYTES_MAX as u64, "bytes"),
+        ("the parts of a schema that it holds one value against", contract::SCHEMA_STEPS_MAX, ""),
+        ("the work of judging by a schema", contract::JUDGEMENT_STEPS_MAX, "steps"),
         ("the arguments of a test", contract::TEST_ARGUMENTS_MAX as u64, ""),
         ("the time that a test takes", ostler_actors::TEST_MS_MAX, "ms"),
         ("a result", ostler_actors::RESULT_BYTES_MAX as u64, "bytes"),

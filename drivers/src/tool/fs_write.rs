@@ -11,6 +11,7 @@ use ostler_kernel::id::Digest;
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{CallContext, Tool, ToolResult};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -141,8 +142,15 @@ impl Target {
     /// Adds at the end. What was added when the call is given up stands.
     fn append(&self, text: &[u8], stop: &Stop) -> Result<(), NotDone> {
         let mut options = OpenOptions::new();
-        options.append(true).create(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
-        let mut file = stop.act(|| self.folder.open_with(&self.name, &options))??;
+        // What the path names was found through its links: one that is there still leads nowhere, or was put there since, and
+        // what it would make has not been judged.
+        let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        options.append(true).create(true).custom_flags(flags.bits().cast_signed());
+        let opened = stop.act(|| self.folder.open_with(&self.name, &options))?;
+        let mut file = opened.map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::LOOP) => io::Error::new(ErrorKind::InvalidInput, "a link that leads nowhere"),
+            _ => error,
+        })?;
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(ErrorKind::InvalidInput, "no regular file").into());
         }

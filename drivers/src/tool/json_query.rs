@@ -17,10 +17,18 @@ pub const QUERY_BYTES_MAX: usize = 1_000;
 pub const QUERY_NESTING_MAX: usize = 6;
 /// Values that a query may have to look at, by a bound worked out before it runs.
 pub const QUERY_STEPS_MAX: u64 = 20_000_000;
-/// What compiling a small regular expression counts as.
+/// What compiling the smallest regular expression counts as,
 const REGEX_STEPS: u64 = 200;
+/// and each byte of a plain one.
+const REGEX_STEPS_PER_BYTE: u64 = 50;
+/// What compiling a class such as `\w` counts as besides.
+const REGEX_STEPS_PER_CLASS: u64 = 4_000;
 /// What compiling the largest one counts as.
 const REGEX_STEPS_WORST: u64 = 1_000_000;
+/// Bytes of a plain one.
+const REGEX_PLAIN_BYTES_MAX: usize = 200;
+/// Bytes of a text that a regular expression goes through in a step.
+const REGEX_BYTES_PER_STEP: u64 = 16;
 /// Bytes of the values given back together, about.
 pub const QUERY_RESULT_BYTES_MAX: usize = 16 << 20;
 
@@ -67,7 +75,7 @@ fn query(params: &Params) -> Result<Value, Failure> {
     if shape.steps(&Extent::of(value)) > QUERY_STEPS_MAX {
         return Err(exhausted(format!(
             "the query may look at more than {QUERY_STEPS_MAX} values: use fewer `..`, unions and filters, \
-             or query a part of the value"
+             plainer patterns, or query a part of the value"
         )));
     }
     let selected = path.query(value).all();
@@ -110,13 +118,15 @@ struct Shape {
     roots: u32,
     /// Selectors of a union, or arguments: they multiply along the query.
     unions: Vec<u64>,
-    /// What one evaluation of its regular expressions costs: they are compiled anew for every value.
+    /// Its regular expressions.
+    regexes: u64,
+    /// What compiling them all costs: that is done anew for every value.
     regex: u64,
 }
 
 impl Shape {
     fn of(query: &str) -> Shape {
-        let mut shape = Shape { nesting: 0, descents: 0, roots: 0, unions: Vec::new(), regex: 1 };
+        let mut shape = Shape { nesting: 0, descents: 0, roots: 0, unions: Vec::new(), regexes: 0, regex: 1 };
         let mut open: Vec<u64> = Vec::new();
         let mut quote = None;
         let mut escaped = false;
@@ -133,7 +143,8 @@ impl Shape {
                 b'\'' | b'"' => quote = Some(byte),
                 b'[' | b'(' => {
                     if query[..at].ends_with("match") || query[..at].ends_with("search") {
-                        shape.regex = shape.regex.max(regex_cost(&query[at..]));
+                        shape.regexes += 1;
+                        shape.regex += regex_cost(&query[at..]);
                     }
                     open.push(1);
                     shape.nesting = shape.nesting.max(open.len());
@@ -154,7 +165,8 @@ impl Shape {
     }
 
     fn steps(&self, extent: &Extent) -> u64 {
-        let mut steps = extent.values.saturating_mul(self.regex);
+        let reading = self.regexes.saturating_mul(extent.text_bytes_max / REGEX_BYTES_PER_STEP);
+        let mut steps = extent.values.saturating_mul(self.regex.saturating_add(reading));
         for &selectors in &self.unions {
             steps = steps.saturating_mul(selectors);
         }
@@ -163,12 +175,67 @@ impl Shape {
     }
 }
 
-/// Values that could be looked at while one regular expression is compiled. `call` begins at the parenthesis.
-/// One that repeats (`{1000}`) or comes from the value itself may be as large as such expressions can be.
+/// Values that could be looked at while one regular expression is compiled. `call` begins at the parenthesis. Only one that
+/// stands there and is plain is known to be small.
 fn regex_cost(call: &str) -> u64 {
-    let argument = call.split_once(',').map_or("", |(_, argument)| argument.trim_start());
-    let plain = argument.starts_with(['\'', '"']) && !argument.contains('{');
-    if plain { REGEX_STEPS } else { REGEX_STEPS_WORST }
+    let argument = second_argument(call);
+    let quoted = |quote: char| argument.strip_prefix(quote)?.strip_suffix(quote);
+    match quoted('\'').or_else(|| quoted('"')) {
+        Some(pattern) if is_plain(pattern) => {
+            let bytes = REGEX_STEPS_PER_BYTE * pattern.len() as u64;
+            REGEX_STEPS + bytes + REGEX_STEPS_PER_CLASS * classes(pattern)
+        }
+        _ => REGEX_STEPS_WORST,
+    }
+}
+
+/// The second argument of a call, which begins at its parenthesis; nothing, if there is none.
+fn second_argument(call: &str) -> &str {
+    let (mut nesting, mut quote, mut escaped, mut from) = (0, None, false, None);
+    for (at, byte) in call.bytes().enumerate() {
+        match (quote, byte) {
+            (Some(_), _) if escaped => escaped = false,
+            (Some(_), b'\\') => escaped = true,
+            (Some(open), _) if byte == open => quote = None,
+            (Some(_), _) => {}
+            (None, b'\'' | b'"') => quote = Some(byte),
+            (None, b'(' | b'[') => nesting += 1,
+            (None, b')' | b']') => nesting -= 1,
+            (None, b',') if nesting == 1 && from.is_none() => from = Some(at + 1),
+            (None, _) => {}
+        }
+        if nesting == 0 {
+            return from.map_or("", |from| call[from..at].trim());
+        }
+    }
+    ""
+}
+
+/// Classes and boundaries that are written with a letter.
+const CLASSES: &[u8] = b"dDsSwWbB";
+
+/// What is escaped in a pattern, which stands in a query: there a backslash is written twice.
+fn escaped(pattern: &str) -> impl Iterator<Item = Option<u8>> {
+    let plain = pattern.replace(r"\\", "\u{0}").into_bytes();
+    let at: Vec<usize> = (0..plain.len()).filter(|at| plain[*at] == 0).collect();
+    at.into_iter().map(move |at| plain.get(at + 1).copied())
+}
+
+/// How many classes such as `\w` a pattern has.
+fn classes(pattern: &str) -> u64 {
+    escaped(pattern).flatten().filter(|escaped| CLASSES.contains(escaped)).count() as u64
+}
+
+/// Whether a pattern is as small as it looks: it has no classes by name (`\p{L}`), no flags, and copies nothing (`{9}`).
+/// What is escaped is a class of a letter, or a sign that would mean something else.
+fn is_plain(pattern: &str) -> bool {
+    let plain = pattern.replace(r"\\", "");
+    let is_known = |escaped: u8| br".+*?()[]|^$-/".contains(&escaped) || CLASSES.contains(&escaped);
+    pattern.len() <= REGEX_PLAIN_BYTES_MAX
+        && !plain.contains(['{', '\\', '\'', '"', '\u{0}'])
+        && !plain.contains("(?")
+        && !plain.contains("[:") // [[:alpha:]]
+        && escaped(pattern).all(|escaped| escaped.is_some_and(is_known))
 }
 
 /// Whether a query within a filter, given from behind its `$` on, can select more than one value.
@@ -183,20 +250,25 @@ fn selects_many(rest: &[u8]) -> bool {
 struct Extent {
     values: u64,
     depth: u64,
+    text_bytes_max: u64,
 }
 
 impl Extent {
+    const LEAF: Extent = Extent { values: 1, depth: 1, text_bytes_max: 0 };
+
     fn of(value: &Value) -> Extent {
         let inner = |values: &mut dyn Iterator<Item = &Value>| {
-            values.map(Extent::of).fold(Extent { values: 1, depth: 1 }, |sum, inner| Extent {
+            values.map(Extent::of).fold(Extent::LEAF, |sum, inner| Extent {
                 values: sum.values + inner.values,
                 depth: sum.depth.max(inner.depth + 1),
+                text_bytes_max: sum.text_bytes_max.max(inner.text_bytes_max),
             })
         };
         match value {
             Value::Array(list) => inner(&mut list.iter()),
             Value::Object(map) => inner(&mut map.values()),
-            _ => Extent { values: 1, depth: 1 },
+            Value::String(text) => Extent { text_bytes_max: text.len() as u64, ..Extent::LEAF },
+            Value::Null | Value::Bool(_) | Value::Number(_) => Extent::LEAF,
         }
     }
 }
@@ -250,28 +322,28 @@ mod tests {
             list.clone(),
             &format!("${}", "[*,*]".repeat(30)),
             expect![
-                "resource_exhaustion: the query may look at more than 20000000 values: use fewer `..`, unions and filters, or query a part of the value"
+                "resource_exhaustion: the query may look at more than 20000000 values: use fewer `..`, unions and filters, plainer patterns, or query a part of the value"
             ],
         );
         check(
             list.clone(),
             "$[?count($[*]) > count($[*])]",
             expect![
-                "resource_exhaustion: the query may look at more than 20000000 values: use fewer `..`, unions and filters, or query a part of the value"
+                "resource_exhaustion: the query may look at more than 20000000 values: use fewer `..`, unions and filters, plainer patterns, or query a part of the value"
             ],
         );
         check(
             list.clone(),
             r"$[?search(@, '\\w{900}')]",
             expect![
-                "resource_exhaustion: the query may look at more than 20000000 values: use fewer `..`, unions and filters, or query a part of the value"
+                "resource_exhaustion: the query may look at more than 20000000 values: use fewer `..`, unions and filters, plainer patterns, or query a part of the value"
             ],
         );
         check(
             list.clone(),
             r"$[?match(@, $[0])]",
             expect![
-                "resource_exhaustion: the query may look at more than 20000000 values: use fewer `..`, unions and filters, or query a part of the value"
+                "resource_exhaustion: the query may look at more than 20000000 values: use fewer `..`, unions and filters, plainer patterns, or query a part of the value"
             ],
         );
         check(
@@ -284,7 +356,7 @@ mod tests {
             deep,
             "$..*..*..*..*",
             expect![
-                "resource_exhaustion: the query may look at more than 20000000 values: use fewer `..`, unions and filters, or query a part of the value"
+                "resource_exhaustion: the query may look at more than 20000000 values: use fewer `..`, unions and filters, plainer patterns, or query a part of the value"
             ],
         );
     }
@@ -310,7 +382,48 @@ mod tests {
     fn quoted_names_do_not_count() {
         assert_eq!(
             Shape::of(r#"$["a,b..[(?\"", 'c\',d']"#),
-            Shape { unions: vec![2], nesting: 1, descents: 0, roots: 0, regex: 1 }
+            Shape { unions: vec![2], nesting: 1, descents: 0, roots: 0, regexes: 0, regex: 1 }
         );
+    }
+
+    #[test]
+    fn only_a_plain_pattern_is_cheap() {
+        let longest = "x".repeat(REGEX_PLAIN_BYTES_MAX);
+        for (call, pattern) in [
+            ("(@, '[b-z]')", Some("[b-z]")),
+            ("(@['a,\"'] , \"a.*b\" )", Some("a.*b")),
+            (r#"(@["a,'"], 'v1\\.2')"#, Some(r"v1\\.2")),
+            ("(@['\\',\"'], 'a,b')", Some("a,b")),
+            (&format!("(@, '{longest}')"), Some(&longest)),
+            (&format!("(@, '{longest}x')"), None),
+            (r#"(@['a,"'], @.p)"#, None),
+            (r#"(@["a,'"], @.p)"#, None),
+            ("(@[1,'a'], @.p)", None),
+            ("(@['a'] == 'b')", None),
+            ("(@, $['p'])", None),
+            (r"(@, '\pL\pL')", None),
+            (r"(@, '\\pL\\pL')", None),
+            (r"(@, '\u005cpL')", None),
+            (r"(@, 'a\\\\pL')", None),
+            ("(@, '[[:alpha:]]')", None),
+            ("(@, 'a{9}')", None),
+            ("(@, '(?i)a')", None),
+            ("(@, 'a", None),
+        ] {
+            let cost = pattern.map(|pattern| REGEX_STEPS + REGEX_STEPS_PER_BYTE * pattern.len() as u64);
+            assert_eq!(regex_cost(call), cost.unwrap_or(REGEX_STEPS_WORST), "{call}");
+        }
+    }
+
+    #[test]
+    fn regular_expressions_count_by_their_number_and_by_what_they_go_through() {
+        let refused = |value: Value, text: &str| query(&Params { value, query: text.into() }).is_err();
+        let texts = || json!(vec!["a"; 2_000]);
+        assert!(!refused(texts(), "$[?search(@, 'abc')]"));
+        assert!(!refused(json!(vec!["a"; 500]), r"$[?search(@, '^\\w+$')]"));
+        assert!(refused(texts(), &format!(r"$[?search(@, '{}')]", r"\\w".repeat(60))));
+        assert!(refused(texts(), &format!("$[?{}]", vec!["search(@, 'abc')"; 40].join("||"))));
+        assert!(refused(texts(), &format!(r"$[?search(@, '{}')]", r"\\pL".repeat(160))));
+        assert!(refused(json!(vec!["a".repeat(1 << 20); 20]), "$[?search($[0], 'abc')]"));
     }
 }

@@ -1,6 +1,7 @@
 //! What the kernel keeps a program from, and all that it starts. A thread restricts itself and starts the program,
 //! which inherits the restriction; then the thread ends.
 
+use std::fs::DirEntry;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -31,7 +32,25 @@ pub fn writable(workspace: &Path, more: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// Device files that any program may write to.
-const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/shm"];
+const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/shm"];
+
+/// Whether a name in `/dev` is that of terminals. Somebody may sit at the one that a program inherits: it is not to type for them,
+/// nor to take away what they type.
+fn is_terminal(name: &str) -> bool {
+    ["tty", "pty", "pts", "ptmx", "console", "hvc", "hvsi", "xvc"]
+        .iter()
+        .any(|terminal| name.starts_with(terminal))
+}
+
+/// All other devices.
+fn devices_but_terminals() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir("/dev").into_iter().flatten().flatten();
+    // A link may lead to one: `/dev/stdin` does.
+    let is_link = |entry: &DirEntry| entry.file_type().is_ok_and(|kind| kind.is_symlink());
+    let others =
+        entries.filter(|entry| !is_link(entry) && !is_terminal(&entry.file_name().to_string_lossy()));
+    others.map(|entry| entry.path()).collect()
+}
 
 /// What a program may do.
 #[derive(Debug, Clone)]
@@ -97,7 +116,6 @@ fn restrict(write: &[PathBuf], alone: bool) -> Result<Sandbox, String> {
         ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
         RulesetStatus, Scope, path_beneath_rules,
     };
-    // Without what came with later versions: ioctl on devices, which terminals and tools need.
     let writing = AccessFs::from_write(ABI::V3);
     let devices = DEVICES.iter().map(Path::new);
     let restricted = || -> Result<_, RulesetError> {
@@ -108,7 +126,15 @@ fn restrict(write: &[PathBuf], alone: bool) -> Result<Sandbox, String> {
         let rules = path_beneath_rules(write.iter().map(PathBuf::as_path).chain(devices), writing);
         ruleset.create()?.add_rules(rules)?.restrict_self()
     };
-    let status = restricted().map_err(|error| format!("it cannot be confined: {error}"))?;
+    // By itself: a kernel without it (before 6.10) keeps all the rest.
+    let without_terminals = || -> Result<_, RulesetError> {
+        let ruleset = Ruleset::default().handle_access(AccessFs::IoctlDev)?;
+        let rules = path_beneath_rules(devices_but_terminals(), AccessFs::IoctlDev);
+        ruleset.create()?.add_rules(rules)?.restrict_self()
+    };
+    let failed = |error: RulesetError| format!("it cannot be confined: {error}");
+    let status = restricted().map_err(failed)?;
+    without_terminals().map_err(failed)?;
     Ok(match status.ruleset {
         RulesetStatus::FullyEnforced => Sandbox::Full,
         RulesetStatus::PartiallyEnforced => Sandbox::Partial,

@@ -11,7 +11,7 @@ use ostler_kernel::port::{AttemptLog, BoxFuture, CallContext, Tool, ToolResult, 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::blocking::off_runtime;
+use super::blocking::{Stop, off_runtime};
 use super::config::ShellConfig;
 use super::data_folder::DataFolder;
 use super::declare::{WORST, crash, exhausted, object, params, spec, structural, transient};
@@ -161,12 +161,15 @@ impl Call {
     /// Starts it and waits for its end.
     async fn finish(self, stdin: Option<String>) -> Result<Finished, Failure> {
         let is_fed = stdin.is_some();
-        let started = off_runtime(move |_| {
-            let Call { argv, place, environment, bearing } = &self;
-            let (works_for, bounds) = (bearing.works_for.as_ref(), bearing.bounds.as_ref());
-            Group::start(Program { argv, folder: place, environment, stdin: is_fed, works_for, bounds })
-        });
-        started.await?.finish(stdin).await
+        off_runtime(move |stop| self.start(is_fed, stop)).await?.finish(stdin).await
+    }
+
+    /// Starts it, unless the call was given up before a thread was free for that.
+    fn start(&self, is_fed: bool, stop: &Stop) -> Result<Group, Failure> {
+        let Call { argv, place, environment, bearing } = self;
+        let (works_for, bounds) = (bearing.works_for.as_ref(), bearing.bounds.as_ref());
+        let program = Program { argv, folder: place, environment, stdin: is_fed, works_for, bounds };
+        stop.act(|| Group::start(program))?
     }
 
     /// The same, of an attempt that is to give signs of life: it is told where to give them, and what the one before it told.
@@ -232,4 +235,31 @@ fn tail(stderr: &str) -> String {
     }
     let cut = if start > 0 { "…" } else { "" };
     format!(": {cut}{}", &text[start..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_was_given_up_starts_no_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(&folder.path().into()).unwrap();
+        let place = Folder { dir: workspace.folder(".".as_ref()).unwrap(), path: folder.path().to_owned() };
+        let call = Call {
+            argv: vec!["no such program".to_owned()],
+            place: Arc::new(place),
+            environment: Vec::new(),
+            bearing: Bearing { bounds: None, works_for: None },
+        };
+        for (stop, told) in [
+            (
+                Stop::default(),
+                "there is no program no such program (it, or what interprets it, is not found)",
+            ),
+            (Stop::given_up(), "the call was given up"),
+        ] {
+            assert_eq!(call.start(false, &stop).unwrap_err().message, told);
+        }
+    }
 }

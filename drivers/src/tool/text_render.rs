@@ -92,10 +92,37 @@ impl Tool for TextRender {
 fn is_quick(template: &str, values: &Map<String, Value>) -> bool {
     template.len() <= AT_ONCE_BYTES_MAX
         && !template.contains("{%") // no loops
-        && !template.contains(['|', '(', '*']) // no filters, no calls, nothing repeated
+        && !template.contains(['|', '(', '*', '~', '+']) // no filters, no calls, nothing that grows
         && json::measure(values).is_ok_and(|bytes| bytes <= AT_ONCE_VALUES_BYTES_MAX)
 }
 
 fn render(params: &Params) -> Result<String, Failure> {
     template::render(&params.template, &params.values).map_err(|error| structural(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_names_values_is_quick() {
+        for (template, quick) in [
+            ("Dear {{ name }}, {{ list[0].a }}", true),
+            ("{{ name ~ name }}", false),
+            ("{{ name + name }}", false),
+            ("{{ name * 9 }}", false),
+            ("{{ name | upper }}", false),
+            ("{{ range(9) }}", false),
+            ("{% if name %}{% endif %}", false),
+        ] {
+            assert_eq!(is_quick(template, &Map::new()), quick, "{template}");
+        }
+        let sized = |template: usize, value: usize| {
+            is_quick(&"x".repeat(template), &Map::from_iter([("v".to_owned(), "x".repeat(value).into())]))
+        };
+        let around = r#"{"v":""}"#.len();
+        assert!(sized(AT_ONCE_BYTES_MAX, AT_ONCE_VALUES_BYTES_MAX - around));
+        assert!(!sized(AT_ONCE_BYTES_MAX + 1, 0));
+        assert!(!sized(0, AT_ONCE_VALUES_BYTES_MAX - around + 1));
+    }
 }

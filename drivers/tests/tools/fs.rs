@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::world::World;
 use expect_test::{Expect, expect};
 use ostler_drivers::tool::{GITIGNORE_BYTES_MAX, WALK_DEPTH_MAX, WRITE_BYTES_MAX};
+use ostler_kernel::run::Category;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 
@@ -386,4 +387,26 @@ async fn replacing_keeps_the_mode_and_goes_through_links_within() {
     assert!(world.root().join("link.sh").is_symlink());
     let mode = world.root().join("real.sh").metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o750);
+}
+
+#[tokio::test]
+async fn nothing_is_made_through_a_link_that_leads_nowhere() {
+    let world = World::new();
+    for folder in [".git/hooks", "data"] {
+        std::fs::create_dir_all(world.root().join(folder)).unwrap();
+    }
+    for target in [".git/hooks/pre-commit", "ostler.toml", "data/ostler.toml", "other.txt"] {
+        let link = world.root().join("notes.txt");
+        symlink(target, &link).unwrap();
+        for mode in ["append", "create"] {
+            let refused =
+                world.call("fs.write", json!({"path": "notes.txt", "text": "x", "mode": mode})).await;
+            assert_eq!(refused.unwrap_err().category, Category::Structural, "{mode} {target}");
+        }
+        assert!(!world.root().join(target).exists(), "{target}");
+        // The link itself may give way to a file.
+        world.call("fs.write", json!({"path": "notes.txt", "text": "x", "mode": "replace"})).await.unwrap();
+        assert!(!world.root().join(target).exists() && world.text("notes.txt") == "x", "{target}");
+        std::fs::remove_file(link).unwrap();
+    }
 }

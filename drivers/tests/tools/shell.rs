@@ -383,3 +383,48 @@ async fn input_and_output_may_both_be_large() {
     let unread = world.call("shell.run", json!({"argv": ["true"], "stdin": text})).await.unwrap();
     assert_eq!(unread["status"], 0);
 }
+
+/// In a process of its own, whose terminal is not that of the test.
+#[tokio::test]
+async fn a_program_neither_types_at_the_terminal_of_its_holder_nor_asks_there() {
+    const CHILD: &str = "OSTLER_TEST_AT_A_TERMINAL";
+    if std::env::var_os(CHILD).is_none() {
+        let name = "shell::a_program_neither_types_at_the_terminal_of_its_holder_nor_asks_there";
+        let test = std::env::current_exe().unwrap();
+        let again = format!("{} --exact {name} --nocapture", test.display());
+        let at_terminal = std::process::Command::new("script")
+            .args(["-qec", &again, "/dev/null"])
+            .env(CHILD, "1")
+            .stdin(std::process::Stdio::null())
+            .output();
+        let Ok(output) = at_terminal else {
+            return println!("skipped: no program `script` makes a terminal");
+        };
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    assert!(std::fs::File::open("/dev/tty").is_ok(), "there is a terminal");
+    if sandbox() != Sandbox::Full {
+        return println!("skipped: the kernel does not confine programs");
+    }
+    let world = World::new();
+    for (line, from) in [("echo y > /dev/tty", (5, 13)), ("stty -F /dev/tty -a", (6, 10))] {
+        if kernel() < from {
+            println!("skipped: {line}: the kernel is older than {from:?}");
+            continue;
+        }
+        let shown = world.shown("shell.run", script(line)).await;
+        assert!(shown.contains("Permission denied"), "{line}: {shown}");
+    }
+    // What is no terminal is as it was.
+    let shown = world.shown("shell.run", script("echo x > /dev/null")).await;
+    assert!(shown.contains("\"status\":0"), "{shown}");
+}
+
+/// Version of the kernel.
+fn kernel() -> (u32, u32) {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.trim().parse().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}

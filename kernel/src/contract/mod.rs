@@ -8,19 +8,21 @@ mod code;
 mod reliability;
 mod schema;
 mod spec;
+mod steps;
 
 use std::fmt::{self, Write};
 
-use jsonschema::Validator;
 use serde_json::{Map, Value};
 
 use crate::plan::{Method, Rule};
 
 use code::CodeCheck;
 pub use reliability::{Reliability, precision, reliability};
+use schema::Schema;
 pub(crate) use schema::compile as compile_schema;
 pub use schema::{SCHEMA_BYTES_MAX, SchemaError};
 pub use spec::{WrongSpec, kind_of, regex_fault};
+pub use steps::{JUDGEMENT_STEPS_MAX, SCHEMA_STEPS_MAX};
 
 /// Longest text about what was found or expected, in bytes.
 const EXCERPT_BYTES_MAX: usize = 300;
@@ -53,7 +55,7 @@ pub struct Contract {
 enum Compiled {
     /// A schema rule without a schema: passes everything.
     Anything,
-    Schema(Box<Validator>),
+    Schema(Box<Schema>),
     Code(CodeCheck),
     Test(Vec<String>),
     Outside(Method),
@@ -151,7 +153,7 @@ impl Contract {
         for (rule, compiled) in self.rules.iter().enumerate() {
             match compiled {
                 Compiled::Anything => {}
-                Compiled::Schema(validator) => judgement.broken.extend(judge_schema(rule, validator, output)),
+                Compiled::Schema(schema) => judgement.broken.extend(judge_schema(rule, schema, output)),
                 Compiled::Code(check) => {
                     if let Err((expected, found)) = check.judge(output) {
                         judgement.broken.push(Broken { rule, method: Method::Code, expected, found });
@@ -188,11 +190,11 @@ fn compile_rule(rule: &Rule) -> Result<Compiled, WrongSpec> {
     match (rule.method, spec) {
         (Method::Schema, None) => Ok(Compiled::Anything),
         (Method::Schema, Some(schema)) => {
-            let validator = compile_schema(schema).map_err(|error| {
+            let compiled = compile_schema(schema).map_err(|error| {
                 let place = if let SchemaError::Invalid { place, .. } = &error { place.as_str() } else { "" };
-                WrongSpec::new(place, error.to_string(), "give it a JSON Schema, such as {type: object}")
+                WrongSpec::new(place, error.to_string(), error.mend())
             })?;
-            Ok(Compiled::Schema(Box::new(validator)))
+            Ok(Compiled::Schema(Box::new(compiled)))
         }
         (Method::Code, None) => {
             let mend = "give it a `spec`, such as {check: non_empty, path: matches}";
@@ -243,8 +245,19 @@ fn compile_test(spec: &Value) -> Result<Vec<String>, WrongSpec> {
     Ok(argv)
 }
 
-fn judge_schema(rule: usize, validator: &Validator, output: &Value) -> Option<Broken> {
-    let error = validator.validate(output).err()?;
+fn judge_schema(rule: usize, schema: &Schema, output: &Value) -> Option<Broken> {
+    let steps = schema.steps.for_value(output);
+    if steps > JUDGEMENT_STEPS_MAX {
+        return Some(Broken {
+            rule,
+            method: Method::Schema,
+            expected: format!("an output that its schema judges in {JUDGEMENT_STEPS_MAX} steps"),
+            found: format!(
+                "one that may take {steps}: give a smaller or flatter one, or simplify the schema"
+            ),
+        });
+    }
+    let error = schema.validator.validate(output).err()?;
     let place = error.instance_path().as_str();
     let place = if place.is_empty() { String::new() } else { format!(" at {}", excerpt(place)) };
     Some(Broken {
@@ -326,6 +339,31 @@ mod tests {
             ]],
         );
         check(Method::Schema, Value::Null, &json!({}), expect!["holds"]);
+    }
+
+    #[test]
+    fn a_judgement_that_would_take_too_long_is_none() {
+        let once = json!({"properties": {"x": {"$ref": "#"}}});
+        let schema = json!({"allOf": [once, once]});
+        let nested = |depth: usize| (0..depth).fold(json!({}), |inner, _| json!({"x": inner}));
+        check(Method::Schema, schema.clone(), &nested(3), expect!["holds"]);
+        check(
+            Method::Schema,
+            schema,
+            &nested(30),
+            expect![
+                "contract[0]: expected an output that its schema judges in 100000000 steps, found one that may take 4160749413: give a smaller or flatter one, or simplify the schema"
+            ],
+        );
+        let links = (0..40).map(|at| {
+            let next = json!({"$ref": format!("#/$defs/a{}", at + 1)});
+            (format!("a{at}"), json!({"allOf": [next, next]}))
+        });
+        let mut definitions: Map<String, Value> = links.collect();
+        definitions.insert("a40".to_owned(), json!({"type": "object"}));
+        let fault = check_spec(&rule(Method::Schema, json!({"$defs": definitions, "$ref": "#/$defs/a0"})));
+        let WrongSpec { what, mend, .. } = fault.unwrap_err();
+        expect!["the schema holds one value against more than 10000 of its parts, every reference followed; refer less often to what refers to others: each of allOf, anyOf, oneOf and the like multiplies it"].assert_eq(&format!("{what}; {mend}"));
     }
 
     #[test]

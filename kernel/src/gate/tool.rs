@@ -62,7 +62,7 @@ impl GatedTool {
         let ToolSpec { name, version, .. } = tool.spec();
         let sigma = Sigma { kind: "tool", tool: Some(name), tool_version: Some(version), ..Sigma::default() };
         let sigma = lineage::sigma(&sigma.document().expect("texts are canonical"));
-        let validator = compile_schema(&schema)?;
+        let validator = compile_schema(&schema)?.validator;
         Ok(GatedTool { validator, tool, defaults, result_schema, paths, uris, sigma })
     }
 

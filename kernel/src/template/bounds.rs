@@ -9,6 +9,12 @@ const GROWING_OPERATORS_MAX: usize = 8;
 /// Most commas within one tag, outside strings.
 const COMMAS_MAX: usize = 32;
 
+/// Most `for` within one another: each holds what it goes through.
+pub(super) const FOR_NESTING_MAX: usize = 8;
+
+/// Most `set` in a template: each may hold a part of a text.
+pub(super) const SETS_MAX: usize = 64;
+
 /// The statements there are.
 const STATEMENTS: [&str; 9] = ["if", "elif", "else", "endif", "for", "endfor", "set", "raw", "endraw"];
 
@@ -19,6 +25,7 @@ pub(super) fn check(
     judge: &mut dyn FnMut(&str) -> Result<(), String>,
 ) -> Result<(), (usize, String)> {
     let mut rest = template;
+    let mut bindings = Bindings::default();
     while let Some(open) = rest.find('{') {
         let from = &rest[open..];
         let line = || 1 + template[..template.len() - from.len()].matches('\n').count();
@@ -32,6 +39,7 @@ pub(super) fn check(
         } else if let Some(body) = from.strip_prefix("{%") {
             let (tag, after) = split_tag(body, "%}");
             let word = check_statement(tag, judge).map_err(|what| (line(), what))?;
+            bindings.meet(word).map_err(|what| (line(), what))?;
             if word == "raw" { skip_raw(after) } else { after }
         } else {
             &from[1..]
@@ -40,10 +48,40 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Splits at the end of the tag, which does not stand within a string. No end: the engine will say so.
+/// What a template holds at once.
+#[derive(Default)]
+struct Bindings {
+    loops: usize,
+    sets: usize,
+}
+
+impl Bindings {
+    fn meet(&mut self, word: &str) -> Result<(), String> {
+        match word {
+            "for" => self.loops += 1,
+            "endfor" => self.loops = self.loops.saturating_sub(1),
+            "set" => self.sets += 1,
+            _ => {}
+        }
+        if self.loops > FOR_NESTING_MAX {
+            return Err(format!(
+                "at most {FOR_NESTING_MAX} for loops within one another, found {}",
+                self.loops
+            ));
+        }
+        if self.sets > SETS_MAX {
+            return Err(format!("at most {SETS_MAX} set tags in a template, found {}", self.sets));
+        }
+        Ok(())
+    }
+}
+
+/// Splits at the end of the tag, which stands within no string, and, as the engine has it, within no brackets. No end: the
+/// engine will say so.
 fn split_tag<'a>(body: &'a str, end: &str) -> (&'a str, &'a str) {
     let mut quote = None;
     let mut escaped = false;
+    let mut nesting = 0_isize;
     for (at, byte) in body.bytes().enumerate() {
         match quote {
             Some(_) if escaped => escaped = false,
@@ -51,26 +89,28 @@ fn split_tag<'a>(body: &'a str, end: &str) -> (&'a str, &'a str) {
             Some(open) if byte == open => quote = None,
             Some(_) => {}
             None if byte == b'"' || byte == b'\'' => quote = Some(byte),
-            None if body.as_bytes()[at..].starts_with(end.as_bytes()) => {
+            None if nesting == 0 && body.as_bytes()[at..].starts_with(end.as_bytes()) => {
                 return (&body[..at], &body[at + end.len()..]);
             }
-            None => {}
+            None => match byte {
+                b'(' | b'[' | b'{' => nesting += 1,
+                b')' | b']' | b'}' => nesting -= 1,
+                _ => {}
+            },
         }
     }
     (body, "")
 }
 
-/// What follows the end of a raw block: nothing within it is a tag.
+/// What follows the beginning of a raw block, from the tag on that ends it: nothing within it is a tag.
 fn skip_raw(after: &str) -> &str {
-    let mut rest = after;
-    while let Some(open) = rest.find("{%") {
-        let inner = rest[open + 2..].trim_start_matches(['-', '+']).trim_start();
-        if inner.starts_with("endraw") {
-            return &rest[open..];
-        }
-        rest = &rest[open + 2..];
-    }
-    ""
+    let ends = |(at, _): &(usize, &str)| {
+        let inner = &after[at + 2..];
+        let inner = inner.strip_prefix(['-', '+']).unwrap_or(inner).trim_ascii_start();
+        let Some(end) = inner.strip_prefix("endraw").map(str::trim_ascii_start) else { return false };
+        end.strip_prefix(['-', '+']).unwrap_or(end).starts_with("%}")
+    };
+    after.match_indices("{%").find(ends).map_or("", |(at, _)| &after[at..])
 }
 
 /// The tag with an empty string in place of every string.

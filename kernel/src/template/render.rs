@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Serde, ValueKind};
-use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value as Engine};
+use minijinja::value::{Kwargs, Rest, Serde, ValueKind, ValueOrKwargs, from_args};
+use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value as Engine, filters};
 use serde_json::{Map, Value};
 
 use super::bounds;
@@ -23,6 +23,12 @@ pub const RENDER_VALUES_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Largest result, in bytes. The filters `join`, `replace` and `tojson` may build as much again, in all.
 pub const RENDER_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Most bytes that the other filters of one rendering may copy, in all: texts, and 32 bytes for each item of a list.
+pub const RENDER_COPIES_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// What an item of a list takes, however small it is.
+const ITEM_BYTES: usize = 32;
 
 /// Most instructions of one rendering.
 pub const RENDER_FUEL: u64 = 1_000_000;
@@ -216,12 +222,98 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
         let mut text = Budgeted { text: String::new(), built: built(state) };
         write_json(&value, MAX_DEPTH, &mut text).map(|()| text.text)
     });
+    for (names, copies, filter) in copying_filters() {
+        for &name in names {
+            let filter = filter.clone();
+            environment.add_filter(name, move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
+                copy(&filter, copies, state, &args.into_values())
+            });
+        }
+    }
+    environment.add_filter("sum", |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
+        sum(state, &args.into_values())
+    });
     environment
 });
 
-/// Bytes that the filters of one rendering have built.
+/// What a filter copies.
+#[derive(Debug, Clone, Copy)]
+enum Copies {
+    /// Into a text.
+    Text,
+    /// The items of what it is given, each character of a text, into a list.
+    Items,
+    /// Parts of a text, into a list.
+    Parts,
+}
+
+/// The filters of the engine whose results are as large as what they are given.
+fn copying_filters() -> [(&'static [&'static str], Copies, Engine); 21] {
+    use Copies::{Items, Parts, Text};
+    [
+        (&["capitalize"], Text, Engine::from_function(filters::capitalize)),
+        (&["dictsort"], Items, Engine::from_function(filters::dictsort)),
+        (&["escape", "e"], Text, Engine::from_function(filters::escape)),
+        (&["groupby"], Items, Engine::from_function(filters::groupby)),
+        (&["lines"], Parts, Engine::from_function(filters::lines)),
+        (&["list"], Items, Engine::from_function(filters::list)),
+        (&["lower"], Text, Engine::from_function(filters::lower)),
+        (&["map"], Items, Engine::from_function(filters::map)),
+        (&["reject"], Items, Engine::from_function(filters::reject)),
+        (&["rejectattr"], Items, Engine::from_function(filters::rejectattr)),
+        (&["reverse"], Items, Engine::from_function(filters::reverse)),
+        (&["safe"], Text, Engine::from_function(filters::safe)),
+        (&["select"], Items, Engine::from_function(filters::select)),
+        (&["selectattr"], Items, Engine::from_function(filters::selectattr)),
+        (&["sort"], Items, Engine::from_function(filters::sort)),
+        (&["split"], Parts, Engine::from_function(filters::split)),
+        (&["string"], Text, Engine::from_function(filters::string)),
+        (&["title"], Text, Engine::from_function(filters::title)),
+        (&["trim"], Text, Engine::from_function(filters::trim)),
+        (&["unique"], Items, Engine::from_function(filters::unique)),
+        (&["upper"], Text, Engine::from_function(filters::upper)),
+    ]
+}
+
+/// Calls a filter, and books what it copies.
+fn copy(
+    filter: &Engine,
+    copies: Copies,
+    state: &mut State<'_, '_>,
+    args: &[Engine],
+) -> Result<Engine, Error> {
+    let text = |value: &Engine| value.as_str().map_or(0, str::len);
+    let items = |value: &Engine| value.len().unwrap_or(0).saturating_mul(ITEM_BYTES);
+    match (copies, args.first()) {
+        (Copies::Items, Some(given)) => book_copy(items(given), built(state))?,
+        (Copies::Parts, Some(given)) => book_copy(text(given), built(state))?,
+        (Copies::Text, _) | (_, None) => {}
+    }
+    let result = filter.call(state, args)?;
+    match copies {
+        Copies::Text => book_copy(text(&result), built(state))?,
+        Copies::Parts => book_copy(items(&result), built(state))?,
+        Copies::Items => {}
+    }
+    Ok(result)
+}
+
+/// Adds numbers up. The engine would add texts and lists up as well, in a time that grows with the square of their number.
+fn sum(state: &mut State<'_, '_>, args: &[Engine]) -> Result<Engine, Error> {
+    let (given, named): (&[Engine], Kwargs) = from_args(args)?;
+    let start = given.get(2).cloned().or(named.get("start")?);
+    if start.is_some_and(|start| !start.is_number()) {
+        return Err(refused("sum starts from a number"));
+    }
+    Engine::from_function(filters::sum).call(state, args)
+}
+
+/// What the filters of one rendering have built.
 #[derive(Default)]
-struct Built(usize);
+struct Built {
+    bytes: usize,
+    copies_bytes: usize,
+}
 
 fn built<'a>(state: &'a mut State<'_, '_>) -> &'a mut Built {
     state.get_or_insert_extension_with(Built::default)
@@ -251,8 +343,17 @@ impl fmt::Write for Budgeted<'_> {
 
 /// Books bytes that a filter is about to build.
 fn book(bytes: usize, built: &mut Built) -> Result<(), Error> {
-    built.0 = built.0.saturating_add(bytes);
-    if built.0 <= RENDER_BYTES_MAX { Ok(()) } else { Err(over_budget(fmt::Error)) }
+    built.bytes = built.bytes.saturating_add(bytes);
+    if built.bytes <= RENDER_BYTES_MAX { Ok(()) } else { Err(over_budget(fmt::Error)) }
+}
+
+/// Books bytes that a filter copies.
+fn book_copy(bytes: usize, built: &mut Built) -> Result<(), Error> {
+    built.copies_bytes = built.copies_bytes.saturating_add(bytes);
+    if built.copies_bytes <= RENDER_COPIES_BYTES_MAX {
+        return Ok(());
+    }
+    Err(refused(format_args!("what filters copy is limited to {RENDER_COPIES_BYTES_MAX} bytes")))
 }
 
 fn over_budget(_: fmt::Error) -> Error {
@@ -542,6 +643,73 @@ mod tests {
             expect![
                 "error: template, line 1: syntax error: template exceeds maximum recursion limits at `(`"
             ],
+        );
+    }
+
+    #[test]
+    fn a_tag_ends_where_the_engine_ends_it() {
+        let many = " ~ name".repeat(9);
+        let tilde = "error: template, line 1: at most 8 of the operators ~ + * in one tag, found 9";
+        for template in [
+            format!("{{{{ {{\"a\": {{\"b\": 1}}}} and (name{many}) }}}}"),
+            format!("{{{{ {{'a': {{'b': 1}}}}['a'] and (name{many}) }}}}"),
+            format!("{{% if {{'a': {{}}}} and [1 %}} 2] or (name{many}) %}}{{% endif %}}")
+                .replace("%} 2", "% 2"),
+            format!("{{% raw %}}{{% endraw x %}}{{# {{% endraw %}}{{{{ name{many} }}}}{{# #}}"),
+            format!("{{% raw %}}{{%-+endraw%}}{{# {{%- endraw -%}}{{{{ name{many} }}}}{{# #}}"),
+        ] {
+            assert_eq!(render(&template, &values()).unwrap_err().to_string(), tilde[7..], "{template}");
+        }
+        check("{{ {'a': {'b': 1}} }}", expect![[r#"{"a":{"b":1}}"#]]);
+        check("{{ {'a': {'b': 1}}.a.b }}}}", expect!["1}}"]);
+        check("{% raw %}{% endraw x %}{{%- endraw -%}", expect!["{% endraw x %}{"]);
+    }
+
+    #[test]
+    fn what_filters_copy_is_bounded() {
+        let text = "a ".repeat(RENDER_COPIES_BYTES_MAX / ITEM_BYTES / 2);
+        let copied = |template: &str, text: &str| {
+            render(template, json!({"x": text, "m": {"k": text}}).as_object().unwrap()).map(|text| text.len())
+        };
+        // Each character is an item; together they take all that there is.
+        assert_eq!(copied("{{ x|list|length }}", &text), Ok(7));
+        for (template, filter) in [
+            ("{% set a = x|list %}{% set b = 'x'|list %}", "list"),
+            ("{% for a in x|reverse %}{% for b in x|sort %}{% endfor %}{% endfor %}", "sort"),
+            ("{{ x|split|length }}{{ x|split|length }}", "split"),
+            ("{{ x|split(' ')|map('upper')|map('lower')|list|length }}", "map('upper')"),
+            ("{{ [x, x, x, x]|map('upper')|length }}{{ x|unique }}", "unique"),
+        ] {
+            let error = copied(template, &text).unwrap_err().to_string();
+            let expected =
+                format!("what filters copy is limited to {RENDER_COPIES_BYTES_MAX} bytes at `{filter}");
+            assert!(error.contains(&expected), "{template}: {error}");
+        }
+        let upper = "{% set a = m.k|upper|lower|trim|title|capitalize|string|e %}".repeat(6);
+        assert!(copied(&upper, &text).unwrap_err().to_string().contains("what filters copy is limited"));
+        check("{{ [1, 2]|sum }} {{ [1]|sum(start=4) }}", expect!["3 5"]);
+        check(
+            "{{ ['a']|sum(start='') }}",
+            expect![
+                "error: template, line 1: invalid operation: sum starts from a number at `sum(start='')`"
+            ],
+        );
+    }
+
+    #[test]
+    fn what_a_template_holds_at_once_is_bounded() {
+        let loops =
+            |depth: usize| format!("{}{}", "{% for c in name %}".repeat(depth), "{% endfor %}".repeat(depth));
+        check(&loops(bounds::FOR_NESTING_MAX), expect![""]);
+        check(&loops(1).repeat(20), expect![""]);
+        check(
+            &loops(bounds::FOR_NESTING_MAX + 1),
+            expect!["error: template, line 1: at most 8 for loops within one another, found 9"],
+        );
+        check(&"{% set a = name %}".repeat(bounds::SETS_MAX), expect![""]);
+        check(
+            &"{% set a = name %}".repeat(bounds::SETS_MAX + 1),
+            expect!["error: template, line 1: at most 64 set tags in a template, found 65"],
         );
     }
 

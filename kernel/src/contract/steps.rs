@@ -1,0 +1,369 @@
+//! How many steps a schema takes, told before anything is held against it: a judgement cannot be stopped half-way, and a
+//! few lines that refer to one another can ask for more steps than anybody can wait for.
+
+use std::collections::BTreeMap;
+
+use jsonschema::{Draft, ReferencingError, Registry, RegistryBuilder, uri};
+use serde_json::Value;
+
+use super::excerpt;
+use super::schema::SchemaError;
+use crate::json::MAX_DEPTH;
+
+/// Most steps of a schema for one value, what stands within that value left out: a step is a subschema that it is held
+/// against, with every reference followed.
+pub const SCHEMA_STEPS_MAX: u64 = 10_000;
+
+/// Most steps of one judgement.
+pub const JUDGEMENT_STEPS_MAX: u64 = 100_000_000;
+
+/// The base of a schema that has no `$id`.
+const BASE: &str = "json-schema:///";
+
+/// Steps of a schema along one path of a value, by the depth of the value. A deeper one takes as many as the last.
+#[derive(Debug)]
+pub(super) struct Steps(Vec<u64>);
+
+impl Steps {
+    /// Counts the steps of a schema that the engine has compiled.
+    ///
+    /// # Errors
+    ///
+    /// That there are too many, or without an end.
+    pub(super) fn of(schema: &Value) -> Result<Steps, SchemaError> {
+        let nodes = graph(schema)?;
+        let order = targets_first(&nodes)?;
+        let mut steps = Vec::new();
+        let mut within = vec![[0; 2]; nodes.len()];
+        for depth in 0..=MAX_DEPTH {
+            let here = count(&nodes, &order, &within);
+            if depth == 0 && here.iter().flatten().any(|&steps| steps > SCHEMA_STEPS_MAX) {
+                return Err(SchemaError::TooManySteps);
+            }
+            steps.push(here[0][MAP].max(here[0][LIST]));
+            if steps.last() > Some(&JUDGEMENT_STEPS_MAX) || here == within {
+                break;
+            }
+            within = here;
+        }
+        Ok(Steps(steps))
+    }
+
+    /// The most steps that it may take to hold a value against the schema.
+    pub(super) fn for_value(&self, value: &Value) -> u64 {
+        let (values, depth) = extent(value);
+        let along_a_path = self.0.get(depth).or(self.0.last()).copied().unwrap_or_default();
+        values.saturating_mul(along_a_path)
+    }
+}
+
+/// How many values there are in one, itself included, and how deep it is.
+fn extent(value: &Value) -> (u64, usize) {
+    let inner = |values: &mut dyn Iterator<Item = &Value>| {
+        values.map(extent).fold((1, 1), |(count, depth), (more, below)| (count + more, depth.max(below + 1)))
+    };
+    match value {
+        Value::Array(list) => inner(&mut list.iter()),
+        Value::Object(map) => inner(&mut map.values()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => (1, 0),
+    }
+}
+
+/// What steps are counted for: values that are maps, and those that are lists.
+const MAP: usize = 0;
+const LIST: usize = 1;
+
+/// A subschema, and where those stand in the graph that it leads to.
+#[derive(Debug, Default)]
+struct Node {
+    /// Those that the same value is held against; whether `unevaluated…` holds it against them once more.
+    same: Vec<(usize, bool)>,
+    /// Those for what stands within a map, and within a list.
+    within: [Within; 2],
+    unevaluated: bool,
+    reference: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Within {
+    /// A value there is held against one of these,
+    one: Vec<usize>,
+    /// and against each of these.
+    each: Vec<usize>,
+}
+
+/// What the subschemas under a keyword are for.
+#[derive(Debug, Clone, Copy)]
+enum Role {
+    Same { again: bool },
+    OneWithin(usize),
+    EachWithin(usize),
+}
+
+fn role(keyword: &str) -> Option<Role> {
+    Some(match keyword {
+        "allOf" | "anyOf" | "oneOf" | "not" | "if" => Role::Same { again: true },
+        "then" | "else" | "dependentSchemas" | "dependencies" => Role::Same { again: false },
+        "properties" | "additionalProperties" => Role::OneWithin(MAP),
+        "patternProperties" | "propertyNames" | "unevaluatedProperties" => Role::EachWithin(MAP),
+        "items" | "prefixItems" | "additionalItems" => Role::OneWithin(LIST),
+        "contains" | "unevaluatedItems" => Role::EachWithin(LIST),
+        _ => return None,
+    })
+}
+
+/// The subschemas under a keyword.
+fn subschemas<'a>(keyword: &str, value: &'a Value) -> Vec<&'a Value> {
+    let is_named = ["properties", "patternProperties", "dependentSchemas", "dependencies"].contains(&keyword);
+    let listed = match value {
+        Value::Array(list) => list.iter().collect(),
+        Value::Object(map) if is_named => map.values().collect(),
+        other => vec![other],
+    };
+    listed.into_iter().filter(|schema| schema.is_object() || schema.is_boolean()).collect()
+}
+
+/// All subschemas that one leads to, itself first. References are resolved as the engine resolves them.
+fn graph(schema: &Value) -> Result<Vec<Node>, SchemaError> {
+    if dynamic_anchors(schema) > 1 {
+        return Err(SchemaError::DynamicAnchors);
+    }
+    let draft = Draft::default().detect(schema);
+    let root = draft.create_resource_ref(schema);
+    let base = root.id().unwrap_or(BASE);
+    let registry = Registry::new().draft(draft).add(base, root).and_then(RegistryBuilder::prepare);
+    let registry = registry.map_err(unresolved)?;
+    let resolver = registry.resolver(uri::from_str(base).map_err(unresolved)?);
+
+    let mut known = BTreeMap::from([(std::ptr::from_ref(schema), 0)]);
+    let mut found = vec![(schema, resolver.in_subresource(root).map_err(unresolved)?, draft)];
+    let mut nodes: Vec<Node> = Vec::new();
+    while let Some((schema, resolver, draft)) = found.get(nodes.len()).cloned() {
+        let mut node = Node::default();
+        let mut find = |schema, resolver, draft| {
+            *known.entry(std::ptr::from_ref(schema)).or_insert_with(|| {
+                found.push((schema, resolver, draft));
+                found.len() - 1
+            })
+        };
+        for (keyword, value) in schema.as_object().into_iter().flatten() {
+            let target = match (keyword.as_str(), value.as_str()) {
+                ("$ref", Some(text)) => Some(resolver.lookup(text).map_err(unresolved)?),
+                // Of some drafts only: where one counts, the engine has found its target.
+                ("$dynamicRef", Some(text)) => resolver.lookup(text).ok(),
+                ("$recursiveRef", Some(_)) => resolver.lookup_recursive_ref().ok(),
+                _ => None,
+            };
+            if let Some(target) = target {
+                let (target, resolver, draft) = target.into_inner();
+                node.same.push((find(target, resolver, draft), false));
+                node.reference = value.as_str().map(excerpt);
+            }
+            let Some(role) = role(keyword) else { continue };
+            node.unevaluated |= keyword.starts_with("unevaluated");
+            for inner in subschemas(keyword, value) {
+                let draft = draft.detect(inner);
+                let resource = draft.create_resource_ref(inner);
+                let at = find(inner, resolver.in_subresource(resource).map_err(unresolved)?, draft);
+                match role {
+                    Role::Same { again } => node.same.push((at, again)),
+                    Role::OneWithin(kind) => node.within[kind].one.push(at),
+                    Role::EachWithin(kind) => node.within[kind].each.push(at),
+                }
+            }
+        }
+        nodes.push(node);
+    }
+    Ok(nodes)
+}
+
+fn unresolved(error: ReferencingError) -> SchemaError {
+    SchemaError::Invalid { place: String::new(), what: excerpt(error) }
+}
+
+/// How many places a dynamic reference may lead to, at most.
+fn dynamic_anchors(schema: &Value) -> usize {
+    match schema {
+        Value::Array(list) => list.iter().map(dynamic_anchors).sum(),
+        Value::Object(map) => {
+            let is_anchor = map.get("$dynamicAnchor").is_some_and(Value::is_string)
+                || map.get("$recursiveAnchor") == Some(&Value::Bool(true));
+            usize::from(is_anchor) + map.values().map(dynamic_anchors).sum::<usize>()
+        }
+        _ => 0,
+    }
+}
+
+/// The places of all nodes: behind those that the same value is held against.
+fn targets_first(nodes: &[Node]) -> Result<Vec<usize>, SchemaError> {
+    let mut open: Vec<usize> = nodes.iter().map(|node| node.same.len()).collect();
+    let mut sources = vec![Vec::new(); nodes.len()];
+    for (source, node) in nodes.iter().enumerate() {
+        node.same.iter().for_each(|&(target, _)| sources[target].push(source));
+    }
+    let mut order: Vec<usize> = (0..nodes.len()).filter(|&at| open[at] == 0).collect();
+    let mut next = 0;
+    while let Some(&target) = order.get(next) {
+        next += 1;
+        for &source in &sources[target] {
+            open[source] -= 1;
+            if open[source] == 0 {
+                order.push(source);
+            }
+        }
+    }
+    let Some(mut at) = open.iter().position(|&open| open > 0) else { return Ok(order) };
+    // Whoever goes on among those that are left goes round in the end, and passes a reference.
+    let mut reference = None;
+    for _ in 0..2 * nodes.len() {
+        let Node { same, reference: here, .. } = &nodes[at];
+        let ahead = same.iter().find(|(target, _)| open[*target] > 0);
+        reference = here.as_ref().or(reference);
+        at = ahead.map_or(at, |&(target, _)| target);
+    }
+    Err(SchemaError::Endless { reference: reference.cloned().unwrap_or_default() })
+}
+
+/// The steps of every node for a map and for a list, from those for what stands within.
+fn count(nodes: &[Node], order: &[usize], within: &[[u64; 2]]) -> Vec<[u64; 2]> {
+    let within = |at: usize| within[at][MAP].max(within[at][LIST]);
+    let mut steps = vec![[0; 2]; nodes.len()];
+    // What finding out takes which members and items were evaluated: where subschemas hold is judged once more.
+    let mut again = vec![[0_u64; 2]; nodes.len()];
+    for &at in order {
+        let Node { same, within: inner, unevaluated, .. } = &nodes[at];
+        for kind in [MAP, LIST] {
+            let Within { one, each } = &inner[kind];
+            let one = one.iter().map(|&at| within(at)).max().unwrap_or_default();
+            let each = each.iter().map(|&at| within(at));
+            let mut all = each.fold(1_u64.saturating_add(one), u64::saturating_add);
+            for &(target, is_again) in same {
+                all = all.saturating_add(steps[target][kind]);
+                let twice = if is_again { steps[target][kind] } else { 0 };
+                again[at][kind] = again[at][kind].saturating_add(again[target][kind]).saturating_add(twice);
+            }
+            if *unevaluated {
+                all = all.saturating_add(again[at][kind]);
+                again[at][kind] = all;
+            }
+            steps[at][kind] = all;
+        }
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::contract::schema::compile;
+
+    /// `$defs` from a0 to the last, each of which is made from the name of the one after it.
+    fn chain(links: usize, link: impl Fn(Value) -> Value) -> Value {
+        let mut definitions = serde_json::Map::new();
+        for at in 0..links {
+            definitions.insert(format!("a{at}"), link(json!({"$ref": format!("#/$defs/a{}", at + 1)})));
+        }
+        definitions.insert(format!("a{links}"), json!({"type": "object"}));
+        json!({"$defs": definitions, "$ref": "#/$defs/a0"})
+    }
+
+    /// A map within a map, so many times.
+    fn nested(depth: usize) -> Value {
+        (0..depth).fold(json!({}), |inner, _| json!({"x": inner}))
+    }
+
+    #[test]
+    fn references_that_multiply_steps_are_refused() {
+        let twice = |keyword: &'static str| chain(40, move |next| json!({keyword: [next.clone(), next]}));
+        for schema in [
+            twice("allOf"),
+            twice("anyOf"),
+            twice("oneOf"),
+            chain(40, |next| json!({"not": next, "if": next, "then": next})),
+            chain(40, |next| json!({"$ref": next["$ref"], "dependentSchemas": {"x": next}})),
+            chain(40, |next| json!({"allOf": [next], "unevaluatedProperties": false})),
+            json!({"items": twice("allOf")["$defs"].clone()["a0"], "$defs": twice("allOf")["$defs"]}),
+            {
+                let mut inner = twice("allOf");
+                inner["$id"] = json!("urn:inner");
+                json!({"$defs": {"a0": {}}, "allOf": [inner, {"$ref": "#/$defs/a0"}]})
+            },
+        ] {
+            assert_eq!(
+                compile(&schema).map(drop).unwrap_err(),
+                SchemaError::TooManySteps,
+                "found for {schema}"
+            );
+        }
+    }
+
+    #[test]
+    fn steps_are_bounded_for_one_value_and_for_all() {
+        let parts = |count: u64| json!({"allOf": vec![true; usize::try_from(count).unwrap() - 1]});
+        assert_eq!(compile(&parts(SCHEMA_STEPS_MAX)).map(drop), Ok(()));
+        assert_eq!(compile(&parts(SCHEMA_STEPS_MAX + 1)).map(drop), Err(SchemaError::TooManySteps));
+        let most = Steps::of(&json!({"items": parts(SCHEMA_STEPS_MAX - 1)})).unwrap();
+        let list = |items: usize| most.for_value(&json!(vec![1; items - 1]));
+        assert_eq!([list(10_000), list(10_001)], [JUDGEMENT_STEPS_MAX, JUDGEMENT_STEPS_MAX + 10_000]);
+    }
+
+    #[test]
+    fn what_leads_back_to_itself_within_the_same_value_is_refused() {
+        for (schema, reference) in [
+            (json!({"$ref": "#"}), "#"),
+            (json!({"allOf": [{"$ref": "#"}]}), "#"),
+            (
+                json!({"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}),
+                "#/$defs/a",
+            ),
+            (
+                json!({"$defs": {"a": {"$ref": "#/%24defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}),
+                "#/%24defs/b",
+            ),
+            (
+                json!({"$defs": {"a": {"not": {"$dynamicRef": "#x"}, "$dynamicAnchor": "x"}}, "$ref": "#/$defs/a"}),
+                "#x",
+            ),
+            (json!({"anyOf": [{"type": "string"}, {"if": {"$ref": "#"}}]}), "#"),
+            (json!({"items": {"$anchor": "x", "oneOf": [{"$ref": "#x"}]}}), "#x"),
+        ] {
+            let expected = SchemaError::Endless { reference: reference.to_owned() };
+            assert_eq!(compile(&schema).map(drop).unwrap_err(), expected, "{schema}");
+        }
+    }
+
+    #[test]
+    fn where_a_dynamic_reference_leads_to_is_known() {
+        let anchored = json!({"type": "object", "$dynamicAnchor": "x"});
+        assert!(compile(&json!({"$defs": {"a": anchored}, "items": {"$dynamicRef": "#x"}})).is_ok());
+        let two = json!({"$defs": {"a": anchored, "b": {"$id": "urn:b", "$dynamicAnchor": "x"}}});
+        assert_eq!(compile(&two).map(drop).unwrap_err(), SchemaError::DynamicAnchors);
+    }
+
+    #[test]
+    fn a_schema_takes_as_many_steps_as_the_value_asks_for() {
+        let tree = json!({"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}, "children": {"items": {"$ref": "#"}}}});
+        let any = json!({"anyOf": [{"type": "string"}, {"items": {"$ref": "#"}}, {"additionalProperties": {"$ref": "#"}}]});
+        let twice =
+            json!({"allOf": [{"properties": {"x": {"$ref": "#"}}}, {"properties": {"x": {"$ref": "#"}}}]});
+        for (schema, steps) in [
+            (json!(true), [1, 2, 11, 101]),
+            (json!({"properties": {"a": {}, "b": {"type": "string"}}}), [1, 4, 22, 202]),
+            (tree, [1, 10, 253, 20_503]),
+            (any, [4, 28, 649, 51_409]),
+            (twice, [3, 54, 180_169, 13_555_990_023]),
+        ] {
+            let taken = Steps::of(&schema).unwrap();
+            let values = [json!(1), nested(1), nested(10), nested(100)];
+            let found = values.map(|value| taken.for_value(&value));
+            assert_eq!(found, steps, "{schema}");
+        }
+    }
+
+    #[test]
+    fn the_schema_of_schemas_can_be_referred_to() {
+        assert!(compile(&json!({"$ref": "https://json-schema.org/draft/2020-12/schema"})).is_ok());
+    }
+}
