@@ -4,6 +4,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -12,10 +13,13 @@ use ostler_actors::{
     Gap, Limits, Outbox, PipelineEnd, PipelineError, PipelineEvent, PipelineHandle, PublishError, Stage,
     StageError, StageRow, System,
 };
-use ostler_kernel::json::canonical;
-use ostler_kernel::pipeline::{Keep, OnPoison, PARKED_KEPT_MAX, PipelineSpec, PublishRefusal, StageSpec};
-use ostler_kernel::port::Journal;
-use ostler_store::{MemoryJournal, Options, Store};
+use ostler_kernel::event::{Event, PipelineRecord};
+use ostler_kernel::json::{canonical, to_canonical};
+use ostler_kernel::pipeline::{
+    EVENT_BYTES_MAX, Keep, OnPoison, PARKED_KEPT_MAX, PipelineSpec, PublishRefusal, SpecFault, StageSpec,
+};
+use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
+use ostler_store::{MemoryJournal, Options, Store, Unwanted};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -75,7 +79,7 @@ async fn told(pipeline: &PipelineHandle) -> Vec<(String, Value)> {
     for seq in 1..=head {
         let record = cursor.next().await.unwrap().unwrap();
         assert_eq!(record.seq.0, seq);
-        let ostler_kernel::event::Event::Published(event) = record.event else { panic!("no event") };
+        let Event::Published(event) = record.event else { panic!("no event") };
         told.push((event.kind.to_string(), event.data.value()));
     }
     told
@@ -167,6 +171,26 @@ async fn what_is_asked_for_wrongly_is_refused_in_words_and_changes_nothing() {
     assert!(matches!(pipeline.release("sum").await, Err(PipelineError::NotStopped(_))));
     assert!(matches!(pipeline.end("sum").await, Err(PipelineError::Attached(_))));
     assert_eq!(pipeline.row().head, 0);
+    system.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_pipeline_whose_events_go_back_is_not_made_and_one_that_there_is_takes_nothing_else_down() {
+    let journal = journal();
+    let mut back = PipelineSpec { id: "back".into(), ..three() };
+    back.stages[2].publishes.push("number".into());
+    let created = PipelineRecord::Created { spec: to_canonical(&back).unwrap() };
+    let (stream, events) = (StreamId::pipeline(&"back".into()), vec![Event::Pipeline(Box::new(created))]);
+    journal.append(vec![StreamBatch { stream, expected: Seq(0), at_ms: 1, events }]).unwrap();
+
+    let system = system(journal, Vec::new()).await;
+    let anew = PipelineSpec { id: "anew".into(), ..back.clone() };
+    let Err(PipelineError::Spec(faults)) = system.create_pipeline(&anew).await else { panic!("taken") };
+    assert_eq!(faults, [SpecFault::InvalidPublication { stage: "sum".into(), types: vec!["number".into()] }]);
+    system.create_pipeline(&three()).await.unwrap();
+    let rows = system.pipelines().await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.pipeline.as_str()).collect::<Vec<_>>(), ["back", "sums"]);
+    number(&system.create_pipeline(&back).await.unwrap(), 1).await;
     system.shutdown().await;
 }
 
@@ -266,6 +290,39 @@ async fn an_event_that_is_too_much_is_parked_and_the_rest_goes_on_where_that_is_
     system.shutdown().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_of_which_too_much_comes_is_parked_like_any_other_that_is_too_much() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open_with(folder.path(), Options::default()).unwrap();
+    let system = system(store.journal.clone(), Vec::new()).await;
+    let pipeline = system.create_pipeline(&three()).await.unwrap();
+    let calls = Arc::new(AtomicU64::new(0));
+    let called = calls.clone();
+    let code = move |event: Arc<PipelineEvent>, out: Outbox| {
+        called.fetch_add(1, Ordering::SeqCst);
+        async move {
+            for _ in 0..event.read::<u64>()? {
+                out.publish("doubled", &"x".repeat(250 * 1_024))?;
+            }
+            Ok(())
+        }
+    };
+    pipeline.on("double", code).unwrap();
+    for events in [1, 30, 16] {
+        number(&pipeline, events).await;
+    }
+    until(async || row(&pipeline, "double").lag == 0).await;
+    let stage = row(&pipeline, "double");
+    assert_eq!((stage.parked_total, stage.state, calls.load(Ordering::SeqCst)), (1, "live", 5));
+    assert!(stage.parked[0].reason.contains("at once, expected at most 4194304"), "{stage:?}");
+    assert_eq!(count(&told(&pipeline).await, "doubled"), 17);
+    // Nor can anybody else publish more at once.
+    let large = vec![("number".to_owned(), canonical(&"x".repeat(250 * 1_024).into()).unwrap()); 17];
+    let refused = pipeline.publisher("source").unwrap().publish_all(large).await;
+    assert!(matches!(refused, Err(PublishError::Refused(PublishRefusal::TooMuch { .. }))), "{refused:?}");
+    system.shutdown().await;
+}
+
 #[tokio::test]
 async fn failures_are_counted_across_processes() {
     let (journal, tries) = (journal(), Arc::new(AtomicU64::new(0)));
@@ -332,6 +389,32 @@ async fn a_stage_that_stops_at_an_event_waits_for_a_person() {
     until(async || row(&pipeline, "double").lag == 0).await;
     assert_eq!(told(&pipeline).await.iter().rfind(|(kind, _)| kind == "doubled").unwrap().1, json!(15));
     third.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_somebody_got_past_before_the_stage_was_released_is_not_left_out_twice() {
+    let journal = journal();
+    let before = system(journal.clone(), Vec::new()).await;
+    let pipeline = before.create_pipeline(&stopping()).await.unwrap();
+    fragile(&pipeline, u64::MAX);
+    for at in [3, 1, 2] {
+        number(&pipeline, at).await;
+    }
+    assert!(matches!(pipeline.ended().await.unwrap(), PipelineEnd::Stuck { .. }));
+    before.shutdown().await;
+
+    let system = system(journal.clone(), Vec::new()).await;
+    let pipeline = system.pipeline("sums").unwrap();
+    pipeline.end("source").await.unwrap();
+    for upto in [1, 2] {
+        pipeline.ack("double", upto - 1, upto, None, Vec::new()).await.unwrap();
+    }
+    assert_eq!((row(&pipeline, "double").state, row(&pipeline, "double").lag), ("stopped", 1));
+    pipeline.release("double").await.unwrap();
+    assert_eq!((row(&pipeline, "double").state, row(&pipeline, "double").lag), ("external", 1));
+    assert!(matches!(pipeline.end("double").await, Err(PipelineError::NotThrough(_))));
+    assert_eq!(pipeline.heard("double", 9).await.unwrap().events.len(), 1);
+    system.shutdown().await;
 }
 
 fn stopping() -> PipelineSpec {
@@ -408,6 +491,8 @@ async fn who_is_farther_behind_than_the_quota_is_told_what_it_missed() {
     let oldest = pipeline.row().oldest;
     assert!((32..=35).contains(&oldest), "{oldest}");
     assert!(matches!(pipeline.catch_up("double", 3, false).await, Err(PipelineError::Gone { seq: 4, .. })));
+    assert!(matches!(pipeline.events_after(3), Err(PipelineError::Gone { seq: 4, .. })));
+    assert!(pipeline.events_after(oldest - 1).is_ok());
     let heard: Arc<Mutex<Vec<String>>> = Arc::default();
     let notes = heard.clone();
     pipeline.attach("double", move |_| Note { heard: notes.clone() }).unwrap();
@@ -555,6 +640,34 @@ async fn somebody_elsewhere_can_deal_with_a_stage_and_nothing_counts_twice() {
     system.shutdown().await;
 }
 
+#[tokio::test]
+async fn of_large_events_no_more_are_told_at_once_than_an_answer_holds() {
+    let system = system(journal(), Vec::new()).await;
+    let pipeline = system.create_pipeline(&three()).await.unwrap();
+    let source = pipeline.publisher("source").unwrap();
+    let number = |bytes: usize| ("number".to_owned(), canonical(&"x".repeat(bytes - 2).into()).unwrap());
+    // The 16th reaches 4 MiB exactly.
+    for bytes in [EVENT_BYTES_MAX; 18].into_iter().chain([2; 70]) {
+        source.publish_all(vec![number(bytes)]).await.unwrap();
+    }
+    source.publish("word", "nobody hears it").await.unwrap();
+    for (after, limit, upto, count) in [
+        (0, 256, 16, 16),
+        (0, 10, 10, 10),
+        (1, 256, 17, 16),
+        (2, 256, 18, 16),
+        (3, 256, 89, 85),
+        (18, 70, 88, 70),
+        (18, 0, 19, 1),
+    ] {
+        pipeline.catch_up("double", after, false).await.unwrap();
+        let heard = pipeline.heard("double", limit).await.unwrap();
+        assert_eq!((heard.upto, heard.events.len()), (upto, count), "after {after}");
+        assert_eq!(heard.events.last().unwrap().seq, upto.min(88));
+    }
+    system.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stage_that_has_ended_hears_more_when_one_before_it_is_moved() {
     let system = system(journal(), Vec::new()).await;
@@ -601,9 +714,8 @@ async fn live(journal: Arc<dyn Journal>, lives: &Lives, slow: bool) -> (System, 
 async fn on_disk_a_pipeline_goes_on_where_the_process_before_ended() {
     let folder = tempfile::tempdir().unwrap();
     let lives = Lives::default();
-    let open = || Store::open_with(folder.path(), Options::default()).map(|(store, _)| store);
     {
-        let store = open().unwrap();
+        let store = opened(folder.path()).await;
         let (system, pipeline) = live(store.journal.clone(), &lives, true).await;
         let source = pipeline.publisher("source").unwrap();
         for at in 1..=200u64 {
@@ -613,16 +725,7 @@ async fn on_disk_a_pipeline_goes_on_where_the_process_before_ended() {
         until(async || row(&pipeline, "double").cursor > 0).await;
         system.shutdown().await;
     }
-    // What ends with the system may hold on to the journal for a moment longer.
-    let again = Mutex::new(None);
-    until(async || {
-        let opened = open().ok();
-        let is_open = opened.is_some();
-        *again.lock().unwrap() = opened;
-        is_open
-    })
-    .await;
-    let store = again.into_inner().unwrap().unwrap();
+    let store = opened(folder.path()).await;
     assert!(store.journal.streams(ostler_kernel::port::StreamKind::Pipeline).unwrap().len() == 1);
     let (system, pipeline) = live(store.journal.clone(), &lives, false).await;
     pipeline.end("source").await.unwrap();
@@ -630,6 +733,84 @@ async fn on_disk_a_pipeline_goes_on_where_the_process_before_ended() {
     let told = told(&pipeline).await;
     assert_eq!(count(&told, "doubled"), 200, "what was published with its acknowledgement is published once");
     assert_eq!(told.last().unwrap(), &("total".to_owned(), json!(40_200)));
+    system.shutdown().await;
+}
+
+/// What comes of an act that needs a folder that somebody has just let go of: what ends with a system may hold on to it for a moment
+/// longer.
+async fn once_let_go<T, E>(act: impl Fn() -> Result<T, E>) -> T {
+    let done = Mutex::new(None);
+    until(async || {
+        let mut done = done.lock().unwrap();
+        *done = act().ok();
+        done.is_some()
+    })
+    .await;
+    done.into_inner().unwrap().unwrap()
+}
+
+async fn opened(folder: &Path) -> Store {
+    once_let_go(|| Store::open_with(folder, Options::default())).await.0
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_pipeline_does_not_need_goes_between_two_processes_and_nobody_notices() {
+    const EVENTS: u64 = 1_500;
+    let folder = tempfile::tempdir().unwrap();
+    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+    let sum = |pipeline: &PipelineHandle| row(pipeline, "sum");
+    let live = async |journal: Arc<dyn Journal>| {
+        let limits = Limits { pipeline_behind: 16, ..Limits::default() };
+        let system = within(journal, Vec::new(), limits).await;
+        let spec = three().keep(Keep { events: 64, bytes: 1 << 20 });
+        let pipeline = system.create_pipeline(&spec).await.unwrap();
+        double(&pipeline);
+        (system, pipeline)
+    };
+    let (mut head, mut oldest, mut cursor, mut room) = (0, 1, 0, 0);
+    for process in 0..3 {
+        let store = opened(folder.path()).await;
+        let (system, pipeline) = live(store.journal.clone()).await;
+        assert_eq!((pipeline.row().head, pipeline.row().oldest), (head, oldest), "process {process}");
+        assert_eq!((row(&pipeline, "double").cursor, row(&pipeline, "double").missed), (cursor, 0));
+        let gone = pipeline.events_after(0).err();
+        assert_eq!(matches!(gone, Some(PipelineError::Gone { seq: 1, .. })), oldest > 1, "{gone:?}");
+        let mut kept = pipeline.events_after(oldest - 1).unwrap();
+        if head > 0 {
+            assert_eq!(kept.next().await.unwrap().unwrap().seq.0, oldest);
+        }
+        let gap = (oldest > 1).then(|| Gap { first: 1, last: oldest - 1 });
+        assert_eq!((sum(&pipeline).gap, sum(&pipeline).missed), (gap, 0), "process {process}");
+        let source = pipeline.publisher("source").unwrap();
+        for at in 0..EVENTS {
+            let seq = source.publish_soon("number", &at).await.unwrap();
+            assert!(seq > head, "{seq}");
+        }
+        until(async || row(&pipeline, "double").lag == 0).await;
+        pipeline.durable().await.unwrap();
+        (head, oldest) = (pipeline.row().head, pipeline.row().oldest);
+        cursor = row(&pipeline, "double").cursor;
+        assert_eq!(head, 2 * EVENTS * (process + 1), "nothing is published twice");
+        system.shutdown().await;
+        drop((system, source, pipeline, kept, store));
+        let collect = || Store::collect(folder.path(), Unwanted::default(), true);
+        let garbage = once_let_go(collect).await;
+        assert!(garbage.pipeline_events > EVENTS && garbage.stage_records > 0, "{garbage:?}");
+        if process > 0 {
+            assert!(garbage.journal_bytes_after < 2 * room, "{garbage:?}, {room} before");
+        }
+        room = garbage.journal_bytes_after;
+        let again = collect().unwrap();
+        assert_eq!((again.pipeline_events, again.stage_records), (0, 0));
+    }
+    let store = opened(folder.path()).await;
+    let (system, pipeline) = live(store.journal.clone()).await;
+    let notes = heard.clone();
+    pipeline.attach("sum", move |_| Note { heard: notes.clone() }).unwrap();
+    until(async || sum(&pipeline).lag == 0).await;
+    assert_eq!(heard.lock().unwrap()[0], format!("gap 1-{}", oldest - 1));
+    assert_eq!((sum(&pipeline).missed, sum(&pipeline).gap), (oldest - 1, None));
+    assert_eq!(pipeline.publisher("source").unwrap().publish("word", "next").await.unwrap(), head + 1);
     system.shutdown().await;
 }
 
@@ -700,15 +881,59 @@ async fn what_goes_unheard_is_told_as_a_gap_by_whichever_process() {
     let pipeline = system.pipeline("shop").unwrap();
     let oldest = pipeline.row().oldest;
     assert!(oldest > 1, "the order is gone");
-    assert_eq!(
-        row(&pipeline, "price").gap,
-        Some(Gap { first: 1, last: oldest - 1 }),
-        "shown before it is told"
-    );
-    let heard = pipeline.heard("price", 10).await.unwrap();
-    assert_eq!((heard.gap, heard.after), (Some(Gap { first: 1, last: oldest - 1 }), oldest - 1));
-    assert_eq!((row(&pipeline, "price").missed, row(&pipeline, "price").gap), (oldest - 1, None));
+    let gap = Some(Gap { first: 1, last: oldest - 1 });
+    // An answer may be lost: who asks again is told again, and nothing is counted for that.
+    for _ in 0..2 {
+        assert_eq!((row(&pipeline, "price").missed, row(&pipeline, "price").gap), (0, gap));
+        let heard = pipeline.heard("price", 10).await.unwrap();
+        assert_eq!((heard.gap, heard.after, heard.upto), (gap, oldest - 1, 6));
+    }
+    pipeline.ack("price", oldest - 1, 6, None, Vec::new()).await.unwrap();
+    let again = pipeline.ack("price", oldest - 1, 6, None, Vec::new()).await.unwrap_err();
+    assert!(matches!(again, PipelineError::Moved { cursor: 6, .. }), "{again:?}");
+    let price = row(&pipeline, "price");
+    assert_eq!((price.missed, price.gap, price.lag, price.cursor), (oldest - 1, None, 0, 6));
     assert_eq!(pipeline.heard("ship", 10).await.unwrap().gap, None, "nothing of that was for it");
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_gap_that_grows_meanwhile_only_what_was_told_is_acknowledged() {
+    let journal = journal();
+    let before = system(journal.clone(), Vec::new()).await;
+    let pipeline = before.create_pipeline(&shop(3)).await.unwrap();
+    let orders = pipeline.publisher("orders").unwrap();
+    for at in 1..=6 {
+        orders.publish("order", &at).await.unwrap();
+    }
+    let told = pipeline.heard("price", 10).await.unwrap();
+    let first = Gap { first: 1, last: pipeline.row().oldest - 1 };
+    assert_eq!((told.gap, told.after, told.upto, told.events.len()), (Some(first), first.last, 6, 3));
+    for at in 7..=12 {
+        orders.publish("order", &at).await.unwrap();
+    }
+    orders.end().await.unwrap();
+    // What it dealt with counts, though it is gone by now, and whichever process it tells.
+    let acked = async |pipeline: &PipelineHandle, after: u64, upto: u64| {
+        pipeline.ack("price", after, upto, None, Vec::new()).await.unwrap();
+        let price = row(pipeline, "price");
+        (price.missed, price.gap.map(|gap| (gap.first, gap.last)))
+    };
+    before.shutdown().await;
+    let system = system(journal.clone(), Vec::new()).await;
+    let pipeline = system.pipeline("shop").unwrap();
+    let last = pipeline.row().oldest - 1;
+    assert!(last > 7, "{last}");
+    assert_eq!(acked(&pipeline, told.after, told.upto).await, (3, Some((7, last))));
+    // A gap is acknowledged alone too; until then there is something to do.
+    let told = pipeline.heard("price", 10).await.unwrap();
+    assert_eq!((told.after, told.ended), (last, false));
+    assert!(matches!(pipeline.end("price").await, Err(PipelineError::NotThrough(_))));
+    assert_eq!(acked(&pipeline, last, last).await, (last - 3, None));
+    assert_eq!(row(&pipeline, "price").lag, 12 - last);
+    assert_eq!(acked(&pipeline, last, 12).await, (last - 3, None));
+    assert!(pipeline.heard("price", 10).await.unwrap().ended);
+    pipeline.end("price").await.unwrap();
     system.shutdown().await;
 }
 
@@ -732,5 +957,6 @@ async fn what_was_heard_before_it_went_does_not_count_for_what_is_kept() {
     assert!(kept > 0 && row(&pipeline, "price").lag >= kept, "{:?}", row(&pipeline, "price"));
     pipeline.publisher("orders").unwrap().publish("refund", &0).await.unwrap();
     assert_eq!(row(&pipeline, "price").cursor, 2, "it has yet to hear three orders");
+    assert_eq!(row(&pipeline, "price").missed, 0);
     system.shutdown().await;
 }

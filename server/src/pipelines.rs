@@ -79,10 +79,6 @@ pub(crate) async fn events(
     let pipeline = api.system.pipeline(&id)?;
     let row = pipeline.row();
     let after = asked.after.or(last_seen(&headers)?).unwrap_or(row.oldest - 1);
-    if after < row.oldest - 1 {
-        let (pipeline, oldest) = (row.pipeline, row.oldest);
-        return Err(PipelineError::Gone { pipeline, seq: after + 1, oldest }.into());
-    }
     let last = (asked.until == Some(Until::Now)).then_some(row.head);
     let lines = follow(pipeline.events_after(after)?, after, last);
     Ok(answer(&headers, lines))
@@ -272,6 +268,9 @@ impl From<PipelineError> for Problem {
                 }
                 PublishError::Refused(PublishRefusal::TooLarge { .. })
                 | PublishError::StateTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "event_too_large"),
+                PublishError::Refused(PublishRefusal::TooMuch { .. }) => {
+                    (StatusCode::PAYLOAD_TOO_LARGE, "output_too_large")
+                }
                 PublishError::Refused(PublishRefusal::Ended(_)) => (StatusCode::CONFLICT, "stage_ended"),
                 PublishError::Behind { .. } => (StatusCode::SERVICE_UNAVAILABLE, "stage_behind"),
                 PublishError::Data(_) => (StatusCode::BAD_REQUEST, "body"),

@@ -150,6 +150,9 @@ async fn what_is_asked_for_wrongly_has_a_code_and_changes_nothing() {
     refused(post(&api, "/v1/pipelines/p/events", event("c", "y")).await, 404, "stage_unknown");
     let large = json!({"stage": "a", "kind": "x", "data": "x".repeat(300_000)});
     refused(post(&api, "/v1/pipelines/p/events", large).await, 413, "event_too_large");
+    let much = vec![json!({"kind": "y", "data": "x".repeat(250_000)}); 17];
+    let much = json!({"after": 0, "upto": 0, "publish": much});
+    refused(post(&api, "/v1/pipelines/p/stages/b/ack", much).await, 413, "output_too_large");
     refused(get(&api, "/v1/pipelines/p/stages/a/events").await, 409, "stage_is_source");
     refused(post(&api, "/v1/pipelines/p/stages/b/release", json!({})).await, 409, "stage_not_stopped");
     refused(post(&api, "/v1/pipelines/p/stages/b/catch-up", json!({"from": 0})).await, 400, "from");

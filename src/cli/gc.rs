@@ -50,6 +50,8 @@ pub(crate) fn gc(globals: &Globals, args: GcArgs) -> Result<u8, Failure> {
             "applied": args.apply,
             "runs": garbage.runs,
             "quarantined": garbage.quarantined,
+            "pipeline_events": garbage.pipeline_events,
+            "stage_records": garbage.stage_records,
             "journal_bytes_before": garbage.journal_bytes_before,
             "journal_bytes_after": garbage.journal_bytes_after,
             "artifacts": garbage.artifacts,
@@ -84,16 +86,21 @@ fn collect(data: &Path, unwanted: Unwanted, apply: bool) -> Result<Garbage, Fail
 }
 
 fn tell(garbage: &Garbage, applied: bool, out: &mut Out) {
-    let runs = [(garbage.runs.len(), ""), (garbage.quarantined.len(), " that had been set aside")];
-    let runs = runs.iter().filter(|(some, _)| *some > 0).map(|(some, which)| count(*some, "run") + which);
-    let runs: Vec<String> = runs.collect();
-    if runs.is_empty() && garbage.artifacts == 0 && garbage.damaged == 0 {
+    let of_runs = [(garbage.runs.len(), ""), (garbage.quarantined.len(), " that had been set aside")];
+    let of_runs = of_runs.map(|(some, which)| (some, "run", which));
+    let of_pipelines = [
+        (garbage.pipeline_events as usize, "event", " over the quota of their pipeline"),
+        (garbage.stage_records as usize, "record", " of stages that later ones make needless"),
+    ];
+    let records = of_runs.iter().chain(&of_pipelines).filter(|(some, ..)| *some > 0);
+    let records: Vec<String> = records.map(|(some, noun, which)| count(*some, noun) + which).collect();
+    if records.is_empty() && garbage.artifacts == 0 && garbage.damaged == 0 {
         return out.line("nothing can go");
     }
     let (go, are) = if applied { ("went", "are") } else { ("would go", "would be") };
-    if !runs.is_empty() {
+    if !records.is_empty() {
         let (before, after) = (bytes(garbage.journal_bytes_before), bytes(garbage.journal_bytes_after));
-        out.line(format!("{} {go}: of {before} of records, {after} {are} left", runs.join(" and ")));
+        out.line(format!("{} {go}: of {before} of records, {after} {are} left", records.join(" and ")));
     }
     if garbage.artifacts > 0 {
         let results = count(garbage.artifacts as usize, "result");

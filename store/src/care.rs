@@ -44,6 +44,10 @@ pub struct Garbage {
     pub runs: Vec<RunId>,
     /// Runs that had been set aside because something of them was damaged, ascending.
     pub quarantined: Vec<RunId>,
+    /// Events of pipelines that were over the quota.
+    pub pipeline_events: u64,
+    /// Records of what became of stages of pipelines that later ones made needless.
+    pub stage_records: u64,
     /// Bytes of the journal's records before.
     pub journal_bytes_before: u64,
     /// Bytes of the journal's records after.
@@ -80,8 +84,8 @@ impl Store {
         examine(path, true)
     }
 
-    /// Removes runs that are no longer to be kept, with `apply`; else only tells what would be removed. What clients were charged
-    /// for them stays. Whatever ends this half-way, the journal is as it was before or as it is after.
+    /// Removes runs that are no longer to be kept, and what pipelines do not need any more, with `apply`; else only tells what would be
+    /// removed. What clients were charged for runs stays, and so do the numbers of events. Whatever ends this half-way, the journal is as it was before or as it is after.
     ///
     /// # Errors
     ///
@@ -202,6 +206,8 @@ pub(crate) fn collect(
     let mut garbage = Garbage {
         runs: collected.runs,
         quarantined: collected.quarantined,
+        pipeline_events: collected.bytes.events,
+        stage_records: collected.stage_records,
         journal_bytes_before: collected.bytes.bytes_before,
         journal_bytes_after: collected.bytes.bytes_after,
         ..Garbage::default()

@@ -109,8 +109,8 @@ fn every_fault_of_a_pipeline_is_shown_where_it_stands() {
     assert!(!world.data().exists(), "nothing was made");
 }
 
-/// A stage that fails at what it hears, in a process of its own.
-fn fail(world: &World) {
+/// Has a system of its own do something.
+fn within(world: &World, act: impl AsyncFn(&System)) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let (store, _) = Store::open_with(&world.data(), Options::default()).unwrap();
@@ -127,11 +127,47 @@ fn fail(world: &World) {
             evaluation: Default::default(),
         };
         let system = Arc::new(System::start(config).await.unwrap());
+        act(&system).await;
+        system.shutdown().await;
+    });
+}
+
+/// A stage that fails at what it hears, in a process of its own.
+fn fail(world: &World) {
+    within(world, async |system| {
         let pipeline = system.pipeline("p").unwrap();
         pipeline.on("b", |_, _| async { Err(StageError::new("out of paper")) }).unwrap();
         let _ = pipeline.ended().await.unwrap();
-        system.shutdown().await;
     });
+}
+
+#[test]
+fn what_a_pipeline_does_not_need_any_more_goes_when_somebody_says_so() {
+    let world = World::new();
+    world.file(
+        "p.json",
+        r#"{"id": "p", "keep": {"events": 80}, "stages": [{"name": "a", "publishes": ["x"]}]}"#,
+    );
+    world.ostler("pipeline create p.json").exits(0);
+    world.ostler("gc").exits(0).says("nothing can go");
+    within(&world, async |system| {
+        let publisher = system.pipeline("p").unwrap().publisher("a").unwrap();
+        for number in 0..1_205 {
+            publisher.publish_soon("x", &number).await.unwrap();
+        }
+    });
+    // A stretch is of ten events, of which the last eight are kept, and five events behind them.
+    let what = "1120 events over the quota of their pipeline and 112 records of stages that later ones make needless";
+    world.ostler("gc").exits(0).says(&format!("{what} would go: of ")).says("--apply does it");
+    let told = &world.ostler("gc --json").exits(0).lines()[0];
+    assert_eq!((&told["pipeline_events"], &told["stage_records"]), (&1_120.into(), &112.into()));
+    assert!(told["journal_bytes_after"].as_u64() < told["journal_bytes_before"].as_u64());
+    world.ostler("gc --apply").exits(0).says(&format!("{what} went: of "));
+    world.ostler("gc").exits(0).says("nothing can go");
+    world.ostler("doctor").exits(0);
+    world.ostler("pipeline events p --from 1120").exits(2).complains("is gone");
+    assert_eq!(world.ostler("pipeline events p --json").exits(0).lines().len(), 85);
+    world.ostler("pipeline publish p a x 1").exits(0).says("event 1206 of p");
 }
 
 #[test]

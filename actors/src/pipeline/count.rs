@@ -12,6 +12,9 @@ use crate::stream::READ_AT_ONCE;
 /// Events that are counted at once, to know how many of them a stage hears.
 const COUNTED_MAX: u64 = 8 * READ_AT_ONCE as u64;
 
+/// Events that are read at once where nothing is made of them, or only an answer: at most so many of the largest are held.
+pub(super) const FEW_AT_ONCE: usize = 64;
+
 /// Events that a stage is to hear.
 pub(super) struct Counted {
     /// How many.
@@ -48,13 +51,14 @@ impl Log {
         records.into_iter().map(event_of).collect()
     }
 
-    /// A page of the log after `after`: what of it a stage hears, and up to where it goes.
+    /// A page of the log after `after`, of `limit` events at most: what of it a stage hears, and up to where it goes.
     pub(crate) fn page(
         &self,
         stage: usize,
         after: u64,
+        limit: usize,
     ) -> Result<(Vec<Arc<PipelineEvent>>, u64), JournalError> {
-        let events = self.read(after, READ_AT_ONCE)?;
+        let events = self.read(after, limit)?;
         let upto = events.last().map_or(after, |event| event.seq);
         let heard = events.into_iter().filter(|event| self.topology.hears(stage, &event.kind));
         Ok((heard.map(Arc::new).collect(), upto))
@@ -64,7 +68,7 @@ impl Log {
     pub(super) fn count(&self, stage: usize, after: u64, upto: u64) -> Result<u64, JournalError> {
         let (mut at, mut count) = (after, 0);
         while at < upto {
-            let page = self.read(at, READ_AT_ONCE)?;
+            let page = self.read(at, FEW_AT_ONCE)?;
             let Some(last) = page.last() else { break };
             at = last.seq;
             let heard =
@@ -74,9 +78,8 @@ impl Log {
         Ok(count)
     }
 
-    /// Counts the events that a stage hears after `after`, unless there are too many. Without the lock.
-    pub(super) fn count_on(&self, stage: usize, after: u64) -> Result<Counted, JournalError> {
-        let upto = self.state().pipeline.head();
+    /// Counts the events that a stage hears after `after`, up to `upto`, unless there are too many.
+    pub(super) fn count_on(&self, stage: usize, after: u64, upto: u64) -> Result<Counted, JournalError> {
         Ok(match upto.saturating_sub(after) {
             few @ 0..=COUNTED_MAX => Counted {
                 count: if few > 0 { self.count(stage, after, upto)? } else { 0 },

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ostler_kernel::event::Event;
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::pipeline::{OnPoison, PipelineSpec, StageSpec};
+use ostler_kernel::port::Journal;
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use ostler_supervisor::ChildRef;
 use serde_json::{Value, json};
@@ -19,8 +20,12 @@ use crate::{Measures, System, SystemConfig};
 const SOON: Duration = Duration::from_secs(60);
 
 async fn system(measures: Measures) -> System {
+    system_on(Arc::new(MemoryJournal::default()), measures).await
+}
+
+pub(super) async fn system_on(journal: Arc<dyn Journal>, measures: Measures) -> System {
     let config = SystemConfig {
-        journal: Arc::new(MemoryJournal::default()),
+        journal,
         artifacts: Arc::new(MemoryArtifacts::default()),
         tools: Vec::new(),
         gate: GatePolicy::default(),

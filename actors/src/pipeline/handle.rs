@@ -7,17 +7,18 @@ use std::sync::Arc;
 use ostler_kernel::event::Published;
 use ostler_kernel::id::PipelineId;
 use ostler_kernel::json::{Json, to_canonical};
-use ostler_kernel::pipeline::{PipelineSpec, Topology};
+use ostler_kernel::pipeline::{Output, PipelineSpec, Topology};
 use ostler_kernel::port::{JournalError, Position, Seq};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::EVENTS_AT_ONCE;
+use super::count::FEW_AT_ONCE;
 use super::error::{PipelineError, PublishError};
 use super::live::Handler;
 use super::log::{Done, Log};
 use super::row::PipelineRow;
 use super::stage::{AnyStage, Gap, Outbox, PipelineEvent, Stage, StageError, check_state};
+use super::{EVENTS_AT_ONCE, HEARD_BYTES_AT_ONCE};
 use crate::cursor::EventCursor;
 use crate::pipelines::PipelinesMessage;
 use crate::system::{System, ask};
@@ -38,9 +39,10 @@ impl fmt::Debug for PipelineHandle {
 /// What a stage that is dealt with elsewhere is to hear next.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heard {
-    /// Where its cursor is: an acknowledgement names it.
+    /// What comes after this is to be heard next, and an acknowledgement names it: where the cursor is, or behind that the end of
+    /// the gap.
     pub after: u64,
-    /// Events that were gone before it had come to them.
+    /// Events that were gone before it had come to them. They are told until an acknowledgement names `after`.
     pub gap: Option<Gap>,
     /// What it kept when it acknowledged last.
     pub state: Option<Json>,
@@ -48,7 +50,7 @@ pub struct Heard {
     pub events: Vec<PipelineEvent>,
     /// Everything up to here is dealt with when these events are: an acknowledgement names it.
     pub upto: u64,
-    /// There is nothing more, and nothing more comes: all stages before it have ended.
+    /// There is nothing more, not even a gap to acknowledge, and nothing more comes: all stages before it have ended.
     pub ended: bool,
 }
 
@@ -74,7 +76,12 @@ impl System {
     ///
     /// [`PipelineError`]: all faults at once; nothing was made then.
     pub async fn create_pipeline(&self, spec: &PipelineSpec) -> Result<PipelineHandle, PipelineError> {
-        let topology: Box<Topology> = Box::new(spec.validate().map_err(PipelineError::Spec)?);
+        let topology = spec.validate().or_else(|faults| match self.pipeline(&spec.id) {
+            // It was made when that was taken, and is found as it is.
+            Ok(there) if there.log.topology().spec() == spec => spec.recorded(),
+            _ => Err(faults),
+        });
+        let topology: Box<Topology> = Box::new(topology.map_err(PipelineError::Spec)?);
         let pipelines = self.services.links.pipelines().ok_or(PipelineError::Restarting)?;
         let made = ask(&pipelines, |reply| PipelinesMessage::Create { topology, reply }).await;
         let (log, position) = made.ok_or(PipelineError::Restarting)??;
@@ -217,12 +224,14 @@ impl PipelineHandle {
     ///
     /// # Errors
     ///
-    /// There is no such event.
+    /// There is no such event, or there is no such event any more.
     pub fn events_after(&self, after: u64) -> Result<EventCursor, PipelineError> {
-        let row = self.log.row();
-        if after > row.head {
-            let pipeline = row.pipeline;
-            return Err(PipelineError::Beyond { pipeline, seq: after.saturating_add(1), head: row.head });
+        let PipelineRow { pipeline, head, oldest, .. } = self.log.row();
+        if after > head {
+            return Err(PipelineError::Beyond { pipeline, seq: after.saturating_add(1), head });
+        }
+        if after + 1 < oldest {
+            return Err(PipelineError::Gone { pipeline, seq: after + 1, oldest });
         }
         let journal = Arc::clone(&self.system.services.journal);
         Ok(EventCursor::new(journal, self.log.stream(), Seq(after)))
@@ -255,8 +264,8 @@ impl PipelineHandle {
         Ok(self.settled(position).await?)
     }
 
-    /// What a stage is to hear next that is dealt with elsewhere: up to `limit` events, durable. Asked again without an
-    /// acknowledgement, it tells the same.
+    /// What a stage is to hear next that is dealt with elsewhere: up to `limit` events, or about 4 MiB of them, durable. Asking records nothing:
+    /// without an acknowledgement it tells the same again, a gap included.
     ///
     /// # Errors
     ///
@@ -266,32 +275,36 @@ impl PipelineHandle {
         if self.log.topology().is_source(stage) {
             return Err(PipelineError::Source(self.log.topology().name(stage).clone()));
         }
-        let (after, state, gap) = self.log.cursor(stage)?;
+        let (after, state, gap) = self.log.cursor(stage);
         let is_last = self.log.is_last(stage);
-        let (mut events, mut upto) = (Vec::new(), after);
-        while events.len() < limit.clamp(1, EVENTS_AT_ONCE) {
-            let (page, read) = self.log.page(stage, upto)?;
+        let limit = limit.clamp(1, EVENTS_AT_ONCE);
+        let (mut events, mut upto, mut bytes) = (Vec::new(), after, 0);
+        'full: loop {
+            let (page, read) = self.log.page(stage, upto, FEW_AT_ONCE)?;
             if read == upto {
                 break;
             }
+            for event in page {
+                (upto, bytes) = (event.seq, bytes + event.data.as_str().len());
+                events.push(PipelineEvent::clone(&event));
+                if events.len() == limit || bytes >= HEARD_BYTES_AT_ONCE {
+                    break 'full;
+                }
+            }
             upto = read;
-            events.extend(page.iter().map(|event| PipelineEvent::clone(event)));
-        }
-        if events.len() > limit {
-            events.truncate(limit.max(1));
-            upto = events.last().map_or(upto, |event| event.seq);
         }
         self.durable().await?;
-        let ended = is_last && events.is_empty();
+        let ended = is_last && events.is_empty() && gap.is_none();
         Ok(Heard { after, gap, state, events, upto, ended })
     }
 
-    /// Acknowledges what was [heard](PipelineHandle::heard) after `after`, up to `upto`. The state to keep and the events that came
-    /// of it are recorded with that: all of it or nothing. Durable when it returns.
+    /// Acknowledges what was [heard](PipelineHandle::heard) after `after`, up to `upto`, and the gap before that, if it was told one.
+    /// The state to keep and the events that came of it are recorded with that: all of it or nothing. Durable when it returns.
     ///
     /// # Errors
     ///
-    /// The cursor is not at `after`, so nothing counts; code of this process deals with the stage; an event is refused.
+    /// The cursor is not at `after`, nor are all events gone that lie between, so nothing counts; code of this process deals with the
+    /// stage; an event is refused.
     pub async fn ack(
         &self,
         stage: &str,
@@ -308,10 +321,12 @@ impl PipelineHandle {
     }
 
     fn checked(&self, stage: usize, events: Vec<(String, Json)>) -> Result<Vec<Published>, PublishError> {
-        let topology = self.log.topology();
+        let (topology, mut output) = (self.log.topology(), Output::default());
         let check = |(kind, data): (String, Json)| {
             let kind = topology.check_publish(stage, &kind, &data)?;
-            Ok(Published { stage: topology.name(stage).clone(), kind, data })
+            let event = Published { stage: topology.name(stage).clone(), kind, data };
+            output.add(&event)?;
+            Ok(event)
         };
         events.into_iter().map(check).collect()
     }
@@ -395,7 +410,7 @@ impl Publisher {
     ///
     /// # Errors
     ///
-    /// Those of [`Publisher::publish`].
+    /// Those of [`Publisher::publish`], or they are too many for once.
     pub async fn publish_all(&self, events: Vec<(String, Json)>) -> Result<u64, PublishError> {
         let events = self.pipeline.checked(self.stage, events)?;
         let (seq, position) = self.pipeline.log.publish(self.stage, events).await?;

@@ -39,13 +39,4 @@ impl Live {
     pub(super) fn is_live(&self) -> bool {
         self.handler.is_some() && self.down.is_none()
     }
-
-    /// Lets its actor look at the log, unless somebody is about to.
-    pub(super) fn wake(&mut self) {
-        if !self.awake
-            && let Some(actor) = &self.actor
-        {
-            self.awake = actor.cast(RunnerMessage::Look).is_ok();
-        }
-    }
 }

@@ -29,7 +29,7 @@ pub(super) fn topology(journal: &dyn Journal, stream: StreamId) -> Result<Option
         _ => None,
     };
     let spec = spec.ok_or_else(|| illegal(name(), "its first record does not say what it is"))?;
-    let topology = spec.validate();
+    let topology = spec.recorded();
     topology.map(Some).map_err(|faults| illegal(spec.id.as_str(), format!("{}", faults[0])))
 }
 
@@ -59,7 +59,6 @@ pub(super) fn state(journal: &dyn Journal, topology: &Topology) -> Result<State,
     for stage in &hearing {
         live[*stage].uncounted = pipeline.owed(*stage).map_or(0, |(_, last)| last);
     }
-    let mut tail = Tail::default();
     loop {
         let page = journal.read(stream.log(), Seq(at), READ_AT_ONCE)?;
         let Some(last) = page.last() else { break };
@@ -73,14 +72,14 @@ pub(super) fn state(journal: &dyn Journal, topology: &Topology) -> Result<State,
                 let behind = event.seq > pipeline.stage(*stage).cursor && topology.hears(*stage, &event.kind);
                 live[*stage].behind += u64::from(behind);
             }
-            tail.push(event.into());
         }
     }
     if let Some(stage) = hearing.iter().find(|stage| pipeline.stage(**stage).cursor > pipeline.head()) {
         return Err(illegal(id(), format!("stage {} is beyond the log", topology.name(*stage))));
     }
     let seen = vec![0; topology.len()];
-    Ok(State { pipeline, records, position, tail, live, seen })
+    // Who has something to hear of that reads it: a log that is only looked at holds none of it.
+    Ok(State { pipeline, records, position, tail: Tail::default(), live, woken: Vec::new(), seen })
 }
 
 impl Log {
@@ -99,5 +98,36 @@ impl Log {
         }
         *now = read;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ostler_kernel::pipeline::StageSpec;
+    use ostler_store::MemoryJournal;
+
+    use super::*;
+    use crate::Measures;
+    use crate::pipeline::crash_tests::system_on;
+
+    #[tokio::test]
+    async fn a_log_that_is_only_looked_at_holds_no_events() {
+        let journal = Arc::new(MemoryJournal::default());
+        for (published, held) in [(3, true), (0, false), (1, true)] {
+            let system = system_on(journal.clone(), Measures::default()).await;
+            let spec = PipelineSpec::new("p").stage(StageSpec::new("a").publishes(["x"]));
+            let spec = spec.stage(StageSpec::new("b").subscribes(["x"]));
+            let pipeline = system.create_pipeline(&spec).await.unwrap();
+            let before = system.pipelines().await.unwrap()[0].head;
+            for _ in 0..published {
+                pipeline.publisher("a").unwrap().publish("x", &1).await.unwrap();
+            }
+            let log = system.services.pipelines.find(&system.services, "p").unwrap().unwrap();
+            assert_eq!(log.state().tail.after(before).is_some(), held, "{published} published");
+            assert_eq!(pipeline.row().stages[1].lag, before + published);
+            system.shutdown().await;
+        }
     }
 }

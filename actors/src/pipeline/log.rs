@@ -3,6 +3,7 @@
 //! the journal under the same lock.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -12,11 +13,13 @@ use ostler_kernel::id::EventType;
 use ostler_kernel::json::Json;
 use ostler_kernel::pipeline::{Pipeline, Topology};
 use ostler_kernel::port::{Journal, JournalError, Position, Seq, StreamBatch, StreamId};
+use ractor::ActorRef;
 use tokio::sync::watch;
 
 use super::error::PipelineError;
 use super::live::Live;
-use super::stage::PipelineEvent;
+use super::runner::RunnerMessage;
+use super::stage::{Gap, PipelineEvent};
 use super::tail::Tail;
 use crate::clock::Clock;
 use crate::services::lock;
@@ -47,8 +50,39 @@ pub(super) struct State {
     pub(super) position: Position,
     pub(super) tail: Tail,
     pub(super) live: Vec<Live>,
+    /// Actors that are told when this is let go of.
+    pub(super) woken: Vec<ActorRef<RunnerMessage>>,
     /// Up to where each stage has found nothing that it hears, beyond its cursor.
     pub(super) seen: Vec<u64>,
+}
+
+/// How it stands, while nobody else may change it. Whose stage has to look is told when it is let go of, and not before: who is
+/// told at once may be taken up by another thread, which waits then for the lock.
+pub(super) struct Held<'a>(Option<MutexGuard<'a, State>>);
+
+impl Deref for Held<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        self.0.as_ref().expect("it is held until it is dropped")
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.0.as_mut().expect("it is held until it is dropped")
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let woken = std::mem::take(&mut self.woken);
+        self.0 = None;
+        for actor in woken {
+            // One that has ended needs nothing: whoever takes its stage up looks first.
+            _ = actor.cast(RunnerMessage::Look);
+        }
+    }
 }
 
 /// What a stage did.
@@ -60,6 +94,8 @@ pub(crate) struct Done {
     pub(crate) heard: u64,
     pub(crate) state: Option<Json>,
     pub(crate) events: Vec<Published>,
+    /// Events before that which were gone, and which it was told of.
+    pub(crate) gap: Option<Gap>,
     /// The event after `upto` was too much, or the end (0).
     pub(crate) parked: Option<(u64, String)>,
     /// It publishes nothing more.
@@ -87,6 +123,19 @@ pub(super) struct Place {
     pub(super) behind_max: u64,
 }
 
+impl State {
+    /// Lets the actor of a stage look at the log, unless somebody is about to.
+    pub(super) fn wake(&mut self, stage: usize) {
+        let live = &mut self.live[stage];
+        if !live.awake
+            && let Some(actor) = &live.actor
+        {
+            live.awake = true;
+            self.woken.push(actor.clone());
+        }
+    }
+}
+
 impl Log {
     pub(super) fn new(place: Place, topology: Topology, state: State) -> Log {
         let mut hearers: BTreeMap<EventType, Vec<usize>> = BTreeMap::new();
@@ -110,8 +159,8 @@ impl Log {
         }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+    pub(super) fn state(&self) -> Held<'_> {
+        Held(Some(lock(&self.state)))
     }
 
     pub(crate) fn topology(&self) -> &Arc<Topology> {
@@ -172,9 +221,8 @@ impl Log {
         for (event, seq) in events.into_iter().zip(head + 1..) {
             state.pipeline.publish(&event);
             for stage in self.hearers.get(&event.kind).into_iter().flatten() {
-                let live = &mut state.live[*stage];
-                live.behind += 1;
-                live.wake();
+                state.live[*stage].behind += 1;
+                state.wake(*stage);
             }
             let Published { stage, kind, data } = event;
             state.tail.push(Arc::new(PipelineEvent { seq, at_ms, stage, kind, data }));
@@ -184,7 +232,7 @@ impl Log {
             if let PipelineRecord::Ended { stage } = record
                 && let Some(stage) = self.topology.find(stage.as_str())
             {
-                self.topology.downstreams(stage).iter().for_each(|stage| state.live[*stage].wake());
+                self.topology.downstreams(stage).iter().for_each(|stage| state.wake(*stage));
             }
         }
         Ok(state.position)

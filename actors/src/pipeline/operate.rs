@@ -2,12 +2,11 @@
 
 use ostler_kernel::event::PipelineRecord;
 use ostler_kernel::json::Json;
-use ostler_kernel::pipeline::Next;
 use ostler_kernel::port::Position;
 
 use super::error::PipelineError;
 use super::live::Handler;
-use super::log::{Done, Log, NotDone, State};
+use super::log::{Done, Log, State};
 use super::stage::Gap;
 
 impl Log {
@@ -67,7 +66,7 @@ impl Log {
         if after + 1 < oldest {
             return Err(PipelineError::Gone { pipeline: pipeline(), seq: after + 1, oldest });
         }
-        let counted = self.count_on(stage, after)?;
+        let counted = self.count_on(stage, after, head)?;
         let mut state = self.state();
         let record = PipelineRecord::Moved { stage: name, after, keeps_state };
         let position = self.append(&mut state, Vec::new(), vec![record])?;
@@ -85,13 +84,15 @@ impl Log {
         let standing = state.pipeline.stage(stage);
         let stopped_at = standing.parked.back().map_or(0, |parked| parked.seq);
         let name = self.topology.name(stage).clone();
+        // Somebody elsewhere may have got past it meanwhile.
+        let is_counted = stopped_at > self.place_of(&state, stage).max(state.live[stage].uncounted);
         let mut position = state.position;
         if standing.stopped {
             let record = PipelineRecord::Released { stage: name };
             position = self.append(&mut state, Vec::new(), vec![record])?;
             let live = &mut state.live[stage];
-            live.behind = live.behind.saturating_sub(u64::from(stopped_at > live.uncounted));
-            self.topology.downstreams(stage).iter().for_each(|stage| state.live[*stage].wake());
+            live.behind = live.behind.saturating_sub(u64::from(is_counted));
+            self.topology.downstreams(stage).iter().for_each(|stage| state.wake(*stage));
         } else if state.live[stage].down.is_none() {
             return Err(PipelineError::NotStopped(name));
         }
@@ -105,7 +106,7 @@ impl Log {
         let live = &mut state.live[stage];
         live.life += 1;
         live.down = None;
-        live.wake();
+        state.wake(stage);
     }
 
     /// A stage that hears nothing, or is dealt with elsewhere and has heard everything, publishes nothing more.
@@ -138,13 +139,11 @@ impl Log {
         }
         let heard = self.count(stage, after, done.upto)?;
         let mut state = self.state();
-        let standing = state.pipeline.stage(stage);
         if state.live[stage].is_live() {
             return Err(PipelineError::Attached(name()));
         }
-        if standing.cursor != after {
-            return Err(PipelineError::Moved { stage: name(), cursor: standing.cursor, expected: after });
-        }
+        let moved = |cursor| PipelineError::Moved { stage: name(), cursor, expected: after };
+        let gap = state.pipeline.told(stage, after).map_err(moved)?.map(|(first, last)| Gap { first, last });
         let head = state.pipeline.head();
         if done.upto > head || done.upto < after {
             let pipeline = self.topology.id().clone();
@@ -153,31 +152,23 @@ impl Log {
         if !done.events.is_empty() {
             state.pipeline.check_open(stage)?;
         }
-        let position = self.settle(&mut state, stage, Done { heard, ..done })?;
+        // Which of those that are gone it would have heard need not be known: what comes after them is counted anew.
+        let counted = gap.map(|_| self.count_on(stage, done.upto, head)).transpose()?;
+        let position = self.settle(&mut state, stage, Done { heard, gap, ..done })?;
+        if let Some(counted) = counted {
+            self.recount(&mut state, stage, counted)?;
+        }
         drop(state);
         self.tell();
         Ok(position)
     }
 
-    /// The cursor of a stage, and its state; events that were gone before it came to them are recorded as that.
-    pub(crate) fn cursor(&self, stage: usize) -> Result<(u64, Option<Json>, Option<Gap>), PipelineError> {
-        let gap = {
-            let state = self.state();
-            match state.pipeline.next(stage, state.pipeline.stage(stage).cursor) {
-                Next::Gap { first, last } => Some((Gap { first, last }, state.live[stage].life)),
-                _ => None,
-            }
-        };
-        let told = match gap {
-            Some((gap, life)) => match self.lag(stage, life, gap) {
-                Ok(()) => Some(gap),
-                Err(NotDone::Stale) => None,
-                Err(NotDone::Journal(error)) => return Err(error.into()),
-            },
-            None => None,
-        };
+    /// Where whoever deals with a stage elsewhere goes on, its state, and the events that are gone before that. They are told again
+    /// until what comes after them is acknowledged.
+    pub(crate) fn cursor(&self, stage: usize) -> (u64, Option<Json>, Option<Gap>) {
         let state = self.state();
         let standing = state.pipeline.stage(stage);
-        Ok((standing.cursor, standing.state.clone(), told))
+        let gap = state.pipeline.owed(stage).map(|(first, last)| Gap { first, last });
+        (gap.map_or(standing.cursor, |gap| gap.last), standing.state.clone(), gap)
     }
 }

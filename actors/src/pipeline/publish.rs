@@ -69,9 +69,8 @@ impl Log {
             return;
         }
         for upstream in self.topology.upstreams(stage) {
-            let live = &mut state.live[*upstream];
-            if std::mem::take(&mut live.held) {
-                live.wake();
+            if std::mem::take(&mut state.live[*upstream].held) {
+                state.wake(*upstream);
             }
         }
     }

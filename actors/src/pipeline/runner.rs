@@ -13,6 +13,7 @@ use super::seat::{Ended, Seat, Work};
 use super::stage::{AnyStage, Doing, Gap, Outbox};
 use super::turn::Turn;
 use crate::services::Services;
+use crate::stream::READ_AT_ONCE;
 
 /// How long a stage waits before it tries an event once more.
 const BACK_OFF: Duration = Duration::from_millis(20);
@@ -112,7 +113,7 @@ impl RunnerArguments {
             }
             Turn::Pass { upto } => self.deal(seat, Work::new(seat, None, Vec::new(), upto)).await,
             Turn::Page => {
-                let (events, upto) = self.log.page(seat.stage, seat.after)?;
+                let (events, upto) = self.log.page(seat.stage, seat.after, READ_AT_ONCE)?;
                 self.deal(seat, Work::new(seat, None, events, upto)).await
             }
             Turn::Gap(gap) => self.lag(seat, gap).await,

@@ -6,7 +6,7 @@ use std::vec;
 
 use ostler_kernel::event::Published;
 use ostler_kernel::json::Json;
-use ostler_kernel::pipeline::FailedEvent;
+use ostler_kernel::pipeline::{FailedEvent, output_bytes};
 use tokio::time::Instant;
 
 use super::live::Handler;
@@ -150,7 +150,7 @@ impl Work {
         ended: (Option<Box<dyn AnyStage>>, Result<(), String>),
     ) -> Result<(), String> {
         let (mut events, kept) = seat.ended(log, ended)?;
-        self.bytes += events.iter().map(|event| event.data.as_str().len()).sum::<usize>();
+        self.bytes += events.iter().map(output_bytes).sum::<usize>();
         match self.done.events.is_empty() {
             true => self.done.events = events,
             false => self.done.events.append(&mut events),

@@ -10,7 +10,7 @@ use futures::FutureExt;
 use ostler_kernel::event::Published;
 use ostler_kernel::id::{EventType, StageId, Ticks};
 use ostler_kernel::json::{Json, JsonError, to_canonical};
-use ostler_kernel::pipeline::{STATE_BYTES_MAX, Topology};
+use ostler_kernel::pipeline::{Output, STATE_BYTES_MAX, Topology};
 use ostler_kernel::port::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -202,27 +202,31 @@ struct Out {
     topology: Arc<Topology>,
     stage: usize,
     events: Vec<Published>,
+    output: Output,
     state: Option<Json>,
     open: bool,
 }
 
 impl Outbox {
     pub(crate) fn new(topology: Arc<Topology>, stage: usize) -> Outbox {
-        let (events, state, open) = (Vec::new(), None, true);
-        Outbox(Arc::new(Mutex::new(Out { topology, stage, events, state, open })))
+        let (events, output) = (Vec::new(), Output::default());
+        Outbox(Arc::new(Mutex::new(Out { topology, stage, events, output, state: None, open: true })))
     }
 
     /// Publishes an event once the stage is through with the one at hand. Others hear of it then.
     ///
     /// # Errors
     ///
-    /// The stage does not declare the type, the data is too large or no JSON, or the stage is through already.
+    /// The stage does not declare the type, the data is too large or no JSON, it is too much with what was published before, or
+    /// the stage is through already.
     pub fn publish<T: Serialize + ?Sized>(&self, kind: &str, data: &T) -> Result<(), PublishError> {
         let data = to_canonical(data)?;
         let mut out = self.open()?;
         let kind = out.topology.check_publish(out.stage, kind, &data)?;
         let stage = out.topology.name(out.stage).clone();
-        out.events.push(Published { stage, kind, data });
+        let event = Published { stage, kind, data };
+        out.output.add(&event)?;
+        out.events.push(event);
         Ok(())
     }
 
@@ -246,6 +250,7 @@ impl Outbox {
     pub(crate) fn take(self) -> (Vec<Published>, Option<Json>, Outbox) {
         let mut out = lock(&self.0);
         let (events, state) = (std::mem::take(&mut out.events), out.state.take());
+        out.output = Output::default();
         // Somebody kept a clone: it is closed, and the next event gets one of its own.
         let kept = Arc::strong_count(&self.0) > 1;
         out.open = !kept;

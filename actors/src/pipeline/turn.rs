@@ -214,10 +214,14 @@ impl Log {
         stage: usize,
         done: Done,
     ) -> Result<Position, JournalError> {
-        let Done { upto, heard, state: kept, events, parked, ended } = done;
+        let Done { upto, heard, state: kept, events, gap, parked, ended } = done;
         let name = self.topology.name(stage);
         let mut records = Vec::with_capacity(1);
-        let cursor = state.pipeline.stage(stage).cursor;
+        let mut cursor = state.pipeline.stage(stage).cursor;
+        if let Some(Gap { first, last }) = gap {
+            records.push(PipelineRecord::Lagged { stage: name.clone(), first, last });
+            cursor = last;
+        }
         // A cursor never goes back by what a stage did: a record of somebody else may have passed what was not for it.
         let upto = upto.max(cursor);
         if upto > cursor || kept.is_some() {
@@ -242,7 +246,7 @@ impl Log {
         let live = &mut state.live[stage];
         live.behind = live.behind.saturating_sub(counted);
         if parked.is_some() {
-            self.topology.downstreams(stage).iter().for_each(|stage| state.live[*stage].wake());
+            self.topology.downstreams(stage).iter().for_each(|stage| state.wake(*stage));
         }
         self.relieve(state, stage);
         Ok(position)
@@ -250,9 +254,11 @@ impl Log {
 
     /// A stage has heard that events are gone: it goes on behind them.
     pub(crate) fn lag(&self, stage: usize, life: u64, gap: Gap) -> Result<(), NotDone> {
-        let counted = self.count_on(stage, gap.last)?;
+        let head = self.state().pipeline.head();
+        let counted = self.count_on(stage, gap.last, head)?;
         let mut state = self.state();
-        if state.live[stage].life != life {
+        let is_owed = state.pipeline.owed(stage).is_some_and(|(first, _)| first <= gap.first);
+        if state.live[stage].life != life || !is_owed {
             return Err(NotDone::Stale);
         }
         let Gap { first, last } = gap;

@@ -88,11 +88,22 @@ pub enum SpecFault {
         /// The types, sorted.
         types: Vec<String>,
     },
+    /// A stage publishes what it hears itself, or what a stage before it hears.
+    #[error(
+        "stage {stage} publishes {}, to which it or a stage before it subscribes: events only go forward, so name what it publishes otherwise, or leave that out",
+        types.join(", ")
+    )]
+    InvalidPublication {
+        /// Which stage.
+        stage: String,
+        /// The types, sorted.
+        types: Vec<String>,
+    },
 }
 
 impl SpecFault {
     /// All words that [`SpecFault::code`] gives.
-    pub const CODES: [&'static str; 11] = [
+    pub const CODES: [&'static str; 12] = [
         "pipeline_name",
         "no_stages",
         "too_many_stages",
@@ -104,6 +115,7 @@ impl SpecFault {
         "too_many_types",
         "idle_stage",
         "invalid_subscription",
+        "invalid_publication",
     ];
 
     /// A word that stays the same.
@@ -120,6 +132,7 @@ impl SpecFault {
             SpecFault::TooManyTypes { .. } => "too_many_types",
             SpecFault::Idle { .. } => "idle_stage",
             SpecFault::InvalidSubscription { .. } => "invalid_subscription",
+            SpecFault::InvalidPublication { .. } => "invalid_publication",
         }
     }
 
@@ -136,7 +149,8 @@ impl SpecFault {
             | SpecFault::DuplicateType { stage, .. }
             | SpecFault::TooManyTypes { stage, .. }
             | SpecFault::Idle { stage }
-            | SpecFault::InvalidSubscription { stage, .. } => Some(stage),
+            | SpecFault::InvalidSubscription { stage, .. }
+            | SpecFault::InvalidPublication { stage, .. } => Some(stage),
         }
     }
 
@@ -156,6 +170,7 @@ impl SpecFault {
                 _ => "/subscribes",
             },
             SpecFault::InvalidSubscription { .. } => "/subscribes",
+            SpecFault::InvalidPublication { .. } => "/publishes",
         }
     }
 }
@@ -179,6 +194,7 @@ mod tests {
             SpecFault::TooManyTypes { stage: stage(), verb, count: 0 },
             SpecFault::Idle { stage: stage() },
             SpecFault::InvalidSubscription { stage: stage(), types: Vec::new() },
+            SpecFault::InvalidPublication { stage: stage(), types: Vec::new() },
         ];
         assert_eq!(all.map(|fault| fault.code()), SpecFault::CODES);
     }

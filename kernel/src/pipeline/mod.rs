@@ -8,16 +8,22 @@
 //! |---|---|
 //! | `spec` | what a pipeline is to be, and every fault of that |
 //! | `topology` | who hears whom |
+//! | `output` | how much may be published at once |
 //! | `standing` | how far each stage has come, and what the log keeps |
+//! | `compaction` | which records that makes needless |
 
+mod compaction;
 mod fault;
 #[cfg(test)]
 mod model;
+mod output;
 mod spec;
 mod standing;
 mod topology;
 
+pub use compaction::Compaction;
 pub use fault::SpecFault;
+pub use output::{OUTPUT_BYTES_MAX, Output, output_bytes};
 pub use spec::{
     KEEP_BYTES_MAX, KEEP_EVENTS_MAX, Keep, OnPoison, PipelineSpec, STAGES_MAX, StageSpec, TYPES_PER_STAGE_MAX,
 };

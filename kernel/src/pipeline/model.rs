@@ -2,7 +2,7 @@
 //! the cursor, parking and releasing, while a small quota drops what is old. A subscriber must hear every event that is for
 //! it after the point it began at, in order, once per life, or be told that it is gone.
 
-use super::{Keep, Next, OnPoison, Pipeline, PipelineSpec, StageSpec, TRIES_MAX};
+use super::{Compaction, Keep, Next, OnPoison, Pipeline, PipelineSpec, StageSpec, TRIES_MAX};
 use crate::event::{PipelineRecord, Published};
 use crate::json::canonical;
 
@@ -16,6 +16,10 @@ struct World {
     after: u64,
     /// What it heard or was told of since it was put at its cursor last: the next one must follow.
     told: u64,
+    /// The subscriber is dealt with elsewhere: of a gap it is told until it acknowledges what comes after it.
+    is_elsewhere: bool,
+    /// What it is to name when it acknowledges: what it hears comes after that.
+    from: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -102,10 +106,15 @@ impl World {
                 }
                 Next::Gap { first, last } => {
                     assert_eq!(first, self.told + 1, "a gap that does not follow");
-                    // What was heard before the gap counts as dealt with.
-                    self.record(PipelineRecord::Lagged { stage, first, last });
-                    (self.after, self.told) = (last, last);
-                    assert_eq!(self.live.stage(1).cursor, last);
+                    if !self.is_elsewhere {
+                        // What was heard before the gap counts as dealt with.
+                        self.record(PipelineRecord::Lagged { stage, first, last });
+                        assert_eq!(self.live.stage(1).cursor, last);
+                    } else if self.after > self.from.max(standing.cursor) {
+                        // It acknowledges first, and asks then.
+                        return false;
+                    }
+                    (self.after, self.told, self.from) = (last, last, last);
                 }
                 Next::End => {
                     assert_eq!(self.told, self.live.head(), "the end before everything was heard");
@@ -117,7 +126,20 @@ impl World {
                 Next::Wait | Next::Stopped | Next::Over => return false,
             },
             Op::Ack if self.after > standing.cursor => {
-                self.record(PipelineRecord::Acked { stage, upto: self.after, state: None });
+                if self.is_elsewhere {
+                    let Ok(gap) = self.live.told(1, self.from) else {
+                        self.restart();
+                        return true;
+                    };
+                    if let Some((first, last)) = gap {
+                        self.record(PipelineRecord::Lagged { stage: stage.clone(), first, last });
+                        let missed = self.live.stage(1).missed - standing.missed;
+                        assert_eq!(missed, self.from - standing.cursor, "another gap than it was told of");
+                    }
+                }
+                let state = self.after.is_multiple_of(2).then(|| canonical(&self.after.into()).unwrap());
+                self.record(PipelineRecord::Acked { stage, upto: self.after, state });
+                self.from = self.after;
             }
             Op::Crash if self.after > standing.cursor => self.restart(),
             Op::MoveToStart if standing.cursor > 0 => {
@@ -158,7 +180,7 @@ impl World {
 
     fn restart(&mut self) {
         let cursor = self.live.stage(1).cursor;
-        (self.after, self.told) = (cursor, cursor);
+        (self.after, self.told, self.from) = (cursor, cursor, cursor);
     }
 
     /// Reading the records again gives the same.
@@ -168,6 +190,21 @@ impl World {
         let known = read.known_upto() as usize;
         self.events[known..].iter().for_each(|event| read.publish(event));
         assert_eq!(read, self.live);
+        self.check_compaction();
+    }
+
+    /// Without the records that are needless, and the events that are over the quota, it stands as it does.
+    fn check_compaction(&self) {
+        let mut compaction = Compaction::default();
+        (1..).zip(&self.records).for_each(|(number, record)| compaction.note(number, record));
+        let mut left = Pipeline::new(self.live.topology().clone());
+        let needed = (1..).zip(&self.records).filter(|(number, _)| !compaction.needless().contains(number));
+        needed.for_each(|(_, record)| left.apply(record).unwrap());
+        let known = left.known_upto() as usize;
+        assert!(known as u64 + 1 >= compaction.oldest(), "what is read again is there");
+        self.events[known..].iter().for_each(|event| left.publish(event));
+        assert_eq!(left, self.live);
+        assert_eq!(self.live.oldest(), compaction.oldest().max(1));
     }
 
     /// Left alone, the subscriber comes to the head, or stands where it was stopped.
@@ -200,9 +237,11 @@ fn explore(world: &World, depth: usize, worlds: &mut u64) {
 
 #[test]
 fn whatever_happens_in_whatever_order_nothing_is_skipped_untold_and_nothing_comes_out_of_turn() {
-    for on_poison in [OnPoison::Stop, OnPoison::Park] {
-        let live = fresh(on_poison);
-        let world = World { live, events: Vec::new(), records: Vec::new(), after: 0, told: 0 };
+    for (on_poison, is_elsewhere) in
+        [(OnPoison::Stop, false), (OnPoison::Park, false), (OnPoison::Stop, true)]
+    {
+        let (live, events, records) = (fresh(on_poison), Vec::new(), Vec::new());
+        let world = World { live, events, records, after: 0, told: 0, is_elsewhere, from: 0 };
         let mut worlds = 0;
         for depth in [5, 8] {
             explore(&world, depth, &mut worlds);
@@ -259,6 +298,31 @@ fn failures_count_for_one_event_and_until_the_stage_has_got_past_it() {
             panic!("no failure")
         };
         assert_eq!(counted, times, "{record:?}");
+    }
+}
+
+#[test]
+fn who_acknowledges_names_its_cursor_or_the_end_of_a_gap_that_it_was_told_of() {
+    let mut pipeline = fresh(OnPoison::Stop);
+    let event = Published { stage: "a".into(), kind: "x".into(), data: canonical(&1.into()).unwrap() };
+    for _ in 0..8 {
+        let records = pipeline.stretches(std::slice::from_ref(&event));
+        pipeline.publish(&event);
+        records.iter().for_each(|record| pipeline.apply(record).unwrap());
+    }
+    pipeline.apply(&PipelineRecord::Acked { stage: "b".into(), upto: 2, state: None }).unwrap();
+    let last = pipeline.oldest() - 1;
+    assert!((4..8).contains(&last), "{last}");
+    for (after, told) in [
+        (0, Err(2)),
+        (1, Err(2)),
+        (2, Ok(None)),
+        (3, Ok(Some((3, 3)))),
+        (last, Ok(Some((3, last)))),
+        (last + 1, Err(2)),
+        (u64::MAX, Err(2)),
+    ] {
+        assert_eq!(pipeline.told(1, after), told, "after {after}");
     }
 }
 

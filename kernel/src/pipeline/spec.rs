@@ -53,7 +53,7 @@ pub struct PipelineSpec {
 pub struct StageSpec {
     /// Its name within the pipeline.
     pub name: String,
-    /// Types of events that it may publish.
+    /// Types of events that it may publish: none that it or a stage before it hears.
     #[serde(default)]
     pub publishes: Vec<String>,
     /// Types of events that it hears; none: it is driven from outside.
@@ -157,13 +157,33 @@ impl PipelineSpec {
         PipelineSpec { keep, ..self }
     }
 
-    /// Who hears whom, or everything that is wrong: the ordering constraint, sub(s_i) within the union of pub(s_j) for j < i,
-    /// names, duplicates and limits.
+    /// Who hears whom, or everything that is wrong: the ordering constraint, sub(s_i) within the union of pub(s_j) for j < i, and
+    /// pub(s_i) outside that of sub(s_j) for j <= i, names, duplicates and limits.
     ///
     /// # Errors
     ///
     /// Every fault, in the order of the stages.
     pub fn validate(&self) -> Result<Topology, Vec<SpecFault>> {
+        self.judged(self.faults())
+    }
+
+    /// Who hears whom in a pipeline that there is. What was made before its stages could not publish what they hear is still
+    /// read.
+    ///
+    /// # Errors
+    ///
+    /// Every other fault.
+    pub fn recorded(&self) -> Result<Topology, Vec<SpecFault>> {
+        let mut faults = self.faults();
+        faults.retain(|fault| !matches!(fault, SpecFault::InvalidPublication { .. }));
+        self.judged(faults)
+    }
+
+    fn judged(&self, faults: Vec<SpecFault>) -> Result<Topology, Vec<SpecFault>> {
+        if faults.is_empty() { Ok(Topology::of(self)) } else { Err(faults) }
+    }
+
+    fn faults(&self) -> Vec<SpecFault> {
         let mut faults = Vec::new();
         if !is_name(&self.id) {
             faults.push(SpecFault::Id { id: self.id.clone() });
@@ -181,24 +201,32 @@ impl PipelineSpec {
                 faults.push(SpecFault::Keep { what, value, most });
             }
         }
-        let (mut names, mut published) = (BTreeSet::new(), BTreeSet::new());
+        let (mut names, mut published, mut heard) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for stage in self.stages.iter().take(STAGES_MAX) {
             stage.faults(&mut faults);
             if !names.insert(&stage.name) {
                 faults.push(SpecFault::DuplicateStage { stage: stage.name.clone() });
             }
-            let unheard: BTreeSet<&String> =
-                stage.subscribes.iter().filter(|name| !published.contains(name)).collect();
-            if !unheard.is_empty() {
-                faults.push(SpecFault::InvalidSubscription {
-                    stage: stage.name.clone(),
-                    types: unheard.into_iter().cloned().collect(),
-                });
+            let subscribes: BTreeSet<&String> = stage.subscribes.iter().collect();
+            let types = among(&stage.subscribes, |name| !published.contains(name));
+            if !types.is_empty() {
+                faults.push(SpecFault::InvalidSubscription { stage: stage.name.clone(), types });
             }
+            let types = among(&stage.publishes, |name| heard.contains(name) || subscribes.contains(name));
+            if !types.is_empty() {
+                faults.push(SpecFault::InvalidPublication { stage: stage.name.clone(), types });
+            }
+            // What nobody before it publishes it does not hear: that it stands too early is said already.
+            heard.extend(subscribes.intersection(&published).copied());
             published.extend(&stage.publishes);
         }
-        if faults.is_empty() { Ok(Topology::of(self)) } else { Err(faults) }
+        faults
     }
+}
+
+/// Those of the types that are so, sorted, each once.
+fn among(types: &[String], is_so: impl Fn(&&String) -> bool) -> Vec<String> {
+    types.iter().filter(is_so).collect::<BTreeSet<_>>().into_iter().cloned().collect()
 }
 
 #[cfg(test)]
@@ -240,8 +268,51 @@ mod tests {
                 "invalid_subscription",
                 "duplicate_stage",
                 "invalid_subscription",
+                "invalid_publication",
             ],
         );
+    }
+
+    #[test]
+    fn events_only_go_forward_and_what_there_is_is_read_all_the_same() {
+        // Of each stage what it hears and what it publishes; then which stages publish what goes back.
+        for (stages, faults) in [
+            ("/x x/y y/z", ""),
+            ("/x /x x/", ""),
+            ("/x x/y /y y/", ""),
+            ("/x x/x", "1: x"),
+            ("/x x/ /x", "2: x"),
+            ("/x,y x,y/y,x,z", "1: x, y"),
+            ("/x x/y y/x x/y", "2: x; 3: y"),
+        ] {
+            let named = |types: &str| -> Vec<String> {
+                types.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+            };
+            let mut spec = PipelineSpec::new("p");
+            for (at, stage) in stages.split(' ').enumerate() {
+                let (subscribes, publishes) = stage.split_once('/').unwrap();
+                let stage = StageSpec::new(at.to_string()).subscribes(named(subscribes));
+                spec = spec.stage(stage.publishes(named(publishes)));
+            }
+            let found = spec.validate().err().unwrap_or_default();
+            let found: Vec<String> = found
+                .iter()
+                .map(|fault| match fault {
+                    SpecFault::InvalidPublication { stage, types } => {
+                        format!("{stage}: {}", types.join(", "))
+                    }
+                    other => panic!("{other}"),
+                })
+                .collect();
+            assert_eq!(found.join("; "), faults, "{stages}");
+            assert!(spec.recorded().is_ok(), "{stages}");
+        }
+        // Who only stands too early is told that, and not that others publish what it hears.
+        let turned = PipelineSpec::new("p")
+            .stage(StageSpec::new("a").subscribes(["x"]))
+            .stage(StageSpec::new("b").publishes(["x"]));
+        check(&turned, &["invalid_subscription"]);
+        assert!(turned.recorded().is_err());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use super::output::OUTPUT_BYTES_MAX;
 use super::spec::OnPoison;
 use super::topology::Topology;
 use crate::event::{PipelineRecord, Published};
@@ -154,6 +155,14 @@ pub enum PublishRefusal {
         /// How large.
         bytes: usize,
     },
+    /// With what is published besides, it is too much for one append.
+    #[error(
+        "events of {bytes} bytes at once, expected at most {OUTPUT_BYTES_MAX}: publish fewer, or smaller ones"
+    )]
+    TooMuch {
+        /// How large they are in all.
+        bytes: usize,
+    },
     /// The stage has said that it publishes nothing more.
     #[error("stage {0} has ended: it publishes nothing more")]
     Ended(StageId),
@@ -228,6 +237,21 @@ impl Pipeline {
         let first = self.stages[stage].cursor + 1;
         let owed = !self.topology.is_source(stage) && first < self.oldest;
         owed.then(|| (first, self.oldest - 1))
+    }
+
+    /// The gap that somebody was told of who acknowledges for a stage what comes after `after`; `None`: nothing is gone before
+    /// that.
+    ///
+    /// # Errors
+    ///
+    /// The cursor: neither is it there, nor are just those events gone that lie between.
+    pub fn told(&self, stage: usize, after: u64) -> Result<Option<(u64, u64)>, u64> {
+        let cursor = self.stages[stage].cursor;
+        match self.owed(stage) {
+            _ if after == cursor => Ok(None),
+            Some((first, last)) if (first..=last).contains(&after) => Ok(Some((first, after))),
+            _ => Err(cursor),
+        }
     }
 
     /// What a stage is to do that has dealt with everything up to `after`: its cursor, or beyond it what it has not
@@ -308,6 +332,7 @@ impl Pipeline {
         let moves = records.iter().filter_map(|record| match record {
             PipelineRecord::Acked { stage, upto, .. } if stage == this => Some(*upto),
             PipelineRecord::Parked { stage, seq, stops: false, .. } if stage == this => Some(*seq),
+            PipelineRecord::Lagged { stage, last, .. } if stage == this => Some(*last),
             _ => None,
         });
         moves.fold(self.stages[stage].cursor, u64::max)

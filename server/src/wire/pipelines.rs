@@ -110,9 +110,9 @@ pub struct EventNumbered {
 /// The answer to `GET /v1/pipelines/{id}/stages/{stage}/events`: what the stage is to hear next.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HeardView {
-    /// Where its cursor is: an acknowledgement names it.
+    /// What comes after this is to be heard next: an acknowledgement names it.
     pub after: u64,
-    /// Events that were gone before it had come to them.
+    /// Events that were gone before it had come to them. They are told until an acknowledgement names `after`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<GapLine>,
     /// What it kept when it acknowledged last.
@@ -122,7 +122,7 @@ pub struct HeardView {
     pub events: Vec<PipelineEventLine>,
     /// Everything up to here is dealt with when these events are: an acknowledgement names it.
     pub upto: u64,
-    /// There is nothing more, and nothing more comes.
+    /// There is nothing more, not even a gap to acknowledge, and nothing more comes.
     pub ended: bool,
 }
 
@@ -139,7 +139,7 @@ pub struct GapLine {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AckRequest {
-    /// Where the cursor was when the events were heard: if it is elsewhere by now, nothing counts.
+    /// The `after` of the answer with what was heard: if the cursor is elsewhere by now, nothing counts.
     pub after: u64,
     /// Everything up to here is dealt with.
     pub upto: u64,

@@ -1,4 +1,4 @@
-//! Removing runs that are over, and what only they needed.
+//! Removing runs that are over, and what only they needed; and what pipelines that go on do not need any more.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -45,6 +45,8 @@ pub(crate) struct Collected {
     pub(crate) runs: Vec<RunId>,
     /// Runs that were damaged, and are gone.
     pub(crate) quarantined: Vec<RunId>,
+    /// Records of the stages of pipelines that later ones made needless, and that are gone.
+    pub(crate) stage_records: u64,
     pub(crate) bytes: Rewritten,
     /// Artifacts that are still needed.
     pub(crate) needed: HashSet<Digest>,
@@ -71,6 +73,9 @@ pub(crate) fn collect(
     let gone: HashSet<StreamId> =
         survey.heads.keys().filter(|stream| goes(stream, &runs, &damaged)).copied().collect();
     let plans = plans_that_go(&survey, &runs, unwanted);
+    let is_anyway = !(runs.is_empty() && damaged.is_empty() && plans.is_empty());
+    let last = |stream: &StreamId| survey.heads.get(stream).map_or(0, |(head, _)| head.seq);
+    let needless = survey.pipelines.needless(is_anyway, last);
     let clients: HashSet<StreamId> = plans.iter().map(|job| survey.jobs_over[job].0).collect();
     let mut needed: HashSet<Digest> = quarantine
         .values()
@@ -86,14 +91,18 @@ pub(crate) fn collect(
     };
     let what = Rewrite {
         gone: &gone,
-        renumbered: &clients,
-        anew: &|section| without_plans(section, &clients, &plans),
+        renumbered: &clients.iter().copied().chain(needless.streams()).collect(),
+        anew: &|section| match needless.without(section) {
+            None => without_plans(section, &clients, &plans),
+            left => Ok(left),
+        },
+        logs: needless.logs(),
         misfits: &survey.misfits,
         kept: &BTreeMap::new(),
         accounts: survey.lines.accounts.values().cloned().collect(),
         epoch: survey.epoch.max(epoch_seen) + 1,
     };
-    let changes = !(runs.is_empty() && damaged.is_empty() && plans.is_empty());
+    let changes = is_anyway || !needless.is_empty();
     let bytes = match commit.filter(|_| changes) {
         Some(commit) => {
             let mut change = || {
@@ -120,7 +129,8 @@ pub(crate) fn collect(
     let open = survey.lines.rows.values().filter(|row| !matches!(row.standing, RunStanding::Closed(_)));
     let oldest_open_ms = open.map(|row| row.opened_ms).min();
     let (runs, quarantined) = (runs.into_iter().collect(), damaged.into_iter().collect());
-    Ok(Collected { runs, quarantined, bytes, needed, oldest_open_ms })
+    let stage_records = needless.count();
+    Ok(Collected { runs, quarantined, stage_records, bytes, needed, oldest_open_ms })
 }
 
 /// The runs that go: those that are over and that nothing unfinished asks for, and those that are damaged.
@@ -156,7 +166,7 @@ fn without_plans(
     section: &Section<'_>,
     clients: &HashSet<StreamId>,
     jobs: &HashSet<RunId>,
-) -> io::Result<Option<Vec<u8>>> {
+) -> io::Result<Option<(Vec<u8>, u64)>> {
     if !clients.contains(&section.stream) {
         return Ok(None);
     }
@@ -176,7 +186,7 @@ fn without_plans(
             put_block(&mut bytes, record);
         }
     }
-    Ok(changed.then_some(bytes))
+    Ok(changed.then_some((bytes, section.count)))
 }
 
 fn goes(stream: &StreamId, runs: &HashSet<RunId>, damaged: &HashSet<RunId>) -> bool {

@@ -126,7 +126,7 @@ impl Fold {
         }
         for section in &body.sections {
             let head = self.tail(section.stream, index)?.head;
-            if section.first != head.seq + 1 || section.prev != head.chain {
+            if !section.follows(&head) {
                 let what = format!(
                     "it holds records from {} of {:?}, which ends at {}, or another history of it",
                     section.first, section.stream, head.seq
@@ -136,8 +136,7 @@ impl Fold {
         }
         for section in &body.sections {
             self.lines_of(place, section, index)?;
-            let head = Head { seq: section.last(), chain: section.chain() };
-            self.extend(section.stream, head, FrameAt { first: section.first, place });
+            self.extend(section.stream, section.head(), FrameAt { first: section.first, place });
         }
         for account in &body.accounts {
             let row = rows::checkpointed(account, place.position());

@@ -18,6 +18,7 @@ use ostler_kernel::lineage;
 use ostler_kernel::port::{PARTITIONS, Position, StreamId, StreamKind};
 
 use crate::bytes::{Cursor, put_block, put_i64, put_u64};
+use crate::index::Head;
 
 /// Bytes before the body.
 pub(crate) const FRAME_HEADER_BYTES: usize = 8;
@@ -76,6 +77,14 @@ pub(crate) struct Draft {
 /// Digest of the records of a section.
 pub(crate) fn digest(records: &[u8]) -> [u8; 32] {
     lineage::hash("aos/records/1", &[records]).0
+}
+
+/// What stands for the events of a log of a pipeline before `first`, all of which are gone because nobody needs them.
+pub(crate) fn beginning(stream: &StreamId, first: u64) -> Chain {
+    let parts: [&[u8]; 2] = [&stream_bytes(stream), &first.to_le_bytes()];
+    let mut chain = [0; 16];
+    chain.copy_from_slice(&lineage::hash("aos/beginning/1", &parts).0[..16]);
+    chain
 }
 
 /// The chain after a section.
@@ -225,6 +234,20 @@ impl<'a> Section<'a> {
     /// The chain after it.
     pub(crate) fn chain(&self) -> Chain {
         chain(&self.prev, &self.stream, self.first, self.at_ms, &digest(self.records))
+    }
+
+    /// Where its stream ends with it.
+    pub(crate) fn head(&self) -> Head {
+        Head { seq: self.last(), chain: self.chain() }
+    }
+
+    /// Whether it follows the records of its stream up to `head`. The log of a pipeline may begin later, once it says so itself: one
+    /// that lost what is before it to damage names the chain of that.
+    pub(crate) fn follows(&self, head: &Head) -> bool {
+        let is_next = self.first == head.seq + 1 && self.prev == head.chain;
+        let is_log = self.stream.kind == StreamKind::PipelineLog;
+        let begins = is_log && *head == Head::default() && self.first > 1;
+        is_next || (begins && self.prev == beginning(&self.stream, self.first))
     }
 
     /// Sequence number of its last record.

@@ -18,6 +18,9 @@ mod acks;
 #[cfg(test)]
 mod care_tests;
 mod collect;
+mod compact;
+#[cfg(test)]
+mod compact_tests;
 mod files;
 mod fold;
 mod frame;

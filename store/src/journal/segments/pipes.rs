@@ -20,9 +20,12 @@ use crate::index::Head;
 /// What tells pipelines apart, in both of their streams.
 type Key = [u8; 16];
 
+/// The two streams of a pipeline.
+const KINDS: [StreamKind; 2] = [StreamKind::Pipeline, StreamKind::PipelineLog];
+
 /// Whether it is one of the two streams of a pipeline.
 pub(super) fn is_pipeline(stream: &StreamId) -> bool {
-    matches!(stream.kind, StreamKind::Pipeline | StreamKind::PipelineLog)
+    KINDS.contains(&stream.kind)
 }
 
 /// Whether it is a stream of one of these pipelines.
@@ -50,9 +53,12 @@ pub(super) fn touched(survey: &Survey, known: Option<&[(StreamId, Head)]>) -> BT
             }
         }
         None => {
-            for (stream, (_, last)) in &survey.heads {
-                if let Some((from, _)) = survey.lost.iter().find(|(from, _)| from > last) {
-                    touch(stream, format!("its last records may be among those lost at {}", named(*from)));
+            let pipelines = survey.heads.keys().filter(|stream| is_pipeline(stream));
+            for stream in pipelines.flat_map(|stream| KINDS.map(|kind| StreamId { kind, ..*stream })) {
+                // Of one that has no record all may be lost.
+                let last = survey.heads.get(&stream).map_or(Place::default(), |(_, last)| *last);
+                if let Some((from, _)) = survey.lost.iter().find(|(from, _)| *from > last) {
+                    touch(&stream, format!("its last records may be among those lost at {}", named(*from)));
                 }
             }
         }

@@ -131,6 +131,7 @@ pub(crate) fn repair(
             .collect(),
         renumbered: &survey.touched.keys().filter(|it| it.kind == StreamKind::Client).copied().collect(),
         anew: &|_| Ok(None),
+        logs: &HashMap::new(),
         misfits: &survey.misfits,
         kept: &kept,
         accounts: known.as_ref().map_or_else(

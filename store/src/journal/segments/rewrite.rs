@@ -24,17 +24,19 @@ const SPARES_MAX: usize = 4;
 const SEGMENTS_PER_SPARE: usize = 4;
 
 /// See [`Rewrite::anew`].
-pub(crate) type Anew<'a> = &'a dyn Fn(&Section<'_>) -> io::Result<Option<Vec<u8>>>;
+pub(crate) type Anew<'a> = &'a dyn Fn(&Section<'_>) -> io::Result<Option<(Vec<u8>, u64)>>;
 
 /// What a journal is to hold when it is written anew.
 pub(crate) struct Rewrite<'a> {
     /// Streams whose records go.
     pub(crate) gone: &'a HashSet<StreamId>,
-    /// Streams whose records are numbered anew, since some are lost.
+    /// Streams whose records are numbered anew, since some are lost, or go.
     pub(crate) renumbered: &'a HashSet<StreamId>,
-    /// The records of a section as they are to be; `None`: as they are. Its stream is to be among those that are numbered anew, since
-    /// its chain is another.
+    /// The records of a section as they are to be, and how many; `None`: as they are. Its stream is to be among those that are
+    /// numbered anew, since its chain is another.
     pub(crate) anew: Anew<'a>,
+    /// Logs of pipelines that are to begin later: sections with no event from this one on go, the others keep their numbers.
+    pub(crate) logs: &'a HashMap<StreamId, u64>,
     /// Frames that go.
     pub(crate) misfits: &'a BTreeSet<Place>,
     /// Segments that are kept beside the new ones, and under which name.
@@ -45,11 +47,15 @@ pub(crate) struct Rewrite<'a> {
     pub(crate) epoch: u64,
 }
 
-/// Bytes of records before and after.
+/// What writing it anew came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Rewritten {
+    /// Bytes of records before.
     pub(crate) bytes_before: u64,
+    /// Bytes of records after.
     pub(crate) bytes_after: u64,
+    /// Events that went because logs begin later.
+    pub(crate) events: u64,
 }
 
 /// Prepares the files of the new journal in `swap`; without one, only measures. `see` is shown every section that can be
@@ -70,6 +76,7 @@ pub(crate) fn rewrite(
     for number in segments {
         let part = read(files, *number, *number == last, what, &mut heads, see)?;
         packer.done.bytes_before += part.bytes;
+        packer.done.events += part.events;
         packer.add(*number, part)?;
     }
     packer.flush()?;
@@ -86,6 +93,8 @@ struct Part {
     /// The segment before it, by its header; `None`: that is damaged.
     previous: Option<u32>,
     bytes: u64,
+    /// Events that go because their log begins later.
+    events: u64,
 }
 
 fn read(
@@ -102,7 +111,7 @@ fn read(
     let used = (walk.offset + walk.left()) as u64;
     // What ended the last one may not be durable, and may be torn: it is written anew.
     let changed = last || previous.is_none() || what.kept.contains_key(&number);
-    let mut part = Part { frames: Vec::new(), changed, previous, bytes: used };
+    let mut part = Part { frames: Vec::new(), changed, previous, bytes: used, events: 0 };
     loop {
         let (place, body) = match walk.step() {
             Step::Frame { place, body, .. } => (place, body),
@@ -126,21 +135,22 @@ fn read(
         let mut sections = Vec::with_capacity(body.sections.len());
         for (section, anew) in body.sections.into_iter().zip(&anew) {
             let mut section: Section<'_> = section;
-            if let Some(records) = anew {
-                section.records = records;
+            if let Some((records, count)) = anew {
+                (section.records, section.count) = (records, *count);
                 part.changed = true;
             }
-            let gone = what.gone.contains(&section.stream);
+            let oldest = what.logs.get(&section.stream);
+            let is_over = oldest.is_some_and(|oldest| section.last() < *oldest);
+            let gone = is_over || section.count == 0 || what.gone.contains(&section.stream);
+            part.events += if is_over { section.count } else { 0 };
             see(place, &section, gone)?;
             if gone {
                 part.changed = true;
                 continue;
             }
-            if what.renumbered.contains(&section.stream) {
+            if oldest.is_some() || what.renumbered.contains(&section.stream) {
                 let head = heads.entry(section.stream).or_default();
-                part.changed |= (section.first, section.prev) != (head.seq + 1, head.chain);
-                (section.first, section.prev) = (head.seq + 1, head.chain);
-                *head = Head { seq: section.last(), chain: section.chain() };
+                part.changed |= chain_anew(&mut section, head, oldest.is_some());
             }
             sections.push(section);
         }
@@ -148,6 +158,19 @@ fn read(
             part.frames.push(frame::reassemble(body.epoch, &sections));
         }
     }
+}
+
+/// Lets a section follow what is left of its stream, which ends at `head`; `is_log`: under the numbers that it has. Tells whether
+/// that changes it.
+fn chain_anew(section: &mut Section<'_>, head: &mut Head, is_log: bool) -> bool {
+    let before = (section.first, section.prev);
+    if !is_log {
+        section.first = head.seq + 1;
+    }
+    let begins = is_log && *head == Head::default();
+    section.prev = if begins { frame::beginning(&section.stream, section.first) } else { head.chain };
+    *head = section.head();
+    (section.first, section.prev) != before
 }
 
 struct Packer<'a, 's, 'd> {

@@ -10,6 +10,7 @@ use ostler_kernel::json::Json;
 use ostler_kernel::market::MarketStep;
 use ostler_kernel::port::{JournalError, StreamId, StreamKind};
 
+use super::compact::Pipelines;
 use super::files::Files;
 use super::frame::{self, Body, FRAME_HEADER_BYTES, Place, Section};
 use super::load::recognise;
@@ -106,6 +107,8 @@ pub(crate) struct Survey {
     pub(crate) jobs: HashSet<RunId>,
     /// When jobs were over whose plans stand in the records, and in which stream.
     pub(crate) jobs_over: HashMap<RunId, (StreamId, Ticks)>,
+    /// What the records of pipelines say of each other.
+    pub(crate) pipelines: Pipelines,
     /// Jobs whose plans stand in the records.
     planned: HashSet<RunId>,
     /// Highest epoch.
@@ -256,9 +259,8 @@ impl Survey {
     }
 
     fn section(&mut self, place: Place, section: &Section<'_>, events: &[Event]) {
-        let head = Head { seq: section.last(), chain: section.chain() };
-        let known = self.heads.insert(section.stream, (head, place)).unwrap_or_default().0;
-        if section.first != known.seq + 1 || section.prev != known.chain {
+        let known = self.heads.insert(section.stream, (section.head(), place)).unwrap_or_default().0;
+        if !section.follows(&known) {
             self.touched.entry(section.stream).or_insert(place);
             match self.damages.last_mut() {
                 Some(damage) => damage.touch(section.stream),
@@ -275,6 +277,7 @@ impl Survey {
             events.iter().for_each(|event| self.note_work(run, event, place));
         }
         events.iter().for_each(|event| self.note_job(section, event));
+        self.pipelines.note(section, events);
     }
 
     fn note_work(&mut self, run: RunId, event: &Event, place: Place) {
