@@ -121,8 +121,10 @@ async fn act(
             log.watch(called).await.unwrap_or_else(|silent| Err(silence(silent)))?
         }
         Work::Render { template, values } => {
-            let text = template::render(&template, &values).map_err(|error| structural(error.to_string()))?;
-            json!({ "text": text })
+            // It may take seconds: not on the thread of whoever drives the run.
+            let rendering = tokio::task::spawn_blocking(move || template::render(&template, &values));
+            let text = rendering.await.map_err(|error| crash(format!("the rendering broke off: {error}")))?;
+            json!({ "text": text.map_err(|error| structural(error.to_string()))? })
         }
     };
     judge(services, caller, &node.contract, &value).await?;
@@ -205,6 +207,10 @@ pub(crate) fn slept() -> Outcome {
     let empty = json::canonical(&json!({})).expect("an empty object is canonical");
     let artifact: Digest = lineage::artifact(JSON, empty.as_str().as_bytes());
     Outcome::Ok(Output { artifact, bytes: 2, inline: Some(empty), directive: None })
+}
+
+fn crash(message: String) -> Failure {
+    Failure { category: Category::Crash, message }
 }
 
 fn structural(message: String) -> Failure {

@@ -158,9 +158,16 @@ impl LiveLog {
         }
     }
 
-    /// Whether it met a step that only a person can tell of.
+    /// Whether it met a step that only a person can tell of, now or before its process died.
     pub(crate) fn is_in_doubt(&self) -> bool {
-        self.in_doubt.load(Ordering::SeqCst)
+        if self.in_doubt.load(Ordering::SeqCst) {
+            return true;
+        }
+        let attempt = self.site.of.attempt;
+        // Who noted nothing here may end after its run was let go of: its notes are not kept for that.
+        let peeked = || self.services.notes.peek(self.site.stream);
+        let notes = self.notes.get().map_or_else(peeked, Arc::clone);
+        notes.ask(&self.services, &self.site.of, |notes| notes.is_in_doubt(attempt)).unwrap_or(false)
     }
 
     /// A sign of life.

@@ -55,6 +55,21 @@ impl Drop for Waits<'_> {
     }
 }
 
+/// Credits that are given to a run: unless that comes to be noted, whoever drops this has them back.
+struct Given<'a> {
+    log: &'a LiveLog,
+    step: &'a str,
+    credits: u64,
+}
+
+impl Drop for Given<'_> {
+    fn drop(&mut self) {
+        if !self.log.ask(|notes| notes.child(self.step).is_some()).unwrap_or(true) {
+            self.log.services.purses.with(self.log.site.run, |purse| purse.take_back(self.credits));
+        }
+    }
+}
+
 impl LiveLog {
     /// See [`ostler_kernel::port::AttemptLog::spawn`].
     pub(crate) async fn open_child(&self, step: &str, child: Child) -> Result<ChildEnd, LogError> {
@@ -67,10 +82,8 @@ impl LiveLog {
         let (run, submission, budget) = self.order(step, child, &failed)?;
         if self.ask(|notes| notes.child(step).is_none())? {
             let (of, name) = (self.site.of.clone(), step.to_owned());
-            let noted = self.append_durably(Event::ChildRun { of, step: name, run, budget }).await;
-            noted.inspect_err(|_| {
-                services.purses.with(self.site.run, |purse| purse.take_back(budget.unwrap_or(0)));
-            })?;
+            let _given = Given { log: self, step, credits: budget.unwrap_or(0) };
+            self.append_durably(Event::ChildRun { of, step: name, run, budget }).await?;
         }
         let parent = Parent { run: self.site.run, of: self.site.of.clone(), step: step.to_owned() };
         // Whoever drops this meanwhile leaves a run behind that is driven, and so learns that it is not wanted.

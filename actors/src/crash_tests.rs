@@ -5,10 +5,13 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ostler_kernel::event::Event;
+use ostler_kernel::event::{Event, RunOpened};
 use ostler_kernel::gate::{CallClass, GatePolicy, Permit, Scope};
+use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
-use ostler_kernel::port::{BoxFuture, CallContext, RunStanding, Tool, ToolResult, ToolSpec};
+use ostler_kernel::port::{
+    BoxFuture, CallContext, RunStanding, Seq, StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
+};
 use ostler_kernel::run::{Operation, RunOutcome};
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};
@@ -389,4 +392,69 @@ async fn a_run_is_closed_though_its_agent_dies_after_an_attempt_was_stopped() {
         assert_eq!(outcome.expect("it is closed").unwrap(), Settled::Closed(RunOutcome::Cancelled));
         system.shutdown().await;
     }
+}
+
+/// A run of agent `a` with one step, which is under way as long as it is called `held`.
+async fn one_step(system: &System, run: RunId, step: &str) {
+    let nodes = json!([{"id": "n", "tool": "count", "params": {"name": step}}]);
+    let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
+    let plan = draft.validate(&system.settings()).unwrap();
+    let agent = Some("a".into());
+    system.submit(Submission { run: Some(run), agent, intent: 2, ..Submission::plan(plan) }).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_has_begun_is_not_behind_an_older_one_in_the_next_life_of_the_registry() {
+    let calls = Arc::new(Mutex::new(BTreeMap::new()));
+    let system = counting(&calls).await;
+    let (older, begun) = (crate::new_run_id(), crate::new_run_id());
+    one_step(&system, begun, "held").await;
+    while !lock(&calls).contains_key("held") {
+        tokio::task::yield_now().await;
+    }
+    one_step(&system, older, "older").await;
+    assert!(kill(&system, "registry"));
+    lock(&calls).insert("let go".to_owned(), 0);
+    let mut ended = Vec::new();
+    let (mut first, mut second) = (pin!(system.outcome(begun)), pin!(system.outcome(older)));
+    while ended.len() < 2 {
+        tokio::select! {
+            biased;
+            _ = &mut first, if !ended.contains(&begun) => ended.push(begun),
+            _ = &mut second, if !ended.contains(&older) => ended.push(older),
+        }
+    }
+    assert_eq!(ended, [begun, older]);
+    assert_eq!(lock(&calls)["held"], 1);
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_of_which_the_registry_could_not_be_told_is_driven_when_the_pool_is_up() {
+    let calls = Arc::new(Mutex::new(BTreeMap::new()));
+    let system = counting(&calls).await;
+    let (run, services) = (crate::new_run_id(), &system.services);
+    let nodes = json!([{"id": "n", "tool": "count", "params": {"name": "n"}}]);
+    let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
+    let plan = services.plans.spell(draft.validate(&system.settings()).unwrap()).unwrap();
+    // It is opened and to be driven, and what tells the registry so has met one that had just ended.
+    let opened = RunOpened {
+        run,
+        client: "acme".into(),
+        agent: run.to_string().as_str().into(),
+        plan,
+        intent: 2,
+        scope: "default".to_owned(),
+        workspace: "/".to_owned(),
+        policy_epoch: services.gate.epoch,
+        seed: 7,
+    };
+    let stream = StreamId::run(&opened.client, run);
+    let events = vec![Event::RunOpened(Box::new(opened))];
+    services.append(StreamBatch { stream, expected: Seq(0), at_ms: 0, events }).unwrap();
+    services.driven.add(run, false);
+    services.links.tell_registry(RegistryMessage::PoolUp);
+    let outcome = tokio::time::timeout(SOON, system.outcome(run)).await.expect("it is driven");
+    assert_eq!(outcome.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    system.shutdown().await;
 }

@@ -105,6 +105,11 @@ impl DrivenRuns {
         lock(&self.0).get_mut(&run).is_some_and(|driven| std::mem::replace(&mut driven.loaded, true))
     }
 
+    /// Whether the records of a run were read in this process.
+    pub(crate) fn is_loaded(&self, run: RunId) -> bool {
+        lock(&self.0).get(&run).is_some_and(|driven| driven.loaded)
+    }
+
     /// Notes whether nothing goes on in a run until a person answers: so it is then with those behind it. Tells whether there are
     /// any for whom that is new.
     pub(crate) fn note_waits(&self, run: RunId, waits: bool) -> bool {

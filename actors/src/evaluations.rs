@@ -11,7 +11,7 @@ use ostler_kernel::evaluation::{
 use ostler_kernel::evaluation::{Composite, DOMAIN_DEFAULT, Dimension};
 use ostler_kernel::event::{Evaluated, Event};
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
-use ostler_kernel::port::{JournalError, Judge, RunRow, RunStanding, StreamId};
+use ostler_kernel::port::{Journal, JournalError, Judge, RunRow, RunStanding, StreamId};
 
 use crate::approval::Answer;
 use crate::error::RunError;
@@ -72,6 +72,14 @@ pub(crate) struct Said {
 }
 
 impl Said {
+    /// Whether it is what was said last.
+    pub(crate) fn repeats(&self, verdicts: &[(Ticks, Verdict)]) -> bool {
+        let VerdictRequest { quality_pm, adherence_pm, by, note } = &self.request;
+        verdicts.last().is_some_and(|(_, last)| {
+            (last.quality, last.adherence, &last.by, &last.note) == (*quality_pm, *adherence_pm, by, note)
+        })
+    }
+
     /// What is written down of it, for a run that stands like this.
     pub(crate) fn verdict(self, row: &RunRow) -> Result<Verdict, EvaluationError> {
         let VerdictRequest { quality_pm, adherence_pm, by, note } = self.request;
@@ -133,6 +141,20 @@ pub(crate) fn in_order(mut rows: Vec<RunRow>) -> Vec<RunRow> {
     rows
 }
 
+/// What people said of a run, the oldest first, and when.
+pub(crate) fn verdicts(journal: &dyn Journal, row: &RunRow) -> Result<Vec<(Ticks, Verdict)>, JournalError> {
+    let mut verdicts = Vec::new();
+    stream::each(journal, StreamId::client(&row.client), None, |record| -> Result<(), JournalError> {
+        if let Event::Verdict(verdict) = &record.event
+            && verdict.run == row.run
+        {
+            verdicts.push((record.at_ms, (**verdict).clone()));
+        }
+        Ok(())
+    })?;
+    Ok(verdicts)
+}
+
 /// What the runs of an agent come to.
 #[derive(Default)]
 struct Tallied {
@@ -153,15 +175,7 @@ impl System {
             return Err(RunError::Quarantined(why));
         }
         let appraised = self.appraised(&row)?;
-        let (mut verdicts, journal) = (Vec::new(), &*self.services.journal);
-        stream::each(journal, StreamId::client(&row.client), None, |record| -> Result<(), JournalError> {
-            if let Event::Verdict(verdict) = &record.event
-                && verdict.run == run
-            {
-                verdicts.push((record.at_ms, (**verdict).clone()));
-            }
-            Ok(())
-        })?;
+        let verdicts = verdicts(&*self.services.journal, &row)?;
         self.services.journal.durable(row.position).await?;
         let composite = row.evaluated.and_then(|it| appraised.weights.composite(&it.scores));
         Ok(RunEvaluation { row, appraised, composite, verdicts })
@@ -180,8 +194,8 @@ impl System {
         Ok(found.unwrap_or_else(|| Appraised::by(&Standard::default(), &Domains::default(), None)))
     }
 
-    /// Lets a person say how good a run is that is over: one more score of its agent. Durable when it returns; dropping the
-    /// future may or may not have said it.
+    /// Lets a person say how good a run is that is over: one more score of its agent, unless that is what was said of it last.
+    /// Durable when it returns; dropping the future may or may not have said it, and saying it again is no second score.
     ///
     /// # Errors
     ///

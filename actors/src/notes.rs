@@ -1,12 +1,13 @@
 //! What the attempts of a run noted of themselves, in a stream that all of them share. Only attempts of this process write there,
 //! each for itself and only while it is under way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use dashmap::DashMap;
 use ostler_kernel::event::{AttemptOf, Event, Outcome};
-use ostler_kernel::id::{NodeId, RunId};
+use ostler_kernel::id::{Digest, NodeId, RunId};
+use ostler_kernel::lineage;
 use ostler_kernel::notes::Notes;
 use ostler_kernel::port::{JournalError, LogError, Position, Seq, StreamBatch, StreamId};
 
@@ -167,13 +168,13 @@ impl RunNotes {
 
 /// Whether an attempt of a run got further behind `at`: it finished a step, or told something that it had not told before.
 pub(crate) fn got_on(services: &Services, stream: StreamId, at: Position) -> Result<bool, JournalError> {
-    let (mut got_on, mut tokens) = (false, BTreeMap::new());
+    let (mut got_on, mut told) = (false, BTreeMap::<WorkKey, BTreeSet<Digest>>::new());
     stream::each(&*services.journal, stream, None, |record| -> Result<(), JournalError> {
         let further = match &record.event {
             Event::StepResult(result) => matches!(result.outcome, Outcome::Ok(_)),
             Event::AttemptProgress(progress) => {
-                let before = tokens.insert(work_of(&progress.of), progress.token.clone());
-                before.as_ref() != Some(&progress.token)
+                let token = lineage::hash("aos/token/1", &[progress.token.as_str().as_bytes()]);
+                told.entry(work_of(&progress.of)).or_default().insert(token)
             }
             _ => false,
         };

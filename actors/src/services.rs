@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ostler_kernel::contract::{Contract, ContractError};
@@ -73,6 +74,8 @@ pub(crate) struct Services {
     contracts: Contracts,
     /// Held by who opens a run under an id of their choice.
     pub(crate) opening: Mutex<()>,
+    /// Where the last record stands that was ordered, those of pipelines left out.
+    ordered: AtomicU64,
     /// Nothing starts any more.
     stopping: watch::Sender<bool>,
     /// Actors that are to panic at their next messages, and at how many.
@@ -122,6 +125,7 @@ impl Services {
             driven: DrivenRuns::default(),
             contracts: Contracts::default(),
             opening: Mutex::default(),
+            ordered: AtomicU64::new(0),
             stopping: watch::Sender::new(false),
             #[cfg(test)]
             trips: Mutex::default(),
@@ -255,11 +259,19 @@ impl Services {
 
     /// Orders records of one stream, and takes note if there is no room for them.
     pub(crate) fn append(&self, batch: StreamBatch) -> Result<Position, JournalError> {
-        self.journal.append(vec![batch]).inspect_err(|error| {
-            if let JournalError::Full(why) = error {
-                self.room.is_missing(why);
-            }
-        })
+        let appended = self.journal.append(vec![batch]);
+        match &appended {
+            Ok(position) => drop(self.ordered.fetch_max(position.0, Ordering::SeqCst)),
+            Err(JournalError::Full(why)) => self.room.is_missing(why),
+            Err(_) => {}
+        }
+        appended
+    }
+
+    /// Where the last record stands that was ordered here. Pipelines order theirs themselves.
+    pub(crate) fn last_ordered(&self) -> Position {
+        let last = Position(self.ordered.load(Ordering::SeqCst));
+        self.pipelines.opened().iter().map(|log| log.position()).fold(last, Position::max)
     }
 
     /// What was ordered never will be durable. Where it was undone, all that was derived from it is read again.

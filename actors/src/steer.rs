@@ -70,13 +70,16 @@ impl System {
     }
 
     /// Cancels a run. One that nobody drives is closed where it rests, and nothing of it is started. What acts on the world
-    /// right now goes on to its end. Durable when it returns.
+    /// right now goes on to its end. Durable when it returns; dropping the future still cancels it, and the runs that it opened.
     ///
     /// # Errors
     ///
     /// [`RunError::InvalidState`] for one that is over.
     pub async fn cancel(&self, run: RunId) -> Result<(), RunError> {
-        let cancelled = self.cancel_run(run).await;
+        // Its own task: whoever hangs up before the answer must not leave half of it.
+        let system = self.clone();
+        let cancelled = tokio::spawn(async move { system.cancel_run(run).await });
+        let cancelled = cancelled.await.unwrap_or(Err(RunError::Restarting));
         self.or_refused(run, Message::Cancel, cancelled).await
     }
 

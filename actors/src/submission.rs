@@ -290,11 +290,29 @@ impl System {
         if !differs.is_empty() {
             return Err(SubmitError::Taken { run, differs });
         }
+        self.stand_by(row).await?;
+        Ok(run)
+    }
+
+    /// Whether there is a run of this id, whatever it was opened with. If so it is durable when this returns, and goes on if nobody
+    /// drove it.
+    ///
+    /// # Errors
+    ///
+    /// The journal cannot be asked, or has lost it again.
+    pub async fn has_opened(&self, run: RunId) -> Result<bool, JournalError> {
+        let Some(row) = self.services.journal.run(run)? else { return Ok(false) };
+        self.stand_by(row).await?;
+        Ok(true)
+    }
+
+    /// Waits until a run that was opened before is durable, and lets it go on.
+    async fn stand_by(&self, row: RunRow) -> Result<(), JournalError> {
         self.services.journal.durable(row.position).await?;
-        if row.standing == RunStanding::Open && !self.services.driven.has(run) {
+        if row.standing == RunStanding::Open && !self.services.driven.has(row.run) {
             self.drive(row, true);
         }
-        Ok(run)
+        Ok(())
     }
 
     pub(crate) fn drive(&self, row: RunRow, by_name: bool) {

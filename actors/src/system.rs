@@ -162,7 +162,7 @@ impl System {
     }
 
     /// Ends: no more grants; what only looks or computes is stopped; what acts on the world goes on to its end, but
-    /// no longer than the configured time; then the actors stop. Open runs stay open.
+    /// no longer than the configured time; then the actors stop. Open runs stay open. What was recorded is durable when it returns, if the disk takes it in that time.
     pub async fn shutdown(&self) {
         self.close_jobs().await;
         self.services.stop();
@@ -172,6 +172,13 @@ impl System {
             tracing::warn!("attempts that act on the world did not end in time: they are in doubt");
         }
         self.root.stop().await;
+        // Whoever still has hold of the journal, the process may end when this returns: what came of the last attempts is on disk by then.
+        let durable = self.services.journal.durable(self.services.last_ordered());
+        match tokio::time::timeout(self.drain, durable).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "what was recorded last may not be durable"),
+            Err(_) => tracing::warn!("what was recorded last is not durable yet"),
+        }
         self.services.links.clear();
         lock(&self.services.home).take();
     }

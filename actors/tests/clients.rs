@@ -263,6 +263,9 @@ async fn a_client_goes_on_with_the_debt_that_an_earlier_process_wrote_down() {
     system.shutdown().await;
 }
 
+/// Steps of each run in the test below that are counted; all of them may be queued at once.
+const NOTES: usize = 3;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn of_one_client_the_older_run_goes_first() {
     let (note, hold) = (Note::new(), Hold::new("hold", Effect::Read, Idempotency::Natural));
@@ -272,29 +275,27 @@ async fn of_one_client_the_older_run_goes_first() {
     hold.started().await;
     let mut runs = Vec::new();
     for (at, who) in ["a", "b", "c"].into_iter().enumerate() {
-        // The later ones are longer, which counts within a run alone.
-        let node = |step: usize| {
-            let deps: Vec<String> =
-                step.checked_sub(1).map(|before| format!("n{before}")).into_iter().collect();
-            json!({"id": format!("n{step}"), "tool": "note", "params": {"who": who}, "deps": deps})
+        // The later ones are longer, which counts within a run alone. All steps that are counted are queued before any begins.
+        let note = |step: usize| json!({"id": format!("n{step}"), "tool": "note", "params": {"who": who}});
+        let then = |step: usize| {
+            let deps = if step == 0 { vec!["n0".to_owned()] } else { vec![format!("t{}", step - 1)] };
+            json!({"id": format!("t{step}"), "tool": "note", "params": {"who": ""}, "deps": deps})
         };
-        let nodes: Vec<Value> = (0..2 + at).map(node).collect();
+        let nodes: Vec<Value> = (0..NOTES).map(note).chain((0..=at).map(then)).collect();
         let submission = Submission::plan(plan(&system, json!({"id": "p", "nodes": nodes})));
         runs.push(system.submit(Submission { client: "acme".into(), ..submission }).await.unwrap());
-        until(&system, "acme", |row| row.queued == at as u64 + 1).await;
-        // The next one is opened later.
+        until(&system, "acme", |row| row.queued == (NOTES * (at + 1)) as u64).await;
+        // The next one is opened later, by a clock that may be a millisecond behind this one.
         let opened = system.runs(false).unwrap().into_iter().map(|row| row.opened_ms).max().unwrap();
         let now_ms = || std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as i64;
-        common::until(async || now_ms() > opened).await;
+        common::until(async || now_ms() > opened + 1).await;
     }
     hold.go(1);
     for run in runs {
         assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
     }
     let calls = note.calls.lock().unwrap().concat();
-    // Between two steps of a run, while its agent takes the first in, the slot goes to whoever is next.
-    let ends = ["a", "b", "c"].map(|who| calls.rfind(who).unwrap());
-    assert!(ends.is_sorted(), "{calls}");
+    assert_eq!(calls, ["a", "b", "c"].map(|who| who.repeat(NOTES)).concat());
     system.shutdown().await;
 }
 

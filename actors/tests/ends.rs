@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{DRAIN, Hold, left_by, over, plan, states, submit, system};
 use ostler_actors::{INLINE_BYTES_MAX, Limits, ResolveHow, RunError, Settled, Submission, System};
-use ostler_kernel::event::Event;
+use ostler_kernel::event::{AttemptOf, AttemptProgress, Event};
 use ostler_kernel::id::{Digest, RunId};
+use ostler_kernel::json::canonical;
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{
     Artifact, ArtifactError, ArtifactStore, BoxFuture, Journal, Seq, StreamBatch, StreamId,
@@ -176,8 +177,9 @@ async fn what_a_person_says_of_one_attempt_settles_no_other_and_may_be_said_agai
     third.shutdown().await;
 }
 
-/// A run whose process has died for the `recoveries`th time: how it is taken up.
-async fn check_recovered(recoveries: u32, expected: Settled) {
+/// A run whose process has died for the `recoveries`th time: how it is taken up. `told`: what its attempt reported before that
+/// was written down, and since then.
+async fn check_recovered(recoveries: u32, told: [&[u32]; 2], expected: Settled) {
     let look = Hold::new("look", Effect::Read, Idempotency::Natural);
     let journal = Arc::new(MemoryJournal::default());
     let first = system(journal.clone(), vec![look.clone()]).await;
@@ -187,10 +189,22 @@ async fn check_recovered(recoveries: u32, expected: Settled) {
     first.shutdown().await;
     look.stopped().await;
 
-    let stream = StreamId::run(&left.run(run).unwrap().unwrap().client, run);
-    let expected_seq = left.read(stream, Seq(0), usize::MAX).unwrap().last().unwrap().seq;
-    let events = vec![Event::RunRecovered { count: recoveries }];
-    left.append(vec![StreamBatch { stream, expected: expected_seq, at_ms: 0, events }]).unwrap();
+    let client = left.run(run).unwrap().unwrap().client;
+    let append = |stream, events: Vec<Event>| {
+        let expected = left.read(stream, Seq(0), usize::MAX).unwrap().last().map_or(Seq(0), |last| last.seq);
+        left.append(vec![StreamBatch { stream, expected, at_ms: 0, events }]).unwrap();
+    };
+    let report = |token: &u32| {
+        let of = AttemptOf { node: "n".into(), generation: 1, phase: 0, attempt: 1 };
+        let token = canonical(&json!(token)).unwrap();
+        append(
+            StreamId::attempts(&client, run),
+            vec![Event::AttemptProgress(Box::new(AttemptProgress { of, token }))],
+        );
+    };
+    told[0].iter().for_each(report);
+    append(StreamId::run(&client, run), vec![Event::RunRecovered { count: recoveries }]);
+    told[1].iter().for_each(report);
 
     look.go(1);
     let second = system(left, vec![look]).await;
@@ -207,9 +221,14 @@ async fn check_recovered(recoveries: u32, expected: Settled) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_ended_its_process_too_often_is_set_aside_until_asked_for() {
-    check_recovered(RECOVERIES_MAX - 1, Settled::Closed(RunOutcome::Succeeded)).await;
-    let reason = format!("it ended {RECOVERIES_MAX} processes in a row without getting on");
-    check_recovered(RECOVERIES_MAX, Settled::Parked(reason)).await;
+    let parked =
+        || Settled::Parked(format!("it ended {RECOVERIES_MAX} processes in a row without getting on"));
+    let over = || Settled::Closed(RunOutcome::Succeeded);
+    check_recovered(RECOVERIES_MAX - 1, [&[], &[]], over()).await;
+    check_recovered(RECOVERIES_MAX, [&[], &[]], parked()).await;
+    // What it has told before, it has come to before: it begins from the start each time.
+    check_recovered(RECOVERIES_MAX, [&[1, 2], &[1]], parked()).await;
+    check_recovered(RECOVERIES_MAX, [&[1, 2], &[1, 2, 3]], over()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

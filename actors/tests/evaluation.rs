@@ -131,7 +131,9 @@ async fn a_verdict_is_one_more_score_and_outlives_the_process() {
     let first = system(journal.clone(), Vec::new()).await;
     let run = run_of(&first, "worker", says("done")).await;
     let before = reputation(&first, "worker", 1).await;
-    first.judge(run, verdict(200)).await.unwrap();
+    for said_again in [false, true] {
+        first.judge(run, verdict(200)).await.unwrap_or_else(|error| panic!("{said_again}: {error}"));
+    }
     let evaluation = first.evaluation(run).await.unwrap();
     let evaluated = evaluation.row.evaluated.unwrap();
     assert_eq!(evaluated.scores.quality, Some(200));
@@ -271,8 +273,9 @@ async fn an_agent_that_falls_far_below_its_average_raises_an_alarm() {
 async fn reputation_bends_the_weight_of_its_client() {
     let system = memory().await;
     let run = run_of(&system, "worker", says("a")).await;
-    for _ in 0..8 {
-        system.judge(run, VerdictRequest { adherence_pm: Some(0), ..verdict(0) }).await.unwrap();
+    for reader in 0..8 {
+        let by = format!("reader {reader}");
+        system.judge(run, VerdictRequest { adherence_pm: Some(0), by, ..verdict(0) }).await.unwrap();
     }
     reputation(&system, "worker", 9).await;
     let served = async || {

@@ -11,7 +11,7 @@ use ostler_actors::{Settled, System};
 use ostler_kernel::event::Event;
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency};
-use ostler_kernel::port::{Journal, Seq, StreamId};
+use ostler_kernel::port::{Journal, RunStanding, Seq, StreamId};
 use ostler_kernel::run::RunOutcome;
 use ostler_store::disk::FaultyDisk;
 use ostler_store::{Options, SegmentJournal};
@@ -66,4 +66,33 @@ async fn what_acts_on_the_world_starts_only_when_its_intent_is_durable() {
     act.go(1);
     assert_eq!(settled(&system, run).await, Settled::Closed(RunOutcome::Succeeded));
     system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_came_of_the_last_attempt_is_durable_when_the_system_is_shut_down() {
+    let disk = FaultyDisk::new();
+    let (journal, _) = SegmentJournal::on_disk(Arc::new(disk.clone()), Options::default()).unwrap();
+    let journal = Arc::new(journal);
+    let act = Hold::new("act", Effect::External, Idempotency::None);
+    let system = system(journal.clone(), vec![act.clone()]).await;
+    let run = submit(&system, json!({"id": "p", "nodes": [{"id": "act", "tool": "act"}]})).await;
+    tokio::time::timeout(SOON, act.started()).await.expect("it starts");
+    disk.hold_syncs();
+    act.go(1);
+    let ends = {
+        let system = system.clone();
+        tokio::spawn(async move { system.shutdown().await })
+    };
+    let is_ended = || journal.run(run).unwrap().is_some_and(|row| row.standing != RunStanding::Open);
+    let begun = Instant::now();
+    while !(is_ended() && disk.syncs_waiting() > 0) {
+        assert!(begun.elapsed() < SOON, "its end is ordered");
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!ends.is_finished(), "it waits for the disk");
+    disk.release_syncs();
+    tokio::time::timeout(SOON, ends).await.expect("it ends").unwrap();
 }

@@ -175,6 +175,27 @@ async fn a_run_that_is_checkpointed_rests_after_what_is_under_way_and_goes_on_wh
     second.shutdown().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_wait_is_no_attempt_that_is_done_again_as_a_run_that_was_to_rest_goes_on() {
+    let hold = Hold::new("hold", Effect::None, Idempotency::Natural);
+    let system = system(Arc::new(MemoryJournal::default()), vec![hold.clone()]).await;
+    let nap = json!({"id": "nap", "tool": "time.sleep", "params": {"ms": 3_600_000}, "retries": 0});
+    let nodes = json!([nap, {"id": "hold", "tool": "hold", "timeout": "2h"}]);
+    let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
+    hold.started().await;
+    let mut rests = std::pin::pin!(system.checkpoint(run));
+    for _ in 0..100 {
+        assert!(futures::poll!(&mut rests).is_pending(), "it waits for what is under way");
+        tokio::task::yield_now().await;
+    }
+    system.resume(run).await.unwrap();
+    hold.go(1);
+    assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED, "{}", states(&system, run).await);
+    let view = system.view(run, None).await.unwrap();
+    assert_eq!(view.run.instance(&"nap".into()).unwrap().attempts, 1);
+    system.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_comes_to_its_end_is_not_checkpointed() {
     let hold = Hold::new("hold", Effect::None, Idempotency::Natural);

@@ -6,10 +6,10 @@ mod common;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use common::{Hold, system, until, with_slots, within};
+use common::{Hold, left_by, system, until, with_slots, within};
 use ostler_actors::{
-    AgentProfile, Answer, ClientChange, JobRequest, JobRow, Limits, MarketError, OfferRefused, Submission,
-    System, VerdictRequest, Violation,
+    AgentProfile, Answer, ClientChange, JobRequest, JobRow, Limits, MarketError, OfferRefused, Settled,
+    Submission, System, VerdictRequest, Violation,
 };
 use ostler_kernel::agent::Oversight;
 use ostler_kernel::event::Event;
@@ -21,6 +21,7 @@ use ostler_kernel::port::{
     AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
     StreamKind,
 };
+use ostler_kernel::run::RunOutcome;
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -256,6 +257,34 @@ async fn supervised_jobs_show_every_result_to_a_person() {
     assert_eq!(approval.id.run, posted);
     system.answer(&approval.id, approval.digest.unwrap(), Answer::approve()).await.unwrap();
     assert_eq!(over(&system, posted).await.outcome.as_deref(), Some("succeeded"));
+}
+
+/// What is left of the credits is reserved, and of a run both an attempt that died with its process and a node that is ready wait
+/// for that: they ask again now and then, and no more often the longer it takes.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_what_is_reserved_asks_again_at_an_even_pace() {
+    let journal = Arc::new(MemoryJournal::default());
+    let look = Hold::new("look", Effect::Read, Idempotency::Natural);
+    let first = with_slots(journal.clone(), vec![look.clone()], 1).await;
+    deposit(&first, 100_000).await;
+    offers(&first, "a", 5).await;
+    let nodes = json!([{"id": "begun", "tool": "look"}, {"id": "ready", "tool": "look"}]);
+    let plan = common::plan(&first, json!({"id": "p", "nodes": nodes}));
+    let run = first.submit(Submission { client: "acme".into(), ..Submission::plan(plan) }).await.unwrap();
+    look.started().await;
+    let asks = json!({"id": "p", "nodes": [{"id": "ok", "kind": "human_approval", "human_timeout": "9h"}]});
+    let posted = first.post(job(100_000, asks)).await.unwrap();
+    until(async || first.job(posted).unwrap().stage == Stage::Execution).await;
+    let left = left_by(&journal);
+
+    let second = with_slots(left, vec![look.clone()], 1).await;
+    second.resume_all().await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    assert!(!look.has_started(), "nothing is to be had");
+    second.cancel(posted).await.unwrap();
+    look.go(2);
+    let outcome = tokio::time::timeout(std::time::Duration::from_secs(60), second.outcome(run)).await;
+    assert_eq!(outcome.unwrap().unwrap(), Settled::Closed(RunOutcome::Succeeded));
 }
 
 /// A journal in which some records are durable no earlier than they are let.
@@ -507,6 +536,28 @@ async fn whenever_the_process_dies_a_job_is_in_one_stage_and_gets_to_its_end() {
         Stage::Evaluation,
     ];
     assert_eq!(stages.into_iter().collect::<Vec<_>>(), all);
+}
+
+/// Dies between the opening of the run and the record that tells of it, and then the run could not be opened any more.
+#[tokio::test]
+async fn a_run_that_was_opened_is_the_jobs_even_if_it_would_be_refused_by_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), Vec::new()).await;
+    deposit(&first, 1_000).await;
+    offers(&first, "a", 5).await;
+    let posted =
+        first.post(JobRequest { workspace: folder.path().into(), ..job(600, says("done")) }).await.unwrap();
+    over(&first, posted).await;
+    let opened = journal.read(StreamId::run(&"acme".into(), posted), Seq(0), 1).unwrap()[0].position;
+    let left = up_to(&journal, opened);
+    folder.close().unwrap();
+    let second = system(left, Vec::new()).await;
+    assert_eq!(second.job(posted).unwrap().stage, Stage::Decomposition);
+    second.resume_all().await.unwrap();
+    let row = over(&second, posted).await;
+    assert_eq!((row.stage, row.outcome.as_deref()), (Stage::Evaluation, Some("succeeded")), "{row:?}");
+    assert_eq!(credits(&second), (1_000 - row.spent as i64, 0, row.spent));
 }
 
 #[tokio::test]

@@ -219,6 +219,54 @@ async fn a_step_that_may_not_be_repeated_is_in_doubt_and_called_again_on_the_wor
     assert_eq!(calls.get(), 2);
 }
 
+/// The process dies while a step that may not be repeated is under way, and again when a person is about to be asked of it. The
+/// third fails before it comes to the step.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_in_doubt_stays_so_whatever_ends_the_attempt_that_is_done_anew() {
+    let (lives, calls) = (Count::default(), Count::default());
+    let reached = Arc::new(Semaphore::new(0));
+    let (l, c, r) = (lives.clone(), calls.clone(), reached.clone());
+    let program = Program::new("program", "1", move |agent: ProgramContext, _: Value| {
+        let (life, c, r) = (l.one_more(), c.clone(), r.clone());
+        async move {
+            if life == 3 {
+                return Err(transient());
+            }
+            let paid = agent.step(Step::new("pay").effect(Idempotency::None), async || {
+                if c.one_more() == 1 {
+                    r.add_permits(1);
+                    std::future::pending::<()>().await;
+                }
+                Ok(Value::Null)
+            });
+            let paid = paid.await;
+            if life == 2 {
+                assert!(matches!(paid, Err(StepError::Log(LogError::InDoubt(_)))), "{paid:?}");
+                r.add_permits(1);
+                std::future::pending::<()>().await;
+            }
+            Ok(paid?)
+        }
+    })
+    .effect(Effect::External);
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), tools(program.clone())).await;
+    let run = submit(&first, node(json!({"retries": 3}))).await;
+    reached.acquire().await.unwrap().forget();
+    let left = left_by(&journal);
+    let second = system(left.clone(), tools(program.clone())).await;
+    second.resume(run).await.unwrap();
+    reached.acquire().await.unwrap().forget();
+    let third = system(left_by(&left), tools(program)).await;
+    third.resume(run).await.unwrap();
+    assert_eq!(third.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    assert_eq!(failure(&third, run).await.category, Category::InDoubt);
+    assert_eq!(calls.get(), 1);
+    third.resolve(run, "n".into(), ResolveHow::Redo).await.unwrap();
+    assert_eq!(third.outcome(run).await.unwrap(), SUCCEEDED);
+    assert_eq!(calls.get(), 2);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_step_that_acts_is_written_down_before_and_its_failure_after_so_it_is_no_doubt() {
     let calls = Count::default();

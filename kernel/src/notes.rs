@@ -170,6 +170,16 @@ impl Notes {
         })
     }
 
+    /// Whether a person is asked about a step because of attempt number `attempt`: that one cannot end as if nothing was, even if it
+    /// is done anew and does not come to the step again.
+    pub fn is_in_doubt(&self, attempt: u32) -> bool {
+        let asked = |noted: &Noted| match &noted.state {
+            State::Begun { idem: Idempotency::None, asked } => *asked == Some(attempt),
+            _ => false,
+        };
+        self.steps.values().any(asked)
+    }
+
     /// Whether one more step may be noted under this id.
     ///
     /// # Errors
@@ -240,6 +250,22 @@ mod tests {
         check(&[intent(Idempotency::None), asked.clone()], 1, Recalled::InDoubt);
         check(&[intent(Idempotency::None), asked.clone()], 2, Recalled::Call);
         check(&[intent(Idempotency::None), asked, intent(Idempotency::None)], 2, Recalled::InDoubt);
+    }
+
+    #[test]
+    fn an_attempt_is_in_doubt_because_of_which_a_person_is_asked() {
+        let asked = Event::StepInDoubt { of: of(2), step: "s".into() };
+        let begun = intent(Idempotency::None);
+        for (events, attempt, expected) in [
+            (vec![], 2, false),
+            (vec![begun.clone()], 2, false),
+            (vec![begun.clone(), asked.clone()], 2, true),
+            (vec![begun.clone(), asked.clone()], 3, false),
+            (vec![begun.clone(), asked.clone(), begun.clone()], 2, false),
+            (vec![begun, asked, ended(Outcome::Ok(output()))], 2, false),
+        ] {
+            assert_eq!(notes(&events).is_in_doubt(attempt), expected, "{attempt}: {events:?}");
+        }
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! A request that is sent twice under one key is one request.
+//! A request that is sent twice under one key is one request. Its run has its id before it is opened: who did not wait for the
+//! answer, and asks again, gets that run, however far the first request came.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,7 +14,7 @@ pub const IDEMPOTENCY_KEYS_MAX: usize = 10_000;
 /// Bytes of a key.
 const KEY_BYTES_MAX: usize = 255;
 
-/// The runs that keys have opened.
+/// The runs that keys open.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     runs: BTreeMap<String, (Digest, RunId)>,
@@ -21,62 +22,71 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// The run that a request of this key and body has opened already.
-    pub(crate) fn find(&self, key: &str, body: Digest) -> Result<Option<RunId>, Problem> {
+    /// The run that requests of this key open, and the body that the last of them had: this run and body, if it is the first.
+    pub(crate) fn bind(&mut self, key: &str, body: Digest, run: RunId) -> Result<(Digest, RunId), Problem> {
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
             let what =
                 format!("an idempotency key has 1 to {KEY_BYTES_MAX} bytes, this one has {}", key.len());
             return Err(Problem::bad("idempotency_key", what));
         }
-        match self.runs.get(key) {
-            None => Ok(None),
-            Some((seen, run)) if *seen == body => Ok(Some(*run)),
-            Some(_) => Err(Problem::new(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "idempotency_key_reused",
-                "this idempotency key came with another request before: use a new one",
-            )),
+        if let Some(bound) = self.runs.get(key) {
+            return Ok(*bound);
         }
-    }
-
-    pub(crate) fn remember(&mut self, key: String, body: Digest, run: RunId) {
         if self.order.len() >= IDEMPOTENCY_KEYS_MAX
             && let Some(oldest) = self.order.pop_front()
         {
             self.runs.remove(&oldest);
         }
-        self.order.push_back(key.clone());
-        self.runs.insert(key, (body, run));
+        self.order.push_back(key.to_owned());
+        self.runs.insert(key.to_owned(), (body, run));
+        Ok((body, run))
     }
+
+    /// A key opens this run, with this body.
+    pub(crate) fn set(&mut self, key: &str, body: Digest, run: RunId) {
+        if let Some(bound) = self.runs.get_mut(key) {
+            *bound = (body, run);
+        }
+    }
+}
+
+/// Why a key is refused that has opened a run with another body.
+pub(crate) fn reused() -> Problem {
+    Problem::new(
+        StatusCode::UNPROCESSABLE_ENTITY,
+        "idempotency_key_reused",
+        "this idempotency key came with another request before: use a new one",
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn run() -> RunId {
-        "0198f3c2-0000-7000-8000-000000000001".parse().unwrap()
+    fn run(last: u8) -> RunId {
+        format!("0198f3c2-0000-7000-8000-00000000000{last}").parse().unwrap()
     }
 
     #[test]
-    fn a_key_gives_the_same_run_for_the_same_body_only() {
-        let mut keys = Keys::default();
-        assert_eq!(keys.find("k", Digest([1; 32])), Ok(None));
-        keys.remember("k".into(), Digest([1; 32]), run());
-        assert_eq!(keys.find("k", Digest([1; 32])), Ok(Some(run())));
-        assert!(keys.find("k", Digest([2; 32])).is_err());
-        assert!(keys.find("", Digest([2; 32])).is_err());
-        assert!(keys.find(&"k".repeat(KEY_BYTES_MAX + 1), Digest([2; 32])).is_err());
+    fn a_key_has_one_run_and_the_last_body() {
+        let (mut keys, body) = (Keys::default(), |byte| Digest([byte; 32]));
+        assert_eq!(keys.bind("k", body(1), run(1)), Ok((body(1), run(1))));
+        assert_eq!(keys.bind("k", body(2), run(2)), Ok((body(1), run(1))));
+        keys.set("k", body(2), run(1));
+        assert_eq!(keys.bind("k", body(3), run(3)), Ok((body(2), run(1))));
+        assert!(keys.bind("", body(1), run(1)).is_err());
+        assert!(keys.bind(&"k".repeat(KEY_BYTES_MAX), body(1), run(1)).is_ok());
+        assert!(keys.bind(&"k".repeat(KEY_BYTES_MAX + 1), body(1), run(1)).is_err());
     }
 
     #[test]
     fn the_oldest_key_is_forgotten_at_the_limit() {
-        let mut keys = Keys::default();
+        let (mut keys, body) = (Keys::default(), Digest([1; 32]));
         for at in 0..=IDEMPOTENCY_KEYS_MAX {
-            keys.remember(at.to_string(), Digest([1; 32]), run());
+            keys.bind(&at.to_string(), body, run(1)).unwrap();
         }
-        assert_eq!(keys.find("0", Digest([1; 32])), Ok(None));
-        assert_eq!(keys.find("1", Digest([1; 32])), Ok(Some(run())));
         assert_eq!(keys.runs.len(), IDEMPOTENCY_KEYS_MAX);
+        assert_eq!(keys.bind("1", body, run(2)), Ok((body, run(1))));
+        assert_eq!(keys.bind("0", body, run(2)), Ok((body, run(2))));
     }
 }

@@ -65,6 +65,21 @@ impl Peer {
         let pid = peer.and_then(|peer| peer.pid());
         Peer { pid, is_own, may_ask, origin: origin(pid, is_own) }
     }
+
+    /// Whether a step of a run has started it, or may have.
+    pub(crate) fn may_be_a_step(&self, children: Children) -> bool {
+        self.origin.may_be_a_step(children)
+    }
+}
+
+impl Origin {
+    fn may_be_a_step(self, children: Children) -> bool {
+        match self {
+            Origin::Outside => false,
+            Origin::Child => children == Children::Steps,
+            Origin::Unknown | Origin::Within => true,
+        }
+    }
 }
 
 /// The user who may do anything.
@@ -85,16 +100,16 @@ pub(crate) async fn refuse_from_within(
     if request.method().is_safe() {
         return next.run(request).await;
     }
-    let what = match peer.origin.max(origin(peer.pid, peer.is_own)) {
-        Origin::Outside => return next.run(request).await,
-        Origin::Child if children == Children::Any => return next.run(request).await,
+    let origin = peer.origin.max(origin(peer.pid, peer.is_own));
+    if !origin.may_be_a_step(children) {
+        return next.run(request).await;
+    }
+    let what = match origin {
         Origin::Unknown => {
             "the process that connected is gone or cannot be looked at in /proc, so it may be a step's: ask from a \
              process that stays until it has its answer"
         }
-        Origin::Child | Origin::Within => {
-            "a step of a run may not steer the process that runs it: the gate says what a step may do"
-        }
+        _ => "a step of a run may not steer the process that runs it: the gate says what a step may do",
     };
     Problem::new(StatusCode::FORBIDDEN, "asked_from_within", what).into_response()
 }

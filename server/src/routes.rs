@@ -1,7 +1,7 @@
 //! Which path asks what of the system.
 
 use std::num::NonZeroU64;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -11,17 +11,16 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use ostler_actors::{ReadResult, ResolveHow, RunView, Submission, System};
-use ostler_kernel::id::{AgentId, RunId};
+use ostler_actors::{ReadResult, ResolveHow, RunView, Submission, System, new_run_id};
+use ostler_kernel::id::{AgentId, Digest, RunId};
 use ostler_kernel::json;
 use ostler_kernel::lineage;
 use ostler_kernel::port::Seq;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::Mutex;
 
 use crate::events::{self, Until};
-use crate::keys::Keys;
+use crate::keys::{self, Keys};
 use crate::lines;
 use crate::problem::Problem;
 use crate::summary::Stands;
@@ -44,6 +43,12 @@ pub const RUNS_LISTED_MAX: usize = 1_000;
 pub(crate) struct Api {
     pub(crate) system: System,
     keys: Arc<Mutex<Keys>>,
+}
+
+impl Api {
+    fn keys(&self) -> MutexGuard<'_, Keys> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The API over `system`. Costs nothing until it is asked.
@@ -152,20 +157,34 @@ async fn submit(State(api): State<Api>, headers: HeaderMap, bytes: BodyBytes) ->
             key.to_str().map_err(|_| Problem::bad("idempotency_key", "an idempotency key is ASCII"))?;
         Ok::<_, Problem>(text.to_owned())
     });
-    let named = |run: RunId| (StatusCode::CREATED, Json(RunNamed { run: run.to_string() })).into_response();
-    let Some(key) = key.transpose()? else { return Ok(named(open(&api.system, &bytes).await?)) };
-    // Held while the run is opened, so that a second request of the key waits for the first one's run.
-    let mut keys = api.keys.lock().await;
-    let digest = lineage::hash("aos/request/1", &[&bytes]);
-    if let Some(run) = keys.find(&key, digest)? {
-        return Ok(named(run));
-    }
-    let run = open(&api.system, &bytes).await?;
-    keys.remember(key, digest, run);
-    Ok(named(run))
+    let key = key.transpose()?.map(|key| (key, lineage::hash("aos/request/1", &[&bytes])));
+    let run = match key {
+        None => api.system.submit(asked(&api.system, &bytes).await?).await?,
+        Some((key, digest)) => submit_once(&api, key, digest, &bytes).await?,
+    };
+    Ok((StatusCode::CREATED, Json(RunNamed { run: run.to_string() })).into_response())
 }
 
-async fn open(system: &System, bytes: &Bytes) -> Result<RunId, Problem> {
+/// Opens the run of a key, unless that is done: then nothing of the request is looked at again, whatever has changed since. As long as
+/// it is not, another body may be what was meant, and opens the same run.
+async fn submit_once(api: &Api, key: String, digest: Digest, bytes: &Bytes) -> Result<RunId, Problem> {
+    let (seen, run) = api.keys().bind(&key, digest, new_run_id())?;
+    if api.system.has_opened(run).await? {
+        return if seen == digest { Ok(run) } else { Err(keys::reused()) };
+    }
+    let mut submission = asked(&api.system, bytes).await?;
+    // A run that the body names is the key's only when it is there by these terms.
+    if submission.run.is_none() {
+        api.keys().set(&key, digest, run);
+        submission.run = Some(run);
+    }
+    let run = api.system.submit(submission).await?;
+    api.keys().set(&key, digest, run);
+    Ok(run)
+}
+
+/// What the body of a request wants opened.
+async fn asked(system: &System, bytes: &Bytes) -> Result<Submission, Problem> {
     let SubmitRequest { plan, client, agent, intent, scope, workspace, budget, run } = body(bytes)?;
     let workspace = std::path::PathBuf::from(workspace);
     if !workspace.is_absolute() {
@@ -182,8 +201,7 @@ async fn open(system: &System, bytes: &Bytes) -> Result<RunId, Problem> {
         .map(|run| run.parse::<RunId>().map_err(|_| Problem::bad("run_id", format!("{run:?} is no run id"))));
     let run = run.transpose()?;
     let budget = budget.map(NonZeroU64::get);
-    let submission = Submission { plan, client, agent, intent, scope, workspace, run, budget };
-    Ok(system.submit(submission).await?)
+    Ok(Submission { plan, client, agent, intent, scope, workspace, run, budget })
 }
 
 #[derive(Deserialize)]

@@ -33,6 +33,9 @@ const PATH_BYTES_MAX: usize = 100;
 /// Connections that are answered at once; further ones wait until one of them ends.
 pub const CONNECTIONS_MAX: usize = 256;
 
+/// Those of them that what steps start has: the others are for who looks after the runs. Further ones are closed.
+pub const STEP_CONNECTIONS_MAX: usize = 16;
+
 /// How long a connection may take until it has asked something.
 const HEAD_WAIT: Duration = Duration::from_secs(10);
 
@@ -79,7 +82,9 @@ impl ControlSocket {
         fs::rename(&temporary, &path)?;
         let stop = CancellationToken::new();
         let router = router.layer(middleware::from_fn_with_state(children, refuse_from_within));
-        let served = tokio::spawn(serve(listener, router, stop.clone()));
+        let steps = Arc::new(Semaphore::new(STEP_CONNECTIONS_MAX));
+        let answers = Answers { router, children, steps, stop: stop.clone() };
+        let served = tokio::spawn(answers.serve(listener));
         Ok(ControlSocket { path, stop, served, _folder: folder })
     }
 
@@ -99,16 +104,14 @@ impl ControlSocket {
     }
 }
 
-/// Answers until it is stopped, and then until what is under way has its answer. Dropping the future ends every connection.
-async fn serve(listener: UnixListener, router: Router, stop: CancellationToken) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut connections = JoinSet::new();
-    while let Some((stream, place)) = stop.run_until_cancelled(next(&listener, &room)).await {
-        connections.spawn(answer(stream, place, router.clone(), stop.clone()));
-        while connections.try_join_next().is_some() {}
-    }
-    drop(listener);
-    while connections.join_next().await.is_some() {}
+/// What answers.
+#[derive(Clone)]
+struct Answers {
+    router: Router,
+    children: Children,
+    /// Places for what steps start.
+    steps: Arc<Semaphore>,
+    stop: CancellationToken,
 }
 
 /// The next connection, once there is room for it.
@@ -125,22 +128,44 @@ async fn next(listener: &UnixListener, room: &Arc<Semaphore>) -> (UnixStream, Ow
     }
 }
 
-async fn answer(stream: UnixStream, _place: OwnedSemaphorePermit, router: Router, stop: CancellationToken) {
-    let peer = Peer::of(&stream);
-    let service = service_fn(move |request: Request<Incoming>| {
-        let mut request = request.map(Body::new);
-        request.extensions_mut().insert(ConnectInfo(peer));
-        router.clone().oneshot(request)
-    });
-    let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT);
-    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
-    // How a connection broke is nobody's concern: whoever asked knows.
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
+impl Answers {
+    /// Answers until it is stopped, and then until what is under way has its answer. Dropping the future ends every connection.
+    async fn serve(self, listener: UnixListener) {
+        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let mut connections = JoinSet::new();
+        while let Some((stream, place)) = self.stop.run_until_cancelled(next(&listener, &room)).await {
+            connections.spawn(self.clone().answer(stream, place));
+            while connections.try_join_next().is_some() {}
+        }
+        drop(listener);
+        while connections.join_next().await.is_some() {}
     }
-    let _ = connection.await;
+
+    async fn answer(self, stream: UnixStream, _place: OwnedSemaphorePermit) {
+        let Answers { router, children, steps, stop } = self;
+        let peer = Peer::of(&stream);
+        let step = peer.may_be_a_step(children).then(|| steps.try_acquire());
+        if let Some(Err(_)) = step {
+            tracing::warn!(
+                "steps have {STEP_CONNECTIONS_MAX} connections to the control socket: one more is closed"
+            );
+            return;
+        }
+        let service = service_fn(move |request: Request<Incoming>| {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(ConnectInfo(peer));
+            router.clone().oneshot(request)
+        });
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT);
+        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+        // How a connection broke is nobody's concern: whoever asked knows.
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
+        }
+        let _ = connection.await;
+    }
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -228,6 +253,44 @@ mod tests {
         assert!(begun.elapsed() >= HEAD_WAIT, "there was room before: {:?}", begun.elapsed());
         for mut stream in idle {
             assert_eq!(stream.read(&mut [0; 8]).await.unwrap_or(0), 0, "it has ended");
+        }
+        socket.close().expect("it is removed");
+        socket.finish().await;
+    }
+    #[cfg(target_os = "linux")]
+    #[tokio::test(flavor = "multi_thread")]
+    async fn steps_cannot_take_the_places_of_who_looks_after_them() {
+        let data = tempfile::tempdir().expect("a folder");
+        let asked = Arc::new(Semaphore::new(0));
+        let waits = {
+            let asked = asked.clone();
+            get(async move || {
+                asked.add_permits(1);
+                std::future::pending::<&str>().await
+            })
+        };
+        let router = Router::new().route("/", get(async || "hello")).route("/wait", waits);
+        let socket = ControlSocket::bind(data.path(), router, Children::Steps).expect("a socket");
+        let path = data.path().join(NAME);
+        let curl = |page: &str| {
+            let mut curl = tokio::process::Command::new("curl");
+            curl.args(["-s", "--unix-socket"]).arg(&path).arg(format!("http://ostler{page}"));
+            curl.stdout(std::process::Stdio::piped()).kill_on_drop(true);
+            curl
+        };
+        let mut steps = Vec::new();
+        for _ in 0..STEP_CONNECTIONS_MAX {
+            steps.push(curl("/wait").spawn().expect("curl starts"));
+            asked.acquire().await.expect("it is open").forget();
+        }
+        let further = curl("/").output().await.expect("curl starts");
+        assert_eq!(String::from_utf8_lossy(&further.stdout), "", "there is no place for it");
+        assert!(!further.status.success());
+        // This process is no step.
+        let mut outside = UnixStream::connect(&path).await.expect("there is room");
+        assert!(ask(&mut outside).await.ends_with("hello"));
+        for mut step in steps {
+            step.kill().await.expect("it ends");
         }
         socket.close().expect("it is removed");
         socket.finish().await;

@@ -16,7 +16,8 @@ use ostler_kernel::id::RunId;
 use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::RunOutcome;
 use ostler_server::{BODY_BYTES_MAX, BODY_DEPTH_MAX, RUNS_LISTED_MAX, router};
-use ostler_store::{MemoryArtifacts, MemoryJournal};
+use ostler_store::disk::FaultyDisk;
+use ostler_store::{MemoryArtifacts, MemoryJournal, Options, SegmentJournal};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -24,7 +25,7 @@ async fn api() -> Router {
     api_over(MemoryJournal::default()).await
 }
 
-async fn api_over(journal: MemoryJournal) -> Router {
+async fn api_over(journal: impl Journal) -> Router {
     let tools = builtin(&ToolConfig::default(), None);
     let scope = Scope { tools: tools.iter().map(|tool| (tool.spec().name.clone(), None)).collect() };
     let gate = GatePolicy {
@@ -171,6 +172,56 @@ async fn one_key_opens_one_run() {
     refused(&api, keyed("b"), (422, "idempotency_key_reused")).await;
     let list = value(send(&api, get("/v1/runs")).await).await;
     assert_eq!(list["runs"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_key_of_what_was_refused_takes_what_was_meant_and_never_gives_a_run_of_somebody_else() {
+    let api = api().await;
+    let keyed = |key: &str, body: &Value| {
+        let body = Body::from(body.to_string());
+        Request::post("/v1/runs").header("idempotency-key", key).body(body).unwrap()
+    };
+    let mut meant = submission("a");
+    meant["scope"] = json!("elsewhere");
+    for _ in 0..2 {
+        refused(&api, keyed("k1", &meant), (422, "scope_unknown")).await;
+    }
+    meant["scope"] = json!("default");
+    let opened = value(send(&api, keyed("k1", &meant)).await).await;
+    assert_eq!(value(send(&api, keyed("k1", &meant)).await).await, opened);
+    // Another plan under the name of that run.
+    let mut other = submission("b");
+    other["run"] = opened["run"].clone();
+    for _ in 0..2 {
+        let answer = send(&api, keyed("k2", &other)).await;
+        assert_ne!(answer.status(), StatusCode::CREATED);
+    }
+    other = meant;
+    other["run"] = opened["run"].clone();
+    for _ in 0..2 {
+        assert_eq!(value(send(&api, keyed("k2", &other)).await).await, opened);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_hangs_up_before_the_answer_and_asks_again_under_the_same_key_gets_the_same_run() {
+    let disk = FaultyDisk::new();
+    let (journal, _) = SegmentJournal::on_disk(Arc::new(disk.clone()), Options::default()).unwrap();
+    let api = api_over(journal).await;
+    let keyed = || {
+        let body = Body::from(submission("a").to_string());
+        Request::post("/v1/runs").header("idempotency-key", "k1").body(body).unwrap()
+    };
+    disk.hold_syncs();
+    let mut asked = Box::pin(api.clone().oneshot(keyed()));
+    assert!(futures::poll!(&mut asked).is_pending(), "its opening waits for the disk");
+    drop(asked);
+    disk.release_syncs();
+    let second = value(send(&api, keyed()).await).await;
+    let list = value(send(&api, get("/v1/runs")).await).await;
+    assert_eq!(list["runs"].as_array().unwrap().len(), 1, "{list}");
+    assert_eq!(list["runs"][0]["run"], second["run"]);
+    records(&api, second["run"].as_str().unwrap()).await;
 }
 
 #[tokio::test]

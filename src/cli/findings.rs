@@ -1,5 +1,7 @@
 //! What is told of findings: all of them to a machine; to a person the causes, and of many that are alike the first.
 
+use std::collections::HashSet;
+
 use ostler::finding::{Finding, Look, Source};
 use serde_json::json;
 
@@ -42,29 +44,25 @@ pub(crate) fn in_order(findings: &[Finding]) -> Vec<Finding> {
 /// The faults that are mended by themselves, a cycle once, and how many others go with them.
 fn causes(findings: &[Finding]) -> (Vec<&Finding>, usize) {
     let (mut causes, mut follow): (Vec<&Finding>, usize) = (Vec::new(), 0);
+    let leads_nowhere = findings.iter().any(|finding| finding.code == "V03");
+    let without_tool: HashSet<_> =
+        findings.iter().filter(|finding| finding.code == "V20").map(|finding| &finding.node).collect();
+    let mut cycles = HashSet::new();
     for finding in findings {
-        if follows(finding, findings) {
+        // An edge that leads nowhere leaves its source without a purpose, and a tool that is not there has no contract.
+        let follows = match finding.code.as_str() {
+            "V05" => leads_nowhere,
+            "V08" => without_tool.contains(&finding.node),
+            _ => false,
+        };
+        if follows {
             follow += 1;
-        } else if finding.code != CYCLE || !causes.iter().any(|told| is_same_cycle(told, finding)) {
+        } else if finding.code != CYCLE || cycles.insert(&finding.detail) {
+            // All nodes of a cycle tell it in the same words.
             causes.push(finding);
         }
     }
     (causes, follow)
-}
-
-/// Whether a fault goes with another one: an edge that leads nowhere leaves its source without a purpose, and a tool
-/// that is not there has no contract.
-fn follows(fault: &Finding, all: &[Finding]) -> bool {
-    match fault.code.as_str() {
-        "V05" => all.iter().any(|other| other.code == "V03"),
-        "V08" => all.iter().any(|other| other.code == "V20" && other.node == fault.node),
-        _ => false,
-    }
-}
-
-/// All nodes of a cycle tell it in the same words.
-fn is_same_cycle(one: &Finding, other: &Finding) -> bool {
-    (&one.code, &one.detail) == (&other.code, &other.detail)
 }
 
 /// Findings for people, in order: the first of each code in full, then how many more there are like them.

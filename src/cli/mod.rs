@@ -265,7 +265,8 @@ enum Command {
     /// Tell what is no longer to be kept, or remove it
     ///
     /// Runs that are over go once they are as old as `keep` in [retention] of the configuration says, or --older-than; with them
-    /// their results. What clients were charged for them stays. Runs that are open or set aside stay.
+    /// their results. What clients were charged for them stays. Runs that are open or set aside stay. Of pipelines, events over the
+    /// quota go.
     #[command(
         after_help = "Examples:\n  ostler gc\n  ostler gc --apply\n  ostler gc --older-than 7d --apply"
     )]

@@ -34,7 +34,7 @@ pub(crate) fn reason(reason: &str) -> String {
         "join_exhausted" => "none that it could take came through",
         "sibling_won" => "another came first",
         "concluded" => "the run concluded early",
-        "operator" => "an operator stopped it",
+        "operator" => "an operator said so",
         "human_rejected" | "human_rejection" => "a person said no",
         "human_timeout" => "nobody answered in time",
         "plan_cancelled" => "the run was cancelled",

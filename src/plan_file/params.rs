@@ -97,8 +97,10 @@ fn replaced(
         let Some(value) = given.get(name) else {
             let meant = meant(name, given.keys().map(String::as_str));
             let mend = match meant {
-                Some(meant) => format!("--param gives {meant:?}: did you mean that?"),
-                None => format!("add --param {name}=VALUE, or write $${{{name}}} for the text itself"),
+                Some(meant) => format!("{meant:?} is given: did you mean that?"),
+                None => format!(
+                    "give it with --param {name}=VALUE (in a job file under params), or write $${{{name}}} for the text itself"
+                ),
             };
             let what = format!("the parameter {name:?} is not given");
             return Err(NotFilled { what, mend, meant: meant.map(str::to_owned) });

@@ -288,7 +288,7 @@ fn missing_and_idle_parameters_are_named() {
            ·     ──────
          2 │ nodes:
            ╰────
-          help: --param gives "nam": did you mean that?
+          help: "nam" is given: did you mean that?
         parameter (https://github.com/ostler-os/ostler/blob/main/docs/errors/parameter.md)
 
           × "${}" is no parameter

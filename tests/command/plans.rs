@@ -147,7 +147,7 @@ fn a_slip_in_the_name_of_a_parameter_is_one_fault() {
     world.file("p.yaml", "id: p\nnodes: [{id: a, tool: fs.list, params: {path: '${name}'}}]\n");
     world.file("q.yaml", "id: p\nnodes: [{id: a, tool: fs.read, params: {pth: x}}]\n");
     for (line, says) in [
-        ("check p.yaml --param nmae=x", "--param gives \"nmae\": did you mean that?"),
+        ("check p.yaml --param nmae=x", "\"nmae\" is given: did you mean that?"),
         ("check q.yaml", "did you mean \"path\"?"),
     ] {
         world.ostler(line).exits(2).complains(says).complains("yaml has 1 fault\n");

@@ -69,6 +69,8 @@ pub(super) struct Drive {
     pub(super) waits: Waits,
     /// Nodes for which there was no room there.
     pub(super) crowded: Vec<NodeId>,
+    /// When they ask again; `None`: nobody sees to that.
+    pub(super) asks_again: Option<Instant>,
     /// Who wants it to come to rest: nothing starts any more.
     pub(super) resting: Vec<AskReply>,
     pub(super) deadlines: Deadlines,
@@ -112,6 +114,7 @@ impl Drive {
             queued: BTreeSet::new(),
             waits: Waits::Nothing,
             crowded: Vec::new(),
+            asks_again: None,
             resting: Vec::new(),
             deadlines: Deadlines::default(),
             alarm: None,

@@ -41,8 +41,10 @@ pub(crate) enum AgentMessage {
     Ended(Vec<AttemptKey>),
     /// There was no room in the run queue for these nodes.
     NoRoom(Vec<NodeId>),
-    /// Nodes for which there was no room may ask again.
+    /// There may be more to do.
     Again,
+    /// Nodes for which there was no room ask again, as was to be at this time.
+    AskAgain(Instant),
     /// The client's credits are used up, or they are not any more.
     OutOfCredit(bool),
     /// The earliest deadline is past.
@@ -152,11 +154,12 @@ impl AgentState {
             AgentMessage::Granted(grants) => drive.slots.extend(grants),
             AgentMessage::Ended(keys) => drive.all_ended(keys).await,
             AgentMessage::NoRoom(nodes) => drive.no_room(nodes),
-            AgentMessage::Again if self.arguments.services.room.is_full() => {
+            AgentMessage::Again | AgentMessage::AskAgain(_) if self.arguments.services.room.is_full() => {
                 self.let_go_for_room();
                 return Ok(());
             }
-            AgentMessage::Again => drive.again(),
+            AgentMessage::Again => {}
+            AgentMessage::AskAgain(at) => drive.again(at),
             AgentMessage::OutOfCredit(out) => drive.out_of_credit(out),
             AgentMessage::Due => drive.due(),
             AgentMessage::ContractJudged { version, broken } => drive.contract_judged(version, broken),
@@ -269,6 +272,7 @@ impl AgentState {
             AgentMessage::Drive(_)
             | AgentMessage::NoRoom(_)
             | AgentMessage::Again
+            | AgentMessage::AskAgain(_)
             | AgentMessage::OutOfCredit(_)
             | AgentMessage::Due
             | AgentMessage::Judged { .. }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use ostler_kernel::event::Event;
 use ostler_kernel::id::NodeId;
-use ostler_kernel::run::NodeState;
-use tokio::time::Duration;
+use ostler_kernel::run::{NodeState, Standing};
+use tokio::time::{Duration, Instant};
 
 use super::AgentMessage;
 use super::drive::Drive;
@@ -61,15 +61,22 @@ impl Drive {
                 self.crowded.push(node);
             }
         }
-        let me = self.me.clone();
+        if self.crowded.is_empty() || self.asks_again.is_some() {
+            return;
+        }
+        let (me, at) = (self.me.clone(), Instant::now() + CROWDED);
+        self.asks_again = Some(at);
         tokio::spawn(async move {
-            tokio::time::sleep(CROWDED).await;
-            let _ = me.cast(AgentMessage::Again);
+            tokio::time::sleep_until(at).await;
+            let _ = me.cast(AgentMessage::AskAgain(at));
         });
     }
 
-    /// Nodes for which there was no room ask again, as far as they are still ready.
-    pub(super) fn again(&mut self) {
+    /// Nodes for which there was no room ask again, as far as they are still ready; unless that is what another run had waited for.
+    pub(super) fn again(&mut self, at: Instant) {
+        if self.asks_again.take_if(|due| *due == at).is_none() {
+            return;
+        }
         let (has_credits, mut still) = (self.book.may_start(self.opened.run), Vec::new());
         for node in std::mem::take(&mut self.crowded) {
             if self.is_lost_attempt(&node) {
@@ -89,8 +96,9 @@ impl Drive {
 
     /// Whether the attempt of a node died with its process, and is to be done again.
     pub(super) fn is_lost_attempt(&self, node: &NodeId) -> bool {
-        let running = self.run.instance(node).is_some_and(|instance| instance.state() == NodeState::Running);
-        running && self.is_lost(node)
+        let standing = self.run.instance(node).map(|instance| &instance.standing);
+        // A wait is nobody's attempt.
+        matches!(standing, Some(Standing::Running { sleep_until: None, .. })) && self.is_lost(node)
     }
 
     /// The client's credits are used up, or they are not any more. That says nothing of what is reserved.

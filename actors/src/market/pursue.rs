@@ -169,6 +169,13 @@ impl System {
     /// Opens the run, under the id of the job: it is the same one, however often it is opened.
     async fn execute(&self, decomposition: &Decomposition) -> Result<MarketStep, MarketError> {
         let Decomposition { contract: Contract { job, winner, budget, .. }, plan, .. } = decomposition;
+        // Where a process ended in between it is there, and the job's, whatever would be refused today.
+        let opened = self.services.journal.run(job.id)?;
+        if opened.is_some_and(|row| row.client == job.client && row.agent == *winner)
+            && self.has_opened(job.id).await?
+        {
+            return Ok(MarketStep::Started);
+        }
         let plan = match read(plan).and_then(|draft| self.valid(&draft)) {
             Ok(plan) => plan,
             Err(why) => return Ok(failed(Stage::Execution, format!("the plan cannot be run: {why}"), 0)),

@@ -16,7 +16,7 @@ use super::phase::Input;
 use super::{RegisterError, RegistryState, ReleaseError};
 use crate::clients::{ClientChange, ClientError};
 use crate::error::RunError;
-use crate::evaluations::{EvaluationError, Said};
+use crate::evaluations::{EvaluationError, Said, verdicts};
 use crate::evaluator::EvaluatorMessage;
 use crate::market::{Book, MarketError, OfferRefused};
 use crate::scheduler::Lane;
@@ -53,7 +53,9 @@ impl RegistryState {
             }
         }
         for entry in self.agents.values_mut() {
-            entry.runs.make_contiguous().sort_by_key(|row| row.run);
+            // One that has begun goes on before those behind it begin.
+            let driven = &self.services.driven;
+            entry.runs.make_contiguous().sort_by_cached_key(|row| (!driven.is_loaded(row.run), row.run));
             self.services.driven.line_up(entry.runs.iter().map(|row| &row.run));
         }
         Ok(())
@@ -185,6 +187,10 @@ impl RegistryState {
     pub(super) fn judge(&mut self, row: &RunRow, said: Said) -> Result<Position, EvaluationError> {
         // Another verdict may have come in between.
         let row = self.services.journal.run(row.run)?.ok_or(RunError::Unknown(row.run))?;
+        // Who got no answer says it again: it waits for what was written down then.
+        if said.repeats(&verdicts(&*self.services.journal, &row)?) {
+            return Ok(row.position);
+        }
         let verdict = said.verdict(&row)?;
         let client = row.client.clone();
         let position = self.append(&client, vec![Event::Verdict(Box::new(verdict))])?;

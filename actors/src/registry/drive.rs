@@ -1,11 +1,12 @@
 //! Which run an agent is to drive, and the actor that does it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, RunId};
-use ostler_kernel::port::{JournalError, Position, RunRow};
+use ostler_kernel::port::{JournalError, Position, RunRow, RunStanding};
 use ostler_supervisor::{ChildSpec, Pool, Restart, StartChildError};
 use ractor::{ActorProcessingErr, ActorRef};
 use tokio::time::Instant;
@@ -87,12 +88,29 @@ impl RegistryState {
     }
 
     /// Every actor is gone with the old pool; those with work get a new one. What was told while this actor was down is looked for.
-    pub(super) fn pool_up(&mut self) {
+    pub(super) fn pool_up(&mut self) -> Result<(), ActorProcessingErr> {
+        self.list_the_missing()?;
         self.services.effects.all_ended().iter().for_each(|key| self.unheard(key));
         let agents: Vec<AgentId> = self.agents.keys().cloned().collect();
         for agent in agents {
             self.take(&agent, Input::PoolUp);
         }
+        Ok(())
+    }
+
+    /// Runs that somebody wanted driven while this began and could not be reached: they are on no list yet.
+    fn list_the_missing(&mut self) -> Result<(), ActorProcessingErr> {
+        let listed = self.agents.values().flat_map(|entry| &entry.runs).map(|row| row.run);
+        let listed: BTreeSet<RunId> = listed.collect();
+        for run in self.services.driven.all().into_iter().filter(|run| !listed.contains(run)) {
+            let row = self.services.journal.run(run)?;
+            if let Some(row) =
+                row.filter(|row| matches!(row.standing, RunStanding::Open | RunStanding::Parked(_)))
+            {
+                self.drive(row)?;
+            }
+        }
+        Ok(())
     }
 
     /// The pool ended before the agent was up. If there is another by now, it is started there; else it is when

@@ -91,7 +91,7 @@ impl Actor for Registry {
             RegistryMessage::StandsStill { agent } => state.stands_still(&agent),
             RegistryMessage::Gone { agent, again } => state.gone(&agent, again)?,
             RegistryMessage::GivenUp { agent, reason } => state.give_up(&agent, reason)?,
-            RegistryMessage::PoolUp => state.pool_up(),
+            RegistryMessage::PoolUp => state.pool_up()?,
             RegistryMessage::PoolGone { agent, pool } => state.pool_gone(&agent, pool),
             RegistryMessage::Ask { agent, run, request, reply } => state.ask(&agent, run, request, reply),
             RegistryMessage::Passivate { agent, run, until, asked } => {

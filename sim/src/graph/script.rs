@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use ostler_kernel::plan::NodeFields;
-use serde::Deserialize;
+use serde::de::{Error, IntoDeserializer};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 /// A case of `graph_cases.jsonl`; what is expected of it stays apart.
@@ -42,7 +43,7 @@ pub(super) struct OutcomeScript {
     pub(super) fail: Option<ostler_kernel::run::Category>,
     #[serde(default)]
     pub(super) invalid: bool,
-    #[serde(default = "one")]
+    #[serde(default = "one", deserialize_with = "ticks")]
     pub(super) dur: i64,
     #[serde(default)]
     pub(super) delta: Option<Map<String, Value>>,
@@ -60,6 +61,16 @@ fn one() -> i64 {
     1
 }
 
+/// A time or a span, which is not negative.
+fn ticks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    let ticks = i64::deserialize(deserializer)?;
+    if ticks >= 0 { Ok(ticks) } else { Err(D::Error::custom(format!("{ticks} is before the beginning"))) }
+}
+
+fn some_ticks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+    Option::<i64>::deserialize(deserializer)?.map(|ticks| self::ticks(ticks.into_deserializer())).transpose()
+}
+
 /// An answer of the micro-planner: outcomes alone, or a new configuration too, or a refusal.
 #[derive(Debug, Clone)]
 pub(super) struct PatchScript {
@@ -70,7 +81,7 @@ pub(super) struct PatchScript {
 }
 
 impl<'de> Deserialize<'de> for PatchScript {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Fields {
@@ -80,10 +91,10 @@ impl<'de> Deserialize<'de> for PatchScript {
             set: Option<NodeFields>,
             #[serde(default)]
             outcomes: Vec<OutcomeScript>,
-            #[serde(default)]
+            #[serde(default, deserialize_with = "some_ticks")]
             dur: Option<i64>,
         }
-        let wrong = serde::de::Error::custom;
+        let wrong = D::Error::custom;
         match Value::deserialize(deserializer)? {
             list @ Value::Array(_) => {
                 let outcomes = serde_json::from_value(list).map_err(wrong)?;
@@ -101,21 +112,22 @@ impl<'de> Deserialize<'de> for PatchScript {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum HumanScript {
-    Approve(i64),
-    Reject(i64),
+    Approve(#[serde(deserialize_with = "ticks")] i64),
+    Reject(#[serde(deserialize_with = "ticks")] i64),
 }
 
 /// What the operator does at a time.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ControlScript {
+    #[serde(deserialize_with = "ticks")]
     pub(super) at: i64,
     pub(super) op: ControlKind,
     #[serde(default)]
     pub(super) node: Option<String>,
     #[serde(default)]
     pub(super) delta: Option<Map<String, Value>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "some_ticks")]
     pub(super) timeout: Option<i64>,
     #[serde(default)]
     pub(super) outcome: Option<OutcomeScript>,
@@ -136,7 +148,7 @@ pub(super) enum ControlKind {
 pub(super) struct ReplanScript {
     #[serde(default)]
     pub(super) refuse: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "some_ticks")]
     pub(super) dur: Option<i64>,
     #[serde(flatten)]
     pub(super) delta: Map<String, Value>,

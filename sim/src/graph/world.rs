@@ -359,7 +359,7 @@ impl<'s> World<'s> {
             }
         }
         for (node, dur, entry) in std::mem::take(&mut self.script.delayed) {
-            self.schedule(self.now + dur, Rank::Timer, node, entry);
+            self.schedule(self.now.saturating_add(dur), Rank::Timer, node, entry);
         }
     }
 
@@ -397,9 +397,9 @@ impl<'s> World<'s> {
         let outcome = self.script.next(&id, phase);
         if outcome.dur > node.timeout {
             let entry = Entry::Timeout { node: id.clone(), attempt };
-            self.schedule(self.now + node.timeout, Rank::Result, id.clone(), entry);
+            self.schedule(self.now.saturating_add(node.timeout), Rank::Result, id.clone(), entry);
         }
-        let at = self.now + outcome.dur;
+        let at = self.now.saturating_add(outcome.dur);
         self.schedule(
             at,
             Rank::Result,
@@ -419,7 +419,7 @@ impl<'s> World<'s> {
             Some(HumanScript::Reject(delay)) => (Some(*delay), Some(false)),
             None => (None, None),
         };
-        let answered = delay.map(|delay| self.now + delay);
+        let answered = delay.map(|delay| self.now.saturating_add(delay));
         let (at, approve) = match (answered, request.deadline) {
             (Some(at), Some(deadline)) if at > deadline => (deadline, None),
             (Some(at), _) => (at, approve),
