@@ -66,14 +66,13 @@ impl Links {
 }
 
 /// Wait before a start that could not be is tried again.
-const START_AGAIN: Duration = Duration::from_millis(10);
+pub(crate) const START_AGAIN: Duration = Duration::from_millis(10);
 
-/// Starts a child. One of its name may still be on its way out, and there may be too many for the moment: then it
-/// waits.
+/// Starts a child. One of its name may still be on its way out: then it waits.
 pub(crate) async fn start_in(pool: &Pool, spec: ChildSpec) -> Result<ChildRef, StartChildError> {
     loop {
         match pool.start_child(spec.clone()).await {
-            Err(StartChildError::AlreadyPresent { .. } | StartChildError::MaxChildren { .. }) => {
+            Err(StartChildError::AlreadyPresent { .. }) => {
                 tokio::time::sleep(START_AGAIN).await;
             }
             started => return started,

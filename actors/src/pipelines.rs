@@ -7,7 +7,7 @@ use ostler_kernel::port::Position;
 use ostler_supervisor::{ChildSpec, Restart, StartChildError};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
-use crate::links::start_in;
+use crate::links::{START_AGAIN, start_in};
 use crate::pipeline::{Log, PipelineError, Runner, RunnerArguments};
 use crate::services::Services;
 
@@ -73,7 +73,14 @@ fn start(services: &Arc<Services>, log: &Arc<Log>, stage: usize) {
     let spec = ChildSpec::actor(name.as_str(), || Runner, move || arguments.clone());
     let (spec, services) = (spec.restart(Restart::Transient), Arc::clone(services));
     tokio::spawn(async move {
-        match start_in(&pool, spec).await {
+        let started = loop {
+            match start_in(&pool, spec.clone()).await {
+                // Agents have all the places.
+                Err(StartChildError::MaxChildren { .. }) => tokio::time::sleep(START_AGAIN).await,
+                started => break started,
+            }
+        };
+        match started {
             Ok(_) | Err(StartChildError::AlreadyStarted { .. } | StartChildError::Ended) => {}
             Err(error) => services
                 .links

@@ -469,6 +469,39 @@ async fn what_was_queued_before_a_contract_was_signed_does_not_spend_what_is_res
     assert_eq!(credits(&system).1, 0);
 }
 
+#[tokio::test]
+async fn runs_that_wait_for_what_is_reserved_need_no_actor() {
+    let (busy, other) = (
+        Hold::new("busy", Effect::Read, Idempotency::Natural),
+        Hold::new("other", Effect::Read, Idempotency::Natural),
+    );
+    let journal = Arc::new(MemoryJournal::default());
+    let limits = Limits { live_agents: 2, ..Limits::default() };
+    let system = within(journal.clone(), vec![busy.clone(), other.clone()], limits).await;
+    deposit(&system, 500).await;
+    offers(&system, "a", 5).await;
+    let posted =
+        system.post(job(500, json!({"id": "p", "nodes": [{"id": "n", "tool": "busy"}]}))).await.unwrap();
+    busy.started().await;
+    let mut runs = Vec::new();
+    for _ in 0..20 {
+        let plan = common::plan(&system, json!({"id": "p", "nodes": [{"id": "n", "tool": "other"}]}));
+        let submission = Submission { client: "acme".into(), ..Submission::plan(plan) };
+        runs.push(system.submit(submission).await.unwrap());
+    }
+    let idle = async || system.agents().await.iter().filter(|agent| agent.state == "idle").count() == 20;
+    until(idle).await;
+    assert!(!other.has_started());
+    other.go(20);
+    busy.go(1);
+    over(&system, posted).await;
+    for run in runs {
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+        assert_eq!(waits(&journal, run), [true, false]);
+    }
+    system.shutdown().await;
+}
+
 /// A journal that holds what another did up to a position: what a process leaves behind that died there.
 fn up_to(journal: &MemoryJournal, last: Position) -> Arc<MemoryJournal> {
     let rows = journal.runs(false).unwrap();

@@ -67,6 +67,8 @@ pub(super) struct Drive {
     pub(super) queued: BTreeSet<NodeId>,
     /// Why nothing of it is started; whether anything is the matter stands in its last record of that.
     pub(super) waits: Waits,
+    /// Enough others of its client wait for credits in the run queue.
+    pub(super) is_surplus: bool,
     /// Nodes for which there was no room there.
     pub(super) crowded: Vec<NodeId>,
     /// When they ask again; `None`: nobody sees to that.
@@ -113,6 +115,7 @@ impl Drive {
             fresh: BTreeSet::new(),
             queued: BTreeSet::new(),
             waits: Waits::Nothing,
+            is_surplus: false,
             crowded: Vec::new(),
             asks_again: None,
             resting: Vec::new(),
@@ -270,13 +273,25 @@ impl Drive {
         still.then(|| std::mem::take(&mut self.resting))
     }
 
-    /// Whether only time or a person can move the run, and not soon: then the journal has all there is to it.
+    /// Whether only time, a person or credits can move the run, and not soon: then the journal has all there is to it.
     pub(super) fn idle(&self) -> Option<Idle> {
         let until = self.deadlines.first();
         let soon = until.is_some_and(|until| until < Instant::now() + IDLE_MIN);
-        let still = self.run.only_waits() && self.judge.is_none() && self.crowded.is_empty() && !soon;
+        let unpaid = self.is_unpaid();
+        let waits = unpaid || (self.run.only_waits() && self.crowded.is_empty());
+        let still = waits && self.judge.is_none() && self.slots.is_empty() && !soon;
         // What was stopped has its end to tell.
-        (still && !self.services.effects.knows_run(self.opened.run)).then_some(Idle { until })
+        (still && !self.services.effects.knows_run(self.opened.run)).then_some(Idle { until, unpaid })
+    }
+
+    /// Whether nothing of it can start for want of credits, and nobody has to wait for them here.
+    fn is_unpaid(&self) -> bool {
+        let waits = match self.waits {
+            Waits::Nothing => false,
+            Waits::Credits => self.is_surplus,
+            Waits::Reserve => true,
+        };
+        waits && !self.run.is_under_way() && self.resting.is_empty()
     }
 }
 
@@ -295,9 +310,12 @@ impl Drop for Drive {
     }
 }
 
-/// Nothing can happen to the run before this, unless somebody asks for something.
+/// Nothing can happen to the run, unless somebody asks for something.
 pub(super) struct Idle {
+    /// Before this.
     pub(super) until: Option<Instant>,
+    /// Nor before there are credits to spend.
+    pub(super) unpaid: bool,
 }
 
 /// Waits that are shorter are waited for here.

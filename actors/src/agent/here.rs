@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::drive::Drive;
 use super::launch::Launch;
 use crate::effects::{self, Ended};
+use crate::registry::RegistryMessage;
 
 /// Attempts in a row, at most, that an agent makes itself; those after them are made beside it, and let others have the thread.
 const IN_A_ROW_MAX: u32 = 64;
@@ -91,6 +92,8 @@ impl Drive {
         if cost > 0 {
             self.book.unspend(self.opened.run, cost);
             self.services.scheduling.renew_terms(&self.services, &self.opened.client);
+            let client = self.opened.client.clone();
+            self.services.links.tell_registry(RegistryMessage::Credits { client });
         }
     }
 }

@@ -45,8 +45,8 @@ pub(crate) enum AgentMessage {
     Again,
     /// Nodes for which there was no room ask again, as was to be at this time.
     AskAgain(Instant),
-    /// The client's credits are used up, or they are not any more.
-    OutOfCredit(bool),
+    /// The client's credits are used up, or they are not any more. `surplus`: enough of its agents wait for them in the run queue.
+    OutOfCredit { out: bool, surplus: bool },
     /// The earliest deadline is past.
     Due,
     /// The plan's own contract was judged, for this version; why it does not hold, if so.
@@ -160,7 +160,7 @@ impl AgentState {
             }
             AgentMessage::Again => {}
             AgentMessage::AskAgain(at) => drive.again(at),
-            AgentMessage::OutOfCredit(out) => drive.out_of_credit(out),
+            AgentMessage::OutOfCredit { out, surplus } => drive.out_of_credit(out, surplus),
             AgentMessage::Due => drive.due(),
             AgentMessage::ContractJudged { version, broken } => drive.contract_judged(version, broken),
             AgentMessage::Judged { run, judgement } => drive.judged(run, judgement),
@@ -201,6 +201,7 @@ impl AgentState {
             agent: owner.agent.clone(),
             run,
             until: Some(Instant::now() + ROOM_AT_LAST),
+            unpaid: false,
             asked: self.asked,
         });
         if !services.room.is_full() {
@@ -246,10 +247,10 @@ impl AgentState {
                 reason,
                 replies,
             });
-        } else if let Some(Idle { until }) = drive.idle() {
+        } else if let Some(Idle { until, unpaid }) = drive.idle() {
             self.arguments.services.sweep_effects_when_durable();
             let (agent, run) = (self.arguments.owner.agent.clone(), drive.opened.run);
-            let passivate = RegistryMessage::Passivate { agent, run, until, asked: self.asked };
+            let passivate = RegistryMessage::Passivate { agent, run, until, unpaid, asked: self.asked };
             self.arguments.services.links.tell_registry(passivate);
         }
         Ok(())
@@ -273,7 +274,7 @@ impl AgentState {
             | AgentMessage::NoRoom(_)
             | AgentMessage::Again
             | AgentMessage::AskAgain(_)
-            | AgentMessage::OutOfCredit(_)
+            | AgentMessage::OutOfCredit { .. }
             | AgentMessage::Due
             | AgentMessage::Judged { .. }
             | AgentMessage::ContractJudged { .. } => {}

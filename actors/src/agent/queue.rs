@@ -102,7 +102,8 @@ impl Drive {
     }
 
     /// The client's credits are used up, or they are not any more. That says nothing of what is reserved.
-    pub(super) fn out_of_credit(&mut self, out: bool) {
+    pub(super) fn out_of_credit(&mut self, out: bool, surplus: bool) {
+        self.is_surplus = surplus;
         match self.waits {
             _ if out => self.wait_for(Waits::Credits),
             Waits::Credits => self.wait_for(Waits::Nothing),
@@ -133,6 +134,8 @@ impl Drive {
         match self.waits {
             Waits::Nothing if !spare => self.wait_for(Waits::Reserve),
             Waits::Reserve if spare => self.wait_for(Waits::Nothing),
+            // So it says of itself since it was read, and it may have been the other.
+            Waits::Credits if !spare && !self.book.is_parked() => self.wait_for(Waits::Reserve),
             // Who is out of credits waits for those first.
             Waits::Nothing | Waits::Reserve | Waits::Credits => {}
         }

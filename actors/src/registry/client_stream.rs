@@ -123,6 +123,7 @@ impl RegistryState {
         }
         let position = self.append(client, events)?;
         self.services.scheduling.renew_terms(&self.services, client);
+        self.credits(client.clone());
         Ok(Some(position))
     }
 
@@ -219,6 +220,9 @@ impl RegistryState {
     /// Writes down that a job gets on, if that follows from where it is.
     pub(super) fn market(&mut self, job: RunId, step: Box<MarketStep>) -> Result<Position, MarketError> {
         let client = self.services.market.admit(&self.services, job, &step)?;
-        Ok(self.append(&client, vec![Event::Market { job, step }])?)
+        let position = self.append(&client, vec![Event::Market { job, step }])?;
+        // It may have been the end of what was reserved.
+        self.credits(client);
+        Ok(position)
     }
 }

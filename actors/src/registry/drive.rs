@@ -7,19 +7,17 @@ use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, RunId};
 use ostler_kernel::port::{JournalError, Position, RunRow, RunStanding};
-use ostler_supervisor::{ChildSpec, Pool, Restart, StartChildError};
 use ractor::{ActorProcessingErr, ActorRef};
 use tokio::time::Instant;
 
+use super::line::Line;
 use super::phase::{Input, Phase, Step};
 use super::{RegistryMessage, RegistryState};
-use crate::agent::{Agent, AgentArguments, AgentMessage, AskReply, Request};
+use crate::agent::{AgentMessage, AskReply, Request};
 use crate::effects::AttemptKey;
 use crate::error::RunError;
-use crate::links::start_in;
 use crate::rest;
 use crate::room::ROOM;
-use crate::scheduler::{Lane, Owner};
 
 impl RegistryState {
     pub(super) fn drive(&mut self, row: RunRow) -> Result<(), ActorProcessingErr> {
@@ -51,31 +49,12 @@ impl RegistryState {
         let Some(entry) = self.agents.get_mut(agent) else { return Step::Nothing };
         let step = entry.take(input, pool.is_some());
         match &step {
-            Step::Start => self.start(agent, pool),
+            Step::Start => self.start(agent, pool, false),
             Step::Drive(actor) => self.give(agent, actor),
             Step::Stop(actor) => actor.stop(None),
             Step::PassOn(_) | Step::Nothing => {}
         }
         step
-    }
-
-    /// Starts an actor for an agent.
-    fn start(&self, agent: &AgentId, pool: Option<(Pool, u64)>) {
-        let (Some(entry), Some((pool, number))) = (self.agents.get(agent), pool) else { return };
-        let lane = Lane { client: entry.client.clone(), agent: entry.registered.then(|| agent.clone()) };
-        let owner = Arc::new(Owner { agent: agent.clone(), lane, weight: entry.weight });
-        let arguments = AgentArguments { owner, services: Arc::clone(&self.services) };
-        let spec = ChildSpec::actor(agent.as_str(), || Agent, move || arguments.clone());
-        let spec = spec.restart(Restart::Transient);
-        let (services, agent) = (Arc::clone(&self.services), agent.clone());
-        tokio::spawn(async move {
-            let message = match start_in(&pool, spec).await {
-                Ok(_) | Err(StartChildError::AlreadyStarted { .. }) => return,
-                Err(StartChildError::Ended) => RegistryMessage::PoolGone { agent, pool: number },
-                Err(error) => RegistryMessage::GivenUp { agent, reason: error.to_string() },
-            };
-            services.links.tell_registry(message);
-        });
     }
 
     /// An attempt ended whose run nobody drove. If that has been taken up meanwhile, its agent finds the end itself.
@@ -90,11 +69,13 @@ impl RegistryState {
     /// Every actor is gone with the old pool; those with work get a new one. What was told while this actor was down is looked for.
     pub(super) fn pool_up(&mut self) -> Result<(), ActorProcessingErr> {
         self.list_the_missing()?;
+        self.line = Line::default();
         self.services.effects.all_ended().iter().for_each(|key| self.unheard(key));
         let agents: Vec<AgentId> = self.agents.keys().cloned().collect();
         for agent in agents {
             self.take(&agent, Input::PoolUp);
         }
+        self.wake_unpaid();
         Ok(())
     }
 
@@ -198,18 +179,18 @@ impl RegistryState {
         Ok(())
     }
 
-    /// Nobody drives a run behind the first of its agent's list, and none of its attempts is under way, but for one
-    /// that was driven once and came behind another when the registry was started again: that is left to its agent.
+    /// Nobody drives a run behind the first of its agent's list, or one whose agent waits for a place, and none of its attempts is
+    /// under way, but for one that was driven once and came behind another when the registry was started again: that is left to its
+    /// agent.
     pub(super) fn cancel_queued(
         &mut self,
         agent: &AgentId,
         run: RunId,
     ) -> Result<Option<Position>, RunError> {
-        let mut queued = self.agents.get(agent).into_iter().flat_map(|entry| entry.runs.iter().skip(1));
-        let Some(row) = queued.find(|row| row.run == run) else { return Ok(None) };
-        if self.services.effects.knows_run(run) {
-            return Ok(None);
-        }
+        let Some(entry) = self.agents.get(agent) else { return Ok(None) };
+        let driven = usize::from(!entry.is_in_line());
+        let queued = entry.runs.iter().skip(driven).find(|row| row.run == run);
+        let Some(row) = queued.filter(|_| !self.services.effects.knows_run(run)) else { return Ok(None) };
         let Some(closed) = rest::cancel(&self.services, row)? else { return Ok(None) };
         self.strike(agent, run);
         self.let_go(run);
@@ -224,14 +205,29 @@ impl RegistryState {
         if at == 0 {
             self.services.driven.line_up(entry.runs.iter().map(|row| &row.run));
         }
+        self.unpaid.forget(&entry.client, run);
         row
     }
 
-    /// Lets the actor of a run go that has nothing to do before `until`, unless a request is on its way to it: then
-    /// it says so again afterwards.
-    pub(super) fn passivate(&mut self, agent: &AgentId, run: RunId, until: Option<Instant>, asked: u64) {
+    /// Lets the actor of a run go that has nothing to do before `until`, nor, if it is `unpaid`, before its client has credits; unless
+    /// a request is on its way to it: then it says so again afterwards.
+    pub(super) fn passivate(
+        &mut self,
+        agent: &AgentId,
+        run: RunId,
+        (until, unpaid): (Option<Instant>, bool),
+        asked: u64,
+    ) {
+        let client = self.agents.get(agent).filter(|_| unpaid).map(|entry| entry.client.clone());
+        if client.as_ref().is_some_and(|client| self.may_go_on(client, run)) {
+            // There are credits again, of which the actor is about to hear.
+            return;
+        }
         if !matches!(self.take(agent, Input::Idle { run, asked }), Step::Stop(_)) {
             return;
+        }
+        if let Some(client) = client {
+            self.unpaid.push(client, run, agent.clone());
         }
         let alarm = until.map(|until| {
             let (services, agent) = (Arc::clone(&self.services), agent.clone());

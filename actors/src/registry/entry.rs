@@ -107,6 +107,11 @@ impl AgentEntry {
         self.alarm = Alarm(alarm);
     }
 
+    /// Whether it waits for a place for its actor.
+    pub(crate) fn is_in_line(&self) -> bool {
+        matches!(self.phase(), Phase::Waiting)
+    }
+
     /// Whether its actor is there and has this run.
     pub(crate) fn drives(&self, run: RunId) -> bool {
         matches!(self.phase(), Phase::Live { .. }) && self.runs.front().is_some_and(|row| row.run == run)

@@ -55,11 +55,20 @@ pub(crate) enum RegistryMessage {
     PoolUp,
     /// The pool of this number ended before the agent was up.
     PoolGone { agent: AgentId, pool: u64 },
+    /// The pool of this number has as many actors as it may have: the agent waits for a place. `called`: it had waited for one
+    /// before.
+    NoPlace { agent: AgentId, pool: u64, called: bool },
+    /// The next one that waits for a place in the pool of this number is to try.
+    CallNext { pool: u64 },
     /// Something is asked for about a run: passed on to its actor, which is brought up first if need be.
     Ask { agent: AgentId, run: RunId, request: Request, reply: AskReply },
-    /// A run waits for a time or for a person, and needs no actor until then. `asked`: the requests that its actor
-    /// has had.
-    Passivate { agent: AgentId, run: RunId, until: Option<Instant>, asked: u64 },
+    /// A run waits for a time, for a person or, `unpaid`, for credits, and needs no actor until then. `asked`: the requests that its
+    /// actor has had.
+    Passivate { agent: AgentId, run: RunId, until: Option<Instant>, unpaid: bool, asked: u64 },
+    /// A client may have credits to spend again.
+    Credits { client: ClientId },
+    /// Those of its runs that are still without an actor may be taken up, if it has credits still.
+    TakeUpUnpaid { client: ClientId },
     /// The time has come that a passive run waited for.
     Wake { agent: AgentId, run: RunId },
     /// A run is to be cancelled. If it waits behind another run of its agent, it is cancelled and closed here and

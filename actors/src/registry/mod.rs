@@ -7,13 +7,17 @@
 //! | `client_stream` | what it writes down and reads back: the streams of the clients |
 //! | `drive` | which run an agent is to drive, and the actor that does it |
 //! | `entry`, `phase` | an agent as it is kept, and the machine that says whether an actor stands behind it |
+//! | `line` | agents that wait for a place for their actor |
+//! | `unpaid` | runs that wait for credits, and need no actor for that |
 //! | `waiting` | requests that wait for an actor |
 
 mod client_stream;
 mod drive;
 mod entry;
+mod line;
 mod message;
 mod phase;
+mod unpaid;
 mod waiting;
 
 use std::collections::BTreeMap;
@@ -26,9 +30,11 @@ use ostler_scheduler::AGENT_WEIGHT;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use entry::AgentEntry;
+use line::Line;
 pub(crate) use message::RegistryMessage;
 pub use message::{AgentRow, RegisterError, ReleaseError};
 use phase::{Input, Phase};
+use unpaid::Unpaid;
 use waiting::Waiting;
 
 use crate::services::Services;
@@ -44,6 +50,10 @@ pub(crate) struct RegistryState {
     heads: BTreeMap<StreamId, Seq>,
     /// Requests that wait for their run's actor to be live.
     waiting: Waiting,
+    /// Agents that wait for a place.
+    line: Line,
+    /// Runs that wait for credits.
+    unpaid: Unpaid,
 }
 
 impl Actor for Registry {
@@ -57,7 +67,8 @@ impl Actor for Registry {
         services: Arc<Services>,
     ) -> Result<RegistryState, ActorProcessingErr> {
         let (agents, registered, heads, waiting) = Default::default();
-        let mut state = RegistryState { services, agents, registered, heads, waiting };
+        let (line, unpaid) = Default::default();
+        let mut state = RegistryState { services, agents, registered, heads, waiting, line, unpaid };
         state.rebuild()?;
         Ok(state)
     }
@@ -94,8 +105,12 @@ impl Actor for Registry {
             RegistryMessage::PoolUp => state.pool_up()?,
             RegistryMessage::PoolGone { agent, pool } => state.pool_gone(&agent, pool),
             RegistryMessage::Ask { agent, run, request, reply } => state.ask(&agent, run, request, reply),
-            RegistryMessage::Passivate { agent, run, until, asked } => {
-                state.passivate(&agent, run, until, asked)
+            RegistryMessage::NoPlace { agent, pool, called } => state.no_place(agent, pool, called),
+            RegistryMessage::CallNext { pool } => state.call_next(pool),
+            RegistryMessage::Credits { client } => state.credits(client),
+            RegistryMessage::TakeUpUnpaid { client } => state.take_up_unpaid(client),
+            RegistryMessage::Passivate { agent, run, until, unpaid, asked } => {
+                state.passivate(&agent, run, (until, unpaid), asked)
             }
             RegistryMessage::Wake { agent, run } => {
                 state.take(&agent, Input::Wake { run });

@@ -1,7 +1,8 @@
 //! Whether an actor stands behind an agent: a pure machine that knows no actors. The registry tells it what came in, and does
 //! what it says.
 //!
-//! `Idle -> Starting -> Live -> Stopping -> Idle`, and `Quarantined` from anywhere until it is released. What comes while an actor
+//! `Idle -> Starting -> Live -> Stopping -> Idle`, with `Waiting` before it starts if there are as many actors as there may be,
+//! and `Quarantined` from anywhere until it is released. What comes while an actor
 //! is on its way in or out is remembered by what is left to do, so no wake-up is lost; the model beside this tries every
 //! order.
 
@@ -12,6 +13,8 @@ use ostler_kernel::id::RunId;
 pub(crate) enum Phase<A> {
     /// There is none.
     Idle,
+    /// There are as many as there may be: it is in line for a place.
+    Waiting,
     Starting,
     /// With the requests that were passed on to it.
     Live {
@@ -51,6 +54,10 @@ pub(crate) enum Input<A> {
     Gone { again: bool },
     /// The pool is up, empty.
     PoolUp,
+    /// There is no place for the actor that was to start: it stands in line.
+    NoPlace,
+    /// It is its turn to try for a place.
+    Called,
     /// The pool ended before the actor was up; `another`: by now there is a new one.
     PoolGone { another: bool },
     /// The actor failed too often.
@@ -84,7 +91,7 @@ pub(crate) enum Step<A> {
 
 impl<A> Phase<A> {
     /// Every phase, as it is told.
-    pub(crate) const WORDS: [&str; 5] = ["idle", "starting", "live", "stopping", "quarantined"];
+    pub(crate) const WORDS: [&str; 6] = ["idle", "waiting", "starting", "live", "stopping", "quarantined"];
 
     pub(crate) fn as_str(&self) -> &'static str {
         Phase::<A>::WORDS[self.index()]
@@ -94,10 +101,11 @@ impl<A> Phase<A> {
     pub(crate) fn index(&self) -> usize {
         match self {
             Phase::Idle => 0,
-            Phase::Starting => 1,
-            Phase::Live { .. } => 2,
-            Phase::Stopping => 3,
-            Phase::Quarantined => 4,
+            Phase::Waiting => 1,
+            Phase::Starting => 2,
+            Phase::Live { .. } => 3,
+            Phase::Stopping => 4,
+            Phase::Quarantined => 5,
         }
     }
 }
@@ -169,6 +177,14 @@ impl<A: Clone> Machine<A> {
                 }
                 _ => Step::Nothing,
             },
+            Input::NoPlace => {
+                if matches!(self.phase, Phase::Starting) {
+                    self.phase = Phase::Waiting;
+                }
+                Step::Nothing
+            }
+            Input::Called if matches!(self.phase, Phase::Waiting) => self.none(around),
+            Input::Called => Step::Nothing,
             Input::GivenUp => {
                 (self.phase, self.passive) = (Phase::Quarantined, false);
                 Step::Nothing

@@ -18,6 +18,7 @@ use crate::clients::QueueShown;
 use crate::effects::AttemptKey;
 use crate::ledger::Books;
 use crate::measure::{QueueLook, QueueMeasures};
+use crate::registry::RegistryMessage;
 use crate::services::Services;
 
 /// What a job is queued as.
@@ -131,7 +132,10 @@ impl Grants {
         }
         // Whoever comes to a client that is parked already hears of it here.
         if known.books.client.is_parked() {
-            let _ = known.actor.cast(AgentMessage::OutOfCredit(true));
+            let client = self.tenants.client(&owner.lane.client);
+            let queued = client.and_then(|client| Some(self.queue.client(client).ok()?.queued));
+            let surplus = queued.is_some_and(|queued| queued as usize > UNPAID_QUEUED);
+            let _ = known.actor.cast(AgentMessage::OutOfCredit { out: true, surplus });
         }
         if known.jobs.is_empty() {
             self.agents.remove(&owner.agent);
@@ -316,8 +320,13 @@ impl Grants {
             return;
         }
         book.park(parked);
-        for known in self.agents.values().filter(|known| known.owner.lane.client == *name) {
-            let _ = known.actor.cast(AgentMessage::OutOfCredit(parked));
+        let its = self.agents.values().filter(|known| known.owner.lane.client == *name);
+        for (at, known) in its.enumerate() {
+            let surplus = parked && at >= UNPAID_QUEUED;
+            let _ = known.actor.cast(AgentMessage::OutOfCredit { out: parked, surplus });
+        }
+        if !parked {
+            services.links.tell_registry(RegistryMessage::Credits { client: name.clone() });
         }
         if parked {
             tracing::warn!(client = %name, "its credits are used up: it is parked until more are deposited");
@@ -327,6 +336,11 @@ impl Grants {
         services.stir();
     }
 }
+
+/// Of a client that is out of credits, so many jobs stay in the queue with the actors that want them: they tell what it takes to go on, and
+/// go first. The other runs wait without an actor.
+const UNPAID_QUEUED: usize = 4;
+
 fn capped(Price { charge, credits, tokens }: Price, most: u64) -> Price {
     Price { charge: charge.min(most), credits: credits.min(most), tokens: tokens.min(most) }
 }

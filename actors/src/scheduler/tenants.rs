@@ -63,6 +63,11 @@ impl Tenants {
         Ok(LaneOf { agent, books })
     }
 
+    /// The client of this name.
+    pub(super) fn client(&self, name: &ClientId) -> Option<ClientHandle> {
+        self.clients.get(name).copied()
+    }
+
     /// Every client, by name.
     pub(super) fn clients(&self) -> impl Iterator<Item = (&ClientId, ClientHandle)> {
         self.clients.iter().map(|(name, client)| (name, *client))

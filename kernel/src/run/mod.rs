@@ -222,6 +222,11 @@ impl Run {
         self.counts.waiting > 0
     }
 
+    /// Whether an attempt is under way, as far as its records know, or the plan is about to change.
+    pub fn is_under_way(&self) -> bool {
+        self.counts.running > 0 || self.replan_pending
+    }
+
     /// Whether nothing is under way or about to be: the run waits for times that are set, or for people.
     pub fn only_waits(&self) -> bool {
         let Counts { running, sleeping, waiting, retryable, .. } = self.counts;

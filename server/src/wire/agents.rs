@@ -19,7 +19,7 @@ pub struct AgentLine {
     pub client: String,
     /// Its weight among the agents of its client.
     pub weight: u32,
-    /// `idle` (it has no actor, as nothing of it goes on), `starting`, `live`, `stopping` or `quarantined`.
+    /// `idle` (it has no actor, as nothing of it goes on), `waiting` (for a place for its actor), `starting`, `live`, `stopping` or `quarantined`.
     pub state: String,
     /// Why it is quarantined, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -27,6 +27,8 @@ enum Message {
     Release,
     PoolUp,
     PoolGone(u8),
+    NoPlace(u8),
+    Called,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -63,6 +65,8 @@ struct Left {
     crashes: u8,
     pool_crashes: u8,
     releases: u8,
+    /// Times that there is no place for an actor that is to start.
+    full: u8,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -78,6 +82,8 @@ struct World {
     pool: (u8, bool),
     /// Starts that are under way, by the pool they are for.
     starts: Vec<u8>,
+    /// It stands in line for a place.
+    in_line: bool,
     /// Runs that were accepted, and are neither over nor set aside.
     open: BTreeSet<Number>,
     /// The passive run that time may wake.
@@ -103,6 +109,7 @@ impl World {
             child: Child::None,
             pool: (0, true),
             starts: Vec::new(),
+            in_line: false,
             open: BTreeSet::new(),
             alarm: None,
             left,
@@ -189,7 +196,16 @@ impl World {
                 }
             }
             Message::Release => drop(self.take(Input::Released)),
-            Message::PoolUp => drop(self.take(Input::PoolUp)),
+            Message::PoolUp => {
+                self.in_line = false;
+                self.take(Input::PoolUp);
+            }
+            Message::NoPlace(pool) if pool != self.pool.0 => {}
+            Message::NoPlace(_) => {
+                self.take(Input::NoPlace);
+                self.in_line |= matches!(self.machine.phase(), Phase::Waiting);
+            }
+            Message::Called => drop(self.take(Input::Called)),
             Message::PoolGone(pool) => {
                 let another = self.pool.0 > pool;
                 self.take(Input::PoolGone { another });
@@ -226,6 +242,16 @@ impl World {
         for (at, &pool) in self.starts.iter().enumerate() {
             let is_there = self.pool == (pool, true);
             match &self.child {
+                Child::None if is_there && self.left.full > 0 => {
+                    then("there is no place".to_owned(), &|world| {
+                        world.left.full -= 1;
+                        world.starts.remove(at);
+                        world.inbox.push_back(Message::NoPlace(pool));
+                    })
+                }
+                _ => {}
+            }
+            match &self.child {
                 _ if !is_there => then(format!("no pool {pool}"), &|world| {
                     world.starts.remove(at);
                     world.inbox.push_back(Message::PoolGone(pool));
@@ -260,6 +286,12 @@ impl World {
                     });
                 }
             }
+        }
+        if self.in_line {
+            then("it is called".to_owned(), &|world| {
+                world.in_line = false;
+                world.inbox.push_back(Message::Called);
+            });
         }
         if !self.pool.1 {
             then("the pool is up".to_owned(), &|world| {
@@ -389,6 +421,7 @@ impl World {
             Phase::Idle => wrong(first.is_some() && !is_passive, "there is work and nobody to do it")
                 .or(wrong(self.child != Child::None, "an actor is there that the registry does not know"))
                 .or(wrong(is_passive && self.alarm != first.copied(), "nothing will wake a passive run")),
+            Phase::Waiting => Some("a place is waited for that nobody gives"),
             Phase::Starting => Some("an actor is waited for that does not come"),
             Phase::Stopping => Some("an end is waited for that does not come"),
             Phase::Live { actor: birth, .. } => match &self.child {
@@ -446,13 +479,15 @@ fn explore(left: Left) -> usize {
 
 #[test]
 fn no_order_of_wakes_stops_and_crashes_loses_work() {
-    let none = Left { runs: 0, requests: 0, crashes: 0, pool_crashes: 0, releases: 0 };
+    let none = Left { runs: 0, requests: 0, crashes: 0, pool_crashes: 0, releases: 0, full: 0 };
     for (left, least) in [
         (Left { runs: 2, requests: 2, ..none }, 1_000),
         (Left { runs: 2, requests: 1, crashes: 1, ..none }, 1_000),
         (Left { runs: 1, requests: 1, crashes: 2, releases: 1, ..none }, 1_000),
         (Left { runs: 1, requests: 1, crashes: 1, pool_crashes: 1, ..none }, 1_000),
         (Left { runs: 2, crashes: 1, pool_crashes: 2, ..none }, 1_000),
+        (Left { runs: 2, requests: 1, full: 2, ..none }, 1_000),
+        (Left { runs: 1, requests: 1, crashes: 1, pool_crashes: 1, full: 2, ..none }, 1_000),
     ] {
         let worlds = explore(left);
         assert!(worlds >= least, "only {worlds} worlds with {left:?}");

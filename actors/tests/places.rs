@@ -1,0 +1,131 @@
+//! More runs than may have an actor at once: whose turn it is, and what needs none.
+
+#![allow(clippy::unwrap_used, reason = "tests fail loudly")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Hold, plan, until};
+use ostler_actors::{ClientChange, Limits, RunError, Settled, Submission, System};
+use ostler_kernel::event::Event;
+use ostler_kernel::id::RunId;
+use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::port::{Journal, Seq, StreamId};
+use ostler_kernel::run::RunOutcome;
+use ostler_store::MemoryJournal;
+use serde_json::json;
+
+fn hold(name: &str) -> Arc<Hold> {
+    Hold::new(name, Effect::Read, Idempotency::Natural)
+}
+
+async fn within(live_agents: u32, tools: [&Arc<Hold>; 2]) -> (System, Arc<MemoryJournal>) {
+    let journal = Arc::new(MemoryJournal::default());
+    let tools = tools.map(|tool| tool.clone() as _).into();
+    let limits = Limits { live_agents, ..Limits::default() };
+    (common::within(journal.clone(), tools, limits).await, journal)
+}
+
+/// Opens a run of one node.
+async fn open(system: &System, client: &str, tool: &str) -> RunId {
+    let plan = plan(system, json!({"id": "p", "nodes": [{"id": "n", "tool": tool}]}));
+    system.submit(Submission { client: client.into(), ..Submission::plan(plan) }).await.unwrap()
+}
+
+async fn deposit(system: &System, client: &str, credits: i64) {
+    let change = ClientChange { credits: Some(credits), ..ClientChange::default() };
+    system.change_client(client, change).await.unwrap();
+}
+
+async fn in_line(system: &System) -> usize {
+    system.agents().await.iter().filter(|agent| agent.state == "waiting").count()
+}
+
+#[tokio::test]
+async fn clients_take_turns_at_the_places_of_actors() {
+    let (flood, other) = (hold("flood"), hold("other"));
+    let (system, _) = within(2, [&flood, &other]).await;
+    for _ in 0..40 {
+        open(&system, "many", "flood").await;
+    }
+    flood.started().await;
+    flood.started().await;
+    until(async || in_line(&system).await == 38).await;
+    let one = open(&system, "few", "other").await;
+    until(async || in_line(&system).await == 39).await;
+    // One of the flood may have been called before the other came; then it is the other's turn.
+    flood.go(2);
+    other.started().await;
+    other.go(1);
+    assert_eq!(system.outcome(one).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    flood.go(38);
+    until(async || system.agents().await.is_empty()).await;
+    system.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_run_that_waits_for_a_place_is_cancelled_at_once() {
+    let (busy, other) = (hold("busy"), hold("other"));
+    let (system, _) = within(1, [&busy, &other]).await;
+    let first = open(&system, "acme", "busy").await;
+    busy.started().await;
+    let (second, third) = (open(&system, "acme", "other").await, open(&system, "acme", "other").await);
+    until(async || in_line(&system).await == 2).await;
+    system.cancel(second).await.unwrap();
+    assert_eq!(system.outcome(second).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    assert!(matches!(system.cancel(second).await, Err(RunError::InvalidState(_))));
+    busy.go(1);
+    other.started().await;
+    other.go(1);
+    for run in [first, third] {
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    }
+    until(async || system.agents().await.is_empty()).await;
+    system.shutdown().await;
+}
+
+/// Whether a run waits for credits, each time that changed.
+fn waits(journal: &MemoryJournal, client: &str, run: RunId) -> Vec<bool> {
+    let records = journal.read(StreamId::run(&client.into(), run), Seq(0), usize::MAX).unwrap();
+    let waits = records.iter().filter_map(|record| match record.event {
+        Event::OutOfCredit { out } => Some(out),
+        _ => None,
+    });
+    waits.collect()
+}
+
+#[tokio::test]
+async fn runs_without_credits_leave_their_places_to_others_and_all_go_on_when_there_are_some() {
+    let (poor, other) = (hold("poor"), hold("other"));
+    let (system, journal) = within(12, [&poor, &other]).await;
+    deposit(&system, "poor", 10).await;
+    let mut runs = Vec::new();
+    for _ in 0..300 {
+        runs.push(open(&system, "poor", "poor").await);
+    }
+    // Nobody can know what they cost before one has ended; so none is paid for.
+    let one = open(&system, "rich", "other").await;
+    other.started().await;
+    other.go(1);
+    assert_eq!(system.outcome(one).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    until(async || {
+        let agents = system.agents().await;
+        let idle = agents.iter().filter(|agent| agent.state == "idle").count();
+        idle == 296 && in_line(&system).await == 0
+    })
+    .await;
+    assert!(!poor.has_started());
+    // One that needs no actor is cancelled like any other.
+    let cancelled = runs.pop().unwrap();
+    system.cancel(cancelled).await.unwrap();
+    assert_eq!(system.outcome(cancelled).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    poor.go(299);
+    deposit(&system, "poor", 1_000_000).await;
+    for run in runs {
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+        let waits = waits(&journal, "poor", run);
+        assert!(waits.is_empty() || waits == [true, false], "{waits:?}");
+    }
+    system.shutdown().await;
+}
