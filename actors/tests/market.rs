@@ -122,6 +122,18 @@ async fn an_agent_of_better_reputation_gets_the_contract() {
 }
 
 #[tokio::test]
+async fn no_job_goes_to_an_agent_that_does_not_take_what_its_plan_is_given() {
+    let system = common::memory().await;
+    for (agent, price, input) in [("strict", 1, "integer"), ("able", 100, "object")] {
+        let profile = AgentProfile::new(agent).client("acme").capabilities(["contracts"]).price(price);
+        let schema = json!({"properties": {"values": {"type": input}}});
+        system.spawn(profile.input(schema)).await.unwrap();
+    }
+    let row = over(&system, system.post(job(900, says("done"))).await.unwrap()).await;
+    assert_eq!((row.winner.unwrap().as_str(), row.outcome.as_deref()), ("able", Some("succeeded")));
+}
+
+#[tokio::test]
 async fn what_cannot_be_posted_or_offered_is_refused_and_nothing_is_written_down() {
     let journal = Arc::new(MemoryJournal::default());
     let limits = Limits { jobs_open: 1, ..Limits::default() };
@@ -167,7 +179,10 @@ async fn a_job_that_nobody_can_do_fails_and_holds_nothing() {
     let system = common::memory().await;
     deposit(&system, 1_000).await;
     let none = over(&system, system.post(job(900, says("a"))).await.unwrap()).await;
-    assert_eq!(none.reason.as_deref(), Some("no agent of the client offers anything"));
+    assert_eq!(
+        none.reason.as_deref(),
+        Some("no agent of the client offers anything, or none takes what the plan is given")
+    );
     offers(&system, "a", 901).await;
     let row = over(&system, system.post(job(900, says("a"))).await.unwrap()).await;
     let told = "no proposal will do: agent a asks for 901 credits, the budget is 900";

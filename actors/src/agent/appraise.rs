@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use ostler_kernel::evaluation::{Appraised, BEST_PM, Dimension, Judgement, Standard, check_pm};
+use ostler_kernel::evaluation::{Appraised, BEST_PM, Dimension, Judgement, Standard, Target, check_pm};
 use ostler_kernel::event::{Evaluated, Event, Output};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::{Judge, Opinion, Work};
@@ -58,12 +58,15 @@ impl Drive {
         }
     }
 
-    /// By what the run is judged: its contract, what its agent offers, and the domain of its plan, if there are weights for it.
+    /// By what the run is judged: its contract, what its agent offers, and the domain of its plan, if there are weights for it. One that
+    /// has a budget of its own is to take no more than half of that, as an attempt is to take no more than half of its timeout.
     fn standard(&self) -> Standard {
         let standard = self.services.standard(&self.arguments.owner.agent, self.opened.run);
         let domain = self.run.plan().policy.domain.as_ref();
         let known = domain.filter(|domain| self.services.domains.get(domain).is_some());
-        Standard { domain: known.cloned().or(standard.domain), ..standard }
+        let budget = self.run.terms().budget.map(|budget| budget.div_ceil(2));
+        let target = Target { credits: standard.target.credits.or(budget), ..standard.target };
+        Standard { domain: known.cloned().or(standard.domain), target }
     }
 
     fn ask_judge(&self, judge: Arc<dyn Judge>) -> AbortHandle {

@@ -230,16 +230,26 @@ impl Market {
         book.offers.get(agent).map(|offered| (Arc::clone(&offered.offer), offered.position))
     }
 
-    /// What the agents of the job's client propose for it, those in service that offer anything; the best of them.
-    pub(crate) fn proposals(&self, job: &Job, ledger: &Ledger, now: Ticks) -> Vec<Proposal> {
-        let book = lock(&self.book);
-        let offers = book
-            .offers
-            .iter()
-            .filter(|(agent, of)| of.client == job.client && !book.quarantined.contains(*agent));
-        let proposals = offers.map(|(agent, Offered { client, offer, .. })| {
-            let reputation = ledger.reputation(client, Some(agent)).pm();
-            Proposal::of(agent.clone(), offer, job, reputation)
+    /// What the agents of the job's client propose for it, those in service that offer anything and take it; the best of them.
+    pub(crate) fn proposals(
+        &self,
+        job: &Job,
+        ledger: &Ledger,
+        now: Ticks,
+        takes: impl Fn(&AgentId) -> bool,
+    ) -> Vec<Proposal> {
+        let offers = || {
+            let book = lock(&self.book);
+            let offers = book
+                .offers
+                .iter()
+                .filter(|(agent, of)| of.client == job.client && !book.quarantined.contains(*agent));
+            offers.map(|(agent, of)| (agent.clone(), Arc::clone(&of.offer))).collect::<Vec<_>>()
+        };
+        let offers = offers().into_iter().filter(|(agent, _)| takes(agent));
+        let proposals = offers.map(|(agent, offer)| {
+            let reputation = ledger.reputation(&job.client, Some(&agent)).pm();
+            Proposal::of(agent, &offer, job, reputation)
         });
         shortlist(job, proposals.collect(), now)
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ostler_kernel::id::RunId;
+use ostler_kernel::id::{AgentId, RunId};
 use ostler_kernel::json::{self, Json};
 use ostler_kernel::market::{
     Closing, Contract, Decomposition, Execution, Job, MarketStep, Proposed, Stage, Standing, select,
@@ -124,7 +124,11 @@ impl System {
 
     fn propose(&self, job: &Job) -> MarketStep {
         let services = &self.services;
-        let proposals = services.market.proposals(job, &services.ledger, services.clock.now());
+        // What is wrong with the plan itself is told when it is split up.
+        let plan = read(&job.plan).and_then(|draft| self.valid(&draft)).ok();
+        let takes =
+            |agent: &AgentId| plan.as_ref().is_none_or(|it| services.profiles.of(agent).takes(it).is_ok());
+        let proposals = services.market.proposals(job, &services.ledger, services.clock.now(), takes);
         MarketStep::Proposed { proposals }
     }
 
@@ -147,9 +151,7 @@ impl System {
     /// Splits the job up: its plan, with the approvals that its oversight asks for.
     fn decompose(&self, contract: &Contract) -> MarketStep {
         let Contract { job, oversight, .. } = contract;
-        let written = serde_json::from_str::<PlanDraft>(job.plan.as_str());
-        let plan = written.map_err(|error| error.to_string()).and_then(|draft| {
-            let mut draft = draft;
+        let plan = read(&job.plan).and_then(|mut draft| {
             draft.policy.get_or_insert_default().bind(*oversight, job.domain.as_deref());
             let nodes = draft.nodes.len() as u32;
             self.valid(&draft)?;

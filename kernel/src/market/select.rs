@@ -80,7 +80,7 @@ pub enum ProposalError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ContractError {
     /// Nobody proposes.
-    #[error("no agent of the client offers anything")]
+    #[error("no agent of the client offers anything, or none takes what the plan is given")]
     NoProposal,
     /// Of those who propose, none will do; why not, one by one.
     #[error("no proposal will do: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]

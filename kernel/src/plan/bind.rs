@@ -1,12 +1,17 @@
 //! What a plan is bound to by who has it run: its agent, the run that opens it, the contract that it fulfils.
 
+use std::collections::BTreeMap;
+
 use super::{Policy, PolicyDraft};
 use crate::agent::Oversight;
+use crate::run::{Category, Strategy};
 
 impl Policy {
-    /// By its agent: people watch at least so closely, and it is about `domain` unless it says otherwise.
+    /// By its agent: people watch at least so closely, and it is about `domain` unless it says otherwise. Failures are met at least as
+    /// strongly as that domain asks for all the same.
     pub fn bind(&mut self, oversight: Option<Oversight>, domain: Option<&str>) {
         self.oversight = self.oversight.max(oversight);
+        heed(&mut self.recovery, self.domain.as_deref(), domain);
         if self.domain.is_none() {
             self.domain = domain.map(str::to_owned);
         }
@@ -15,27 +20,43 @@ impl Policy {
     /// By the run that opens it: whoever watches that watches what it opens, and failures are met at least as strongly.
     pub fn inherit(&mut self, of: &Policy) {
         self.bind(of.oversight, of.domain.as_deref());
-        for (category, strategy) in &of.recovery {
-            let own = self.recovery.entry(*category).or_insert(*strategy);
-            *own = own.or_stronger(*strategy);
-        }
+        raise(&mut self.recovery, &of.recovery);
     }
 }
 
 impl PolicyDraft {
     /// By the contract that it fulfils: people watch at least so closely, and it is about what the job is about, if that says so.
+    /// Failures are met at least as strongly as the plan's own domain asks for all the same.
     pub fn bind(&mut self, oversight: Oversight, domain: Option<&str>) {
         self.oversight = self.oversight.max(Some(oversight));
         if let Some(domain) = domain {
+            heed(self.recovery.get_or_insert_default(), Some(domain), self.domain.as_deref());
             self.domain = Some(domain.to_owned());
         }
     }
 }
 
+/// Makes failures be met at least as strongly as in a domain that is not the one that counts.
+pub(super) fn heed(recovery: &mut BTreeMap<Category, Strategy>, counts: Option<&str>, other: Option<&str>) {
+    let Some(other) = other.filter(|other| counts.is_some_and(|counts| counts != *other)) else { return };
+    let asked = Category::ALL.into_iter();
+    raise(recovery, &asked.filter_map(|it| Some((it, Strategy::of_domain(other, it)?))).collect());
+}
+
+/// Makes failures be met at least so strongly.
+pub(super) fn raise(recovery: &mut BTreeMap<Category, Strategy>, least: &BTreeMap<Category, Strategy>) {
+    for (category, strategy) in least {
+        let own = recovery.entry(*category).or_insert(*strategy);
+        *own = own.or_stronger(*strategy);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::run::{Category, Strategy};
+    use proptest::prelude::*;
+    use proptest::strategy::Strategy as _;
+
+    use super::{Strategy, *};
 
     const OVERSIGHT: [Option<Oversight>; 3] = [None, Some(Oversight::SpotCheck), Some(Oversight::Supervised)];
 
@@ -59,9 +80,59 @@ mod tests {
                 }
             }
         }
-        let mut opened = policy(None, Some("security"), &[(crash, strong)]);
+        let mut opened = policy(None, Some("security"), &[(crash, weak)]);
         opened.inherit(&policy(None, Some("legal"), &[(crash, weak)]));
-        assert_eq!(opened, policy(None, Some("security"), &[(crash, strong)]));
+        let recovery = [(crash, strong), (timeout, Strategy::FallbackAgent)];
+        assert_eq!(opened, policy(None, Some("security"), &recovery));
+    }
+
+    fn domain() -> impl proptest::strategy::Strategy<Value = Option<String>> {
+        prop::option::of(
+            prop::sample::select(["legal", "security", "testing"].as_slice()).prop_map(str::to_owned),
+        )
+    }
+
+    fn policy() -> impl proptest::strategy::Strategy<Value = PolicyDraft> {
+        let strategies = prop::sample::select(Strategy::ALL.as_slice());
+        let recovery =
+            prop::collection::btree_map(prop::sample::select(Category::ALL.as_slice()), strategies, 0..4);
+        (domain(), prop::option::of(recovery)).prop_map(|(domain, recovery)| PolicyDraft {
+            domain,
+            recovery,
+            ..PolicyDraft::default()
+        })
+    }
+
+    proptest! {
+        /// Whoever has a say in what is done about a failure, nobody has it met more weakly than another asked for: the
+        /// configuration, the plan, the contract, the agent, and the runs around, each with an agent of its own.
+        #[test]
+        fn nobody_lowers_a_level_that_another_asked_for(
+            configured in policy(),
+            plans in prop::collection::vec((policy(), domain(), domain()), 1..4),
+        ) {
+            let settings = crate::plan::Settings::simulation(PolicyDraft::default(), None);
+            let mut asked: Vec<PolicyDraft> = Vec::new();
+            let mut around: Option<Policy> = None;
+            for (mut plan, job, agent) in plans {
+                let of = |domain: &Option<String>| PolicyDraft { domain: domain.clone(), ..PolicyDraft::default() };
+                asked.extend([configured.clone(), plan.clone(), of(&job), of(&agent)]);
+                plan.bind(Oversight::AutonomousEscalation, job.as_deref());
+                let mut policy = Policy::SIMULATION;
+                configured.overlay(&mut policy, &settings);
+                plan.overlay(&mut policy, &settings);
+                policy.bind(None, agent.as_deref());
+                around.iter().for_each(|around| policy.inherit(around));
+                for (category, one) in Category::ALL.iter().flat_map(|it| asked.iter().map(move |one| (*it, one))) {
+                    let decide = |domain: &Option<String>, own: &BTreeMap<Category, Strategy>| {
+                        Strategy::decide(category, domain.as_deref(), own).level()
+                    };
+                    let least = decide(&one.domain, one.recovery.as_ref().unwrap_or(&BTreeMap::new()));
+                    prop_assert!(decide(&policy.domain, &policy.recovery) >= least, "{category} {one:?} {policy:?}");
+                }
+                around = Some(policy);
+            }
+        }
     }
 
     #[test]

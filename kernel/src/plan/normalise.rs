@@ -11,6 +11,7 @@ use super::pointer::{Origin, Pointer};
 use super::table::Table;
 use super::{
     Dep, Idempotency, Join, Kind, Method, Node, On, ParamRef, Plan, Policy, Rule, Settings, ToolDefaults,
+    bind,
 };
 use crate::contract::{self, TEST_TOOL, check_spec};
 use crate::gate::CallClass;
@@ -297,7 +298,8 @@ impl PolicyDraft {
         policy.backoff_cap = backoff_cap.map_or(policy.backoff_cap, |span| span.ticks(settings.bare));
         policy.in_doubt = in_doubt.unwrap_or(policy.in_doubt);
         policy.oversight = oversight.or(policy.oversight);
+        bind::heed(&mut policy.recovery, domain.as_deref(), policy.domain.as_deref());
         policy.domain = domain.clone().or(policy.domain.take());
-        policy.recovery.extend(recovery.iter().flatten());
+        recovery.iter().for_each(|recovery| bind::raise(&mut policy.recovery, recovery));
     }
 }

@@ -144,6 +144,21 @@ pub enum Category {
 }
 
 impl Category {
+    /// Every one.
+    pub const ALL: [Category; 11] = [
+        Category::Crash,
+        Category::Timeout,
+        Category::Transient,
+        Category::RateLimit,
+        Category::ResourceExhaustion,
+        Category::InvalidOutput,
+        Category::HumanRejection,
+        Category::Structural,
+        Category::ParamMissing,
+        Category::GateDenied,
+        Category::InDoubt,
+    ];
+
     /// Whether it leaves open what was done: there may have been an effect, and nobody knows its result.
     pub fn is_loss(self) -> bool {
         match self {

@@ -25,6 +25,16 @@ pub enum Strategy {
 }
 
 impl Strategy {
+    /// Every one.
+    pub const ALL: [Strategy; 6] = [
+        Strategy::RetryWithBackoff,
+        Strategy::Restart,
+        Strategy::RetryWithFeedback,
+        Strategy::Patch,
+        Strategy::FallbackAgent,
+        Strategy::HumanEscalation,
+    ];
+
     /// The recovery level: 1 retry, 2 patch, 4 a person. (3, a new plan, is for the whole run: no failure asks for it.)
     pub fn level(self) -> u8 {
         match self {
@@ -89,29 +99,6 @@ mod tests {
 
     use super::{Strategy, *};
 
-    const CATEGORIES: [Category; 11] = [
-        Category::InDoubt,
-        Category::Crash,
-        Category::Timeout,
-        Category::Transient,
-        Category::RateLimit,
-        Category::ResourceExhaustion,
-        Category::InvalidOutput,
-        Category::HumanRejection,
-        Category::Structural,
-        Category::ParamMissing,
-        Category::GateDenied,
-    ];
-
-    const STRATEGIES: [Strategy; 6] = [
-        Strategy::RetryWithBackoff,
-        Strategy::Restart,
-        Strategy::RetryWithFeedback,
-        Strategy::Patch,
-        Strategy::FallbackAgent,
-        Strategy::HumanEscalation,
-    ];
-
     #[test]
     fn kinds_of_failure_are_met_as_the_paper_says() {
         let check = |category, domain: Option<&str>, expected: Strategy| {
@@ -138,11 +125,11 @@ mod tests {
         fn no_override_and_no_nesting_lowers_a_level(
             failures in prop::collection::vec(
                 (
-                    prop::sample::select(CATEGORIES.as_slice()),
+                    prop::sample::select(Category::ALL.as_slice()),
                     prop::option::of(prop::sample::select(["legal", "security", "testing"].as_slice())),
                     prop::collection::btree_map(
-                        prop::sample::select(CATEGORIES.as_slice()),
-                        prop::sample::select(STRATEGIES.as_slice()),
+                        prop::sample::select(Category::ALL.as_slice()),
+                        prop::sample::select(Strategy::ALL.as_slice()),
                         0..10,
                     ),
                 ),
