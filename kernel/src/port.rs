@@ -272,8 +272,8 @@ pub trait Journal: Send + Sync + 'static {
         true
     }
 
-    /// Reads up to `limit` records of a stream after `after`, ordered ones included that are not durable yet. Fewer only where the
-    /// stream ends.
+    /// Reads up to `limit` records of a stream after `after`, ordered ones included that are not durable yet. Fewer where the stream
+    /// ends, or where they are large; none only at its end.
     fn read(&self, stream: StreamId, after: Seq, limit: usize) -> Result<Vec<Recorded>, JournalError>;
 
     /// Waits until the stream has a record after `after`. Dropping the future loses nothing.

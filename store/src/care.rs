@@ -188,6 +188,8 @@ pub(crate) fn collect(
     let disk = Arc::new(Folder::new(&path.join("journal")));
     segments::finish_swap(&*disk).map_err(io)?;
     let journal = segments::Files::new(disk, options.segment_bytes);
+    // What the journal has lost is needed still, and what it says of its runs may be of before they were over.
+    segments::check_end(&journal, index).map_err(|error| OpenError::journal(path, error))?;
     let mut commit = || {
         lock.check()?;
         index.reset();

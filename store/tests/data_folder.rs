@@ -314,6 +314,15 @@ fn a_journal_whose_end_is_gone_is_refused_and_what_it_lost_is_set_aside() {
         let refused = Store::open_with(&lost, small()).map(drop).unwrap_err();
         let OpenError::Damaged { damages, .. } = &refused else { panic!("{what}: {refused}") };
         assert!(damages.iter().any(|damage| damage.what.contains("its end is gone")), "{what}: {refused}");
+        // Nor does anybody clear away what its records would need.
+        let unwanted = Unwanted { closed_before_ms: Some(i64::MAX), quarantined: false };
+        for removed in [
+            Store::open_with(&lost, Options { unwanted, ..small() }).map(drop),
+            Store::collect(&lost, unwanted, false).map(drop),
+            Store::collect(&lost, unwanted, true).map(drop),
+        ] {
+            assert!(matches!(removed, Err(OpenError::Damaged { .. })), "{what}: {removed:?}");
+        }
         let found = Store::examine(&lost).unwrap().journal;
         assert_eq!(segments(&lost), before, "{what}: who only looks changes nothing");
         assert!(found.charges_known && !found.runs.is_empty(), "{what}: {found:?}");
@@ -336,6 +345,70 @@ fn a_journal_whose_end_is_gone_is_refused_and_what_it_lost_is_set_aside() {
         fs::remove_file(unknown.join("index.redb")).unwrap();
         assert!(Store::open_with(&unknown, small()).is_ok(), "{what}");
     }
+}
+
+#[test]
+fn a_torn_end_is_told_from_damage_whatever_its_bytes_look_like() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data");
+    let (store, _) = Store::open(&path).unwrap();
+    let journal = &*store.journal;
+    wait(journal, journal.append(vec![batch(stream(1), 0, vec![opened(1)])]).unwrap()).unwrap();
+    // Nearly every byte may be the first of a frame of megabytes, as far as its header says.
+    let reason: String = noise(100_000).chars().flat_map(|letter| [letter, 'a', 'a', '\u{1}']).collect();
+    let large = journal.append(vec![batch(stream(1), 1, vec![Event::Parked { reason }])]).unwrap();
+    wait(journal, large).unwrap();
+    let start = (large.0 & 0xffff_ffff) as usize;
+    for (at, lost) in
+        [start..start + 8, start..start + 512, start + 65_536..start + 500_000].into_iter().enumerate()
+    {
+        let torn = folder.path().join(format!("torn-{at}"));
+        copy(&path, &torn);
+        let segment = torn.join("journal/0000000001.seg");
+        let mut bytes = fs::read(&segment).unwrap();
+        bytes[lost].fill(0);
+        fs::write(&segment, bytes).unwrap();
+        assert!(Store::examine(&torn).unwrap().is_sound(), "{at}");
+        let (store, report) = Store::open(&torn).unwrap();
+        assert_eq!(report.torn.unwrap().offset, start as u64, "{at}");
+        assert_eq!(events(&*store.journal, stream(1)), [opened(1)], "{at}");
+    }
+}
+
+#[test]
+fn a_seal_that_is_not_what_it_was_is_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data");
+    fill(&open(&path).0);
+    let last = path.join(format!("journal/{:010}.seg", segments(&path).len()));
+    let bytes = fs::read(&last).unwrap();
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    for at in end - 10..end {
+        let flipped = folder.path().join(format!("flipped-{at}"));
+        copy(&path, &flipped);
+        let mut bytes = bytes.clone();
+        bytes[at] ^= 0x10;
+        fs::write(flipped.join("journal").join(last.file_name().unwrap()), bytes).unwrap();
+        check_filled(&open(&flipped).0, &format!("byte {at} of {end}"));
+    }
+}
+
+#[test]
+fn a_page_of_large_records_is_short_and_the_next_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(folder.path()).unwrap();
+    for number in 0..12 {
+        let events = vec![Event::Parked { reason: format!("{number} {}", noise(1_000_000)) }];
+        store.journal.append(vec![batch(stream(1), number, events)]).unwrap();
+    }
+    let (mut after, mut pages) = (Seq(0), Vec::new());
+    loop {
+        let page = store.journal.read(stream(1), after, usize::MAX).unwrap();
+        let Some(last) = page.last() else { break };
+        after = last.seq;
+        pages.push(page.len());
+    }
+    assert_eq!((pages.iter().sum::<usize>(), pages.iter().max()), (12, Some(&5)), "{pages:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::UNIX_EPOCH;
 
@@ -53,6 +53,8 @@ pub struct FolderArtifacts {
 pub(crate) struct Files {
     root: PathBuf,
     temporaries: AtomicU64,
+    /// The folders whose names are durable, as this process knows, by the first byte of the digests in them.
+    named: [AtomicBool; 256],
 }
 
 impl FolderArtifacts {
@@ -116,7 +118,8 @@ fn failed(error: &io::Error) -> ArtifactError {
 impl Files {
     /// The artifacts at `root`, which may be missing.
     pub(crate) fn at(root: &Path) -> Files {
-        Files { root: root.to_owned(), temporaries: AtomicU64::new(0) }
+        let named = [const { AtomicBool::new(false) }; 256];
+        Files { root: root.to_owned(), temporaries: AtomicU64::new(0), named }
     }
 
     /// The digests of all artifacts, ascending.
@@ -189,7 +192,12 @@ impl Files {
         let folder = self.folder(&digest);
         let path = folder.join(digest.to_string());
         make_folder(&folder)?;
-        // A file that is there may be another call's, its name not durable yet: sync the folder all the same.
+        // What is there may be another call's, or of a process that died: its name need not be durable yet.
+        let known = &self.named[usize::from(digest.0[0])];
+        if !known.load(Ordering::Acquire) {
+            sync_folder(&self.root)?;
+            known.store(true, Ordering::Release);
+        }
         if self.get(digest).is_err() {
             self.check_room(artifact.content.len() as u64)?;
             let number = self.temporaries.fetch_add(1, Ordering::Relaxed);

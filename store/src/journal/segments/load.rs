@@ -4,7 +4,7 @@ use std::io;
 
 use super::files::Files;
 use super::fold::{Fold, Misfit};
-use super::frame::{FIRST, Place};
+use super::frame::{self, FIRST, Found, Place};
 use super::segment::{self, SEGMENT_HEADER_BYTES, Step, Walk};
 use super::verify::Damage;
 use crate::index::{Broken, Index, Mark};
@@ -75,12 +75,9 @@ pub(crate) fn recognise(files: &Files, mark: Mark) -> Result<(), LoadError> {
     if mark.last == Place::default() {
         return Ok(());
     }
-    let found = files.read_frame(mark.last).ok();
-    let found = found.and_then(|bytes| bytes.get(..4).and_then(|bytes| bytes.try_into().ok()));
-    if found.map(u32::from_le_bytes) == Some(mark.last_crc) {
-        return Ok(());
-    }
-    Err(Broken::ahead().into())
+    let found = files.read_frame(mark.last).unwrap_or_default();
+    let is_whole = matches!(frame::look(mark.last, &found), Found::Frame { .. });
+    if is_whole && found[..4] == mark.last_crc.to_le_bytes() { Ok(()) } else { Err(Broken::ahead().into()) }
 }
 
 /// One segment of those to read.

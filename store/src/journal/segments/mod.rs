@@ -61,8 +61,8 @@ pub use collect::Unwanted;
 pub(crate) use collect::collect;
 pub(crate) use files::Files;
 pub use frame::FRAME_BYTES_MAX;
-pub(crate) use open::open;
 pub use open::{JournalOpened, OpenJournalError, Torn};
+pub(crate) use open::{check_end, open};
 pub use quarantine::Quarantined;
 pub(crate) use repair::repair;
 pub use repair::{ClientLoss, Findings, PipelineLoss};
@@ -240,8 +240,9 @@ impl Shared {
             order.pending_bytes -= front.bytes.len();
             order.pending.pop_front();
         }
-        drop(order);
+        // Before the order is let go of: who reads the journal again then finds each frame among those that are durable or pending.
         self.acks.sync_to(end);
+        drop(order);
         self.room.notify_all();
     }
 

@@ -13,7 +13,7 @@ use super::frame::Place;
 use super::load::{LoadError, Loaded, load};
 use super::order::{Order, Standing};
 use super::segment::SEGMENT_HEADER_BYTES;
-use super::verify::{Damage, survey, verify};
+use super::verify::{Damage, damages_without_end, verify};
 use super::writer::Writer;
 use super::{Options, ROOM_BYTES, SegmentJournal, Shared, indexer, quarantine, reserve, swap, sweep};
 use crate::disk::{Disk, is_full};
@@ -135,10 +135,7 @@ fn load_or_rebuild(files: &Files, index: &Index) -> Result<(Loaded, Built), Open
         }
         Err(LoadError::Index(broken)) => {
             if broken.ahead {
-                let survey = survey(files, None)?;
-                if let Some(lost) = survey.lost_end(files, index) {
-                    return Err(OpenJournalError::Damaged([survey.damages, vec![lost]].concat()));
-                }
+                check_end(files, index)?;
             }
             tracing::warn!(%broken, "building the index again");
             index.reset();
@@ -147,6 +144,12 @@ fn load_or_rebuild(files: &Files, index: &Index) -> Result<(Loaded, Built), Open
         }
         Err(error) => Err(refuse(files, error)),
     }
+}
+
+/// Refuses a journal that has lost its end, by what the index knows of it.
+pub(crate) fn check_end(files: &Files, index: &Index) -> Result<(), OpenJournalError> {
+    let damages = damages_without_end(files, index)?;
+    if damages.is_empty() { Ok(()) } else { Err(OpenJournalError::Damaged(damages)) }
 }
 
 /// Reads the journal, in pieces if the index lacks much of it.

@@ -13,6 +13,9 @@ use crate::codec;
 /// Records for which room is made before they are known to be there.
 const ROOM_MAX: usize = 1024;
 
+/// Bytes of records after which no more are read at once: with the last one, and what it takes to hold them, a page may be larger.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
 /// Reads up to `limit` records of a stream after number `after`.
 pub(crate) fn read(
     shared: &Shared,
@@ -33,9 +36,10 @@ pub(crate) fn read(
         frames.extend(recent);
         Ok(frames)
     })?;
-    let mut reader = Reader { records: Vec::with_capacity(limit.min(ROOM_MAX)), from, limit, last: None };
+    let records = Vec::with_capacity(limit.min(ROOM_MAX).min(frames.len()));
+    let mut reader = Reader { records, bytes: 0, from, limit, last: None };
     for (at, ordered) in frames {
-        if reader.records.len() == limit {
+        if reader.is_full() {
             break;
         }
         match ordered {
@@ -80,6 +84,8 @@ fn damaged(place: Place, what: String) -> JournalError {
 
 struct Reader {
     records: Vec<Recorded>,
+    /// As they are on disk.
+    bytes: usize,
     from: u64,
     limit: usize,
     /// Number of the last record of the frame before.
@@ -87,6 +93,10 @@ struct Reader {
 }
 
 impl Reader {
+    fn is_full(&self) -> bool {
+        self.records.len() == self.limit || self.bytes >= PAGE_BYTES
+    }
+
     fn body(&mut self, stream: &StreamId, at: FrameAt, body: &[u8]) -> Result<(), JournalError> {
         let body = frame::parse(body).ok_or_else(|| damaged(at.place, "a frame makes no sense".into()))?;
         let section = body.sections.iter().find(|section| section.stream == *stream);
@@ -101,9 +111,10 @@ impl Reader {
     fn section(&mut self, place: Place, section: &Section<'_>) -> Result<(), JournalError> {
         let records = section.records().ok_or_else(|| damaged(place, "records do not add up".into()))?;
         for (record, seq) in records.into_iter().zip(section.first..) {
-            if seq < self.from || self.records.len() == self.limit {
+            if seq < self.from || self.is_full() {
                 continue;
             }
+            self.bytes += record.len();
             let event = codec::decode(record).map_err(|error| damaged(place, error.to_string()))?;
             let position = place.position();
             self.records.push(Recorded { seq: Seq(seq), position, at_ms: section.at_ms, event });

@@ -42,7 +42,9 @@ pub(crate) fn sweep_newest(
     bytes_max: u64,
 ) -> io::Result<Result<Vec<(u32, u32)>, Damage>> {
     let mut numbers = files.numbers()?;
-    numbers.retain(|number| *number <= until.segment());
+    // Of a segment of which the index has nothing, not even the header needs to be there.
+    let begun = until.offset() > SEGMENT_HEADER_BYTES as u64;
+    numbers.retain(|number| *number < until.segment() || (begun && *number == until.segment()));
     let befores = [0].into_iter().chain(numbers.iter().copied());
     let mut left: Vec<(u32, u32)> = numbers.iter().copied().zip(befores).collect();
     let count = usize::try_from(bytes_max / files.segment_bytes).unwrap_or(usize::MAX);

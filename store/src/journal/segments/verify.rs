@@ -83,6 +83,17 @@ pub(crate) fn verify(files: &Files, until: Option<Place>) -> io::Result<Vec<Dama
     Ok(survey(files, until)?.damages)
 }
 
+/// Everything that is wrong with a journal that has lost its end, by what the index knows of it; nothing if it has not, or nobody can tell.
+pub(crate) fn damages_without_end(files: &Files, index: &Index) -> io::Result<Vec<Damage>> {
+    let Ok(Some(mark)) = index.mark() else { return Ok(Vec::new()) };
+    if recognise(files, mark).is_ok() {
+        return Ok(Vec::new());
+    }
+    let survey = survey(files, None)?;
+    let lost = survey.lost_end(files, index);
+    Ok(lost.map(|lost| [survey.damages, vec![lost]].concat()).unwrap_or_default())
+}
+
 /// What a journal holds and what is wrong with it, by its segments alone.
 #[derive(Default)]
 pub(crate) struct Survey {
