@@ -41,10 +41,10 @@ mod os;
 pub mod pipeline_file;
 pub mod plan_file;
 
-pub use os::{Agent, DATA_FOLDER, DRAIN, Faults, Ostler, OstlerBuilder, Run, StartError};
+pub use os::{Agent, DATA_FOLDER, Faults, Ostler, OstlerBuilder, Run, StartError};
 pub use ostler_actors::{
     AgentEvaluation, AgentProfile, AgentRow, Answer, Approval, ApprovalId, ClientChange, ClientError,
-    ClientRow, EvaluationError, EventCursor, Gap, Heard, JobRequest, JobRow, Mapping, MarketError,
+    ClientRow, EvaluationError, EventCursor, Gap, Heard, InDoubt, JobRequest, JobRow, Mapping, MarketError,
     OfferRefused, Outbox, PipelineEnd, PipelineError, PipelineEvent, PipelineHandle, PipelineRow, Program,
     ProgramContext, PublishError, Publisher, ReleaseError, ResolveHow, RunError, RunEvaluation, Settled,
     SpawnError, Stage, StageError, StageRow, Step, StepError, Submission, SubmitError, TreeRow,

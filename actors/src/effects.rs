@@ -24,6 +24,7 @@ use crate::attempt_log::LiveLog;
 use crate::registry::RegistryMessage;
 use crate::scheduler::{Owner, Ticket};
 use crate::services::{Services, lock};
+use crate::system::InDoubt;
 
 /// One try of a node of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -347,6 +348,13 @@ impl Effects {
             }
             State::Running { .. } | State::Done(_) => true,
         });
+    }
+
+    /// Stops whatever acts on the world as far as that is possible, and gives it.
+    pub(crate) fn stop_acting(&self) -> Vec<InDoubt> {
+        let acting = self.keys(|_, entry| entry.acts && matches!(entry.state, State::Running { .. }));
+        acting.iter().for_each(|key| self.cancel(key));
+        acting.into_iter().map(|AttemptKey { run, node, .. }| InDoubt { run, node }).collect()
     }
 
     /// Stops an attempt, and forgets it, as its process ends.

@@ -109,6 +109,6 @@ pub use scheduler::ClientConfig;
 pub use spawn::{AgentHandle, AgentProfile, SpawnError};
 pub use submission::{Submission, SubmitError, Term, new_run_id};
 pub use supervision::{TREE_CHILDREN_MAX, TreeRow};
-pub use system::{StartError, System, SystemConfig};
+pub use system::{InDoubt, StartError, System, SystemConfig};
 pub use toolbox::{Toolbox, ToolboxError};
 pub use view::{ReadResult, RunView};

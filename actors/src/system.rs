@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use metrics::Recorder;
 use ostler_kernel::gate::GatePolicy;
-use ostler_kernel::id::AgentId;
+use ostler_kernel::id::{AgentId, NodeId, RunId};
 use ostler_kernel::plan::Settings;
 use ostler_kernel::port::{ArtifactStore, Journal, JournalError, Tool};
 use ostler_supervisor::{Exit, SupervisorRef};
@@ -162,16 +162,20 @@ impl System {
     }
 
     /// Ends: no more grants; what only looks or computes is stopped; what acts on the world goes on to its end, but
-    /// no longer than the configured time; then the actors stop. Open runs stay open. What was recorded is durable when it returns, if the disk takes it in that time.
-    pub async fn shutdown(&self) {
+    /// no longer than the configured time; then the actors stop, and it is stopped as well. Open runs stay open. What was recorded is
+    /// durable when it returns, if the disk takes it in that time. Gives what was stopped while it acted.
+    pub async fn shutdown(&self) -> Vec<InDoubt> {
         self.close_jobs().await;
         self.services.stop();
         self.services.scheduling.stop(&self.services);
         self.services.effects.stop_pure();
-        if tokio::time::timeout(self.drain, self.services.effects.drained()).await.is_err() {
-            tracing::warn!("attempts that act on the world did not end in time: they are in doubt");
-        }
+        let _ = tokio::time::timeout(self.drain, self.services.effects.drained()).await;
         self.root.stop().await;
+        // Nobody takes their ends in any more: what became of them is not known.
+        let in_doubt: Vec<InDoubt> = self.services.effects.stop_acting();
+        for InDoubt { run, node } in &in_doubt {
+            tracing::warn!(%run, %node, "it acts on the world and did not end in time: it is in doubt");
+        }
         // Whoever still has hold of the journal, the process may end when this returns: what came of the last attempts is on disk by then.
         let durable = self.services.journal.durable(self.services.last_ordered());
         match tokio::time::timeout(self.drain, durable).await {
@@ -181,7 +185,17 @@ impl System {
         }
         self.services.links.clear();
         lock(&self.services.home).take();
+        in_doubt
     }
+}
+
+/// A step that was stopped while it acted on the world.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InDoubt {
+    /// Of which run.
+    pub run: RunId,
+    /// Which.
+    pub node: NodeId,
 }
 
 /// Time after records were undone and all was read again before that is done once more.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{DRAIN, Hold, left_by, over, plan, states, submit, system};
-use ostler_actors::{INLINE_BYTES_MAX, Limits, ResolveHow, RunError, Settled, Submission, System};
+use ostler_actors::{INLINE_BYTES_MAX, InDoubt, Limits, ResolveHow, RunError, Settled, Submission, System};
 use ostler_kernel::event::{AttemptOf, AttemptProgress, Event};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::canonical;
@@ -56,8 +56,9 @@ async fn a_shutdown_ends_when_its_time_is_over_whatever_goes_on() {
     let run = submit(&first, json!({"id": "p", "nodes": [node]})).await;
     act.started().await;
     let begun = tokio::time::Instant::now();
-    first.shutdown().await;
+    assert_eq!(first.shutdown().await, [InDoubt { run, node: "n".into() }]);
     assert_eq!(begun.elapsed().as_secs(), DRAIN.as_secs());
+    act.stopped().await;
 
     let second = system(journal, vec![act]).await;
     second.resume_all().await.unwrap();

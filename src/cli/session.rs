@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use ostler::config::{Config, ConfigError, StoreUrl};
-use ostler::{Ostler, StartError};
+use ostler::{InDoubt, Ostler, StartError};
 use ostler_drivers::tool::{DataFolder, ToolConfig, builtin};
 use ostler_server::wire::{Health, RunList, Standing, Summary};
 use ostler_server::{Children, ControlSocket, router, socket_path};
@@ -240,7 +240,7 @@ impl Session {
             }
         }
         signals.will_kill(os.programs());
-        os.shutdown().await;
+        tell_in_doubt(&os.shutdown().await);
         interrupted.map_or(Ok(()), |code| Err(Failure::silent(code)))
     }
 
@@ -260,7 +260,7 @@ impl Session {
             if let Some(door) = &door {
                 let _ = door.socket.close();
             }
-            os.shutdown().await;
+            tell_in_doubt(&os.shutdown().await);
             if let Some(door) = door {
                 door.socket.finish().await;
             }
@@ -295,6 +295,15 @@ impl Session {
             Ok(list) => list.runs.iter().filter(|line| line.standing == Standing::Running).count(),
             Err(_) => 0,
         }
+    }
+}
+
+/// What was stopped while it acted, as the process would not wait for it any longer.
+fn tell_in_doubt(in_doubt: &[InDoubt]) {
+    for InDoubt { run, node } in in_doubt {
+        say(format!(
+            "{node} of run {run} was not done in time and was stopped: it is in doubt, and whoever takes the run up is asked ([shutdown] wait in ostler.toml gives it longer)"
+        ));
     }
 }
 

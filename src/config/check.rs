@@ -6,7 +6,7 @@ use ostler_kernel::evaluation::{DomainError, Domains, WeightFault};
 use ostler_kernel::id::{NAME_RULE, is_name};
 use ostler_kernel::plan::Pointer;
 
-use super::Config;
+use super::{Config, SHUTDOWN_WAIT_MS_MAX};
 use crate::plan_file::meant;
 
 impl Config {
@@ -19,6 +19,13 @@ impl Config {
                 Pointer::root().key("retention").key("keep"),
                 "runs cannot be kept for no time, or less".to_owned(),
                 "give it a span above zero, such as \"30d\"".to_owned(),
+            ));
+        }
+        if self.shutdown.wait.is_some_and(|wait| !(0..=SHUTDOWN_WAIT_MS_MAX).contains(&wait.ticks(1_000))) {
+            wrong.push((
+                Pointer::root().key("shutdown").key("wait"),
+                "a shutdown cannot wait for less than no time, or for more than a day".to_owned(),
+                "give it a span up to 24h, such as \"30s\"".to_owned(),
             ));
         }
         for (client, entry) in &self.clients {

@@ -6,6 +6,8 @@
 //!     url = "file:.ostler"
 //!     [retention]
 //!     keep = "30d"
+//!     [shutdown]
+//!     wait = "30s"
 //!     [tools.shell]
 //!     allow = [{argv = ["make", "check"], impact = 1, effect = "write"}]
 //!     [tools.http]
@@ -32,7 +34,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ostler_actors::ClientConfig;
 use ostler_drivers::tool::ToolConfig;
@@ -71,13 +73,15 @@ pub const CLIENT_WEIGHT: u32 = 100;
 #[serde(
     default,
     deny_unknown_fields,
-    expecting = "the tables [store], [retention], [tools], [scopes], [clients] and [evaluation]"
+    expecting = "the tables [store], [retention], [shutdown], [tools], [scopes], [clients] and [evaluation]"
 )]
 pub struct Config {
     /// `[store]`.
     pub store: StoreConfig,
     /// `[retention]`.
     pub retention: RetentionConfig,
+    /// `[shutdown]`.
+    pub shutdown: ShutdownConfig,
     /// `[tools]`.
     pub tools: ToolConfig,
     /// `[scopes.NAME]`: who may call what.
@@ -170,6 +174,27 @@ impl RetentionConfig {
         }
     }
 }
+
+/// `[shutdown]`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "the table [shutdown]")]
+pub struct ShutdownConfig {
+    /// How long what acts on the world may go on once the process is to end; absent: 30 s.
+    pub wait: Option<Span>,
+}
+
+impl ShutdownConfig {
+    /// How long that is.
+    pub fn wait(&self) -> Duration {
+        self.wait.map_or(SHUTDOWN_WAIT, |wait| Duration::from_millis(wait.ticks(1_000).unsigned_abs()))
+    }
+}
+
+/// How long a shutdown waits for attempts that act on the world, if nobody says otherwise.
+pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(30);
+
+/// The longest that it may be told to, in milliseconds: whoever started the process is told nothing meanwhile.
+pub(crate) const SHUTDOWN_WAIT_MS_MAX: Ticks = 24 * 3_600 * 1_000;
 
 /// `[scopes.NAME]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

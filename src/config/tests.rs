@@ -51,6 +51,12 @@ fn values_out_of_range_are_named() {
         ]],
     );
     refused(
+        "[shutdown]\nwait = '25h'\n",
+        expect![[
+            r#"ostler.toml:2:8: a shutdown cannot wait for less than no time, or for more than a day: give it a span up to 24h, such as "30s""#
+        ]],
+    );
+    refused(
         "[scopes.r]\ntools = ['fs.read']\ncaps = {'fs.raed' = 1}\n",
         expect![[
             r#"ostler.toml:3:21: scope r caps fs.raed, which is not among its tools: did you mean "fs.read"?"#

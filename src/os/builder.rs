@@ -19,9 +19,6 @@ use crate::metrics::Meter;
 /// The data folder of who names none.
 pub const DATA_FOLDER: &str = ".ostler";
 
-/// How long a shutdown waits for attempts that act on the world.
-pub const DRAIN: Duration = Duration::from_secs(30);
-
 /// How long a system of this process that was shut down may take to let go of its data folder.
 const LETTING_GO: Duration = Duration::from_millis(500);
 
@@ -199,7 +196,7 @@ impl OstlerBuilder {
             tools,
             slots: self.slots.unwrap_or_else(slots_default),
             run_slots: run_slots_default(),
-            drain: DRAIN,
+            drain: self.config.shutdown.wait(),
             clients: self.config.clients(),
             measures: meter.as_ref().map(Meter::measures).unwrap_or_default(),
             evaluation: Evaluating { domains: self.config.domains(), judge: self.judge },

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ostler_actors::{
-    AgentEvaluation, AgentProfile, AgentRow, Answer, Approval, ClientChange, ClientError, ClientRow,
+    AgentEvaluation, AgentProfile, AgentRow, Answer, Approval, ClientChange, ClientError, ClientRow, InDoubt,
     JobRequest, JobRow, MarketError, OfferRefused, PipelineError, PipelineHandle, PipelineRow, ReleaseError,
     RunError, SpawnError, Submission, SubmitError, System, TreeRow,
 };
@@ -21,7 +21,7 @@ use ostler_server::ControlSocket;
 use ostler_store::Opened;
 use serde_json::Value;
 
-pub use builder::{DATA_FOLDER, DRAIN, OstlerBuilder, StartError};
+pub use builder::{DATA_FOLDER, OstlerBuilder, StartError};
 pub use run::{Agent, Run};
 
 use crate::metrics::Endpoint;
@@ -337,14 +337,18 @@ impl Ostler {
         metrics.as_ref().map(Endpoint::address)
     }
 
-    /// Ends: work that acts on the world goes on to its end for up to 30 s, other work is stopped. Open runs stay
-    /// open, and go on when the data folder is opened again.
-    pub async fn shutdown(&self) {
+    /// Ends: work that acts on the world goes on to its end for up to 30 s, or as long as `[shutdown] wait` says; other work is stopped.
+    /// Open runs stay open, and go on when the data folder is opened again. Gives what was not done by then: its programs are
+    /// killed, and it is in doubt. Dropping the future leaves it to the next call, or to the end of the process.
+    pub async fn shutdown(&self) -> Vec<InDoubt> {
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(socket) = &socket {
             let _ = socket.close(); // one that stays there refuses, and is replaced
         }
-        self.system.shutdown().await;
+        let in_doubt = self.system.shutdown().await;
+        if let Some(programs) = self.programs.as_ref().filter(|_| !in_doubt.is_empty()) {
+            programs.kill_running();
+        }
         if let Some(socket) = socket {
             socket.finish().await;
         }
@@ -352,5 +356,6 @@ impl Ostler {
         if let Some(metrics) = metrics {
             metrics.stop().await;
         }
+        in_doubt
     }
 }

@@ -41,6 +41,25 @@ fn interrupts_and_terminations_keep_the_store_in_order() {
     }
 }
 
+#[test]
+fn what_acts_for_longer_than_a_shutdown_waits_is_killed_told_and_in_doubt() {
+    let acts = "id: acts\nnodes:\n  - {id: act, tool: shell.run, params: {argv: [sh, -c, 'echo x >> log; sleep 20; echo y >> log']}, timeout: 60s}\n";
+    let world = world();
+    world.file("acts.yaml", acts);
+    world.file("data/ostler.toml", "[shutdown]\nwait = '100ms'\n");
+    let mut run = world.start("run acts.yaml --workspace work --intent 2");
+    until("it has begun", || world.work("log") == "x\n");
+    run.signal("TERM");
+    let ended = run.end();
+    assert_eq!(ended.code, Some(143), "{ended:?}");
+    assert!(ended.err.contains("act of run") && ended.err.contains("it is in doubt"), "{ended:?}");
+    // It held the other end of the pipe that `end` has read to its end, unless it was killed.
+    assert_eq!(world.work("log"), "x\n");
+    let resumed = world.ostler("resume");
+    assert!(resumed.out.contains("resolve"), "{resumed:?}");
+    is_well(&world);
+}
+
 /// A run whose terminal goes away while its step acts: `before` is done by the shell that starts it.
 fn hung_up(before: &str) -> (World, Ended) {
     let world = world();
