@@ -286,6 +286,8 @@ async fn an_event_that_is_too_much_is_parked_and_the_rest_goes_on_where_that_is_
     assert_eq!(stage.parked[0].reason, "it panicked: three is too much");
     let told = told(&pipeline).await;
     assert_eq!(told[seq as usize - 1], ("number".to_owned(), json!(3)));
+    let parked = pipeline.event(seq).unwrap().unwrap();
+    assert_eq!((parked.seq, parked.kind.as_str(), parked.value()), (seq, "number", json!(3)));
     assert_eq!(told.iter().rfind(|(kind, _)| kind == "doubled").unwrap().1, json!(12));
     system.shutdown().await;
 }
@@ -493,6 +495,9 @@ async fn who_is_farther_behind_than_the_quota_is_told_what_it_missed() {
     assert!(matches!(pipeline.catch_up("double", 3, false).await, Err(PipelineError::Gone { seq: 4, .. })));
     assert!(matches!(pipeline.events_after(3), Err(PipelineError::Gone { seq: 4, .. })));
     assert!(pipeline.events_after(oldest - 1).is_ok());
+    for (seq, is_kept) in [(0, false), (oldest - 1, false), (oldest, true), (50, true), (51, false)] {
+        assert_eq!(pipeline.event(seq).unwrap().map(|event| event.seq), is_kept.then_some(seq));
+    }
     let heard: Arc<Mutex<Vec<String>>> = Arc::default();
     let notes = heard.clone();
     pipeline.attach("double", move |_| Note { heard: notes.clone() }).unwrap();

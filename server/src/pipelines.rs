@@ -10,7 +10,7 @@ use ostler_actors::{
 };
 use ostler_kernel::event::Event;
 use ostler_kernel::json::{Json as Canonical, canonical};
-use ostler_kernel::pipeline::{PipelineSpec, PublishRefusal};
+use ostler_kernel::pipeline::{ParkedEvent, PipelineSpec, PublishRefusal};
 use ostler_kernel::port::{JournalError, Recorded};
 use serde::Deserialize;
 use serde_json::Value;
@@ -26,9 +26,13 @@ use crate::wire::{
 /// Events that a stage which is dealt with elsewhere is told at once.
 pub const HEARD_AT_ONCE_MAX: usize = 256;
 
+/// Characters of a parked event that are told.
+const EXCERPT_CHARS_MAX: usize = 200;
+
 pub(crate) async fn list(State(api): State<Api>) -> Result<Json<PipelineList>, Problem> {
     let rows = api.system.pipelines().await?;
-    Ok(Json(PipelineList { pipelines: rows.into_iter().map(line).collect() }))
+    let lines = rows.into_iter().map(|row| with_parked(&api.system.pipeline(row.pipeline.as_str())?, row));
+    Ok(Json(PipelineList { pipelines: lines.collect::<Result<_, Problem>>()? }))
 }
 
 pub(crate) async fn create(
@@ -43,7 +47,32 @@ pub(crate) async fn one(
     State(api): State<Api>,
     Path(id): Path<String>,
 ) -> Result<Json<PipelineLine>, Problem> {
-    stands(&api.system.pipeline(&id)?).await
+    let pipeline = api.system.pipeline(&id)?;
+    let line = with_parked(&pipeline, pipeline.row())?;
+    pipeline.durable().await?;
+    Ok(Json(line))
+}
+
+/// How a pipeline stands, with what was parked, as far as that can still be read.
+fn with_parked(pipeline: &PipelineHandle, row: PipelineRow) -> Result<PipelineLine, Problem> {
+    let mut line = line(row);
+    for parked in line.stages.iter_mut().flat_map(|stage| &mut stage.parked).filter(|parked| parked.seq > 0) {
+        match pipeline.event(parked.seq)? {
+            Some(event) => {
+                parked.kind = Some(event.kind.to_string());
+                parked.excerpt = Some(excerpt(event.data.as_str()));
+            }
+            None => parked.gone = true,
+        }
+    }
+    Ok(line)
+}
+
+fn excerpt(text: &str) -> String {
+    match text.char_indices().nth(EXCERPT_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 /// How a pipeline stands, durably.
@@ -231,7 +260,13 @@ fn line(row: PipelineRow) -> PipelineLine {
 
 fn stage_line(row: StageRow) -> StageLine {
     let names = |types: &[ostler_kernel::id::EventType]| types.iter().map(ToString::to_string).collect();
-    let parked = row.parked.iter();
+    let parked = row.parked.into_iter().map(|ParkedEvent { seq, reason }| ParkedLine {
+        seq,
+        reason,
+        kind: None,
+        excerpt: None,
+        gone: false,
+    });
     StageLine {
         stage: row.stage.to_string(),
         publishes: names(&row.publishes),
@@ -242,7 +277,7 @@ fn stage_line(row: StageRow) -> StageLine {
         lag: row.lag,
         missed: row.missed,
         gap: row.gap.map(gap),
-        parked: parked.map(|one| ParkedLine { seq: one.seq, reason: one.reason.clone() }).collect(),
+        parked: parked.collect(),
         parked_total: row.parked_total,
     }
 }

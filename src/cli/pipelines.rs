@@ -30,6 +30,9 @@ use super::term::{Out, Paint, clock, count, say};
 /// Columns of a name.
 const NAME_MAX: usize = 32;
 
+/// Columns of what an event says.
+const DATA_MAX: usize = 200;
+
 /// Parked events of a stage that are shown, the newest.
 const PARKED_SHOWN_MAX: usize = 3;
 
@@ -56,7 +59,8 @@ enum PipelineCommand {
     /// List pipelines, how far each stage has come, and what was parked
     ///
     /// LAG is the number of events that a stage is still to hear. A stage is live if code of the process that holds the data folder
-    /// deals with it, external if it is read over the API, or nobody deals with it yet.
+    /// deals with it, external if it is read over the API, or nobody deals with it yet. Of a parked event it shows the type and what
+    /// it says, as long as it is kept.
     #[command(after_help = "Examples:\n  ostler pipeline ps\n  ostler pipeline ps web_testing --json")]
     Ps(PsArgs),
     /// Print the events of a pipeline
@@ -283,6 +287,11 @@ pub(crate) fn troubles(pipeline: &str, stage: &StageLine) -> Vec<String> {
             0 => format!("its end was too much for it: {reason}"),
             seq => format!("event {seq} is parked: {reason}"),
         });
+        if let (Some(kind), Some(excerpt)) = (&parked.kind, &parked.excerpt) {
+            told.push(format!("  {}  {}", fit_name(kind, NAME_MAX), fit(excerpt, DATA_MAX)));
+        } else if parked.gone {
+            told.push("  what it said is gone: it is over the quota of the pipeline".to_owned());
+        }
     }
     match stage.state.as_str() {
         "stopped" => {
@@ -390,7 +399,7 @@ fn tell_one(line: &[u8], globals: &Globals, out: &mut Out) -> Result<(), Failure
         out.json(&line);
         return Ok(());
     }
-    let data = fit(&line.data.to_string(), 200);
+    let data = fit(&line.data.to_string(), DATA_MAX);
     let (stage, kind) = (fit_name(&line.stage, NAME_MAX), fit_name(&line.kind, NAME_MAX));
     out.line(format!("{:>6}  {}  {stage:<12}  {kind:<20}  {data}", line.seq, clock(line.at_ms)).trim_end());
     Ok(())

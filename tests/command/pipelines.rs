@@ -175,15 +175,21 @@ fn a_stage_that_stopped_is_shown_with_its_event_by_ps_and_doctor_and_released() 
     let world = World::new();
     world.file(
         "p.json",
-        r#"{"id": "p", "stages": [{"name": "a", "publishes": ["x"]}, {"name": "b", "subscribes": ["x"]}]}"#,
+        r#"{"id": "p", "keep": {"events": 3, "bytes": 1000000}, "stages": [
+            {"name": "a", "publishes": ["x"]}, {"name": "b", "subscribes": ["x"]}
+        ]}"#,
     );
     world.ostler("pipeline create p.json").exits(0);
-    world.ostler("pipeline publish p a x 1").exits(0);
+    world.ostler(&format!("pipeline publish p a x {{\"copies\":\"{}\"}}", "9".repeat(300))).exits(0);
     world.ostler("pipeline publish p a x 2").exits(0);
     fail(&world);
     let shown = "event 1 is parked: out of paper";
-    world.ostler("pipeline ps").exits(0).says(shown).says("stopped").says("ostler pipeline release p b");
+    let ps = world.ostler("pipeline ps").exits(0).says(&format!("{shown}\n      x  {{\"copies\":\"9999"));
+    ps.says("stopped").says("ostler pipeline release p b");
     world.ostler("doctor").exits(0).says(&format!("stage b of pipeline p: {shown}"));
+    let parked = &world.ostler("pipeline ps p --json").exits(0).lines()[0]["stages"][1]["parked"][0];
+    let excerpt = format!("{{\"copies\":\"{}…", "9".repeat(200 - "{'copies':'".len()));
+    assert_eq!((&parked["kind"], &parked["excerpt"]), (&"x".into(), &excerpt.into()));
     world.ostler("pipeline release p b").exits(0).says("stage b goes on");
     let stood = world.ostler("pipeline ps p --json").exits(0).lines();
     let stage = &stood[0]["stages"][1];
@@ -191,6 +197,12 @@ fn a_stage_that_stopped_is_shown_with_its_event_by_ps_and_doctor_and_released() 
         (&stage["state"], &stage["lag"], &stage["parked_total"]),
         (&"external".into(), &1.into(), &1.into())
     );
+    for n in 3..=5 {
+        world.ostler(&format!("pipeline publish p a x {n}")).exits(0);
+    }
+    world.ostler("pipeline ps").exits(0).says(shown).says("      what it said is gone: it is over the quota");
+    let parked = &world.ostler("pipeline ps p --json").exits(0).lines()[0]["stages"][1]["parked"][0];
+    assert_eq!((&parked["gone"], parked.get("kind")), (&true.into(), None));
 }
 
 #[test]

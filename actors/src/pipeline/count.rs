@@ -51,6 +51,14 @@ impl Log {
         records.into_iter().map(event_of).collect()
     }
 
+    /// The event of this number; `None`: there is none, or it is gone.
+    pub(super) fn event(&self, seq: u64) -> Result<Option<PipelineEvent>, JournalError> {
+        if seq < self.state().pipeline.oldest() {
+            return Ok(None);
+        }
+        Ok(self.read(seq - 1, 1)?.pop().filter(|event| event.seq == seq))
+    }
+
     /// A page of the log after `after`, of `limit` events at most: what of it a stage hears, and up to where it goes.
     pub(crate) fn page(
         &self,

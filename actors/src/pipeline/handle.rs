@@ -237,6 +237,16 @@ impl PipelineHandle {
         Ok(EventCursor::new(journal, self.log.stream(), Seq(after)))
     }
 
+    /// The event of this number, such as one that was parked; `None`: there is none, or none any more. It may not be durable yet;
+    /// [`PipelineHandle::durable`] waits for that.
+    ///
+    /// # Errors
+    ///
+    /// The journal cannot be read.
+    pub fn event(&self, seq: u64) -> Result<Option<PipelineEvent>, JournalError> {
+        self.log.event(seq)
+    }
+
     /// Moves the cursor of a stage: it hears the events after `after` again, or passes over those up to it. Without `keeps_state` it
     /// begins without a state. What it publishes, it publishes again. Stages behind it that had ended are open again. Durable
     /// when it returns.

@@ -66,6 +66,15 @@ pub struct ParkedLine {
     pub seq: u64,
     /// What happened the last time.
     pub reason: String,
+    /// What kind of event it is, in the answer to a `GET`, as long as it is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// The first 200 characters of what it says, as JSON; then `…`, if that is not all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub excerpt: Option<String>,
+    /// It is no longer kept, and what it said cannot be told any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gone: bool,
 }
 
 /// An event of a pipeline: a line of `GET /v1/pipelines/{id}/events`.
