@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ostler_kernel::agent::Profile;
 use ostler_kernel::evaluation::{
     Appraised, Degradation, Domains, HISTORY_MAX, Near, Reputation, ScoreError, Scores, Standard, Verdict,
     Weights, check_pm, degradation, evaluate, mean, nearest,
@@ -289,15 +288,6 @@ impl Services {
     pub(crate) fn domain_of(&self, agent: &AgentId) -> Option<String> {
         let offered = self.market.offer(agent).and_then(|offer| offer.domain.clone());
         offered.or_else(|| self.profiles.of(agent).domain.clone())
-    }
-
-    /// What an agent says of itself, with what it offers now.
-    pub(crate) fn said_by(&self, agent: &AgentId) -> Arc<Profile> {
-        let profile = self.profiles.of(agent);
-        let Some(offer) = self.market.offer(agent) else { return profile };
-        let capabilities = offer.capabilities.iter().cloned().collect();
-        let domain = self.domain_of(agent);
-        Arc::new(Profile { capabilities, domain, price: offer.price, ..(*profile).clone() })
     }
 
     /// The mean reputation of agents, by what their work is about, in thousandths; of a domain without any, nothing.

@@ -224,7 +224,8 @@ async fn the_domain_of_an_agent_is_that_of_its_offer_or_else_of_its_profile() {
         system.offer("jurist", offer).await.unwrap();
         assert_eq!(domain(), counts, "{offered:?}");
         let row = system.agent(&"jurist".into()).await.unwrap();
-        assert_eq!(row.profile.domain.as_deref(), Some(counts), "{offered:?}");
+        assert_eq!(row.profile.domain.as_deref(), Some("legal"), "{offered:?}");
+        assert_eq!(row.offer.unwrap().domain.as_deref(), offered);
     }
 }
 

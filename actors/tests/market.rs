@@ -410,18 +410,23 @@ async fn an_offer_that_is_repeated_is_acknowledged_no_earlier_than_the_first() {
 }
 
 #[tokio::test]
-async fn an_agent_is_told_with_what_it_offers_now() {
+async fn an_agent_is_told_with_its_profile_as_it_was_spawned_and_what_it_offers_now_beside_it() {
     let system = common::memory().await;
     let spawned = || AgentProfile::new("a").client("acme").capabilities(["draft"]).domain("legal").price(40);
     system.spawn(spawned()).await.unwrap();
-    let told = async || {
-        let profile = system.agent(&"a".into()).await.unwrap().profile;
-        (profile.capabilities.join(" "), profile.price, profile.domain.clone())
-    };
-    let domain = Some("legal".to_owned());
-    assert_eq!(told().await, ("draft".to_owned(), Some(40), domain.clone()));
-    offers(&system, "a", 7).await;
-    assert_eq!(told().await, ("contracts gdpr".to_owned(), Some(7), domain));
+    for (offered, capabilities, price) in [(None, "draft", 40), (Some(7), "contracts gdpr", 7)] {
+        if let Some(price) = offered {
+            offers(&system, "a", price).await;
+        }
+        let row = system.agent(&"a".into()).await.unwrap();
+        assert_eq!((row.profile.capabilities.join(" "), row.profile.price), ("draft".to_owned(), Some(40)));
+        assert_eq!(row.profile.domain.as_deref(), Some("legal"));
+        let offer = row.offer.unwrap();
+        let can: Vec<&str> = offer.capabilities.iter().map(String::as_str).collect();
+        assert_eq!((can.join(" ").as_str(), offer.price), (capabilities, Some(price)));
+    }
+    system.spawn(AgentProfile::new("b")).await.unwrap();
+    assert_eq!(system.agent(&"b".into()).await.unwrap().offer, None, "who says nothing offers nothing");
     system.spawn(spawned()).await.expect("its profile is what it was");
 }
 

@@ -9,7 +9,7 @@ use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, is_name};
 
 use crate::problem::Problem;
 use crate::routes::{Api, Sent};
-use crate::wire::{AgentLine, AgentList, AgentNamed, SpawnRequest, TreeLine, TreeView};
+use crate::wire::{AgentLine, AgentList, AgentNamed, OfferRequest, SpawnRequest, TreeLine, TreeView};
 
 pub(crate) async fn list(State(api): State<Api>) -> Json<AgentList> {
     let agents = api.system.agents().await.into_iter().map(|row| AgentLine {
@@ -20,6 +20,7 @@ pub(crate) async fn list(State(api): State<Api>) -> Json<AgentList> {
         reason: row.reason,
         runs_open: row.runs_open,
         profile: Profile::clone(&row.profile),
+        offer: row.offer.as_deref().map(OfferRequest::from),
     });
     Json(AgentList { agents: agents.collect() })
 }

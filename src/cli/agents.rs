@@ -6,8 +6,9 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ostler_kernel::agent::{Oversight, Profile};
 use ostler_kernel::json::parse_value;
+use ostler_kernel::market::Offer;
 use ostler_scheduler::WEIGHT_MAX;
-use ostler_server::wire::{AgentList, AgentNamed, SpawnRequest, TreeLine, TreeView};
+use ostler_server::wire::{AgentLine, AgentList, AgentNamed, OfferRequest, SpawnRequest, TreeLine, TreeView};
 use serde_json::{Value, json};
 
 use super::Globals;
@@ -15,6 +16,7 @@ use super::cells::{fit, padded, width};
 use super::client::{Client, Refused, part};
 use super::exit::{Failure, code};
 use super::live::painted;
+use super::market;
 use super::number::{from_zero, within};
 use super::ps::tagged;
 use super::session::{Session, Want};
@@ -108,6 +110,13 @@ fn says(profile: &Profile) -> Option<String> {
     (!parts.is_empty()).then(|| format!("  {}", parts.join("; ")))
 }
 
+/// What an agent offers instead of what it says of itself, in a line.
+fn offers(line: &AgentLine) -> Option<String> {
+    let first = Offer::of(&line.profile).as_ref().map(OfferRequest::from);
+    let offer = line.offer.as_ref().filter(|offer| first.as_ref() != Some(*offer))?;
+    Some(format!("  offers {}", market::terms(offer)))
+}
+
 /// Lists all agents.
 pub(crate) async fn list(client: &Client, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
     let list: AgentList = client.get("/v1/agents").await?;
@@ -131,6 +140,9 @@ pub(crate) async fn list(client: &Client, globals: &Globals, out: &mut Out) -> R
         ));
         if let Some(says) = says(&line.profile) {
             out.line(says);
+        }
+        if let Some(offers) = offers(line) {
+            out.line(offers);
         }
         if let Some(reason) = &line.reason {
             let columns = if out.is_terminal() { out.size().0 } else { usize::MAX };

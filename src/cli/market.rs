@@ -118,16 +118,21 @@ async fn offer(globals: &Globals, args: OfferArgs) -> Result<u8, Failure> {
         return Ok(code::SUCCEEDED);
     }
     let OfferView { agent, offer } = offered;
+    let client = offer.client.as_ref().map(|client| format!(" of client {client}")).unwrap_or_default();
+    out.line(format!("{agent}{client} offers: {}", terms(&offer)));
+    Ok(code::SUCCEEDED)
+}
+
+/// What is offered, and for how much.
+pub(crate) fn terms(offer: &OfferRequest) -> String {
     let can = match offer.capabilities.len() {
         0 => "no jobs that ask for a capability".to_owned(),
         _ => offer.capabilities.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
     };
     let price = offer.price.map_or_else(|| "the budget".to_owned(), |price| format!("{price} credits"));
     let time = offer.time_ms.map(|ms| format!(", in {}", span(ms as i64))).unwrap_or_default();
-    let domain = offer.domain.map(|domain| format!(", judged as {domain}")).unwrap_or_default();
-    let client = offer.client.map(|client| format!(" of client {client}")).unwrap_or_default();
-    out.line(format!("{agent}{client} offers: {can}; for {price}{time}{domain}"));
-    Ok(code::SUCCEEDED)
+    let domain = offer.domain.as_ref().map(|domain| format!(", judged as {domain}")).unwrap_or_default();
+    format!("{can}; for {price}{time}{domain}")
 }
 
 async fn ls(globals: &Globals) -> Result<u8, Failure> {

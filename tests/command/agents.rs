@@ -90,7 +90,9 @@ fn a_spawned_agent_runs_plans_and_is_watched_as_it_says() {
         .ostler("spawn lawyer --client acme --can review --can draft --domain legal --oversight supervised --price 40 --output text.json")
         .exits(0)
         .says("lawyer is there");
-    world.ostler("ps --agents").exits(0).says("  legal; can draft, review; supervised; asks 40 credits");
+    let says = "  legal; can draft, review; supervised; asks 40 credits\n";
+    let listed = world.ostler("ps --agents").exits(0);
+    assert!(!listed.says(says).out.contains("offers"), "what it says is its offer");
     world.ostler("spawn lawyer --client acme --can review").exits(2).complains("a profile never changes");
     world.ostler("spawn lawyer --client other").exits(2).complains("belongs to client acme");
     world.ostler("spawn lawyer").exits(0).says("lawyer is there");

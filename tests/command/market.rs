@@ -87,8 +87,9 @@ fn a_verdict_counts_and_bad_ones_are_refused() {
     let listed = world.ostler("ps --agents --json").exits(0).lines();
     assert!(listed.iter().all(|line| line["type"] == "agent"), "{listed:?}");
     assert_eq!(
-        (&listed[0]["profile"]["capabilities"][0], &listed[0]["profile"]["price"]),
-        (&"contracts".into(), &100.into())
+        (&listed[0]["offer"]["capabilities"][0], &listed[0]["offer"]["price"], listed[0].get("profile")),
+        (&"contracts".into(), &100.into(), None),
+        "it was spawned without a word"
     );
     world.ostler("agents").exits(0).says("clerk").says("100.0%");
     world.ostler("agents --like clerk").exits(0).complains("no other agent was evaluated");

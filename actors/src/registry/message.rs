@@ -161,8 +161,10 @@ pub struct AgentRow {
     pub weight: u32,
     /// `idle` (it has no actor, as nothing of it goes on), `starting`, `live`, `stopping` or `quarantined`.
     pub state: &'static str,
-    /// What it says of itself, with what it can do, its domain and its price as it offers them now.
+    /// What it said of itself when it was spawned, which never changes.
     pub profile: Arc<Profile>,
+    /// What it offers now: without a domain, that of its profile counts; `None`: nothing.
+    pub offer: Option<Arc<Offer>>,
     /// Why it is quarantined, if it is.
     pub reason: Option<String>,
     /// Runs it has to drive.

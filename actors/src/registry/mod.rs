@@ -164,7 +164,8 @@ impl RegistryState {
             client: entry.client.clone(),
             weight: entry.weight,
             state: entry.phase().as_str(),
-            profile: self.services.said_by(agent),
+            profile: self.services.profiles.of(agent),
+            offer: self.services.market.offer(agent),
             reason: entry.reason.clone(),
             runs_open: entry.runs.len(),
         }

@@ -3,6 +3,8 @@
 use ostler_kernel::agent::Profile;
 use serde::{Deserialize, Serialize};
 
+use super::OfferRequest;
+
 /// The answer to `GET /v1/agents`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentList {
@@ -26,9 +28,12 @@ pub struct AgentLine {
     pub reason: Option<String>,
     /// Runs it has to drive.
     pub runs_open: usize,
-    /// What it says of itself, with what it can do, its domain and its price as it offers them now.
+    /// What it said of itself when it was spawned, which never changes.
     #[serde(default, skip_serializing_if = "Profile::is_empty")]
     pub profile: Profile,
+    /// What it offers now: without a domain, that of its profile counts; absent: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offer: Option<OfferRequest>,
 }
 
 /// The body of `POST /v1/agents`: an agent to be made, or found.

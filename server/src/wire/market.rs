@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use ostler_kernel::agent::Oversight;
+use ostler_kernel::market::Offer;
 use ostler_kernel::plan::PlanDraft;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,13 @@ pub struct OfferRequest {
     /// How long its attempts take for a job, one after the other, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ms: Option<u64>,
+}
+
+impl From<&Offer> for OfferRequest {
+    fn from(offer: &Offer) -> OfferRequest {
+        let Offer { capabilities, domain, price, time_ms } = offer.clone();
+        OfferRequest { client: None, capabilities, domain, price, time_ms }
+    }
 }
 
 /// The answer to `POST /v1/agents/{agent}/offer`.
