@@ -17,7 +17,10 @@ use held::Held;
 /// Plays the whole analysis, and gives what it told as well.
 async fn played(data: &Path, trouble: Option<(&str, Trouble)>) -> (Analysed, String) {
     let trouble = trouble.map(|(node, trouble)| (node.to_owned(), trouble));
-    let asked = Asked { trouble, unattended: true, ..Asked::default() };
+    asked(data, Asked { trouble, unattended: true, ..Asked::default() }).await
+}
+
+async fn asked(data: &Path, asked: Asked) -> (Analysed, String) {
     let mut told = Vec::new();
     let analysed = analyse(&asked, data, &mut told).await.unwrap();
     analysed.tell(&mut told).unwrap();
@@ -35,6 +38,12 @@ fn gates(told: &str) -> Vec<String> {
     let words =
         |line: &str| line.split(' ').filter(|word| !word.starts_with("b3:")).collect::<Vec<_>>().join(" ");
     lines.map(words).collect()
+}
+
+/// Whether it went on with what stood open.
+fn goes_on(told: &str) -> bool {
+    let first = told.lines().next().unwrap();
+    first.starts_with("job   Analyse vendor contract for GDPR") && first.ends_with(": goes on where it was")
 }
 
 const GATES: [&str; 4] = [
@@ -117,14 +126,28 @@ async fn an_analysis_that_is_killed_at_a_gate_goes_on_there() {
     let data = folder.path().join("data");
     held::kill_at_first_gate(&data);
     let (analysed, told) = played(&data, None).await;
-    assert!(
-        told.starts_with("job   Analyse vendor contract for GDPR compliance risks: goes on where it was\n"),
-        "{told}"
-    );
+    assert!(goes_on(&told), "{told}");
     // A step that died with the process is for a person to settle, if it had begun.
     let mut asked = gates(&told);
     asked.retain(|gate| gate != "score crashed: a person says that it is done again");
     assert_eq!(asked, GATES[1..], "what was approved is not asked again");
     let [extract, _, recommend] = attempts(&analysed)[..] else { panic!("three nodes") };
     assert_eq!((extract, recommend), (1, 1), "and what was extracted is not extracted again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_open_analysis_of_another_contract_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    held::kill_at_first_gate(&data);
+    let other = folder.path().join("other.txt");
+    std::fs::write(&other, "1. Liability\nThe vendor is liable for nothing.\n").unwrap();
+    let (analysed, told) =
+        asked(&data, Asked { subject: Some(other), unattended: true, ..Asked::default() }).await;
+    assert!(!goes_on(&told), "{told}");
+    assert_eq!(gates(&told)[0], "extract approved: 1 clauses, as in the contract");
+    assert!(analysed.memo.contains("missing"), "{told}");
+    let (analysed, told) = played(&data, None).await;
+    assert!(goes_on(&told), "{told}");
+    assert!(analysed.memo.starts_with("# 8 risks, 6 of them high\n"), "{told}");
 }

@@ -154,3 +154,20 @@ async fn an_audit_that_is_killed_goes_on_and_scans_nothing_twice() {
     assert!(!told.contains("gate  "), "what was answered is not asked again: {told}");
     assert_eq!((audited.report.as_str(), attempts(&audited)), (REPORT, [2, 1, 1, 1]));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_open_audit_of_another_folder_is_left_alone() {
+    let place = tempfile::tempdir().unwrap();
+    plant(&place.path().join("folder")).unwrap();
+    held::kill_at_first_gate(place.path());
+    let (data, clean) = (place.path().join("data"), place.path().join("clean"));
+    std::fs::create_dir(&clean).unwrap();
+    let asked = Asked { unattended: true, ..Asked::default() };
+    let mut told = Vec::new();
+    let other = audit(&asked, &data, &clean, &mut told).await.unwrap();
+    assert_eq!(other.report, "# 0 findings in 0 files\n\nNothing was found.\n");
+    assert_eq!(String::from_utf8(told).unwrap(), "", "it does not go on with anything");
+    let (audited, told) = audited(place.path(), None).await;
+    assert!(told.starts_with("run   security-audit: goes on where it was\n"), "{told}");
+    assert_eq!(audited.report, REPORT);
+}

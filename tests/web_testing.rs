@@ -1,4 +1,4 @@
-//! The example that tests a web site: what it finds, and that its stages overlap.
+//! The example that tests a web site: what it finds, that its stages overlap, and that it leaves alone what it did not make.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
@@ -9,7 +9,12 @@
 #[path = "../examples/web_testing/main.rs"]
 mod example;
 
-use example::{How, test};
+use std::path::Path;
+
+use example::Compared;
+use example::both_ways;
+use example::case_studies::analyst::Trouble;
+use example::case_studies::asked::Asked;
 
 const REPORT: &str = "\
 # 13 pages, 10 places under load
@@ -21,15 +26,76 @@ const REPORT: &str = "\
 - /jobs answers 404, not 200
 ";
 
+/// Tests the site both ways, and gives what was told as well.
+async fn played(folder: &Path, trouble: Option<(&str, Trouble)>) -> (Compared, String) {
+    let trouble = trouble.map(|(stage, trouble)| (stage.to_owned(), trouble));
+    let mut told = Vec::new();
+    let compared = both_ways(&Asked { trouble, ..Asked::default() }, folder, &mut told).await.unwrap();
+    compared.tell(&mut told).unwrap();
+    (compared, String::from_utf8(told).unwrap())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_site_is_tested_while_it_is_crawled_and_the_report_is_the_same_as_stage_by_stage() {
     let folder = tempfile::tempdir().unwrap();
-    let streaming = test(How::Streaming, folder.path()).await.unwrap();
-    assert_eq!(streaming.report, REPORT);
+    let (Compared { streaming, batch, .. }, told) = played(folder.path(), None).await;
+    assert_eq!((streaming.report.as_str(), batch.report.as_str()), (REPORT, REPORT));
+    assert_eq!(std::fs::read_to_string(folder.path().join("report.md")).unwrap(), REPORT);
     assert!(streaming.overlapped, "something was loaded before the crawl had ended");
-    let batch = test(How::Batch, folder.path()).await.unwrap();
-    assert_eq!(batch.report, REPORT);
-    assert_eq!(batch.events, streaming.events);
     assert!(!batch.overlapped);
+    assert_eq!(batch.events, streaming.events);
     assert!(streaming.took < batch.took, "{:?} against {:?}", streaming.took, batch.took);
+    for line in [
+        "node  recon: 1 attempt\n",
+        "node  report: 1 attempt\n",
+        "this run, weights of web-testing\n",
+        "  quality     1.000    weight 0.250\n",
+        "  judge       visitor: 3 of 3 anomalies are there still\n",
+        "the paper's vector (0.87, 0.92, 0.78, 0.85, 0.95, 0.88)\n",
+        "  0.8765  weights of web-testing  (the paper prints 0.877)\n",
+    ] {
+        assert!(told.contains(line), "{line:?} in {told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_with_anything_in_the_way_is_refused_and_nothing_in_it_is_touched() {
+    for name in ["report.md", "streaming", "batch"] {
+        let folder = tempfile::tempdir().unwrap();
+        let mine = [folder.path().join("data/mine.txt"), folder.path().join(name)];
+        std::fs::create_dir(folder.path().join("data")).unwrap();
+        mine.iter().for_each(|path| std::fs::write(path, "mine").unwrap());
+        let refused = both_ways(&Asked::default(), folder.path(), &mut Vec::new()).await.err().unwrap();
+        let expected =
+            format!("{} is there already, and stays as it is: name another folder", mine[1].display());
+        assert_eq!(refused.to_string(), expected);
+        mine.iter().for_each(|path| assert_eq!(std::fs::read_to_string(path).unwrap(), "mine"));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "and nothing was made");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_with_other_things_in_it_keeps_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let mine = folder.path().join("data/mine.txt");
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    std::fs::write(&mine, "mine").unwrap();
+    played(folder.path(), None).await;
+    assert_eq!(std::fs::read_to_string(&mine).unwrap(), "mine");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_analyst_that_fails_once_costs_nothing_but_another_try() {
+    for trouble in [
+        ("recon", Trouble::Crash),
+        ("behavior", Trouble::Crash),
+        ("behavior", Trouble::Nonsense),
+        ("synthesis", Trouble::Crash),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let (compared, told) = played(folder.path(), Some(trouble)).await;
+        assert_eq!((compared.streaming.report.as_str(), compared.batch.report.as_str()), (REPORT, REPORT));
+        let attempts = if trouble.0 == "recon" { "2 attempts" } else { "1 attempt" };
+        assert!(told.contains(&format!("node  recon: {attempts}\n")), "{trouble:?}: {told}");
+    }
 }

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! At a terminal it asks you; with `--yes`, or where nobody sits, it plays the reviewer itself, who sends the scores back
-//! once. Kill it at any gate and start it again: it goes on there. `--crash NODE`, `--silence NODE` and `--nonsense NODE` let an
+//! once. Kill it at any gate and start it again: it goes on there, if it is about the same contract; the open job of another is left
+//! alone until that is named again. `--crash NODE`, `--silence NODE` and `--nonsense NODE` let an
 //! analyst fail once, to show what is done about it where the work is legal.
 
 #[path = "../case_studies/mod.rs"]
@@ -19,6 +20,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
+use ostler::kernel::lineage::hash;
 use ostler::kernel::market::Stage;
 use ostler::kernel::plan::PlanDraft;
 use ostler::{AgentProfile, JobRequest, JobRow, Ostler, Oversight, Program, RunEvaluation};
@@ -88,10 +90,11 @@ async fn main() -> Result<(), Error> {
     Ok(analyse(&asked, &data, out).await?.tell(out)?)
 }
 
-/// Analyses the contract, or goes on with the analysis that stands open in the data folder.
+/// Analyses the contract, or goes on with the analysis of it that stands open in the data folder.
 pub(crate) async fn analyse(asked: &Asked, data: &Path, out: Out<'_>) -> Result<Analysed, Error> {
     let contract = contract(asked)?;
-    let mut builder = Ostler::builder().data_dir(data).judge(Partner::of(&contract));
+    // What else stands open there is about something else: nobody here is to be asked about that, or to judge it.
+    let mut builder = Ostler::builder().data_dir(data).let_runs_rest().judge(Partner::of(&contract));
     for program in programs(asked) {
         builder = builder.program(program);
     }
@@ -105,11 +108,13 @@ async fn work(os: &Ostler, asked: &Asked, contract: String, out: Out<'_>) -> Res
     let jurist = AgentProfile::new(JURIST).client(CLIENT).domain("legal").oversight(Oversight::Supervised);
     let jurist = jurist.capabilities(["contracts", "gdpr"]).output(memo_schema());
     os.spawn(jurist).await?;
-    let open = os.jobs()?.into_iter().find(|job| !job.stage.is_over());
-    let id = match open {
-        Some(job) => {
-            writeln!(out, "job   {}: goes on where it was", job.title)?;
-            job.job
+    let title = title(&contract);
+    let id = match os.jobs()?.into_iter().find(|job| job.title == title && !job.stage.is_over()) {
+        Some(open) => {
+            writeln!(out, "job   {title}: goes on where it was")?;
+            os.system().resume_job(open.job)?;
+            os.system().has_opened(open.job).await?;
+            open.job
         }
         None => os.post(job(contract)?).await?,
     };
@@ -135,11 +140,17 @@ fn contract(asked: &Asked) -> Result<String, Error> {
     Ok(std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?)
 }
 
+/// What the job is called: that of another contract has another name.
+fn title(contract: &str) -> String {
+    let digest = hash("legal-analysis/contract/1", &[contract.as_bytes()]).to_string();
+    format!("Analyse vendor contract for GDPR compliance risks (b3:{})", &digest[..16])
+}
+
 fn job(contract: String) -> Result<JobRequest, Error> {
     Ok(JobRequest {
         id: None,
         client: CLIENT.into(),
-        title: "Analyse vendor contract for GDPR compliance risks".to_owned(),
+        title: title(&contract),
         capabilities: BTreeSet::from(["contracts".to_owned(), "gdpr".to_owned()]),
         domain: Some("legal".to_owned()),
         budget: BUDGET,

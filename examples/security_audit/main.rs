@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Without a folder it makes one with something to find. At a terminal it asks you; with `--yes`, or where nobody sits, it plays
-//! the person itself. Kill it and start it again: it goes on where it was. `--crash secrets` lets a scanner crash once, amid
+//! the person itself. Kill it and start it again: it goes on where it was, if it is about the same folder; the open audit of another
+//! is left alone until that is named again. `--crash secrets` lets a scanner crash once, amid
 //! its work: the others do not notice, and it goes on behind the last file that it was done with. `--silence NODE` and `--nonsense
 //! NODE` are other things that go wrong once.
 
@@ -22,6 +23,7 @@ mod scanners;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ostler::kernel::id::RunId;
 use ostler::kernel::plan::PlanDraft;
 use ostler::{AgentProfile, Ostler, Oversight, Program, Run, RunEvaluation, Submission};
 use serde_json::json;
@@ -39,6 +41,9 @@ use scanners::{Permissions, Secrets};
 
 const USAGE: &str =
     "security_audit [FOLDER] [--data FOLDER] [--yes] [--crash NODE | --silence NODE | --nonsense NODE]";
+
+/// The id of the plan.
+const PLAN: &str = "security-audit";
 
 /// The vector of the paper, and the composites that it prints: none under the weights of its domain.
 const PAPER: Printed = Printed {
@@ -81,10 +86,11 @@ async fn main() -> Result<(), Error> {
     Ok(audit(&asked, &data, &folder, out).await?.tell(out)?)
 }
 
-/// Audits a folder, or goes on with the audit that stands open in the data folder.
+/// Audits a folder, or goes on with the audit of it that stands open in the data folder.
 pub(crate) async fn audit(asked: &Asked, data: &Path, folder: &Path, out: Out<'_>) -> Result<Audited, Error> {
     let folder = folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?;
-    let mut builder = Ostler::builder().data_dir(data).judge(Evidence(folder.clone()));
+    // What else stands open there is about something else: nobody here is to be asked about that, or to judge it.
+    let mut builder = Ostler::builder().data_dir(data).let_runs_rest().judge(Evidence(folder.clone()));
     for program in programs(asked)? {
         builder = builder.program(program);
     }
@@ -95,10 +101,11 @@ pub(crate) async fn audit(asked: &Asked, data: &Path, folder: &Path, out: Out<'_
 }
 
 async fn work(os: &Ostler, asked: &Asked, folder: PathBuf, out: Out<'_>) -> Result<Audited, Error> {
-    let run = match os.system().runs(true)?.first() {
+    let run = match open(os, &folder).await? {
         Some(open) => {
-            writeln!(out, "run   {}: goes on where it was", open.plan)?;
-            os.run(open.run)
+            writeln!(out, "run   {PLAN}: goes on where it was")?;
+            os.system().resume(open).await?;
+            os.run(open)
         }
         None => submit(os, folder).await?,
     };
@@ -107,6 +114,18 @@ async fn work(os: &Ostler, asked: &Asked, folder: PathBuf, out: Out<'_>) -> Resu
     let synthesis = run.artifact("synthesis").await?;
     let Report { text: report, .. } = serde_json::from_slice(&synthesis.content)?;
     Ok(Audited { seen, report, evaluation: run.evaluation().await? })
+}
+
+/// The audit of this folder that stands open, if one does.
+async fn open(os: &Ostler, folder: &Path) -> Result<Option<RunId>, Error> {
+    for row in os.system().runs(true)?.into_iter().filter(|row| row.plan == PLAN) {
+        // One that cannot be read is none to go on with.
+        let Ok(view) = os.system().view(row.run, None).await else { continue };
+        if Path::new(&view.opened.workspace) == folder {
+            return Ok(Some(row.run));
+        }
+    }
+    Ok(None)
 }
 
 async fn submit(os: &Ostler, folder: PathBuf) -> Result<Run, Error> {
@@ -123,7 +142,7 @@ fn plan() -> Result<PlanDraft, Error> {
     let scan = |id: &str| json!({"id": id, "tool": format!("security.{id}"), "timeout": "20s", "patches": 2});
     let found = |id: &str| json!({"from": id, "path": "findings"});
     Ok(serde_json::from_value(json!({
-        "id": "security-audit",
+        "id": PLAN,
         "nodes": [
             scan("secrets"), scan("permissions"), scan("dependencies"),
             {"id": "synthesis", "tool": "security.synthesis", "timeout": "20s",

@@ -7,8 +7,11 @@ use axum::body::Body;
 use http_body_util::BodyExt;
 use hyper::Request;
 use hyper_util::rt::TokioIo;
-use ostler::StageError;
+use ostler::kernel::event::Failure;
+use ostler::kernel::run::Category;
 use tokio::net::TcpStream;
+
+use super::case_studies::Error;
 
 /// Bytes of an answer that is read.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -33,12 +36,14 @@ impl Site {
     }
 
     /// Asks for a path.
-    pub(crate) async fn get(&self, path: &str) -> Result<Answer, StageError> {
+    pub(crate) async fn get(&self, path: &str) -> Result<Answer, Failure> {
+        let failed = |what: String| Failure::new(Category::Transient, format!("{path}: {what}"));
         let asked = tokio::time::timeout(PATIENCE, self.ask(path)).await;
-        asked.map_err(|_| StageError::new(format!("{path} did not answer within {PATIENCE:?}")))?
+        let asked = asked.map_err(|_| failed(format!("no answer within {PATIENCE:?}")))?;
+        asked.map_err(|error| failed(error.to_string()))
     }
 
-    async fn ask(&self, path: &str) -> Result<Answer, StageError> {
+    async fn ask(&self, path: &str) -> Result<Answer, Error> {
         let begun = Instant::now();
         let stream = TcpStream::connect(self.0).await?;
         let (mut sender, connection) =
@@ -48,7 +53,7 @@ impl Site {
         let answer = sender.send_request(request).await?;
         let status = answer.status().as_u16();
         let body = http_body_util::Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| StageError::new(error.to_string()))?.to_bytes();
+        let body = body?.to_bytes();
         connection.abort();
         let text = String::from_utf8_lossy(&body).into_owned();
         Ok(Answer { status, text, took: begun.elapsed() })
@@ -58,15 +63,20 @@ impl Site {
 impl Answer {
     /// The title of a page.
     pub(crate) fn title(&self) -> String {
-        self.between("<title>", "</title>").next().unwrap_or_default().to_owned()
+        title(&self.text)
     }
+}
 
-    /// Where a page links to, on its own site.
-    pub(crate) fn links(&self) -> Vec<String> {
-        self.between("href=\"", "\"").filter(|link| link.starts_with('/')).map(str::to_owned).collect()
-    }
+/// The title of a page with this text.
+pub(crate) fn title(text: &str) -> String {
+    between(text, "<title>", "</title>").next().unwrap_or_default().to_owned()
+}
 
-    fn between<'a>(&'a self, before: &'a str, after: &'a str) -> impl Iterator<Item = &'a str> {
-        self.text.split(before).skip(1).filter_map(move |rest| rest.split_once(after).map(|(found, _)| found))
-    }
+/// Where a page with this text links to, on its own site.
+pub(crate) fn links(text: &str) -> Vec<String> {
+    between(text, "href=\"", "\"").filter(|link| link.starts_with('/')).map(str::to_owned).collect()
+}
+
+fn between<'a>(text: &'a str, before: &'a str, after: &'a str) -> impl Iterator<Item = &'a str> {
+    text.split(before).skip(1).filter_map(move |rest| rest.split_once(after).map(|(found, _)| found))
 }

@@ -1,16 +1,21 @@
 //! The stages: a crawler, who makes checks, who loads, who looks, and who writes the report.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::error::Error;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::future::join_all;
-use ostler::{Outbox, PipelineEvent, Publisher, Stage, StageError};
-use serde::{Deserialize, Serialize};
+use ostler::kernel::event::Failure;
+use ostler::kernel::plan::Effect;
+use ostler::kernel::run::Category;
+use ostler::{
+    Outbox, PipelineEnd, PipelineEvent, PipelineHandle, Program, ProgramContext, Publisher, Stage, StageError,
+};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::analysts::{Check, Observed, Page, Report, Tests, Told, report_schema};
+use super::case_studies::analyst::{Analyst, answer};
 use super::fetch::Site;
 
 /// Pages that are crawled, at most.
@@ -23,73 +28,141 @@ const AT_ONCE: usize = 4;
 /// An answer that takes longer than this is an anomaly.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// Crawls the site from its first page on, and publishes each page as it is found.
-pub(crate) async fn recon(out: &Publisher, site: &Site) -> Result<(), Box<dyn Error>> {
-    let mut known = BTreeSet::from(["/".to_owned()]);
-    let mut waiting = VecDeque::from(["/".to_owned()]);
-    while let Some(path) = waiting.pop_front() {
-        let answer = site.get(&path).await.map_err(|error| error.to_string())?;
-        let links = answer.links();
-        let page = json!({"path": path, "status": answer.status, "title": answer.title(), "links": links});
-        out.publish_soon("page_discovered", &page).await?;
-        for link in links {
-            if known.len() < PAGES_MAX && known.insert(link.clone()) {
-                if link.starts_with("/api/") {
-                    out.publish_soon("api_found", &json!({"path": link})).await?;
-                } else {
-                    waiting.push_back(link);
+/// The pipeline, for agents who are known before it is there.
+#[derive(Clone, Default)]
+pub(crate) struct Line(Arc<OnceLock<PipelineHandle>>);
+
+impl Line {
+    /// The pipeline is this one.
+    pub(crate) fn is(&self, pipeline: PipelineHandle) {
+        // There is one to each system.
+        let _ = self.0.set(pipeline);
+    }
+
+    fn get(&self) -> Result<&PipelineHandle, Failure> {
+        self.0.get().ok_or_else(|| failed("there is no pipeline yet"))
+    }
+}
+
+fn failed(what: impl std::fmt::Display) -> Failure {
+    Failure::new(Category::Structural, what.to_string())
+}
+
+fn failure(failure: Failure) -> StageError {
+    StageError::new(failure.message)
+}
+
+/// The crawler: an agent of the run, which publishes each page as it finds it. The first stage of a pipeline hears nothing and so
+/// has no actor that would deal with events; who drives it here is supervised as any agent is, and its steps are done once. What
+/// a step has published when its process dies before the step is recorded is published again.
+pub(crate) fn recon(site: &Site, line: &Line, analyst: impl Analyst) -> Program {
+    let (site, line, analyst) = (site.clone(), line.clone(), Arc::new(analyst));
+    let crawl = move |agent: ProgramContext, _: Value| {
+        let (site, line, analyst) = (site.clone(), line.clone(), Arc::clone(&analyst));
+        async move {
+            let out = line.get()?.publisher("recon").map_err(failed)?;
+            let mut known = BTreeSet::from(["/".to_owned()]);
+            let mut waiting = VecDeque::from(["/".to_owned()]);
+            while let Some(path) = waiting.pop_front() {
+                let visit = || look(&site, &*analyst, &out, &path);
+                for link in agent.step(format!("page {path}"), visit).await?.links {
+                    if known.len() == PAGES_MAX || !known.insert(link.clone()) {
+                        continue;
+                    }
+                    if link.starts_with("/api/") {
+                        let found = || publish(&out, "api_found", json!({"path": link}));
+                        agent.step(format!("api {link}"), found).await?;
+                    } else {
+                        waiting.push_back(link);
+                    }
                 }
             }
+            let map = || publish(&out, "sitemap_built", json!({"paths": known}));
+            agent.step("sitemap", map).await?;
+            out.end().await.map_err(failed)?;
+            Ok::<Value, Failure>(json!({"paths": known.len()}))
         }
+    };
+    Program::new("web.recon", "1", crawl).description("Crawls a site.").effect(Effect::Write)
+}
+
+/// Looks at a page, and publishes it.
+async fn look(site: &Site, analyst: &impl Analyst, out: &Publisher, path: &str) -> Result<Page, Failure> {
+    let found = site.get(path).await?;
+    let given = json!({"path": path, "status": found.status, "text": found.text});
+    let page: Page =
+        answer(analyst.complete("Say what this page is called, and where it leads.", &given).await?)?;
+    publish(out, "page_discovered", serde_json::to_value(&page).map_err(failed)?).await?;
+    Ok(page)
+}
+
+async fn publish(out: &Publisher, kind: &str, data: Value) -> Result<(), Failure> {
+    out.publish_soon(kind, &data).await.map(drop).map_err(failed)
+}
+
+/// The agent who waits for the end of the pipeline, and hands in what its last stage has published.
+pub(crate) fn report(line: &Line) -> Program {
+    let line = line.clone();
+    let wait = move |_: ProgramContext, _: Value| {
+        let line = line.clone();
+        async move { final_report(line.get()?).await }
+    };
+    let wait = Program::new("web.report", "1", wait).description("Hands in the final report.");
+    wait.output(report_schema()).effect(Effect::Read)
+}
+
+async fn final_report(pipeline: &PipelineHandle) -> Result<Report, Failure> {
+    match pipeline.ended().await.map_err(failed)? {
+        PipelineEnd::Ended => {}
+        PipelineEnd::Stuck { stage, reason } => return Err(failed(format!("{stage} is stuck: {reason}"))),
     }
-    out.publish("sitemap_built", &json!({"paths": known})).await?;
-    Ok(())
+    // It is the last that anybody publishes.
+    let last = pipeline.event(pipeline.row().head).map_err(failed)?;
+    let last = last.filter(|event| event.kind.as_str() == "final_report");
+    last.ok_or_else(|| failed("there is no final report"))?.read().map_err(failed)
 }
 
 fn restored<T: Default + for<'a> Deserialize<'a>>(kept: Option<Value>) -> T {
     kept.and_then(|kept| serde_json::from_value(kept).ok()).unwrap_or_default()
 }
 
-/// Looks at each page, and says what is to be checked of it and how people get there.
-pub(crate) struct Behavior {
+/// Has it said what is to be checked of each page, and how people get there.
+pub(crate) struct Behavior<A> {
     site: Site,
+    analyst: Arc<A>,
     /// Pages by path: titles that were seen.
     seen: BTreeMap<String, String>,
 }
 
-impl Behavior {
-    pub(crate) fn with(site: &Site, kept: Option<Value>) -> Behavior {
-        Behavior { site: site.clone(), seen: restored(kept) }
+impl<A> Behavior<A> {
+    pub(crate) fn with(site: &Site, analyst: &Arc<A>, kept: Option<Value>) -> Behavior<A> {
+        Behavior { site: site.clone(), analyst: Arc::clone(analyst), seen: restored(kept) }
     }
 }
 
-#[derive(Deserialize)]
-struct Page {
-    path: String,
-    title: String,
-    links: Vec<String>,
-}
-
-impl Stage for Behavior {
+impl<A: Analyst> Stage for Behavior<A> {
     async fn handle(&mut self, event: Arc<PipelineEvent>, out: Outbox) -> Result<(), StageError> {
         if event.kind.as_str() == "sitemap_built" {
             let paths: Vec<String> = serde_json::from_value(event.value()["paths"].clone())?;
             let unseen =
-                paths.iter().filter(|path| !path.starts_with("/api/") && !self.seen.contains_key(*path));
+                paths.into_iter().filter(|path| !path.starts_with("/api/") && !self.seen.contains_key(path));
             for path in unseen {
-                out.publish("test_generated", &json!({"path": path, "status": 200, "title": null}))?;
+                out.publish("test_generated", &Check { path, status: 200, title: None })?;
             }
             return Ok(());
         }
-        let Page { path, title, links } = event.read()?;
+        let mut page: Page = event.read()?;
         // As somebody who comes by meets it, and not as the crawler did.
-        let now = self.site.get(&path).await?;
-        let title = if now.title().is_empty() { title } else { now.title() };
-        out.publish("test_generated", &json!({"path": path, "status": 200, "title": title}))?;
-        if let Some(next) = links.iter().find(|link| !link.starts_with("/api/")) {
-            out.publish("flow_mapped", &json!({"path": next, "from": path}))?;
+        let now = self.site.get(&page.path).await.map_err(failure)?.title();
+        if !now.is_empty() {
+            page.title = now;
         }
-        self.seen.insert(path, title);
+        let given = serde_json::to_value(&page)?;
+        let wanted = "Say what is to be checked of this page, and how people go on from it.";
+        let tests = self.analyst.complete(wanted, &given).await.and_then(answer::<Tests>).map_err(failure)?;
+        tests.checks.iter().try_for_each(|check| out.publish("test_generated", check))?;
+        tests.flows.iter().try_for_each(|flow| out.publish("flow_mapped", flow))?;
+        self.seen.insert(page.path, page.title);
         Ok(out.keep(&self.seen)?)
     }
 }
@@ -111,7 +184,7 @@ impl Stage for Load {
         let (mut took, mut errors) = (Vec::new(), 0);
         for _ in 0..REQUESTS / AT_ONCE {
             for answer in join_all((0..AT_ONCE).map(|_| self.site.get(&path))).await {
-                let answer = answer?;
+                let answer = answer.map_err(failure)?;
                 errors += u32::from(answer.status >= 500);
                 took.push(answer.took);
             }
@@ -130,13 +203,6 @@ pub(crate) struct Observer {
     seen: Observed,
 }
 
-#[derive(Default, Serialize, Deserialize)]
-struct Observed {
-    checks: u64,
-    loads: u64,
-    anomalies: u64,
-}
-
 impl Observer {
     pub(crate) fn with(site: &Site, kept: Option<Value>) -> Observer {
         Observer { site: site.clone(), seen: restored(kept) }
@@ -148,7 +214,7 @@ impl Observer {
         Ok(match event.kind.as_str() {
             "test_generated" => {
                 self.seen.checks += 1;
-                let answer = self.site.get(told["path"].as_str().unwrap_or("/")).await?;
+                let answer = self.site.get(told["path"].as_str().unwrap_or("/")).await.map_err(failure)?;
                 let status = u64::from(answer.status);
                 match told["status"].as_u64() {
                     Some(wanted) if wanted != status => Some(format!("answers {status}, not {wanted}")),
@@ -183,27 +249,19 @@ impl Stage for Observer {
     }
 }
 
-/// Writes the report, when everything was heard.
-pub(crate) struct Synthesis {
-    report: PathBuf,
+/// Has the report written and publishes it, when everything was heard.
+pub(crate) struct Synthesis<A> {
+    analyst: Arc<A>,
     told: Told,
 }
 
-#[derive(Default, Serialize, Deserialize)]
-struct Told {
-    checks: BTreeSet<String>,
-    loads: BTreeMap<String, u64>,
-    anomalies: BTreeSet<(String, String)>,
-    complete: Option<Value>,
-}
-
-impl Synthesis {
-    pub(crate) fn with(report: &Path, kept: Option<Value>) -> Synthesis {
-        Synthesis { report: report.to_owned(), told: restored(kept) }
+impl<A> Synthesis<A> {
+    pub(crate) fn with(analyst: &Arc<A>, kept: Option<Value>) -> Synthesis<A> {
+        Synthesis { analyst: Arc::clone(analyst), told: restored(kept) }
     }
 }
 
-impl Stage for Synthesis {
+impl<A: Analyst> Stage for Synthesis<A> {
     async fn handle(&mut self, event: Arc<PipelineEvent>, out: Outbox) -> Result<(), StageError> {
         let value = event.value();
         let word = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
@@ -213,23 +271,15 @@ impl Stage for Synthesis {
                 *self.told.loads.entry(word("path")).or_default() += value["requests"].as_u64().unwrap_or(0);
             }
             "anomaly_detected" => drop(self.told.anomalies.insert((word("path"), word("what")))),
-            _ => self.told.complete = Some(value),
+            _ => self.told.complete = Some(event.read()?),
         }
         Ok(out.keep(&self.told)?)
     }
 
-    async fn ended(&mut self, _: Outbox) -> Result<(), StageError> {
-        let Told { checks, loads, anomalies, complete } = &self.told;
-        let complete =
-            complete.as_ref().ok_or_else(|| StageError::new("the observer said nothing at its end"))?;
-        let mut text = format!("# {} pages, {} places under load\n\n", checks.len(), loads.len());
-        text += &format!(
-            "{} checks, {} loads of {REQUESTS} requests each.\n\n",
-            complete["checks"], complete["loads"]
-        );
-        for (path, what) in anomalies {
-            text += &format!("- {path} {what}\n");
-        }
-        Ok(std::fs::write(&self.report, text)?)
+    async fn ended(&mut self, out: Outbox) -> Result<(), StageError> {
+        let given = serde_json::to_value(&self.told)?;
+        let wanted = "Write the report of what was checked, loaded and found.";
+        let report = self.analyst.complete(wanted, &given).await.and_then(answer::<Report>);
+        Ok(out.publish("final_report", &report.map_err(failure)?)?)
     }
 }

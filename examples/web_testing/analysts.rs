@@ -1,0 +1,136 @@
+//! The analysts: who reads pages, who says what is to be checked of them, who writes the report. Code, where a model may be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ostler::kernel::event::Failure;
+use ostler::kernel::run::Category;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::case_studies::analyst::{Analyst, read};
+use super::fetch::{links, title};
+
+/// A page, as the crawler publishes it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Page {
+    pub(crate) path: String,
+    pub(crate) status: u16,
+    pub(crate) title: String,
+    pub(crate) links: Vec<String>,
+}
+
+/// Something that is to be so.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Check {
+    pub(crate) path: String,
+    pub(crate) status: u16,
+    pub(crate) title: Option<String>,
+}
+
+/// How people get somewhere.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Flow {
+    pub(crate) path: String,
+    pub(crate) from: String,
+}
+
+/// What there is to do about a page.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Tests {
+    pub(crate) checks: Vec<Check>,
+    pub(crate) flows: Vec<Flow>,
+}
+
+/// What was heard of the whole: what the report is made of.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Told {
+    pub(crate) checks: BTreeSet<String>,
+    /// Requests by path.
+    pub(crate) loads: BTreeMap<String, u64>,
+    /// Path, and what is wrong there.
+    pub(crate) anomalies: BTreeSet<(String, String)>,
+    pub(crate) complete: Option<Observed>,
+}
+
+/// What the observer counts.
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Observed {
+    pub(crate) checks: u64,
+    pub(crate) loads: u64,
+    pub(crate) anomalies: u64,
+}
+
+/// Something that is wrong.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Anomaly {
+    pub(crate) path: String,
+    pub(crate) what: String,
+}
+
+/// What comes of the whole.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) anomalies: Vec<Anomaly>,
+    pub(crate) text: String,
+}
+
+/// JSON Schema of a report.
+pub(crate) fn report_schema() -> Value {
+    let text = json!({"type": "string", "minLength": 1});
+    let anomaly =
+        json!({"type": "object", "required": ["path", "what"], "properties": {"path": text, "what": text}});
+    json!({"type": "object", "required": ["anomalies", "text"],
+           "properties": {"anomalies": {"type": "array", "items": anomaly}, "text": text}})
+}
+
+fn told(value: &impl Serialize) -> Result<Value, Failure> {
+    serde_json::to_value(value).map_err(|error| Failure::new(Category::Structural, error.to_string()))
+}
+
+/// Reads a page: its title, and where it leads.
+pub(crate) struct Extraction;
+
+impl Analyst for Extraction {
+    async fn complete(&self, _: &str, input: &Value) -> Result<Value, Failure> {
+        #[derive(Deserialize)]
+        struct Answered {
+            path: String,
+            status: u16,
+            text: String,
+        }
+        let Answered { path, status, text } = read(input)?;
+        told(&Page { path, status, title: title(&text), links: links(&text) })
+    }
+}
+
+/// Says what is to be checked of a page, and how people go on from it.
+pub(crate) struct Checking;
+
+impl Analyst for Checking {
+    async fn complete(&self, _: &str, input: &Value) -> Result<Value, Failure> {
+        let Page { path, title, links, .. } = read(input)?;
+        let next = links.into_iter().find(|link| !link.starts_with("/api/"));
+        let flows = next.into_iter().map(|next| Flow { path: next, from: path.clone() }).collect();
+        told(&Tests { checks: vec![Check { path: path.clone(), status: 200, title: Some(title) }], flows })
+    }
+}
+
+/// Writes the report.
+pub(crate) struct Reporting;
+
+impl Analyst for Reporting {
+    async fn complete(&self, _: &str, input: &Value) -> Result<Value, Failure> {
+        let Told { checks, loads, anomalies, complete } = read(input)?;
+        let silent = || Failure::new(Category::Structural, "the observer said nothing at its end");
+        let observed = complete.ok_or_else(silent)?;
+        let requests: u64 = loads.values().sum();
+        let mut text = format!("# {} pages, {} places under load\n\n", checks.len(), loads.len());
+        text += &format!("{} checks, {} loads of ", observed.checks, observed.loads);
+        text += &format!("{} requests each.\n\n", requests.checked_div(observed.loads).unwrap_or(0));
+        for (path, what) in &anomalies {
+            text += &format!("- {path} {what}\n");
+        }
+        let anomalies = anomalies.into_iter().map(|(path, what)| Anomaly { path, what });
+        told(&Report { anomalies: anomalies.collect(), text })
+    }
+}
