@@ -46,7 +46,7 @@ pub struct Rules {
 pub enum Action {
     /// Count one restart; if the window is full, give up instead of going on.
     Charge,
-    /// Stop this child and wait until it is gone.
+    /// Stop this child and wait until it is gone; one that is restarting is down from then on.
     Stop(Place),
     /// Drop this child's spec.
     Forget(Place),
@@ -90,7 +90,8 @@ pub fn on_exit<M: Member>(
 
 /// The actions that restart the child at `place` together with the siblings its strategy names:
 /// one charge, stops in reverse order, starts in order. Members that are down are revived with
-/// their group, temporary ones are stopped and forgotten.
+/// their group, temporary ones are stopped and forgotten. A restart of a member that is still due is
+/// called off by its stop: from here on it comes with the group.
 pub fn on_retry<M: Member>(rules: Rules, table: &BTreeMap<Place, M>, place: Place) -> Vec<Action> {
     let first = match rules.strategy {
         Strategy::OneForOne => return vec![Action::Charge, Action::Start(place)],
@@ -98,11 +99,11 @@ pub fn on_retry<M: Member>(rules: Rules, table: &BTreeMap<Place, M>, place: Plac
         Strategy::RestForOne => place,
     };
     let group = || table.range(first..);
-    let up = |member: &M| member.presence() == Presence::Up;
+    let down = |member: &M| member.presence() == Presence::Down;
     let temporary = |member: &M| member.restart() == Restart::Temporary;
 
     let mut actions = vec![Action::Charge];
-    actions.extend(group().rev().filter(|(_, member)| up(member)).map(|(at, _)| Action::Stop(*at)));
+    actions.extend(group().rev().filter(|(_, member)| !down(member)).map(|(at, _)| Action::Stop(*at)));
     actions.extend(group().filter(|(_, member)| temporary(member)).map(|(at, _)| Action::Forget(*at)));
     actions.extend(group().filter(|(_, member)| !temporary(member)).map(|(at, _)| Action::Start(*at)));
     actions
@@ -155,18 +156,22 @@ mod tests {
     }
 
     /// The actions for a table written as letters: p, t, m are permanent, transient and temporary
-    /// members; upper case runs, lower case is down. The member at `place` panics.
+    /// members; upper case runs, lower case is down, R is a permanent one that is restarting. The member at
+    /// `place` panics.
     fn check(strategy: Strategy, letters: &str, place: Place, expected: Expect) {
         let table = (0..)
             .zip(letters.chars())
             .map(|(at, letter)| {
                 let restart = match letter.to_ascii_lowercase() {
-                    'p' => Restart::Permanent,
+                    'p' | 'r' => Restart::Permanent,
                     't' => Restart::Transient,
                     _ => Restart::Temporary,
                 };
-                let up = letter.is_ascii_uppercase() && at != place;
-                let presence = if up { Presence::Up } else { Presence::Down };
+                let presence = match letter {
+                    _ if at == place || letter.is_ascii_lowercase() => Presence::Down,
+                    'R' => Presence::Restarting,
+                    _ => Presence::Up,
+                };
                 (at, Plain { restart, significant: false, presence })
             })
             .collect();
@@ -197,6 +202,12 @@ mod tests {
         check(Strategy::RestForOne, "PPMp", 1, expect!["Charge Stop(2) Forget(2) Start(1) Start(3)"]);
     }
 
+    #[test]
+    fn a_group_restart_takes_over_members_that_are_restarting() {
+        check(Strategy::OneForAll, "PR", 0, expect!["Charge Stop(1) Start(0) Start(1)"]);
+        check(Strategy::OneForOne, "PR", 0, expect!["Charge Start(0)"]);
+    }
+
     proptest! {
         #[test]
         fn a_restart_charges_once_stops_down_and_starts_up_the_group(
@@ -225,7 +236,7 @@ mod tests {
             prop_assert!(stops.windows(2).all(|pair| pair[0] > pair[1]));
             prop_assert!(starts.windows(2).all(|pair| pair[0] < pair[1]));
             prop_assert_eq!(starts.contains(&place), restarted);
-            prop_assert!(stops.iter().all(|at| table[at].presence == Presence::Up));
+            prop_assert!(stops.iter().all(|at| table[at].presence != Presence::Down));
             prop_assert!(forgets.iter().all(|at| table[at].restart == Restart::Temporary));
             prop_assert!(starts.iter().all(|at| table[at].restart != Restart::Temporary));
             let touched = stops.iter().chain(&starts).chain(&forgets);

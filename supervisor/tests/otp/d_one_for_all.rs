@@ -98,3 +98,36 @@ async fn d05_nothing_starts_before_a_slow_stop_hook_has_ended() {
     world.script("b", |script| script.stop = Stop::Quick);
     world.end(&supervisor).await;
 }
+
+#[tokio::test]
+async fn a_group_restart_calls_off_what_a_member_was_still_to_try_alone() {
+    for strategy in [Strategy::OneForAll, Strategy::RestForOne] {
+        let world = World::new();
+        let children = vec![world.probe("a"), world.probe("b")];
+        let supervisor = world.start(world.spec(strategy, 10, children)).await;
+        // While `b` fails to come up again, `a` crashes, and does not come up either.
+        world.script("b", |script| script.init = Init::SleepThenFail(ms(50)));
+        tell(&supervisor, "b", Msg::Panic);
+        world.until("b2 init").await;
+        in_time(world.clock.sleeping(1)).await;
+        let start = world.starts("a");
+        tell(&supervisor, "a", Msg::Panic);
+        world.until(&format!("a{start} dropped")).await;
+        world.script("a", |script| script.init = Init::SleepThenFail(ms(50)));
+        world.clock.advance(ms(50));
+        world.until(&format!("a{} init", start + 1)).await;
+        in_time(world.clock.sleeping(1)).await;
+        let terminating = tokio::spawn({
+            let supervisor = supervisor.clone();
+            async move { supervisor.terminate_child("a").await }
+        });
+        tokio::task::yield_now().await;
+        world.clock.advance(ms(50));
+        in_time(terminating).await.unwrap().unwrap();
+        let listed = listing(&supervisor).await;
+        assert_eq!(listed, format!("a{} down, b2 down", start + 1));
+        world.script("b", |script| script.init = Init::Up);
+        supervisor.restart_child("b").await.unwrap();
+        world.end(&supervisor).await;
+    }
+}
