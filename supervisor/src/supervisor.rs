@@ -104,7 +104,8 @@ impl Drop for Abandoned {
 /// A handle to a running supervisor. Cheap to clone; dropping it does not stop the supervisor.
 ///
 /// The calls are answered in order, between restarts. Dropping the future of a call does not undo
-/// it. After the supervisor has ended, calls fail with `Ended` and lists are empty.
+/// it. Once the supervisor ends, calls fail with `Ended` and lists are empty: a child that asks as it
+/// stops is not kept waiting.
 #[derive(Clone)]
 pub struct SupervisorRef {
     control: Arc<Control>,

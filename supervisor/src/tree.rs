@@ -143,7 +143,7 @@ impl Tree {
     /// Runs the supervisor to its end. By then every child is gone; the drop of `self` says so.
     pub(crate) async fn run(
         mut self,
-        mut inbox: UnboundedReceiver<TreeMessage>,
+        inbox: UnboundedReceiver<TreeMessage>,
         children: Vec<ChildSpec>,
         started: oneshot::Sender<Result<(), StartError>>,
     ) {
@@ -151,7 +151,7 @@ impl Tree {
         let exit = tokio::select! {
             biased;
             () = demanded(&demand, Demand::Kill) => None,
-            exit = self.live(&mut inbox, children, started) => Some(exit),
+            exit = self.live(inbox, children, started) => Some(exit),
         };
         let exit = match exit {
             Some(exit) => exit,
@@ -166,7 +166,7 @@ impl Tree {
     /// Starts, serves and stops.
     async fn live(
         &mut self,
-        inbox: &mut UnboundedReceiver<TreeMessage>,
+        mut inbox: UnboundedReceiver<TreeMessage>,
         children: Vec<ChildSpec>,
         started: oneshot::Sender<Result<(), StartError>>,
     ) -> Exit {
@@ -192,6 +192,8 @@ impl Tree {
                 break exit;
             }
         };
+        // Lets go of those who wait: a child may be among them.
+        drop(inbox);
         self.stop_all().await;
         exit
     }

@@ -1,9 +1,13 @@
 //! G: shutdown.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use ostler_supervisor::{ChildSpec, Exit, KILL_GRACE, Restart, Shutdown, Strategy};
+use ostler_supervisor::{
+    ChildSpec, Exit, KILL_GRACE, Restart, Shutdown, StartChildError, Strategy, SupervisorRef,
+    TerminateChildError,
+};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::world::*;
 
@@ -263,5 +267,63 @@ async fn g10_a_kill_breaks_off_a_start_and_an_orderly_stop() {
     in_time(world.clock.sleeping(2)).await;
     assert_eq!(in_time(root.kill()).await, Exit::Killed);
     assert_eq!(in_time(stopping).await.unwrap(), Exit::Killed);
+    world.settle();
+}
+
+/// Asks its supervisor for its siblings as it stops.
+struct Curious;
+
+impl Actor for Curious {
+    type Msg = ();
+    type State = Arc<OnceLock<SupervisorRef>>;
+    type Arguments = Self::State;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<()>,
+        given: Self::State,
+    ) -> Result<Self::State, ActorProcessingErr> {
+        Ok(given)
+    }
+
+    async fn post_stop(&self, _: ActorRef<()>, given: &mut Self::State) -> Result<(), ActorProcessingErr> {
+        assert!(given.get().unwrap().which_children().await.is_empty());
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_supervisor_that_stops_answers_its_children() {
+    let world = World::new();
+    let given = Arc::new(OnceLock::new());
+    let curious = ChildSpec::actor("curious", || Curious, {
+        let given = given.clone();
+        move || given.clone()
+    });
+    let children = vec![curious.shutdown(Shutdown::Infinity)];
+    let supervisor = world.start(world.spec(Strategy::OneForOne, 1, children)).await;
+    given.set(supervisor.clone()).unwrap();
+    assert_eq!(in_time(supervisor.stop()).await, Exit::Shutdown);
+    assert!(world.has("curious1 exit shutdown"));
+}
+
+#[tokio::test]
+async fn what_is_asked_of_a_supervisor_that_ends_is_not_done() {
+    let world = World::new();
+    world.script("a", |script| script.stop = Stop::Sleep(ms(100)));
+    let children = vec![world.probe("a"), world.probe("b")];
+    let supervisor = world.start(world.spec(Strategy::OneForOne, 1, children)).await;
+    let stopping = tokio::spawn({
+        let supervisor = supervisor.clone();
+        async move { supervisor.stop().await }
+    });
+    in_time(world.clock.sleeping(2)).await;
+    let started = in_time(supervisor.start_child(world.probe("c"))).await;
+    assert!(matches!(started, Err(StartChildError::Ended)), "{started:?}");
+    assert_eq!(in_time(supervisor.terminate_child("a")).await, Err(TerminateChildError::Ended));
+    assert!(!stopping.is_finished());
+    world.clock.advance(ms(100));
+    assert_eq!(in_time(stopping).await.unwrap(), Exit::Shutdown);
+    assert_eq!(world.starts("c"), 0);
     world.settle();
 }
