@@ -14,11 +14,11 @@ use crate::child::{Attempt, Birth, ChildRef, KILL_GRACE, NotStarted, Running, St
 use crate::completion::{Completion, Report, Token};
 use crate::intensity::Window;
 use crate::observer::{Voice, What, shielded};
-use crate::pool_task::PoolMessage;
+use crate::pool_task::{PoolMessage, end_running};
 use crate::spec::OnStart;
 use crate::status::ChildState;
 use crate::{
-    AutoShutdown, Cause, ChildId, ChildSpec, ChildStatus, Clock, Counts, Exit, StartChildError,
+    AutoShutdown, Cause, ChildId, ChildSpec, ChildStatus, Clock, Counts, Exit, Shutdown, StartChildError,
     TerminateChildError,
 };
 
@@ -399,13 +399,10 @@ impl Ticket {
         }
 
         let mut book = self.shared.write();
-        let mut entry = book.entries.get_mut(&self.id);
-        if let Some(entry) = &mut entry {
-            entry.restarts += u32::from(self.again.is_some());
-        }
-        match entry.map(|entry| &mut entry.state) {
-            Some(state) if state.is_start(self.birth) => {
-                let before = std::mem::replace(state, State::Up(running));
+        match book.entries.get_mut(&self.id) {
+            Some(entry) if entry.state.is_start(self.birth) => {
+                entry.restarts += u32::from(self.again.is_some());
+                let before = std::mem::replace(&mut entry.state, State::Up(running));
                 drop(book);
                 let State::Starting(starting) = before else { return Ok(child) };
                 if starting.gone {
@@ -417,20 +414,27 @@ impl Ticket {
                 answer_all(starting.waiting, || Err(already()));
                 Ok(child)
             }
-            Some(State::Stopping(stopping)) if stopping.birth == self.birth => {
+            Some(Entry { state: State::Stopping(stopping), .. }) if stopping.birth == self.birth => {
                 child.kill();
                 stopping.running = Some(running);
                 Err(killed(&self.id))
             }
             _ => {
-                // The pool has ended or the child was terminated; the drop kills it.
                 drop(book);
-                drop(running);
-                let what = What::Exited { exit: &Exit::Killed, asked: true };
-                self.shared.voice.say(&self.id, self.generation, what);
+                self.end_late(running);
                 Err(StartChildError::Ended)
             }
         }
+    }
+
+    /// Kills a child that came up when its pool had ended or it was terminated. The pool is not gone before that is told.
+    fn end_late(&self, mut running: Running) {
+        let (shared, id, generation) = (self.shared.clone(), self.id.clone(), self.generation);
+        let token = shared.completion.token();
+        tokio::spawn(async move {
+            end_running(&id, generation, &mut running, Shutdown::Brutal, &*shared.clock, &shared.voice).await;
+            drop(token);
+        });
     }
 
     /// Whether the book still shows this start as under way.

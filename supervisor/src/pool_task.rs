@@ -8,12 +8,12 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{oneshot, watch};
 
 use crate::book::{Entry, Shared, State, Stopping};
-use crate::child::{KILL_GRACE, gone_within};
+use crate::child::{KILL_GRACE, Running, gone_within};
 use crate::completion::Token;
 use crate::control::{Demand, demanded};
 use crate::intensity::{Charge, Window};
 use crate::observer::{Voice, What};
-use crate::{Cause, ChildId, Clock, Exit, Intensity, PoolSpec, strategy};
+use crate::{Cause, ChildId, Clock, Exit, Intensity, PoolSpec, Shutdown, strategy};
 
 /// What a pool's task is told.
 pub(crate) enum PoolMessage {
@@ -245,18 +245,27 @@ async fn end(id: &ChildId, entry: &mut Entry, kill: bool, clock: &dyn Clock, voi
         }
         State::Restarting { .. } => return,
     };
-    let leash = running.leash.clone();
-    let gone = match kill {
-        true => leash.kill(clock).await,
-        false => leash.stop(entry.spec.shutdown, clock).await,
-    };
+    let limit = if kill { Shutdown::Brutal } else { entry.spec.shutdown };
+    end_running(id, entry.generation, running, limit, clock, voice).await;
+}
+
+/// Ends a child that runs, waits until it is gone, and tells how it ended.
+pub(crate) async fn end_running(
+    id: &ChildId,
+    generation: u64,
+    running: &mut Running,
+    limit: Shutdown,
+    clock: &dyn Clock,
+    voice: &Voice,
+) {
+    let gone = running.leash.clone().stop(limit, clock).await;
     let exit = if gone {
         running.exit().await
     } else {
-        voice.say(id, entry.generation, What::Unkillable);
+        voice.say(id, generation, What::Unkillable);
         Exit::Killed
     };
-    voice.say(id, entry.generation, What::Exited { exit: &exit, asked: true });
+    voice.say(id, generation, What::Exited { exit: &exit, asked: true });
 }
 
 impl Drop for PoolTask {
