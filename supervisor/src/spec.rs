@@ -250,8 +250,9 @@ impl ChildSpec {
         self
     }
 
-    /// Lets `stable` lead to this worker, through all its restarts, as long as this spec or a copy of it is kept: a supervisor
-    /// drops it when it ends or forgets the worker. Ignored by a child that does not take such messages.
+    /// Lets `stable` lead to this worker, through all its restarts, as long as this spec or a copy of it is kept, or another
+    /// that was given `stable`: a supervisor drops it when it ends or forgets the worker. Ignored by a child that does not
+    /// take such messages.
     pub fn stable_ref<M: ractor::Message>(self, stable: &StableRef<M>) -> Self {
         let pointer = stable.pointer();
         self.on_start(move |child| {

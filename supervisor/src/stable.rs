@@ -36,7 +36,14 @@ use tokio::sync::watch;
 /// # });
 /// ```
 pub struct StableRef<M> {
-    now: Arc<watch::Sender<Now<M>>>,
+    way: Arc<watch::Sender<Way<M>>>,
+}
+
+/// The way to a worker.
+struct Way<M> {
+    now: Now<M>,
+    /// How many specs of the worker are kept that were not copied from each other.
+    specs: usize,
 }
 
 /// Where a stable reference leads.
@@ -66,7 +73,7 @@ pub enum Unreachable {
 impl<M: Message> StableRef<M> {
     /// A reference to a worker that is still to be specified.
     pub fn new() -> Self {
-        StableRef { now: Arc::new(watch::Sender::new(Now::Down)) }
+        StableRef { way: Arc::new(watch::Sender::new(Way { now: Now::Down, specs: 0 })) }
     }
 
     /// The worker as it runs now, for a moment's use: it may be gone at the next restart.
@@ -74,7 +81,7 @@ impl<M: Message> StableRef<M> {
     /// # Errors
     /// [`Unreachable::Restarting`] and [`Unreachable::Ended`].
     pub fn get(&self) -> Result<ActorRef<M>, Unreachable> {
-        self.now.borrow().live().cloned()
+        self.way.borrow().now.live().cloned()
     }
 
     /// Sends a message. That it is accepted does not mean that it will be handled: it is lost if the worker dies first.
@@ -82,8 +89,8 @@ impl<M: Message> StableRef<M> {
     /// # Errors
     /// As [`StableRef::get`]; the message is dropped then.
     pub fn send(&self, message: M) -> Result<(), Unreachable> {
-        let now = self.now.borrow();
-        now.live()?.send_message(message).map_err(|_| Unreachable::Restarting)
+        let way = self.way.borrow();
+        way.now.live()?.send_message(message).map_err(|_| Unreachable::Restarting)
     }
 
     /// Sends a message and waits for the answer to it.
@@ -105,9 +112,9 @@ impl<M: Message> StableRef<M> {
     /// # Errors
     /// [`Unreachable::Ended`].
     pub async fn up(&self) -> Result<ActorRef<M>, Unreachable> {
-        let mut changes = self.now.subscribe();
+        let mut changes = self.way.subscribe();
         loop {
-            let now = changes.borrow_and_update().live().cloned();
+            let now = changes.borrow_and_update().now.live().cloned();
             match now {
                 Err(Unreachable::Restarting | Unreachable::Unanswered) => {}
                 now => return now,
@@ -121,12 +128,17 @@ impl<M: Message> StableRef<M> {
     /// Leads to `worker` from here on. For a worker that is to be found while its start hook still runs; all others are
     /// pointed to when they are up.
     pub fn point_to(&self, worker: ActorRef<M>) {
-        self.now.send_replace(Now::To(worker));
+        self.way.send_modify(|way| way.now = Now::To(worker));
     }
 
     /// What points this reference to every start of a worker, as long as its spec is kept anywhere.
     pub(crate) fn pointer(&self) -> Pointer<M> {
-        self.now.send_replace(Now::Down);
+        self.way.send_modify(|way| {
+            way.specs += 1;
+            if way.specs == 1 {
+                way.now = Now::Down;
+            }
+        });
         Pointer(self.clone())
     }
 }
@@ -143,7 +155,7 @@ impl<M> Now<M> {
 
 impl<M> Clone for StableRef<M> {
     fn clone(&self) -> Self {
-        StableRef { now: Arc::clone(&self.now) }
+        StableRef { way: Arc::clone(&self.way) }
     }
 }
 
@@ -155,7 +167,7 @@ impl<M: Message> Default for StableRef<M> {
 
 impl<M> fmt::Debug for StableRef<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let leads = match &*self.now.borrow() {
+        let leads = match &self.way.borrow().now {
             Now::Down => "down".to_owned(),
             Now::To(worker) => worker.get_id().to_string(),
             Now::Ended => "ended".to_owned(),
@@ -164,7 +176,7 @@ impl<M> fmt::Debug for StableRef<M> {
     }
 }
 
-/// Held by a spec: its drop is the end of the worker for good.
+/// Held by a spec: the drop of the last is the end of the worker for good.
 pub(crate) struct Pointer<M>(StableRef<M>);
 
 impl<M: Message> Pointer<M> {
@@ -175,6 +187,11 @@ impl<M: Message> Pointer<M> {
 
 impl<M> Drop for Pointer<M> {
     fn drop(&mut self) {
-        self.0.now.send_replace(Now::Ended);
+        self.0.way.send_modify(|way| {
+            way.specs -= 1;
+            if way.specs == 0 {
+                way.now = Now::Ended;
+            }
+        });
     }
 }

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ostler_supervisor::{ChildSpec, Exit, StableRef, Strategy, SupervisorSpec, Unreachable};
+use ostler_supervisor::{ChildSpec, Exit, StableRef, StartChildError, Strategy, SupervisorSpec, Unreachable};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::world::*;
@@ -110,6 +110,29 @@ async fn k03_a_child_that_its_supervisor_forgets_is_gone_for_good() {
     root.delete_child("a").await.unwrap();
     assert_eq!(stable.get().unwrap_err(), Unreachable::Ended);
     world.end(&root).await;
+}
+
+#[tokio::test]
+async fn k03_a_second_start_that_is_refused_does_not_lead_the_reference_away() {
+    let world = World::new();
+    let stable = StableRef::<Msg>::new();
+    let spec = || world.probe("a").stable_ref(&stable);
+    let root = world.start(world.spec(Strategy::OneForOne, 1, vec![])).await;
+    root.start_child(spec()).await.unwrap();
+    let worker = stable.get().unwrap();
+    let refused = root.start_child(spec()).await.unwrap_err();
+    assert!(matches!(refused, StartChildError::AlreadyStarted { .. }), "{refused}");
+    assert_eq!(stable.get().unwrap(), worker);
+    stable.send(Msg::Panic).unwrap();
+    assert_ne!(in_time(successor(&stable, &worker)).await, worker);
+    world.end(&root).await;
+    assert_eq!(stable.get().unwrap_err(), Unreachable::Ended);
+
+    // It may lead to another worker then.
+    let root = world.start(world.spec(Strategy::OneForOne, 1, vec![spec()])).await;
+    stable.get().unwrap();
+    world.end(&root).await;
+    assert_eq!(stable.get().unwrap_err(), Unreachable::Ended);
 }
 
 type Log = Arc<Mutex<Vec<String>>>;
