@@ -348,11 +348,9 @@ impl Running {
         self.leash.completion.causes().to_vec()
     }
 
-    /// Drops the child's task, as a runtime that goes away does.
-    pub(crate) fn abort(&self) {
-        if let Some(task) = &self.task {
-            task.abort();
-        }
+    /// Drops the child's task, as a runtime that goes away does; returns whether it has one of its own.
+    pub(crate) fn abort(&self) -> bool {
+        self.task.as_ref().map(JoinHandle::abort).is_some()
     }
 }
 

@@ -39,8 +39,7 @@ impl Tree {
                     State::Up(running) => Some(running),
                     State::Down | State::Starting(_) | State::Restarting { .. } => None,
                 });
-                running.inspect(|running| running.abort());
-                let _ = reply.send(running.is_some());
+                let _ = reply.send(running.is_some_and(Running::abort));
             }
         }
     }

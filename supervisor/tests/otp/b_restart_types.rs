@@ -1,7 +1,7 @@
 //! B: restart types.
 
 use ostler_supervisor::testing::cancel_child;
-use ostler_supervisor::{Exit, Restart, Strategy, SupervisorRef};
+use ostler_supervisor::{ChildSpec, Exit, Restart, Strategy, SupervisorRef};
 
 use crate::world::*;
 
@@ -137,6 +137,9 @@ async fn b11_a_transient_child_whose_task_is_dropped_is_restarted() {
     world.until("a1 exit cancelled").await;
     world.until("a2 up").await;
     assert!(!cancel_child(&supervisor, "nobody").await);
+    // What is no worker has no task to drop.
+    supervisor.start_child(ChildSpec::pool("pool", world.pool_spec(1))).await.unwrap();
+    assert!(!cancel_child(&supervisor, "pool").await);
     world.end(&supervisor).await;
 }
 
