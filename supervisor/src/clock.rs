@@ -15,7 +15,8 @@ pub trait Clock: Send + Sync {
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()>;
 }
 
-/// The clock of the tokio runtime, which follows `tokio::time::pause` as well.
+/// The clock of the tokio runtime, which follows `tokio::time::pause` as well. The runtime needs its timers (`enable_time`):
+/// without them a supervisor panics when it is to wait for a child that stops, and its children are killed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 

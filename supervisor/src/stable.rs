@@ -13,7 +13,7 @@ use tokio::sync::watch;
 /// [`StableRef::up`].
 ///
 /// ```
-/// # use ostler_supervisor::{ChildSpec, StableRef, Strategy, Supervisor, SupervisorSpec, Unreachable};
+/// # use ostler_supervisor::{ChildSpec, Exit, StableRef, Strategy, Supervisor, SupervisorSpec, Unreachable};
 /// # use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 /// # struct Echo;
 /// # impl Actor for Echo {
@@ -23,7 +23,7 @@ use tokio::sync::watch;
 /// #         Ok(reply.send(7)?)
 /// #     }
 /// # }
-/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// let echo = StableRef::<RpcReplyPort<u8>>::new();
 /// assert_eq!(echo.call(|reply| reply).await, Err(Unreachable::Restarting));
 ///
@@ -31,7 +31,7 @@ use tokio::sync::watch;
 /// let root = Supervisor::start(SupervisorSpec::new(Strategy::OneForOne, vec![child])).await.unwrap();
 /// assert_eq!(echo.call(|reply| reply).await, Ok(7));
 ///
-/// root.stop().await;
+/// assert_eq!(root.stop().await, Exit::Shutdown);
 /// assert_eq!(echo.call(|reply| reply).await, Err(Unreachable::Ended));
 /// # });
 /// ```
