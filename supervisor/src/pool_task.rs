@@ -34,8 +34,8 @@ pub(crate) struct PoolTask {
     child_intensity: Option<Intensity>,
     demand: watch::Receiver<Demand>,
     token: Token,
-    /// The children, once the pool ends.
-    leaving: HashMap<ChildId, Entry>,
+    /// The children, once the pool ends, until they have ended.
+    leaving: HashMap<ChildId, Option<Entry>>,
 }
 
 impl PoolTask {
@@ -215,14 +215,21 @@ impl PoolTask {
     fn close(&mut self) {
         let mut book = self.shared.write();
         book.closed = true;
-        self.leaving.extend(std::mem::take(&mut book.entries));
+        self.leaving
+            .extend(std::mem::take(&mut book.entries).into_iter().map(|(id, entry)| (id, Some(entry))));
     }
 
     /// Stops or kills all children in parallel and waits until they are gone.
     async fn end_all(&mut self, kill: bool) {
         self.close();
         let (clock, voice) = (&*self.shared.clock, &self.shared.voice);
-        let ends = self.leaving.iter_mut().map(|(id, entry)| end(id, entry, kill, clock, voice));
+        let ends = self.leaving.iter_mut().map(|(id, slot)| async move {
+            if let Some(entry) = slot {
+                end(id, entry, kill, clock, voice).await;
+            }
+            // A kill while others are still stopped does not end it once more.
+            *slot = None;
+        });
         futures::future::join_all(ends).await;
         self.leaving.clear();
     }
@@ -272,7 +279,7 @@ impl Drop for PoolTask {
     fn drop(&mut self) {
         // If the task was dropped before its end, its handles must not keep its children alive.
         self.close();
-        for entry in self.leaving.values() {
+        for entry in self.leaving.values().flatten() {
             if let State::Starting(starting) = &entry.state {
                 starting.completion.ask();
             }

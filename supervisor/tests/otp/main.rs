@@ -17,4 +17,5 @@ mod i_pool;
 mod j_escalation;
 mod k_ours;
 mod pool_answers;
+mod pool_ends;
 mod traps;
