@@ -28,6 +28,13 @@ pub(crate) async fn demanded(demand: &watch::Receiver<Demand>, level: Demand) {
     }
 }
 
+/// Does not complete once a kill is demanded: what would follow is not begun, and who waits for the kill hears of it next.
+pub(crate) async fn unless_killed(demand: &watch::Receiver<Demand>) {
+    if *demand.borrow() == Demand::Kill {
+        std::future::pending::<()>().await;
+    }
+}
+
 /// The part of a supervisor's handle that does not need its task to answer.
 pub(crate) struct Control {
     pub(crate) demand: watch::Sender<Demand>,

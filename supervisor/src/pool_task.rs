@@ -10,7 +10,7 @@ use tokio::sync::{oneshot, watch};
 use crate::book::{Entry, Shared, State, Stopping};
 use crate::child::{KILL_GRACE, Running, gone_within};
 use crate::completion::Token;
-use crate::control::{Demand, demanded};
+use crate::control::{Demand, demanded, unless_killed};
 use crate::intensity::{Charge, Window};
 use crate::observer::{Voice, What};
 use crate::{Cause, ChildId, Clock, Exit, Intensity, PoolSpec, Shutdown, strategy};
@@ -100,6 +100,7 @@ impl PoolTask {
         self.close();
         // Lets go of those who wait: a child of the pool may be among them.
         drop(inbox);
+        unless_killed(&demand).await;
         self.end_all(false).await;
         exit
     }

@@ -17,7 +17,7 @@ use tokio::sync::{oneshot, watch};
 use crate::child::{Attempt, Birth, ChildRef, KILL_GRACE, NotStarted, Running, gone_within};
 use crate::clock::pass;
 use crate::completion::{Completion, Report, Token};
-use crate::control::{Demand, Published, demanded};
+use crate::control::{Demand, Published, demanded, unless_killed};
 use crate::exit::clip;
 use crate::intensity::{Charge, Window};
 use crate::observer::{Voice, What, shielded};
@@ -413,6 +413,7 @@ impl Tree {
 
     /// Stops all children in reverse order, one at a time.
     async fn stop_all(&mut self) {
+        unless_killed(&self.demand).await;
         let places: Vec<Place> = self.rows.keys().rev().copied().collect();
         for place in places {
             self.stop_row(place).await;

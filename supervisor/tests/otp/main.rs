@@ -16,6 +16,7 @@ mod h_administration;
 mod i_pool;
 mod j_escalation;
 mod k_ours;
+mod kills;
 mod pool_answers;
 mod pool_ends;
 mod traps;

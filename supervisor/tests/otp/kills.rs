@@ -1,0 +1,58 @@
+//! Kills, at whatever moment they come: nothing is asked to stop any more.
+
+use std::sync::{Arc, OnceLock};
+
+use futures::FutureExt;
+use ostler_supervisor::{Event, Exit, Pool, Restart, Strategy, Supervisor, SupervisorRef, What};
+
+use crate::world::*;
+
+/// Hears of the end of `a` and kills at once, while whoever tells of it is busy with it.
+fn killing<T: Send + Sync + 'static>(
+    handle: &Arc<OnceLock<T>>,
+    kill: fn(&T),
+) -> impl Fn(&Event<'_>) + Send + Sync + use<T> {
+    let handle = handle.clone();
+    move |event| {
+        if *event.id == "a" && matches!(event.what, What::Exited { .. }) {
+            kill(handle.get().unwrap());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_kill_that_finds_its_supervisor_busy_is_no_stop() {
+    for others in [&["b", "c"][..], &[]] {
+        let world = World::new();
+        let mut children = vec![world.probe("a").restart(Restart::Temporary)];
+        children.extend(others.iter().map(|id| world.probe(id)));
+        let root = Arc::new(OnceLock::<SupervisorRef>::new());
+        let observer = killing(&root, |root| drop(root.kill().now_or_never()));
+        let spec = world.spec(Strategy::OneForAll, 1, children);
+        let supervisor = Supervisor::start_observed(spec, Arc::new(observer)).await.unwrap();
+        root.set(supervisor.clone()).unwrap();
+        tell(&supervisor, "a", Msg::Panic);
+        assert_eq!(in_time(supervisor.wait_exit()).await, Exit::Killed);
+        assert_eq!(world.since(0, &["stop"]), "");
+        world.settle();
+    }
+}
+
+#[tokio::test]
+async fn a_kill_that_finds_its_pool_busy_is_no_stop() {
+    for others in [&["b", "c"][..], &[]] {
+        let world = World::new();
+        let handle = Arc::new(OnceLock::<Pool>::new());
+        let observer = killing(&handle, |pool| drop(pool.kill().now_or_never()));
+        let pool = Pool::start_observed(world.pool_spec(1), Arc::new(observer)).await.unwrap();
+        handle.set(pool.clone()).unwrap();
+        pool.start_child(world.probe("a").restart(Restart::Temporary)).await.unwrap();
+        for id in others {
+            pool.start_child(world.probe(id)).await.unwrap();
+        }
+        tell_pool(&pool, "a", Msg::Panic);
+        assert_eq!(in_time(pool.wait_exit()).await, Exit::Killed);
+        assert_eq!(world.since(0, &["stop"]), "");
+        world.settle();
+    }
+}
