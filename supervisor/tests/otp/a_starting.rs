@@ -1,8 +1,8 @@
 //! A: starting.
 
 use ostler_supervisor::{
-    AutoShutdown, ChildSpec, Exit, Intensity, Kind, Restart, Shutdown, SpecError, StartChildError,
-    StartError, Strategy, SupervisorSpec,
+    AutoShutdown, ChildSpec, Exit, Intensity, Kind, Restart, RestartChildError, Shutdown, SpecError,
+    StartChildError, StartError, Strategy, SupervisorSpec,
 };
 
 use crate::world::*;
@@ -177,5 +177,69 @@ async fn a12_a_question_during_a_slow_start_sees_a_whole_state() {
     in_time(starting).await.unwrap().unwrap();
     let seen = in_time(asking).await.unwrap();
     assert!(seen.is_empty() || seen == "slow1 up", "{seen}");
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn a_failure_deep_below_undoes_the_whole_start() {
+    let world = World::new();
+    world.script("bad", |script| script.init = Init::Fail);
+    let mid = ChildSpec::supervisor(
+        "mid",
+        world.spec(Strategy::OneForOne, 1, vec![world.probe("x"), world.probe("bad")]),
+    );
+    let pool = ChildSpec::pool("pool", world.pool_spec(1));
+    let error = world
+        .try_start(world.spec(Strategy::OneForOne, 1, vec![world.probe("a"), pool, mid, world.probe("z")]))
+        .await
+        .unwrap_err();
+    let StartError::Child { id, .. } = &error else { panic!("{error}") };
+    assert_eq!(*id, "mid");
+    assert_eq!(world.since(0, &["stop"]), "x1 stop, a1 stop");
+    assert_eq!(world.starts("z"), 0);
+    world.settle();
+}
+
+#[tokio::test]
+async fn a_failed_start_waits_for_slow_stops() {
+    let world = World::new();
+    world.script("a", |script| script.stop = Stop::Sleep(ms(10_000)));
+    world.script("b", |script| script.init = Init::Fail);
+    let spec = world.spec(
+        Strategy::OneForOne,
+        1,
+        vec![world.probe("a").shutdown(Shutdown::Timeout(ms(3000))), world.probe("b")],
+    );
+    let starting = tokio::spawn({
+        let world = world.clone();
+        async move { world.try_start(spec).await.map(|_| ()) }
+    });
+    in_time(world.clock.sleeping(2)).await;
+    world.clock.advance(ms(2999));
+    drain().await;
+    assert!(!starting.is_finished());
+    world.clock.advance(ms(1));
+    in_time(starting).await.unwrap().unwrap_err();
+    assert!(world.has("a1 exit killed"));
+    world.settle();
+}
+
+#[tokio::test]
+async fn a_declined_child_is_restarted_by_hand() {
+    let world = World::new();
+    world.script("a", |script| script.init = Init::Ignore);
+    let supervisor = world.start_probes(Strategy::OneForOne, 0, &["a", "b"]).await;
+    let error = supervisor.restart_child("a").await.unwrap_err();
+    assert_eq!(error, RestartChildError::Ignored { id: id("a") });
+    assert_eq!(listing(&supervisor).await, "a2 down, b1 up");
+    let error = supervisor.start_child(world.probe("a")).await.unwrap_err();
+    assert!(matches!(error, StartChildError::AlreadyPresent { .. }));
+    world.script("a", |script| script.init = Init::Up);
+    supervisor.restart_child("a").await.unwrap();
+    assert_eq!(listing(&supervisor).await, "a3 up, b1 up");
+    supervisor.terminate_child("a").await.unwrap();
+    supervisor.delete_child("a").await.unwrap();
+    supervisor.start_child(world.probe("a")).await.unwrap();
+    assert_eq!(listing(&supervisor).await, "b1 up, a1 up");
     world.end(&supervisor).await;
 }

@@ -1,7 +1,7 @@
 //! B: restart types.
 
 use ostler_supervisor::testing::cancel_child;
-use ostler_supervisor::{ChildSpec, Exit, Restart, Strategy, SupervisorRef};
+use ostler_supervisor::{ChildRef, ChildSpec, Exit, Restart, Strategy, SupervisorRef};
 
 use crate::world::*;
 
@@ -152,5 +152,82 @@ async fn b12_a_panic_in_the_stop_hook_is_the_exit() {
     world.until("a1 exit panicked: no stop").await;
     world.until("a2 up").await;
     world.script("a", |script| script.stop = Stop::Quick);
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn a_branch_stopped_or_killed_through_its_own_handle_ends_as_any_child() {
+    for (restart, kill, after) in [
+        (Restart::Permanent, false, "mid2 up"),
+        (Restart::Permanent, true, "mid2 up"),
+        (Restart::Transient, false, "mid1 down"),
+        (Restart::Transient, true, "mid2 up"),
+        (Restart::Temporary, false, ""),
+        (Restart::Temporary, true, ""),
+    ] {
+        for pool in [false, true] {
+            let world = World::new();
+            let mid = if pool {
+                ChildSpec::pool("mid", world.pool_spec(1))
+            } else {
+                ChildSpec::supervisor("mid", world.spec(Strategy::OneForOne, 1, vec![world.probe("leaf")]))
+            };
+            let root = world.start(world.spec(Strategy::OneForOne, 1, vec![mid.restart(restart)])).await;
+            let exit = in_time(async {
+                match (root.child_ref("mid").unwrap(), kill) {
+                    (ChildRef::Supervisor(mid), false) => mid.stop().await,
+                    (ChildRef::Supervisor(mid), true) => mid.kill().await,
+                    (ChildRef::Pool(mid), false) => mid.stop().await,
+                    (ChildRef::Pool(mid), true) => mid.kill().await,
+                    (ChildRef::Actor(_), _) => unreachable!("it is a branch"),
+                }
+            })
+            .await;
+            assert_eq!(exit, if kill { Exit::Killed } else { Exit::Shutdown });
+            world.until(&format!("mid1 exit {exit}")).await;
+            assert_eq!(listing(&root).await, after, "{restart:?} {kill} {pool}");
+            world.end(&root).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_temporary_crash_triggers_no_group_restart_and_no_charge() {
+    for strategy in [Strategy::OneForOne, Strategy::OneForAll, Strategy::RestForOne] {
+        let world = World::new();
+        let children = vec![
+            world.probe("t").restart(Restart::Temporary),
+            world.probe("a"),
+            world.probe("n").restart(Restart::Transient),
+        ];
+        let supervisor = world.start(world.spec(strategy, 0, children)).await;
+        tell(&supervisor, "t", Msg::Panic);
+        world.until("t1 exit panicked: ouch").await;
+        tell(&supervisor, "n", Msg::StopSelf);
+        world.until("n1 exit normal").await;
+        assert_eq!(listing(&supervisor).await, "a1 up, n1 down");
+        world.end(&supervisor).await;
+    }
+}
+
+#[tokio::test]
+async fn exits_an_actor_names_itself_count_as_named() {
+    let world = World::new();
+    let supervisor = world
+        .start(world.spec(Strategy::OneForOne, 10, vec![world.probe("a").restart(Restart::Transient)]))
+        .await;
+    let abnormal = [
+        Exit::Killed,
+        Exit::Cancelled,
+        Exit::Failed("x".into()),
+        Exit::Panicked("x".into()),
+        Exit::StartFailed("x".into()),
+    ];
+    for (n, exit) in abnormal.into_iter().enumerate() {
+        tell(&supervisor, "a", Msg::Leave(exit.clone()));
+        world.until(&format!("a{} exit {exit}", n + 1)).await;
+        world.until(&format!("a{} up", n + 2)).await;
+        assert_eq!(supervisor.which_children().await[0].last_exit, Some(exit));
+    }
     world.end(&supervisor).await;
 }

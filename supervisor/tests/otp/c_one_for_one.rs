@@ -1,7 +1,7 @@
 //! C: one for one.
 
 use ostler_supervisor::{
-    DeleteChildError, Exit, RestartChildError, StartChildError, Strategy, SupervisorRef,
+    DeleteChildError, Exit, Intensity, PoolSpec, RestartChildError, StartChildError, Strategy, SupervisorRef,
 };
 
 use crate::world::*;
@@ -133,4 +133,46 @@ async fn c06_a_stop_ends_a_restart_loop_within_one_attempt() {
     assert_eq!(exit, Exit::Shutdown);
     assert_eq!(world.starts("a"), before);
     world.settle();
+}
+
+#[tokio::test]
+async fn a_restart_that_declines_leaves_the_child_down_and_the_group_goes_on() {
+    for strategy in [Strategy::OneForOne, Strategy::OneForAll, Strategy::RestForOne] {
+        let world = World::new();
+        let supervisor = world.start_probes(strategy, 1, &["a", "b", "c"]).await;
+        world.script("b", |script| script.init = Init::Ignore);
+        tell(&supervisor, "b", Msg::Panic);
+        world.until("b2 ignored").await;
+        let expected = match strategy {
+            Strategy::OneForOne => "a1 up, b2 down, c1 up",
+            Strategy::OneForAll => "a2 up, b2 down, c2 up",
+            Strategy::RestForOne => "a1 up, b2 down, c2 up",
+        };
+        assert_eq!(listing(&supervisor).await, expected);
+        assert_eq!(supervisor.count_children().await, counts(3, 2, 0, 3));
+        drain().await;
+        assert_eq!(listing(&supervisor).await, expected);
+        world.end(&supervisor).await;
+    }
+}
+
+#[tokio::test]
+async fn a_hot_restart_loop_does_not_starve_callers_or_a_stop() {
+    let world = World::new();
+    let supervisor = world.start_probes(Strategy::OneForOne, u32::MAX, &["a", "b"]).await;
+    let pool = world.start_pool(PoolSpec { intensity: Intensity::UNLIMITED, ..world.pool_spec(0) }).await;
+    pool.start_child(world.probe("c")).await.unwrap();
+    for name in ["a", "c"] {
+        world.script(name, |script| script.init = Init::Fail);
+    }
+    tell(&supervisor, "a", Msg::Panic);
+    tell_pool(&pool, "c", Msg::Panic);
+    world.until("a10 not-started start failed: no luck").await;
+    world.until("c10 not-started start failed: no luck").await;
+    assert_eq!(in_time(supervisor.count_children()).await, counts(2, 1, 0, 2));
+    assert_eq!(in_time(pool.count_children()).await, counts(1, 0, 0, 1));
+    in_time(supervisor.start_child(world.probe("d"))).await.unwrap();
+    in_time(pool.start_child(world.probe("e"))).await.unwrap();
+    in_time(pool.stop()).await;
+    world.end(&supervisor).await;
 }

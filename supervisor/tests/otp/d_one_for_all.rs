@@ -1,6 +1,6 @@
 //! D: one for all.
 
-use ostler_supervisor::{Exit, Restart, Strategy};
+use ostler_supervisor::{Exit, Restart, Shutdown, Strategy};
 
 use crate::world::*;
 
@@ -130,4 +130,71 @@ async fn a_group_restart_calls_off_what_a_member_was_still_to_try_alone() {
         supervisor.restart_child("b").await.unwrap();
         world.end(&supervisor).await;
     }
+}
+
+#[tokio::test]
+async fn a_group_restart_revives_what_ended_normally_or_was_terminated() {
+    let world = World::new();
+    let children = vec![world.probe("a").restart(Restart::Transient), world.probe("b"), world.probe("c")];
+    let supervisor = world.start(world.spec(Strategy::OneForAll, 1, children)).await;
+    tell(&supervisor, "a", Msg::StopSelf);
+    world.until("a1 exit normal").await;
+    supervisor.terminate_child("b").await.unwrap();
+    tell(&supervisor, "c", Msg::Panic);
+    world.until("c2 up").await;
+    assert_eq!(listing(&supervisor).await, "a2 up, b2 up, c2 up");
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn crashes_at_once_in_a_group_are_one_restart() {
+    let world = World::new();
+    let supervisor = world.start_probes(Strategy::OneForAll, 1, &["a", "b", "c"]).await;
+    for name in ["c", "a", "b"] {
+        tell(&supervisor, name, Msg::Panic);
+    }
+    world.until("c2 up").await;
+    drain().await;
+    assert_eq!(listing(&supervisor).await, "a2 up, b2 up, c2 up");
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn a_member_that_crashes_while_its_group_stops_is_not_charged() {
+    let world = World::new();
+    world.script("c", |script| script.stop = Stop::Sleep(ms(100)));
+    let supervisor = world.start_probes(Strategy::OneForAll, 1, &["a", "b", "c"]).await;
+    tell(&supervisor, "b", Msg::Panic);
+    in_time(world.clock.sleeping(2)).await;
+    tell(&supervisor, "a", Msg::Panic);
+    world.until("a1 dropped").await;
+    world.clock.advance(ms(100));
+    world.until("c2 up").await;
+    drain().await;
+    assert_eq!(listing(&supervisor).await, "a2 up, b2 up, c2 up");
+    world.script("c", |script| script.stop = Stop::Quick);
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn a_brutal_member_is_killed_in_a_group_restart_and_a_hung_one_after_its_limit() {
+    let world = World::new();
+    let children = vec![
+        world.probe("a"),
+        world.probe("b").shutdown(Shutdown::Brutal),
+        world.probe("c").shutdown(Shutdown::Timeout(ms(300))),
+    ];
+    let supervisor = world.start(world.spec(Strategy::OneForAll, 1, children)).await;
+    tell(&supervisor, "c", Msg::Sleep(ms(1_000_000)));
+    in_time(world.clock.sleeping(1)).await;
+    let mark = world.mark();
+    tell(&supervisor, "a", Msg::Panic);
+    in_time(world.clock.sleeping(2)).await;
+    world.clock.advance(ms(300));
+    world.until("c2 up").await;
+    assert_eq!(
+        world.since(mark, &["stop", "exit", "up"]),
+        "a1 exit panicked: ouch, c1 exit killed, b1 exit killed, a2 up, b2 up, c2 up"
+    );
+    world.end(&supervisor).await;
 }

@@ -133,3 +133,87 @@ async fn e09_a_group_restart_revives_members_that_are_down() {
     assert_eq!(listing(&supervisor).await, "a2 up, b2 up, c2 up");
     world.end(&supervisor).await;
 }
+
+#[tokio::test]
+async fn a_child_added_later_restarts_with_the_rest() {
+    let world = World::new();
+    let supervisor = world.start_probes(Strategy::RestForOne, 2, &["a", "b"]).await;
+    supervisor.start_child(world.probe("late")).await.unwrap();
+    let mark = world.mark();
+    tell(&supervisor, "b", Msg::Panic);
+    world.until("late2 up").await;
+    assert_eq!(world.since(mark, &["stop", "up"]), "late1 stop, b2 up, late2 up");
+    // One that was restarted by hand keeps its place.
+    supervisor.terminate_child("a").await.unwrap();
+    supervisor.restart_child("a").await.unwrap();
+    let mark = world.mark();
+    tell(&supervisor, "a", Msg::Panic);
+    world.until("late3 up").await;
+    assert_eq!(world.since(mark, &["stop", "up"]), "late2 stop, b2 stop, a3 up, b3 up, late3 up");
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn a_child_deleted_and_added_again_is_the_last() {
+    let world = World::new();
+    let supervisor = world.start_probes(Strategy::RestForOne, 2, &["a", "b"]).await;
+    supervisor.terminate_child("a").await.unwrap();
+    supervisor.delete_child("a").await.unwrap();
+    supervisor.start_child(world.probe("a")).await.unwrap();
+    assert_eq!(listing(&supervisor).await, "b1 up, a1 up");
+    tell(&supervisor, "a", Msg::Panic);
+    world.until("a3 up").await;
+    assert_eq!(listing(&supervisor).await, "b1 up, a2 up");
+    let mark = world.mark();
+    world.end(&supervisor).await;
+    assert_eq!(world.since(mark, &["stop"]), "a3 stop, b1 stop");
+}
+
+#[tokio::test]
+async fn later_members_stay_down_until_the_failed_one_is_up() {
+    let world = World::new();
+    let supervisor = world.start_probes(Strategy::RestForOne, 1000, &["a", "b", "c"]).await;
+    world.script("b", |script| script.init = Init::SleepThenFail(ms(50)));
+    tell(&supervisor, "a", Msg::Panic);
+    world.until("b2 init").await;
+    in_time(world.clock.sleeping(1)).await;
+    let asked = tokio::spawn({
+        let supervisor = supervisor.clone();
+        async move {
+            let listed = listing(&supervisor).await;
+            (listed, supervisor.terminate_child("b").await)
+        }
+    });
+    while !asked.is_finished() {
+        drain().await;
+        world.clock.advance(ms(50));
+    }
+    let (listed, terminated) = in_time(asked).await.unwrap();
+    terminated.unwrap();
+    assert_eq!(listed, "a2 up, b2 restarting, c1 down");
+    // Called off, the rest stays down, as in OTP.
+    drain().await;
+    let b = world.starts("b");
+    assert_eq!(listing(&supervisor).await, format!("a2 up, b{b} down, c1 down"));
+    world.script("b", |script| script.init = Init::Up);
+    supervisor.restart_child("c").await.unwrap();
+    supervisor.restart_child("b").await.unwrap();
+    world.end(&supervisor).await;
+}
+
+#[tokio::test]
+async fn nested_groups_restart_as_one_member() {
+    let world = World::new();
+    let inner = world.spec(Strategy::OneForAll, 0, vec![world.probe("x"), world.probe("y")]);
+    let children = vec![world.probe("a"), ChildSpec::supervisor("mid", inner), world.probe("z")];
+    let root = world.start(world.spec(Strategy::RestForOne, 1, children)).await;
+    let mark = world.mark();
+    tell(&root.supervisor("mid").unwrap(), "x", Msg::Panic);
+    world.until("z2 up").await;
+    assert_eq!(
+        world.since(mark, &["escalated", "exit", "stop", "up"]),
+        "x1 exit panicked: ouch, /mid/x escalated panicked: ouch, y1 stop, y1 exit shutdown, mid1 exit shutdown, \
+         z1 stop, z1 exit shutdown, x2 up, y2 up, z2 up"
+    );
+    world.end(&root).await;
+}

@@ -131,3 +131,24 @@ fn f08_the_cost_of_a_crash_does_not_grow_with_history() {
         assert!(2 * last <= 3 * first, "{restarts}: {last} against {first} at first");
     }
 }
+
+#[tokio::test]
+async fn failed_attempts_leave_the_window_as_time_passes() {
+    let world = World::new();
+    let mut spec = world.spec(Strategy::OneForOne, 2, vec![world.probe("a")]);
+    spec.intensity = Intensity::new(2, ms(100));
+    let supervisor = world.start(spec).await;
+    world.script("a", |script| script.init = Init::SleepThenFail(ms(60)));
+    tell(&supervisor, "a", Msg::Panic);
+    for n in 2..12 {
+        world.until(&format!("a{n} init")).await;
+        in_time(world.clock.sleeping(1)).await;
+        world.clock.advance(ms(60));
+    }
+    world.until("a12 init").await;
+    in_time(world.clock.sleeping(1)).await;
+    world.script("a", |script| script.init = Init::Up);
+    world.clock.advance(ms(60));
+    world.until("a13 up").await;
+    world.end(&supervisor).await;
+}

@@ -11,13 +11,6 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::world::*;
 
-/// Lets every task run that can.
-async fn drain() {
-    for _ in 0..50 {
-        tokio::task::yield_now().await;
-    }
-}
-
 #[tokio::test]
 async fn g01_children_stop_in_reverse_one_at_a_time() {
     let world = World::new();
@@ -325,5 +318,66 @@ async fn what_is_asked_of_a_supervisor_that_ends_is_not_done() {
     world.clock.advance(ms(100));
     assert_eq!(in_time(stopping).await.unwrap(), Exit::Shutdown);
     assert_eq!(world.starts("c"), 0);
+    world.settle();
+}
+
+#[tokio::test]
+async fn a_branch_over_its_limit_is_killed_with_all_below() {
+    let world = World::new();
+    world.script("leaf", |script| script.stop = Stop::Sleep(ms(1_000_000)));
+    world.script("agent", |script| script.stop = Stop::Sleep(ms(1_000_000)));
+    let children =
+        vec![ChildSpec::pool("pool", world.pool_spec(1)), world.probe("leaf").shutdown(Shutdown::Infinity)];
+    let mid = ChildSpec::supervisor("mid", world.spec(Strategy::OneForOne, 1, children))
+        .shutdown(Shutdown::Timeout(ms(700)));
+    let root = world.start(world.spec(Strategy::OneForOne, 1, vec![world.probe("a"), mid])).await;
+    let pool = root.supervisor("mid").unwrap().pool("pool").unwrap();
+    pool.start_child(world.probe("agent")).await.unwrap();
+    let stopping = tokio::spawn({
+        let root = root.clone();
+        async move { root.stop().await }
+    });
+    in_time(world.clock.sleeping(2)).await;
+    world.clock.advance(ms(699));
+    drain().await;
+    assert!(!world.has("leaf1 exit killed"));
+    world.clock.advance(ms(1));
+    assert_eq!(in_time(stopping).await.unwrap(), Exit::Shutdown);
+    assert!(world.has("leaf1 exit killed") && world.has("agent1 exit killed"));
+    assert!(world.has("mid1 exit killed") && world.has("a1 exit shutdown"));
+    assert_eq!(pool.wait_exit().await, Exit::Killed);
+    world.settle();
+}
+
+#[tokio::test]
+async fn a_brutal_branch_runs_no_stop_hook_below() {
+    let world = World::new();
+    let mid = ChildSpec::supervisor("mid", world.spec(Strategy::OneForOne, 1, vec![world.probe("leaf")]));
+    let root = world
+        .start(world.spec(Strategy::OneForOne, 1, vec![world.probe("a"), mid.shutdown(Shutdown::Brutal)]))
+        .await;
+    world.end(&root).await;
+    assert_eq!(
+        world.since(0, &["stop", "exit"]),
+        "leaf1 exit killed, mid1 exit killed, a1 stop, a1 exit shutdown"
+    );
+}
+
+#[tokio::test]
+async fn a_stop_during_a_group_restart_starts_nothing_more() {
+    let world = World::new();
+    world.script("c", |script| script.stop = Stop::Sleep(ms(100)));
+    let supervisor = world.start_probes(Strategy::OneForAll, 1, &["a", "b", "c"]).await;
+    tell(&supervisor, "a", Msg::Panic);
+    in_time(world.clock.sleeping(2)).await;
+    let stopping = tokio::spawn({
+        let supervisor = supervisor.clone();
+        async move { supervisor.stop().await }
+    });
+    drain().await;
+    world.clock.advance(ms(100));
+    assert_eq!(in_time(stopping).await.unwrap(), Exit::Shutdown);
+    assert_eq!((world.starts("a"), world.starts("b"), world.starts("c")), (1, 1, 1));
+    assert_eq!(world.since(0, &["stop"]), "c1 stop, b1 stop");
     world.settle();
 }

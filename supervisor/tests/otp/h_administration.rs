@@ -175,3 +175,82 @@ async fn h11_thousands_of_children_are_counted_exactly() {
     }
     world.end(&supervisor).await;
 }
+
+#[tokio::test]
+async fn a_branch_terminated_and_restarted_has_its_listed_children_only() {
+    let world = World::new();
+    let mid = ChildSpec::supervisor("mid", world.spec(Strategy::OneForOne, 1, vec![world.probe("leaf")]));
+    let root = world.start(world.spec(Strategy::OneForOne, 0, vec![mid])).await;
+    let old = root.supervisor("mid").unwrap();
+    old.start_child(world.probe("extra")).await.unwrap();
+    let mark = world.mark();
+    root.terminate_child("mid").await.unwrap();
+    assert_eq!(world.since(mark, &["stop"]), "extra1 stop, leaf1 stop");
+    assert!(root.supervisor("mid").is_none());
+    assert_eq!(root.count_children().await, counts(1, 0, 1, 0));
+    assert_eq!(in_time(old.wait_exit()).await, Exit::Shutdown);
+    let fresh = root.restart_child("mid").await.unwrap().supervisor().unwrap();
+    assert_eq!(listing(&fresh).await, "leaf1 up");
+    assert!(listing(&old).await.is_empty());
+    root.terminate_child("mid").await.unwrap();
+    root.delete_child("mid").await.unwrap();
+    assert_eq!(root.count_children().await, counts(0, 0, 0, 0));
+    world.end(&root).await;
+}
+
+#[tokio::test]
+async fn terminating_a_child_that_has_just_crashed_leaves_it_down() {
+    let world = World::new();
+    world.script("slow", |script| script.init = Init::Gate);
+    let supervisor = world.start_probes(Strategy::OneForOne, 0, &["a"]).await;
+    // The supervisor is busy, so a call waits in front of the news.
+    let starting = tokio::spawn({
+        let (supervisor, slow) = (supervisor.clone(), world.probe("slow"));
+        async move { supervisor.start_child(slow).await.map(|_| ()) }
+    });
+    world.until("slow1 init").await;
+    let terminating = tokio::spawn({
+        let supervisor = supervisor.clone();
+        async move { supervisor.terminate_child("a").await }
+    });
+    drain().await;
+    tell(&supervisor, "a", Msg::Panic);
+    world.until("a1 dropped").await;
+    world.open_gate();
+    in_time(starting).await.unwrap().unwrap();
+    in_time(terminating).await.unwrap().unwrap();
+    assert_eq!(listing(&supervisor).await, "a1 down, slow1 up");
+    supervisor.restart_child("a").await.unwrap();
+    assert_eq!(listing(&supervisor).await, "a2 up, slow1 up");
+    world.end(&supervisor).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_starts_of_one_id_exactly_one_wins() {
+    let world = World::new();
+    let supervisor = world.start_probes(Strategy::OneForOne, 0, &[]).await;
+    let pool = world.start_pool(world.pool_spec(0)).await;
+    let starts: Vec<_> = (0..50)
+        .map(|_| {
+            let (supervisor, pool, a, b) =
+                (supervisor.clone(), pool.clone(), world.probe("a"), world.probe("b"));
+            tokio::spawn(async move { (supervisor.start_child(a).await, pool.start_child(b).await) })
+        })
+        .collect();
+    let (mut won, mut pool_won) = (0, 0);
+    for start in starts {
+        let (in_sup, in_pool) = in_time(start).await.unwrap();
+        for (answer, count) in [(in_sup, &mut won), (in_pool, &mut pool_won)] {
+            match answer {
+                Ok(_) => *count += 1,
+                Err(StartChildError::AlreadyStarted { child, .. }) => {
+                    assert!(child.actor::<Probe>().is_some())
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+    assert_eq!((won, pool_won, world.starts("a"), world.starts("b")), (1, 1, 1, 1));
+    in_time(pool.stop()).await;
+    world.end(&supervisor).await;
+}

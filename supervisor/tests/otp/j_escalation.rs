@@ -1,6 +1,8 @@
 //! J: auto-shutdown and escalation.
 
-use ostler_supervisor::{AutoShutdown, Cause, ChildSpec, Exit, Restart, Strategy, SupervisorRef};
+use ostler_supervisor::{
+    AutoShutdown, Cause, ChildSpec, Exit, Restart, Strategy, SupervisorRef, SupervisorSpec,
+};
 
 use crate::world::*;
 
@@ -161,4 +163,119 @@ async fn j06_a_pool_tells_the_chain_below_a_branch_that_does_not_start() {
     assert_eq!(in_time(pool.wait_exit()).await, Exit::Shutdown);
     assert_eq!(pool.causes(), failed_start());
     world.settle();
+}
+
+fn significant(world: &World, id: &str, restart: Restart) -> ChildSpec {
+    world.probe(id).restart(restart).significant(true)
+}
+
+async fn start_with(
+    world: &World,
+    auto_shutdown: AutoShutdown,
+    strategy: Strategy,
+    children: Vec<ChildSpec>,
+) -> SupervisorRef {
+    world.start(SupervisorSpec { auto_shutdown, ..world.spec(strategy, 100, children) }).await
+}
+
+#[tokio::test]
+async fn a_significant_bystander_stopped_with_its_group_ends_nothing() {
+    for rule in [AutoShutdown::AnySignificant, AutoShutdown::AllSignificant] {
+        let world = World::new();
+        let children = vec![
+            world.probe("a"),
+            significant(&world, "t", Restart::Temporary),
+            significant(&world, "s", Restart::Transient),
+        ];
+        let supervisor = start_with(&world, rule, Strategy::OneForAll, children).await;
+        tell(&supervisor, "a", Msg::Panic);
+        world.until("s2 up").await;
+        assert_eq!(listing(&supervisor).await, "a2 up, s2 up");
+        tell(&supervisor, "s", Msg::StopSelf);
+        assert_eq!(in_time(supervisor.wait_exit()).await, Exit::Shutdown);
+        world.settle();
+    }
+}
+
+#[tokio::test]
+async fn all_significant_counts_only_those_that_are_not_down() {
+    let world = World::new();
+    world.script("shy", |script| script.init = Init::Ignore);
+    let children = vec![
+        significant(&world, "shy", Restart::Transient),
+        significant(&world, "gone", Restart::Transient),
+        significant(&world, "s", Restart::Transient),
+        world.probe("n"),
+    ];
+    let supervisor = start_with(&world, AutoShutdown::AllSignificant, Strategy::OneForOne, children).await;
+    supervisor.terminate_child("gone").await.unwrap();
+    assert_eq!(listing(&supervisor).await, "shy1 down, gone1 down, s1 up, n1 up");
+    tell(&supervisor, "s", Msg::StopSelf);
+    assert_eq!(in_time(supervisor.wait_exit()).await, Exit::Shutdown);
+    world.settle();
+}
+
+#[tokio::test]
+async fn a_significant_child_that_is_restarting_still_counts() {
+    let world = World::new();
+    let children =
+        vec![significant(&world, "s", Restart::Transient), significant(&world, "t", Restart::Temporary)];
+    let supervisor = start_with(&world, AutoShutdown::AllSignificant, Strategy::OneForOne, children).await;
+    world.script("s", |script| script.init = Init::SleepThenFail(ms(50)));
+    tell(&supervisor, "s", Msg::Panic);
+    world.until("s2 init").await;
+    in_time(world.clock.sleeping(1)).await;
+    tell(&supervisor, "t", Msg::StopSelf);
+    world.until("t1 dropped").await;
+    world.script("s", |script| script.init = Init::Up);
+    world.clock.advance(ms(50));
+    world.until("s3 up").await;
+    assert_eq!(listing(&supervisor).await, "s3 up");
+    tell(&supervisor, "s", Msg::Leave(Exit::ShutdownWith("done".into())));
+    assert_eq!(in_time(supervisor.wait_exit()).await, Exit::Shutdown);
+    world.settle();
+}
+
+#[tokio::test]
+async fn the_last_significant_child_terminated_by_hand_ends_nothing() {
+    let world = World::new();
+    let children =
+        vec![significant(&world, "s", Restart::Transient), significant(&world, "t", Restart::Temporary)];
+    let supervisor = start_with(&world, AutoShutdown::AllSignificant, Strategy::OneForOne, children).await;
+    tell(&supervisor, "t", Msg::Panic);
+    world.until("t1 exit panicked: ouch").await;
+    supervisor.terminate_child("s").await.unwrap();
+    assert_eq!(listing(&supervisor).await, "s1 down");
+    // One added later counts.
+    supervisor.start_child(significant(&world, "late", Restart::Temporary)).await.unwrap();
+    tell(&supervisor, "late", Msg::StopSelf);
+    assert_eq!(in_time(supervisor.wait_exit()).await, Exit::Shutdown);
+    world.settle();
+}
+
+#[tokio::test]
+async fn auto_shutdown_climbs_through_significant_branches() {
+    for crash in [false, true] {
+        let world = World::new();
+        let mut inner = world.spec(
+            Strategy::OneForOne,
+            0,
+            vec![world.probe("n"), significant(&world, "s", Restart::Transient)],
+        );
+        inner.auto_shutdown = AutoShutdown::AnySignificant;
+        let mid = ChildSpec::supervisor("mid", inner).restart(Restart::Transient).significant(true);
+        let root = start_with(
+            &world,
+            AutoShutdown::AnySignificant,
+            Strategy::OneForOne,
+            vec![world.probe("a"), mid],
+        )
+        .await;
+        let message = if crash { Msg::Panic } else { Msg::StopSelf };
+        tell(&root.supervisor("mid").unwrap(), "s", message);
+        assert_eq!(in_time(root.wait_exit()).await, Exit::Shutdown);
+        let stopped = if crash { "n1 stop, a1 stop" } else { "s1 stop, n1 stop, a1 stop" };
+        assert_eq!(world.since(0, &["stop"]), stopped);
+        world.settle();
+    }
 }

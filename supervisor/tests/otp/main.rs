@@ -19,4 +19,6 @@ mod k_ours;
 mod kills;
 mod pool_answers;
 mod pool_ends;
+mod pool_places;
+mod storms;
 mod traps;

@@ -3,7 +3,9 @@
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 
-use ostler_supervisor::{ChildRef, Exit, Shutdown, StartChildError};
+use ostler_supervisor::{
+    ChildRef, ChildSpec, ChildState, Exit, Restart, Shutdown, StartChildError, Strategy,
+};
 
 use crate::world::*;
 
@@ -71,4 +73,48 @@ async fn a_child_that_a_stop_has_ended_is_not_told_to_end_again_by_a_kill() {
     assert_eq!(in_time(stopping).await.unwrap(), Exit::Killed);
     assert_eq!(world.since(0, &["exit"]), "quick1 exit shutdown, slow1 exit killed");
     world.settle();
+}
+
+#[tokio::test]
+async fn a_terminated_child_has_its_own_limit() {
+    let world = World::new();
+    let pool = world.start_pool(world.pool_spec(1)).await;
+    pool.start_child(world.probe("brutal").shutdown(Shutdown::Brutal)).await.unwrap();
+    world.script("slow", |script| script.stop = Stop::Sleep(ms(10_000)));
+    pool.start_child(world.probe("slow").shutdown(Shutdown::Timeout(ms(100)))).await.unwrap();
+    in_time(pool.terminate_child("brutal")).await.unwrap();
+    assert!(world.has("brutal1 exit killed") && !world.has("brutal1 stop"));
+    let stopping = tokio::spawn({
+        let pool = pool.clone();
+        async move { pool.terminate_child("slow").await }
+    });
+    in_time(world.clock.sleeping(2)).await;
+    assert!(matches!(pool.which_children().await[0].state, ChildState::Stopping));
+    let error = pool.start_child(world.probe("slow")).await.unwrap_err();
+    assert!(matches!(error, StartChildError::AlreadyPresent { .. }), "{error}");
+    world.clock.advance(ms(100));
+    in_time(stopping).await.unwrap().unwrap();
+    assert!(world.has("slow1 exit killed"));
+    world.script("slow", |script| script.stop = Stop::Quick);
+    pool.start_child(world.probe("slow")).await.unwrap();
+    world.end_pool(&pool).await;
+}
+
+#[tokio::test]
+async fn a_branch_in_a_pool_gives_up_as_its_restart_type_says() {
+    for (restart, left) in [(Restart::Permanent, 1), (Restart::Transient, 0), (Restart::Temporary, 0)] {
+        let world = World::new();
+        let pool = world.start_pool(world.pool_spec(1)).await;
+        let mid = ChildSpec::supervisor("mid", world.spec(Strategy::OneForOne, 0, vec![world.probe("leaf")]));
+        let mid = pool.start_child(mid.restart(restart)).await.unwrap().supervisor().unwrap();
+        assert_eq!(pool.count_children().await, counts(1, 1, 1, 0));
+        tell(&mid, "leaf", Msg::Panic);
+        world.until("mid1 exit shutdown").await;
+        if left == 1 {
+            world.until("leaf2 up").await;
+        }
+        drain().await;
+        assert_eq!(pool.count_children().await, counts(left, left, left, 0));
+        world.end_pool(&pool).await;
+    }
 }

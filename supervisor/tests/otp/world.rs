@@ -240,6 +240,16 @@ impl World {
         self.try_start(spec).await.unwrap()
     }
 
+    /// Starts a supervisor of permanent probes.
+    pub(crate) async fn start_probes(
+        &self,
+        strategy: Strategy,
+        restarts: u32,
+        ids: &[&str],
+    ) -> SupervisorRef {
+        self.start(self.spec(strategy, restarts, ids.iter().map(|id| self.probe(id)).collect())).await
+    }
+
     pub(crate) async fn start_pool(&self, spec: PoolSpec) -> Pool {
         Pool::start_observed(spec, Arc::new(self.observer())).await.unwrap()
     }
@@ -341,6 +351,13 @@ impl World {
 /// Fails the test if `wait` takes longer than it should.
 pub(crate) async fn in_time<T>(wait: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, wait).await.expect("should have happened by now")
+}
+
+/// Lets every task run that can.
+pub(crate) async fn drain() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Tells the running probe `id` something.
