@@ -47,7 +47,7 @@ fn what_acts_for_longer_than_a_shutdown_waits_is_killed_told_and_in_doubt() {
     let world = world();
     world.file("acts.yaml", acts);
     world.file("data/ostler.toml", "[shutdown]\nwait = '100ms'\n");
-    let mut run = world.start("run acts.yaml --workspace work --intent 2");
+    let run = world.start("run acts.yaml --workspace work --intent 2");
     until("it has begun", || world.work("log") == "x\n");
     run.signal("TERM");
     let ended = run.end();
