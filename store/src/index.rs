@@ -6,7 +6,7 @@
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use ostler_kernel::id::RunId;
@@ -88,8 +88,10 @@ pub(crate) struct Index {
     database: RwLock<Option<Database>>,
     /// What was found when it was opened could not be read.
     pub(crate) was_broken: bool,
-    /// Times that it was emptied.
+    /// Times that it was emptied, or read again from its file.
     resets: AtomicU64,
+    /// It was read again, and nothing was added since.
+    reopened: AtomicBool,
 }
 
 impl Index {
@@ -100,6 +102,7 @@ impl Index {
             database: RwLock::default(),
             was_broken: false,
             resets: AtomicU64::default(),
+            reopened: AtomicBool::default(),
         };
         let opened = guarded(|| match path {
             Some(path) => database_at(path),
@@ -132,7 +135,22 @@ impl Index {
         self.put(fresh.or_else(|| guarded(database_in_memory).ok()));
     }
 
-    /// Times that it was emptied.
+    /// Does what may help an index that cannot be used: its file is opened again, as what is in there may be whole, and a disk that was full
+    /// leaves the database of no use. If that was done already, and nothing was added since, it is emptied.
+    pub(crate) fn mend(&self) {
+        let Some(path) = self.path.as_ref().filter(|_| !self.reopened.swap(true, Ordering::SeqCst)) else {
+            return self.reset();
+        };
+        // Before anything goes: who reads then and finds too little sees that it was read again meanwhile.
+        self.resets.fetch_add(1, Ordering::SeqCst);
+        self.put(None);
+        match guarded(|| database_at(path)) {
+            Ok(database) => self.put(Some(database)),
+            Err(_) => self.reset(),
+        }
+    }
+
+    /// Times that it was emptied, or read again from its file.
     pub(crate) fn resets(&self) -> u64 {
         self.resets.load(Ordering::SeqCst)
     }
@@ -338,7 +356,9 @@ impl Index {
                 put(&mut marks, MARK_KEY, &bytes)?;
             }
             write.commit().map_err(broken)
-        })
+        })?;
+        self.reopened.store(false, Ordering::SeqCst);
+        Ok(())
     }
 }
 

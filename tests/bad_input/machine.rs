@@ -46,6 +46,7 @@ fn what_acts_for_longer_than_a_shutdown_waits_is_killed_told_and_in_doubt() {
     let acts = "id: acts\nnodes:\n  - {id: act, tool: shell.run, params: {argv: [sh, -c, 'echo x >> log; sleep 20; echo y >> log']}, timeout: 60s}\n";
     let world = world();
     world.file("acts.yaml", acts);
+    std::fs::create_dir(world.data()).unwrap();
     world.file("data/ostler.toml", "[shutdown]\nwait = '100ms'\n");
     let run = world.start("run acts.yaml --workspace work --intent 2");
     until("it has begun", || world.work("log") == "x\n");

@@ -128,6 +128,9 @@ pub struct JournalMeasures {
     pub group_size: Histogram,
 }
 
+/// Times that an index is mended for one question: its file is opened again, and if that does not help it is made anew.
+const MENDS_MAX: usize = 2;
+
 /// Least length of a segment, in bytes.
 const SEGMENT_BYTES_MIN: u64 = 4096;
 
@@ -252,10 +255,10 @@ impl Shared {
         self.refold_while(&still, order)
     }
 
-    /// Empties the index, which nobody moves on meanwhile, and makes the fold anew, with all that it held.
+    /// Mends the index, which nobody moves on meanwhile, and makes the fold anew, with all that it holds no more.
     fn rebuild(&self, order: &mut Order) -> Result<(), JournalError> {
         let still = self.indexing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.index.reset();
+        self.index.mend();
         self.refold_while(&still, order).inspect_err(|error| {
             // Neither the fold nor the index knows everything now.
             self.poison_order(order, error.to_string());
@@ -264,14 +267,13 @@ impl Shared {
 
     fn refold_while(&self, _still: &MutexGuard<'_, ()>, order: &mut Order) -> Result<(), JournalError> {
         let until = Some(self.acks.synced());
-        let loaded = match load::load(&self.files, &self.index, until) {
-            Err(load::LoadError::Index(broken)) => {
-                tracing::warn!(%broken, "building the index again");
-                self.index.reset();
-                load::load(&self.files, &self.index, until)
-            }
-            loaded => loaded,
-        };
+        let mut loaded = load::load(&self.files, &self.index, until);
+        for _ in 0..MENDS_MAX {
+            let Err(load::LoadError::Index(broken)) = &loaded else { break };
+            tracing::warn!(%broken, "mending the index");
+            self.index.mend();
+            loaded = load::load(&self.files, &self.index, until);
+        }
         let unreadable =
             |what: String| JournalError::Damaged { place: "the journal read again".into(), what };
         let mut fold = match loaded {
@@ -288,11 +290,11 @@ impl Shared {
         Ok(())
     }
 
-    /// Asks the fold and then the index. If the index fails, it is emptied, the fold takes in what it held, and the
-    /// whole question is asked again; so do not hold the order's lock. It is asked again as well if somebody else emptied
+    /// Asks the fold and then the index. If the index fails, it is mended, the fold takes in what it holds no more, and the
+    /// whole question is asked again; so do not hold the order's lock. It is asked again as well if somebody else mended
     /// the index meanwhile: what the fold said then is too little with what the index says now.
     fn ask<T>(&self, question: impl Fn(&Index) -> Result<T, Broken>) -> Result<T, JournalError> {
-        let mut rebuilt = false;
+        let mut rebuilt = 0;
         loop {
             let resets = self.index.resets();
             let answer = question(&self.index);
@@ -300,10 +302,10 @@ impl Shared {
                 continue; // the fold is locked until it is whole again
             }
             match answer {
-                Err(broken) if !rebuilt => {
+                Err(broken) if rebuilt < MENDS_MAX => {
                     tracing::warn!(%broken, "doing without the index");
                     self.rebuild(&mut self.order())?;
-                    rebuilt = true;
+                    rebuilt += 1;
                 }
                 answer => return answer.map_err(no_index),
             }
@@ -402,14 +404,13 @@ impl Journal for SegmentJournal {
         let since = shared.options.measures.as_ref().map(|_| Instant::now());
         let mut prepared = Prepared::new(&batches, &shared.reader, shared.options.segment_bytes, since)?;
         let mut order = shared.admit(&prepared)?;
-        let place = match order.append(&mut prepared, &shared.index) {
-            Err(NotOrdered::Index(broken)) => {
-                tracing::warn!(%broken, "doing without the index");
-                shared.rebuild(&mut order)?;
-                order.append(&mut prepared, &shared.index)
-            }
-            ordered => ordered,
-        };
+        let mut place = order.append(&mut prepared, &shared.index);
+        for _ in 0..MENDS_MAX {
+            let Err(NotOrdered::Index(broken)) = &place else { break };
+            tracing::warn!(%broken, "doing without the index");
+            shared.rebuild(&mut order)?;
+            place = order.append(&mut prepared, &shared.index);
+        }
         let place = place.map_err(|error| match error {
             NotOrdered::Error(error) => error,
             NotOrdered::Index(broken) => no_index(broken),
@@ -570,6 +571,18 @@ mod tests {
         journal.append(vec![StreamBatch { stream, expected: Seq(0), at_ms: 1, events }]).unwrap();
         drop(journal);
         open(disk)
+    }
+
+    #[test]
+    fn an_index_that_fails_is_opened_again_first_and_made_anew_only_then() {
+        let stream = StreamId::client(&"acme".into());
+        let folder = tempfile::tempdir().unwrap();
+        let journal = indexed(stream, &folder.path().join("index.redb"));
+        let shared = &journal.shared;
+        for knows_of_it in [true, false, false] {
+            shared.rebuild(&mut shared.order()).expect("the journal is whole");
+            assert_eq!((shared.index.mark().unwrap().is_some(), journal.seq(&stream)), (knows_of_it, 1));
+        }
     }
 
     #[test]
