@@ -399,7 +399,8 @@ pub struct ToolSpec {
     pub version: String,
     /// One line for people and models.
     pub description: String,
-    /// JSON Schema of its parameters.
+    /// JSON Schema of its parameters. Whatever it says `format: path` of at any depth, the gate judges as a path beneath the
+    /// workspace, and what it says `format: uri` of, as a URL that the egress list must have: texts, or lists of them.
     pub params: Value,
     /// JSON Schema of its result.
     pub result: Value,

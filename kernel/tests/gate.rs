@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use common::{cases, check_copy, text};
+use ostler_kernel::contract::SchemaError;
 use ostler_kernel::gate::{
     ArgvTable, Call, CallClass, CallLimits, Egress, GatePolicy, GatedTool, Permit, Preview, REFUSAL, Scope,
     Verdict, decide, preview,
@@ -53,6 +54,14 @@ fn tool(
     params: Value,
     impact: impl Fn(&Map<String, Value>) -> u8 + Send + Sync + 'static,
 ) -> GatedTool {
+    gated(name, params, impact).unwrap()
+}
+
+fn gated(
+    name: &str,
+    params: Value,
+    impact: impl Fn(&Map<String, Value>) -> u8 + Send + Sync + 'static,
+) -> Result<GatedTool, SchemaError> {
     let spec = ToolSpec {
         name: name.into(),
         version: "1".into(),
@@ -60,7 +69,7 @@ fn tool(
         params,
         result: json!({}),
     };
-    GatedTool::new(Arc::new(Scripted { spec, impact: Box::new(impact) })).unwrap()
+    GatedTool::new(Arc::new(Scripted { spec, impact: Box::new(impact) }))
 }
 
 fn write_tool() -> GatedTool {
@@ -154,6 +163,103 @@ fn parameters_are_judged_with_their_defaults() {
         (json!({"path": "..", "callback": "http://x"}), "PATH_ESCAPE"),
     ] {
         assert_eq!(code(&decided(call(&tool, &params), &policy())), expected, "{params}");
+    }
+}
+
+#[test]
+fn a_path_or_a_url_is_judged_wherever_the_schema_says_so() {
+    let path = json!({"type": "string", "format": "path"});
+    let uri = json!({"type": "string", "format": "uri"});
+    let with = |name: &str, schema: &Value| json!({"type": "object", "properties": {name: schema}});
+    let (at_path, at_uri) = (with("at", &path), with("at", &uri));
+    let kinds = json!([
+        {"type": "object", "required": ["count"], "properties": {"kind": {"const": "n"}, "count": {"type": "integer"}}},
+        {"type": "object", "required": ["at"], "properties": {"kind": {"const": "p"}, "at": path}},
+    ]);
+    let escape = [(json!({"at": "a"}), "OK 0"), (json!({"at": "/etc/shadow"}), "PATH_ESCAPE")];
+    let (listed, other) = ("https://hooks.example.com/x", "http://169.254.169.254/");
+    let egress = [(json!({"at": listed}), "OK 0"), (json!({"at": other}), "EGRESS_FORBIDDEN")];
+    for (schema, calls) in [
+        (json!({"oneOf": kinds}), &escape),
+        (json!({"anyOf": kinds}), &escape),
+        (json!({"type": "object", "oneOf": [at_uri, {"required": ["x"]}]}), &egress),
+        (json!({"allOf": [{"type": "object"}, at_path]}), &escape),
+        (json!({"allOf": [{"anyOf": [{"oneOf": [at_uri]}]}]}), &egress),
+        (json!({"not": {"properties": {"at": {"not": path}}, "required": ["at"]}}), &escape),
+        (json!({"if": at_path, "then": true, "else": false}), &escape),
+        (json!({"if": true, "then": at_path}), &escape),
+        (json!({"if": false, "else": at_uri}), &egress),
+        (json!({"dependentSchemas": {"at": at_path}}), &escape),
+        (
+            json!({"$schema": "http://json-schema.org/draft-07/schema#", "dependencies": {"at": at_path}}),
+            &escape,
+        ),
+        (json!({"$ref": "#/$defs/all", "$defs": {"all": at_path}}), &escape),
+        (json!({"$ref": "#/$defs/a%20b~1c", "$defs": {"a b/c": at_path}}), &escape),
+        (json!({"$ref": "#all", "$defs": {"x": {"$anchor": "all", "properties": {"at": path}}}}), &escape),
+        (json!({"$ref": "urn:all", "$defs": {"x": {"$id": "urn:all", "properties": {"at": uri}}}}), &egress),
+        (
+            json!({"$dynamicRef": "#all", "$defs": {"x": {"$dynamicAnchor": "all", "properties": {"at": path}}}}),
+            &escape,
+        ),
+        (json!({"properties": {"at": {"$ref": "#/%24defs/p"}}, "$defs": {"p": path}}), &escape),
+        (
+            json!({"properties": {"at": {"$ref": "#p"}}, "$defs": {"p": {"$anchor": "p", "format": "path"}}}),
+            &escape,
+        ),
+        (
+            json!({"properties": {"at": {"$ref": "#p"}}, "$defs": {"p": {"$anchor": "p", "$ref": "#/$defs/q"}, "q": uri}}),
+            &egress,
+        ),
+        (with("at", &json!({"anyOf": [{"type": "null"}, {"if": {"minLength": 1}, "then": path}]})), &escape),
+        (
+            json!({"properties": {"at": {"contentSchema": {"$ref": "#/$defs/p"}}}, "$defs": {"p": path}}),
+            &escape,
+        ),
+        (json!({"type": "object", "additionalProperties": path}), &escape),
+        (json!({"type": "object", "additionalProperties": uri}), &egress),
+        (json!({"type": "object", "properties": {"x": {}}, "unevaluatedProperties": uri}), &egress),
+        (json!({"type": "object", "patternProperties": {"^a": path, "^b": {}}}), &escape),
+        (json!({"type": "object", "properties": {"at": {}}, "patternProperties": {"t$": uri}}), &egress),
+        (
+            json!({"oneOf": [{"properties": {"at": {}}, "required": ["x"]}, {"additionalProperties": uri}]}),
+            &egress,
+        ),
+    ] {
+        let tool = tool("fs.write", schema.clone(), |_| 0);
+        for (params, expected) in calls {
+            assert_eq!(code(&decided(call(&tool, params), &policy())), *expected, "{params} of {schema}");
+        }
+    }
+}
+
+#[test]
+fn what_no_path_is_said_of_is_not_judged_as_one() {
+    let path = json!({"type": "string", "format": "path"});
+    let text = json!({"at": "/etc/shadow"});
+    for schema in [
+        json!({"properties": {"at": {}}, "additionalProperties": path}),
+        json!({"properties": {"at": {}}, "unevaluatedProperties": path}),
+        json!({"type": "object", "patternProperties": {"^b": path, "^a": {}}, "additionalProperties": path}),
+        json!({"anyOf": [{"properties": {"at": {}}}, {"properties": {"other": path}}]}),
+        json!({"properties": {"at": {}}, "$defs": {"p": path}}),
+    ] {
+        let tool = tool("fs.write", schema.clone(), |_| 0);
+        assert_eq!(code(&decided(call(&tool, &text), &policy())), "OK 0", "{schema}");
+    }
+}
+
+#[test]
+fn a_tool_whose_names_of_parameters_are_paths_is_refused() {
+    for schema in [
+        json!({"type": "object", "propertyNames": {"format": "path"}}),
+        json!({"type": "object", "propertyNames": {"$ref": "#/$defs/p"}, "$defs": {"p": {"anyOf": [{"format": "path"}]}}}),
+        json!({"allOf": [{"propertyNames": {"format": "path"}}]}),
+    ] {
+        let found = gated("fs.write", schema, |_| 0).unwrap_err().to_string();
+        let expected = "`propertyNames` with `format: path`: names of parameters are not judged; take them as values, \
+                        such as {properties: {names: {type: array, items: {type: string, format: path}}}}";
+        assert_eq!(found, expected);
     }
 }
 

@@ -98,13 +98,13 @@ fn likewise(others: &[&Node]) -> String {
 }
 
 /// The first parameter with a URL that may not be reached, and what is wrong with that.
-fn bad_url<'t>(
-    tool: &'t GatedTool,
-    params: &Map<String, Value>,
+fn bad_url<'p>(
+    tool: &GatedTool,
+    params: &'p Map<String, Value>,
     egress: &Egress,
-) -> Option<(&'t str, EgressFault)> {
-    tool.uris().iter().find_map(|name| {
-        let fault = egress.judge(params.get(name)?.as_str()?).err()?;
+) -> Option<(&'p str, EgressFault)> {
+    params.iter().filter(|(name, _)| tool.takes_url(name)).find_map(|(name, value)| {
+        let fault = egress.judge(value.as_str()?).err()?;
         Some((name.as_str(), fault))
     })
 }

@@ -5,6 +5,7 @@
 //! must say cannot be judged by a function at all. [`Judgement`] names all three.
 
 mod code;
+mod graph;
 mod reliability;
 mod schema;
 mod spec;
@@ -17,6 +18,7 @@ use serde_json::{Map, Value};
 use crate::plan::{Method, Rule};
 
 use code::CodeCheck;
+pub(crate) use graph::{Subschema, graph as schema_graph};
 pub use reliability::{Reliability, precision, reliability};
 use schema::Schema;
 pub(crate) use schema::compile as compile_schema;

@@ -44,6 +44,15 @@ pub enum SchemaError {
         /// The reference.
         reference: String,
     },
+    /// The names of parameters are of a format that the gate judges, which judges values.
+    #[error(
+        "`propertyNames` with `format: {format}`: names of parameters are not judged; take them as values, \
+         such as {{properties: {{names: {{type: array, items: {{type: string, format: {format}}}}}}}}}"
+    )]
+    JudgedNames {
+        /// The format.
+        format: &'static str,
+    },
     /// What a dynamic reference leads to depends on where one comes from.
     #[error("the schema has more than one `$dynamicAnchor` or `$recursiveAnchor`, at most one is allowed")]
     DynamicAnchors,
@@ -62,6 +71,7 @@ impl SchemaError {
             SchemaError::Endless { .. } => {
                 "let it go into the value, such as {properties: {children: {items: {$ref: '#'}}}}"
             }
+            SchemaError::JudgedNames { .. } => "take names as values",
             SchemaError::DynamicAnchors => {
                 "name what is referred to by `$anchor` or by its place, and use `$ref`"
             }

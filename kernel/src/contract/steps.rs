@@ -1,12 +1,10 @@
 //! How many steps a schema takes, told before anything is held against it: a judgement cannot be stopped half-way, and a
 //! few lines that refer to one another can ask for more steps than anybody can wait for.
 
-use std::collections::BTreeMap;
-
-use jsonschema::{Draft, ReferencingError, Registry, RegistryBuilder, uri};
 use serde_json::Value;
 
 use super::excerpt;
+use super::graph::{LIST, MAP, Role, Subschema, graph};
 use super::schema::SchemaError;
 use crate::json::MAX_DEPTH;
 
@@ -16,9 +14,6 @@ pub const SCHEMA_STEPS_MAX: u64 = 10_000;
 
 /// Most steps of one judgement.
 pub const JUDGEMENT_STEPS_MAX: u64 = 100_000_000;
-
-/// The base of a schema that has no `$id`.
-const BASE: &str = "json-schema:///";
 
 /// Steps of a schema along one path of a value, by the depth of the value. A deeper one takes as many as the last.
 #[derive(Debug)]
@@ -31,7 +26,7 @@ impl Steps {
     ///
     /// That there are too many, or without an end.
     pub(super) fn of(schema: &Value) -> Result<Steps, SchemaError> {
-        let nodes = graph(schema)?;
+        let nodes = graph(schema, Node::of)?;
         let order = targets_first(&nodes)?;
         let mut steps = Vec::new();
         let mut within = vec![[0; 2]; nodes.len()];
@@ -69,11 +64,7 @@ fn extent(value: &Value) -> (u64, usize) {
     }
 }
 
-/// What steps are counted for: values that are maps, and those that are lists.
-const MAP: usize = 0;
-const LIST: usize = 1;
-
-/// A subschema, and where those stand in the graph that it leads to.
+/// What is counted of a subschema, and where those stand that it leads to.
 #[derive(Debug, Default)]
 struct Node {
     /// Those that the same value is held against; whether `unevaluated…` holds it against them once more.
@@ -92,105 +83,23 @@ struct Within {
     each: Vec<usize>,
 }
 
-/// What the subschemas under a keyword are for.
-#[derive(Debug, Clone, Copy)]
-enum Role {
-    Same { again: bool },
-    OneWithin(usize),
-    EachWithin(usize),
-}
-
-fn role(keyword: &str) -> Option<Role> {
-    Some(match keyword {
-        "allOf" | "anyOf" | "oneOf" | "not" | "if" => Role::Same { again: true },
-        "then" | "else" | "dependentSchemas" | "dependencies" => Role::Same { again: false },
-        "properties" | "additionalProperties" => Role::OneWithin(MAP),
-        "patternProperties" | "propertyNames" | "unevaluatedProperties" => Role::EachWithin(MAP),
-        "items" | "prefixItems" | "additionalItems" => Role::OneWithin(LIST),
-        "contains" | "unevaluatedItems" => Role::EachWithin(LIST),
-        _ => return None,
-    })
-}
-
-/// The subschemas under a keyword.
-fn subschemas<'a>(keyword: &str, value: &'a Value) -> Vec<&'a Value> {
-    let is_named = ["properties", "patternProperties", "dependentSchemas", "dependencies"].contains(&keyword);
-    let listed = match value {
-        Value::Array(list) => list.iter().collect(),
-        Value::Object(map) if is_named => map.values().collect(),
-        other => vec![other],
-    };
-    listed.into_iter().filter(|schema| schema.is_object() || schema.is_boolean()).collect()
-}
-
-/// All subschemas that one leads to, itself first. References are resolved as the engine resolves them.
-fn graph(schema: &Value) -> Result<Vec<Node>, SchemaError> {
-    if dynamic_anchors(schema) > 1 {
-        return Err(SchemaError::DynamicAnchors);
-    }
-    let draft = Draft::default().detect(schema);
-    let root = draft.create_resource_ref(schema);
-    let base = root.id().unwrap_or(BASE);
-    let registry = Registry::new().draft(draft).add(base, root).and_then(RegistryBuilder::prepare);
-    let registry = registry.map_err(unresolved)?;
-    let resolver = registry.resolver(uri::from_str(base).map_err(unresolved)?);
-
-    let mut known = BTreeMap::from([(std::ptr::from_ref(schema), 0)]);
-    let mut found = vec![(schema, resolver.in_subresource(root).map_err(unresolved)?, draft)];
-    let mut nodes: Vec<Node> = Vec::new();
-    while let Some((schema, resolver, draft)) = found.get(nodes.len()).cloned() {
+impl Node {
+    /// What is counted of a subschema.
+    fn of(subschema: &Subschema<'_>) -> Node {
         let mut node = Node::default();
-        let mut find = |schema, resolver, draft| {
-            *known.entry(std::ptr::from_ref(schema)).or_insert_with(|| {
-                found.push((schema, resolver, draft));
-                found.len() - 1
-            })
-        };
-        for (keyword, value) in schema.as_object().into_iter().flatten() {
-            let target = match (keyword.as_str(), value.as_str()) {
-                ("$ref", Some(text)) => Some(resolver.lookup(text).map_err(unresolved)?),
-                // Of some drafts only: where one counts, the engine has found its target.
-                ("$dynamicRef", Some(text)) => resolver.lookup(text).ok(),
-                ("$recursiveRef", Some(_)) => resolver.lookup_recursive_ref().ok(),
-                _ => None,
-            };
-            if let Some(target) = target {
-                let (target, resolver, draft) = target.into_inner();
-                node.same.push((find(target, resolver, draft), false));
-                node.reference = value.as_str().map(excerpt);
+        for lead in &subschema.leads {
+            node.unevaluated |= lead.keyword.starts_with("unevaluated");
+            match lead.role {
+                Role::Same { again } => node.same.push((lead.to, again)),
+                Role::OneWithin(kind) => node.within[kind].one.push(lead.to),
+                Role::EachWithin(kind) => node.within[kind].each.push(lead.to),
+                Role::InText => {}
             }
-            let Some(role) = role(keyword) else { continue };
-            node.unevaluated |= keyword.starts_with("unevaluated");
-            for inner in subschemas(keyword, value) {
-                let draft = draft.detect(inner);
-                let resource = draft.create_resource_ref(inner);
-                let at = find(inner, resolver.in_subresource(resource).map_err(unresolved)?, draft);
-                match role {
-                    Role::Same { again } => node.same.push((at, again)),
-                    Role::OneWithin(kind) => node.within[kind].one.push(at),
-                    Role::EachWithin(kind) => node.within[kind].each.push(at),
-                }
+            if lead.is_reference() {
+                node.reference = subschema.schema[lead.keyword].as_str().map(excerpt);
             }
         }
-        nodes.push(node);
-    }
-    Ok(nodes)
-}
-
-fn unresolved(error: ReferencingError) -> SchemaError {
-    SchemaError::Invalid { place: String::new(), what: excerpt(error) }
-}
-
-/// How many places a dynamic reference may lead to, at most.
-fn dynamic_anchors(schema: &Value) -> usize {
-    match schema {
-        Value::Array(list) => list.iter().map(dynamic_anchors).sum(),
-        Value::Object(map) => {
-            let is_anchor = map.get("$dynamicAnchor").is_some_and(Value::is_string)
-                || map.get("$recursiveAnchor") == Some(&Value::Bool(true));
-            usize::from(is_anchor) + map.values().map(dynamic_anchors).sum::<usize>()
-        }
-        _ => 0,
+        node
     }
 }
 

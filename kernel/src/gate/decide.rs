@@ -226,8 +226,7 @@ fn check_impact(
 }
 
 fn check_paths(call: &Call<'_>, tool: &GatedTool) -> Result<(), Denial> {
-    for name in tool.paths() {
-        let Some(value) = call.params.get(name) else { continue };
+    for (name, value) in call.params.iter().filter(|(name, _)| tool.takes_path(name)) {
         each_text(value, &mut |text| match text {
             Some(text) => path::judge(text, call.workspace).map_err(|fault| {
                 denial(DenialCode::PathEscape, format_args!("{name} {:?}: {fault}", excerpt(text)))
@@ -241,8 +240,7 @@ fn check_paths(call: &Call<'_>, tool: &GatedTool) -> Result<(), Denial> {
 }
 
 fn check_urls(call: &Call<'_>, tool: &GatedTool, egress: &Egress) -> Result<(), Denial> {
-    for name in tool.uris() {
-        let Some(value) = call.params.get(name) else { continue };
+    for (name, value) in call.params.iter().filter(|(name, _)| tool.takes_url(name)) {
         each_text(value, &mut |text| match text {
             Some(text) => egress.judge(text).map(drop).map_err(|fault| {
                 denial(DenialCode::EgressForbidden, format_args!("{name}: {:?}: {fault}", excerpt(text)))

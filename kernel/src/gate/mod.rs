@@ -9,6 +9,7 @@ mod egress;
 mod params;
 mod path;
 mod permit;
+mod places;
 mod policy;
 mod tool;
 

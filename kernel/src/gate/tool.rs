@@ -8,6 +8,7 @@ use jsonschema::Validator;
 use serde_json::{Map, Value};
 
 use super::call::CallClass;
+use super::places::{Format, Places, Schemas};
 use crate::contract::{SchemaError, compile_schema, excerpt};
 use crate::id::Digest;
 use crate::lineage::{self, Sigma};
@@ -20,8 +21,8 @@ pub struct GatedTool {
     validator: Validator,
     defaults: Vec<(String, Value)>,
     result_schema: Option<Arc<Value>>,
-    paths: Vec<String>,
-    uris: Vec<String>,
+    paths: Places,
+    uris: Places,
     sigma: Digest,
 }
 
@@ -33,7 +34,8 @@ impl fmt::Debug for GatedTool {
 
 impl GatedTool {
     /// Compiles the tool's parameter schema. Objects are closed: a parameter that the schema does not name is
-    /// refused unless it says `additionalProperties`. A tool whose schema is null takes no parameters.
+    /// refused unless it says `additionalProperties`. A tool whose schema is null takes no parameters. A parameter holds paths or
+    /// URLs if anything that it may be held against says `format: path` or `uri`, at any depth, behind whatever reference.
     ///
     /// # Errors
     ///
@@ -46,12 +48,8 @@ impl GatedTool {
         let open = compile_schema(&schema)?; // the author's own words first: faults name their places
         drop(open);
         let top = schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
-        let with_format = |format: &str| {
-            let named =
-                |(name, inner): (&String, &Value)| has_format(inner, &schema, format).then(|| name.clone());
-            top.iter().filter_map(named).collect()
-        };
-        let (paths, uris) = (with_format("path"), with_format("uri"));
+        let schemas = Schemas::of(&schema)?;
+        let (paths, uris) = (schemas.places(Format::Path)?, schemas.places(Format::Uri)?);
         let defaults = top
             .iter()
             .filter_map(|(name, inner)| Some((name.clone(), inner.get("default")?.clone())))
@@ -126,43 +124,18 @@ impl GatedTool {
 
     /// Whether any of its parameters holds a path.
     pub fn takes_paths(&self) -> bool {
-        !self.paths.is_empty()
+        !self.paths.are_none()
     }
 
-    /// Names of the parameters that hold paths.
-    pub(super) fn paths(&self) -> &[String] {
-        &self.paths
+    /// Whether a parameter of this name holds a path.
+    pub(super) fn takes_path(&self, name: &str) -> bool {
+        self.paths.have(name)
     }
 
-    /// Names of the parameters that hold URLs.
-    pub fn uris(&self) -> &[String] {
-        &self.uris
+    /// Whether a parameter of this name holds a URL.
+    pub fn takes_url(&self, name: &str) -> bool {
+        self.uris.have(name)
     }
-}
-
-/// Whether `format` stands anywhere within a schema, behind references into the whole of it too.
-fn has_format(schema: &Value, whole: &Value, format: &str) -> bool {
-    let mut open = vec![schema];
-    let mut followed: Vec<&str> = Vec::new();
-    while let Some(schema) = open.pop() {
-        match schema {
-            Value::Object(members) => {
-                if members.get("format").and_then(Value::as_str) == Some(format) {
-                    return true;
-                }
-                if let Some(reference) = members.get("$ref").and_then(Value::as_str)
-                    && !followed.contains(&reference)
-                {
-                    followed.push(reference);
-                    open.extend(reference.strip_prefix('#').and_then(|pointer| whole.pointer(pointer)));
-                }
-                open.extend(members.values());
-            }
-            Value::Array(items) => open.extend(items),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-        }
-    }
-    false
 }
 
 /// Adds `additionalProperties: false` to every schema of an object that does not say otherwise. Schemas that are put
