@@ -188,6 +188,26 @@ fn an_intent_says_where_values_came_from_and_knows_its_attempt() {
 }
 
 #[test]
+fn an_intent_names_the_tools_behind_a_winner_and_before_an_aggregator() {
+    let mut run = open(json!([
+        {"id": "one", "tool": "look"},
+        {"id": "other", "tool": "shell.run", "params": {"argv": ["look"]}, "retries": 0},
+        {"id": "best", "tool": "write", "join": "any_of", "deps": ["one", "other"],
+         "param_refs": {"text": {"from": "$winner", "path": "text"}}},
+        {"id": "report", "kind": "aggregator", "params": {"template": "t"}, "deps": [
+            {"n": "one", "on": "terminal"}, {"n": "other", "on": "terminal"}]},
+    ]));
+    let looked = json!({"text": "t"});
+    start(&mut run, "other");
+    let failure = Failure { category: Category::Structural, message: String::new() };
+    ends(&mut run, "other", Outcome::Failed(failure));
+    execute(&mut run, 1, "one", &looked);
+    let results = [("one", looked)];
+    assert_eq!(intend(&mut run, 1, "best", &results).provenance, ["plan", "tool:look"]);
+    assert_eq!(intend(&mut run, 1, "report", &results).provenance, ["plan", "tool:look"]);
+}
+
+#[test]
 fn an_aggregator_is_given_what_became_of_every_dependency() {
     let mut run = open(json!([
         {"id": "good", "tool": "look"}, {"id": "bad", "tool": "look", "retries": 0}, {"id": "rest", "tool": "look"},

@@ -95,11 +95,9 @@ impl Run {
 
     /// Where the values of a node came from, sorted: the plan, and the tools whose results it reads.
     fn provenance(&self, node: &Node) -> Vec<String> {
-        if node.param_refs.is_empty() {
-            return vec!["plan".to_owned()];
-        }
-        let read = node.param_refs.values().filter_map(|reference| {
-            let source = self.node(&reference.from)?;
+        let sources = self.sources(node);
+        let read = sources.iter().filter_map(|source| {
+            let source = self.node(source)?;
             Some(format!("tool:{}", source.tool.as_deref().unwrap_or(source.id.as_str())))
         });
         let from: BTreeSet<String> = std::iter::once("plan".to_owned()).chain(read).collect();
