@@ -259,17 +259,12 @@ impl ClientBook {
         lock(&self.reservations).unsettle(run, cost);
     }
 
-    /// A run was opened by another one, whose reservation is its as well for as long as it is driven.
+    /// A run was opened by another one: what is reserved for that is for this one as well.
     pub(crate) fn adopt(&self, run: RunId, parent: RunId) {
         lock(&self.reservations).adopt(run, parent);
     }
 
-    /// A run that was opened by another one is not driven any more.
-    pub(crate) fn part_with(&self, run: RunId) {
-        lock(&self.reservations).forget(run);
-    }
-
-    /// Reserves credits for a job whose run has cost so much already; what is reserved stays as it is.
+    /// Reserves credits for a job whose run, and those that it opened, have cost so much already; what is reserved stays as it is.
     pub(crate) fn reserve(&self, job: RunId, budget: u64, spent: u64) {
         let mut reservations = lock(&self.reservations);
         if !reservations.has(job) {

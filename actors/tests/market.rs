@@ -8,18 +8,18 @@ use std::sync::{Arc, Mutex};
 
 use common::{Hold, left_by, system, until, with_slots, within};
 use ostler_actors::{
-    AgentProfile, Answer, ClientChange, JobRequest, JobRow, Limits, MarketError, OfferRefused, Settled,
-    Submission, System, VerdictRequest, Violation,
+    AgentProfile, Answer, ClientChange, JobRequest, JobRow, Limits, MarketError, OfferRefused, Program,
+    ProgramContext, Settled, Submission, System, VerdictRequest, Violation,
 };
 use ostler_kernel::agent::Oversight;
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::ledger::CreditError;
 use ostler_kernel::market::{JobFault, MarketStep, Offer, Stage};
-use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
 use ostler_kernel::port::{
-    AccountRow, BoxFuture, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch, StreamId,
-    StreamKind,
+    AccountRow, BoxFuture, Child, Journal, JournalError, Position, Recorded, RunRow, Seq, StreamBatch,
+    StreamId, StreamKind, Tool,
 };
 use ostler_kernel::run::RunOutcome;
 use ostler_store::MemoryJournal;
@@ -525,7 +525,9 @@ async fn runs_that_wait_for_what_is_reserved_need_no_actor() {
 /// A journal that holds what another did up to a position: what a process leaves behind that died there.
 fn up_to(journal: &MemoryJournal, last: Position) -> Arc<MemoryJournal> {
     let rows = journal.runs(false).unwrap();
-    let runs = rows.iter().map(|row| StreamId::run(&row.client, row.run));
+    let runs = rows
+        .iter()
+        .flat_map(|row| [StreamId::run(&row.client, row.run), StreamId::attempts(&row.client, row.run)]);
     let streams: Vec<StreamId> = runs.chain(journal.clients().unwrap()).collect();
     let mut records: Vec<(StreamId, Recorded)> = streams
         .into_iter()
@@ -542,6 +544,55 @@ fn up_to(journal: &MemoryJournal, last: Position) -> Arc<MemoryJournal> {
         left.append(vec![StreamBatch { stream, expected, at_ms: record.at_ms, events }]).unwrap();
     }
     left
+}
+
+/// The run of a job opens another; what that costs is paid by the contract, and by nothing else, whoever tells of it when.
+#[tokio::test(start_paused = true)]
+async fn what_the_runs_cost_that_a_job_opens_comes_out_of_its_reservation() {
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let source = json!({"id": "c", "nodes": [{"id": "h", "tool": "hold"},
+        {"id": "ask", "kind": "human_approval", "human_timeout": "9h", "deps": ["h"]}]});
+    let child = Child::plan(serde_json::from_value::<PlanDraft>(source).unwrap());
+    let child = Child { budget: Some(5_000), ..child };
+    let tools = || -> Vec<Arc<dyn Tool>> {
+        let child = child.clone();
+        let opens = Program::new("opens", "1", move |agent: ProgramContext, _: Value| {
+            let child = child.clone();
+            async move {
+                let end = agent.spawn("child", child).await?;
+                Ok(json!({"run": end.run}))
+            }
+        });
+        vec![hold.clone(), Arc::new(opens)]
+    };
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), tools()).await;
+    deposit(&first, 15_000).await;
+    offers(&first, "a", 5).await;
+    let plan = json!({"id": "p", "nodes": [{"id": "n", "tool": "opens"}]});
+    let posted = first.post(job(10_000, plan)).await.unwrap();
+    hold.started().await;
+    tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+    hold.go(1);
+    until(async || first.all_approvals().await.unwrap().approvals.len() == 1).await;
+    let asked = first.all_approvals().await.unwrap().approvals.remove(0);
+    let cost = first.view(asked.id.run, None).await.unwrap().run.cost();
+    assert!(cost >= 4_000, "{cost}");
+    let expected = (5_000, 10_000 - cost, cost);
+    let told = async |system: &System| {
+        let row = system.clients().await.remove(0);
+        (row.deposited.unwrap() - row.spent as i64 - row.for_jobs as i64, row.for_jobs, row.spent)
+    };
+    assert_eq!((credits(&first), told(&first).await), (expected, expected));
+
+    let second = system(up_to(&journal, Position(u64::MAX)), tools()).await;
+    assert_eq!((credits(&second), told(&second).await), (expected, expected), "after a restart");
+    second.resume_all().await.unwrap();
+    second.answer(&asked.id, asked.digest.unwrap(), Answer::approve()).await.unwrap();
+    let row = over(&second, posted).await;
+    assert_eq!(row.outcome.as_deref(), Some("succeeded"));
+    let spent = row.spent + cost;
+    assert_eq!(credits(&second), (15_000 - spent as i64, 0, spent));
 }
 
 /// Dies after every record there is, and goes on: the job is done once, and nothing stays reserved.

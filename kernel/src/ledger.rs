@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 
 use crate::id::RunId;
 
-/// Credits that are reserved for jobs of the market, and what of them was spent.
+/// Credits that are reserved for jobs of the market, and what of them was spent: by the run of the job, and by those that it opened,
+/// at whatever remove.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reservations {
     holds: BTreeMap<RunId, Hold>,
-    /// Runs that were opened by another run, and by which: they have what that one has.
-    parents: BTreeMap<RunId, RunId>,
+    /// Runs that were opened for a job that is not over, by its run or by another of them.
+    opened: BTreeMap<RunId, RunId>,
 }
 
 /// What is reserved for a job.
@@ -21,57 +22,51 @@ struct Hold {
 }
 
 impl Reservations {
-    /// Reserves credits for a job of which so many are spent already.
+    /// Reserves credits for a job of which so many are spent already, by runs that it opened too.
     pub fn reserve(&mut self, job: RunId, budget: u64, spent: u64) {
         self.holds.insert(job, Hold { budget, spent });
     }
 
-    /// A run was opened by another one: it may start what that one may. What it costs is told of its own records, so it does
-    /// not come out of the reservation, which is as large after a restart as before.
+    /// A run was opened by another one: what is reserved for that, or for the job that it was opened for, is for this one as well.
     pub fn adopt(&mut self, run: RunId, parent: RunId) {
-        // Ids of runs are never used twice, so nobody is their own ancestor.
-        if run != parent {
-            self.parents.insert(run, parent);
+        if let Some(job) = self.job_of(parent).filter(|job| *job != run) {
+            self.opened.insert(run, job);
         }
     }
 
-    /// A run is not driven any more.
-    pub fn forget(&mut self, run: RunId) {
-        self.parents.remove(&run);
-    }
-
-    /// The run that began it all.
-    fn root(&self, run: RunId) -> RunId {
-        let mut root = run;
-        for _ in 0..self.parents.len() {
-            let Some(parent) = self.parents.get(&root) else { break };
-            root = *parent;
-        }
-        root
+    /// The job whose reservation pays for this run.
+    pub fn job_of(&self, run: RunId) -> Option<RunId> {
+        if self.holds.contains_key(&run) { Some(run) } else { self.opened.get(&run).copied() }
     }
 
     /// An attempt of this run ended that cost so much; of a run without a reservation, nothing happens.
     pub fn settle(&mut self, run: RunId, cost: u64) {
-        if let Some(hold) = self.holds.get_mut(&run) {
+        if let Some(hold) = self.hold(run) {
             hold.spent = hold.spent.saturating_add(cost);
         }
     }
 
     /// What was settled last of this run is not written down, and void.
     pub fn unsettle(&mut self, run: RunId, cost: u64) {
-        if let Some(hold) = self.holds.get_mut(&run) {
+        if let Some(hold) = self.hold(run) {
             hold.spent = hold.spent.saturating_sub(cost);
         }
     }
 
-    /// The job is over: what is left of its reservation is free again.
-    pub fn refund(&mut self, job: RunId) {
-        self.holds.remove(&job);
+    fn hold(&mut self, run: RunId) -> Option<&mut Hold> {
+        self.holds.get_mut(&self.job_of(run)?)
     }
 
-    /// Whether credits are reserved for this run, or for the one that it was opened for.
+    /// The job is over: what is left of its reservation is free again.
+    pub fn refund(&mut self, job: RunId) {
+        if self.holds.remove(&job).is_some() {
+            self.opened.retain(|_, of| *of != job);
+        }
+    }
+
+    /// Whether credits are reserved for this run, or for the job that it was opened for.
     pub fn has(&self, run: RunId) -> bool {
-        self.holds.contains_key(&self.root(run))
+        self.job_of(run).is_some()
     }
 
     /// What is still reserved, of all jobs.
@@ -214,16 +209,22 @@ mod tests {
     enum Op {
         Deposit(i64),
         Reserve(u8, u64),
-        Settle(Option<u8>, u64),
+        /// A run opens another.
+        Open(u8, u8),
+        Settle(u8, u64),
         Refund(u8),
     }
+
+    /// Jobs, and runs that are for no contract or that others open.
+    const RUNS: u8 = 12;
 
     fn op() -> impl Strategy<Value = Op> {
         prop_oneof![
             (-500i64..2_000).prop_map(Op::Deposit),
             (0u8..4, 0u64..1_500).prop_map(|(job, credits)| Op::Reserve(job, credits)),
+            (0..RUNS, 4..RUNS).prop_map(|(parent, run)| Op::Open(parent, run)),
             // Of jobs that are over too: late results.
-            (proptest::option::of(0u8..4), 0u64..900).prop_map(|(job, cost)| Op::Settle(job, cost)),
+            (0..RUNS, 0u64..900).prop_map(|(run, cost)| Op::Settle(run, cost)),
             (0u8..4).prop_map(Op::Refund),
         ]
     }
@@ -245,12 +246,40 @@ mod tests {
         assert!(credits.adds_up());
     }
 
+    #[test]
+    fn what_runs_cost_that_a_job_opened_comes_out_of_its_reservation_once() {
+        let (mut credits, mut reservations) = (Credits::default(), Reservations::default());
+        credits.deposit(1_500);
+        credits.reserve(job(0), 1_000).unwrap();
+        reservations.reserve(job(0), 1_000, 0);
+        reservations.adopt(job(4), job(0));
+        reservations.adopt(job(5), job(4));
+        reservations.adopt(job(7), job(6));
+        for (run, cost, expected) in [
+            (4, 500, (500, 500, 500)),
+            (5, 300, (500, 200, 800)),
+            (0, 100, (500, 100, 900)),
+            (7, 50, (450, 100, 950)),
+            (5, 150, (400, 0, 1_100)),
+        ] {
+            credits.settle(reservations.job_of(job(run)), cost);
+            reservations.settle(job(run), cost);
+            assert_eq!((credits.balance(), credits.reserved(), credits.spent()), expected, "{run}");
+            assert_eq!(reservations.outstanding(), expected.1);
+        }
+        reservations.unsettle(job(5), 250);
+        assert_eq!(reservations.outstanding(), 200);
+        reservations.refund(job(0));
+        assert_eq!((reservations.has(job(5)), reservations.outstanding()), (false, 0));
+    }
+
     proptest! {
         /// balance + reserved + spent = deposited after every record, and what is told by running totals is the same.
         #[test]
         fn credits_add_up_after_every_record(ops in proptest::collection::vec(op(), 0..60)) {
             let (mut credits, mut reservations) = (Credits::default(), Reservations::default());
             let (mut deposited, mut spent) = (0i64, 0u64);
+            let mut parents: BTreeMap<RunId, RunId> = BTreeMap::new();
             for op in ops {
                 let before = credits.clone();
                 match op {
@@ -259,9 +288,22 @@ mod tests {
                         Ok(()) => reservations.reserve(job(at), amount, 0),
                         Err(_) => prop_assert_eq!(&credits, &before),
                     },
-                    Op::Settle(at, cost) => {
-                        credits.settle(at.map(job), cost);
-                        at.into_iter().for_each(|at| reservations.settle(job(at), cost));
+                    // A run is opened once, before it does anything, and by one that is older.
+                    Op::Open(parent, run) if parent < run && !parents.contains_key(&job(run)) => {
+                        parents.insert(job(run), job(parent));
+                        reservations.adopt(job(run), job(parent));
+                    }
+                    Op::Open(..) => {}
+                    Op::Settle(run, cost) => {
+                        let pays = reservations.job_of(job(run));
+                        let ancestors = std::iter::successors(Some(job(run)), |run| parents.get(run).copied());
+                        prop_assert!(pays.is_none_or(|pays| ancestors.clone().any(|run| run == pays)));
+                        let (held, balance) = (credits.reserved(), credits.balance());
+                        credits.settle(pays, cost);
+                        reservations.settle(job(run), cost);
+                        prop_assert!(pays.is_some() || held == credits.reserved());
+                        let paid = balance - credits.balance() + held as i64 - credits.reserved() as i64;
+                        prop_assert_eq!(paid, cost as i64, "it is paid once");
                         spent += cost;
                     }
                     Op::Refund(at) => match credits.refund(job(at)) {

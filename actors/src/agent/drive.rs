@@ -299,7 +299,6 @@ impl Drop for Drive {
     fn drop(&mut self) {
         self.give_all_back();
         self.unspend();
-        self.book.part_with(self.opened.run);
         if let Some((_, alarm)) = self.alarm.take() {
             alarm.abort();
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{ClientId, RunId};
-use ostler_kernel::ledger::{CreditError, Credits};
+use ostler_kernel::ledger::{CreditError, Credits, Reservations};
 use ostler_kernel::market::MarketStep;
 use ostler_kernel::port::{JournalError, Position, RunStanding, StreamId};
 
@@ -84,6 +84,7 @@ pub enum Violation {
 enum Move {
     Deposit { credits: i64, spent: u64 },
     Reserve { job: RunId, budget: u64 },
+    Open { run: RunId, parent: RunId },
     Settle { run: RunId, cost: u64 },
     Close { job: RunId },
 }
@@ -146,10 +147,17 @@ fn audit(services: &Services, client: ClientId, runs: &[RunId]) -> Result<Client
     let mut seen = 0u64;
     for &run in runs {
         stream::each(journal, StreamId::run(&client, run), None, |record| -> Result<(), JournalError> {
-            if let Event::AttemptResult(result) | Event::LateResult(result) = &record.event {
-                moves.push((record.position, Move::Settle { run, cost: result.cost }));
-                *found.entry(run).or_default() += result.cost;
-                seen += result.cost;
+            match &record.event {
+                Event::RunTerms(terms) => {
+                    let open = terms.parent.as_ref().map(|parent| Move::Open { run, parent: parent.run });
+                    moves.extend(open.map(|open| (record.position, open)));
+                }
+                Event::AttemptResult(result) | Event::LateResult(result) => {
+                    moves.push((record.position, Move::Settle { run, cost: result.cost }));
+                    *found.entry(run).or_default() += result.cost;
+                    seen += result.cost;
+                }
+                _ => {}
             }
             Ok(())
         })?;
@@ -185,6 +193,7 @@ fn audit(services: &Services, client: ClientId, runs: &[RunId]) -> Result<Client
 fn fold(moves: Vec<(Position, Move)>, besides: u64) -> (Credits, Vec<Violation>) {
     let (mut credits, mut violations) = (Credits::default(), Vec::new());
     let mut reserved: BTreeMap<RunId, u64> = BTreeMap::new();
+    let mut reservations = Reservations::default();
     // What attempts had cost by the first deposit was free.
     let mut free = moves.iter().find_map(|(_, moved)| match moved {
         Move::Deposit { spent, .. } => Some(*spent),
@@ -201,12 +210,15 @@ fn fold(moves: Vec<(Position, Move)>, besides: u64) -> (Credits, Vec<Violation>)
             Move::Deposit { credits: amount, .. } => credits.deposit(amount),
             Move::Reserve { job, budget } => {
                 reserved.insert(job, budget);
+                reservations.reserve(job, budget, 0);
                 if let Err(error) = credits.reserve(job, budget) {
                     violations.push(Violation::Contract { job, error });
                 }
             }
-            Move::Settle { run, cost } => credits.settle(Some(run), paid(cost)),
+            Move::Open { run, parent } => reservations.adopt(run, parent),
+            Move::Settle { run, cost } => credits.settle(reservations.job_of(run), paid(cost)),
             Move::Close { job } => {
+                reservations.refund(job);
                 let refunded = credits.refund(job);
                 if let (Some(reserved), Err(error)) = (reserved.remove(&job), refunded) {
                     violations.push(Violation::Refund { job, reserved, error });

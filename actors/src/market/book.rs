@@ -9,7 +9,7 @@ use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::ledger::CreditError;
 use ostler_kernel::market::{Job, MarketStep, Offer, Proposal, Stage, StageError, Standing, shortlist};
-use ostler_kernel::port::{JournalError, Position, RunRow, StreamId};
+use ostler_kernel::port::{JournalError, Position, RunRow, RunStanding, StreamId};
 
 use super::MarketError;
 use crate::alike::Alike;
@@ -136,9 +136,9 @@ impl Market {
             let client = services.ledger.client(&standing.job().client);
             match standing.contract().filter(|contract| contract.reserved) {
                 Some(contract) if !standing.stage().is_over() => {
-                    let row = services.journal.run(*id)?;
-                    let spent = row.map(|row| spent(services, &row)).transpose()?.unwrap_or(0);
+                    let (spent, opened) = spent_for(services, *id)?;
                     client.reserve(*id, contract.budget, spent);
+                    opened.into_iter().for_each(|run| client.adopt(run, *id));
                 }
                 _ => client.refund(*id),
             }
@@ -302,6 +302,29 @@ pub(super) fn check_balance(ledger: &Ledger, client: &ClientId, wanted: u64) -> 
         }
         _ => Ok(()),
     }
+}
+
+/// Credits that a job has cost, by the records of its run and of all runs that were opened for it; and those.
+fn spent_for(services: &Services, job: RunId) -> Result<(u64, BTreeSet<RunId>), JournalError> {
+    let (mut total, mut opened, mut open) = (0u64, BTreeSet::new(), vec![job]);
+    while let Some(run) = open.pop() {
+        let Some(row) = services.journal.run(run)? else { continue };
+        // What is left of its records does not add up, and counts as the audit counts it: not.
+        if matches!(row.standing, RunStanding::Quarantined(_)) {
+            continue;
+        }
+        total = total.saturating_add(spent(services, &row)?);
+        let notes = StreamId::attempts(&row.client, run);
+        stream::each(&*services.journal, notes, None, |record| -> Result<(), JournalError> {
+            if let Event::ChildRun { run, .. } = &record.event
+                && opened.insert(*run)
+            {
+                open.push(*run);
+            }
+            Ok(())
+        })?;
+    }
+    Ok((total, opened))
 }
 
 /// Credits that the attempts of a run cost, by its records.
