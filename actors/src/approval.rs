@@ -8,7 +8,10 @@ use ostler_kernel::contract::{self, TEST_TOOL};
 use ostler_kernel::event::{HumanRequestKind, Output, RunOpened};
 use ostler_kernel::gate::{CallClass, Preview};
 use ostler_kernel::id::{ClientId, Digest, NodeId, RunId, Ticks};
+use ostler_kernel::json;
+use ostler_kernel::lineage;
 use ostler_kernel::plan::{Node, Tools};
+use ostler_kernel::port::JSON;
 use ostler_kernel::run::{Given, Input, Run, Shown, ShownTest, Standing};
 use serde_json::{Map, Value};
 
@@ -184,8 +187,7 @@ pub(crate) async fn shown(
     };
     let params = match run.given(node, &results) {
         Ok((Given::Params(params), _)) => params,
-        // An aggregator is given what became of others; its template says what it makes of that.
-        Ok((Given::Fates { .. }, _)) => return shown,
+        Ok((Given::Fates { template, values }, _)) => return as_rendered(shown, &template, &values),
         Err(error) => return because(shown, error.to_string()),
     };
     let shown = Shown { params: params.clone(), ..shown };
@@ -201,7 +203,7 @@ pub(crate) fn of_work(services: &Services, caller: &Caller, node: &Node, work: &
     let shown = as_planned(services, caller, node, HumanRequestKind::Before);
     match work {
         Work::Tool { permit, .. } => as_judged(shown, permit.params().clone(), permit.class()),
-        Work::Render { .. } => shown,
+        Work::Render { template, values } => as_rendered(shown, template, values),
     }
 }
 
@@ -234,6 +236,21 @@ fn as_planned(services: &Services, caller: &Caller, node: &Node, ask: HumanReque
 fn as_judged(shown: Shown, params: Map<String, Value>, class: CallClass) -> Shown {
     let CallClass { effect, impact, .. } = class;
     Shown { effect, impact, params, ..shown }
+}
+
+/// What exactly an aggregator makes a text of: its template, and what became of each dependency, a result by its digest.
+fn as_rendered(mut shown: Shown, template: &str, values: &Map<String, Value>) -> Shown {
+    let by_digest = |(node, fate): (&String, &Value)| {
+        let mut fate = fate.clone();
+        if let Some(result) = fate.get_mut("result") {
+            let canonical = json::canonical(result).expect("what a node is given has been canonical");
+            *result = lineage::artifact(JSON, canonical.as_str().as_bytes()).to_string().into();
+        }
+        (node.clone(), fate)
+    };
+    shown.params.insert("template".to_owned(), template.into());
+    shown.params.insert("values".to_owned(), values.iter().map(by_digest).collect());
+    shown
 }
 
 /// The questions that are open in a run.

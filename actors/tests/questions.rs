@@ -45,6 +45,36 @@ async fn a_question_shows_the_tests_that_run_with_the_action_and_a_yes_is_for_th
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_question_about_an_aggregator_shows_what_it_makes_a_text_of_and_a_yes_is_for_that() {
+    let system = system(Arc::new(MemoryJournal::default()), Vec::new()).await;
+    let mut digests = Vec::new();
+    for (text, template) in [("{{ a.state }}", "x"), ("{{ a.state }}", "y"), ("{{ b.state }}", "x")] {
+        let render = |id: &str, text: &str| json!({"id": id, "tool": "text.render", "params": {"template": "{{ t }}", "values": {"t": text}}});
+        let report = json!({"id": "report", "kind": "aggregator", "approval": "before", "human_timeout": "1h",
+            "deps": ["a", "b"], "param_refs": {"template": {"from": "a", "path": "text"}}});
+        let run =
+            submit(&system, json!({"id": "p", "nodes": [render("a", text), render("b", template), report]}))
+                .await;
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+        let asked = system.approvals(run).await.unwrap().remove(0);
+        let view = system.view(run, None).await.unwrap();
+        let fate = |node: &str| {
+            let output = view.run.instance(&node.into()).unwrap().output.clone().unwrap();
+            json!({"state": "executed", "result": output.artifact.to_string()})
+        };
+        let expected = json!({"template": text, "values": {"a": fate("a"), "b": fate("b")}});
+        assert_eq!((Value::Object(asked.shown.params), asked.is_outdated), (expected, false));
+        system.answer(&asked.id, asked.digest.unwrap(), Answer::approve()).await.unwrap();
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+        digests.extend(asked.digest);
+    }
+    digests.sort();
+    digests.dedup();
+    assert_eq!(digests.len(), 3, "another template or another result is another question");
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_test_that_acts_is_not_run_twice_in_silence() {
     let look = Hold::new("look", Effect::Read, Idempotency::Natural);
     let shell = Hold::new("shell.run", Effect::External, Idempotency::None);
