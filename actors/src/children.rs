@@ -208,10 +208,8 @@ impl LiveLog {
 async fn outputs(system: &System, run: RunId) -> Result<Map<String, serde_json::Value>, RunError> {
     let view = system.view(run, None).await?;
     let mut outputs = Map::new();
-    for id in &view.run.plan().outputs {
-        if let Some(output) = view.run.instance(id).and_then(|instance| instance.output.as_ref()) {
-            outputs.insert(id.to_string(), results::load(&system.services, output).await?);
-        }
+    for (id, output) in view.run.outputs() {
+        outputs.insert(id.to_string(), results::load(&system.services, output).await?);
     }
     Ok(outputs)
 }

@@ -8,7 +8,7 @@ use ostler_kernel::event::{Output, RunOpened};
 use ostler_kernel::id::{Digest, NodeId, RunId, Ticks};
 use ostler_kernel::lineage;
 use ostler_kernel::port::{Artifact, JSON, Position, RunRow, Seq, StreamId};
-use ostler_kernel::run::{Folded, Report, Run, RunOutcome, Standing, Timeline};
+use ostler_kernel::run::{Folded, Report, Run, RunOutcome, Timeline};
 
 use crate::cursor::EventCursor;
 use crate::error::RunError;
@@ -98,11 +98,8 @@ impl System {
     pub async fn artifact(&self, run: RunId, node: &NodeId) -> Result<Artifact, RunError> {
         let view = self.view(run, None).await?;
         let instance = view.run.instance(node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;
-        let output = match (&instance.standing, &instance.output) {
-            (Standing::Executed, Some(output)) => output,
-            _ => return Err(RunError::NoResult { node: node.clone(), state: instance.state() }),
-        };
-        self.content(output).await
+        let no_result = || RunError::NoResult { node: node.clone(), state: instance.state() };
+        self.content(instance.result().ok_or_else(no_result)?).await
     }
 
     /// Reads the results of all nodes of a run, one after the other, from one fold of its records.
@@ -110,7 +107,7 @@ impl System {
         let view = self.view(run, None).await?;
         let mut results = Vec::new();
         for (node, instance) in view.run.instances() {
-            let (Standing::Executed, Some(output)) = (&instance.standing, &instance.output) else { continue };
+            let Some(output) = instance.result() else { continue };
             let found = self
                 .content(output)
                 .await

@@ -108,6 +108,25 @@ async fn what_a_judge_says_is_the_quality_of_a_run() {
 }
 
 #[tokio::test]
+async fn a_judge_is_not_shown_a_result_that_a_person_refused() {
+    for (answer, quality) in [(Answer::approve(), 500), (Answer::reject(), 0)] {
+        let system = judged_by(Words(&["risk", "cost"])).await;
+        let mut source = says("the risk is low");
+        for (name, value) in
+            [("approval", json!("after")), ("human_timeout", json!("1h")), ("retries", json!(0))]
+        {
+            source["nodes"][0][name] = value;
+        }
+        let run = submit(&system, source).await;
+        until(async || !system.approvals(run).await.unwrap().is_empty()).await;
+        let approval = system.approvals(run).await.unwrap().remove(0);
+        system.answer(&approval.id, approval.digest.unwrap(), answer).await.unwrap();
+        done(&system, run).await;
+        assert_eq!(judgement(&system, run).await.quality, Some(quality));
+    }
+}
+
+#[tokio::test]
 async fn a_judge_that_fails_leaves_the_quality_unknown_and_says_so() {
     let system = judged_by(Words(&["risk"])).await;
     for (text, note) in [

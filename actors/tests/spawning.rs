@@ -78,6 +78,33 @@ async fn a_run_that_an_agent_opens_has_no_more_than_the_agent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_nobody_approved_is_not_handed_to_who_opened_its_run() {
+    let says = Some(Answer::approve());
+    let refuses = Some(Answer::reject());
+    for (span, answer, expected) in [
+        ("1h", says, json!({"asked": {"text": "secret"}, "free": {"text": "hello"}})),
+        ("1h", refuses, json!({"free": {"text": "hello"}})),
+        ("1ms", None, json!({"free": {"text": "hello"}})),
+    ] {
+        let source = json!({"id": "c", "nodes": [
+            {"id": "asked", "tool": "text.render", "params": {"template": "secret", "values": {}},
+                "approval": "after", "human_timeout": span, "retries": 0},
+            {"id": "free", "tool": "text.render", "params": {"template": "hello", "values": {}}}
+        ]});
+        let opens: Arc<dyn Tool> = Arc::new(parent(child(source)));
+        let system = system(Arc::new(MemoryJournal::default()), vec![opens]).await;
+        let run = submitted(&system, terms(&system)).await;
+        if let Some(answer) = answer {
+            until(async || system.all_approvals().await.unwrap().approvals.len() == 1).await;
+            let approval = system.all_approvals().await.unwrap().approvals.remove(0);
+            system.answer(&approval.id, approval.digest.unwrap(), answer).await.unwrap();
+        }
+        assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+        assert_eq!(value(&system, run, "n").await["outputs"], expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn more_than_is_left_of_a_budget_is_not_given() {
     let source = json!({"id": "c", "nodes": [{"id": "a", "tool": "time.sleep", "params": {"ms": 1}}]});
     let wanted = Child { budget: Some(100_001), ..child(source) };

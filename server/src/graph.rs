@@ -2,7 +2,6 @@
 
 use ostler_actors::RunView;
 use ostler_kernel::id::RunId;
-use ostler_kernel::run::NodeState;
 
 use crate::wire::{GraphEdge, GraphNode, GraphView, word};
 
@@ -14,7 +13,7 @@ pub(crate) fn of(run: RunId, view: &RunView) -> GraphView {
         .instances()
         .enumerate()
         .map(|(at, (node, instance))| {
-            let output = instance.output.as_ref().filter(|_| instance.state() == NodeState::Executed);
+            let output = instance.result();
             GraphNode {
                 id: node.id.to_string(),
                 kind: word(&node.kind),

@@ -56,11 +56,7 @@ pub(crate) fn of(run: RunId, view: &RunView, stands: Stands) -> Summary {
     let Stands { standing, reason, behind, is_past } = stands;
     let report = &view.report;
     let plan = view.run.plan();
-    let outputs = plan.outputs.iter().filter_map(|id| {
-        let instance = view.run.instance(id)?;
-        let output = instance.output.as_ref().filter(|_| instance.standing == NodeStanding::Executed)?;
-        Some((id.to_string(), output.artifact.to_string()))
-    });
+    let outputs = view.run.outputs().map(|(id, output)| (id.to_string(), output.artifact.to_string()));
     let culprits = report.culprits.iter().map(|culprit| Culprit {
         node: culprit.node.to_string(),
         state: culprit.state.to_string(),

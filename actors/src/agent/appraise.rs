@@ -81,9 +81,7 @@ impl Drive {
             outcome: self.run.outcome(),
             outputs: Map::new(),
         };
-        let outputs = plan.outputs.iter().filter_map(|id| {
-            Some((id.clone(), self.run.instance(id).and_then(|instance| instance.output.clone())?))
-        });
+        let outputs = self.run.outputs().map(|(id, output)| (id.clone(), output.clone()));
         let outputs: Vec<(NodeId, Output)> = outputs.collect();
         let task = tokio::spawn(async move {
             let within = Duration::from_millis(services.limits.judge_ms);

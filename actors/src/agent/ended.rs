@@ -97,7 +97,7 @@ impl Drive {
             .plan()
             .outputs
             .iter()
-            .map(|id| (id.clone(), self.run.instance(id).and_then(|instance| instance.output.clone())))
+            .map(|id| (id.clone(), self.run.instance(id).and_then(|instance| instance.result().cloned())))
             .collect();
         let task = tokio::spawn(async move {
             let judged = AssertUnwindSafe(attempt::judge_plan(&services, &rules, outputs)).catch_unwind();

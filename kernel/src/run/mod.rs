@@ -72,7 +72,7 @@ pub use take_up::{RECOVERIES_MAX, Since, TakenUp};
 pub use turn::{Answer, Context, Input, NoPlanner, Operation, Patch, Planner, Resolution};
 
 use crate::evaluation::{Scores, Tally, Target};
-use crate::event::RunTerms;
+use crate::event::{Output, RunTerms};
 use crate::id::{NodeId, Ticks};
 use crate::plan::{Graph, Node, Plan};
 use dirty::Dirty;
@@ -242,6 +242,11 @@ impl Run {
     /// Whether the plan's own contract was judged for this version and does not hold.
     pub fn breaks_contract(&self) -> bool {
         self.contract == Some((self.plan.version, false))
+    }
+
+    /// What the run gives to whoever had it done: the results of its outputs, in their order, as far as they are executed.
+    pub fn outputs(&self) -> impl Iterator<Item = (&NodeId, &Output)> {
+        self.plan.outputs.iter().filter_map(|id| Some((id, self.instance(id)?.result()?)))
     }
 
     /// Whether every output is executed (an empty list of outputs is).

@@ -201,6 +201,11 @@ impl Instance {
         Some(failure.message.as_str()).filter(|message| !message.is_empty())
     }
 
+    /// What it came to, once that counts: a result that waits for a person, or that one refused, is nobody's to use.
+    pub fn result(&self) -> Option<&Output> {
+        self.output.as_ref().filter(|_| self.standing == Standing::Executed)
+    }
+
     /// The state alone.
     pub fn state(&self) -> NodeState {
         self.standing.state()
