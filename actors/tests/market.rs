@@ -498,10 +498,10 @@ async fn runs_that_wait_for_what_is_reserved_need_no_actor() {
     let journal = Arc::new(MemoryJournal::default());
     let limits = Limits { live_agents: 2, ..Limits::default() };
     let system = within(journal.clone(), vec![busy.clone(), other.clone()], limits).await;
-    deposit(&system, 500).await;
+    deposit(&system, 500_000).await;
     offers(&system, "a", 5).await;
     let posted =
-        system.post(job(500, json!({"id": "p", "nodes": [{"id": "n", "tool": "busy"}]}))).await.unwrap();
+        system.post(job(500_000, json!({"id": "p", "nodes": [{"id": "n", "tool": "busy"}]}))).await.unwrap();
     busy.started().await;
     let mut runs = Vec::new();
     for _ in 0..20 {
