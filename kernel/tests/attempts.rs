@@ -14,6 +14,7 @@ use ostler_kernel::run::{
     Category, Context, Fold, FoldError, Given, Input, InputError, Intended, NoPlanner, NodeState, Operation,
     RECOVERIES_MAX, Run, RunOutcome, Since, TakenUp, what_runs,
 };
+use ostler_kernel::template::RENDER_BYTES_MAX;
 use ostler_kernel::{json, lineage};
 use serde_json::{Map, Value, json};
 
@@ -236,6 +237,32 @@ fn an_aggregator_is_given_what_became_of_every_dependency() {
     assert_eq!(refs.keys().collect::<Vec<_>>(), ["good", "template"]);
     let error = run.given(run.node(&"mute".into()).unwrap(), &results).unwrap_err();
     assert_eq!((error.category(), error), (Category::Structural, InputError::NoTemplate("mute".into())));
+}
+
+#[test]
+fn the_templates_of_a_node_make_no_more_text_together_than_one_template_may() {
+    let half = |text: &str| json!({"from": "a", "path": "x", "template": text});
+    let mut run = open(json!([
+        {"id": "a", "tool": "look"},
+        {"id": "fits", "tool": "look", "param_refs": {"p": half("{}"), "q": half("{}")}},
+        {"id": "over", "tool": "look", "param_refs": {"p": half("{}"), "q": half("{}.")}},
+        {"id": "wide", "tool": "look", "param_refs": {"p": half(&"{}".repeat(100_000))}},
+    ]));
+    let result = json!({"x": "x".repeat(RENDER_BYTES_MAX / 2)});
+    execute(&mut run, 1, "a", &result);
+    let results = BTreeMap::from([("a".into(), Arc::new(result))]);
+    let given = |id: &str| run.given(run.node(&id.into()).unwrap(), &results).map(drop);
+    let told = |id: &str| given(id).map_err(|error| (error.category(), error.to_string()));
+    let refused = |name: &str, bytes: usize, room: usize| {
+        let told = format!(
+            "parameter {name} cannot put the result of a into its template: the text would have {bytes} bytes, \
+             at most {room} are allowed here: take a smaller part, or fewer {{}}"
+        );
+        Err((Category::ParamMissing, told))
+    };
+    assert_eq!(told("fits"), Ok(()));
+    assert_eq!(told("over"), refused("q", RENDER_BYTES_MAX / 2 + 1, RENDER_BYTES_MAX / 2));
+    assert_eq!(told("wide"), refused("p", RENDER_BYTES_MAX / 2 * 100_000, RENDER_BYTES_MAX));
 }
 
 /// What becomes of a running node of `tool` that was lost with its process, after `stopped` or not.

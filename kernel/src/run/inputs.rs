@@ -11,7 +11,7 @@ use crate::id::{Digest, NodeId};
 use crate::json::{self, JsonError};
 use crate::lineage;
 use crate::plan::{Kind, Node, ParamRef};
-use crate::template;
+use crate::template::{self, FillError, RENDER_BYTES_MAX};
 
 /// What an attempt is given.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,7 +51,7 @@ pub enum InputError {
         /// The node it comes from.
         from: NodeId,
         /// Why.
-        error: JsonError,
+        error: FillError,
     },
     /// What it leads to has no canonical form, so the work would have no identity.
     #[error("parameter {name}: {error}")]
@@ -135,7 +135,7 @@ fn digests<'a>(values: impl IntoIterator<Item = (&'a String, &'a Value)>) -> Res
     values.into_iter().map(digest).collect()
 }
 
-/// Resolves the parameters of `node`. `value` gives the result of an executed node; a node without one (a person's
+/// Resolves the parameters of `node`; what its templates become is bounded by [`RENDER_BYTES_MAX`] in all. `value` gives the result of an executed node; a node without one (a person's
 /// approval) has `null`.
 pub fn resolve(
     run: &Run,
@@ -143,6 +143,7 @@ pub fn resolve(
     value: &dyn Fn(&NodeId) -> Arc<Value>,
 ) -> Result<Map<String, Value>, InputError> {
     let mut params = node.params.clone();
+    let mut room = RENDER_BYTES_MAX; // for the texts of all templates
     for (name, reference) in &node.param_refs {
         let from = source(run, node, reference);
         let result = value(from);
@@ -152,17 +153,17 @@ pub fn resolve(
             from: from.clone(),
             path: path.to_owned(),
         })?;
-        let resolved = match &reference.template {
-            Some(text) => {
-                let filled = template::fill(text, found).map_err(|error| InputError::Unprintable {
-                    name: name.clone(),
-                    from: from.clone(),
-                    error,
-                })?;
-                Value::String(filled)
-            }
-            None => found.clone(),
-        };
+        let resolved =
+            match &reference.template {
+                Some(text) => {
+                    let filled = template::fill(text, found, room).map_err(|error| {
+                        InputError::Unprintable { name: name.clone(), from: from.clone(), error }
+                    })?;
+                    room -= filled.len();
+                    Value::String(filled)
+                }
+                None => found.clone(),
+            };
         params.insert(name.clone(), resolved);
     }
     Ok(params)

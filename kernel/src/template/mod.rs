@@ -5,6 +5,8 @@ mod bounds;
 mod names;
 mod render;
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use crate::json::{JsonError, write_value};
@@ -40,23 +42,50 @@ fn index(segment: &str) -> Option<usize> {
     if plain && digits { segment.parse().ok() } else { None }
 }
 
+/// Why the template of a reference is not filled.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FillError {
+    /// The value has no canonical form.
+    #[error(transparent)]
+    NotCanonical(#[from] JsonError),
+    /// It would become too long.
+    #[error(
+        "the text would have {bytes} bytes, at most {room} are allowed here: take a smaller part, or fewer {{}}"
+    )]
+    TooLong {
+        /// What it would have.
+        bytes: usize,
+        /// What it may have.
+        room: usize,
+    },
+}
+
 /// The template of a reference with every `{}` replaced by the value: a string as it is, anything else as
-/// canonical JSON. Replaced once: a `{}` inside the value stays.
+/// canonical JSON. Replaced once: a `{}` inside the value stays. What would have more than `room` bytes is never made.
 ///
 /// # Errors
 ///
-/// Those of [`crate::json::canonical`].
-pub fn fill(template: &str, value: &Value) -> Result<String, JsonError> {
+/// See [`FillError`].
+pub fn fill(template: &str, value: &Value, room: usize) -> Result<String, FillError> {
     let text = match value {
-        Value::String(text) => text.clone(),
+        Value::String(text) => Cow::Borrowed(text.as_str()),
         other => {
             let mut text = String::new();
             write_value(other, &mut text)?;
-            text
+            Cow::Owned(text)
         }
     };
-    Ok(template.replace("{}", &text))
+    let places = template.matches(PLACE).count();
+    let bytes = template.len() - PLACE.len() * places;
+    let bytes = bytes.saturating_add(text.len().saturating_mul(places));
+    if bytes > room {
+        return Err(FillError::TooLong { bytes, room });
+    }
+    Ok(template.replace(PLACE, &text))
 }
+
+/// What the value is put in place of.
+const PLACE: &str = "{}";
 
 #[cfg(test)]
 mod tests {
@@ -96,8 +125,21 @@ mod tests {
             ("{ } {0} {{}}", json!(7), "{ } {0} {7}"),
             ("none", json!(7), "none"),
         ] {
-            assert_eq!(fill(template, &value).unwrap(), filled);
+            assert_eq!(fill(template, &value, 100).unwrap(), filled);
         }
-        assert_eq!(fill("{}", &json!(u64::MAX)).unwrap_err().code(), "big_integer");
+        let big = fill("{}", &json!(u64::MAX), 100).unwrap_err();
+        assert_eq!(big, FillError::NotCanonical(JsonError::BigInteger { at: 0 }));
+    }
+
+    #[test]
+    fn a_reference_template_is_not_filled_beyond_its_room() {
+        for (template, bytes) in [("{}{}", 8), ("{}-{}", 9), ("123456789", 9), ("{}", 4)] {
+            let told = fill(template, &json!("four"), 8).map(|text| text.len());
+            let expected = if bytes <= 8 { Ok(bytes) } else { Err(FillError::TooLong { bytes, room: 8 }) };
+            assert_eq!(told, expected, "{template}");
+        }
+        let (wide, long) = ("{}".repeat(200_000), json!("x".repeat(200_000)));
+        let told = fill(&wide, &long, RENDER_BYTES_MAX).unwrap_err();
+        assert_eq!(told, FillError::TooLong { bytes: 40_000_000_000, room: RENDER_BYTES_MAX });
     }
 }

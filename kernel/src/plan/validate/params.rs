@@ -9,11 +9,11 @@ use super::super::fault::{Fault, FaultCode};
 use super::super::nearest::Hints;
 use super::super::pointer::Pointer;
 use super::super::settings::BadParam;
-use super::super::{Kind, Node, Settings};
+use super::super::{Kind, Node, ParamRef, Settings};
 use super::Subject;
 use crate::contract::kind_of;
 use crate::id::NodeId;
-use crate::template::{BadTemplate, RenderError, check_template, check_values};
+use crate::template::{BadTemplate, RenderError, TEMPLATE_BYTES_MAX, check_template, check_values};
 
 /// Names that are told of those that there are.
 const NAMES_TOLD_MAX: usize = 12;
@@ -23,6 +23,7 @@ const OF_AGGREGATORS: [&str; 2] = ["template", "schema"];
 
 pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hints, faults: &mut Vec<Fault>) {
     for (at, node) in subject.plan.nodes.iter().enumerate() {
+        faults.extend(long_templates(node, &subject.place(at)));
         let bad = match (node.kind, &node.tool, settings.tools) {
             (Kind::Tool, Some(tool), Some(tools)) => {
                 let referred: BTreeSet<&str> = node.param_refs.keys().map(String::as_str).collect();
@@ -35,6 +36,22 @@ pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hint
         let bad = without_slips(bad, hints);
         faults.extend(bad.into_iter().map(|bad| told(node, bad, &subject.place(at).key("params"), hints)));
     }
+}
+
+/// Templates of references that are longer than a template may be.
+fn long_templates(node: &Node, place: &Pointer) -> Vec<Fault> {
+    let bytes = |reference: &ParamRef| reference.template.as_ref().map_or(0, String::len);
+    let long = node.param_refs.iter().filter(|(_, reference)| bytes(reference) > TEMPLATE_BYTES_MAX);
+    let told = long.map(|(name, reference)| {
+        let detail = format!(
+            "parameter {name} has a template of {} bytes, at most {TEMPLATE_BYTES_MAX} are allowed",
+            bytes(reference)
+        );
+        let mend = "shorten it, or put the text together in a node with text.render";
+        let place = place.key("param_refs").key(name).key("template");
+        Fault::new(FaultCode::V24, &node.id, detail, mend).at(&place)
+    });
+    told.collect()
 }
 
 /// Takes out what is missing where it was given under a name that is near: one slip is one fault.

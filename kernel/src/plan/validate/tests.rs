@@ -7,6 +7,7 @@ use crate::evaluation::Domains;
 use crate::plan::{
     Effect, Idempotency, Kind, PlanDraft, PolicyDraft, Settings, ToolDefaults, Tools, normalise,
 };
+use crate::template::TEMPLATE_BYTES_MAX;
 
 /// Two tools: one that looks and one that acts; calls of `act` with `{"mode": "look"}` only look.
 pub(super) struct TwoTools;
@@ -347,6 +348,10 @@ fn a_real_run_has_rules_of_its_own() {
         check(expected, json!({"id": "a", "tool": "look", "contract": [rule]}));
     }
     check("V09 a", json!({"id": "a", "model": "m", "params": {"schema": {"type": 7}}}));
+    for (expected, bytes) in [("", TEMPLATE_BYTES_MAX), ("V24 a", TEMPLATE_BYTES_MAX + 1)] {
+        let refs = json!({"x": {"from": "s", "path": "v", "template": "{".repeat(bytes)}});
+        check(expected, json!({"id": "a", "tool": "look", "param_refs": refs}));
+    }
     let refs = json!({"x": {"from": "s", "path": "v"}});
     check("V22 a", json!({"id": "a", "tool": "look", "params": {"x": 1}, "param_refs": refs}));
     let whole = json!([{"method": "schema"}, {"method": "test", "spec": {"argv": ["make"]}}]);
