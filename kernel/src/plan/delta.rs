@@ -184,16 +184,7 @@ impl Draft<'_> {
 
     /// What holds for every change: D02 and D05.
     fn check_run(&mut self, closed: bool) {
-        let most = self.old.policy.max_versions;
-        if self.old.version >= most {
-            let detail = format!("version {} is the last of {most}", self.old.version);
-            self.fault(
-                FaultCode::D02,
-                Fault::PLAN,
-                &detail,
-                "start a new run, or raise policy.max_versions there",
-            );
-        }
+        self.faults.extend(is_last_version(self.old));
         if closed {
             self.fault(
                 FaultCode::D05,
@@ -240,7 +231,7 @@ impl Draft<'_> {
                     self.movable(id, "sets");
                     self.set(at, fields);
                 }
-                None => self.forbid(id, fields),
+                None => forbid(id, fields, &mut self.faults),
             }
         }
         for (id, deps) in &delta.rewire {
@@ -260,96 +251,8 @@ impl Draft<'_> {
         cancel
     }
 
-    fn forbid(&mut self, id: &NodeId, fields: &NodeFields) {
-        for name in fields.forbidden() {
-            let detail = format!("sets `{name}`");
-            self.fault(FaultCode::D06, id, &detail, "rewire or replace the node: set changes no structure");
-        }
-    }
-
-    /// Sets fields. Nothing is normalised; only in a real run a tool node stays as dangerous as its tool is
-    /// with the new parameters.
     fn set(&mut self, at: usize, fields: &NodeFields) {
-        let id = self.new.nodes[at].id.clone();
-        self.forbid(&id, fields);
-        let bare = self.settings.bare;
-        let node = &mut self.new.nodes[at];
-        fn put<T: Clone>(field: &mut T, said: &Option<T>) {
-            if let Some(said) = said {
-                field.clone_from(said);
-            }
-        }
-        put(&mut node.kind, &fields.kind);
-        put(&mut node.tool, &fields.tool);
-        put(&mut node.model, &fields.model);
-        put(&mut node.params, &fields.params);
-        put(&mut node.param_refs, &fields.param_refs);
-        put(&mut node.reads, &fields.reads);
-        put(&mut node.effect, &fields.effect);
-        put(&mut node.impact, &fields.impact.map(|impact| impact.get()));
-        put(&mut node.idem, &fields.idem);
-        put(&mut node.timeout, &fields.timeout.map(|span| span.ticks(bare)));
-        let heartbeat = fields.heartbeat_timeout.map(|span| span.map(|span| span.ticks(bare)));
-        put(&mut node.heartbeat_timeout, &heartbeat);
-        put(&mut node.retries, &fields.retries);
-        put(&mut node.patches, &fields.patches);
-        put(&mut node.approval, &fields.approval);
-        put(&mut node.human_timeout, &fields.human_timeout.map(|span| span.map(|span| span.ticks(bare))));
-        if let Some(contract) = &fields.contract {
-            let (drafts, nowhere) = (contract.clone().unwrap_or_default(), Pointer::default);
-            node.contract = rules(&id, drafts, self.settings.complete, &nowhere, &mut self.faults);
-        }
-        if self.settings.complete {
-            if matches!(fields.tool, Some(Some(_))) {
-                self.take_from_tool(at, fields);
-            }
-            self.hold_to_tool(at, fields);
-            if fields.contract.is_some() {
-                let node = &mut self.new.nodes[at];
-                node.tests = tests_class(&node.contract, fields.idem, self.settings);
-            }
-        }
-    }
-
-    /// A node that gets another tool has nothing of the one before: what is not said anew is what the new tool says of itself.
-    fn take_from_tool(&mut self, at: usize, fields: &NodeFields) {
-        let tools = self.settings.tools;
-        let node = &mut self.new.nodes[at];
-        let Some(known) = node.tool.as_ref().and_then(|tool| tools?.defaults(tool, &node.params)) else {
-            return;
-        };
-        if fields.impact.is_none() {
-            node.impact = known.impact;
-        }
-        if fields.effect.is_none() {
-            node.effect = known.effect;
-        }
-        if fields.idem.is_none() {
-            node.idem = known.idem;
-        }
-        if fields.retries.is_none() {
-            node.retries = node.retries.min((self.settings.retries)(node.idem));
-        }
-        if fields.contract.is_none() {
-            let rule = |spec| Rule { method: Method::Schema, p: None, spec: Some(spec) };
-            node.contract = known.result_schema.into_iter().map(rule).collect();
-            node.tests = None;
-        }
-    }
-
-    fn hold_to_tool(&mut self, at: usize, fields: &NodeFields) {
-        let node = &mut self.new.nodes[at];
-        let tools = self.settings.tools;
-        let Some(known) = node.tool.as_ref().and_then(|tool| tools?.defaults(tool, &node.params)) else {
-            return;
-        };
-        node.impact = node.impact.max(known.impact);
-        if fields.effect.is_none() {
-            node.effect = node.effect.max(known.effect);
-        }
-        if fields.idem.is_none() && (fields.tool.is_some() || fields.params.is_some()) {
-            node.idem = node.idem.max(known.idem);
-        }
+        set(&mut self.new.nodes[at], fields, self.settings, &mut self.faults);
     }
 
     fn rewire(&mut self, at: usize, deps: &[DepDraft]) {
@@ -433,5 +336,98 @@ impl Draft<'_> {
             }
         });
         self.faults = found;
+    }
+}
+
+/// The fault of any change of a plan that can have no further version.
+pub(super) fn is_last_version(plan: &Plan) -> Option<Fault> {
+    let most = plan.policy.max_versions;
+    let detail = format!("version {} is the last of {most}", plan.version);
+    let mend = "start a new run, or raise policy.max_versions there";
+    (plan.version >= most).then(|| Fault::new(FaultCode::D02, Fault::PLAN, detail, mend))
+}
+
+fn forbid(id: &NodeId, fields: &NodeFields, faults: &mut Vec<Fault>) {
+    for name in fields.forbidden() {
+        let mend = "rewire or replace the node: set changes no structure";
+        faults.push(Fault::new(FaultCode::D06, id, format!("sets `{name}`"), mend));
+    }
+}
+
+/// Sets fields of a node. Nothing is normalised; only in a real run a tool node stays as dangerous as its tool is
+/// with the new parameters.
+pub(super) fn set(node: &mut Node, fields: &NodeFields, settings: &Settings<'_>, faults: &mut Vec<Fault>) {
+    forbid(&node.id, fields, faults);
+    let bare = settings.bare;
+    fn put<T: Clone>(field: &mut T, said: &Option<T>) {
+        if let Some(said) = said {
+            field.clone_from(said);
+        }
+    }
+    put(&mut node.kind, &fields.kind);
+    put(&mut node.tool, &fields.tool);
+    put(&mut node.model, &fields.model);
+    put(&mut node.params, &fields.params);
+    put(&mut node.param_refs, &fields.param_refs);
+    put(&mut node.reads, &fields.reads);
+    put(&mut node.effect, &fields.effect);
+    put(&mut node.impact, &fields.impact.map(|impact| impact.get()));
+    put(&mut node.idem, &fields.idem);
+    put(&mut node.timeout, &fields.timeout.map(|span| span.ticks(bare)));
+    let heartbeat = fields.heartbeat_timeout.map(|span| span.map(|span| span.ticks(bare)));
+    put(&mut node.heartbeat_timeout, &heartbeat);
+    put(&mut node.retries, &fields.retries);
+    put(&mut node.patches, &fields.patches);
+    put(&mut node.approval, &fields.approval);
+    put(&mut node.human_timeout, &fields.human_timeout.map(|span| span.map(|span| span.ticks(bare))));
+    if let Some(contract) = &fields.contract {
+        let (drafts, nowhere) = (contract.clone().unwrap_or_default(), Pointer::default);
+        node.contract = rules(&node.id, drafts, settings.complete, &nowhere, faults);
+    }
+    if settings.complete {
+        if matches!(fields.tool, Some(Some(_))) {
+            take_from_tool(node, fields, settings);
+        }
+        hold_to_tool(node, fields, settings);
+        if fields.contract.is_some() {
+            node.tests = tests_class(&node.contract, fields.idem, settings);
+        }
+    }
+}
+
+/// A node that gets another tool has nothing of the one before: what is not said anew is what the new tool says of itself.
+fn take_from_tool(node: &mut Node, fields: &NodeFields, settings: &Settings<'_>) {
+    let Some(known) = node.tool.as_ref().and_then(|tool| settings.tools?.defaults(tool, &node.params)) else {
+        return;
+    };
+    if fields.impact.is_none() {
+        node.impact = known.impact;
+    }
+    if fields.effect.is_none() {
+        node.effect = known.effect;
+    }
+    if fields.idem.is_none() {
+        node.idem = known.idem;
+    }
+    if fields.retries.is_none() {
+        node.retries = node.retries.min((settings.retries)(node.idem));
+    }
+    if fields.contract.is_none() {
+        let rule = |spec| Rule { method: Method::Schema, p: None, spec: Some(spec) };
+        node.contract = known.result_schema.into_iter().map(rule).collect();
+        node.tests = None;
+    }
+}
+
+fn hold_to_tool(node: &mut Node, fields: &NodeFields, settings: &Settings<'_>) {
+    let Some(known) = node.tool.as_ref().and_then(|tool| settings.tools?.defaults(tool, &node.params)) else {
+        return;
+    };
+    node.impact = node.impact.max(known.impact);
+    if fields.effect.is_none() {
+        node.effect = node.effect.max(known.effect);
+    }
+    if fields.idem.is_none() && (fields.tool.is_some() || fields.params.is_some()) {
+        node.idem = node.idem.max(known.idem);
     }
 }

@@ -8,17 +8,15 @@ use super::Subject;
 /// Edges of either kind that a plan may have in a real run.
 pub const PLAN_EDGES_MAX: usize = 100_000;
 
-pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, faults: &mut Vec<Fault>) {
-    size(subject, settings, faults);
-    for (at, node) in subject.plan.nodes.iter().enumerate() {
-        let place = || subject.place(at);
-        attempts(node, subject.plan.policy.max_attempts, &place, faults);
-        waiting(node, &place, faults);
-        effect(node, &place, faults);
-    }
+pub(super) fn judge(subject: &Subject<'_>, at: usize, faults: &mut Vec<Fault>) {
+    let (node, place) = (&subject.plan.nodes[at], || subject.place(at));
+    attempts(node, subject.plan.policy.max_attempts, &place, faults);
+    waiting(node, &place, faults);
+    effect(node, &place, faults);
 }
 
-fn size(subject: &Subject<'_>, settings: &Settings<'_>, faults: &mut Vec<Fault>) {
+/// Judges how large the plan is.
+pub(super) fn size(subject: &Subject<'_>, settings: &Settings<'_>, faults: &mut Vec<Fault>) {
     let plan = subject.plan;
     let mut fault = |detail: String, mend: &str| {
         let place = subject.origin.whole().key("nodes");

@@ -5,24 +5,27 @@ use super::super::pointer::Pointer;
 use super::super::{Approval, Method, Rule};
 use super::Subject;
 
-pub(super) fn judge(subject: &Subject<'_>, faults: &mut Vec<Fault>) {
-    let plan = subject.plan;
-    probabilities(Fault::PLAN, &plan.contract, &|| subject.origin.whole().key("contract"), faults);
-    for (at, node) in plan.nodes.iter().enumerate() {
-        let place = || subject.place(at).key("contract");
-        if node.contract.is_empty() {
-            let detail = "nothing says when its result is good";
-            let mend = "give it a contract, such as [{method: schema, spec: {type: object}}]";
-            faults.push(Fault::new(FaultCode::V08, &node.id, detail, mend).at(&place()));
-        }
-        probabilities(&node.id, &node.contract, &place, faults);
-        let model_only =
-            !node.contract.is_empty() && node.contract.iter().all(|rule| rule.method == Method::Model);
-        if node.impact == 2 && model_only && node.approval != Approval::Before {
-            let detail = "has impact 2, and only a model judges its result";
-            let mend = "let a person permit it first (approval: before), or add a rule of another method";
-            faults.push(Fault::new(FaultCode::V16, &node.id, detail, mend).at(&place()));
-        }
+/// Judges what the plan as a whole must prove.
+pub(super) fn whole(subject: &Subject<'_>, faults: &mut Vec<Fault>) {
+    let place = || subject.origin.whole().key("contract");
+    probabilities(Fault::PLAN, &subject.plan.contract, &place, faults);
+}
+
+pub(super) fn judge(subject: &Subject<'_>, at: usize, faults: &mut Vec<Fault>) {
+    let node = &subject.plan.nodes[at];
+    let place = || subject.place(at).key("contract");
+    if node.contract.is_empty() {
+        let detail = "nothing says when its result is good";
+        let mend = "give it a contract, such as [{method: schema, spec: {type: object}}]";
+        faults.push(Fault::new(FaultCode::V08, &node.id, detail, mend).at(&place()));
+    }
+    probabilities(&node.id, &node.contract, &place, faults);
+    let model_only =
+        !node.contract.is_empty() && node.contract.iter().all(|rule| rule.method == Method::Model);
+    if node.impact == 2 && model_only && node.approval != Approval::Before {
+        let detail = "has impact 2, and only a model judges its result";
+        let mend = "let a person permit it first (approval: before), or add a rule of another method";
+        faults.push(Fault::new(FaultCode::V16, &node.id, detail, mend).at(&place()));
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) fn judge(subject: &Subject<'_>, faults: &mut Vec<Fault>) -> Option<Ve
 pub(super) fn depth(subject: &Subject<'_>, order: &[usize], faults: &mut Vec<Fault>) {
     let mut depth = vec![1u32; subject.table.len()];
     for &at in order {
-        for &(source, _) in &subject.sources[at] {
+        for &(source, _) in &subject.edges.sources[at] {
             depth[at] = depth[at].max(depth[source] + 1);
         }
     }
@@ -102,7 +102,7 @@ impl<'a> Precedence<'a> {
 
     /// What comes right after one of them.
     fn after(&self, at: usize) -> impl Iterator<Item = usize> {
-        let consumers = if at < self.subject.table.len() { &self.subject.consumers[at] } else { &[] };
+        let consumers = if at < self.subject.table.len() { &self.subject.edges.consumers[at] } else { &[] };
         consumers.iter().map(|&(consumer, _)| consumer).chain(self.turns[at].iter().copied())
     }
 

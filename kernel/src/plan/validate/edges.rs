@@ -4,7 +4,7 @@ use super::super::fault::{Fault, FaultCode};
 use super::super::nearest::Hints;
 use super::super::{Kind, Plan};
 use super::Subject;
-use crate::id::{NAME_RULE, is_name};
+use crate::id::{NAME_RULE, NodeId, is_name};
 
 pub(super) fn judge(subject: &Subject<'_>, hints: &Hints, faults: &mut Vec<Fault>) {
     let plan = subject.plan;
@@ -27,9 +27,7 @@ pub(super) fn judge(subject: &Subject<'_>, hints: &Hints, faults: &mut Vec<Fault
                 faults.push(Fault::new(FaultCode::V02, &node.id, "depends on itself", mend).at(&place()));
             }
             if plan.nodes[source].kind == Kind::Aggregator {
-                let detail = format!("is an aggregator, and {} depends on it", node.id);
-                let mend = "an aggregator ends a run: let its consumer depend on what it aggregates";
-                faults.push(Fault::new(FaultCode::V19, &dep.n, detail, mend).at(&place()));
+                faults.push(consumed(&dep.n, &node.id).at(&place()));
             }
         }
     }
@@ -42,6 +40,13 @@ pub(super) fn judge(subject: &Subject<'_>, hints: &Hints, faults: &mut Vec<Fault
             faults.push(Fault::new(FaultCode::V03, output, detail, mend).at(&place));
         }
     }
+}
+
+/// The fault of an aggregator that a node depends on.
+pub(super) fn consumed(aggregator: &NodeId, consumer: &NodeId) -> Fault {
+    let detail = format!("is an aggregator, and {consumer} depends on it");
+    let mend = "an aggregator ends a run: let its consumer depend on what it aggregates";
+    Fault::new(FaultCode::V19, aggregator, detail, mend)
 }
 
 pub(super) fn names(plan: &Plan) -> impl Iterator<Item = &str> {

@@ -4,41 +4,37 @@ use std::collections::BTreeSet;
 
 use super::super::fault::{Fault, FaultCode};
 use super::super::nearest::Hints;
-use super::super::{Kind, Settings, Tools};
-use super::Subject;
+use super::super::{Kind, Settings};
+use super::{Known, Subject};
 
-pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hints, faults: &mut Vec<Fault>) {
-    let names: BTreeSet<String> = settings.tools.map(Tools::names).unwrap_or_default().into_iter().collect();
-    for (at, node) in subject.plan.nodes.iter().enumerate() {
-        let place = |key: &str| subject.place(at).key(key);
-        if !(settings.executes)(node.kind) {
-            let detail = format!("nothing here executes nodes of kind {}", node.kind.as_str());
-            let kinds: Vec<&str> = Kind::ALL
-                .iter()
-                .filter(|&&kind| (settings.executes)(kind))
-                .map(|&kind| kind.as_str())
-                .collect();
-            let mend = format!("use one of the kinds that are executed: {}", kinds.join(", "));
-            faults.push(Fault::new(FaultCode::V21, &node.id, detail, mend).at(&place("kind")));
+pub(super) fn judge(subject: &Subject<'_>, at: usize, known: &Known<'_>, faults: &mut Vec<Fault>) {
+    let Known { settings, hints, tools: names, .. } = known;
+    let node = &subject.plan.nodes[at];
+    let place = |key: &str| subject.place(at).key(key);
+    if !(settings.executes)(node.kind) {
+        let detail = format!("nothing here executes nodes of kind {}", node.kind.as_str());
+        let kinds: Vec<&str> =
+            Kind::ALL.iter().filter(|&&kind| (settings.executes)(kind)).map(|&kind| kind.as_str()).collect();
+        let mend = format!("use one of the kinds that are executed: {}", kinds.join(", "));
+        faults.push(Fault::new(FaultCode::V21, &node.id, detail, mend).at(&place("kind")));
+    }
+    if settings.tools.is_none() {
+        return;
+    }
+    match &node.tool {
+        Some(tool) if names.contains(tool) => {}
+        Some(tool) => {
+            let otherwise = format!("use a tool that is there: {}", some(names));
+            let mend = hints.mend(tool, names.iter().map(String::as_str), &otherwise);
+            let detail = format!("there is no tool {tool}");
+            faults.push(Fault::new(FaultCode::V20, &node.id, detail, mend).at(&place("tool")));
         }
-        if settings.tools.is_none() {
-            continue;
+        None if node.kind == Kind::Tool => {
+            let mend = "say `tool: NAME`, or another `kind`";
+            let fault = Fault::new(FaultCode::V20, &node.id, "is a tool node without a tool", mend);
+            faults.push(fault.at(&place("tool")));
         }
-        match &node.tool {
-            Some(tool) if names.contains(tool) => {}
-            Some(tool) => {
-                let otherwise = format!("use a tool that is there: {}", some(&names));
-                let mend = hints.mend(tool, names.iter().map(String::as_str), &otherwise);
-                let detail = format!("there is no tool {tool}");
-                faults.push(Fault::new(FaultCode::V20, &node.id, detail, mend).at(&place("tool")));
-            }
-            None if node.kind == Kind::Tool => {
-                let mend = "say `tool: NAME`, or another `kind`";
-                let fault = Fault::new(FaultCode::V20, &node.id, "is a tool node without a tool", mend);
-                faults.push(fault.at(&place("tool")));
-            }
-            None => {}
-        }
+        None => {}
     }
 }
 

@@ -19,19 +19,26 @@ mod tests;
 
 pub use bounds::PLAN_EDGES_MAX;
 
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
 use super::fault::{Fault, in_order};
 use super::nearest::Hints;
 use super::pointer::{Origin, Pointer};
 use super::table::Table;
-use super::{Lists, On, Plan, Settings, Unchecked};
+use super::{Lists, On, Plan, Settings, Tools, Unchecked};
 
 /// Gives the plan, its nodes in ascending order of their ids, or every fault, sorted by code and name.
 pub fn validate(unchecked: Unchecked, settings: &Settings<'_>) -> Result<Plan, Vec<Fault>> {
     let Unchecked { plan, origin, table, mut faults } = unchecked;
-    let subject = Subject::new(&plan, &origin, &table);
-    judge(&subject, settings, true, &mut faults);
-    if faults.is_empty() {
-        fallbacks::judge(&subject, settings, &mut faults);
+    let edges = Edges::new(&plan, &table);
+    let subject = Subject { plan: &plan, origin: &origin, table: &table, edges: &edges };
+    let order = judge(&subject, settings, true, &mut faults);
+    if let (Some(order), true) = (order, faults.is_empty()) {
+        fallbacks::judge(&subject, settings, &order, &mut faults);
     }
     if faults.is_empty() { Ok(plan) } else { Err(in_order(faults)) }
 }
@@ -40,47 +47,92 @@ pub fn validate(unchecked: Unchecked, settings: &Settings<'_>) -> Result<Plan, V
 /// the next change alone.
 pub(super) fn changed(plan: &Plan, settings: &Settings<'_>, faults: &mut Vec<Fault>) {
     let (origin, table) = (Origin::default(), Table::new(&plan.nodes));
-    judge(&Subject::new(plan, &origin, &table), settings, false, faults);
+    let edges = Edges::new(plan, &table);
+    judge(&Subject { plan, origin: &origin, table: &table, edges: &edges }, settings, false, faults);
 }
 
-fn judge(subject: &Subject<'_>, settings: &Settings<'_>, fresh: bool, faults: &mut Vec<Fault>) {
-    let hints = Hints::new();
-    edges::judge(subject, &hints, faults);
+/// Gives the nodes, sources before consumers; `None` where there is a cycle: then nothing can be said of paths.
+fn judge(
+    subject: &Subject<'_>,
+    settings: &Settings<'_>,
+    fresh: bool,
+    faults: &mut Vec<Fault>,
+) -> Option<Vec<usize>> {
+    let known = Known::new(settings);
+    edges::judge(subject, &known.hints, faults);
     joins::judge(subject, faults);
-    references::judge(subject, settings, &hints, faults);
-    contracts::judge(subject, faults);
+    contracts::whole(subject, faults);
     if settings.complete && fresh {
         contracts::tests_of_the_whole(subject, faults);
     }
-    bounds::judge(subject, settings, faults);
-    executors::judge(subject, settings, &hints, faults);
+    bounds::size(subject, settings, faults);
     if fresh {
-        executors::domain(subject, settings, &hints, faults);
+        executors::domain(subject, settings, &known.hints, faults);
     }
-    if settings.complete {
-        params::judge(subject, settings, &hints, faults);
-        paths::judge(subject, settings, &hints, faults);
+    for at in 0..subject.plan.nodes.len() {
+        node(subject, at, &known, faults);
     }
-    match cycles::judge(subject, faults) {
-        // Where there is a cycle, nothing can be said of paths.
-        None => {}
-        Some(order) => {
-            cycles::depth(subject, &order, faults);
-            speculation::judge(subject, &order, faults);
-            if fresh && subject.plan.outputs_declared {
-                reach::judge(subject, faults);
-            }
+    let order = cycles::judge(subject, faults)?;
+    cycles::depth(subject, &order, faults);
+    speculation::judge(subject, &speculation::cones(subject, &order), faults);
+    if fresh && subject.plan.outputs_declared {
+        reach::judge(subject, faults);
+    }
+    Some(order)
+}
+
+/// What is judged of each node by itself: of the others it only matters which there are, and what they give.
+fn node(subject: &Subject<'_>, at: usize, known: &Known<'_>, faults: &mut Vec<Fault>) {
+    references::judge(subject, at, known, faults);
+    contracts::judge(subject, at, faults);
+    bounds::judge(subject, at, faults);
+    executors::judge(subject, at, known, faults);
+    if known.settings.complete {
+        params::judge(subject, at, known, faults);
+        paths::judge(subject, at, known, faults);
+    }
+}
+
+/// What one judgement knows besides the plan.
+struct Known<'a> {
+    settings: &'a Settings<'a>,
+    hints: Hints,
+    /// The names of all tools.
+    tools: BTreeSet<String>,
+    /// Schemas of what tools give, as far as they were asked for.
+    results: RefCell<BTreeMap<String, Option<Arc<Value>>>>,
+}
+
+impl<'a> Known<'a> {
+    fn new(settings: &'a Settings<'a>) -> Known<'a> {
+        let tools = settings.tools.map(Tools::names).unwrap_or_default().into_iter().collect();
+        Known { settings, hints: Hints::new(), tools, results: RefCell::default() }
+    }
+
+    /// The schema of what a tool gives, whatever its parameters are.
+    fn result(&self, tool: &str) -> Option<Arc<Value>> {
+        if let Some(known) = self.results.borrow().get(tool) {
+            return known.clone();
         }
+        let result = self.settings.tools.and_then(|tools| tools.defaults(tool, &Map::new())?.result_schema);
+        self.results.borrow_mut().insert(tool.to_owned(), result.clone());
+        result
     }
 }
 
 /// What is judged: the plan, and its edges by index. Of several descriptions of one id the last one has the
 /// edges; an edge that leads nowhere, or from a node to itself, is none.
+#[derive(Clone, Copy)]
 struct Subject<'a> {
     plan: &'a Plan,
     /// Where its nodes were written.
     origin: &'a Origin,
     table: &'a Table,
+    edges: &'a Edges,
+}
+
+/// The edges of a plan, as they are whatever is set of its nodes.
+struct Edges {
     /// Per node: its sources, in the author's order.
     sources: Lists<(usize, On)>,
     /// Per node: its consumers, ascending.
@@ -89,8 +141,8 @@ struct Subject<'a> {
     is_output: Vec<bool>,
 }
 
-impl<'a> Subject<'a> {
-    fn new(plan: &'a Plan, origin: &'a Origin, table: &'a Table) -> Subject<'a> {
+impl Edges {
+    fn new(plan: &Plan, table: &Table) -> Edges {
         let mut sources = Lists::with_capacity(plan.nodes.len(), table.sources.items().len());
         for (at, node) in plan.nodes.iter().enumerate() {
             let named = if table.counts(at) { &table.sources[at] } else { &[] };
@@ -107,9 +159,11 @@ impl<'a> Subject<'a> {
                 is_output[at] = true;
             }
         }
-        Subject { plan, origin, table, sources, consumers, is_output }
+        Edges { sources, consumers, is_output }
     }
+}
 
+impl Subject<'_> {
     /// Where the description at `at` was written.
     fn place(&self, at: usize) -> Pointer {
         self.origin.node(at)

@@ -9,8 +9,8 @@ use super::super::fault::{Fault, FaultCode};
 use super::super::nearest::Hints;
 use super::super::pointer::Pointer;
 use super::super::settings::BadParam;
-use super::super::{Kind, Node, ParamRef, Settings};
-use super::Subject;
+use super::super::{Kind, Node, ParamRef};
+use super::{Known, Subject};
 use crate::contract::kind_of;
 use crate::id::NodeId;
 use crate::template::{BadTemplate, RenderError, TEMPLATE_BYTES_MAX, check_template, check_values};
@@ -21,21 +21,20 @@ const NAMES_TOLD_MAX: usize = 12;
 /// What an aggregator takes.
 const OF_AGGREGATORS: [&str; 2] = ["template", "schema"];
 
-pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hints, faults: &mut Vec<Fault>) {
-    for (at, node) in subject.plan.nodes.iter().enumerate() {
-        faults.extend(long_templates(node, &subject.place(at)));
-        let bad = match (node.kind, &node.tool, settings.tools) {
-            (Kind::Tool, Some(tool), Some(tools)) => {
-                let referred: BTreeSet<&str> = node.param_refs.keys().map(String::as_str).collect();
-                tools.judge(tool, &node.params, &referred)
-            }
-            (Kind::Aggregator, ..) => aggregator(subject, node, hints),
-            (Kind::Model, ..) => template(node, "prompt"),
-            _ => continue,
-        };
-        let bad = without_slips(bad, hints);
-        faults.extend(bad.into_iter().map(|bad| told(node, bad, &subject.place(at).key("params"), hints)));
-    }
+pub(super) fn judge(subject: &Subject<'_>, at: usize, known: &Known<'_>, faults: &mut Vec<Fault>) {
+    let (node, hints) = (&subject.plan.nodes[at], &known.hints);
+    faults.extend(long_templates(node, &subject.place(at)));
+    let bad = match (node.kind, &node.tool, known.settings.tools) {
+        (Kind::Tool, Some(tool), Some(tools)) => {
+            let referred: BTreeSet<&str> = node.param_refs.keys().map(String::as_str).collect();
+            tools.judge(tool, &node.params, &referred)
+        }
+        (Kind::Aggregator, ..) => aggregator(subject, node, hints),
+        (Kind::Model, ..) => template(node, "prompt"),
+        _ => return,
+    };
+    let bad = without_slips(bad, hints);
+    faults.extend(bad.into_iter().map(|bad| told(node, bad, &subject.place(at).key("params"), hints)));
 }
 
 /// Templates of references that are longer than a template may be.

@@ -1,40 +1,56 @@
 //! Whether a reference can find anything: the other half of V17. A result passes its node's contract before anybody
 //! reads it, so what a schema of the contract rules out is never there.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::super::fault::{Fault, FaultCode};
-use super::super::nearest::Hints;
-use super::super::{Method, Node, ParamRef, Settings};
-use super::Subject;
+use super::super::{Method, Node, ParamRef};
 use super::references::is_path;
+use super::{Known, Subject};
+use crate::id::NodeId;
 
-pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hints, faults: &mut Vec<Fault>) {
-    let mut results: BTreeMap<&str, Option<Arc<Value>>> = BTreeMap::new();
-    for (at, node) in subject.plan.nodes.iter().enumerate() {
-        for (name, reference) in &node.param_refs {
-            let ParamRef { from, path: Some(path), .. } = reference else { continue };
-            let Some(source) = subject.table.find(from).filter(|_| is_path(path)) else { continue };
-            let source = &subject.plan.nodes[source];
-            let of_tool = source.tool.as_deref().and_then(|tool| {
-                let known = || settings.tools?.defaults(tool, &Map::new())?.result_schema;
-                results.entry(tool).or_insert_with(known).as_deref()
-            });
-            let schemas = contract_schemas(source).chain(of_tool);
-            let Some(dead_end) = schemas.filter_map(|schema| dead_end(schema, path)).next() else { continue };
-            let detail = format!("parameter {name} refers to {path} of {from}: {}", dead_end.what);
-            let otherwise = match dead_end.known.as_slice() {
-                [] => "take the whole of it".to_owned(),
-                known => format!("there are {}", known.join(", ")),
-            };
-            let mend = hints.mend(&dead_end.segment, dead_end.known, &otherwise);
-            let place = subject.place(at).key("param_refs").key(name).key("path");
-            faults.push(Fault::new(FaultCode::V17, &node.id, detail, mend).at(&place));
-        }
+pub(super) fn judge(subject: &Subject<'_>, at: usize, known: &Known<'_>, faults: &mut Vec<Fault>) {
+    for (name, reference) in &subject.plan.nodes[at].param_refs {
+        path(subject, at, name, reference, known, faults);
     }
+}
+
+/// Judges what the node at `at` reads of one other.
+pub(super) fn between(
+    subject: &Subject<'_>,
+    at: usize,
+    source: &NodeId,
+    known: &Known<'_>,
+    faults: &mut Vec<Fault>,
+) {
+    let references = subject.plan.nodes[at].param_refs.iter();
+    for (name, reference) in references.filter(|(_, reference)| reference.from == *source) {
+        path(subject, at, name, reference, known, faults);
+    }
+}
+
+fn path(
+    subject: &Subject<'_>,
+    at: usize,
+    name: &str,
+    reference: &ParamRef,
+    known: &Known<'_>,
+    faults: &mut Vec<Fault>,
+) {
+    let ParamRef { from, path: Some(path), .. } = reference else { return };
+    let Some(source) = subject.table.find(from).filter(|_| is_path(path)) else { return };
+    let (node, source) = (&subject.plan.nodes[at], &subject.plan.nodes[source]);
+    let of_tool = source.tool.as_deref().and_then(|tool| known.result(tool));
+    let schemas = contract_schemas(source).chain(of_tool.as_deref());
+    let Some(dead_end) = schemas.filter_map(|schema| dead_end(schema, path)).next() else { return };
+    let detail = format!("parameter {name} refers to {path} of {from}: {}", dead_end.what);
+    let otherwise = match dead_end.known.as_slice() {
+        [] => "take the whole of it".to_owned(),
+        known => format!("there are {}", known.join(", ")),
+    };
+    let mend = known.hints.mend(&dead_end.segment, dead_end.known, &otherwise);
+    let place = subject.place(at).key("param_refs").key(name).key("path");
+    faults.push(Fault::new(FaultCode::V17, &node.id, detail, mend).at(&place));
 }
 
 fn contract_schemas(node: &Node) -> impl Iterator<Item = &Value> {

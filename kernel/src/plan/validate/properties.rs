@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::tests::{TwoTools, draft, told};
 use super::*;
-use crate::plan::{Join, PlanDraft, PolicyDraft, Settings, normalise};
+use crate::plan::{Change, Join, NodeStanding, PlanDraft, PolicyDraft, Settings, merge, normalise};
 
 /// The definition, word by word: each candidate's cone on its own.
 fn speculative_by_definition(plan: &Plan) -> BTreeSet<String> {
@@ -131,6 +131,71 @@ fn anything() -> impl Strategy<Value = Value> {
     )
 }
 
+/// A plan for two tools, most of whose nodes have a fallback of some kind.
+fn with_fallbacks() -> impl Strategy<Value = Value> {
+    let schema = |spec: Value| json!([{"method": "schema", "spec": spec}]);
+    let nothing = json!({"type": "object", "additionalProperties": false});
+    let fallbacks = vec![
+        json!({}),
+        json!({"params": {"x": 1}}),
+        json!({"tool": "act"}),
+        json!({"tool": "lok"}),
+        json!({"tool": null}),
+        json!({"tool": "act", "params": {"mode": "look"}}),
+        json!({"kind": "aggregator", "tool": null, "params": {"template": "{{ n01 }}"}}),
+        json!({"kind": "sub_agent"}),
+        json!({"kind": "human_approval", "tool": null}),
+        json!({"contract": schema(nothing)}),
+        json!({"contract": [{"method": "model", "p": 2}, {}, {"method": "code"}]}),
+        json!({"contract": null, "effect": "write", "impact": 1}),
+        json!({"deps": ["n00"], "id": "x"}),
+        json!({"timeout": 0, "retries": -1, "patches": 300, "heartbeat_timeout": 0}),
+        json!({"approval": "before"}),
+        json!({"param_refs": {"y": {"from": "n00", "path": "w"}, "mode": {"from": "n01", "path": "."}}}),
+        json!({"reads": ["n02", "gone"]}),
+    ];
+    let fallbacks = prop::collection::vec(prop::option::weighted(0.7, prop::sample::select(fallbacks)), 14);
+    let rest = (any::<bool>(), prop::bool::weighted(0.1));
+    (acyclic(), fallbacks, rest).prop_map(move |(mut plan, fallbacks, (strict, is_last))| {
+        let result = json!({"type": "object", "properties": {"v": {}}, "additionalProperties": false});
+        for (node, fallback) in plan["nodes"].as_array_mut().unwrap().iter_mut().zip(fallbacks) {
+            node["tool"] = json!(if node.get("effect").is_some() { "act" } else { "look" });
+            if node["tool"] == "act" {
+                (node["effect"], node["impact"]) = (json!("external"), json!(2));
+            }
+            node["contract"] = schema(result.clone());
+            let from = node["deps"].as_array().unwrap().iter().find(|dep| dep["on"] == "success").cloned();
+            if let (Some(from), None) = (from, node.get("join")) {
+                node["param_refs"] = json!({"r": {"from": from["n"], "path": "v"}});
+            }
+            if let Some(fallback) = fallback {
+                node["fallback"] = fallback;
+            }
+        }
+        plan["strict"] = json!(strict);
+        if is_last {
+            plan["policy"] = json!({"max_versions": 1});
+        }
+        plan
+    })
+}
+
+/// The definition: each fallback merged as a patch, and the whole plan judged that comes of it.
+fn fallbacks_by_merging(unchecked: &Unchecked, settings: &Settings<'_>) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for (at, node) in unchecked.plan.nodes.iter().enumerate() {
+        let Some(fields) = &node.fallback else { continue };
+        let patch = Change::Patch { node: node.id.clone(), set: Some((**fields).clone()) };
+        let merged = merge(&unchecked.plan, &patch, &|_| NodeStanding::Movable, false, settings);
+        let place = unchecked.origin.node(at).key("fallback");
+        faults.extend(merged.err().unwrap_or_default().into_iter().map(|fault| {
+            let detail = format!("as its fallback: {}", fault.detail);
+            Fault::new(fault.code, &node.id, detail, fault.mend).at(&place)
+        }));
+    }
+    in_order(faults)
+}
+
 /// A normalised plan, written out again.
 fn written(plan: &Plan, second: i64) -> PlanDraft {
     let mut value = serde_json::to_value(plan).unwrap();
@@ -182,6 +247,24 @@ proptest! {
     }
 
     #[test]
+    fn fallbacks_have_the_faults_of_the_patches_that_they_are(plan in with_fallbacks()) {
+        let mut bare = plan.clone();
+        for node in bare["nodes"].as_array_mut().unwrap() {
+            node.as_object_mut().unwrap().remove("fallback");
+        }
+        for settings in [
+            Settings::simulation(PolicyDraft::default(), Some(&TwoTools)),
+            Settings::real(1, &TwoTools),
+        ] {
+            if draft(&bare).validate(&settings).is_ok() {
+                let unchecked = normalise(draft(&plan), &settings);
+                let expected = fallbacks_by_merging(&unchecked, &settings);
+                prop_assert_eq!(validate(unchecked, &settings).err().unwrap_or_default(), expected);
+            }
+        }
+    }
+
+    #[test]
     fn speculation_is_what_its_definition_says(plan in acyclic()) {
         let settings = Settings::simulation(PolicyDraft::default(), None);
         let unchecked = normalise(draft(&plan), &settings);
@@ -213,6 +296,13 @@ fn the_largest_plan_is_judged() {
     let plan = large().validate(&settings).unwrap();
     assert_eq!(plan.nodes.len(), 10_000);
     assert!(plan.nodes.iter().map(|node| node.deps.len()).sum::<usize>() > 90_000);
+}
+
+#[test]
+fn a_plan_whose_nodes_all_have_a_fallback_is_judged() {
+    let node = |at: usize| json!({"id": format!("n{at}"), "tool": "look", "fallback": {"params": {"x": at}}});
+    let plan = json!({"id": "p", "nodes": (0..10_000).map(node).collect::<Vec<_>>()});
+    assert_eq!(draft(&plan).validate(&Settings::real(4, &TwoTools)).unwrap().nodes.len(), 10_000);
 }
 
 #[test]

@@ -6,11 +6,12 @@ use super::Subject;
 /// Names nodes that do nothing to the world and lead neither to an output nor to a control node.
 pub(super) fn judge(subject: &Subject<'_>, faults: &mut Vec<Fault>) {
     let nodes = &subject.plan.nodes;
-    let wanted = |at: usize| subject.is_output[at] || (subject.table.counts(at) && nodes[at].is_control());
+    let wanted =
+        |at: usize| subject.edges.is_output[at] || (subject.table.counts(at) && nodes[at].is_control());
     let mut leads: Vec<bool> = (0..nodes.len()).map(wanted).collect();
     let mut reached: Vec<usize> = (0..nodes.len()).filter(|&at| leads[at]).collect();
     while let Some(at) = reached.pop() {
-        for &(source, _) in &subject.sources[at] {
+        for &(source, _) in &subject.edges.sources[at] {
             if !std::mem::replace(&mut leads[source], true) {
                 reached.push(source);
             }

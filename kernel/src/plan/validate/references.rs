@@ -4,44 +4,43 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::fault::{Fault, FaultCode};
 use super::super::nearest::Hints;
-use super::super::{Join, Node, On, ParamRef, Settings};
-use super::Subject;
+use super::super::{Join, Node, On, ParamRef};
 use super::edges::names;
+use super::{Known, Subject};
 use crate::id::NodeId;
 
-pub(super) fn judge(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hints, faults: &mut Vec<Fault>) {
-    for (at, node) in subject.plan.nodes.iter().enumerate() {
-        if node.param_refs.is_empty() && node.reads.is_empty() {
-            continue;
+pub(super) fn judge(subject: &Subject<'_>, at: usize, known: &Known<'_>, faults: &mut Vec<Fault>) {
+    let (node, hints) = (&subject.plan.nodes[at], &known.hints);
+    if node.param_refs.is_empty() && node.reads.is_empty() {
+        return;
+    }
+    let mut succeeds: BTreeMap<&NodeId, bool> = BTreeMap::new();
+    for dep in &node.deps {
+        *succeeds.entry(&dep.n).or_default() |= dep.on == On::Success;
+    }
+    for (name, reference) in &node.param_refs {
+        let success = succeeds.get(&reference.from) == Some(&true);
+        let place = || subject.place(at).key("param_refs").key(name);
+        if let Some(fault) = source(subject, node, name, reference, success, hints) {
+            faults.push(fault.at(&place().key("from")));
         }
-        let mut succeeds: BTreeMap<&NodeId, bool> = BTreeMap::new();
-        for dep in &node.deps {
-            *succeeds.entry(&dep.n).or_default() |= dep.on == On::Success;
+        if let Some(fault) = path(node, name, reference) {
+            faults.push(fault.at(&place().key("path")));
         }
-        for (name, reference) in &node.param_refs {
-            let success = succeeds.get(&reference.from) == Some(&true);
-            let place = || subject.place(at).key("param_refs").key(name);
-            if let Some(fault) = source(subject, node, name, reference, success, hints) {
-                faults.push(fault.at(&place().key("from")));
-            }
-            if let Some(fault) = path(node, name, reference) {
-                faults.push(fault.at(&place().key("path")));
-            }
-            if settings.complete && node.params.contains_key(name) {
-                let detail = format!("parameter {name} is given both in params and in param_refs");
-                let place = subject.place(at).key("params").key(name);
-                faults.push(Fault::new(FaultCode::V22, &node.id, detail, "give it once").at(&place));
-            }
+        if known.settings.complete && node.params.contains_key(name) {
+            let detail = format!("parameter {name} is given both in params and in param_refs");
+            let place = subject.place(at).key("params").key(name);
+            faults.push(Fault::new(FaultCode::V22, &node.id, detail, "give it once").at(&place));
         }
-        let referred: BTreeSet<&NodeId> = node.param_refs.values().map(|reference| &reference.from).collect();
-        for (item, read) in node.reads.iter().enumerate() {
-            if !succeeds.contains_key(read) && !referred.contains(read) {
-                let detail = format!("reads {read}, which is neither a dependency nor referred to");
-                let known = node.deps.iter().map(|dep| dep.n.as_str());
-                let mend = hints.mend(read.as_str(), known, "depend on it, or take it out of `reads`");
-                let place = subject.place(at).key("reads").item(item);
-                faults.push(Fault::new(FaultCode::V10, &node.id, detail, mend).at(&place));
-            }
+    }
+    let referred: BTreeSet<&NodeId> = node.param_refs.values().map(|reference| &reference.from).collect();
+    for (item, read) in node.reads.iter().enumerate() {
+        if !succeeds.contains_key(read) && !referred.contains(read) {
+            let detail = format!("reads {read}, which is neither a dependency nor referred to");
+            let named = node.deps.iter().map(|dep| dep.n.as_str());
+            let mend = hints.mend(read.as_str(), named, "depend on it, or take it out of `reads`");
+            let place = subject.place(at).key("reads").item(item);
+            faults.push(Fault::new(FaultCode::V10, &node.id, detail, mend).at(&place));
         }
     }
 }
