@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use super::Run;
 use super::standing::{Answered, Identity, Instance, Settlement, Standing};
+use super::turns::may_win;
 use crate::event::{
     ChangeCause, Event, Failure, HumanRequestKind, NodeTransition, OperatorAct, Outcome, PlanRefusal,
     TimerKind,
 };
 use crate::id::{NodeId, Ticks};
-use crate::plan::{self, Dispatch, Join, Kind, Revision};
+use crate::plan::{self, Kind, Revision};
 use crate::run::{Category, NodeState, Reason};
 
 /// A record that does not fit the run it is applied to.
@@ -242,8 +243,9 @@ impl Run {
         let state = after.state();
         if state.is_terminal() {
             self.commit(index, state);
-        } else if let Standing::Upstream { .. } = after {
-            self.mark_later_candidates(index);
+        }
+        if may_win(&before) != may_win(&after) {
+            self.pass_turn(index, may_win(&after));
         }
     }
 
@@ -287,7 +289,6 @@ impl Run {
             }
         }
         graph.sources[index].iter().for_each(|&(source, _)| self.dirty.mark(source));
-        self.mark_later_candidates(index);
         let node = &self.plan.nodes[index];
         if let Some(hold) = self.holds.iter().position(|held_by| *held_by == node.id) {
             self.holds.remove(hold);
@@ -298,14 +299,11 @@ impl Run {
         }
     }
 
-    /// The turn of the candidates behind this one, in ordered joins, may have come.
-    fn mark_later_candidates(&mut self, index: usize) {
-        let graph = Arc::clone(&self.graph);
-        for &(consumer, _) in &graph.consumers[index] {
-            let node = &self.plan.nodes[consumer];
-            if node.join == Some(Join::AnyOf) && node.dispatch == Dispatch::Ordered {
-                let behind = graph.sources[consumer].iter().skip_while(|&&(candidate, _)| candidate != index);
-                behind.for_each(|&(candidate, _)| self.dirty.mark(candidate));
+    /// A candidate of ordered joins may win no more, so that the turn of the next one may have come; or may win again.
+    fn pass_turn(&mut self, index: usize, may_win: bool) {
+        for &(consumer, _) in &self.graph.consumers[index] {
+            if let Some(next) = self.turns.set(consumer, index, may_win) {
+                self.dirty.mark(next);
             }
         }
     }

@@ -11,6 +11,9 @@ pub(super) struct Dirty {
     next: BTreeSet<usize>,
     /// The last node looked at in this pass.
     passed: Option<usize>,
+    /// How many nodes were looked at since the plan was last changed.
+    #[cfg(test)]
+    pub(super) looks: usize,
 }
 
 impl Dirty {
@@ -34,6 +37,10 @@ impl Dirty {
         }
         let at = self.now.pop_first()?;
         self.passed = Some(at);
+        #[cfg(test)]
+        {
+            self.looks += 1;
+        }
         Some(at)
     }
 

@@ -7,7 +7,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `state`, `standing` | the node machine: states, reasons, what is known in each state |
-//! | `joins`, `dirty` | which joins hold, and which nodes need a look |
+//! | `joins`, `turns`, `dirty` | which joins hold, whose turn it is in ordered ones, and which nodes need a look |
 //! | `apply` | the effect of each record |
 //! | `turn` | one decision: records in the order they take effect |
 //! | `settle` | what follows without anybody's doing |
@@ -47,6 +47,7 @@ mod state;
 mod strategy;
 mod take_up;
 mod turn;
+mod turns;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -77,6 +78,7 @@ use crate::id::{NodeId, Ticks};
 use crate::plan::{Graph, Node, Plan};
 use dirty::Dirty;
 use joins::JoinCount;
+use turns::Turns;
 
 /// The state of one run. Holds no clock and no handle: whatever it needs arrives with each input.
 #[derive(Debug, Clone)]
@@ -86,6 +88,7 @@ pub struct Run {
     /// By the index of the node in the plan, which is the order of ids.
     instances: Vec<Instance>,
     joins: Vec<JoinCount>,
+    turns: Turns,
     is_output: Vec<bool>,
     /// Ready nodes in the order of dispatch: (level, index).
     ready: BTreeSet<(u32, usize)>,
@@ -129,6 +132,7 @@ impl Run {
         let mut run = Run {
             instances: vec![Instance::new(now); nodes],
             joins: Vec::new(),
+            turns: Turns::default(),
             is_output: Vec::new(),
             ready: BTreeSet::new(),
             dirty: Dirty::default(),
@@ -315,6 +319,7 @@ impl Run {
     fn derive(&mut self) {
         let (nodes, graph) = (&self.plan.nodes, &self.graph);
         self.joins = (0..nodes.len()).map(|at| JoinCount::count(at, nodes, graph, &self.instances)).collect();
+        self.turns = Turns::count(nodes, graph, &self.instances);
         self.is_output = vec![false; nodes.len()];
         let outputs: Vec<usize> = self.plan.outputs.iter().filter_map(|id| self.position(id)).collect();
         outputs.into_iter().for_each(|at| self.is_output[at] = true);

@@ -5,7 +5,7 @@ use super::Run;
 use super::standing::Standing;
 use super::turn::Turn;
 use crate::event::Event;
-use crate::plan::{Dispatch, Join, On};
+use crate::plan::{Join, On};
 use crate::run::{NodeState, Reason};
 
 /// A step that a node makes by itself.
@@ -118,27 +118,12 @@ impl Run {
     fn waits_its_turn(&self, at: usize) -> bool {
         let open =
             |consumer: usize| self.instances[consumer].is_live() && self.joins[consumer].winner().is_none();
-        let ordered = |consumer: usize| {
-            let node = &self.plan.nodes[consumer];
-            node.join == Some(Join::AnyOf) && node.dispatch == Dispatch::Ordered
-        };
         let consumers = &self.graph.consumers[at];
-        let waits = consumers.iter().any(|&(consumer, _)| {
-            ordered(consumer) && open(consumer) && {
-                let mut before =
-                    self.graph.sources[consumer].iter().take_while(|&&(candidate, _)| candidate != at);
-                before.any(|&(candidate, _)| self.may_still_win(candidate))
-            }
-        });
-        waits
+        let waits = |&(consumer, _): &(usize, On)| self.turns.waits(consumer, at) && open(consumer);
+        consumers.iter().any(waits)
             && !consumers.iter().any(|&(consumer, on)| match self.plan.nodes[consumer].join {
-                Some(Join::AnyOf) => !ordered(consumer) && open(consumer),
+                Some(Join::AnyOf) => !self.turns.is_ordered(consumer) && open(consumer),
                 Some(Join::AllOf) | None => on == On::Success && self.instances[consumer].is_live(),
             })
-    }
-
-    fn may_still_win(&self, candidate: usize) -> bool {
-        let instance = &self.instances[candidate];
-        instance.is_live() && !matches!(instance.standing, Standing::Upstream { .. })
     }
 }

@@ -1,0 +1,142 @@
+//! Whose turn it is in the ordered joins of a run, kept up as candidates are lost: that of the next one is found at once,
+//! however many were lost before.
+
+use std::collections::BTreeMap;
+
+use super::standing::{Instance, Standing};
+use crate::plan::{Dispatch, Graph, Join, Node};
+
+/// The ordered joins, by their index. A function of where the nodes stand.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Turns(BTreeMap<usize, Candidates>);
+
+/// The candidates of one ordered join.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Candidates {
+    /// Where each stands in the list.
+    places: BTreeMap<usize, usize>,
+    /// Those that may still win, by their places.
+    open: BTreeMap<usize, usize>,
+}
+
+impl Turns {
+    /// Counts anew, for a version whose edges may have changed.
+    pub(super) fn count(nodes: &[Node], graph: &Graph, instances: &[Instance]) -> Turns {
+        let is_ordered = |node: &Node| node.join == Some(Join::AnyOf) && node.dispatch == Dispatch::Ordered;
+        let ordered = nodes.iter().enumerate().filter(|(_, node)| is_ordered(node));
+        let counted = ordered.map(|(join, _)| {
+            let mut candidates = Candidates::default();
+            for (place, &(candidate, _)) in graph.sources[join].iter().enumerate() {
+                candidates.places.entry(candidate).or_insert(place);
+                candidates.set(candidate, may_win(&instances[candidate].standing));
+            }
+            (join, candidates)
+        });
+        Turns(counted.collect())
+    }
+
+    /// Whether a node is an ordered join.
+    pub(super) fn is_ordered(&self, join: usize) -> bool {
+        self.0.contains_key(&join)
+    }
+
+    /// Whether somebody before this candidate may still win.
+    pub(super) fn waits(&self, join: usize, candidate: usize) -> bool {
+        self.0.get(&join).is_some_and(|candidates| candidates.waits(candidate))
+    }
+
+    /// Takes in whether a candidate may still win. If not, gives the one whose turn may have come: the next that may.
+    pub(super) fn set(&mut self, join: usize, candidate: usize, may_win: bool) -> Option<usize> {
+        self.0.get_mut(&join)?.set(candidate, may_win)
+    }
+}
+
+impl Candidates {
+    fn waits(&self, candidate: usize) -> bool {
+        let first = self.open.keys().next();
+        first.zip(self.places.get(&candidate)).is_some_and(|(first, place)| first < place)
+    }
+
+    fn set(&mut self, candidate: usize, may_win: bool) -> Option<usize> {
+        let &place = self.places.get(&candidate)?;
+        if may_win {
+            self.open.insert(place, candidate);
+            return None;
+        }
+        self.open.remove(&place);
+        self.open.range(place..).next().map(|(_, &next)| next)
+    }
+}
+
+/// Whether a candidate that stands there may still win, as far as it knows.
+pub(super) fn may_win(standing: &Standing) -> bool {
+    !standing.state().is_terminal() && !matches!(standing, Standing::Upstream { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::event::{AttemptResult, Failure, Outcome};
+    use crate::id::{NodeId, RunId};
+    use crate::plan::{PlanDraft, PolicyDraft, Settings};
+    use crate::run::{Category, Context, Input, NoPlanner, NodeState, Reason, Run};
+
+    /// Runs an ordered join of so many candidates, all of which fail in turn, and counts the looks at nodes.
+    fn looks(candidates: usize) -> usize {
+        let ids: Vec<String> = (0..candidates).map(|at| format!("n{at}")).collect();
+        let mut nodes: Vec<Value> = ids.iter().map(|id| json!({"id": id})).collect();
+        nodes.push(json!({"id": "join", "join": "any_of", "dispatch": "ordered", "deps": ids}));
+        nodes.iter_mut().for_each(|node| node["contract"] = json!([{"method": "schema"}]));
+        let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
+        let overrides = PolicyDraft { max_nodes: Some(10_000), ..PolicyDraft::default() };
+        let settings = Settings::simulation(overrides, None);
+        let mut run = Run::new(Arc::new(draft.validate(&settings).unwrap()), 1, 0);
+        let planner = &mut NoPlanner;
+        let mut cx = Context { run: RunId::default(), now: 0, settings: &settings, planner };
+        run.decide(&mut cx, Input::Settle);
+        for id in ids.iter().map(|id| NodeId::from(id.as_str())) {
+            assert_eq!(run.ready.len(), 1, "one at a time");
+            assert!(!run.start(&mut cx, &id, None).is_empty(), "{id} has its turn");
+            let failure = Failure { category: Category::Structural, message: String::new() };
+            let result = AttemptResult::unpaid(id, 1, Outcome::Failed(failure));
+            run.decide(&mut cx, Input::Result(Box::new(result)));
+        }
+        let join = run.instance(&"join".into()).unwrap();
+        assert_eq!((join.state(), &join.reason), (NodeState::Failed, &Some(Reason::JoinExhausted)));
+        run.dirty.looks
+    }
+
+    #[test]
+    fn candidates_that_are_lost_one_after_the_other_cost_so_many_looks_each() {
+        let each = |candidates: usize| looks(candidates).div_ceil(candidates);
+        assert!(each(1_000) <= each(10), "{} looks for 1,000 candidates", looks(1_000));
+    }
+
+    proptest! {
+        #[test]
+        fn a_candidate_waits_as_long_as_one_before_it_may_win(changes in prop::collection::vec((0..8usize, any::<bool>()), 0..40)) {
+            let mut candidates = Candidates::default();
+            let list = [3, 1, 4, 0, 5, 7, 2, 6];
+            let mut may_win = [true; 8];
+            for (place, candidate) in list.into_iter().enumerate() {
+                candidates.places.insert(candidate, place);
+                candidates.set(candidate, true);
+            }
+            for (changed, may) in changes {
+                may_win[changed] = may;
+                let next = candidates.set(changed, may);
+                let behind = || list.into_iter().skip_while(|&at| at != changed).find(|&at| may_win[at]);
+                prop_assert_eq!(next, if may { None } else { behind() });
+                for at in list {
+                    let before = list.into_iter().take_while(|&before| before != at);
+                    prop_assert_eq!(candidates.waits(at), before.into_iter().any(|before| may_win[before]));
+                }
+            }
+        }
+    }
+}
