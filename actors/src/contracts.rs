@@ -18,13 +18,20 @@ pub(crate) struct Contracts(Mutex<Kept>);
 #[derive(Default)]
 struct Kept {
     by_text: BTreeMap<String, Arc<Contract>>,
+    /// What their texts and patterns take.
+    bytes: usize,
     /// The last that were looked for, by the very specs that their rules hold.
     recent: VecDeque<(Vec<Rule>, Arc<Contract>)>,
 }
 
 impl Contracts {
-    /// The compiled form of a contract, of which at most `most` are kept.
-    pub(crate) fn compiled(&self, rules: &[Rule], most: usize) -> Result<Arc<Contract>, ContractError> {
+    /// The compiled form of a contract. At most `most` are kept, whose texts and patterns take at most so many bytes.
+    pub(crate) fn compiled(
+        &self,
+        rules: &[Rule],
+        most: usize,
+        bytes_most: usize,
+    ) -> Result<Arc<Contract>, ContractError> {
         if let Some(contract) = lock(&self.0).recent(rules) {
             return Ok(contract);
         }
@@ -35,7 +42,9 @@ impl Contracts {
             None => Arc::new(Contract::compile(rules)?),
         };
         let mut kept = lock(&self.0);
-        if kept.by_text.len() < most {
+        let bytes = kept.bytes.saturating_add(text.len()).saturating_add(contract.pattern_bytes());
+        if kept.by_text.len() < most && bytes <= bytes_most && !kept.by_text.contains_key(&text) {
+            kept.bytes = bytes;
             kept.by_text.insert(text, Arc::clone(&contract));
         }
         kept.recent.truncate(RECENT_MAX - 1);
@@ -81,7 +90,8 @@ mod tests {
     fn compiled_contracts_are_kept_up_to_the_limit_and_compiled_anew_beyond() {
         let contracts = Contracts::default();
         for most in 0..5 {
-            let [first, second] = [(); 2].map(|()| contracts.compiled(&at_most(most), 2).unwrap());
+            let [first, second] =
+                [(); 2].map(|()| contracts.compiled(&at_most(most), 2, usize::MAX).unwrap());
             assert_eq!(Arc::ptr_eq(&first, &second), most < 2, "contract {most}");
             assert!(first.judge(&json!(most)).holds() && !second.judge(&json!(most + 1)).holds());
         }
@@ -89,12 +99,36 @@ mod tests {
     }
 
     #[test]
+    fn contracts_are_kept_as_long_as_their_texts_and_patterns_have_room() {
+        let matches = |pattern: &str| {
+            let spec = Some(Arc::new(json!({"check": "matches", "value": pattern})));
+            vec![Rule { method: Method::Code, p: None, spec }]
+        };
+        let [small, large] = [matches("a"), matches("[a-z]{1000}")];
+        let bytes = |rules: &[Rule]| {
+            let contracts = Contracts::default();
+            contracts.compiled(rules, 1, usize::MAX).unwrap();
+            lock(&contracts.0).bytes
+        };
+        assert!(bytes(&large) > 10 * bytes(&small), "{} {}", bytes(&small), bytes(&large));
+        let most = bytes(&small) + bytes(&large);
+        for (room, kept) in [(most, 2), (most - 1, 1)] {
+            let contracts = Contracts::default();
+            for rules in [&small, &large, &small, &large] {
+                contracts.compiled(rules, 9, room).unwrap();
+            }
+            assert_eq!(lock(&contracts.0).by_text.len(), kept);
+            assert!(lock(&contracts.0).bytes <= room);
+        }
+    }
+
+    #[test]
     fn the_last_contracts_are_known_by_the_specs_they_hold() {
         let contracts = Contracts::default();
         let rules: Vec<Vec<Rule>> = (0..2 * RECENT_MAX as u32).map(at_most).collect();
-        let first: Vec<_> = rules.iter().map(|rules| contracts.compiled(rules, 0).unwrap()).collect();
+        let first: Vec<_> = rules.iter().map(|rules| contracts.compiled(rules, 0, 0).unwrap()).collect();
         assert_eq!(lock(&contracts.0).recent.len(), RECENT_MAX);
-        let known = |at: usize| Arc::ptr_eq(&first[at], &contracts.compiled(&rules[at], 0).unwrap());
+        let known = |at: usize| Arc::ptr_eq(&first[at], &contracts.compiled(&rules[at], 0, 0).unwrap());
         assert!((RECENT_MAX..2 * RECENT_MAX).all(known));
         assert!(!known(0));
     }

@@ -88,9 +88,9 @@ pub use error::RunError;
 pub use estimates::ATTEMPT_CREDITS;
 pub use evaluations::{AgentEvaluation, Evaluating, EvaluationError, RunEvaluation, VerdictRequest, like};
 pub use limits::{
-    AGENTS_MAX, CLIENTS_MAX, CONTRACTS_KEPT_MAX, HISTORIES_MAX, JOBS_KEPT_MAX, JOBS_OPEN_MAX, JUDGE_MS_MAX,
-    LIVE_AGENTS_MAX, Limits, PIPELINE_BEHIND_MAX, PIPELINES_MAX, QUEUED_JOBS_MAX, RESULT_BYTES_MAX,
-    RESULT_DEPTH_MAX, TEST_MS_MAX, WAITING_MAX,
+    AGENTS_MAX, CLIENTS_MAX, CONTRACTS_KEPT_BYTES_MAX, CONTRACTS_KEPT_MAX, HISTORIES_MAX, JOBS_KEPT_MAX,
+    JOBS_OPEN_MAX, JUDGE_MS_MAX, LIVE_AGENTS_MAX, Limits, PIPELINE_BEHIND_MAX, PIPELINES_MAX,
+    PLANS_JUDGED_AT_ONCE_MAX, QUEUED_JOBS_MAX, RESULT_BYTES_MAX, RESULT_DEPTH_MAX, TEST_MS_MAX, WAITING_MAX,
 };
 pub use market::{ClientAudit, JobRequest, JobRow, MarketError, OfferRefused, Violation};
 pub use measure::{Measures, SharedRecorder, metric};

@@ -15,8 +15,14 @@ pub const WAITING_MAX: usize = 10_000;
 /// Ready nodes in the run queue at once, those that run among them; what is ready beyond that waits with its agent.
 pub const QUEUED_JOBS_MAX: u32 = 1 << 20;
 
+/// Plans that are judged at once, at most; others wait.
+pub const PLANS_JUDGED_AT_ONCE_MAX: usize = 4;
+
 /// Compiled contracts kept at once; beyond that they are compiled for each attempt.
 pub const CONTRACTS_KEPT_MAX: usize = 1_024;
+
+/// What the texts and patterns of the compiled contracts take that are kept, in bytes.
+pub const CONTRACTS_KEPT_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 
 /// The largest result of an attempt, in bytes of its canonical JSON.
 pub const RESULT_BYTES_MAX: usize = 64 * 1_024 * 1_024;
@@ -61,6 +67,8 @@ pub struct Limits {
     pub queued_jobs: u32,
     /// See [`CONTRACTS_KEPT_MAX`].
     pub contracts_kept: usize,
+    /// See [`CONTRACTS_KEPT_BYTES_MAX`].
+    pub contracts_kept_bytes: usize,
     /// See [`RESULT_BYTES_MAX`].
     pub result_bytes: usize,
     /// See [`PIPELINES_MAX`].
@@ -86,6 +94,7 @@ impl Default for Limits {
             waiting: WAITING_MAX,
             queued_jobs: QUEUED_JOBS_MAX,
             contracts_kept: CONTRACTS_KEPT_MAX,
+            contracts_kept_bytes: CONTRACTS_KEPT_BYTES_MAX,
             result_bytes: RESULT_BYTES_MAX,
             pipelines: PIPELINES_MAX,
             pipeline_behind: PIPELINE_BEHIND_MAX,

@@ -315,7 +315,7 @@ impl Services {
 
     /// The compiled form of a contract.
     pub(crate) fn contract(&self, rules: &[Rule]) -> Result<Arc<Contract>, ContractError> {
-        self.contracts.compiled(rules, self.limits.contracts_kept)
+        self.contracts.compiled(rules, self.limits.contracts_kept, self.limits.contracts_kept_bytes)
     }
 }
 

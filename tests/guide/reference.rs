@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use ostler::config::Config;
 use ostler::kernel::plan::{
-    Approval, Dep, Dispatch, Effect, Idempotency, InDoubt, Join, Kind, Method, NodeDraft, On, ParamRef,
-    PlanDraft, Policy, PolicyDraft, RuleDraft, Settings,
+    Approval, Dep, Dispatch, Effect, Idempotency, InDoubt, Join, Kind, Method, NodeDraft, On,
+    PLAN_PATTERNS_BYTES_MAX, ParamRef, PlanDraft, Policy, PolicyDraft, RuleDraft, Settings,
 };
 use ostler::kernel::{contract, template};
 use ostler::{config, plan_file};
@@ -318,7 +318,7 @@ fn does(tool: &dyn ostler::kernel::port::Tool) -> String {
 }
 
 fn limits() -> String {
-    let rows: [(&str, u64, &str); 19] = [
+    let rows: [(&str, u64, &str); 22] = [
         ("a plan file", plan_file::PLAN_FILE_BYTES_MAX as u64, "bytes"),
         ("values within values in a plan file", plan_file::PLAN_FILE_DEPTH_MAX as u64, ""),
         ("values in a YAML file", plan_file::YAML_VALUES_MAX as u64, ""),
@@ -332,6 +332,9 @@ fn limits() -> String {
         ("a schema", contract::SCHEMA_BYTES_MAX as u64, "bytes"),
         ("the parts of a schema that it holds one value against", contract::SCHEMA_STEPS_MAX, ""),
         ("the work of judging by a schema", contract::JUDGEMENT_STEPS_MAX, "steps"),
+        ("the rules of a contract", contract::CONTRACT_RULES_MAX as u64, ""),
+        ("the patterns of a contract, compiled", contract::CONTRACT_PATTERNS_BYTES_MAX as u64, "bytes"),
+        ("the patterns of a plan, compiled", PLAN_PATTERNS_BYTES_MAX as u64, "bytes"),
         ("the arguments of a test", contract::TEST_ARGUMENTS_MAX as u64, ""),
         ("the time that a test takes", ostler_actors::TEST_MS_MAX, "ms"),
         ("a result", ostler_actors::RESULT_BYTES_MAX as u64, "bytes"),

@@ -1,10 +1,10 @@
 //! Code checks: small questions about one place of an output.
 
-use regex::{Regex, RegexBuilder};
+use regex::Regex;
 use serde_json::Value;
 
 use super::spec::{PAIRS_MAX, WrongSpec, kind_of, known_keys, regex_fault};
-use super::{excerpt, schema::PATTERN_BYTES_MAX};
+use super::{excerpt, patterns};
 use crate::json::{Json, canonical};
 use crate::plan::nearest;
 use crate::template::project;
@@ -27,7 +27,8 @@ enum Question {
     NonEmpty,
     MaxBytes(u64),
     MinItems(u64),
-    Matches(Box<Regex>),
+    /// And the size that it counts as.
+    Matches(Box<Regex>, usize),
     Equals(Json),
     Status(Vec<i64>),
 }
@@ -65,6 +66,11 @@ impl CodeCheck {
         Ok(CodeCheck { path, question: question(check, spec.get("value"))? })
     }
 
+    /// What its pattern takes, compiled, if it has one.
+    pub(super) fn pattern_bytes(&self) -> usize {
+        if let Question::Matches(_, size) = &self.question { *size } else { 0 }
+    }
+
     /// Holds, or gives what was expected and what was found.
     pub(super) fn judge(&self, output: &Value) -> Result<(), (String, String)> {
         let place = if self.path.is_empty() { String::new() } else { format!(" at {}", excerpt(&self.path)) };
@@ -81,7 +87,7 @@ impl CodeCheck {
                 let holds = value.as_array().is_some_and(|items| items.len() as u64 >= *least);
                 (holds, format!("a list of at least {least} items"))
             }
-            Question::Matches(pattern) => {
+            Question::Matches(pattern, _) => {
                 let holds = text_of(value).is_some_and(|text| pattern.is_match(&text));
                 (holds, format!("a match of /{}/", excerpt(pattern.as_str())))
             }
@@ -148,11 +154,8 @@ fn matches(pattern: &str) -> Result<Question, WrongSpec> {
             "the pattern has {bytes} bytes, at most {PATTERN_TEXT_BYTES_MAX} are allowed"
         )));
     }
-    RegexBuilder::new(pattern)
-        .size_limit(PATTERN_BYTES_MAX)
-        .dfa_size_limit(PATTERN_BYTES_MAX)
-        .build()
-        .map(|regex| Question::Matches(Box::new(regex)))
+    patterns::compile(pattern)
+        .map(|(regex, size)| Question::Matches(Box::new(regex), size))
         .map_err(|error| wrong(format!("the pattern is no regular expression: {}", regex_fault(&error))))
 }
 

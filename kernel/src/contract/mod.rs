@@ -6,6 +6,7 @@
 
 mod code;
 mod graph;
+mod patterns;
 mod reliability;
 mod schema;
 mod spec;
@@ -19,6 +20,8 @@ use crate::plan::{Method, Rule};
 
 use code::CodeCheck;
 pub(crate) use graph::{Subschema, graph as schema_graph};
+pub use patterns::CONTRACT_PATTERNS_BYTES_MAX;
+pub(crate) use patterns::PATTERNS_MEND;
 pub use reliability::{Reliability, precision, reliability};
 use schema::Schema;
 pub(crate) use schema::compile as compile_schema;
@@ -31,6 +34,9 @@ const EXCERPT_BYTES_MAX: usize = 300;
 
 /// Most elements of the argument list of a test.
 pub const TEST_ARGUMENTS_MAX: usize = 256;
+
+/// Rules of one contract, at most.
+pub const CONTRACT_RULES_MAX: usize = 256;
 
 /// The tool that runs the tests of contracts.
 pub const TEST_TOOL: &str = "shell.run";
@@ -51,6 +57,7 @@ pub const TEST_TOOL: &str = "shell.run";
 #[derive(Debug)]
 pub struct Contract {
     rules: Vec<Compiled>,
+    pattern_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -141,12 +148,27 @@ impl Contract {
     ///
     /// # Errors
     ///
-    /// The first rule whose `spec` is malformed.
+    /// The first rule whose `spec` is malformed, or with which there are too many rules or too much of patterns.
     pub fn compile(rules: &[Rule]) -> Result<Contract, ContractError> {
-        let compiled = rules.iter().enumerate().map(|(rule, made)| {
-            compile_rule(made).map_err(|WrongSpec { what, .. }| ContractError { rule, what })
-        });
-        Ok(Contract { rules: compiled.collect::<Result<_, _>>()? })
+        let mut contract = Contract { rules: Vec::new(), pattern_bytes: 0 };
+        for (rule, made) in rules.iter().enumerate() {
+            let refused = |what: String| ContractError { rule, what };
+            if rule == CONTRACT_RULES_MAX {
+                return Err(refused(told_too_many(rules.len())));
+            }
+            let compiled = compile_rule(made).map_err(|WrongSpec { what, .. }| refused(what))?;
+            contract.pattern_bytes += compiled.pattern_bytes();
+            if contract.pattern_bytes > CONTRACT_PATTERNS_BYTES_MAX {
+                return Err(refused(told_patterns()));
+            }
+            contract.rules.push(compiled);
+        }
+        Ok(contract)
+    }
+
+    /// About what its patterns take.
+    pub fn pattern_bytes(&self) -> usize {
+        self.pattern_bytes
     }
 
     /// Judges an output by every rule.
@@ -178,13 +200,44 @@ pub fn judge(rules: &[Rule], output: &Value) -> Result<Judgement, ContractError>
     Ok(Contract::compile(rules)?.judge(output))
 }
 
-/// Whether the `spec` of a rule can be judged by.
+/// What is said of a contract with so many rules.
+pub(crate) fn told_too_many(rules: usize) -> String {
+    format!("a contract of {rules} rules, at most {CONTRACT_RULES_MAX} are allowed")
+}
+
+/// What is said of the rule with which the patterns of a contract take more than they may.
+pub(crate) fn told_patterns() -> String {
+    format!(
+        "with it, the patterns of the contract take more than {CONTRACT_PATTERNS_BYTES_MAX} bytes once they are compiled"
+    )
+}
+
+/// Whether the `spec` of a rule can be judged by; if so, what its patterns take once they are compiled.
 ///
 /// # Errors
 ///
 /// What is wrong with it.
-pub fn check_spec(rule: &Rule) -> Result<(), WrongSpec> {
-    compile_rule(rule).map(drop)
+pub fn check_spec(rule: &Rule) -> Result<usize, WrongSpec> {
+    compile_rule(rule).map(|compiled| compiled.pattern_bytes())
+}
+
+/// The most that the patterns of a rule can take which cannot be judged by: how far they were compiled, nobody knows.
+pub(crate) fn pattern_bytes_at_most(rule: &Rule) -> usize {
+    match (rule.method, rule.spec.as_deref()) {
+        (Method::Schema, Some(schema)) => patterns::at_most(schema),
+        (Method::Code, Some(spec)) if spec["check"] == "matches" => patterns::PATTERN_BYTES_MAX,
+        _ => 0,
+    }
+}
+
+impl Compiled {
+    fn pattern_bytes(&self) -> usize {
+        match self {
+            Compiled::Schema(schema) => schema.pattern_bytes,
+            Compiled::Code(check) => check.pattern_bytes(),
+            Compiled::Anything | Compiled::Test(_) | Compiled::Outside(_) => 0,
+        }
+    }
 }
 
 fn compile_rule(rule: &Rule) -> Result<Compiled, WrongSpec> {

@@ -3,15 +3,13 @@
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
-use super::excerpt;
+use super::patterns::{CONTRACT_PATTERNS_BYTES_MAX, PATTERN_BYTES_MAX, PATTERNS_MEND};
 use super::steps::{SCHEMA_STEPS_MAX, Steps};
+use super::{excerpt, patterns};
 use crate::json::canonical;
 
 /// Largest schema, in bytes of canonical JSON.
 pub const SCHEMA_BYTES_MAX: usize = 256 * 1024;
-
-/// Largest compiled pattern, in bytes, and largest cache of its automaton.
-pub(super) const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
 /// Why a schema is none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -33,6 +31,11 @@ pub enum SchemaError {
         /// What is wrong.
         what: String,
     },
+    /// Its patterns take more than [`CONTRACT_PATTERNS_BYTES_MAX`].
+    #[error(
+        "the patterns of the schema take more than {CONTRACT_PATTERNS_BYTES_MAX} bytes once they are compiled"
+    )]
+    Patterns,
     /// It takes more than [`SCHEMA_STEPS_MAX`] steps for one value.
     #[error(
         "the schema holds one value against more than {SCHEMA_STEPS_MAX} of its parts, every reference followed"
@@ -65,6 +68,7 @@ impl SchemaError {
             SchemaError::TooLarge { .. } | SchemaError::NotCanonical(_) | SchemaError::Invalid { .. } => {
                 "give it a JSON Schema, such as {type: object}"
             }
+            SchemaError::Patterns => PATTERNS_MEND,
             SchemaError::TooManySteps => {
                 "refer less often to what refers to others: each of allOf, anyOf, oneOf and the like multiplies it"
             }
@@ -84,6 +88,8 @@ impl SchemaError {
 pub(crate) struct Schema {
     pub(crate) validator: Validator,
     pub(super) steps: Steps,
+    /// What its patterns take, compiled.
+    pub(super) pattern_bytes: usize,
 }
 
 /// Compiles a schema. References outside the schema are refused, patterns take time linear in their input, and how many steps
@@ -97,13 +103,18 @@ pub(crate) fn compile(schema: &Value) -> Result<Schema, SchemaError> {
     if bytes > SCHEMA_BYTES_MAX {
         return Err(SchemaError::TooLarge { bytes });
     }
-    let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX).dfa_size_limit(PATTERN_BYTES_MAX);
+    let (patterns, pattern_bytes) = patterns::of_schema(schema);
+    if pattern_bytes > CONTRACT_PATTERNS_BYTES_MAX {
+        return Err(SchemaError::Patterns);
+    }
+    let cache = PATTERN_BYTES_MAX.min(CONTRACT_PATTERNS_BYTES_MAX / patterns.max(1));
+    let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX).dfa_size_limit(cache);
     let built = jsonschema::options().offline().with_pattern_options(patterns).build(schema);
     let validator = built.map_err(|error| SchemaError::Invalid {
         place: excerpt(error.instance_path()),
         what: excerpt(&error),
     })?;
-    Ok(Schema { validator, steps: Steps::of(schema)? })
+    Ok(Schema { validator, steps: Steps::of(schema)?, pattern_bytes })
 }
 
 #[cfg(test)]
@@ -131,6 +142,17 @@ mod tests {
         ] {
             assert_eq!(compile(&schema).unwrap_err().to_string(), fault);
         }
+        let each = |count: usize| -> Value {
+            (0..count)
+                .map(|at| (format!("p{at}"), json!({"pattern": format!("(a{{1000}}){{20}}{at}")})))
+                .collect()
+        };
+        let most = CONTRACT_PATTERNS_BYTES_MAX / PATTERN_BYTES_MAX;
+        assert_eq!(
+            compile(&json!({"properties": each(most)})).unwrap().pattern_bytes,
+            CONTRACT_PATTERNS_BYTES_MAX
+        );
+        assert_eq!(compile(&json!({"properties": each(most + 1)})).map(drop), Err(SchemaError::Patterns));
         for pattern in ["(", "(a{1000}){1000}"] {
             assert!(compile(&json!({ "pattern": pattern })).is_err(), "{pattern}");
         }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::draft::{DepDraft, NodeDraft, NodeFields};
 use super::fault::{Fault, FaultCode, in_order};
-use super::normalise::{connect, rules, tests_class};
+use super::normalise::{PatternRoom, connect, rules, tests_class};
 use super::pointer::Pointer;
 use super::{Join, Method, Node, Plan, Rule, Settings, validate};
 use crate::id::NodeId;
@@ -116,7 +116,8 @@ pub fn merge(
     closed: bool,
     settings: &Settings<'_>,
 ) -> Result<Merged, Vec<Fault>> {
-    let mut draft = Draft { old: plan, new: plan.clone(), standing, settings, faults: Vec::new() };
+    let (new, room) = (plan.clone(), PatternRoom::default());
+    let mut draft = Draft { old: plan, new, standing, settings, room, faults: Vec::new() };
     draft.check_run(closed);
     let cancel = match change {
         Change::Delta(delta) => draft.delta(delta),
@@ -174,6 +175,7 @@ struct Draft<'a> {
     new: Plan,
     standing: &'a dyn Fn(&NodeId) -> NodeStanding,
     settings: &'a Settings<'a>,
+    room: PatternRoom,
     faults: Vec<Fault>,
 }
 
@@ -244,7 +246,13 @@ impl Draft<'_> {
         let cancel = self.cancel(delta);
         for node in &delta.add {
             let nowhere = Pointer::default;
-            let node = node.clone().normalise(self.old.strict, self.settings, &nowhere, &mut self.faults);
+            let node = node.clone().normalise(
+                self.old.strict,
+                self.settings,
+                &nowhere,
+                &mut self.room,
+                &mut self.faults,
+            );
             self.new.nodes.push(node);
         }
         self.new.nodes.sort_by(|a, b| a.id.cmp(&b.id)); // stable: what is added comes after what it repeats
@@ -252,7 +260,7 @@ impl Draft<'_> {
     }
 
     fn set(&mut self, at: usize, fields: &NodeFields) {
-        set(&mut self.new.nodes[at], fields, self.settings, &mut self.faults);
+        set(&mut self.new.nodes[at], fields, self.settings, &mut self.room, &mut self.faults);
     }
 
     fn rewire(&mut self, at: usize, deps: &[DepDraft]) {
@@ -356,7 +364,13 @@ fn forbid(id: &NodeId, fields: &NodeFields, faults: &mut Vec<Fault>) {
 
 /// Sets fields of a node. Nothing is normalised; only in a real run a tool node stays as dangerous as its tool is
 /// with the new parameters.
-pub(super) fn set(node: &mut Node, fields: &NodeFields, settings: &Settings<'_>, faults: &mut Vec<Fault>) {
+pub(super) fn set(
+    node: &mut Node,
+    fields: &NodeFields,
+    settings: &Settings<'_>,
+    room: &mut PatternRoom,
+    faults: &mut Vec<Fault>,
+) {
     forbid(&node.id, fields, faults);
     let bare = settings.bare;
     fn put<T: Clone>(field: &mut T, said: &Option<T>) {
@@ -382,7 +396,7 @@ pub(super) fn set(node: &mut Node, fields: &NodeFields, settings: &Settings<'_>,
     put(&mut node.human_timeout, &fields.human_timeout.map(|span| span.map(|span| span.ticks(bare))));
     if let Some(contract) = &fields.contract {
         let (drafts, nowhere) = (contract.clone().unwrap_or_default(), Pointer::default);
-        node.contract = rules(&node.id, drafts, settings.complete, &nowhere, faults);
+        node.contract = rules(&node.id, drafts, settings.complete.then_some(room), &nowhere, faults);
     }
     if settings.complete {
         if matches!(fields.tool, Some(Some(_))) {

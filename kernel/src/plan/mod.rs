@@ -41,7 +41,7 @@ pub use graph::Graph;
 pub use lists::Lists;
 pub use model::*;
 pub use nearest::nearest;
-pub use normalise::{Unchecked, normalise};
+pub use normalise::{PLAN_PATTERNS_BYTES_MAX, Unchecked, normalise};
 pub use pointer::{Origin, Pointer, pointer_steps};
 pub use settings::{BadParam, Settings, ToolDefaults, Tools};
 pub use span::Span;

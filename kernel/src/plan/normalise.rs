@@ -13,7 +13,9 @@ use super::{
     Dep, Idempotency, Join, Kind, Method, Node, On, ParamRef, Plan, Policy, Rule, Settings, ToolDefaults,
     bind,
 };
-use crate::contract::{self, TEST_TOOL, check_spec};
+use crate::contract::{
+    self, CONTRACT_PATTERNS_BYTES_MAX, CONTRACT_RULES_MAX, PATTERNS_MEND, TEST_TOOL, check_spec,
+};
 use crate::gate::CallClass;
 use crate::id::NodeId;
 
@@ -44,7 +46,7 @@ impl Unchecked {
 /// Fills in every default: fields left out take what [`Settings`] say, kinds are inferred, references add
 /// edges, edges add joins, and the exits become the outputs if none are named.
 pub fn normalise(draft: PlanDraft, settings: &Settings<'_>) -> Unchecked {
-    let mut faults = Vec::new();
+    let (mut faults, mut room) = (Vec::new(), PatternRoom::default());
     let strict = draft.strict.unwrap_or(false);
     let root = Pointer::root();
     let deps = |node: &NodeDraft| node.deps.as_ref().map_or(0, Vec::len);
@@ -52,7 +54,9 @@ pub fn normalise(draft: PlanDraft, settings: &Settings<'_>) -> Unchecked {
         draft.nodes.iter().enumerate().map(|(at, node)| (at, deps(node))).collect();
     let written = draft.nodes.into_iter().enumerate();
     let mut nodes: Vec<Node> = written
-        .map(|(at, node)| node.normalise(strict, settings, &|| root.key("nodes").item(at), &mut faults))
+        .map(|(at, node)| {
+            node.normalise(strict, settings, &|| root.key("nodes").item(at), &mut room, &mut faults)
+        })
         .collect();
     // Both sorts are stable: of one id used twice, the later stays the later.
     places.sort_by(|a, b| nodes[a.0].id.cmp(&nodes[b.0].id));
@@ -63,8 +67,8 @@ pub fn normalise(draft: PlanDraft, settings: &Settings<'_>) -> Unchecked {
         let (detail, mend) = ("the contract of the plan is empty", "give it a rule, or leave it out");
         faults.push(Fault::new(FaultCode::V08, Fault::PLAN, detail, mend).at(&place()));
     }
-    let contract =
-        rules(Fault::PLAN, draft.contract.unwrap_or_default(), settings.complete, &place, &mut faults);
+    let specs = settings.complete.then_some(&mut room);
+    let contract = rules(Fault::PLAN, draft.contract.unwrap_or_default(), specs, &place, &mut faults);
     let mut policy = settings.policy.clone();
     draft.policy.unwrap_or_default().overlay(&mut policy, settings);
     settings.overrides.overlay(&mut policy, settings);
@@ -97,6 +101,7 @@ impl NodeDraft {
         strict: bool,
         settings: &Settings<'_>,
         place: &dyn Fn() -> Pointer,
+        room: &mut PatternRoom,
         faults: &mut Vec<Fault>,
     ) -> Node {
         let mut draft = self;
@@ -124,7 +129,7 @@ impl NodeDraft {
             contract: rules(
                 &draft.id,
                 draft.contract.unwrap_or_default(),
-                settings.complete && authored,
+                (settings.complete && authored).then_some(room),
                 &|| place().key("contract"),
                 faults,
             ),
@@ -229,16 +234,47 @@ pub(super) fn connect(node: &mut Node, strict: bool) {
     }
 }
 
+/// Bytes that the patterns of all contracts of a plan take once they are compiled, at most, those that are the same counted
+/// each time: so long does it take to judge them.
+pub const PLAN_PATTERNS_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// What the patterns of a plan may still take.
+pub(super) struct PatternRoom(Option<usize>);
+
+impl Default for PatternRoom {
+    fn default() -> PatternRoom {
+        PatternRoom(Some(PLAN_PATTERNS_BYTES_MAX))
+    }
+}
+
+impl PatternRoom {
+    /// Whether there was none for some: that is told, and what comes after is not looked at.
+    fn is_over(&self) -> bool {
+        self.0.is_none()
+    }
+
+    fn take(&mut self, bytes: usize) {
+        self.0 = self.0.and_then(|left| left.checked_sub(bytes));
+    }
+}
+
 /// The rules of `node`, which stand at `place`. One without a method cannot be held: it is a fault, and counts as
-/// one of another method than `model`. With `with_specs`, so is one that nothing can be judged by; as every rule
+/// one of another method than `model`. With room for `specs`, so is one that nothing can be judged by; as every rule
 /// passes here once, when it is written, nobody has to look at it again.
 pub(super) fn rules(
     node: impl std::fmt::Display + Copy,
     drafts: Vec<RuleDraft>,
-    with_specs: bool,
+    specs: Option<&mut PatternRoom>,
     place: &dyn Fn() -> Pointer,
     faults: &mut Vec<Fault>,
 ) -> Vec<Rule> {
+    let mut specs = specs.map(|room| Specs { room, bytes: 0 });
+    if specs.is_some() && drafts.len() > CONTRACT_RULES_MAX {
+        let mend = "judge by fewer: one schema can ask for many things";
+        let detail = contract::told_too_many(drafts.len());
+        faults.push(Fault::new(FaultCode::V09, node, detail, mend).at(&place()));
+        specs = None;
+    }
     let judged = drafts.into_iter().enumerate().map(|(at, draft)| {
         let place = || place().item(at);
         let named = draft.method.is_some();
@@ -247,15 +283,56 @@ pub(super) fn rules(
             let detail = format!("contract[{at}] names no method");
             let mend = "name one of schema, code, test, model, human";
             faults.push(Fault::new(FaultCode::V09, node, detail, mend).at(&place()));
-        } else if with_specs && let Err(wrong) = check_spec(&rule) {
-            let detail = format!("contract[{at}] cannot be judged by: {}", wrong.what);
-            let place = place();
-            let place = if rule.spec.is_some() { place.key("spec").join(&wrong.pointer) } else { place };
-            faults.push(Fault::new(FaultCode::V09, node, detail, wrong.mend).at(&place));
+        } else if let Some(specs) = &mut specs {
+            faults.extend(specs.judge(&rule, at, node, &place()));
         }
         rule
     });
     judged.collect()
+}
+
+/// The specs of one contract.
+struct Specs<'a> {
+    room: &'a mut PatternRoom,
+    /// What its patterns take so far.
+    bytes: usize,
+}
+
+impl Specs<'_> {
+    fn judge(
+        &mut self,
+        rule: &Rule,
+        at: usize,
+        node: impl std::fmt::Display,
+        place: &Pointer,
+    ) -> Option<Fault> {
+        if self.room.is_over() || self.bytes > CONTRACT_PATTERNS_BYTES_MAX {
+            return None;
+        }
+        let spec = place.key("spec");
+        let fault = |what: &str, mend: &str, place: &Pointer| {
+            let detail = format!("contract[{at}] cannot be judged by: {what}");
+            Some(Fault::new(FaultCode::V09, &node, detail, mend).at(place))
+        };
+        let bytes = match check_spec(rule) {
+            Ok(bytes) => bytes,
+            Err(wrong) => {
+                self.room.take(contract::pattern_bytes_at_most(rule));
+                let place = if rule.spec.is_some() { &spec.join(&wrong.pointer) } else { place };
+                return fault(&wrong.what, &wrong.mend, place);
+            }
+        };
+        self.bytes += bytes;
+        if self.bytes > CONTRACT_PATTERNS_BYTES_MAX {
+            return fault(&contract::told_patterns(), PATTERNS_MEND, &spec);
+        }
+        self.room.take(bytes);
+        let detail = format!(
+            "with contract[{at}] of {node}, the patterns of the plan take more than {PLAN_PATTERNS_BYTES_MAX} bytes once \
+             they are compiled"
+        );
+        self.room.is_over().then(|| Fault::new(FaultCode::V13, Fault::PLAN, detail, PATTERNS_MEND).at(&spec))
+    }
 }
 
 /// The nodes that no dependency of either kind names, ascending.
@@ -301,5 +378,40 @@ impl PolicyDraft {
         bind::heed(&mut policy.recovery, domain.as_deref(), policy.domain.as_deref());
         policy.domain = domain.clone().or(policy.domain.take());
         recovery.iter().for_each(|recovery| bind::raise(&mut policy.recovery, recovery));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str) -> RuleDraft {
+        let spec = json!({"check": "matches", "value": pattern});
+        RuleDraft { method: Some(Method::Code), p: None, spec: Some(spec.into()) }
+    }
+
+    #[test]
+    fn rules_are_judged_as_long_as_their_patterns_have_room_in_the_plan() {
+        let mut room = PatternRoom(Some(8 * 1024)); // for two small ones
+        let mut told = |node: &str, patterns: &[&str]| -> Vec<String> {
+            let mut faults = Vec::new();
+            let drafts = patterns.iter().map(|pattern| matches(pattern)).collect();
+            rules(node, drafts, Some(&mut room), &|| Pointer::root().key(node), &mut faults);
+            faults.iter().map(|fault| format!("{} {} {}", fault.code, fault.node, fault.pointer)).collect()
+        };
+        assert_eq!(told("a", &["x"]), [""; 0]);
+        assert_eq!(told("b", &["x", "x", "("]), ["V13 * /b/1/spec"]);
+        assert_eq!(told("c", &["x", "("]), [""; 0], "told once, and then looked at no more");
+    }
+
+    #[test]
+    fn rules_that_cannot_be_judged_by_are_told_as_long_as_finding_out_has_room() {
+        let large = r"\w{1000}"; // larger than any may be
+        let mut room = PatternRoom(Some(0));
+        let no_patterns =
+            RuleDraft { method: Some(Method::Code), p: None, spec: Some(json!({"check": "?"}).into()) };
+        let (mut faults, drafts) = (Vec::new(), vec![no_patterns, matches(large), matches(large)]);
+        rules("a", drafts, Some(&mut room), &Pointer::root, &mut faults);
+        assert_eq!(faults.len(), 2, "{faults:#?}");
     }
 }

@@ -37,6 +37,18 @@ pub(super) fn size(subject: &Subject<'_>, settings: &Settings<'_>, faults: &mut 
     }
 }
 
+/// Judges the waits before retries. A plan that runs already keeps those it has.
+pub(super) fn backoff(subject: &Subject<'_>, faults: &mut Vec<Fault>) {
+    let policy = &subject.plan.policy;
+    for (name, wait) in [("backoff_base", policy.backoff_base), ("backoff_cap", policy.backoff_cap)] {
+        if wait < 0 {
+            let place = subject.origin.whole().key("policy").key(name);
+            let (detail, mend) = (format!("policy.{name} is {wait}"), "say 0 or more, such as 200ms");
+            faults.push(Fault::new(FaultCode::V14, Fault::PLAN, detail, mend).at(&place));
+        }
+    }
+}
+
 fn attempts(node: &Node, most: i64, place: &dyn Fn() -> Pointer, faults: &mut Vec<Fault>) {
     let mut fault = |field: &str, detail: String, mend: &str| {
         faults.push(Fault::new(FaultCode::V14, &node.id, detail, mend).at(&place().key(field)));

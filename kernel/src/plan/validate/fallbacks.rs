@@ -2,6 +2,7 @@
 
 use super::super::delta::{is_last_version, set};
 use super::super::fault::{Fault, FaultCode, in_order};
+use super::super::normalise::PatternRoom;
 use super::super::pointer::Origin;
 use super::super::{Approval, Kind, Settings};
 use super::{Known, Subject, edges, node, paths, speculation};
@@ -18,12 +19,12 @@ pub(super) fn judge(
         return;
     }
     let (known, cones) = (Known::new(settings), speculation::cones(subject, order));
-    let nowhere = Origin::default();
+    let (nowhere, mut room) = (Origin::default(), PatternRoom::default());
     let mut patched = subject.plan.clone();
     for (at, node) in subject.plan.nodes.iter().enumerate() {
         let Some(fields) = &node.fallback else { continue };
         let mut found: Vec<Fault> = is_last_version(subject.plan).into_iter().collect();
-        set(&mut patched.nodes[at], fields, settings, &mut found);
+        set(&mut patched.nodes[at], fields, settings, &mut room, &mut found);
         let with_it = Subject { plan: &patched, origin: &nowhere, ..*subject };
         judge_one(&with_it, at, &known, &cones, &mut found);
         patched.nodes[at].clone_from(node);

@@ -67,6 +67,7 @@ fn judge(
     }
     bounds::size(subject, settings, faults);
     if fresh {
+        bounds::backoff(subject, faults);
         executors::domain(subject, settings, &known.hints, faults);
     }
     for at in 0..subject.plan.nodes.len() {

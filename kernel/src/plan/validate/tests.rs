@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::contract::{CONTRACT_PATTERNS_BYTES_MAX, CONTRACT_RULES_MAX};
 use crate::evaluation::Domains;
 use crate::plan::{
     Effect, Idempotency, Kind, PlanDraft, PolicyDraft, Settings, ToolDefaults, Tools, normalise,
@@ -252,6 +253,10 @@ fn bounds() {
     check_nodes("V14 a", json!([{"id": "a", "retries": i64::MAX, "patches": i64::MAX}]));
     check_nodes("V14 a", json!([{"id": "a", "approval": "after", "human_timeout": 0}]));
     check_nodes("", json!([{"id": "a", "human_timeout": 0}]));
+    for field in ["backoff_base", "backoff_cap"] {
+        check("", json!({"nodes": [{"id": "a"}], "policy": {field: 0}}));
+        check("V14 *", json!({"nodes": [{"id": "a"}], "policy": {field: -1}}));
+    }
     check_nodes("V15 a", json!([{"id": "a", "effect": "read", "impact": 2}]));
     check_nodes("V15 a", json!([{"id": "a", "effect": "external"}]));
 }
@@ -346,6 +351,16 @@ fn a_real_run_has_rules_of_its_own() {
         ("V09 a", json!({"method": "test", "spec": {"argv": []}})),
     ] {
         check(expected, json!({"id": "a", "tool": "look", "contract": [rule]}));
+    }
+    for (expected, rules) in [("", CONTRACT_RULES_MAX), ("V09 a", CONTRACT_RULES_MAX + 1)] {
+        let rule = json!({"method": "schema", "spec": {"type": "object"}});
+        check(expected, json!({"id": "a", "tool": "look", "contract": vec![rule; rules]}));
+    }
+    for (expected, mebibytes) in
+        [("", CONTRACT_PATTERNS_BYTES_MAX >> 20), ("V09 a", (CONTRACT_PATTERNS_BYTES_MAX >> 20) + 1)]
+    {
+        let rule = json!({"method": "code", "spec": {"check": "matches", "value": "(a{1000}){20}"}});
+        check(expected, json!({"id": "a", "tool": "look", "contract": vec![rule; mebibytes]}));
     }
     check("V09 a", json!({"id": "a", "model": "m", "params": {"schema": {"type": 7}}}));
     for (expected, bytes) in [("", TEMPLATE_BYTES_MAX), ("V24 a", TEMPLATE_BYTES_MAX + 1)] {

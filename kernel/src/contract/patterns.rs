@@ -1,0 +1,148 @@
+//! What patterns take once they are compiled: that depends on little of their text, so it is found out by compiling them.
+
+use std::collections::BTreeSet;
+
+use regex::{Regex, RegexBuilder};
+use serde_json::Value;
+
+/// Largest compiled pattern, in bytes, and largest cache of its automaton.
+pub(super) const PATTERN_BYTES_MAX: usize = 1024 * 1024;
+
+/// Most bytes that the patterns of one contract take, compiled. Each counts as the least of a few sizes that it fits into.
+pub const CONTRACT_PATTERNS_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The sizes that patterns count as.
+const SIZES: [usize; 5] = [4 * 1024, 16 * 1024, 64 * 1024, 256 * 1024, PATTERN_BYTES_MAX];
+
+/// The least that the cache of an automaton may take: with less it would begin anew all the time.
+const CACHE_BYTES_MIN: usize = 64 * 1024;
+
+/// What would mend patterns that take too much, as a sentence without a full stop.
+pub(crate) const PATTERNS_MEND: &str = "use fewer patterns, or smaller ones: {1,1000} repeats what stands before it a thousand times, and \\w holds \
+     the letters of all scripts, [a-z] only those";
+
+/// Compiles a pattern, and gives the size that it counts as.
+pub(super) fn compile(pattern: &str) -> Result<(Regex, usize), regex::Error> {
+    let built = |size: usize| {
+        let cache = size.max(CACHE_BYTES_MIN);
+        RegexBuilder::new(pattern).size_limit(size).dfa_size_limit(cache).build().map(|regex| (regex, size))
+    };
+    let mut last = built(SIZES[0]);
+    for &size in &SIZES[1..] {
+        match last {
+            Err(regex::Error::CompiledTooBig(_)) => last = built(size),
+            settled => return settled,
+        }
+    }
+    last
+}
+
+/// How many patterns a schema has, and the sizes they count as, together; beyond [`CONTRACT_PATTERNS_BYTES_MAX`] nobody
+/// counts on. The same pattern is compiled once, however often it stands there.
+pub(super) fn of_schema(schema: &Value) -> (usize, usize) {
+    let mut patterns = BTreeSet::new();
+    collect(schema, &mut patterns);
+    let mut bytes = 0;
+    for pattern in &patterns {
+        bytes += compile(&as_in_schemas(pattern)).map_or(PATTERN_BYTES_MAX, |(_, size)| size);
+        if bytes > CONTRACT_PATTERNS_BYTES_MAX {
+            break;
+        }
+    }
+    (patterns.len(), bytes)
+}
+
+/// The most that the patterns of a schema can count as.
+pub(super) fn at_most(schema: &Value) -> usize {
+    let mut patterns = BTreeSet::new();
+    collect(schema, &mut patterns);
+    (patterns.len() * PATTERN_BYTES_MAX).min(CONTRACT_PATTERNS_BYTES_MAX)
+}
+
+fn collect<'a>(schema: &'a Value, patterns: &mut BTreeSet<&'a str>) {
+    match schema {
+        Value::Array(items) => items.iter().for_each(|item| collect(item, patterns)),
+        Value::Object(members) => {
+            for (key, value) in members {
+                match (key.as_str(), value) {
+                    ("pattern", Value::String(pattern)) => drop(patterns.insert(pattern)),
+                    ("patternProperties", Value::Object(named)) => {
+                        patterns.extend(named.keys().map(String::as_str));
+                    }
+                    _ => {}
+                }
+                collect(value, patterns);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// The pattern as the engine of schemas reads it: digits and letters are those of ASCII, and a bracket within brackets stands for
+/// itself.
+fn as_in_schemas(pattern: &str) -> String {
+    let mut read = String::with_capacity(pattern.len());
+    let (mut escaped, mut in_class) = (false, false);
+    for character in pattern.chars() {
+        match character {
+            'd' | 'D' | 'w' | 'W' if escaped => {
+                read.pop();
+                read.push_str(match character {
+                    'd' => "[0-9]",
+                    'D' => "[^0-9]",
+                    'w' => "[A-Za-z0-9_]",
+                    _ => "[^A-Za-z0-9_]",
+                });
+            }
+            '[' if in_class && !escaped => read.push_str("\\["),
+            _ => read.push(character),
+        }
+        match character {
+            '[' if !escaped => in_class = true,
+            ']' if !escaped => in_class = false,
+            _ => {}
+        }
+        escaped = character == '\\' && !escaped;
+    }
+    read
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pattern_counts_as_the_least_size_that_it_fits_into() {
+        for (pattern, size) in [
+            ("", 4),
+            ("^[a-z]+$", 4),
+            ("(?i)error|warning|fail", 4),
+            (r"\d+", 16),
+            (r"\w+", 64),
+            (r"[^\n]{200}", 256),
+            ("(a{1000}){20}", 1024),
+        ] {
+            assert_eq!(compile(pattern).map(|(_, size)| size / 1024), Ok(size), "{pattern}");
+        }
+        let told = compile(r"\w{1000}").map(drop).unwrap_err();
+        assert_eq!(told, regex::Error::CompiledTooBig(PATTERN_BYTES_MAX));
+        assert!(matches!(compile("("), Err(regex::Error::Syntax(_))));
+    }
+
+    #[test]
+    fn the_patterns_of_a_schema_are_those_it_is_compiled_with() {
+        for (schema, counted) in [
+            (json!({"type": "string"}), (0, 0)),
+            (json!({"pattern": "a", "items": [{"pattern": "a"}, {"pattern": "b"}]}), (2, 8)),
+            (json!({"$defs": {"x": {"patternProperties": {"^x-": {"pattern": r"^\w{1,50}$"}}}}}), (2, 20)),
+            (json!({"pattern": r"[^[\w\]]{2}\\w\D"}), (1, 4)),
+            (json!({"pattern": "("}), (1, 1024)),
+            (json!({"properties": {"pattern": {"type": "string"}}, "required": ["pattern"]}), (0, 0)),
+        ] {
+            let (patterns, bytes) = of_schema(&schema);
+            assert_eq!((patterns, bytes / 1024), counted, "{schema}");
+        }
+    }
+}
