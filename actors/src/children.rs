@@ -9,6 +9,7 @@ use ostler_kernel::event::{Event, Parent};
 use ostler_kernel::gate::both;
 use ostler_kernel::id::{ClientId, NodeId, RunId};
 use ostler_kernel::lineage;
+use ostler_kernel::plan::Plan;
 use ostler_kernel::port::{Child, ChildEnd, JournalError, LogError, RunRow, RunStanding, StreamId};
 use ostler_kernel::run::{GivenUp, RunOutcome};
 use ostler_supervisor::SupervisorRef;
@@ -70,6 +71,14 @@ impl Drop for Given<'_> {
     }
 }
 
+/// A run that is asked for; as a [`Child`], but its plan is valid.
+struct Asked {
+    plan: Plan,
+    budget: Option<u64>,
+    scope: Option<String>,
+    intent: Option<u8>,
+}
+
 impl LiveLog {
     /// See [`ostler_kernel::port::AttemptLog::spawn`].
     pub(crate) async fn open_child(&self, step: &str, child: Child) -> Result<ChildEnd, LogError> {
@@ -79,7 +88,13 @@ impl LiveLog {
             System::within(services).ok_or_else(|| failed("the system is being shut down".to_owned()))?;
         let waits = services.waiters.enter(slots);
         let _waits = waits.map_err(|waiting| LogError::Crowded { step: step.to_owned(), waiting })?;
-        let (run, submission, budget) = self.order(step, child, &failed)?;
+        let Child { plan, budget, scope, intent } = child;
+        let plan = system.judge_plan(plan).await.map_err(|faults| {
+            let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+            failed(format!("its plan is none: {}", faults.join("; ")))
+        })?;
+        let asked = Asked { plan, budget, scope, intent };
+        let (run, submission, budget) = self.order(step, asked, &failed)?;
         if self.ask(|notes| notes.child(step).is_none())? {
             let (of, name) = (self.site.of.clone(), step.to_owned());
             let _given = Given { log: self, step, credits: budget.unwrap_or(0) };
@@ -102,7 +117,7 @@ impl LiveLog {
     fn order(
         &self,
         step: &str,
-        child: Child,
+        asked: Asked,
         failed: &dyn Fn(String) -> LogError,
     ) -> Result<(RunId, Submission, Option<u64>), LogError> {
         let services = &self.services;
@@ -110,11 +125,7 @@ impl LiveLog {
         let row = row.ok_or_else(|| failed("its own run is not known".to_owned()))?;
         let folded = stream::fold(services, &row, None, |_| {}).map_err(|error| failed(error.to_string()))?;
         let opened = folded.opened;
-        let Child { plan, budget, scope, intent } = child;
-        let mut plan = plan.validate(&services.settings()).map_err(|faults| {
-            let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
-            failed(format!("its plan is none: {}", faults.join("; ")))
-        })?;
+        let Asked { mut plan, budget, scope, intent } = asked;
         plan.policy.inherit(&folded.run.plan().policy);
         let budget = match self.ask(|notes| notes.child(step).cloned())? {
             Some(spawned) => spawned.budget,

@@ -6,17 +6,17 @@ use std::time::Duration;
 use metrics::Recorder;
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::id::{AgentId, NodeId, RunId};
-use ostler_kernel::plan::Settings;
+use ostler_kernel::plan::{Fault, Plan, PlanDraft, Settings};
 use ostler_kernel::port::{ArtifactStore, Journal, JournalError, Tool};
 use ostler_supervisor::{Exit, SupervisorRef};
 use ractor::{ActorRef, RpcReplyPort};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::children::Home;
 use crate::evaluations::Evaluating;
 use crate::ledger::Ledger;
-use crate::limits::Limits;
+use crate::limits::{Limits, PLANS_JUDGED_AT_ONCE_MAX};
 use crate::measure::Measures;
 use crate::pipeline::PipelineRow;
 use crate::registry::{AgentRow, RegistryMessage};
@@ -105,6 +105,23 @@ impl System {
     /// How plans are normalised and judged here.
     pub fn settings(&self) -> Settings<'_> {
         self.services.settings()
+    }
+
+    /// Normalises and judges a plan as it would be run here. A large one takes a while, so that is done beside the threads
+    /// that drive runs and serve clients, for at most [`PLANS_JUDGED_AT_ONCE_MAX`] at once.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with it.
+    pub async fn judge_plan(&self, draft: PlanDraft) -> Result<Plan, Vec<Fault>> {
+        static PLACES: Semaphore = Semaphore::const_new(PLANS_JUDGED_AT_ONCE_MAX);
+        let place = PLACES.acquire().await;
+        let services = Arc::clone(&self.services);
+        let judging = tokio::task::spawn_blocking(move || {
+            let _place = place; // kept even if nobody waits any more
+            draft.validate(&services.settings())
+        });
+        judging.await.unwrap_or_else(|broken| std::panic::resume_unwind(broken.into_panic()))
     }
 
     /// The table of agents.

@@ -191,7 +191,7 @@ async fn asked(system: &System, bytes: &Bytes) -> Result<Submission, Problem> {
         let what = format!("the workspace {} is not an absolute path", workspace.display());
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "workspace_unusable", what));
     }
-    let plan = plan.validate(&system.settings()).map_err(|faults| Problem::faults(&faults))?;
+    let plan = system.judge_plan(plan).await.map_err(|faults| Problem::faults(&faults))?;
     let agent = agent.as_deref().map(AgentId::from);
     let client = match &agent {
         Some(agent) => agents::client_of(system, agent).await?,

@@ -113,7 +113,7 @@ impl System {
         let JobRequest { intent, scope, workspace, .. } = request;
         let workspace = self.check_terms(&client, intent, &scope, workspace)?;
         self.services.domains.check(domain.as_deref())?;
-        plan.clone().validate(&self.services.settings()).map_err(MarketError::Plan)?;
+        self.judge_plan(plan.clone()).await.map_err(MarketError::Plan)?;
         let plan = json::to_canonical(&plan).map_err(SubmitError::Plan)?;
         let (id, scope) = (id.unwrap_or_else(new_run_id), scope);
         let workspace = workspace.to_string_lossy().into_owned();

@@ -7,7 +7,7 @@ use ostler_kernel::json::{self, Json};
 use ostler_kernel::market::{
     Closing, Contract, Decomposition, Execution, Job, MarketStep, Proposed, Stage, Standing, select,
 };
-use ostler_kernel::plan::{Plan, PlanDraft};
+use ostler_kernel::plan::{Fault, Plan, PlanDraft};
 use ostler_kernel::port::{JournalError, RunStanding};
 use ostler_kernel::run::RunOutcome;
 use tokio::time::Duration;
@@ -88,9 +88,9 @@ impl System {
                 return Ok(());
             }
             let step = match entry.standing {
-                Standing::Job(job) => self.propose(&job),
+                Standing::Job(job) => self.propose(&job).await,
                 Standing::Proposed(proposed) => self.sign(&proposed),
-                Standing::Contract(contract) => self.decompose(&contract),
+                Standing::Contract(contract) => self.decompose(&contract).await,
                 Standing::Decomposition(decomposition) => self.execute(&decomposition).await?,
                 Standing::Execution(execution) => match self.evaluate(&execution).await? {
                     Some(step) => step,
@@ -122,10 +122,10 @@ impl System {
         Err(MarketError::Restarting)
     }
 
-    fn propose(&self, job: &Job) -> MarketStep {
+    async fn propose(&self, job: &Job) -> MarketStep {
         let services = &self.services;
         // What is wrong with the plan itself is told when it is split up.
-        let plan = read(&job.plan).and_then(|draft| self.valid(&draft)).ok();
+        let plan = self.valid(read(&job.plan)).await.ok();
         let takes =
             |agent: &AgentId| plan.as_ref().is_none_or(|it| services.profiles.of(agent).takes(it).is_ok());
         let proposals = services.market.proposals(job, &services.ledger, services.clock.now(), takes);
@@ -149,23 +149,23 @@ impl System {
     }
 
     /// Splits the job up: its plan, with the approvals that its oversight asks for.
-    fn decompose(&self, contract: &Contract) -> MarketStep {
+    async fn decompose(&self, contract: &Contract) -> MarketStep {
         let Contract { job, oversight, .. } = contract;
-        let plan = read(&job.plan).and_then(|mut draft| {
+        let draft = read(&job.plan).map(|mut draft| {
             draft.policy.get_or_insert_default().bind(*oversight, job.domain.as_deref());
+            draft
+        });
+        let plan = self.valid(draft.clone()).await.and(draft).and_then(|draft| {
             let nodes = draft.nodes.len() as u32;
-            self.valid(&draft)?;
             let plan = json::to_canonical(&draft).map_err(|error| error.to_string())?;
             Ok(MarketStep::Decomposed { plan, nodes })
         });
         plan.unwrap_or_else(|why| failed(Stage::Decomposition, format!("the plan cannot be run: {why}"), 0))
     }
 
-    fn valid(&self, draft: &PlanDraft) -> Result<Plan, String> {
-        draft
-            .clone()
-            .validate(&self.services.settings())
-            .map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+    async fn valid(&self, draft: Result<PlanDraft, String>) -> Result<Plan, String> {
+        let told = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        self.judge_plan(draft?).await.map_err(told)
     }
 
     /// Opens the run, under the id of the job: it is the same one, however often it is opened.
@@ -178,7 +178,7 @@ impl System {
         {
             return Ok(MarketStep::Started);
         }
-        let plan = match read(plan).and_then(|draft| self.valid(&draft)) {
+        let plan = match self.valid(read(plan)).await {
             Ok(plan) => plan,
             Err(why) => return Ok(failed(Stage::Execution, format!("the plan cannot be run: {why}"), 0)),
         };
