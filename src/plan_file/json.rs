@@ -2,7 +2,7 @@
 
 use ostler_kernel::json::{JsonError, parse_value};
 
-use super::tree::{Entry, Leaf, NotData, Tree, told_too_deep};
+use super::tree::{Entry, Leaf, NotData, TOLD_TOO_BIG, Tree, told_too_deep};
 
 /// Reads a JSON text.
 pub(super) fn read(text: &str) -> Result<Leaf, NotData> {
@@ -24,8 +24,10 @@ fn place(error: &JsonError) -> Option<usize> {
 
 /// What is wrong. Where it is, is told apart.
 fn what(error: &JsonError) -> String {
-    if let JsonError::TooDeep { .. } = error {
-        return told_too_deep();
+    match error {
+        JsonError::TooDeep { .. } => return told_too_deep(),
+        JsonError::BigInteger { .. } => return TOLD_TOO_BIG.to_owned(),
+        _ => {}
     }
     let told = error.to_string();
     match place(error) {
@@ -76,7 +78,7 @@ impl Walk<'_> {
             }
             _ => self.scalar(),
         };
-        Leaf { at, tree }
+        Leaf { at, plain: false, tree }
     }
 
     /// Whether another item comes before the closing bracket, which is stepped over.

@@ -43,8 +43,11 @@ use tree::{Leaf, NotData};
 /// Bytes of a plan file.
 pub const PLAN_FILE_BYTES_MAX: usize = 5 << 20;
 
-/// Faults of shape that are told; who has more mends these first.
+/// Faults of shape that are told, and of parameters; who has more mends these first.
 pub const SHAPE_FAULTS_MAX: usize = 50;
+
+/// Faults of shape that only follow from others and are not told; of a file with more, nothing else is looked for.
+pub const FOLLOWING_FAULTS_MAX: usize = 50;
 
 /// How a plan file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,10 +126,10 @@ impl PlanFile {
 
     fn take(&mut self, mut root: Leaf, params: &BTreeMap<String, String>) {
         let (mut bad, mut used) = (Vec::new(), BTreeSet::new());
-        params::fill(&mut root, self.source.text(), params, &mut bad, &mut used);
+        params::fill(&mut root, params, &mut bad, &mut used);
         // A slip in a name is one fault: of the place that does not get its value.
         used.extend(bad.iter().filter_map(|bad| bad.meant.clone()));
-        for bad in bad {
+        for bad in bad.into_iter().take(SHAPE_FAULTS_MAX) {
             self.lost = true;
             self.find("parameter", None, bad.what, bad.mend, Some(bad.at));
         }

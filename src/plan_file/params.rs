@@ -1,7 +1,8 @@
 //! `${name}` in the texts of a plan file, replaced at load.
 //!
 //! A text that is nothing but `${name}`, written without quotes (in YAML), becomes what the value reads as: a
-//! number, `true`, `false`, or a text. Anywhere else, and within quotes, it stays text. `$${` is `${` itself.
+//! number, `true`, `false`, or a text. Anywhere else, within quotes, in a block and after a tag, it stays text. `$${` is
+//! `${` itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,25 +21,27 @@ pub(super) struct BadParameter {
 /// Replaces every parameter. Gives those that were used.
 pub(super) fn fill(
     leaf: &mut Leaf,
-    source: &str,
     given: &BTreeMap<String, String>,
     bad: &mut Vec<BadParameter>,
     used: &mut BTreeSet<String>,
 ) {
     match &mut leaf.tree {
         Tree::Text(text) if text.contains("${") => {
-            let quoted = matches!(source.as_bytes().get(leaf.at), Some(b'"' | b'\'' | b'|' | b'>'));
-            let alone = !quoted && name_of_all(text).is_some();
-            match replaced(text, given, used) {
-                Ok(filled) => leaf.tree = if alone { read_plain(filled) } else { Tree::Text(filled) },
+            let alone = name_of_all(text).filter(|_| leaf.plain);
+            let filled = replaced(text, given, used).and_then(|filled| match alone {
+                Some(name) => read_plain(name, filled),
+                None => Ok(Tree::Text(filled)),
+            });
+            match filled {
+                Ok(filled) => leaf.tree = filled,
                 Err(NotFilled { what, mend, meant }) => {
                     bad.push(BadParameter { at: leaf.at, what, mend, meant });
                 }
             }
         }
-        Tree::List(items) => items.iter_mut().for_each(|item| fill(item, source, given, bad, used)),
+        Tree::List(items) => items.iter_mut().for_each(|item| fill(item, given, bad, used)),
         Tree::Map(entries) => {
-            entries.iter_mut().for_each(|entry| fill(&mut entry.leaf, source, given, bad, used));
+            entries.iter_mut().for_each(|entry| fill(&mut entry.leaf, given, bad, used));
         }
         Tree::Null | Tree::Bool(_) | Tree::Number(_) | Tree::Text(_) => {}
     }
@@ -54,11 +57,17 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
 }
 
-fn read_plain(text: String) -> Tree {
+fn read_plain(name: &str, text: String) -> Result<Tree, NotFilled> {
     match serde_json::from_str::<serde_json::Value>(&text) {
-        Ok(serde_json::Value::Bool(flag)) => Tree::Bool(flag),
-        Ok(serde_json::Value::Number(number)) => Tree::Number(number),
-        _ => Tree::Text(text),
+        Ok(serde_json::Value::Bool(flag)) => Ok(Tree::Bool(flag)),
+        Ok(serde_json::Value::Number(number)) => Tree::number(number).map_err(|_| NotFilled {
+            what: format!(
+                "the parameter {name:?} is an integer beyond 2^53, which JSON cannot carry exactly"
+            ),
+            mend: format!("write \"${{{name}}}\" in quotes: then it is a text"),
+            meant: None,
+        }),
+        _ => Ok(Tree::Text(text)),
     }
 }
 

@@ -10,8 +10,8 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use super::meant;
 use super::tree::{Entry, Leaf, Part, Tree};
+use super::{FOLLOWING_FAULTS_MAX, meant};
 
 /// Data that is not what it should be.
 #[derive(Debug, Clone, PartialEq)]
@@ -136,12 +136,13 @@ fn wanted(expected: &str) -> String {
 }
 
 /// Reads data as a type. Each part that does not fit is told to `found`, then mended or left out, until all is
-/// read, or `found` has enough.
+/// read, or `found` has enough, or more than [`FOLLOWING_FAULTS_MAX`] follow from others: all is read anew after each.
 pub(super) fn read<T: DeserializeOwned>(
     root: &mut Leaf,
     found: &mut dyn FnMut(&Leaf, &WrongShape, Part) -> bool,
 ) -> Option<T> {
     let mut left_out: BTreeSet<String> = BTreeSet::new();
+    let mut follow = 0;
     loop {
         match T::deserialize(&*root) {
             Ok(value) => return Some(value),
@@ -160,6 +161,10 @@ pub(super) fn read<T: DeserializeOwned>(
                     continue;
                 }
                 wrong.follows = wrong.missing.is_some_and(|key| left_out.contains(key));
+                follow += usize::from(wrong.follows);
+                if follow > FOLLOWING_FAULTS_MAX {
+                    return None;
+                }
                 if let (Part::Value(_), None) = (part, wrong.meant) {
                     left_out.extend(root.key_of(part).map(str::to_owned));
                 }
@@ -188,7 +193,7 @@ fn stand_in(root: &mut Leaf, key: &str) -> bool {
     let Tree::Map(entries) = &mut root.tree else { return false };
     let at = BEYOND + entries.len();
     let [first, ..] = stand_ins();
-    entries.push(Entry { key: key.to_owned(), key_at: at, leaf: Leaf { at, tree: first } });
+    entries.push(Entry { key: key.to_owned(), key_at: at, leaf: Leaf { at, plain: false, tree: first } });
     true
 }
 

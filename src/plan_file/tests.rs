@@ -270,6 +270,79 @@ fn parameters_become_text_or_what_they_read_as() {
 }
 
 #[test]
+fn a_parameter_stays_text_wherever_a_text_is_written_as_one() {
+    for (written, is_text) in [
+        ("${n}", false),
+        ("\n        ${n}", false),
+        ("&a ${n}", false),
+        ("\"${n}\"", true),
+        ("'${n}'", true),
+        ("|-\n        ${n}", true),
+        ("|- # as a text\n        ${n}", true),
+        (">-\n        ${n}", true),
+        ("&a |-\n        ${n}", true),
+        ("!!str ${n}", true),
+        ("!!str &a ${n}", true),
+        ("&a !!str # as a text\n        ${n}", true),
+        ("! ${n}", true),
+    ] {
+        for alias in
+            ["", "\n      again: *a"].into_iter().filter(|it| it.is_empty() || written.contains("&a"))
+        {
+            let text = format!(
+                "id: p\nnodes:\n  - id: a\n    tool: fs.list\n    params:\n      x: {written}{alias}\n"
+            );
+            for text in [text.as_str(), text.trim_end()] {
+                let file = PlanFile::parse("p.yaml", Format::Yaml, text, &params(&[("n", "42")]));
+                let draft = file.draft().unwrap_or_else(|| panic!("{text}: {:?}", file.findings));
+                let expected = if is_text { serde_json::json!("42") } else { serde_json::json!(42) };
+                let values = draft.nodes[0].params.as_ref().unwrap().values();
+                assert_eq!(
+                    values.collect::<Vec<_>>(),
+                    vec![&expected; 1 + usize::from(!alias.is_empty())],
+                    "{text}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn numbers_that_json_cannot_carry_are_refused_where_they_stand() {
+    let told = "an integer beyond 2^53, which JSON cannot carry exactly: write it in quotes, as a text";
+    let yaml = |field: &str| format!("id: p\nnodes:\n  - id: a\n    tool: fs.list\n    {field}\n");
+    for (format, text, place) in [
+        (Format::Yaml, yaml("retries: 9223372036854775806"), (5, 14)),
+        (Format::Yaml, yaml("params: {x: [-9007199254740993]}"), (5, 18)),
+        (Format::Yaml, yaml("params: {x: 18446744073709551615}"), (5, 17)),
+        (Format::Yaml, yaml("params: {x: 1e20}"), (5, 17)),
+        (Format::Json, r#"{"id": "p", "nodes": [{"id": "a", "retries": 9007199254740993}]}"#.into(), (1, 46)),
+        (Format::Toml, "id = 'p'\n[[nodes]]\nid = 'a'\nretries = 9007199254740993\n".into(), (4, 11)),
+    ] {
+        let file = PlanFile::parse("p", format, &text, &BTreeMap::new());
+        let found: Vec<_> = file
+            .findings
+            .iter()
+            .map(|found| {
+                (found.detail.as_str(), found.place.as_ref().map(|place| (place.line, place.column)))
+            })
+            .collect();
+        assert_eq!(found, [(told, Some(place))], "{text}");
+    }
+    let fits = yaml("params: {x: [9007199254740992, -9007199254740992, 1e21, '9007199254740993']}");
+    assert!(PlanFile::parse("p.yaml", Format::Yaml, &fits, &BTreeMap::new()).draft().is_some());
+    let file = PlanFile::parse(
+        "p.yaml",
+        Format::Yaml,
+        &yaml("params:\n      x: ${n}"),
+        &params(&[("n", "9007199254740993")]),
+    );
+    let [found] = file.findings.as_slice() else { panic!("{:?}", file.findings) };
+    assert_eq!((found.code.as_str(), found.place.as_ref().map(|place| place.line)), ("parameter", Some(6)));
+    assert_eq!(found.mend, "write \"${n}\" in quotes: then it is a text");
+}
+
+#[test]
 fn missing_and_idle_parameters_are_named() {
     let text = "id: ${name}\nnodes:\n  - {id: a, tool: fs.list, params: {path: \"${}\"}}\n";
     let file = PlanFile::parse("p.yaml", Format::Yaml, text, &params(&[("nam", "x"), ("unasked", "y")]));
@@ -311,6 +384,22 @@ fn faults_of_shape_come_to_an_end() {
     let nodes = "  - {id: a, x: 1}\n".repeat(SHAPE_FAULTS_MAX + 10);
     let file = PlanFile::parse("p.yaml", Format::Yaml, &format!("id: p\nnodes:\n{nodes}"), &BTreeMap::new());
     assert_eq!(file.findings.len(), SHAPE_FAULTS_MAX);
+    let nodes = "  - {id: '${x}'}\n".repeat(SHAPE_FAULTS_MAX + 10);
+    let file = PlanFile::parse("p.yaml", Format::Yaml, &format!("id: p\nnodes:\n{nodes}"), &BTreeMap::new());
+    assert_eq!(file.findings.len(), SHAPE_FAULTS_MAX);
+}
+
+#[test]
+fn faults_that_follow_from_others_come_to_an_end_too() {
+    for (bare, read_on) in [(FOLLOWING_FAULTS_MAX, true), (FOLLOWING_FAULTS_MAX + 1, false), (20_000, false)]
+    {
+        let nodes = format!("{{\"id\":[]}}{},{{\"id\":\"z\",\"x\":1}}", ",{}".repeat(bare - 1));
+        let text = format!("{{\"id\":\"p\",\"nodes\":[{nodes}]}}");
+        let file = PlanFile::parse("p.json", Format::Json, &text, &BTreeMap::new());
+        let told: Vec<&str> = file.findings.iter().map(|found| found.detail.as_str()).collect();
+        let expected = ["expected a text, found a list", "unknown key \"x\""];
+        assert_eq!(told, expected[..1 + usize::from(read_on)], "{bare}");
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub(super) fn read(text: &str) -> Result<Leaf, NotData> {
             told => told.unwrap_or("not TOML").to_owned(),
         },
     })?;
-    Ok(Leaf { at: table.span().start, tree: map(table.get_ref())? })
+    Ok(Leaf { at: table.span().start, plain: false, tree: map(table.get_ref())? })
 }
 
 fn map(table: &DeTable<'_>) -> Result<Tree, NotData> {
@@ -41,17 +41,17 @@ fn leaf(value: &Spanned<DeValue<'_>>) -> Result<Leaf, NotData> {
         DeValue::Integer(number) => {
             let number = i64::from_str_radix(number.as_str(), number.radix())
                 .map_err(|_| refuse("an integer of more than 64 bits"))?;
-            Tree::Number(number.into())
+            Tree::number(number.into()).map_err(refuse)?
         }
         DeValue::Float(number) => {
             let number = number.as_str().parse().ok().and_then(Number::from_f64);
-            Tree::Number(number.ok_or_else(|| refuse("a number that is not finite"))?)
+            Tree::number(number.ok_or_else(|| refuse("a number that is not finite"))?).map_err(refuse)?
         }
         DeValue::Datetime(_) => return Err(refuse("a date, which plans do not have: write it in quotes")),
         DeValue::Array(items) => Tree::List(items.iter().map(leaf).collect::<Result<_, _>>()?),
         DeValue::Table(table) => map(table)?,
     };
-    Ok(Leaf { at, tree })
+    Ok(Leaf { at, plain: false, tree })
 }
 
 #[cfg(test)]
@@ -74,7 +74,13 @@ mod tests {
 
     #[test]
     fn what_plans_do_not_have_is_refused_with_its_place() {
-        for (text, at) in [("a = 1\na = 2\n", 6), ("a = inf\n", 4), ("a = 2024-01-01\n", 4), ("a = [\n", 5)] {
+        for (text, at) in [
+            ("a = 1\na = 2\n", 6),
+            ("a = inf\n", 4),
+            ("a = 2024-01-01\n", 4),
+            ("a = [\n", 5),
+            ("a = 9007199254740993\n", 4),
+        ] {
             assert_eq!(read(text).expect_err(text).at, Some(at), "{text}");
         }
         assert!(read(&format!("a = {}", "[".repeat(100_000))).is_err());

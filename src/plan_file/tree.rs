@@ -1,8 +1,9 @@
 //! A text as data, each part with its place: what the readers of YAML, JSON and TOML give.
 
-use serde_json::Number;
+use ostler_kernel::json::canonical;
 #[cfg(test)]
-use serde_json::{Map, Value};
+use serde_json::Map;
+use serde_json::{Number, Value};
 
 /// Arrays and maps within each other that a plan file may have.
 pub const PLAN_FILE_DEPTH_MAX: usize = 64;
@@ -11,6 +12,9 @@ pub const PLAN_FILE_DEPTH_MAX: usize = 64;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Leaf {
     pub at: usize,
+    /// Whether it is a text that was written as such things are that are none: without quotes, and with nothing that says
+    /// that it is one.
+    pub plain: bool,
     pub tree: Tree,
 }
 
@@ -57,6 +61,21 @@ pub(super) struct NotData {
 /// What is said of a text whose nesting goes beyond the limit, whoever finds out.
 pub(super) fn told_too_deep() -> String {
     format!("lists and maps are nested more than {PLAN_FILE_DEPTH_MAX} deep")
+}
+
+/// What is said of a number that JSON has no exact text for.
+pub(super) const TOLD_TOO_BIG: &str =
+    "an integer beyond 2^53, which JSON cannot carry exactly: write it in quotes, as a text";
+
+impl Tree {
+    /// A number, if JSON can carry it.
+    pub(super) fn number(number: Number) -> Result<Tree, &'static str> {
+        let number = Value::Number(number);
+        match (canonical(&number), number) {
+            (Ok(_), Value::Number(number)) => Ok(Tree::Number(number)),
+            _ => Err(TOLD_TOO_BIG),
+        }
+    }
 }
 
 impl Leaf {

@@ -1,10 +1,12 @@
 //! YAML as data with places. YAML 1.2: `on`, `yes` and `no` are texts; aliases count against a budget.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span};
 use serde_saphyr::{Location, Spanned};
 
 use super::tree::{Entry, Leaf, NotData, PLAN_FILE_DEPTH_MAX, Tree, told_too_deep};
@@ -31,11 +33,26 @@ pub(super) fn read(text: &str) -> Result<Leaf, NotData> {
         with_snippet: false,
     };
     let lines = Lines::of(text);
+    let plain = plain_texts(text);
     let root: Spanned<Parsed> = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let at = error.location().map(|location| lines.place(location));
         NotData { at, what: what(error.without_snippet()) }
     })?;
-    Ok(root.value.leaf(root.referenced, &lines))
+    Ok(leaf(root, &lines, &plain))
+}
+
+/// Where texts with a parameter begin that have neither quotes nor a tag and are no block.
+fn plain_texts(text: &str) -> BTreeSet<usize> {
+    if !text.contains("${") {
+        return BTreeSet::new();
+    }
+    let plain = |(event, span): (Event<'_>, Span)| match event {
+        Event::Scalar(text, ScalarStyle::Plain, _, None) if text.contains("${") => {
+            span.byte_range().map(|range| range.start)
+        }
+        _ => None,
+    };
+    Parser::new_from_str(text).map_while(Result::ok).filter_map(plain).collect()
 }
 
 /// What is wrong, in words of this file and not of its reader.
@@ -109,26 +126,27 @@ enum Parsed {
     Map(Vec<(Spanned<String>, Spanned<Parsed>)>),
 }
 
-impl Parsed {
-    fn leaf(self, location: Location, lines: &Lines<'_>) -> Leaf {
-        let tree = match self {
-            Parsed::Plain(tree) => tree,
-            Parsed::List(items) => {
-                Tree::List(items.into_iter().map(|item| item.value.leaf(item.referenced, lines)).collect())
-            }
-            Parsed::Map(entries) => Tree::Map(
-                entries
-                    .into_iter()
-                    .map(|(key, value)| Entry {
-                        key: key.value,
-                        key_at: lines.place(key.referenced),
-                        leaf: value.value.leaf(value.referenced, lines),
-                    })
-                    .collect(),
-            ),
-        };
-        Leaf { at: lines.place(location), tree }
-    }
+/// What was read, with its place. What an alias repeats stands where the alias does, and is written as what it repeats.
+fn leaf(read: Spanned<Parsed>, lines: &Lines<'_>, plain: &BTreeSet<usize>) -> Leaf {
+    let tree = match read.value {
+        Parsed::Plain(tree) => tree,
+        Parsed::List(items) => Tree::List(items.into_iter().map(|item| leaf(item, lines, plain)).collect()),
+        Parsed::Map(entries) => Tree::Map(
+            entries
+                .into_iter()
+                .map(|(key, value)| Entry {
+                    key: key.value,
+                    key_at: lines.place(key.referenced),
+                    leaf: leaf(value, lines, plain),
+                })
+                .collect(),
+        ),
+    };
+    Leaf { at: lines.place(read.referenced), plain: plain.contains(&lines.place(read.defined)), tree }
+}
+
+fn number_of<E: Error>(number: Number) -> Result<Parsed, E> {
+    Tree::number(number).map(Parsed::Plain).map_err(E::custom)
 }
 
 impl<'de> Deserialize<'de> for Parsed {
@@ -158,17 +176,17 @@ impl<'de> Deserialize<'de> for Parsed {
             }
 
             fn visit_i64<E: Error>(self, number: i64) -> Result<Parsed, E> {
-                Ok(Parsed::Plain(Tree::Number(number.into())))
+                number_of(number.into())
             }
 
             fn visit_u64<E: Error>(self, number: u64) -> Result<Parsed, E> {
-                Ok(Parsed::Plain(Tree::Number(number.into())))
+                number_of(number.into())
             }
 
             fn visit_f64<E: Error>(self, number: f64) -> Result<Parsed, E> {
                 let finite =
                     Number::from_f64(number).ok_or_else(|| E::custom("a number that is not finite"))?;
-                Ok(Parsed::Plain(Tree::Number(finite)))
+                number_of(finite)
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Parsed, E> {
@@ -236,9 +254,13 @@ mod tests {
 
     #[test]
     fn what_is_no_yaml_is_refused_with_its_place() {
-        for (text, at) in
-            [("a: [1", None), ("a: 1\na: 2\n", Some(5)), ("a: .inf\n", Some(3)), ("a: *x\n", Some(3))]
-        {
+        for (text, at) in [
+            ("a: [1", None),
+            ("a: 1\na: 2\n", Some(5)),
+            ("a: .inf\n", Some(3)),
+            ("a: *x\n", Some(3)),
+            ("a: 9007199254740993\n", Some(3)),
+        ] {
             let refused = read(text).expect_err(text);
             assert!(!refused.what.is_empty(), "{text}");
             if at.is_some() {
