@@ -86,6 +86,8 @@ pub struct Approval {
     /// Whether it would show something else by now, because tools or the policy have changed: it is asked anew when
     /// the run goes on.
     pub is_outdated: bool,
+    /// Whether its run was set aside: no answer is taken before somebody takes that up.
+    pub is_set_aside: bool,
     /// When it was asked, in milliseconds since the Unix epoch.
     pub asked: Ticks,
     /// When silence cancels the node.
@@ -273,6 +275,7 @@ pub(crate) async fn open(services: &Services, view: &RunView) -> Vec<Approval> {
             shown,
             result,
             is_outdated,
+            is_set_aside: view.parked.is_some(),
             asked: instance.since,
             deadline,
             holds_up: view.run.held_up(&node.id),
@@ -344,15 +347,18 @@ impl System {
     ///
     /// # Errors
     ///
-    /// The question is not open, or shows something else ([`ostler_kernel::run::AnswerError`]); nothing has changed then.
+    /// [`RunError::InvalidState`] where no question of the run is open, or the run was set aside: it is taken up first, with
+    /// [`System::resume`]. Else this question is not open, or shows something else ([`ostler_kernel::run::AnswerError`]). Nothing
+    /// has changed then.
     pub async fn answer(&self, id: &ApprovalId, shown: Digest, answer: Answer) -> Result<(), RunError> {
         answer.check()?;
         let ApprovalId { run, node, request } = id.clone();
+        let message = if answer.approve { Message::Approve } else { Message::Reject };
         // What is refused does not set a run going that rests.
-        let now = self.services.clock.now();
-        self.view(run, None).await?.run.check_answer(&node, request, shown, now)?;
+        let (view, now) = (self.view(run, None).await?, self.services.clock.now());
+        self.lifecycle_by(&view).takes(message)?;
+        view.run.check_answer(&node, request, shown, now)?;
         let request = AnswerRequest { node, request, shown, answer };
-        let message = if request.answer.approve { Message::Approve } else { Message::Reject };
         let answered = self.tell(run, Request::Answer(request)).await;
         self.or_refused(run, message, answered).await
     }

@@ -21,7 +21,7 @@ use crate::measure::Seen;
 use crate::registry::RegistryMessage;
 use crate::services::lock;
 use crate::system::ask;
-use crate::{AgentProfile, Measures, ResolveHow, RunError, Settled, Submission, System, SystemConfig};
+use crate::{AgentProfile, Measures, RunError, Settled, Submission, System, SystemConfig};
 
 /// Counts its calls by name, and takes a while for each.
 struct Count {
@@ -207,7 +207,7 @@ async fn who_waits_for_an_agent_that_is_taken_out_of_service_is_answered() {
     let first = agent.submit(hour(&system)).await.unwrap();
     let second = agent.submit(hour(&system)).await.unwrap();
     let third = agent.submit(hour(&system)).await.unwrap();
-    let mut waits = pin!(system.resolve(third, "s".into(), ResolveHow::Redo));
+    let mut waits = pin!(system.tell(third, Request::Operate(Operation::Skip("s".into()))));
     assert!(futures::poll!(waits.as_mut()).is_pending());
     let quarantine = async {
         while system.agents().await[0].state != "quarantined" {
@@ -217,7 +217,7 @@ async fn who_waits_for_an_agent_that_is_taken_out_of_service_is_answered() {
     };
     tokio::time::timeout(SOON, quarantine).await.expect("it fails too often");
     let answer = tokio::time::timeout(SOON, waits).await.expect("it is answered");
-    assert!(matches!(answer, Err(RunError::InvalidState(_))), "{answer:?}");
+    assert!(matches!(answer, Err(RunError::Over)), "{answer:?}");
     for (run, expected) in [(first, "it "), (second, "it "), (third, "it failed too often: killed")] {
         let settled = system.outcome(run).await.unwrap();
         assert!(matches!(&settled, Settled::Parked(why) if why.starts_with(expected)), "{settled:?}");

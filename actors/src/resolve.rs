@@ -69,6 +69,11 @@ impl ResolveRequest {
 impl System {
     /// Settles whichever attempt of a node is in doubt; the run goes on. Durable when it returns. Said once more, it settles the
     /// attempt that is in doubt by then: see [`System::resolve_attempt`].
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::InvalidState`] where no question of the run is open, or the run was set aside: it is taken up first, with
+    /// [`System::resume`].
     pub async fn resolve(&self, run: RunId, node: NodeId, how: ResolveHow) -> Result<(), RunError> {
         self.settle(run, node, None, how).await
     }
@@ -93,9 +98,13 @@ impl System {
         attempt: Option<u32>,
         how: ResolveHow,
     ) -> Result<(), RunError> {
+        let view = self.view(run, None).await?;
+        let taken = self.lifecycle_by(&view).takes(Message::Approve);
+        if attempt.is_none() {
+            taken?;
+        }
         let how = match how {
             ResolveHow::Done(value) => {
-                let view = self.view(run, None).await?;
                 let contract = view.run.node(&node).ok_or_else(|| RunError::UnknownNode(node.clone()))?;
                 let contract = self.services.contract(&contract.contract);
                 let judged = contract.map_err(|error| RunError::Result(error.to_string()))?.judge(&value);
@@ -110,8 +119,13 @@ impl System {
         };
         let (settlement, result) = how.settlement();
         let request = ResolveRequest { node: node.clone(), attempt, how, by: "operator".to_owned() };
-        let resolved = self.tell(run, Request::Resolve(request)).await;
-        if let (Some(attempt), Err(RunError::Over | RunError::Resolution(_))) = (attempt, &resolved)
+        let resolved = match taken {
+            Ok(()) => self.tell(run, Request::Resolve(request)).await,
+            Err(refused) => Err(refused.into()),
+        };
+        // What is said once more may have been done.
+        if let (Some(attempt), Err(RunError::InvalidState(_) | RunError::Over | RunError::Resolution(_))) =
+            (attempt, &resolved)
             && let Ok(view) = self.view(run, None).await
             && view.run.is_resolved(&node, attempt, settlement, result)
         {

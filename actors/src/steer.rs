@@ -1,6 +1,6 @@
 //! Changing runs: taking them up, and cancelling them.
 
-use ostler_kernel::agent::{AgentState, Message};
+use ostler_kernel::agent::{AgentState, Lifecycle, Message};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::{JournalError, RunStanding};
 use ostler_kernel::run::Operation;
@@ -10,17 +10,24 @@ use crate::error::RunError;
 use crate::registry::RegistryMessage;
 use crate::rest;
 use crate::system::System;
+use crate::view::RunView;
 
 /// Times that something is tried on a run whose agent fails meanwhile: more than it may fail.
 const TRIES_MAX: usize = 10;
 
 impl System {
-    /// Takes up an open run that nobody drives; one that was set aside, too.
+    /// Takes up an open run that nobody drives; one that was set aside, too. One that its agent works on goes on, should it be about
+    /// to rest.
     ///
     /// # Errors
     ///
-    /// [`RunError::InvalidState`] for one that is over.
+    /// [`RunError::InvalidState`] for one that is over, and for one that this process drives and that waits for its turn or for a
+    /// person.
     pub async fn resume(&self, run: RunId) -> Result<(), RunError> {
+        if let RunStanding::Quarantined(why) = self.row(run)?.standing {
+            return Err(RunError::Quarantined(why));
+        }
+        self.lifecycle(run).await?.takes(Message::ExecuteStep)?;
         self.or_refused(run, Message::ExecuteStep, self.take_up(run, true)).await?;
         if self.services.driven.is_resting(run) {
             // It goes on instead.
@@ -41,7 +48,7 @@ impl System {
         Ok(())
     }
 
-    /// The same for a run that nobody named: it is set aside if it ended its process again and again.
+    /// Takes up an open run that nobody named, if nobody drives it: it is set aside if it ended its process again and again.
     pub async fn resume_among_all(&self, run: RunId) -> Result<(), RunError> {
         self.or_refused(run, Message::ExecuteStep, self.take_up(run, false)).await
     }
@@ -132,7 +139,7 @@ impl System {
     /// [`RunError::InvalidState`] unless its agent works on it.
     pub async fn checkpoint(&self, run: RunId) -> Result<(), RunError> {
         for _ in 0..TRIES_MAX {
-            Message::Checkpoint.check(self.stands(run).await?)?;
+            self.lifecycle(run).await?.takes(Message::Checkpoint)?;
             match self.tell(run, Request::Checkpoint).await {
                 // Its agent failed, or it came to its end meanwhile.
                 Err(RunError::Restarting | RunError::Over) => tokio::task::yield_now().await,
@@ -148,7 +155,17 @@ impl System {
     ///
     /// There is no such run, or see [`RunError`].
     pub async fn stands(&self, run: RunId) -> Result<AgentState, RunError> {
-        Ok(self.view(run, None).await?.agent_state(self.services.driven.has(run)))
+        Ok(self.lifecycle(run).await?.state())
+    }
+
+    /// The same, with what else says which messages it takes.
+    async fn lifecycle(&self, run: RunId) -> Result<Lifecycle, RunError> {
+        let view = self.view(run, None).await?;
+        Ok(self.lifecycle_by(&view))
+    }
+
+    pub(crate) fn lifecycle_by(&self, view: &RunView) -> Lifecycle {
+        view.lifecycle(self.services.driven.has(view.opened.run))
     }
 
     /// What came of it, told to somebody who wanted that of a run: if it is over, where it stands and where it would have to.
@@ -159,8 +176,8 @@ impl System {
         came: Result<(), RunError>,
     ) -> Result<(), RunError> {
         let Err(RunError::Over) = came else { return came };
-        let stands = self.stands(run).await.ok();
-        let refused = stands.and_then(|state| message.check(state).err());
+        let stands = self.lifecycle(run).await.ok();
+        let refused = stands.and_then(|stands| stands.takes(message).err());
         Err(refused.map_or(RunError::Over, RunError::InvalidState))
     }
 

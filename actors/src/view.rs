@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ostler_kernel::agent::AgentState;
+use ostler_kernel::agent::{AgentState, Lifecycle};
 use ostler_kernel::event::{Output, RunOpened};
 use ostler_kernel::id::{Digest, NodeId, RunId, Ticks};
 use ostler_kernel::lineage;
@@ -66,7 +66,12 @@ pub struct ReadResult {
 impl RunView {
     /// Where its agent stands with it; `driven`: this process drives it.
     pub fn agent_state(&self, driven: bool) -> AgentState {
-        AgentState::of(&self.run, self.closed, self.parked.is_some(), driven)
+        self.lifecycle(driven).state()
+    }
+
+    /// The same, with what else says which messages it takes.
+    pub fn lifecycle(&self, driven: bool) -> Lifecycle {
+        Lifecycle::of(&self.run, self.closed, self.parked.is_some(), driven)
     }
 }
 

@@ -6,14 +6,16 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{Hold, plan, states, submit, system, until, with_slots};
+use common::{Hold, left_by, plan, states, submit, system, until, with_slots};
+use expect_test::expect;
 use ostler_actors::{
-    AgentProfile, Answer, CHECKPOINTED, RegisterError, RunError, Settled, SpawnError, Submission,
-    SubmitError, System,
+    AgentProfile, Answer, ApprovalId, CHECKPOINTED, Program, ProgramContext, RegisterError, RunError,
+    Settled, SpawnError, Submission, SubmitError, System, new_run_id,
 };
 use ostler_kernel::agent::{AgentState, InvalidState, Message, Oversight};
-use ostler_kernel::id::RunId;
+use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::port::Tool;
 use ostler_kernel::run::RunOutcome;
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
@@ -279,4 +281,324 @@ async fn a_run_is_cancelled_even_in_the_moment_that_it_is_set_aside() {
         let _ = checkpoint.await.unwrap();
     }
     system.shutdown().await;
+}
+
+/// A run of agent `a` in some state, what it works with, and the question that it asks or asked.
+struct Stood {
+    system: System,
+    journal: Arc<MemoryJournal>,
+    hold: Arc<Hold>,
+    submission: Submission,
+    run: RunId,
+    question: (ApprovalId, Digest),
+}
+
+/// How a run is brought to where it stands.
+const STANDS: [&str; 12] = [
+    "pending",
+    "running",
+    "waiting_approval",
+    "checkpointed",
+    "completed",
+    "failed",
+    "cancelled",
+    "waiting_approval, and may be sent back",
+    "running, and a node asks",
+    "pending, and nobody drives it",
+    "waiting_approval, and nobody drives it",
+    "checkpointed, as nobody drives it",
+];
+
+/// Whether it is what a run does itself that says so.
+fn is_of_work(message: Message) -> bool {
+    matches!(message, Message::RequestApproval | Message::Complete | Message::Raise)
+}
+
+/// Waits until nothing is left to do: only then does the clock of the test go on.
+async fn idle() {
+    tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+}
+
+/// What a run does that is to stand there.
+fn work(stands: &str, message: Message) -> Value {
+    let ask = json!({"id": "ask", "tool": "text.render", "params": {"template": "x", "values": {}},
+        "approval": "before", "human_timeout": "1h"});
+    let hold = |id: &str, dep: &str| json!({"id": id, "tool": "hold", "deps": [dep]});
+    let first = json!({"id": "first", "tool": "hold"});
+    let nodes = match (stands, message) {
+        ("pending" | "pending, and nobody drives it", _) => vec![first],
+        ("running", Message::RequestApproval) => {
+            vec![json!({"id": "first", "tool": "hold", "approval": "after", "human_timeout": "1h"})]
+        }
+        ("running", Message::Complete) => vec![first],
+        ("running", Message::Raise) => vec![json!({"id": "first", "tool": "hold", "retries": 0,
+            "contract": [{"method": "schema", "spec": {"required": ["more"]}}]})],
+        ("running", _) => vec![first, hold("next", "first")],
+        ("waiting_approval, and may be sent back", _) => vec![
+            json!({"id": "ask", "tool": "draft", "approval": "after", "human_timeout": "1h", "patches": 1}),
+            hold("next", "ask"),
+        ],
+        ("completed", _) => vec![ask],
+        ("running, and a node asks" | "checkpointed" | "checkpointed, as nobody drives it", _) => {
+            vec![ask, first, hold("next", "first")]
+        }
+        _ => vec![ask, hold("next", "ask")],
+    };
+    json!({"id": "p", "nodes": nodes})
+}
+
+/// In one slot, so that what is ready may have to wait for it.
+async fn begin(journal: &Arc<MemoryJournal>, hold: &Arc<Hold>) -> System {
+    let draft = async |_: ProgramContext, _: Value| Ok(json!({"text": "a draft"}));
+    let draft = Program::new("draft", "1", draft)
+        .input(json!({"type": "object", "properties": {"feedback": {"type": "string"}}}));
+    let tools: [Arc<dyn Tool>; 2] = [hold.clone(), Arc::new(draft)];
+    with_slots(journal.clone(), tools.into(), 1).await
+}
+
+/// Brings a run there, for this to be said to it.
+async fn stand(stands: &str, message: Message) -> Stood {
+    let (journal, run) = (Arc::new(MemoryJournal::default()), new_run_id());
+    let hold = Hold::new("hold", Effect::None, Idempotency::Natural);
+    let system = begin(&journal, &hold).await;
+    let agent = system.spawn(AgentProfile::new("a")).await.unwrap();
+    let holds = json!({"id": "before", "nodes": [{"id": "first", "tool": "hold"}]});
+    if stands.starts_with("pending") {
+        agent.submit(Submission::plan(plan(&system, holds.clone()))).await.unwrap();
+        idle().await;
+    }
+    let plan_of = plan(&system, work(stands, message));
+    let submission =
+        Submission { run: Some(run), agent: Some("a".into()), intent: 2, ..Submission::plan(plan_of) };
+    system.submit(submission.clone()).await.unwrap();
+    idle().await;
+    let asked = system.approvals(run).await.unwrap().into_iter().next();
+    let question = asked.map(|asked| (asked.id, asked.digest.unwrap()));
+    let none = (ApprovalId { run, node: "first".into(), request: 1 }, Digest([0; 32]));
+    let question = question.unwrap_or(none);
+    let answer = async |answer| system.answer(&question.0, question.1, answer).await.unwrap();
+    match stands {
+        "checkpointed" => rest(&system, run, &hold).await.unwrap(),
+        "completed" => answer(Answer::approve()).await,
+        "failed" => answer(Answer::reject()).await,
+        "cancelled" => system.cancel(run).await.unwrap(),
+        "waiting_approval, and may be sent back" => {
+            submit(&system, holds).await;
+        }
+        _ => {}
+    }
+    idle().await;
+    let stood = Stood { system, journal, hold, submission, run, question };
+    match stands {
+        "pending, and nobody drives it"
+        | "waiting_approval, and nobody drives it"
+        | "checkpointed, as nobody drives it" => {
+            let journal = left_by(&stood.journal);
+            stood.system.shutdown().await;
+            Stood { system: begin(&journal, &stood.hold).await, journal, ..stood }
+        }
+        _ => stood,
+    }
+}
+
+/// Lets a run rest whose only attempt is under way.
+async fn rest(system: &System, run: RunId, hold: &Hold) -> Result<(), RunError> {
+    let checkpoint = {
+        let system = system.clone();
+        tokio::spawn(async move { system.checkpoint(run).await })
+    };
+    idle().await;
+    if !checkpoint.is_finished() {
+        hold.go(1);
+    }
+    checkpoint.await.unwrap()
+}
+
+impl Stood {
+    /// Says it to the run, as far as it is anybody else than its own work that says so.
+    async fn say(&self, message: Message) -> Result<(), RunError> {
+        let Stood { system, run, question: (id, digest), .. } = self;
+        match message {
+            // What is submitted once more is the same run; if it was not assigned yet, it is now that its turn comes.
+            Message::AssignJob => {
+                assert_eq!(system.submit(self.submission.clone()).await.unwrap(), *run);
+                idle().await;
+                if system.stands(*run).await.unwrap() == AgentState::Pending {
+                    self.hold.go(1);
+                }
+                Ok(())
+            }
+            Message::ExecuteStep => system.resume(*run).await,
+            Message::Checkpoint => rest(system, *run, &self.hold).await,
+            Message::Approve => system.answer(id, *digest, Answer::approve()).await,
+            Message::Reject => system.answer(id, *digest, Answer::reject().note("no")).await,
+            Message::Cancel => system.cancel(*run).await,
+            Message::RequestApproval | Message::Complete | Message::Raise => {
+                self.hold.go(1);
+                Ok(())
+            }
+        }
+    }
+
+    /// What becomes of it when it is told this.
+    async fn answer(&self, message: Message) -> String {
+        let stands = async || self.system.stands(self.run).await.unwrap();
+        let view = self.system.view(self.run, None).await.unwrap();
+        let before = stands().await;
+        if is_of_work(message) && before != AgentState::Running {
+            assert!(!view.run.is_under_way() || before == AgentState::Checkpointed);
+            return "nothing of it is at work".to_owned();
+        }
+        let said = self.say(message).await;
+        idle().await;
+        let after = stands().await;
+        match said {
+            Ok(()) if after == before => "as it was".to_owned(),
+            Ok(()) => after.to_string(),
+            Err(RunError::InvalidState(InvalidState { current, expected })) => {
+                let last = self.system.view(self.run, None).await.unwrap().last;
+                assert_eq!((current, after, last), (before, before, view.last), "nothing has changed");
+                let expected = expected.iter().map(|state| state.as_str()).collect::<Vec<_>>();
+                format!("invalid_state, expected {}", expected.join(" or "))
+            }
+            Err(other) => format!("refused: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_takes_in_every_state_what_the_matrix_says_and_nothing_else() {
+    let mut matrix = String::new();
+    for stands in STANDS {
+        matrix += &format!("{stands}\n");
+        let is_said = |message: &Message| stands != "running, and a node asks" || !is_of_work(*message);
+        for message in Message::ALL.into_iter().filter(is_said) {
+            let stood = stand(stands, message).await;
+            let state = stood.system.stands(stood.run).await.unwrap();
+            assert!(stands.starts_with(state.as_str()), "{stands}: {state}");
+            matrix += &format!("  {:15} {}\n", format!("{message:?}"), stood.answer(message).await);
+            stood.hold.go(9);
+            stood.system.shutdown().await;
+        }
+    }
+    expect![[r#"
+        pending
+          AssignJob       running
+          ExecuteStep     invalid_state, expected running or checkpointed
+          RequestApproval nothing of it is at work
+          Checkpoint      invalid_state, expected running
+          Complete        nothing of it is at work
+          Raise           nothing of it is at work
+          Approve         invalid_state, expected waiting_approval
+          Reject          invalid_state, expected waiting_approval
+          Cancel          cancelled
+        running
+          AssignJob       as it was
+          ExecuteStep     as it was
+          RequestApproval waiting_approval
+          Checkpoint      checkpointed
+          Complete        completed
+          Raise           failed
+          Approve         invalid_state, expected waiting_approval
+          Reject          invalid_state, expected waiting_approval
+          Cancel          cancelled
+        waiting_approval
+          AssignJob       as it was
+          ExecuteStep     invalid_state, expected running or checkpointed
+          RequestApproval nothing of it is at work
+          Checkpoint      invalid_state, expected running
+          Complete        nothing of it is at work
+          Raise           nothing of it is at work
+          Approve         running
+          Reject          failed
+          Cancel          cancelled
+        checkpointed
+          AssignJob       as it was
+          ExecuteStep     running
+          RequestApproval nothing of it is at work
+          Checkpoint      invalid_state, expected running
+          Complete        nothing of it is at work
+          Raise           nothing of it is at work
+          Approve         invalid_state, expected waiting_approval
+          Reject          invalid_state, expected waiting_approval
+          Cancel          cancelled
+        completed
+          AssignJob       as it was
+          ExecuteStep     invalid_state, expected running or checkpointed
+          RequestApproval nothing of it is at work
+          Checkpoint      invalid_state, expected running
+          Complete        nothing of it is at work
+          Raise           nothing of it is at work
+          Approve         invalid_state, expected waiting_approval
+          Reject          invalid_state, expected waiting_approval
+          Cancel          invalid_state, expected pending or running or waiting_approval or checkpointed
+        failed
+          AssignJob       as it was
+          ExecuteStep     invalid_state, expected running or checkpointed
+          RequestApproval nothing of it is at work
+          Checkpoint      invalid_state, expected running
+          Complete        nothing of it is at work
+          Raise           nothing of it is at work
+          Approve         invalid_state, expected waiting_approval
+          Reject          invalid_state, expected waiting_approval
+          Cancel          invalid_state, expected pending or running or waiting_approval or checkpointed
+        cancelled
+          AssignJob       as it was
+          ExecuteStep     invalid_state, expected running or checkpointed
+          RequestApproval nothing of it is at work
+          Checkpoint      invalid_state, expected running
+          Complete        nothing of it is at work
+          Raise           nothing of it is at work
+          Approve         invalid_state, expected waiting_approval
+          Reject          invalid_state, expected waiting_approval
+          Cancel          invalid_state, expected pending or running or waiting_approval or checkpointed
+        waiting_approval, and may be sent back
+          AssignJob       as it was
+          ExecuteStep     invalid_state, expected running or checkpointed
+          RequestApproval nothing of it is at work
+          Checkpoint      invalid_state, expected running
+          Complete        nothing of it is at work
+          Raise           nothing of it is at work
+          Approve         running
+          Reject          pending
+          Cancel          cancelled
+        running, and a node asks
+          AssignJob       as it was
+          ExecuteStep     as it was
+          Checkpoint      checkpointed
+          Approve         as it was
+          Reject          as it was
+          Cancel          cancelled
+        pending, and nobody drives it
+          AssignJob       running
+          ExecuteStep     running
+          RequestApproval nothing of it is at work
+          Checkpoint      invalid_state, expected running
+          Complete        nothing of it is at work
+          Raise           nothing of it is at work
+          Approve         invalid_state, expected waiting_approval
+          Reject          invalid_state, expected waiting_approval
+          Cancel          cancelled
+        waiting_approval, and nobody drives it
+          AssignJob       as it was
+          ExecuteStep     as it was
+          RequestApproval nothing of it is at work
+          Checkpoint      invalid_state, expected running
+          Complete        nothing of it is at work
+          Raise           nothing of it is at work
+          Approve         running
+          Reject          failed
+          Cancel          cancelled
+        checkpointed, as nobody drives it
+          AssignJob       running
+          ExecuteStep     running
+          RequestApproval nothing of it is at work
+          Checkpoint      invalid_state, expected running
+          Complete        nothing of it is at work
+          Raise           nothing of it is at work
+          Approve         running
+          Reject          running
+          Cancel          cancelled
+    "#]]
+    .assert_eq(&matrix);
 }

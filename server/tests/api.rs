@@ -424,7 +424,14 @@ async fn questions_are_listed_and_answered_once_for_what_they_show() {
     assert_eq!(send(&api, stop("ok", "skip")).await.status(), 200);
     let told = records(&api, run).await;
     assert_eq!(told.last().unwrap()["body"], json!({"outcome": "failed"}));
-    refused(&api, post(&path(ok), &says("approve", &ok["digest"])), (409, "not_asked")).await;
+    for (question, decision) in [(ok, "approve"), (draft, "approve"), (draft, "reject")] {
+        let says = says(decision, &question["digest"]);
+        let problem = refused(&api, post(&path(question), &says), (409, "invalid_state")).await;
+        assert_eq!(
+            (&problem["current"], &problem["expected"]),
+            (&json!("failed"), &json!(["waiting_approval"]))
+        );
+    }
     refused(&api, stop("ok", "skip"), (409, "invalid_state")).await;
 }
 

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use clap::Args;
 use ostler_server::wire::{
-    AnswerRequest, ApprovalList, ApprovalView, Decision, RunNamed, Standing, Summary, UnreadableRun, Waiting,
+    AnswerRequest, ApprovalList, ApprovalView, Decision, ProblemDetails, RunNamed, Standing, Summary,
+    UnreadableRun, Waiting,
 };
 use serde_json::{Value, json};
 
@@ -110,11 +111,11 @@ fn tell(question: &ApprovalView, out: &mut Out) {
     lines.for_each(|line| out.line(line));
 }
 
-/// A question in the list of all: what is asked, and the commands that answer it, or that end it where no answer is
-/// taken any more.
+/// A question in the list of all: what is asked, and the commands that answer it, or the one that comes first where no answer is
+/// taken as it stands.
 fn listed(question: &ApprovalView) -> Vec<String> {
     let mut lines = lines(question, Extent::Lines(TEXT_LINES_MAX));
-    if is_over(question.deadline_ms) {
+    if is_over(question.deadline_ms) || question.set_aside {
         lines.push(format!("    ostler resume {}", ending(&question.run)));
         return lines;
     }
@@ -196,6 +197,9 @@ pub(crate) fn lines(question: &ApprovalView, extent: Extent) -> Vec<String> {
         lines.push(
             "    tools or the policy have changed since: it is asked anew when the run goes on".to_owned(),
         );
+    }
+    if question.set_aside {
+        lines.push("    its run was set aside: it is answered when that goes on".to_owned());
     }
     let digest = question.digest.as_deref().map(short_digest).unwrap_or_default();
     let silence = question.deadline_ms.map(silence).unwrap_or_default();
@@ -311,11 +315,32 @@ async fn send(
             // The process that held the data folder ended; whether it took the answer is known by now.
             session.renew(Want::Drive).await?;
             match session.client.post::<RunNamed>(&path, &request).await {
-                Err(Refused::Problem(problem)) if problem.code == "already_answered" => Ok(Ok(before)),
+                Err(Refused::Problem(problem))
+                    if was_answered(session, &problem, &before.run, &args.node).await? =>
+                {
+                    Ok(Ok(before))
+                }
                 sent => sent.map(|_| Ok(before)).map_err(Failure::from),
             }
         }
         Err(refused) => Err(refused.into()),
+    }
+}
+
+/// Whether an answer is refused that was sent a second time because the first was taken.
+async fn was_answered(
+    session: &mut Session,
+    problem: &ProblemDetails,
+    run: &str,
+    node: &str,
+) -> Result<bool, Failure> {
+    match problem.code.as_str() {
+        "already_answered" => Ok(true),
+        "invalid_state" => {
+            let now = session.summary(run).await?;
+            Ok(now.waiting.iter().all(|waiting| waiting.node != node))
+        }
+        _ => Ok(false),
     }
 }
 
@@ -355,6 +380,9 @@ async fn consent(question: &ApprovalView, signals: &mut Signals) -> Result<Strin
 fn asked<'a>(run: &'a Summary, node: &str) -> Result<&'a Waiting, Failure> {
     let id = &run.run;
     match run.waiting.iter().find(|waiting| waiting.node == node) {
+        Some(_) if run.standing == Standing::Checkpointed => Err(Failure::invalid(format!(
+            "the run {id} was set aside: `ostler resume {id}` takes it up, and node {node} is answered then"
+        ))),
         Some(question) if is_over(question.deadline_ms) => Err(Failure::invalid(format!(
             "the time to answer node {node} is over: silence cancels it when the run goes on (`ostler resume {id}`)"
         ))),
@@ -426,24 +454,25 @@ mod tests {
     }
 
     #[test]
-    fn a_question_whose_time_is_over_says_so_first_and_offers_no_answer() {
+    fn a_question_that_takes_no_answer_offers_none() {
         let mut question: ApprovalView = serde_json::from_value(json!({
             "id": "i", "run": "r-12", "plan": "p", "client": "c", "node": "n", "ask": "before", "kind": "tool",
             "tool": "fs.write", "effect": "write", "impact": 1, "params": {}, "tests": [], "digest": "b3:00",
             "outdated": false, "asked_ms": 0, "holds_up": [],
         }))
         .expect("a question");
-        for (deadline_ms, asked, last) in [
-            (None, "may this be done?", "ostler reject 12 n --note WHY"),
-            (Some(i64::MAX), "may this be done?", "ostler reject 12 n --note WHY"),
-            (Some(1), "too late to answer", "ostler resume 12"),
+        for (deadline_ms, set_aside, asked, last) in [
+            (None, false, "may this be done?", "ostler reject 12 n --note WHY"),
+            (Some(i64::MAX), false, "may this be done?", "ostler reject 12 n --note WHY"),
+            (Some(1), false, "too late to answer", "ostler resume 12"),
+            (None, true, "may this be done?", "ostler resume 12"),
         ] {
-            question.deadline_ms = deadline_ms;
+            (question.deadline_ms, question.set_aside) = (deadline_ms, set_aside);
             let lines = listed(&question);
             assert_eq!(lines[0], format!("r-12  p/n  {asked}  fs.write, impact 1"));
             assert_eq!(lines[lines.len() - 1].trim(), last);
             let offers = lines.iter().any(|line| line.contains("ostler approve"));
-            assert_eq!(offers, deadline_ms != Some(1), "{lines:#?}");
+            assert_eq!(offers, last.contains("reject"), "{lines:#?}");
         }
     }
 

@@ -10,6 +10,7 @@ use http_body_util::BodyExt;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use ostler_kernel::agent::AgentState;
 use ostler_server::wire::ProblemDetails;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -69,6 +70,9 @@ impl From<Refused> for Failure {
                 if problem.code == "journal_damaged" && !what.contains("ostler doctor") {
                     what +=
                         "; `ostler doctor` tells what it touches, `ostler doctor --repair` sets that aside";
+                }
+                if problem.current == Some(AgentState::Checkpointed) {
+                    what += ": `ostler resume RUN` takes it up";
                 }
                 if problem.code == "disk_full" {
                     what += ": nothing of it was written down; say it again when there is room";

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ostler_actors::CHECKPOINTED;
+use ostler_kernel::agent::AgentState;
 use ostler_server::wire::{How, ResolveRequest, RunList, RunNamed, Standing, Summary};
 use serde_json::{Value, json};
 
@@ -120,7 +121,10 @@ pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Fa
     if !is_over {
         match post(&session.client, &before.run, "resume").await {
             Ok(_) => {}
-            Err(Refused::Problem(problem)) if problem.code == "invalid_state" => is_over = true,
+            // Where it waits for its turn or for a person, it is driven already, and watched.
+            Err(Refused::Problem(problem)) if problem.code == "invalid_state" => {
+                is_over = problem.current.is_none_or(AgentState::is_terminal);
+            }
             Err(refused) => return fail(session, refused).await,
         }
     }

@@ -331,7 +331,8 @@ pub(crate) fn waiting(
     let mut lines = Vec::new();
     let mut rows = 0;
     for (at, waiting) in summary.waiting.iter().enumerate() {
-        let answers = match summary.past || is_over(waiting.deadline_ms) {
+        let is_set_aside = summary.standing == Standing::Checkpointed;
+        let answers = match summary.past || is_set_aside || is_over(waiting.deadline_ms) {
             true => Vec::new(),
             false => answers(&summary.run, &waiting.node, &waiting.ask, Seen::on(sheet.out)),
         };

@@ -1,4 +1,5 @@
-//! Where an agent stands with a run: seven states, and the arrows of the Agent Scheduler paper (section 12) and no other.
+//! Where an agent stands with a run: seven states, and what it takes in each, by the table of the Agent Scheduler paper
+//! (section 12).
 //!
 //! The paper's code stays `running` when a step raises an exception; here it fails, as the paper's table says.
 
@@ -168,58 +169,56 @@ fn words(states: &[AgentState]) -> String {
     states.iter().map(|state| state.as_str()).collect::<Vec<_>>().join(" or ")
 }
 
-/// An agent and a run: where it stands, and how often its work was sent back.
+/// An agent and a run: where it stands, and what else says whether it takes a message. What follows from one that it takes
+/// stands in the records of the run, from which this is read.
 ///
-/// ```
-/// use ostler_kernel::agent::{AgentState, Lifecycle, Message};
-/// let waits = Lifecycle::new(1).take(Message::AssignJob)?.take(Message::RequestApproval)?;
-/// let again = waits.take(Message::Reject)?;
-/// assert_eq!(again.state(), AgentState::Pending);
-/// let waits = again.take(Message::AssignJob)?.take(Message::RequestApproval)?;
-/// assert_eq!(waits.take(Message::Reject)?.state(), AgentState::Failed);
-/// # Ok::<(), ostler_kernel::agent::InvalidState>(())
-/// ```
+/// | what is said | is taken besides where [`Message::expected`] says |
+/// |:--|:--|
+/// | `ExecuteStep` | wherever a run stands that no process drives: it is taken up, and stands where it stood |
+/// | `Approve`, `Reject` | while a node asks and others go on, or would if somebody drove the run; not where it was set aside |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Lifecycle {
     state: AgentState,
-    rejections: u32,
-    rejections_max: u32,
+    /// This process drives the run.
+    driven: bool,
+    /// It was set aside, and nobody took it up since.
+    parked: bool,
+    /// A node of it waits for a person.
+    asks: bool,
 }
 
 impl Lifecycle {
-    /// Pending, with nothing sent back yet.
-    pub fn new(rejections_max: u32) -> Lifecycle {
-        Lifecycle { state: AgentState::Pending, rejections: 0, rejections_max }
+    /// As a run tells it; see [`AgentState::of`].
+    pub fn of(run: &Run, closed: Option<RunOutcome>, parked: bool, driven: bool) -> Lifecycle {
+        Lifecycle { state: AgentState::of(run, closed, parked, driven), driven, parked, asks: run.asks() }
     }
 
     /// Where it stands.
-    pub fn state(&self) -> AgentState {
+    pub fn state(self) -> AgentState {
         self.state
     }
 
-    /// Times that its work was sent back.
-    pub fn rejections(&self) -> u32 {
-        self.rejections
-    }
-
-    /// What follows from a message.
+    /// Refuses what it does not take where it stands.
     ///
     /// # Errors
     ///
-    /// [`InvalidState`] for a message that has no arrow from here.
-    pub fn take(self, message: Message) -> Result<Lifecycle, InvalidState> {
-        message.check(self.state)?;
-        let sent_back = message == Message::Reject && self.rejections < self.rejections_max;
-        let state = match message {
-            Message::AssignJob | Message::ExecuteStep | Message::Approve => AgentState::Running,
-            Message::RequestApproval => AgentState::WaitingApproval,
-            Message::Checkpoint => AgentState::Checkpointed,
-            Message::Complete => AgentState::Completed,
-            Message::Reject if sent_back => AgentState::Pending,
-            Message::Raise | Message::Reject => AgentState::Failed,
-            Message::Cancel => AgentState::Cancelled,
+    /// [`InvalidState`], with the states in which it would be taken.
+    pub fn takes(self, message: Message) -> Result<(), InvalidState> {
+        let Lifecycle { state, driven, parked, asks } = self;
+        let besides = match message {
+            Message::ExecuteStep => !driven,
+            Message::Approve | Message::Reject => asks && (driven || !parked),
+            Message::AssignJob
+            | Message::RequestApproval
+            | Message::Checkpoint
+            | Message::Complete
+            | Message::Raise
+            | Message::Cancel => false,
         };
-        Ok(Lifecycle { state, rejections: self.rejections + u32::from(sent_back), ..self })
+        match message.check(state) {
+            Err(_) if besides && !state.is_terminal() => Ok(()),
+            checked => checked,
+        }
     }
 }
 
@@ -288,124 +287,119 @@ impl Telemetry {
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
-    use proptest::prelude::*;
 
     use super::*;
 
-    /// Every message in every state, with work that may be sent back once more, and with work that may not.
+    fn stands(state: AgentState) -> Lifecycle {
+        let driven = !matches!(state, AgentState::Checkpointed);
+        Lifecycle { state, driven, parked: !driven, asks: state == AgentState::WaitingApproval }
+    }
+
+    fn answer(stands: Lifecycle, message: Message) -> String {
+        match stands.takes(message) {
+            Ok(()) => "taken".to_owned(),
+            Err(InvalidState { current, expected }) => {
+                assert_eq!(current, stands.state);
+                format!("invalid_state, expected {}", words(expected))
+            }
+        }
+    }
+
     #[test]
     fn every_state_answers_every_message() {
         let mut matrix = String::new();
         for state in AgentState::ALL {
             for message in Message::ALL {
-                for (left, rejections_max) in [("", 1), (" (no more)", 0)] {
-                    if !left.is_empty() && message != Message::Reject {
-                        continue;
-                    }
-                    let stands = Lifecycle { state, rejections: 0, rejections_max };
-                    let answer = match stands.take(message) {
-                        Ok(after) => after.state.to_string(),
-                        Err(InvalidState { current, expected }) => {
-                            assert_eq!(current, state);
-                            format!("invalid_state, expected {}", words(expected))
-                        }
-                    };
-                    let said = format!("{message:?}{left}");
-                    matrix += &format!("{:16} {said:24} {answer}\n", state.as_str());
-                }
+                let (said, answer) = (format!("{message:?}"), answer(stands(state), message));
+                matrix += &format!("{:16} {said:15} {answer}\n", state.as_str());
             }
         }
         expect![[r#"
-            pending          AssignJob                running
-            pending          ExecuteStep              invalid_state, expected running or checkpointed
-            pending          RequestApproval          invalid_state, expected running
-            pending          Checkpoint               invalid_state, expected running
-            pending          Complete                 invalid_state, expected running
-            pending          Raise                    invalid_state, expected running
-            pending          Approve                  invalid_state, expected waiting_approval
-            pending          Reject                   invalid_state, expected waiting_approval
-            pending          Reject (no more)         invalid_state, expected waiting_approval
-            pending          Cancel                   cancelled
-            running          AssignJob                invalid_state, expected pending
-            running          ExecuteStep              running
-            running          RequestApproval          waiting_approval
-            running          Checkpoint               checkpointed
-            running          Complete                 completed
-            running          Raise                    failed
-            running          Approve                  invalid_state, expected waiting_approval
-            running          Reject                   invalid_state, expected waiting_approval
-            running          Reject (no more)         invalid_state, expected waiting_approval
-            running          Cancel                   cancelled
-            waiting_approval AssignJob                invalid_state, expected pending
-            waiting_approval ExecuteStep              invalid_state, expected running or checkpointed
-            waiting_approval RequestApproval          invalid_state, expected running
-            waiting_approval Checkpoint               invalid_state, expected running
-            waiting_approval Complete                 invalid_state, expected running
-            waiting_approval Raise                    invalid_state, expected running
-            waiting_approval Approve                  running
-            waiting_approval Reject                   pending
-            waiting_approval Reject (no more)         failed
-            waiting_approval Cancel                   cancelled
-            checkpointed     AssignJob                invalid_state, expected pending
-            checkpointed     ExecuteStep              running
-            checkpointed     RequestApproval          invalid_state, expected running
-            checkpointed     Checkpoint               invalid_state, expected running
-            checkpointed     Complete                 invalid_state, expected running
-            checkpointed     Raise                    invalid_state, expected running
-            checkpointed     Approve                  invalid_state, expected waiting_approval
-            checkpointed     Reject                   invalid_state, expected waiting_approval
-            checkpointed     Reject (no more)         invalid_state, expected waiting_approval
-            checkpointed     Cancel                   cancelled
-            completed        AssignJob                invalid_state, expected pending
-            completed        ExecuteStep              invalid_state, expected running or checkpointed
-            completed        RequestApproval          invalid_state, expected running
-            completed        Checkpoint               invalid_state, expected running
-            completed        Complete                 invalid_state, expected running
-            completed        Raise                    invalid_state, expected running
-            completed        Approve                  invalid_state, expected waiting_approval
-            completed        Reject                   invalid_state, expected waiting_approval
-            completed        Reject (no more)         invalid_state, expected waiting_approval
-            completed        Cancel                   invalid_state, expected pending or running or waiting_approval or checkpointed
-            failed           AssignJob                invalid_state, expected pending
-            failed           ExecuteStep              invalid_state, expected running or checkpointed
-            failed           RequestApproval          invalid_state, expected running
-            failed           Checkpoint               invalid_state, expected running
-            failed           Complete                 invalid_state, expected running
-            failed           Raise                    invalid_state, expected running
-            failed           Approve                  invalid_state, expected waiting_approval
-            failed           Reject                   invalid_state, expected waiting_approval
-            failed           Reject (no more)         invalid_state, expected waiting_approval
-            failed           Cancel                   invalid_state, expected pending or running or waiting_approval or checkpointed
-            cancelled        AssignJob                invalid_state, expected pending
-            cancelled        ExecuteStep              invalid_state, expected running or checkpointed
-            cancelled        RequestApproval          invalid_state, expected running
-            cancelled        Checkpoint               invalid_state, expected running
-            cancelled        Complete                 invalid_state, expected running
-            cancelled        Raise                    invalid_state, expected running
-            cancelled        Approve                  invalid_state, expected waiting_approval
-            cancelled        Reject                   invalid_state, expected waiting_approval
-            cancelled        Reject (no more)         invalid_state, expected waiting_approval
-            cancelled        Cancel                   invalid_state, expected pending or running or waiting_approval or checkpointed
+            pending          AssignJob       taken
+            pending          ExecuteStep     invalid_state, expected running or checkpointed
+            pending          RequestApproval invalid_state, expected running
+            pending          Checkpoint      invalid_state, expected running
+            pending          Complete        invalid_state, expected running
+            pending          Raise           invalid_state, expected running
+            pending          Approve         invalid_state, expected waiting_approval
+            pending          Reject          invalid_state, expected waiting_approval
+            pending          Cancel          taken
+            running          AssignJob       invalid_state, expected pending
+            running          ExecuteStep     taken
+            running          RequestApproval taken
+            running          Checkpoint      taken
+            running          Complete        taken
+            running          Raise           taken
+            running          Approve         invalid_state, expected waiting_approval
+            running          Reject          invalid_state, expected waiting_approval
+            running          Cancel          taken
+            waiting_approval AssignJob       invalid_state, expected pending
+            waiting_approval ExecuteStep     invalid_state, expected running or checkpointed
+            waiting_approval RequestApproval invalid_state, expected running
+            waiting_approval Checkpoint      invalid_state, expected running
+            waiting_approval Complete        invalid_state, expected running
+            waiting_approval Raise           invalid_state, expected running
+            waiting_approval Approve         taken
+            waiting_approval Reject          taken
+            waiting_approval Cancel          taken
+            checkpointed     AssignJob       invalid_state, expected pending
+            checkpointed     ExecuteStep     taken
+            checkpointed     RequestApproval invalid_state, expected running
+            checkpointed     Checkpoint      invalid_state, expected running
+            checkpointed     Complete        invalid_state, expected running
+            checkpointed     Raise           invalid_state, expected running
+            checkpointed     Approve         invalid_state, expected waiting_approval
+            checkpointed     Reject          invalid_state, expected waiting_approval
+            checkpointed     Cancel          taken
+            completed        AssignJob       invalid_state, expected pending
+            completed        ExecuteStep     invalid_state, expected running or checkpointed
+            completed        RequestApproval invalid_state, expected running
+            completed        Checkpoint      invalid_state, expected running
+            completed        Complete        invalid_state, expected running
+            completed        Raise           invalid_state, expected running
+            completed        Approve         invalid_state, expected waiting_approval
+            completed        Reject          invalid_state, expected waiting_approval
+            completed        Cancel          invalid_state, expected pending or running or waiting_approval or checkpointed
+            failed           AssignJob       invalid_state, expected pending
+            failed           ExecuteStep     invalid_state, expected running or checkpointed
+            failed           RequestApproval invalid_state, expected running
+            failed           Checkpoint      invalid_state, expected running
+            failed           Complete        invalid_state, expected running
+            failed           Raise           invalid_state, expected running
+            failed           Approve         invalid_state, expected waiting_approval
+            failed           Reject          invalid_state, expected waiting_approval
+            failed           Cancel          invalid_state, expected pending or running or waiting_approval or checkpointed
+            cancelled        AssignJob       invalid_state, expected pending
+            cancelled        ExecuteStep     invalid_state, expected running or checkpointed
+            cancelled        RequestApproval invalid_state, expected running
+            cancelled        Checkpoint      invalid_state, expected running
+            cancelled        Complete        invalid_state, expected running
+            cancelled        Raise           invalid_state, expected running
+            cancelled        Approve         invalid_state, expected waiting_approval
+            cancelled        Reject          invalid_state, expected waiting_approval
+            cancelled        Cancel          invalid_state, expected pending or running or waiting_approval or checkpointed
         "#]].assert_eq(&matrix);
     }
 
-    proptest! {
-        #[test]
-        fn nothing_follows_an_end_and_work_is_sent_back_a_limited_number_of_times(
-            messages in prop::collection::vec(prop::sample::select(Message::ALL.as_slice()), 0..60),
-            rejections_max in 0..4u32,
-        ) {
-            let mut life = Lifecycle::new(rejections_max);
-            for message in messages {
-                match life.take(message) {
-                    Ok(after) => {
-                        prop_assert!(!life.state.is_terminal());
-                        life = after;
-                    }
-                    Err(refused) => prop_assert!(!refused.expected.contains(&life.state)),
-                }
-                prop_assert!(life.rejections <= rejections_max);
-            }
+    #[test]
+    fn what_nobody_drives_is_taken_up_and_a_question_is_answered_while_others_go_on() {
+        use AgentState as S;
+        let rests = Lifecycle { state: S::Checkpointed, driven: false, parked: true, asks: true };
+        let left = Lifecycle { parked: false, ..rests };
+        for (stands, message, taken) in [
+            (Lifecycle { driven: false, ..stands(S::Pending) }, Message::ExecuteStep, true),
+            (Lifecycle { driven: false, ..stands(S::WaitingApproval) }, Message::ExecuteStep, true),
+            (Lifecycle { driven: false, ..stands(S::Failed) }, Message::ExecuteStep, false),
+            (Lifecycle { driven: false, ..stands(S::WaitingApproval) }, Message::Checkpoint, false),
+            (Lifecycle { asks: true, ..stands(S::Running) }, Message::Approve, true),
+            (Lifecycle { asks: true, ..stands(S::Running) }, Message::Reject, true),
+            (Lifecycle { asks: true, ..stands(S::Completed) }, Message::Approve, false),
+            (left, Message::Approve, true),
+            (rests, Message::Approve, false),
+            // It is about to go on.
+            (Lifecycle { driven: true, ..rests }, Message::Approve, true),
+        ] {
+            assert_eq!(stands.takes(message).is_ok(), taken, "{stands:?} {message:?}");
         }
     }
 }

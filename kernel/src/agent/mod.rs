@@ -3,7 +3,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `profile` | what an agent says of itself once, and what goes in and comes out |
-//! | `lifecycle` | the seven states of an agent and a run, and every arrow between them |
+//! | `lifecycle` | the seven states of an agent and a run, and what it takes in each |
 //! | `oversight` | which of its steps a person is asked about |
 
 mod lifecycle;
