@@ -91,6 +91,11 @@ impl LiveLog {
         }
     }
 
+    /// Tells something of a step to whoever watches.
+    fn tell(&self, event: Telemetry) {
+        self.services.measures.tell(event, None, Some(self.site.run));
+    }
+
     fn notes(&self) -> &RunNotes {
         self.notes.get_or_init(|| self.services.notes.of(self.site.stream))
     }
@@ -342,8 +347,7 @@ impl AttemptLog for LiveLog {
             match recalled {
                 Recalled::Done(output) => {
                     drop(opened);
-                    let run = Some(self.site.run);
-                    self.services.measures.tell(Telemetry::StepReplayed, None, run);
+                    self.tell(Telemetry::StepReplayed);
                     Ok(Begun::Done(results::load(&self.services, &output).await?))
                 }
                 Recalled::InDoubt => {
@@ -380,19 +384,32 @@ impl AttemptLog for LiveLog {
                 Ok(value) => {
                     let most = self.services.limits.result_bytes.min(STEP_RESULT_BYTES_MAX);
                     let kept = results::keep_done(&self.services, value, most, &self.waited).await;
-                    let failed = |failure| LogError::Result { step: step.to_owned(), failure };
+                    let failed = |failure| {
+                        self.tell(Telemetry::StepFailed);
+                        LogError::Result { step: step.to_owned(), failure }
+                    };
                     Outcome::Ok(kept.map_err(failed)?)
                 }
-                // Of one that acted and may have been done, nothing is known still.
-                Err(failure) if acts && !failure.category.is_loss() => Outcome::Failed(failure.clone()),
-                Err(_) => return Ok(()),
+                Err(failure) => {
+                    self.tell(Telemetry::StepFailed);
+                    // Of one that acted and may have been done, nothing is known still.
+                    if !acts || failure.category.is_loss() {
+                        return Ok(());
+                    }
+                    Outcome::Failed(failure.clone())
+                }
             };
+            let is_done = matches!(outcome, Outcome::Ok(_));
             let (of, step) = (self.site.of.clone(), step.to_owned());
             let result = Event::StepResult(Box::new(StepResult { of, step, key, outcome }));
             match acts || durable {
-                true => self.append_durably(result).await,
-                false => self.append(result).map(drop),
+                true => self.append_durably(result).await?,
+                false => drop(self.append(result)?),
             }
+            if is_done {
+                self.tell(Telemetry::StepCompleted);
+            }
+            Ok(())
         })
     }
 

@@ -75,6 +75,8 @@ mod stream;
 mod submission;
 mod supervision;
 mod system;
+#[cfg(test)]
+mod telemetry_tests;
 mod toolbox;
 mod tree;
 mod view;

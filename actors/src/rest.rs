@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::{Event, Outcome};
 use ostler_kernel::port::{JournalError, Position, RunRow, RunStanding, Seq, StreamBatch, StreamId};
 use ostler_kernel::run::{Folded, Input, Operation};
@@ -135,5 +136,10 @@ fn append(
     events: Vec<Event>,
 ) -> Result<Position, JournalError> {
     let (stream, at_ms) = (StreamId::run(&row.client, row.run), services.clock.now());
-    services.append(StreamBatch { stream, expected, at_ms, events })
+    let told: Vec<Telemetry> = events.iter().filter_map(Telemetry::of).collect();
+    let position = services.append(StreamBatch { stream, expected, at_ms, events })?;
+    for event in told {
+        services.measures.tell(event, Some(&row.agent), Some(row.run));
+    }
+    Ok(position)
 }

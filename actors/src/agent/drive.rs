@@ -217,9 +217,6 @@ impl Drive {
         if over {
             self.pending.push(Event::RunClosed { outcome: self.run.outcome() });
         }
-        for event in self.pending.iter().filter_map(Telemetry::of) {
-            self.tell(event);
-        }
         let position = self.append()?;
         self.services.cancel_children(
             &self.opened.client,

@@ -1,6 +1,6 @@
 //! Taking a run up again from its records.
 
-use ostler_kernel::agent::Telemetry;
+use ostler_kernel::agent::{Lifecycle, Message, Telemetry};
 use ostler_kernel::event::{Event, TimerKind};
 use ostler_kernel::id::NodeId;
 use ostler_kernel::port::{Recorded, RunRow, StreamId};
@@ -53,6 +53,10 @@ impl Drive {
             return Ok(None);
         }
         let Folded { opened, run: state, last, position, parked, out_of_credit, .. } = folded;
+        let was_loaded = services.driven.was_loaded(run);
+        // What goes on where it was is not assigned once more.
+        let is_assigned = !was_loaded
+            && Lifecycle::of(&state, None, parked.is_some(), true).takes(Message::AssignJob).is_ok();
         services.driven.note_waits(run, false);
         services.driven.note_quiet(run, last, (!state.asks()).then_some(position));
         if let Some(budget) = state.terms().budget {
@@ -64,7 +68,7 @@ impl Drive {
         drive.waits = if out_of_credit { Waits::Credits } else { Waits::Nothing };
         let lost = drive.attach().await;
         // What was undone is no sign that it ends its process.
-        let got_on = services.driven.was_loaded(run)
+        let got_on = was_loaded
             || match recovered.filter(|_| !lost.is_empty()) {
                 Some(at) => notes::got_on(services, StreamId::attempts(&row.client, run), at)?,
                 None => false,
@@ -81,7 +85,9 @@ impl Drive {
             }
         }
         drive.decide(Input::Settle);
-        drive.tell(Telemetry::JobAssigned);
+        if is_assigned {
+            drive.tell(Telemetry::JobAssigned);
+        }
         if let Some(parent) = drive.run.terms().parent.clone() {
             drive.book.adopt(run, parent.run);
             if children::is_unwanted(&drive.services, &parent)? {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ostler_kernel::agent::Telemetry;
 use ostler_kernel::port::{JournalError, Position, Seq, StreamBatch};
 use ractor::ActorProcessingErr;
 
@@ -26,6 +27,7 @@ impl Drive {
         if asks {
             self.services.driven.note_quiet(run, last, None);
         }
+        let told: Vec<Telemetry> = events.iter().filter_map(Telemetry::of).collect();
         let at_ms = self.services.clock.now();
         let batch = StreamBatch { stream: self.stream, expected: self.seq, at_ms, events };
         let appended = self.services.append(batch);
@@ -36,6 +38,7 @@ impl Drive {
         match appended {
             Ok(position) => {
                 self.seq = last;
+                told.into_iter().for_each(|event| self.tell(event));
                 if !asks {
                     self.services.driven.note_quiet(run, last, Some(position));
                 }

@@ -261,8 +261,12 @@ impl Telemetry {
                 Outcome::Failed(_) => Telemetry::StepFailed,
             }),
             Event::HumanRequest(_) => Some(Telemetry::ApprovalRequested),
-            Event::RunClosed { outcome: RunOutcome::Cancelled } => Some(Telemetry::AgentCancelled),
-            Event::RunClosed { .. } => Some(Telemetry::JobCompleted),
+            Event::RunClosed { outcome } => match outcome {
+                RunOutcome::Succeeded | RunOutcome::Concluded => Some(Telemetry::JobCompleted),
+                RunOutcome::Cancelled => Some(Telemetry::AgentCancelled),
+                // The step that it failed for told so.
+                RunOutcome::Failed => None,
+            },
             _ => None,
         }
     }
