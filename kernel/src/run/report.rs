@@ -85,8 +85,8 @@ pub struct Culprit {
 impl Timeline {
     /// Takes in a record of time `at`.
     pub fn record(&mut self, event: &Event, at: Ticks) {
+        self.last = if self.opened.is_some() { self.last.max(at) } else { at };
         self.opened.get_or_insert(at);
-        self.last = self.last.max(at);
         match event {
             Event::NodeTransition(moved) => {
                 if moved.to == NodeState::Running {
@@ -142,9 +142,13 @@ impl Timeline {
         self.took
     }
 
+    fn makespan(&self) -> Ticks {
+        self.last - self.opened.unwrap_or(self.last)
+    }
+
     /// The sum of it, beside the state the records led to.
     pub fn report(&self, run: &Run) -> Report {
-        let makespan = self.last - self.opened.unwrap_or(self.last);
+        let makespan = self.makespan();
         let busy: Ticks = self.busy.values().sum();
         let critical = self.critical_path(run);
         let executed =
@@ -268,6 +272,21 @@ mod tests {
         timeline.record(&Event::AttemptResult(Box::new(result)), 71_000);
         timeline.record(&moved(NodeState::Running, NodeState::Failed), 71_000);
         assert_eq!(timeline.into_took(), BTreeMap::from([("a".into(), 500)]));
+    }
+
+    #[test]
+    fn a_run_lasts_from_its_first_record_to_its_last_whatever_the_clock_says() {
+        for (times, lasted) in [
+            (&[1_000, 1_500][..], 500),
+            (&[-1_500, -1_000], 500),
+            (&[-500, 500], 1_000),
+            (&[-1_000, -1_200, -900], 100),
+            (&[-1_000], 0),
+        ] {
+            let mut timeline = Timeline::default();
+            times.iter().for_each(|at| timeline.record(&Event::RunRecovered { count: 1 }, *at));
+            assert_eq!(timeline.makespan(), lasted, "{times:?}");
+        }
     }
 
     #[test]
