@@ -141,7 +141,7 @@ pub(super) fn read<T: DeserializeOwned>(
     root: &mut Leaf,
     found: &mut dyn FnMut(&Leaf, &WrongShape, Part) -> bool,
 ) -> Option<T> {
-    let mut left_out: BTreeSet<String> = BTreeSet::new();
+    let (mut left_out, mut left_out_here) = (BTreeSet::<String>::new(), BTreeSet::<String>::new());
     let mut follow = 0;
     loop {
         match T::deserialize(&*root) {
@@ -155,6 +155,7 @@ pub(super) fn read<T: DeserializeOwned>(
                     continue;
                 }
                 if let Some(key) = wrong.missing.filter(|_| part == Part::Value(root.at)) {
+                    wrong.follows = left_out_here.contains(key);
                     if !found(root, &wrong, part) || !stand_in(root, key) {
                         return None;
                     }
@@ -166,6 +167,7 @@ pub(super) fn read<T: DeserializeOwned>(
                     return None;
                 }
                 if let (Part::Value(_), None) = (part, wrong.meant) {
+                    left_out_here.extend(root.key_here(part).map(str::to_owned));
                     left_out.extend(root.key_of(part).map(str::to_owned));
                 }
                 if !found(root, &wrong, part) || !root.mend(part, wrong.meant) {

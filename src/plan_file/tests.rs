@@ -171,6 +171,21 @@ fn wrong_shapes_are_all_told_and_sound_nodes_are_judged() {
 }
 
 #[test]
+fn a_key_of_another_kind_is_no_key_that_is_missing() {
+    for (text, told) in [
+        ("id: 5\nnodes: [{id: a, tool: fs.list}]\n", &["expected a text, found 5"][..]),
+        ("id: p\nnodes: {a: {tool: fs.list}}\n", &["expected a list, found a map"]),
+        ("nodes: [{id: 5, tool: fs.list}]\n", &["expected a text, found 5", "the key \"id\" is missing"]),
+    ] {
+        let file = PlanFile::parse("p.yaml", Format::Yaml, text, &BTreeMap::new());
+        let found = file.validate(&Settings::simulation(Default::default(), Some(&tools()))).unwrap_err();
+        let found: Vec<&str> =
+            found.iter().filter(|it| it.code == "shape").map(|it| it.detail.as_str()).collect();
+        assert_eq!(found, told, "{text}");
+    }
+}
+
+#[test]
 fn json_and_toml_have_places_too() {
     check(
         Format::Json,

@@ -95,6 +95,13 @@ impl Leaf {
         }
     }
 
+    /// The key of this map that a part stands under.
+    pub(super) fn key_here(&self, part: Part) -> Option<&str> {
+        let Tree::Map(entries) = &self.tree else { return None };
+        let entry = entries.iter().find(|entry| part == Part::Value(entry.leaf.at))?;
+        Some(entry.key.as_str())
+    }
+
     /// The key that a part stands under, wherever that is.
     pub(super) fn key_of(&self, part: Part) -> Option<&str> {
         match &self.tree {
