@@ -12,7 +12,9 @@ use ostler::plan_file::{Finding, Format, PlanFile};
 use ostler_actors::Toolbox;
 use ostler_drivers::tool::{ToolConfig, builtin};
 use ostler_kernel::evaluation::Domains;
+use ostler_kernel::gate::{Call, DenialCode, GatePolicy, GatedTool, preview};
 use ostler_kernel::plan::{AdviceCode, Change, Delta, FaultCode, NodeStanding, Plan, Settings, merge};
+use serde_json::json;
 
 /// What comes before the rules of plans, what is refused before it is looked at, and what is told beside them.
 const OTHERS: [&str; 8] = ["syntax", "shape", "parameter", "config", "pipeline", JOB, "D00", BY_THE_GATE];
@@ -26,7 +28,12 @@ const BY_THE_GATE: &str = "W06";
 fn codes() -> BTreeSet<String> {
     let faults = FaultCode::ALL.iter().map(|code| code.as_str());
     let advice = AdviceCode::ALL.iter().map(|code| code.as_str());
-    faults.chain(advice).chain(OTHERS).map(str::to_owned).collect()
+    let denials = DenialCode::ALL.iter().map(|code| code.as_str());
+    faults.chain(advice).chain(denials).chain(OTHERS).map(str::to_owned).collect()
+}
+
+fn is_of_gate(code: &str) -> bool {
+    DenialCode::ALL.iter().any(|known| known.as_str() == code)
 }
 
 fn page(name: &str) -> String {
@@ -96,8 +103,9 @@ fn every_code_has_a_page_and_every_page_a_code() {
 #[test]
 fn the_example_of_each_page_has_its_code_and_the_mended_one_has_not() {
     let others = ["config", "pipeline", JOB, BY_THE_GATE];
-    for code in codes().into_iter().filter(|code| !code.starts_with('D') && !others.contains(&code.as_str()))
-    {
+    let of_plans =
+        |code: &String| !code.starts_with('D') && !others.contains(&code.as_str()) && !is_of_gate(code);
+    for code in codes().into_iter().filter(of_plans) {
         let page = page(&format!("{code}.md"));
         let [(_, broken), (_, mended)] =
             blocks(&page).try_into().unwrap_or_else(|_| panic!("{code}: two blocks"));
@@ -124,6 +132,80 @@ fn the_example_of_each_change_has_its_code_and_the_mended_one_none() {
         let mut later = plan.clone();
         later.policy.max_versions = 1_000; // a run with versions left
         assert_eq!(found_in_change(&later, &mended, false), BTreeSet::new(), "{code}, mended");
+    }
+}
+
+/// What a run may do, and what there is: as an example says it, or as its page tells it.
+struct Bounds {
+    config: &'static str,
+    intent: u8,
+    scope: &'static str,
+    ceiling: u8,
+    mended_config: String,
+}
+
+/// What the gate says of the first call of a plan that it refuses. Of what comes from results, the results are known here.
+fn refused_by_gate(plan: &str, config: &str, bounds: &Bounds) -> Option<DenialCode> {
+    let (plan, _) = validated(plan).unwrap_or_else(|findings| panic!("{findings:?}"));
+    let config = Config::parse("ostler.toml", config).unwrap();
+    let tools = builtin(&config.tools, None);
+    let policy = GatePolicy { ceiling: bounds.ceiling, ..config.gate(&tools) };
+    let gated: Vec<GatedTool> = tools.into_iter().map(|tool| GatedTool::new(tool).unwrap()).collect();
+    plan.nodes.iter().find_map(|node| {
+        let name = node.tool.as_deref().unwrap();
+        let mut params = node.params.clone();
+        for (param, of) in &node.param_refs {
+            let whole = json!({"files": ["a.txt"]});
+            let steps = of.path.iter().flat_map(|path| path.split('.'));
+            let value = steps.fold(&whole, |value, step| match step.parse::<usize>() {
+                Ok(index) => &value[index],
+                Err(_) => &value[step],
+            });
+            params.insert(param.clone(), value.clone());
+        }
+        let tool = gated.iter().find(|tool| tool.name() == name);
+        let (intent, scope) = (bounds.intent, bounds.scope);
+        let call = Call { tool, name, params, floor: 0, intent, scope, workspace: "/work" };
+        preview(call, &policy).err().map(|denial| denial.code)
+    })
+}
+
+/// The bounds that the mended example of a page names as options.
+fn with_options(text: &str, bounds: &mut Bounds) {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    for pair in words.windows(2) {
+        match pair {
+            ["--intent", intent] => bounds.intent = intent.parse().unwrap(),
+            ["--scope", "default"] => bounds.scope = "default",
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn the_example_of_each_code_of_the_gate_is_refused_with_it_and_the_mended_one_is_not() {
+    for code in DenialCode::ALL {
+        let page = page(&format!("{code}.md"));
+        let [(_, broken), (kind, mended)] =
+            blocks(&page).try_into().unwrap_or_else(|_| panic!("{code}: two blocks"));
+        let (config, intent, scope, ceiling) = match code {
+            DenialCode::ImpactOverScopeCap => {
+                ("[scopes.look]\ntools = ['shell.run']\ncaps = {'shell.run' = 0}\n", 2, "look", 2)
+            }
+            DenialCode::OutOfScope => ("[scopes.read]\ntools = ['fs.read']\n", 1, "read", 2),
+            DenialCode::ScopeUnresolved => ("", 1, "release", 2),
+            DenialCode::ImpactOverTenantCeiling => ("", 2, "default", 1),
+            _ => ("", 1, "default", 2),
+        };
+        let mut bounds = Bounds { config, intent, scope, ceiling, mended_config: config.to_owned() };
+        assert_eq!(refused_by_gate(&broken, bounds.config, &bounds), Some(code));
+        let mut plan = broken;
+        match kind.as_str() {
+            "yaml" => plan = mended,
+            "toml" => bounds.mended_config = mended,
+            _ => with_options(&mended, &mut bounds),
+        }
+        assert_eq!(refused_by_gate(&plan, &bounds.mended_config, &bounds), None, "{code}, mended");
     }
 }
 

@@ -6,10 +6,11 @@ macro_rules! page {
     };
 }
 
+use ostler_kernel::gate::DenialCode;
 use ostler_kernel::pipeline::SpecFault;
 
 /// Every code, with its page.
-const PAGES: [(&str, &str); 46] = [
+const PAGES: [(&str, &str); 54] = [
     page!("D00"),
     page!("D01"),
     page!("D02"),
@@ -18,6 +19,14 @@ const PAGES: [(&str, &str); 46] = [
     page!("D05"),
     page!("D06"),
     page!("D07"),
+    page!("EGRESS_FORBIDDEN"),
+    page!("IMPACT_OVER_INTENT"),
+    page!("IMPACT_OVER_SCOPE_CAP"),
+    page!("IMPACT_OVER_TENANT_CEILING"),
+    page!("OUT_OF_SCOPE"),
+    page!("PARAM_SCHEMA"),
+    page!("PATH_ESCAPE"),
+    page!("SCOPE_UNRESOLVED"),
     page!("V01"),
     page!("V02"),
     page!("V03"),
@@ -70,6 +79,11 @@ pub(crate) fn of(code: &str) -> Option<&'static str> {
     PAGES.iter().find(|(known, _)| known.eq_ignore_ascii_case(code)).map(|(_, page)| *page)
 }
 
+/// Whether this is a code of the gate.
+pub(crate) fn is_of_gate(code: &str) -> bool {
+    DenialCode::ALL.iter().any(|known| known.as_str() == code)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -87,6 +101,9 @@ mod tests {
         let known: BTreeSet<String> = PAGES.iter().map(|(code, _)| (*code).to_owned()).collect();
         assert_eq!(known, files);
         for code in FaultCode::ALL {
+            assert!(of(code.as_str()).is_some_and(|page| page.starts_with(&format!("# {code}: "))), "{code}");
+        }
+        for code in DenialCode::ALL {
             assert!(of(code.as_str()).is_some_and(|page| page.starts_with(&format!("# {code}: "))), "{code}");
         }
         for code in SpecFault::CODES {

@@ -81,6 +81,18 @@ pub enum DenialCode {
 }
 
 impl DenialCode {
+    /// All of them.
+    pub const ALL: [DenialCode; 8] = [
+        DenialCode::ParamSchema,
+        DenialCode::ScopeUnresolved,
+        DenialCode::OutOfScope,
+        DenialCode::ImpactOverIntent,
+        DenialCode::ImpactOverScopeCap,
+        DenialCode::ImpactOverTenantCeiling,
+        DenialCode::PathEscape,
+        DenialCode::EgressForbidden,
+    ];
+
     /// The word used in journals and conformance cases.
     pub fn as_str(self) -> &'static str {
         match self {
