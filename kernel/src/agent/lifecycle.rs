@@ -162,11 +162,33 @@ pub struct InvalidState {
 }
 
 fn stands(state: AgentState) -> String {
-    if state.is_terminal() { format!("over ({state})") } else { state.to_string() }
+    match listed(state) {
+        Some(word) if state.is_terminal() => format!("over ({state}; `ps` says {word})"),
+        None if state.is_terminal() => format!("over ({state})"),
+        _ => told(&state),
+    }
 }
 
 fn words(states: &[AgentState]) -> String {
-    states.iter().map(|state| state.as_str()).collect::<Vec<_>>().join(" or ")
+    states.iter().map(told).collect::<Vec<_>>().join(" or ")
+}
+
+/// A state, and what it is called in the table of runs.
+fn told(state: &AgentState) -> String {
+    match listed(*state) {
+        Some(word) => format!("{state} (`ps` says {word})"),
+        None => state.to_string(),
+    }
+}
+
+/// What the table of runs calls a state, if that is another word.
+fn listed(state: AgentState) -> Option<&'static str> {
+    match state {
+        AgentState::Pending => Some("open or running"),
+        AgentState::WaitingApproval => Some("waiting"),
+        AgentState::Completed => Some("succeeded or concluded"),
+        AgentState::Running | AgentState::Checkpointed | AgentState::Failed | AgentState::Cancelled => None,
+    }
 }
 
 /// An agent and a run: where it stands, and what else says whether it takes a message. What follows from one that it takes
