@@ -113,4 +113,4 @@ pub use submission::{Submission, SubmitError, Term, new_run_id};
 pub use supervision::{TREE_CHILDREN_MAX, TreeRow};
 pub use system::{InDoubt, StartError, System, SystemConfig};
 pub use toolbox::{Toolbox, ToolboxError};
-pub use view::{ReadResult, RunView};
+pub use view::{Ahead, ReadResult, RunView};

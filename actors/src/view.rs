@@ -1,6 +1,6 @@
 //! Runs as their records tell them, at any point: read only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ostler_kernel::agent::{AgentState, Lifecycle};
@@ -8,9 +8,10 @@ use ostler_kernel::event::{Output, RunOpened};
 use ostler_kernel::id::{Digest, NodeId, RunId, Ticks};
 use ostler_kernel::lineage;
 use ostler_kernel::port::{Artifact, JSON, Position, RunRow, Seq, StreamId};
-use ostler_kernel::run::{Folded, Report, Run, RunOutcome, Timeline};
+use ostler_kernel::run::{Folded, Report, Run, RunOutcome, Since, Standing, TakenUp, Timeline};
 
 use crate::cursor::EventCursor;
+use crate::effects::AttemptKey;
 use crate::error::RunError;
 use crate::services::Services;
 use crate::stream;
@@ -39,6 +40,15 @@ pub struct RunView {
     pub last: Seq,
     /// Where that record stands in the journal.
     position: Position,
+}
+
+/// What taking a run up would find that nobody drives.
+#[derive(Debug, Clone)]
+pub struct Ahead {
+    /// Where it stands then: what may not be done twice is in doubt.
+    pub run: Run,
+    /// The nodes whose attempt is done again.
+    pub again: BTreeSet<NodeId>,
 }
 
 /// Folds the records of a run, up to `at` (all, if that is `None`). Every record is checked to follow from those
@@ -90,6 +100,32 @@ impl System {
         let view = fold(&self.services, &self.row(run)?, at)?;
         self.services.journal.durable(view.position).await?;
         Ok(view)
+    }
+
+    /// What taking up a run would find of which this view holds the last record: attempts that were under way when their process
+    /// ended, and nobody knows of. `None` if there are none, or somebody drives it. Nothing is written down, and nothing is begun.
+    pub fn ahead(&self, view: &RunView) -> Option<Ahead> {
+        let id = view.opened.run;
+        if view.closed.is_some() || self.services.driven.has(id) {
+            return None;
+        }
+        let is_lost = |node: &NodeId, attempt| {
+            !self.services.effects.knows(&AttemptKey { run: id, node: node.clone(), attempt })
+        };
+        let lost = view.run.instances().filter(|(node, instance)| {
+            matches!(instance.standing, Standing::Running { sleep_until: None, .. })
+                && is_lost(&node.id, instance.attempts)
+        });
+        let lost: Vec<NodeId> = lost.map(|(node, _)| node.id.clone()).collect();
+        if lost.is_empty() {
+            return None;
+        }
+        let mut run = view.run.clone();
+        let since = Since { was_parked: view.parked.is_some(), by_name: true, got_on: true };
+        match self.services.within(id, &mut run, |run, cx| run.take_up(cx, &lost, since)) {
+            TakenUp::GoesOn { again, .. } => Some(Ahead { run, again: again.into_iter().collect() }),
+            TakenUp::SetAside(_) => None,
+        }
     }
 
     /// The records of a run after `after`.

@@ -1,15 +1,15 @@
 //! The graph of a run with where each node stands.
 
-use ostler_actors::RunView;
+use ostler_actors::{Ahead, RunView};
 use ostler_kernel::id::RunId;
 
 use crate::wire::{GraphEdge, GraphNode, GraphView, word};
 
-/// The graph of a run as it stood at the view's last record.
-pub(crate) fn of(run: RunId, view: &RunView) -> GraphView {
-    let (plan, graph) = (view.run.plan(), view.run.graph());
-    let mut nodes: Vec<GraphNode> = view
-        .run
+/// The graph of a run as it stood at the view's last record; or as taking it up would find it, if nobody drives it.
+pub(crate) fn of(run: RunId, view: &RunView, ahead: Option<&Ahead>) -> GraphView {
+    let now = ahead.map_or(&view.run, |ahead| &ahead.run);
+    let (plan, graph) = (now.plan(), now.graph());
+    let mut nodes: Vec<GraphNode> = now
         .instances()
         .enumerate()
         .map(|(at, (node, instance))| {
@@ -23,6 +23,7 @@ pub(crate) fn of(run: RunId, view: &RunView) -> GraphView {
                 reason: instance.reason.as_ref().map(ToString::to_string),
                 since_ms: instance.since,
                 attempts: instance.attempts,
+                cut_off: ahead.is_some_and(|ahead| ahead.again.contains(&node.id)),
                 busy_ms: view.took.get(&node.id).copied(),
                 failure: instance.met().map(str::to_owned),
                 artifact: output.map(|output| output.artifact.to_string()),

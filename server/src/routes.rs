@@ -281,8 +281,10 @@ async fn run_graph(
     Asked(asked): Asked<PointAsked>,
 ) -> Result<Json<GraphView>, Problem> {
     let run = names::run(&api.system, &name)?;
-    let view = view(&api.system, run, asked.seq()?).await?;
-    Ok(Json(graph::of(run, &view)))
+    let at = asked.seq()?;
+    let view = view(&api.system, run, at).await?;
+    let ahead = if at.is_none() { api.system.ahead(&view) } else { None };
+    Ok(Json(graph::of(run, &view, ahead.as_ref())))
 }
 
 #[derive(Deserialize)]

@@ -1,6 +1,6 @@
 //! What a run amounts to, as it is told.
 
-use ostler_actors::{ApprovalId, RunView, Settled, System};
+use ostler_actors::{Ahead, ApprovalId, RunView, Settled, System};
 use ostler_kernel::contract::{precision, reliability};
 use ostler_kernel::event::HumanRequestKind;
 use ostler_kernel::id::RunId;
@@ -17,6 +17,8 @@ pub(crate) struct Stands {
     reason: Option<String>,
     /// The run before it that keeps it waiting.
     behind: Option<RunId>,
+    /// What taking it up would find, if nobody drives it.
+    ahead: Option<Ahead>,
     /// Records follow.
     is_past: bool,
 }
@@ -37,7 +39,7 @@ impl Stands {
             Some(Settled::Resting) => (Standing::Open, None),
         };
         let behind = system.held_up_by(view.opened.run).filter(|_| standing == Standing::Waiting);
-        Ok(Stands { standing, reason, behind, is_past: false })
+        Ok(Stands { standing, reason, behind, ahead: system.ahead(view), is_past: false })
     }
 
     /// How it stood at a record that others follow.
@@ -47,13 +49,14 @@ impl Stands {
             None if view.run.waits_for_person() => Standing::Waiting,
             None => Standing::Open,
         };
-        Stands { standing, reason: view.parked.clone(), behind: None, is_past: true }
+        Stands { standing, reason: view.parked.clone(), behind: None, ahead: None, is_past: true }
     }
 }
 
 /// The summary of a run as it stood at the view's last record.
 pub(crate) fn of(run: RunId, view: &RunView, stands: Stands) -> Summary {
-    let Stands { standing, reason, behind, is_past } = stands;
+    let Stands { standing, reason, behind, ahead, is_past } = stands;
+    let now = ahead.as_ref().map_or(&view.run, |ahead| &ahead.run);
     let report = &view.report;
     let plan = view.run.plan();
     let outputs = view.run.outputs().map(|(id, output)| (id.to_string(), output.artifact.to_string()));
@@ -73,7 +76,8 @@ pub(crate) fn of(run: RunId, view: &RunView, stands: Stands) -> Summary {
         state: view.agent_state(matches!(standing, Standing::Running)),
         outcome: view.closed.map(|outcome| outcome.to_string()),
         reason,
-        nodes: report.nodes.iter().map(|(node, state)| (node.to_string(), state.to_string())).collect(),
+        nodes: now.instances().map(|(node, it)| (node.id.to_string(), it.state().to_string())).collect(),
+        cut_off: ahead.iter().flat_map(|ahead| &ahead.again).map(ToString::to_string).collect(),
         dispatches: report.dispatches,
         rounds: report.rounds.clone(),
         peak_ready: report.peak_ready,
@@ -88,7 +92,7 @@ pub(crate) fn of(run: RunId, view: &RunView, stands: Stands) -> Summary {
         culprits: culprits.collect(),
         reliability: reliability_of(&view.run),
         outputs: outputs.collect(),
-        waiting: waiting(run, &view.run),
+        waiting: waiting(run, now),
         behind: behind.map(|first| first.to_string()),
         out_of_credit: view.out_of_credit && view.closed.is_none(),
         budget: view.run.terms().budget,

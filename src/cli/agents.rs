@@ -12,6 +12,7 @@ use ostler_server::wire::{AgentLine, AgentList, AgentNamed, OfferRequest, SpawnR
 use serde_json::{Value, json};
 
 use super::Globals;
+use super::advice::{self, option, placed};
 use super::cells::{fit, padded, width};
 use super::client::{Client, Refused, part};
 use super::exit::{Failure, code};
@@ -85,7 +86,8 @@ pub(crate) async fn spawn(globals: &Globals, args: SpawnArgs) -> Result<u8, Fail
     if globals.json {
         out.json(&tagged("spawned", &spawned));
     } else {
-        out.line(format!("{0} is there; `ostler run PLAN --agent {0}` gives it work", spawned.agent));
+        let run = advice::command("run PLAN", &[], &option("agent", spawned.agent.as_ref()));
+        out.line(format!("{} is there; `{run}` gives it work", spawned.agent));
     }
     Ok(code::SUCCEEDED)
 }
@@ -147,7 +149,7 @@ pub(crate) async fn list(client: &Client, globals: &Globals, out: &mut Out) -> R
         if let Some(reason) = &line.reason {
             let columns = if out.is_terminal() { out.size().0 } else { usize::MAX };
             out.line(fit(&format!("  out of service: {reason}"), columns));
-            out.line(format!("    ostler release {}", line.agent));
+            out.line(format!("    {}", advice::command("release", &[&line.agent], "")));
         }
     }
     Ok(())
@@ -164,10 +166,10 @@ pub(crate) async fn release(globals: &Globals, args: ReleaseArgs) -> Result<u8, 
     if globals.json {
         out.json(&tagged("released", &released));
     } else {
-        out.line(format!(
+        out.line(placed(&format!(
             "{} is back in service; `ostler ps` shows which of its runs were set aside, `ostler resume RUN` goes on with one",
             released.agent
-        ));
+        )));
     }
     Ok(code::SUCCEEDED)
 }

@@ -11,6 +11,7 @@ use ostler_server::wire::{
 use serde_json::{Value, json};
 
 use super::Globals;
+use super::advice::{self, placed};
 use super::ask::{self, Typed};
 use super::cells::{fit, harmless};
 use super::client::{Client, Refused, part};
@@ -116,7 +117,7 @@ fn tell(question: &ApprovalView, out: &mut Out) {
 fn listed(question: &ApprovalView) -> Vec<String> {
     let mut lines = lines(question, Extent::Lines(TEXT_LINES_MAX));
     if is_over(question.deadline_ms) || question.set_aside {
-        lines.push(format!("    ostler resume {}", ending(&question.run)));
+        lines.push(format!("    {}", advice::resume(ending(&question.run))));
         return lines;
     }
     let digest = question.digest.as_deref().map(short_digest);
@@ -153,7 +154,7 @@ impl Extent {
         }
         // `shown` ends in the sign of something cut out.
         let more = whole.chars().count() + 1 - shown.chars().count();
-        format!("{shown} {}, ostler approvals --json shows all", count(more, "more character"))
+        format!("{shown} {}, {} shows all", count(more, "more character"), all())
     }
 }
 
@@ -186,7 +187,7 @@ pub(crate) fn lines(question: &ApprovalView, extent: Extent) -> Vec<String> {
             None => field("result", result, extent, &mut lines),
         },
         (None, Some(bytes)) if question.refusal.is_none() => {
-            lines.push(format!("    result: {bytes} bytes, ostler approvals --json shows them"));
+            lines.push(format!("    result: {bytes} bytes, {} shows them", all()));
         }
         (None, _) => {}
     }
@@ -207,6 +208,11 @@ pub(crate) fn lines(question: &ApprovalView, extent: Extent) -> Vec<String> {
     lines
 }
 
+/// The command that shows all of every question.
+fn all() -> String {
+    advice::command("approvals", &[], "--json")
+}
+
 /// A parameter or a result: texts as they are read, anything else as JSON.
 fn field(name: &str, value: &Value, extent: Extent, lines: &mut Vec<String>) {
     let name: String = name.chars().map(harmless).collect();
@@ -218,7 +224,7 @@ fn field(name: &str, value: &Value, extent: Extent, lines: &mut Vec<String>) {
             let more = text.lines().count().saturating_sub(extent.lines());
             if more > 0 {
                 let more = count(more, "more line");
-                lines.push(format!("    │ … {more}, ostler approvals --json shows all"));
+                lines.push(format!("    │ … {more}, {} shows all", all()));
             }
         }
         None => lines.push(format!("    {name}: {}", extent.line(&value.to_string()))),
@@ -259,7 +265,8 @@ pub(crate) async fn answer(globals: &Globals, args: AnswerArgs, decision: Decisi
     let before = match send(&mut session, &mut signals, &args, decision, person).await {
         Ok(Ok(before)) => before,
         Ok(Err(code)) => {
-            say(format!("left waiting; `ostler reject {} {} --note WHY` says no", args.run, args.node));
+            let reject = advice::command("reject", &[&args.run, &args.node], "--note WHY");
+            say(format!("left waiting; `{reject}` says no"));
             session.stop().await;
             return Ok(code);
         }
@@ -302,10 +309,10 @@ async fn send(
             digest = question.digest.unwrap_or_default();
         }
         (None, Decision::Approve) => {
-            return Err(Failure::invalid(format!(
+            return Err(Failure::invalid(placed(&format!(
                 "a yes is for what you have seen: `ostler approvals` shows what node {} asks, and the --digest to give",
                 args.node
-            )));
+            ))));
         }
     }
     let request = AnswerRequest { decision, digest, note, by: approver() };
@@ -381,14 +388,17 @@ fn asked<'a>(run: &'a Summary, node: &str) -> Result<&'a Waiting, Failure> {
     let id = &run.run;
     match run.waiting.iter().find(|waiting| waiting.node == node) {
         Some(_) if run.standing == Standing::Checkpointed => Err(Failure::invalid(format!(
-            "the run {id} was set aside: `ostler resume {id}` takes it up, and node {node} is answered then"
+            "the run {id} was set aside: `{}` takes it up, and node {node} is answered then",
+            advice::resume(id)
         ))),
         Some(question) if is_over(question.deadline_ms) => Err(Failure::invalid(format!(
-            "the time to answer node {node} is over: silence cancels it when the run goes on (`ostler resume {id}`)"
+            "the time to answer node {node} is over: silence cancels it when the run goes on (`{}`)",
+            advice::resume(id)
         ))),
         Some(question) if question.id.is_some() => Ok(question),
         Some(_) => Err(Failure::invalid(format!(
-            "node {node} is in doubt: `ostler resolve {id} {node}` settles that, with --done FILE, --redo or --fail"
+            "node {node} is in doubt: `{}` settles that, with --done FILE, --redo or --fail",
+            advice::command("resolve", &[id, node], "")
         ))),
         None => Err(Failure::invalid(match run.nodes.get(node) {
             None => format!("no node {node} in run {id}"),
@@ -398,12 +408,10 @@ fn asked<'a>(run: &'a Summary, node: &str) -> Result<&'a Waiting, Failure> {
                     words::state(state)
                 )
             }
-            Some(state) => {
-                format!(
-                    "node {node} is {}: it asks nobody; `ostler approvals` lists who does",
-                    words::state(state)
-                )
-            }
+            Some(state) => placed(&format!(
+                "node {node} is {}: it asks nobody; `ostler approvals` lists who does",
+                words::state(state)
+            )),
         })),
     }
 }
@@ -412,9 +420,9 @@ fn asked<'a>(run: &'a Summary, node: &str) -> Result<&'a Waiting, Failure> {
 fn check_digest(given: &str, shown: &str, run: &str, node: &str) -> Result<(), Failure> {
     let hex = given.strip_prefix("b3:").unwrap_or(given).to_ascii_lowercase();
     if hex.len() < DIGEST_GIVEN_MIN || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(Failure::invalid(format!(
+        return Err(Failure::invalid(placed(&format!(
             "{given:?} is no digest: give {DIGEST_GIVEN_MIN} or more of its hex digits, as `ostler approvals` shows them"
-        )));
+        ))));
     }
     if shown.strip_prefix("b3:").unwrap_or(shown).starts_with(&hex) {
         return Ok(());

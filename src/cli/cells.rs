@@ -96,6 +96,28 @@ pub(crate) fn fit_name(name: &str, columns: usize) -> String {
     format!("{}{CUT}{}", beginning(&line, columns - 1 - tail), &line[from..])
 }
 
+/// A text, harmless, in lines of at most so many cells, which break at blanks where they can: the first has `first`, the others
+/// `columns`. There are no more than `most` of them, and one at least; `…` stands for what is missing.
+pub(crate) fn wrapped(text: &str, first: usize, columns: usize, most: usize) -> Vec<String> {
+    let (line, more) = first_line(text);
+    let whole = if more { line + CUT } else { line };
+    let (mut rest, mut lines) = (whole.as_str(), Vec::new());
+    loop {
+        let room = if lines.is_empty() { first } else { columns };
+        let begins = beginning(rest, room);
+        if begins.len() == rest.len() || lines.len() + 1 >= most || begins.is_empty() {
+            lines.push(fit(rest, room));
+            return lines;
+        }
+        // What is cut at a blank loses that.
+        let is_at_blank = rest[begins.len()..].starts_with(' ');
+        let at = if is_at_blank { begins.len() } else { begins.rfind(' ').unwrap_or(begins.len()) };
+        let at = if at == 0 { begins.len() } else { at };
+        lines.push(rest[..at].trim_end().to_owned());
+        rest = rest[at..].trim_start();
+    }
+}
+
 /// A text that takes so many cells at least, with spaces after it.
 pub(crate) fn padded(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
@@ -153,7 +175,34 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_long_text_is_broken_at_blanks_and_cut_only_where_there_is_no_room() {
+        for (text, first, columns, most, expected) in [
+            ("one two three", 20, 10, 3, &["one two three"][..]),
+            ("one two three", 8, 10, 3, &["one two", "three"]),
+            ("one two three", 7, 10, 3, &["one two", "three"]),
+            ("one two three", 6, 4, 9, &["one", "two", "thre", "e"]),
+            ("one two three", 6, 4, 2, &["one", "two…"]),
+            ("one two three", 6, 4, 1, &["one t…"]),
+            ("one\ntwo", 10, 10, 3, &["one…"]),
+            ("日本語 日本", 6, 4, 3, &["日本語", "日本"]),
+            ("日本語", 1, 1, 3, &["…"]),
+            ("", 5, 5, 2, &[""]),
+        ] {
+            assert_eq!(wrapped(text, first, columns, most), expected, "{text:?} in {first} and {columns}");
+        }
+    }
+
     proptest::proptest! {
+        #[test]
+        fn no_line_is_wider_than_what_it_is_wrapped_in(text: String, first in 0usize..50, columns in 0usize..50) {
+            let lines = wrapped(&text, first, columns, 5);
+            assert!((1..=5).contains(&lines.len()));
+            for (at, line) in lines.iter().enumerate() {
+                assert!(width(line) <= if at == 0 { first } else { columns }, "{line:?}");
+            }
+        }
+
         #[test]
         fn nothing_is_wider_than_what_it_has_to_fit(text: String, columns in 0usize..50) {
             for cut in [fit(&text, columns), fit_name(&text, columns)] {

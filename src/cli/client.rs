@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use tower::ServiceExt;
 
+use super::advice::placed;
 use super::exit::{Failure, code};
 
 /// What is said of a process that ends while it is asked; how the connection broke says nothing more.
@@ -77,7 +78,7 @@ impl From<Refused> for Failure {
                 if problem.code == "disk_full" {
                     what += ": nothing of it was written down; say it again when there is room";
                 }
-                Failure { code, what }
+                Failure { code, what: placed(&what) }
             }
         }
     }

@@ -9,6 +9,7 @@ use ostler_kernel::terms::{CREDITS_MAX, CREDITS_OF_REFERENCE};
 use ostler_server::wire::{ClientLine, ClientList, ClientRequest, Summary, Tier, WeightName, WeightRequest};
 
 use super::Globals;
+use super::advice;
 use super::cells::{fit_name, padded, width};
 use super::client::{Client, Refused, part};
 use super::exit::{Failure, code};
@@ -187,7 +188,8 @@ fn told(line: &ClientLine) -> String {
         let least = least.map(|least| format!(", at least {least} more")).unwrap_or_default();
         let deposit = deposit(line.left);
         told.push_str(&format!(
-            "\n  parked: nothing of it starts until it has credits{least}: ostler credit {client} +{deposit}"
+            "\n  parked: nothing of it starts until it has credits{least}: {}",
+            advice::deposit(client, deposit)
         ));
     }
     told
@@ -219,20 +221,19 @@ pub(crate) fn is_short(line: &ClientLine) -> bool {
 /// What a run waits for whose client is parked, and what mends it.
 pub(crate) fn waits(line: &ClientLine) -> String {
     let ClientLine { client, left, .. } = line;
-    format!("it waits for credits of client {client}: ostler credit {client} +{}", deposit(*left))
+    format!("it waits for credits of client {client}: {}", advice::deposit(client, deposit(*left)))
 }
 
 /// What is told of a client whose credits were used up, by how it stands now.
 pub(crate) fn used_up(client: &str, line: Option<&ClientLine>) -> String {
     let left = line.and_then(|line| line.left);
-    let deposit = deposit(left);
+    let deposit = advice::deposit(client, deposit(left));
     match (line, left) {
-        (Some(line), Some(left)) if !is_short(line) => format!(
-            "the credits of client {client} were used up; now {left} are left (ostler credit {client} +{deposit} adds more)"
-        ),
+        (Some(line), Some(left)) if !is_short(line) => {
+            format!("the credits of client {client} were used up; now {left} are left ({deposit} adds more)")
+        }
         _ => format!(
-            "the credits of client {client} are used up: nothing more starts until there are more: \
-             ostler credit {client} +{deposit}"
+            "the credits of client {client} are used up: nothing more starts until there are more: {deposit}"
         ),
     }
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
+use super::advice;
 use super::ask::{Asker, Came};
 use super::client::{Client, Refused, WENT_AWAY, part};
 use super::exit::{Failure, code};
@@ -76,16 +77,18 @@ pub(crate) async fn watch(
 pub(crate) async fn interrupted(session: Session, signals: &Signals, run: &str) {
     if session.client.is_remote() {
         say(format!(
-            "the run goes on in the process that holds the data folder; `ostler cancel {run}` stops it"
+            "the run goes on in the process that holds the data folder; `{}` stops it",
+            advice::command("cancel", &[run], "")
         ));
     } else {
-        signals.will_say(format!("ended at once, state is kept: `ostler resume {run}` goes on"));
+        let resume = advice::resume(run);
+        signals.will_say(format!("ended at once, state is kept: `{resume}` goes on"));
         signals.will_kill(session.programs());
         say(
             "stopping: work that acts on the world is brought to its end; ^C again ends it, and this, at once",
         );
         session.stop().await;
-        say(format!("stopped, state is kept: `ostler resume {run}` goes on"));
+        say(format!("stopped, state is kept: `{resume}` goes on"));
     }
 }
 
@@ -236,7 +239,7 @@ pub(crate) async fn to_rest(
 pub(crate) fn lost(refused: Refused, run: &str) -> Failure {
     match refused {
         Refused::Gone(what) | Refused::NotThere(what) => {
-            Failure::internal(format!("{what}; `ostler resume {run}` goes on"))
+            Failure::internal(format!("{what}; `{}` goes on", advice::resume(run)))
         }
         refused => refused.into(),
     }

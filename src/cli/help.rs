@@ -14,9 +14,9 @@ pub(crate) const EXIT_CODES: [(&str, &str); 8] = [
     ("0", "done: the run succeeded, or concluded early"),
     ("1", "the run failed or was cancelled; or a comparison found a difference"),
     ("2", "the command line, the plan or another file is not right; nothing was started"),
-    ("3", "nothing goes on until a person answers"),
-    ("4", "the data folder is damaged, or held by a process that does not answer"),
-    ("5", "something else went wrong; what was done is kept, `ostler resume` goes on"),
+    ("3", "a run waits for a person to answer, or was set aside by one until `ostler resume RUN`"),
+    ("4", "the data folder is damaged or cannot be used, or a process holds it that does not answer"),
+    ("5", "something else went wrong, or a run did not get on; what was done is kept: `ostler resume`"),
     ("130", "interrupted (^C); what was done is kept, `ostler resume` goes on"),
     ("143", "terminated; what was done is kept, `ostler resume` goes on"),
 ];
@@ -66,7 +66,7 @@ const OTHERS: &str = "More";
 
 #[derive(Debug, Args)]
 pub(crate) struct HelpArgs {
-    /// A command, the code of a fault or of advice such as V04, or one of the topics exit-codes, environment and runs
+    /// A command, the code of a fault, of advice or of a refused call such as V04, or one of the topics exit-codes, environment and runs
     #[arg(value_name = "COMMAND|CODE|TOPIC")]
     asked: Vec<String>,
 }
@@ -94,7 +94,7 @@ pub(crate) fn help(globals: &Globals, args: &HelpArgs) -> Result<u8, Failure> {
             let topics: Vec<&str> = TOPICS.iter().map(|(name, ..)| *name).collect();
             Failure::invalid(format!(
                 "there is no command, code or topic {name:?}: `ostler help` lists the commands, the topics are {}; a code is one \
-                 that `ostler check` prints, such as V04",
+                 that `ostler check` or a refused call tells, such as V04 or PATH_ESCAPE",
                 topics.join(", ")
             ))
         })?;
@@ -172,23 +172,21 @@ pub(crate) fn template(root: &Command) -> String {
 mod tests {
     use clap::Parser;
 
-    use super::super::Cli;
+    use super::super::{Cli, TEXT_ONLY};
     use super::*;
 
-    /// Every command that can be called, with the words it is called by.
-    fn leaves(command: &Command, called: &str, found: &mut Vec<(String, Command)>) {
-        let below: Vec<&Command> = command.get_subcommands().filter(|below| !below.is_hide_set()).collect();
-        if below.is_empty() {
-            found.push((called.to_owned(), command.clone()));
-        }
-        for below in below {
-            leaves(below, &format!("{called} {}", below.get_name()), found);
+    /// Every command below this one, with the words it is called by.
+    fn below(command: &Command, called: &str, found: &mut Vec<(String, Command)>) {
+        for below_it in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+            let called = format!("{called} {}", below_it.get_name());
+            below(below_it, &called, found);
+            found.push((called, below_it.clone()));
         }
     }
 
     fn commands() -> Vec<(String, Command)> {
         let mut found = Vec::new();
-        leaves(&command(), "ostler", &mut found);
+        below(&command(), "ostler", &mut found);
         assert!(found.len() > 10, "{found:?}");
         found
     }
@@ -263,6 +261,17 @@ mod tests {
                 let Some(help) = help else { continue };
                 assert!(help.starts_with(words), "{called}: {help}");
             }
+        }
+    }
+
+    #[test]
+    fn no_command_offers_json_that_prints_text_only() {
+        let mut root = command();
+        root.build();
+        for command in root.get_subcommands().filter(|command| !command.is_hide_set()) {
+            let json = command.get_arguments().find(|argument| argument.get_id() == "json");
+            let is_offered = json.is_some_and(|json| !json.is_hide_set());
+            assert_eq!(is_offered, !TEXT_ONLY.contains(&command.get_name()), "{}", command.get_name());
         }
     }
 

@@ -9,6 +9,7 @@ use hyper::header::{CONTENT_TYPE, ETAG};
 use ostler_server::wire::{EventLine, Standing, Summary};
 use serde_json::{Value, json};
 
+use super::advice::{self, placed};
 use super::cells::fit;
 use super::client::{part, whole};
 use super::exit::{Failure, code};
@@ -127,12 +128,12 @@ async fn tell_events(
     let now = if follows { session.summary(&summary.run).await? } else { summary };
     if !matches!(now.standing, Standing::Closed | Standing::Quarantined) {
         let short = clients::short(&session.client, &now).await;
-        let how = match (short, now.waiting.is_empty()) {
+        let how = match (short, now.standing != Standing::Waiting) {
             (Some(short), _) => {
-                format!("{}; then `ostler resume {}` goes on", clients::waits(&short), now.run)
+                format!("{}; then `{}` goes on", clients::waits(&short), advice::resume(&now.run))
             }
-            (None, true) => format!("`ostler resume {}` goes on", now.run),
-            (None, false) => "it waits for a person: `ostler approvals` shows for what".to_owned(),
+            (None, true) => format!("`{}` goes on", advice::resume(&now.run)),
+            (None, false) => placed("it waits for a person: `ostler approvals` shows for what"),
         };
         say(format!("this run stands still, so nothing more comes: {how}"));
     }

@@ -8,6 +8,7 @@ use ostler::job_file::{JobFile, JobFileError};
 use ostler_actors::new_run_id;
 use ostler_server::wire::{JobLine, JobList, JobRequest, OfferRequest, OfferView, Standing};
 
+use super::advice::{self, placed};
 use super::bounds::{self, Bounds};
 use super::cells::{fit, fit_name, padded, width};
 use super::client::{Client, Refused, part};
@@ -105,7 +106,8 @@ async fn offer(globals: &Globals, args: OfferArgs) -> Result<u8, Failure> {
     // The agent is there, or nothing is to be made.
     let (_, data) = session::settings(globals, Path::new("."))?;
     if let Some(nothing) = session::nothing_of("agent", data.as_deref())? {
-        return Err(Failure::invalid(format!("{nothing}; `ostler spawn {agent}` makes one")));
+        let spawn = advice::command("spawn", &[&agent], "");
+        return Err(Failure::invalid(format!("{nothing}; `{spawn}` makes one")));
     }
     let session = Session::open(globals, Path::new("."), Want::Drive).await?;
     let path = format!("/v1/agents/{}/offer", part(&agent));
@@ -150,7 +152,7 @@ async fn ls(globals: &Globals) -> Result<u8, Failure> {
         return Ok(code::SUCCEEDED);
     }
     if list.jobs.is_empty() {
-        say("there is no job yet: `ostler market post FILE` posts one");
+        say(placed("there is no job yet: `ostler market post FILE` posts one"));
         return Ok(code::SUCCEEDED);
     }
     let titles = list.jobs.iter().map(|line| width(&line.title)).max().unwrap_or(0).clamp(5, 32);
@@ -354,6 +356,8 @@ fn outcome(line: &JobLine) -> String {
             let score = line.composite_pm.map_or_else(|| "-".to_owned(), share);
             format!("job {job} is done: score {score}, {spent} of {budget} credits spent, the rest is free")
         }
-        (None, stage) => format!("job {job} is at the stage {stage}; `ostler resume` goes on with it"),
+        (None, stage) => {
+            placed(&format!("job {job} is at the stage {stage}; `ostler resume` goes on with it"))
+        }
     }
 }

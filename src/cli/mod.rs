@@ -3,6 +3,7 @@
 //! Every command that concerns runs speaks the /v1 API, whoever holds the data folder: `session` finds the way,
 //! `client` asks, `follow` watches a run and `summary` tells what came of it.
 
+mod advice;
 mod agents;
 mod approve;
 mod ask;
@@ -176,6 +177,7 @@ enum Command {
     #[command(after_help = "Example:\n  ostler reject @last publish --note 'too early'")]
     Reject(approve::AnswerArgs),
     /// Add a client that pays for runs, or change its terms
+    #[command(after_help = "Example:\n  ostler client add acme --credit 5000")]
     Client(clients::ClientArgs),
     /// Deposit credits for a client, take some back, or show what is left
     ///
@@ -248,8 +250,14 @@ enum Command {
     )]
     Agents(evaluate::AgentsArgs),
     /// Post jobs that agents compete for
+    #[command(
+        after_help = "Examples:\n  ostler market offer jurist --can contracts --price 400\n  ostler market post job.yaml\n  ostler market ls"
+    )]
     Market(market::MarketArgs),
     /// Live through cases in virtual time
+    #[command(
+        after_help = "Examples:\n  ostler simulate graph cases.jsonl\n  ostler simulate queue trace.jsonl --check"
+    )]
     Simulate(simulate::SimulateArgs),
     /// Verify the data folder, and say what is missing
     ///
@@ -296,9 +304,22 @@ enum Command {
 
 /// Everything the command line takes.
 fn command() -> clap::Command {
-    let command = Cli::command();
+    let command = text_only_without_json(Cli::command());
     let template = help::template(&command);
     command.help_template(template).after_long_help(help::after_all())
+}
+
+/// Commands that print text only.
+const TEXT_ONLY: [&str; 3] = ["completions", "man", "help"];
+
+/// Offers no `--json` where it is refused.
+fn text_only_without_json(command: clap::Command) -> clap::Command {
+    let Some(json) = command.get_arguments().find(|argument| argument.get_id() == "json").cloned() else {
+        return command;
+    };
+    TEXT_ONLY
+        .iter()
+        .fold(command, |command, name| command.mut_subcommand(name, |it| it.arg(json.clone().hide(true))))
 }
 
 /// Adds the command that was meant by one that is not there. Clap itself takes neighbours that changed places for
@@ -370,6 +391,7 @@ fn logged() -> EnvFilter {
 pub(crate) fn main() -> ExitCode {
     let parsed = without_empty_variables(command())
         .try_get_matches()
+        .inspect(advice::keep)
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = parsed.unwrap_or_else(|error| with_meant(error).exit());
     tracing_subscriber::fmt().with_env_filter(logged()).with_writer(|| Aside).init();

@@ -16,6 +16,7 @@ use ostler_server::wire::{
 use serde_json::json;
 
 use super::Globals;
+use super::advice::{self, placed};
 use super::cells::{fit, fit_name, padded, width};
 use super::check::from_stdin;
 use super::client::{Client, part};
@@ -226,7 +227,7 @@ async fn ps(globals: &Globals, args: &PsArgs) -> Result<u8, Failure> {
         return Ok(code::SUCCEEDED);
     }
     if lines.is_empty() {
-        say("there is no pipeline yet: `ostler pipeline create FILE` declares one");
+        say(placed("there is no pipeline yet: `ostler pipeline create FILE` declares one"));
     }
     for line in &lines {
         show(line, &mut out);
@@ -280,6 +281,7 @@ fn show(line: &PipelineLine, out: &mut Out) {
 /// What is wrong with a stage, and what mends it, a line each.
 pub(crate) fn troubles(pipeline: &str, stage: &StageLine) -> Vec<String> {
     let mut told = Vec::new();
+    let release = advice::command("pipeline release", &[pipeline, &stage.stage], "");
     let newest = stage.parked.iter().rev().take(PARKED_SHOWN_MAX);
     for parked in newest {
         let reason = fit(&parked.reason, 160);
@@ -295,12 +297,12 @@ pub(crate) fn troubles(pipeline: &str, stage: &StageLine) -> Vec<String> {
     }
     match stage.state.as_str() {
         "stopped" => {
-            told.push(format!("it goes on without that: ostler pipeline release {pipeline} {}", stage.stage));
+            told.push(format!("it goes on without that: {release}"));
         }
         "down" => {
             let reason = fit(stage.reason.as_deref().unwrap_or_default(), 160);
             told.push(format!("its actor is down: {reason}"));
-            told.push(format!("ostler pipeline release {pipeline} {}", stage.stage));
+            told.push(release);
         }
         _ => {}
     }

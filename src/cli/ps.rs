@@ -7,6 +7,7 @@ use clap::Args;
 use ostler_server::wire::{ClientLine, ClientList, RunLine, RunList, Standing, Waiting};
 use serde_json::{Value, json};
 
+use super::advice;
 use super::approve::waited_for;
 use super::cells::{fit, fit_name, padded, width};
 use super::exit::{Failure, code};
@@ -143,26 +144,34 @@ async fn runs(
     for (row, line) in rows.iter().zip(&lines) {
         out.line(table.row(row, out));
         if let Some(reason) = &line.reason {
-            let word = if line.standing == Standing::Quarantined { "damaged" } else { "set aside" };
+            let is_damaged = line.standing == Standing::Quarantined;
+            let word = if is_damaged { "damaged" } else { "set aside" };
             out.line(fit(&format!("  {word}: {reason}"), columns.unwrap_or(usize::MAX)));
+            if !is_damaged {
+                out.line(format!("    {}", advice::resume(ending(&line.run))));
+            }
         }
         let short = |client: &&ClientLine| client.client == line.client && clients::is_short(client);
         if let Some(short) = parked.iter().find(short).filter(|_| line.out_of_credit) {
             out.line(format!("  {}", clients::waits(short)));
         }
         if let Some(first) = &line.behind {
-            out.line(fit(&behind(first), columns.unwrap_or(usize::MAX)));
+            out.line(behind(first));
         }
         let waiting = line.waiting.iter().take(WAITING_SHOWN_MAX);
         waiting
             .flat_map(|waiting| waiting_lines(&line.run, waiting, columns))
             .for_each(|line| out.line(line));
     }
-    if out.is_terminal() && lines.iter().any(|line| line.standing == Standing::Open) {
-        out.line("nobody drives what is open: ostler resume goes on with it");
+    if lines.iter().any(|line| line.standing == Standing::Open) {
+        out.line(format!(
+            "nobody drives what is open: {} goes on with it",
+            advice::command("resume", &[], "")
+        ));
     }
     if more && out.is_terminal() {
-        out.line(format!("… the newest {}; ostler ps --all lists all of them", count(most, "run")));
+        let all = advice::command("ps", &[], "--all");
+        out.line(format!("… the newest {}; {all} lists all of them", count(most, "run")));
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use ostler_actors::new_run_id;
 use ostler_kernel::id::CLIENT_DEFAULT;
 use ostler_server::wire::{RunNamed, SubmitRequest};
 
+use super::advice::placed;
 use super::bounds::{self, Bounds};
 use super::client::Refused;
 use super::exit::Failure;
@@ -102,9 +103,9 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
                         .collect();
                     findings::tell(file.source(), &findings, globals.json, &mut out)
                 }
-                Refused::Gone(what) => Failure::internal(format!(
+                Refused::Gone(what) => Failure::internal(placed(&format!(
                     "{what}; whether the run was opened is unknown: `ostler ps` tells, `ostler resume` goes on"
-                )),
+                ))),
                 refused => refused.into(),
             });
         }

@@ -63,7 +63,7 @@ async fn tell(session: &Session, args: ShowArgs, format: Format, out: &mut Out) 
                 summary::head(&sheet, &told),
                 summary::nodes(&sheet, &graph),
                 summary::figures(&sheet, &told),
-                summary::culprits(&sheet, &told, usize::MAX),
+                summary::culprits(&sheet, &told, usize::MAX, usize::MAX),
                 summary::waiting(&sheet, &told, short.as_ref(), usize::MAX),
             ];
             out.line(lines.concat().join("\n"));
@@ -140,6 +140,7 @@ mod tests {
             reason: None,
             since_ms: 0,
             attempts: 1,
+            cut_off: false,
             busy_ms: None,
             failure: None,
             artifact: None,

@@ -9,6 +9,7 @@ use rustix::process::{Signal as Raw, getpgrp, getpid, getsid, kill_process};
 use rustix::termios::tcgetpgrp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::advice::placed;
 use super::exit::Failure;
 use super::live::screen;
 
@@ -75,8 +76,8 @@ impl Signals {
                 if let Some(programs) = programs {
                     programs.kill_running();
                 }
-                let words = words
-                    .unwrap_or_else(|| "ended at once, state is kept: `ostler resume` goes on".to_owned());
+                let words =
+                    words.unwrap_or_else(|| placed("ended at once, state is kept: `ostler resume` goes on"));
                 // Not by way of the screen, which may be in the middle of a drawing.
                 let _ = writeln!(stderr(), "{words}");
                 std::process::exit(code);

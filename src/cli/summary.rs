@@ -1,15 +1,17 @@
 //! What came of a run, on one screen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ostler_kernel::gate::MEANT;
 use ostler_server::wire::{ClientLine, Culprit, GraphNode, GraphView, Standing, Summary};
 use serde_json::Value;
 
+use super::advice;
 use super::approve::waited_for;
-use super::cells::{fit, fit_name, padded, visible, width};
+use super::cells::{fit, fit_name, padded, visible, width, wrapped};
 use super::client::{Client, part, whole};
 use super::clients;
+use super::pages;
 use super::term::{Out, Paint, bytes, count, date, now_ms, paint_of, span};
 use super::words;
 
@@ -38,6 +40,9 @@ const OUTPUTS_MAX: usize = 8;
 /// Bytes of an output that is shown.
 const OUTPUT_BYTES_MAX: u64 = 4_000;
 
+/// How a node stands whose attempt ended with its process, and is done again.
+const CUT_OFF: &str = "cut off";
+
 /// Lines of an output that are shown.
 const OUTPUT_LINES_MAX: usize = 24;
 
@@ -62,11 +67,6 @@ impl<'a> Sheet<'a> {
     /// Rows that a line takes: a command is not cut, and may need two.
     fn rows_of(&self, line: &str) -> usize {
         visible(line).div_ceil(self.columns).max(1)
-    }
-
-    /// The name of a run in a command, so that the command fits where it can.
-    fn run<'r>(&self, run: &'r str, rest: usize) -> &'r str {
-        if rest + width(run) <= self.columns { run } else { ending(run) }
     }
 }
 
@@ -103,15 +103,15 @@ pub(crate) fn answers(run: &str, node: &str, ask: &str, seen: Seen<'_>) -> Vec<S
     let run = ending(run);
     if ask == "in_doubt" {
         return ["--done FILE", "--redo", "--fail"]
-            .map(|how| format!("ostler resolve {run} {node} {how}"))
+            .map(|how| advice::command("resolve", &[run, node], how))
             .into();
     }
     let yes = match seen {
-        Seen::Here(digest) => format!("ostler approve {run} {node} --digest {digest}"),
-        Seen::AtTerminal => format!("ostler approve {run} {node}"),
-        Seen::NotYet => "ostler approvals".to_owned(),
+        Seen::Here(digest) => advice::command("approve", &[run, node], &format!("--digest {digest}")),
+        Seen::AtTerminal => advice::command("approve", &[run, node], ""),
+        Seen::NotYet => advice::command("approvals", &[], ""),
     };
-    vec![yes, format!("ostler reject {run} {node} --note WHY")]
+    vec![yes, advice::command("reject", &[run, node], "--note WHY")]
 }
 
 /// How long a question stays open.
@@ -160,15 +160,14 @@ fn page(
         lines
     };
     let waiting = take(waiting(sheet, summary, short, left / 2), &mut left);
-    let culprits = take(culprits(sheet, summary, CULPRITS_MAX.min(left / 2)), &mut left);
+    let culprits = take(culprits(sheet, summary, CULPRITS_MAX, left / 2), &mut left);
     let (mut told, rest) = outputs_told(sheet, summary, outputs, left / 2);
     left = left.saturating_sub(rest);
     let nodes = match graph {
         Some(graph) if graph.nodes.len() <= left => nodes(sheet, graph),
         Some(graph) => {
             let nodes = count(graph.nodes.len(), "node");
-            let text = format!("  {nodes}: ostler show {} lists them", ending(&summary.run));
-            vec![fit(&text, sheet.columns)]
+            vec![format!("  {nodes}: {} lists them", advice::show(ending(&summary.run)))]
         }
         None => Vec::new(),
     };
@@ -201,7 +200,7 @@ pub(crate) fn head(sheet: &Sheet<'_>, summary: &Summary) -> Vec<String> {
     if let Some(reason) = &summary.reason {
         lines.push(fit(&format!("  set aside: {reason}"), sheet.columns));
         if !summary.past && summary.standing != Standing::Quarantined {
-            lines.push(format!("  ostler resume {} takes it up again", summary.run));
+            lines.push(format!("  {} takes it up again", advice::resume(&summary.run)));
         }
     }
     lines
@@ -215,15 +214,20 @@ pub(crate) fn nodes(sheet: &Sheet<'_>, graph: &GraphView) -> Vec<String> {
 
 fn node_told(sheet: &Sheet<'_>, node: &GraphNode, names: usize) -> String {
     let took = node.busy_ms.map(span).unwrap_or_default();
+    let word = if node.cut_off { CUT_OFF } else { words::state(&node.state) };
     let detail = match (node.state.as_str(), &node.failure, &node.reason) {
+        _ if node.cut_off => "its process ended; it is done again when the run goes on".to_owned(),
         ("executed", ..) if node.attempts > 1 => format!("attempt {}", node.attempts),
         ("executed" | "pending" | "ready" | "running", ..) => String::new(),
-        ("failed" | "waiting_human" | "failed_retryable", Some(failure), _) => failure.clone(),
+        ("failed" | "waiting_human" | "failed_retryable", Some(failure), reason) => {
+            words::loss(reason.as_deref().unwrap_or_default(), Some(failure))
+        }
         (_, _, reason) => reason.as_deref().map(words::reason).unwrap_or_default(),
     };
-    let state = sheet.out.paint(paint_of(&node.state), &padded(words::state(&node.state), 9));
+    let paint = if node.cut_off { Paint::Care } else { paint_of(&node.state) };
+    let state = sheet.out.paint(paint, &padded(word, 9));
     let name = padded(&node.id, names);
-    let before = 2 + width(&name) + 2 + width(words::state(&node.state)).max(9) + 1 + width(&took).max(9) + 2;
+    let before = 2 + width(&name) + 2 + width(word).max(9) + 1 + width(&took).max(9) + 2;
     let detail = fit(&detail, sheet.columns.saturating_sub(before));
     format!("  {name}  {state} {took:>9}  {detail}").trim_end().to_owned()
 }
@@ -231,22 +235,22 @@ fn node_told(sheet: &Sheet<'_>, node: &GraphNode, names: usize) -> String {
 /// How it went, in numbers.
 pub(crate) fn figures(sheet: &Sheet<'_>, summary: &Summary) -> Vec<String> {
     let mut states: Vec<(&str, usize)> = Vec::new();
-    for state in summary.nodes.values() {
-        match states.iter_mut().find(|(name, _)| name == state) {
+    let cut_off: BTreeSet<&String> = summary.cut_off.iter().collect();
+    for (node, state) in &summary.nodes {
+        let state = if cut_off.contains(node) { CUT_OFF } else { state };
+        match states.iter_mut().find(|(name, _)| *name == state) {
             Some((_, count)) => *count += 1,
             None => states.push((state, 1)),
         }
     }
     let states: Vec<String> =
         states.iter().map(|(state, count)| format!("{count} {}", words::state(state))).collect();
-    let rounds: Vec<String> = summary.rounds.iter().take(ROUNDS_MAX).map(ToString::to_string).collect();
-    let many = summary.rounds.len();
-    let more = if many > ROUNDS_MAX { format!(", … ({many})") } else { String::new() };
     let attempts = format!("  ({})", count(summary.dispatches as usize, "attempt"));
-    let rounds = format!("  rounds         {}{more}", rounds.join(", "));
+    let before = "  rounds         ";
+    let rounds = rounds(&summary.rounds, sheet.columns.saturating_sub(before.len() + width(&attempts)));
     let mut lines = vec![
         fit(&format!("  nodes          {}", states.join(", ")), sheet.columns),
-        fit(&rounds, sheet.columns.saturating_sub(width(&attempts))) + &attempts,
+        format!("{before}{rounds}{attempts}"),
         format!(
             "  makespan       {}  critical path {}  parallelism {:.2}",
             span(summary.makespan_ms),
@@ -275,27 +279,50 @@ pub(crate) fn figures(sheet: &Sheet<'_>, summary: &Summary) -> Vec<String> {
     lines
 }
 
-/// The first culprit of every loss, in no more than `most` lines, of which there is one at least.
-pub(crate) fn culprits(sheet: &Sheet<'_>, summary: &Summary, most: usize) -> Vec<String> {
+/// The first rounds, as many as fit; how many there are, if that is not all of them.
+fn rounds(rounds: &[u32], columns: usize) -> String {
+    let many = rounds.len();
+    let told = |some: usize| {
+        let mut told: Vec<String> = rounds[..some].iter().map(ToString::to_string).collect();
+        if some < many {
+            told.push(format!("… {many} in all"));
+        }
+        told.join(", ")
+    };
+    let most = many.min(ROUNDS_MAX);
+    let fitting = (1..=most).rev().map(told).find(|told| width(told) <= columns);
+    fitting.unwrap_or_else(|| fit(&told(0), columns))
+}
+
+/// The first culprit of every loss: `most` of them, in no more than so many rows, of which there is one at least. What there is room
+/// for beside their first lines goes to those that come first.
+pub(crate) fn culprits(sheet: &Sheet<'_>, summary: &Summary, most: usize, rows: usize) -> Vec<String> {
     let many = summary.culprits.len();
+    let most = most.min(rows);
     let told = if many <= most { many } else { most.saturating_sub(1) };
-    let mut lines: Vec<String> =
-        summary.culprits[..told].iter().flat_map(|culprit| culprit_told(sheet, culprit)).collect();
+    let mut spare = rows.saturating_sub(told + usize::from(told < many));
+    let mut lines = Vec::new();
+    for culprit in &summary.culprits[..told] {
+        let of_it = culprit_told(sheet, culprit, spare.saturating_add(1));
+        spare = spare.saturating_sub(of_it.len() - 1);
+        lines.extend(of_it);
+    }
     if told < many {
-        let text = format!("  … and {} more: ostler show {}", many - told, ending(&summary.run));
-        lines.push(fit(&text, sheet.columns));
+        lines.push(format!("  … and {} more: {}", many - told, advice::show(ending(&summary.run))));
     }
     lines
 }
 
-/// What was lost first; below it what would mend it, where the gate says so.
-fn culprit_told(sheet: &Sheet<'_>, culprit: &Culprit) -> Vec<String> {
-    let what = culprit.message.clone().filter(|message| !message.is_empty());
-    let what = what.unwrap_or_else(|| words::reason(&culprit.reason));
+/// What was lost first, and below it what would mend it, in no more than `rows` rows, of which there is one at least.
+fn culprit_told(sheet: &Sheet<'_>, culprit: &Culprit, rows: usize) -> Vec<String> {
+    let what = words::loss(&culprit.reason, culprit.message.as_deref());
     let (what, mend) = match what.split_once(MEANT) {
-        Some((what, mend)) => (what.to_owned(), Some(format!("    if it is meant to, {mend}"))),
+        Some((what, mend)) => (what.to_owned(), Some(format!("if it is meant to, {mend}"))),
         None => (what, None),
     };
+    let mend = mend.or_else(|| words::mend(&what).map(str::to_owned));
+    let page = what.split(": ").find(|word| pages::is_of_gate(word));
+    let page = page.map(|code| format!("`ostler help {code}` tells more"));
     let mut lost = match culprit.lost.as_slice() {
         [] => String::new(),
         lost => format!("  (lost with it: {})", lost.join(", ")),
@@ -307,16 +334,49 @@ fn culprit_told(sheet: &Sheet<'_>, culprit: &Culprit) -> Vec<String> {
     // What concerns the plan as a whole is told of its results.
     let node = if culprit.node == "*" { "what it gave" } else { &culprit.node };
     let node = fit_name(node, sheet.columns / 2);
-    let before = 2 + width(&culprit.state) + 1 + width(&node) + 2 + width(&lost);
-    let told = format!("  {state} {node}: {}{lost}", fit(&what, sheet.columns.saturating_sub(before)));
-    std::iter::once(told).chain(mend.map(|mend| fit(&mend, sheet.columns))).collect()
+    let before = 2 + width(&culprit.state) + 1 + width(&node) + 2;
+    let below = sheet.columns.saturating_sub(BELOW.len());
+    let room = rows.min(REASON_LINES_MAX);
+    let told = reason_told(&what, &lost, sheet.columns.saturating_sub(before), below, room);
+    let left = rows - told.len();
+    let mut told = told.into_iter();
+    let first = format!("  {state} {node}: {}", told.next().unwrap_or_default());
+    let beside = [mend, page].into_iter().flatten().take(left).map(|line| fit(&line, below));
+    std::iter::once(first).chain(told.chain(beside).map(|line| format!("{BELOW}{line}"))).collect()
 }
+
+/// A reason and what was lost with it, in no more than `most` lines: the first has `first` columns, the others `below`.
+fn reason_told(reason: &str, lost: &str, first: usize, below: usize, most: usize) -> Vec<String> {
+    if most <= 1 {
+        return vec![fit(reason, first.saturating_sub(width(lost))) + lost];
+    }
+    let has_room = |lines: &[String]| {
+        let room = if lines.len() == 1 { first } else { below };
+        lines.last().is_some_and(|last| width(last) + width(lost) <= room)
+    };
+    let mut lines = wrapped(reason, first, below, most);
+    if !has_room(&lines) && lines.len() == most {
+        lines = wrapped(reason, first, below, most - 1);
+    }
+    if !has_room(&lines) {
+        lines.push(lost.trim_start().to_owned());
+    } else if let Some(last) = lines.last_mut() {
+        last.push_str(lost);
+    }
+    lines
+}
+
+/// What comes before the lines below the first of a culprit.
+const BELOW: &str = "    ";
+
+/// Lines of a reason that are told.
+const REASON_LINES_MAX: usize = 5;
 
 /// What a run waits for that comes behind another one of its agent.
 pub(crate) fn behind(first: &str) -> String {
     format!(
-        "  waits behind run {first} of its agent, which waits for a person: ostler show {}",
-        ending(first)
+        "  waits behind run {first} of its agent, which waits for a person: {}",
+        advice::show(ending(first))
     )
 }
 
@@ -339,9 +399,8 @@ pub(crate) fn waiting(
         let answers: Vec<String> = answers.iter().map(|answer| format!("    {answer}")).collect();
         let needed = 1 + answers.iter().map(|answer| sheet.rows_of(answer)).sum::<usize>();
         if at > 0 && rows + needed + 1 > most {
-            let text =
-                format!("  … and {} more: ostler show {}", summary.waiting.len() - at, ending(&summary.run));
-            lines.push(fit(&text, sheet.columns));
+            let show = advice::show(ending(&summary.run));
+            lines.push(format!("  … and {} more: {show}", summary.waiting.len() - at));
             break;
         }
         rows += needed;
@@ -354,8 +413,11 @@ pub(crate) fn waiting(
         } else {
             let what = words::asked(&waiting.ask);
             let (silence, listed) = match waiting.deadline_ms {
-                _ if summary.past => (String::new(), ""),
-                deadline => (deadline.map(silence).unwrap_or_default(), " (ostler approvals)"),
+                _ if summary.past => (String::new(), String::new()),
+                deadline => {
+                    let listed = format!(" ({})", advice::command("approvals", &[], ""));
+                    (deadline.map(silence).unwrap_or_default(), listed)
+                }
             };
             let rest = format!(" {node}: {what}{listed}{silence}{}", waited_for(&waiting.holds_up));
             let waits = sheet.out.paint(Paint::Care, "waits");
@@ -364,7 +426,7 @@ pub(crate) fn waiting(
         lines.extend(answers);
     }
     lines.extend(summary.behind.as_deref().map(|first| fit(&behind(first), sheet.columns)));
-    let resume = format!("ostler resume {} goes on", summary.run);
+    let resume = format!("{} goes on", advice::resume(&summary.run));
     match (short, summary.standing == Standing::Open && !summary.past) {
         (Some(short), true) => {
             lines.push(format!("  {}", clients::waits(short)));
@@ -399,8 +461,8 @@ fn outputs_told<'o>(
     }
     if told.len() < all {
         let more = count(all - told.len(), "more output");
-        let text = format!("  … and {more}: ostler artifact {}/NODE", ending(&summary.run));
-        told.push((fit(&text, sheet.columns), None));
+        let artifact = advice::command("artifact", &[&format!("{}/NODE", ending(&summary.run))], "");
+        told.push((format!("  … and {more}: {artifact}"), None));
         rows += 1;
     }
     (told, rows)
@@ -408,10 +470,13 @@ fn outputs_told<'o>(
 
 fn output_line(sheet: &Sheet<'_>, run: &str, output: &Output) -> String {
     let (node, size) = (&output.node, bytes(output.bytes));
-    let path = if output.is_text { " --path text" } else { "" };
-    let before = format!("  output         {node}  {size}  ostler artifact ");
-    let after = format!("/{node}{path}");
-    format!("{before}{}{after}", sheet.run(run, width(&before) + width(&after)))
+    let path = if output.is_text { "--path text" } else { "" };
+    let line = |run: &str| {
+        let artifact = advice::command("artifact", &[&format!("{run}/{node}")], path);
+        format!("  output         {node}  {size}  {artifact}")
+    };
+    let whole = line(run);
+    if width(&whole) <= sheet.columns { whole } else { line(ending(run)) }
 }
 
 /// The beginning of an output, in no more than `most` lines.

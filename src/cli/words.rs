@@ -55,9 +55,56 @@ pub(crate) fn reason(reason: &str) -> String {
     told.to_owned()
 }
 
+/// What a loss comes to: what was met, or why; where a person said no, that, and what they said with it.
+pub(crate) fn loss(why: &str, met: Option<&str>) -> String {
+    let met = met.filter(|met| !met.is_empty());
+    match (why, met) {
+        ("human_rejected" | "human_rejection", Some(said)) => format!("{}: {said:?}", reason(why)),
+        (_, Some(met)) => met.to_owned(),
+        (_, None) => reason(why),
+    }
+}
+
+/// What would mend what a tool says of its failure, where that is always the same.
+pub(crate) fn mend(failure: &str) -> Option<&'static str> {
+    // What programs print may say anything.
+    let said = failure.split_once(": ").map_or(failure, |(said, _)| said);
+    MENDS.iter().find(|(sign, _)| said.contains(sign) || failure.ends_with(sign)).map(|(_, mend)| *mend)
+}
+
+/// Parts of what tools say, and what would mend that.
+const MENDS: [(&str, &str); 6] = [
+    (" ended with status ", "if that is no failure, list the status in allow_status of its params"),
+    ("not done within the ", "if it is worth more, give the run a larger budget"),
+    ("not done within ", "if it needs longer, give the node a longer timeout, or retries"),
+    ("no sign of life for ", "have it tell how far it is, or give the node a longer heartbeat_timeout"),
+    ("there is no program ", "install it, or mend the PATH that ostler is started with"),
+    (
+        "No such file or directory (os error 2)",
+        "make it before, or mend the path: it begins in the workspace",
+    ),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_mends_a_failure_is_told_by_what_the_tool_says_and_not_by_what_a_program_prints() {
+        for (failure, told) in [
+            ("false ended with status 1", Some("allow_status")),
+            ("make ended with status 2: there is no program cc", Some("allow_status")),
+            ("not done within 500 ms", Some("longer timeout")),
+            ("there is no program cargoo (it, or what interprets it, is not found)", Some("PATH")),
+            ("notes.md in /w: No such file or directory (os error 2)", Some("workspace")),
+            ("sh was ended (signal: 9): not done within 5 ms", None),
+            ("", None),
+        ] {
+            let mend = mend(failure);
+            assert_eq!(mend.is_some(), told.is_some(), "{failure}: {mend:?}");
+            assert!(mend.unwrap_or_default().contains(told.unwrap_or_default()), "{failure}: {mend:?}");
+        }
+    }
 
     #[test]
     fn no_word_of_a_record_is_left() {

@@ -594,3 +594,41 @@ fn check_tells_what_the_gate_would_refuse_within_the_bounds_of_a_run() {
     world.file("o.toml", "[scopes.s]\ntools = ['fs.list']\n");
     check("--intent 2 --scope s --config o.toml").says("W06").says("shell.run");
 }
+
+#[test]
+fn every_command_that_is_printed_names_the_folder_that_was_asked_about() {
+    let world = World::new();
+    world.file(
+        "asks.yaml",
+        "id: asks\nnodes:\n  - {id: -ok, kind: human_approval, params: {question: \"Is it out?\"}, human_timeout: 1h}\n",
+    );
+    world.file("own.toml", "[tools.shell]\nenabled = false\n");
+    let place = "--data 'a b' --config own.toml";
+    let ostler = |words: &[&str]| {
+        let mut command = world.command("");
+        command.env_remove("OSTLER_DATA").args(["--data", "a b", "--config", "own.toml"]).args(words);
+        let output = command.output().unwrap();
+        let told = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+        for (at, _) in told.match_indices("ostler ") {
+            let line = told[at..].lines().next().unwrap();
+            assert!(line.contains(place), "{words:?}: {line}\n{told}");
+        }
+        told
+    };
+    ostler(&["run", "asks.yaml", "--workspace", "work"]);
+    let listed = ostler(&["approvals"]);
+    let yes = listed.lines().find_map(|line| line.trim().strip_prefix("ostler approve ")).unwrap();
+    assert!(yes.starts_with("--digest b3:") && yes.contains(&format!(" {place} -- ")), "{listed}");
+    assert!(yes.ends_with(" -ok"), "{listed}");
+    for words in [&["ps"][..], &["show", "@last"], &["doctor"], &["approve", "@last", "--", "-ok"]] {
+        let told = ostler(words);
+        assert!(told.contains(place), "{words:?}: {told}");
+    }
+    // As it is printed, it is taken.
+    let shell = format!("{} approve {yes}", env!("CARGO_BIN_EXE_ostler"));
+    let mut pasted = std::process::Command::new("sh");
+    pasted.args(["-c", &shell]).current_dir(world.path()).env_remove("OSTLER_DATA");
+    let output = pasted.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{shell}: {output:?}");
+    assert!(!world.data().exists());
+}

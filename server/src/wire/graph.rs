@@ -40,6 +40,9 @@ pub struct GraphNode {
     pub since_ms: i64,
     /// Attempts so far.
     pub attempts: u32,
+    /// Its attempt ended with its process, and is done again when the run goes on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut_off: bool,
     /// Time spent in the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_ms: Option<i64>,

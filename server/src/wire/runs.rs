@@ -177,8 +177,11 @@ pub struct Summary {
     /// Why it was set aside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Where each node stands.
+    /// Where each node stands. Of a run that nobody drives, where it stands as soon as somebody does.
     pub nodes: BTreeMap<String, String>,
+    /// The nodes among them whose attempt ended with its process, and is done again when the run goes on: nothing runs until then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cut_off: Vec<String>,
     /// Attempts started.
     pub dispatches: u32,
     /// Attempts started between one end of an attempt and the next.

@@ -2,6 +2,7 @@
 
 use super::board::{Board, Node, State};
 use super::fold;
+use crate::cli::advice;
 use crate::cli::cells::{fit, fit_name, padded, width};
 use crate::cli::clients::deposit;
 use crate::cli::summary::{self, ending};
@@ -160,7 +161,7 @@ fn answers(board: &Board, columns: usize) -> Vec<String> {
     if all.iter().all(fits) {
         return all;
     }
-    Some(format!("ostler show {}", ending(&board.run))).filter(fits).into_iter().collect()
+    Some(advice::show(ending(&board.run))).filter(fits).into_iter().collect()
 }
 
 fn head(board: &Board, look: &Look) -> String {
@@ -175,7 +176,7 @@ fn head(board: &Board, look: &Look) -> String {
     if board.out_of_credit {
         let client = if board.client.is_empty() { "CLIENT" } else { &board.client };
         let deposit = board.deposit.unwrap_or_else(|| deposit(None));
-        let what = format!("out of credit: ostler credit {client} +{deposit}");
+        let what = format!("out of credit: {}", advice::deposit(client, deposit));
         line.space(2).put_whole(Paint::Care, &what);
     }
     if board.parked {

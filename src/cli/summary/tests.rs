@@ -71,6 +71,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         opened_ms: 1_700_000_000_000,
         seq: 1,
         nodes,
+        cut_off: Vec::new(),
     }
 }
 
@@ -84,6 +85,7 @@ fn graph(summary: &Summary) -> GraphView {
         reason: Some("ok".to_owned()),
         since_ms: 0,
         attempts: 1,
+        cut_off: false,
         busy_ms: Some(1_240),
         failure: (state == "failed").then(|| "no such file: 日本語.md ".repeat(9)),
         artifact: None,
@@ -134,10 +136,11 @@ fn five_nodes() {
               skipped-0001   skipped      1.24 s
               skipped-0002   skipped      1.24 s
               nodes          1 executed, 1 failed, 3 skipped
-              rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
+              rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … 400 in all  (12345 attempts)
               makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
               cost           77 credits
-              failed failed-0000: no such file: notes/of/failed-0000.md,…  (20 lost with it)
+              failed failed-0000: no such file: notes/of/failed-0000.md, which is needed for
+                the rest of it…  (20 lost with it)
               output         executed-0000  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0000 --path text
               │ # Report
               │ with a line that is much longer than the terminal is wide, so that it has t…
@@ -147,8 +150,7 @@ fn five_nodes() {
               │ with a line that is much longer than the terminal is wide, so that it has t…
               │ # Report
               │ with a line that is much longer than the terminal is wide, so that it has t…
-              │ # Report
-              │ … 51 more lines"#]],
+              │ … 52 more lines"#]],
     );
 }
 
@@ -160,20 +162,20 @@ fn fourteen_nodes() {
             failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
               14 nodes: ostler show 1a2b3c4d5e6f lists them
               nodes          12 executed, 2 failed
-              rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
+              rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … 400 in all  (12345 attempts)
               makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
               cost           77 credits
-              failed failed-0000: no such file: notes/of/failed-0000.md,…  (20 lost with it)
-              failed failed-0001: no such file: notes/of/failed-0001.md,…  (20 lost with it)
+              failed failed-0000: no such file: notes/of/failed-0000.md, which is needed for
+                the rest of it…  (20 lost with it)
+              failed failed-0001: no such file: notes/of/failed-0001.md, which is needed for
+                the rest of it…  (20 lost with it)
               output         executed-0000  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0000 --path text
               │ # Report
               │ with a line that is much longer than the terminal is wide, so that it has t…
               │ # Report
               │ with a line that is much longer than the terminal is wide, so that it has t…
               │ # Report
-              │ with a line that is much longer than the terminal is wide, so that it has t…
-              │ # Report
-              │ … 53 more lines
+              │ … 55 more lines
               output         executed-0001  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0001 --path text
               output         executed-0002  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0002 --path text
               … and 9 more outputs: ostler artifact 1a2b3c4d5e6f/NODE"#]],
@@ -188,10 +190,11 @@ fn five_thousand_nodes_of_which_three_hundred_failed() {
             failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
               5000 nodes: ostler show 1a2b3c4d5e6f lists them
               nodes          50 cancelled, 4650 executed, 300 failed
-              rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
+              rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … 400 in all  (12345 attempts)
               makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
               cost           77 credits
-              failed failed-0000: no such file: notes/of/failed-0000.md,…  (20 lost with it)
+              failed failed-0000: no such file: notes/of/failed-0000.md, which is needed for
+                the rest of it…  (20 lost with it)
               failed failed-0001: no such file: notes/of/failed-0001.md,…  (20 lost with it)
               failed failed-0002: no such file: notes/of/failed-0002.md,…  (20 lost with it)
               failed failed-0003: no such file: notes/of/failed-0003.md,…  (20 lost with it)
@@ -203,9 +206,9 @@ fn five_thousand_nodes_of_which_three_hundred_failed() {
               │ # Report
               │ with a line that is much longer than the terminal is wide, so that it has t…
               │ # Report
-              │ … 57 more lines
-              output         executed-0001  2.3 kB  ostler artifact 1a2b3c4d5e6f/executed-0001 --path text
-              … and 4648 more outputs: ostler artifact 1a2b3c4d5e6f/NODE"#]],
+              │ with a line that is much longer than the terminal is wide, so that it has t…
+              │ … 56 more lines
+              … and 4649 more outputs: ostler artifact 1a2b3c4d5e6f/NODE"#]],
     );
 }
 
@@ -217,7 +220,7 @@ fn twelve_nodes_that_wait_for_a_person() {
             failed  a-plan…e-room, version 2  0198f3c2-0000-7000-8000-1a2b3c4d5e6f  1 m 23 s
               17 nodes: ostler show 1a2b3c4d5e6f lists them
               nodes          5 pending, 12 waiting
-              rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13…  (12345 attempts)
+              rounds         0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … 400 in all  (12345 attempts)
               makespan       1 m 23 s  critical path 12.00 s  parallelism 3.50
               cost           77 credits
               in doubt waiting_human-0000: not done within 1000 ms; what became of it is no…

@@ -1,0 +1,150 @@
+//! Commands that are printed to be pasted: whatever options name the data folder and the configuration, a command that is printed
+//! names them too, else it would be about another folder.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+
+/// What every command that is printed ends with: the options of this one that name places.
+static PLACE: OnceLock<String> = OnceLock::new();
+
+/// Options that name places.
+const PLACES: [&str; 2] = ["data", "config"];
+
+/// Keeps the options of this command line that name places. What the environment names, the next command finds there.
+pub(crate) fn keep(matches: &ArgMatches) {
+    let given = PLACES.iter().filter(|name| matches.value_source(name) == Some(ValueSource::CommandLine));
+    let options = given.filter_map(|name| {
+        let value = matches.try_get_one::<PathBuf>(name).ok().flatten()?;
+        Some(format!(" {}", option(name, value)))
+    });
+    let _ = PLACE.set(options.collect());
+}
+
+fn place() -> &'static str {
+    PLACE.get().map_or("", String::as_str)
+}
+
+/// An option with its value.
+pub(crate) fn option(name: &str, value: &Path) -> String {
+    let bytes = value.as_os_str().as_bytes();
+    let between = if bytes.starts_with(b"-") { '=' } else { ' ' };
+    format!("--{name}{between}{}", quoted(bytes))
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &[u8]) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+@%:,".contains(byte);
+    match std::str::from_utf8(word) {
+        Ok(text) if !word.is_empty() && word.iter().all(is_plain) => text.to_owned(),
+        Ok(text) if !text.chars().any(char::is_control) => format!("'{}'", text.replace('\'', r"'\''")),
+        _ => {
+            let escaped = word.iter().map(|byte| match byte {
+                b'\'' | b'\\' => format!("\\{}", char::from(*byte)),
+                b' '..=b'~' => char::from(*byte).to_string(),
+                _ => format!("\\x{byte:02x}"),
+            });
+            format!("$'{}'", escaped.collect::<String>())
+        }
+    }
+}
+
+/// A command with the names that it is about and its options. A name that begins like an option stands behind all of them.
+pub(crate) fn command(words: &str, names: &[&str], options: &str) -> String {
+    in_place(words, names, options, place())
+}
+
+fn in_place(words: &str, names: &[&str], options: &str, place: &str) -> String {
+    let options = if options.is_empty() { String::new() } else { format!(" {options}") };
+    let names: String = names.iter().map(|name| format!(" {name}")).collect();
+    if names.contains(" -") {
+        format!("ostler {words}{options}{place} --{names}")
+    } else {
+        format!("ostler {words}{names}{options}{place}")
+    }
+}
+
+/// The command that goes on with a run.
+pub(crate) fn resume(run: &str) -> String {
+    command("resume", &[run], "")
+}
+
+/// The command that deposits so many credits.
+pub(crate) fn deposit(client: &str, credits: i64) -> String {
+    command("credit", &[client, &format!("+{credits}")], "")
+}
+
+/// The command that shows a run.
+pub(crate) fn show(run: &str) -> String {
+    command("show", &[run], "")
+}
+
+/// A text, each command of which that stands in backticks is made one to be pasted here.
+pub(crate) fn placed(text: &str) -> String {
+    told_in(text, place())
+}
+
+fn told_in(text: &str, place: &str) -> String {
+    let mut parts = text.split('`');
+    let mut told = parts.next().unwrap_or_default().to_owned();
+    let mut is_quoted = true;
+    for part in parts {
+        told.push('`');
+        told.push_str(part);
+        let is_command =
+            is_quoted && part.strip_prefix("ostler ").is_some_and(|rest| !rest.starts_with("help "));
+        if is_command && !part.contains(place) {
+            told.push_str(place);
+        }
+        is_quoted = !is_quoted;
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_quoted_for_a_shell() {
+        for (path, expected) in [
+            ("broken", "--data broken"),
+            ("../a b", "--data '../a b'"),
+            ("it's", r"--data 'it'\''s'"),
+            ("~x", "--data '~x'"),
+            ("-x", "--data=-x"),
+            ("a\nb'", r"--data $'a\x0ab\''"),
+        ] {
+            assert_eq!(option("data", Path::new(path)), expected);
+        }
+    }
+
+    #[test]
+    fn a_name_that_begins_like_an_option_stands_behind_all_options() {
+        for (node, expected) in [
+            ("b", "ostler resolve 12 b --redo --data d"),
+            ("-b", "ostler resolve --redo --data d -- 12 -b"),
+            ("b-c", "ostler resolve 12 b-c --redo --data d"),
+        ] {
+            assert_eq!(in_place("resolve", &["12", node], "--redo", " --data d"), expected);
+        }
+        assert_eq!(in_place("ps", &[], "", ""), "ostler ps");
+    }
+
+    #[test]
+    fn commands_in_a_text_are_made_ones_to_be_pasted() {
+        for (text, expected) in [
+            ("`ostler doctor --repair` mends it", "`ostler doctor --repair --data d` mends it"),
+            ("see `keep` and `ostler ps --data d`", "see `keep` and `ostler ps --data d`"),
+            ("`ostler help run` tells; `ostler ps`", "`ostler help run` tells; `ostler ps --data d`"),
+            ("a ` alone", "a ` alone"),
+            ("", ""),
+        ] {
+            assert_eq!(told_in(text, " --data d"), expected);
+        }
+        assert_eq!(told_in("`ostler ps`", ""), "`ostler ps`");
+    }
+}
