@@ -10,10 +10,14 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ostler::config::Config;
 use ostler_drivers::tool::{Sandbox, builtin, sandbox, writable};
-use ostler_server::wire::{ClientLine, DamagedResult, Health, ResultsRead, RunList, Standing, Summary};
+use ostler_server::wire::{
+    ClientLine, DamagedResult, Health, ResultsRead, RunLine, RunList, Standing, Summary,
+};
 use ostler_store::{OpenError, Store};
 use serde_json::json;
 
+use super::advice::{self, placed};
+use super::cells::wrapped;
 use super::client::{Client, part};
 use super::exit::{Failure, code};
 use super::session::{Session, Want, is_there, settings};
@@ -31,6 +35,10 @@ const PROBE_BYTES: usize = 4_096;
 
 /// A sync faster than this was not one: no disk that survives a loss of power is.
 const SYNC_PLAUSIBLE: Duration = Duration::from_micros(15);
+
+/// Columns before what was found, and those that it has at least.
+const BEFORE_DETAIL: usize = 17;
+const DETAIL_MIN: usize = 20;
 
 /// What is told of each kind of trouble before it is only counted.
 const TROUBLES_TOLD_MAX: usize = 10;
@@ -75,6 +83,7 @@ impl Report {
     }
 
     fn tell(&mut self, verdict: Verdict, name: &str, detail: &str, mend: Mend<'_>) {
+        let (detail, mend) = (placed(detail), mend.map(placed));
         let (word, sign) = match verdict {
             Verdict::Good => ("good", self.out.paint(Paint::Good, "✔")),
             Verdict::Note => ("note", self.out.paint(Paint::Care, "!")),
@@ -87,9 +96,21 @@ impl Report {
             self.out.json(&told);
             return;
         }
-        self.out.line(format!("{sign} {name:<14} {detail}"));
+        let room = self.room();
+        let mut lines = detail.lines().flat_map(|line| wrapped(line, room, room, usize::MAX));
+        self.out.line(format!("{sign} {name:<14} {}", lines.next().unwrap_or_default()));
+        lines.for_each(|line| self.out.line(format!("{:BEFORE_DETAIL$}{line}", "")));
         if let Some(mend) = mend {
             self.out.line(format!("  {:<14} → {mend}", ""));
+        }
+    }
+
+    /// Columns for a detail: of a terminal, those that are left of it.
+    fn room(&self) -> usize {
+        if self.out.is_terminal() {
+            self.out.size().0.saturating_sub(BEFORE_DETAIL).max(DETAIL_MIN)
+        } else {
+            usize::MAX
         }
     }
 
@@ -377,16 +398,14 @@ async fn pipelines(client: &Client, report: &mut Report) -> Result<(), Failure> 
             }
             if let Some(first) = pipelines::troubles(&line.pipeline, stage).first() {
                 let what = format!("{name}: {first}; {} parked in all", stage.parked_total);
+                let of = [line.pipeline.as_str(), &stage.stage];
                 let mend = match stage.state.as_str() {
                     "stopped" | "down" => {
-                        format!(
-                            "to let it go on: `ostler pipeline release {} {}`",
-                            line.pipeline, stage.stage
-                        )
+                        format!("to let it go on: `{}`", advice::command("pipeline release", &of, ""))
                     }
                     _ => format!(
-                        "when it is mended: `ostler pipeline catch-up {} {} --from SEQ`",
-                        line.pipeline, stage.stage
+                        "when it is mended: `{}`",
+                        advice::command("pipeline catch-up", &of, "--from SEQ")
                     ),
                 };
                 report.note("parked", what, &mend);
@@ -394,6 +413,57 @@ async fn pipelines(client: &Client, report: &mut Report) -> Result<(), Failure> 
         }
     }
     Ok(())
+}
+
+/// Runs that are not over, by how they stand.
+#[derive(Default)]
+struct Unfinished {
+    open: usize,
+    in_doubt: usize,
+    waiting: usize,
+    set_aside: Vec<RunLine>,
+}
+
+impl Unfinished {
+    fn count(&mut self, line: &RunLine) {
+        self.in_doubt += line.waiting.iter().filter(|waiting| waiting.id.is_none()).count();
+        match line.standing {
+            Standing::Open => self.open += 1,
+            Standing::Waiting if line.waiting.iter().any(|waiting| waiting.id.is_some()) => self.waiting += 1,
+            Standing::Checkpointed => self.set_aside.push(line.clone()),
+            Standing::Waiting | Standing::Running | Standing::Closed | Standing::Quarantined => {}
+        }
+    }
+
+    fn tell(&self, report: &mut Report) {
+        if self.open > 0 {
+            let what = format!("{} open", runs_that(self.open, "is", "are"));
+            report.note("open", what, "`ostler ps` lists them, `ostler resume` goes on");
+        }
+        if self.waiting > 0 {
+            let what = format!("{} for a person", runs_that(self.waiting, "waits", "wait"));
+            report.note("waiting", what, "`ostler approvals` shows for what");
+        }
+        if self.in_doubt > 0 {
+            let what =
+                format!("{} of which nobody knows whether it took effect", count(self.in_doubt, "attempt"));
+            report.note("in doubt", what, "`ostler ps` lists the commands that settle that");
+        }
+        for RunLine { run, plan, reason, .. } in self.set_aside.iter().take(TROUBLES_TOLD_MAX) {
+            let what = format!("run {run} ({plan}): {}", reason.as_deref().unwrap_or_default());
+            report.note("set aside", what, &format!("`{}` goes on with it", advice::resume(run)));
+        }
+        let more = self.set_aside.len().saturating_sub(TROUBLES_TOLD_MAX);
+        if more > 0 {
+            let mend = "`ostler ps --state checkpointed` lists them";
+            report.note("set aside", count(more, "more run"), mend);
+        }
+    }
+}
+
+/// So many runs, and what they do.
+fn runs_that(many: usize, one: &str, more: &str) -> String {
+    format!("{} {}", count(many, "run"), if many == 1 { one } else { more })
 }
 
 /// Folds every run, and reads every result: each step must be legal, each digest right.
@@ -408,7 +478,8 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
         );
         report.good("control.sock", what);
     }
-    let (mut steps, mut count, mut open, mut artifacts, mut size) = (0_u64, 0, 0, 0_u64, 0_u64);
+    let (mut steps, mut count, mut artifacts, mut size) = (0_u64, 0, 0_u64, 0_u64);
+    let mut unfinished = Unfinished::default();
     let mut troubles: Vec<(&str, String)> = Vec::new();
     let mut short: BTreeMap<String, (ClientLine, usize)> = BTreeMap::new();
     let mut next: Option<String> = None;
@@ -428,9 +499,7 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
                 continue;
             }
             count += 1;
-            let is_driven =
-                client.is_remote() && matches!(line.standing, Standing::Running | Standing::Waiting);
-            open += usize::from(line.closed_ms.is_none() && !is_driven);
+            unfinished.count(&line);
             let path = format!("/v1/runs/{}", part(&line.run));
             match client.get::<Summary>(&path).await {
                 Ok(summary) => {
@@ -479,16 +548,11 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
     if !troubles.iter().any(|(name, _)| *name == "artifacts") {
         report.good("results", format!("{artifacts} of {}: every digest is right", bytes(size)));
     }
-    if open > 0 {
-        let what = if open == 1 { "1 run is open".to_owned() } else { format!("{open} runs are open") };
-        report.note("open", what, "`ostler ps` lists them, `ostler resume` goes on");
-    }
+    unfinished.tell(report);
     for (whose, (line, runs)) in short.iter().take(TROUBLES_TOLD_MAX) {
-        let what = format!(
-            "{} for credits of client {whose}",
-            if *runs == 1 { "1 run waits".to_owned() } else { format!("{runs} runs wait") }
-        );
-        let mend = format!("`ostler credit {whose} +{}`, then `ostler resume`", clients::deposit(line.left));
+        let what = format!("{} for credits of client {whose}", runs_that(*runs, "waits", "wait"));
+        let credit = advice::deposit(whose, clients::deposit(line.left));
+        let mend = format!("`{credit}`, then `ostler resume`");
         report.note("credits", what, &mend);
     }
     Ok(())

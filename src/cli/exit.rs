@@ -10,11 +10,11 @@ pub(crate) mod code {
     pub(crate) const FAILED: u8 = 1;
     /// Invalid input or usage.
     pub(crate) const INVALID: u8 = 2;
-    /// Nothing goes on without a person.
+    /// Nothing goes on without a person: it waits for an answer, or was set aside by one.
     pub(crate) const WAITS: u8 = 3;
-    /// The store is damaged, or held by a process that does not answer.
+    /// The store is damaged or cannot be used, or a process holds it that does not answer.
     pub(crate) const STORE: u8 = 4;
-    /// Something else went wrong; state is kept.
+    /// Something else went wrong, or a run did not get on; state is kept.
     pub(crate) const INTERNAL: u8 = 5;
 }
 

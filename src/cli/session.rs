@@ -15,6 +15,7 @@ use ostler_server::{Children, ControlSocket, router, socket_path};
 use ostler_store::OpenError;
 use tokio::sync::watch;
 
+use super::advice::placed;
 use super::client::{Client, Refused, part};
 use super::exit::Failure;
 use super::measured::Measured;
@@ -365,10 +366,19 @@ fn not_started(error: StartError) -> Failure {
 }
 
 pub(crate) fn not_opened(data: &Path, error: &OpenError) -> Failure {
-    if let OpenError::Io { error, .. } = error
-        && !data.is_dir()
-    {
-        return Failure::invalid(format!("cannot make the data folder {}: {error}", data.display()));
+    let place = data.display();
+    if !data.is_dir() {
+        match error {
+            OpenError::Io { error, .. } => {
+                return Failure::invalid(format!("cannot make the data folder {place}: {error}"));
+            }
+            OpenError::ReadOnly { .. } => {
+                return Failure::invalid(format!(
+                    "cannot make the data folder {place}: you may not write where it would lie; name another with --data, or OSTLER_DATA"
+                ));
+            }
+            _ => {}
+        }
     }
     let advice = match error {
         OpenError::Held { .. } => {
@@ -387,9 +397,9 @@ pub(crate) fn not_opened(data: &Path, error: &OpenError) -> Failure {
         OpenError::Io { .. } => "",
     };
     let told = error.to_string();
-    let place = data.display().to_string();
+    let place = place.to_string();
     let told = if told.contains(&place) { told } else { format!("{place}: {told}") };
-    let told = format!("{told}{advice}");
+    let told = placed(&format!("{told}{advice}"));
     match error {
         OpenError::Foreign { .. } | OpenError::NotAFolder { .. } => Failure::invalid(told),
         _ => Failure::store(told),

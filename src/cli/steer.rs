@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use ostler_actors::CHECKPOINTED;
 use ostler_kernel::agent::AgentState;
-use ostler_server::wire::{How, ResolveRequest, RunList, RunNamed, Standing, Summary};
+use ostler_server::wire::{How, ResolveRequest, RunLine, RunList, RunNamed, Standing, Summary};
 use serde_json::{Value, json};
 
 use super::Globals;
+use super::advice::{self, placed};
 use super::client::{Client, Refused, part};
 use super::exit::{Failure, code};
 use super::follow::{Ended, Part, Watch, code_of, interrupted, lost, one, to_rest, watch};
@@ -18,7 +19,8 @@ use super::measured::Measured;
 use super::number::{node_name, run_name};
 use super::session::{Session, Want, is_empty};
 use super::signals::Signals;
-use super::term::{Out, say};
+use super::term::{Out, count, say};
+use super::words;
 
 /// Bytes of a result that a person gives.
 const RESULT_BYTES_MAX: u64 = 4 << 20;
@@ -144,9 +146,6 @@ async fn resume_all(
         Ok(list) => list,
         Err(refused) => return fail(session, refused).await,
     };
-    // What was set aside is taken up by name only.
-    let rests = list.runs.iter().filter(|line| line.reason.as_deref() == Some(CHECKPOINTED));
-    let rests: Vec<String> = rests.map(|line| line.run.clone()).collect();
     let mut open: Vec<String> = list
         .runs
         .into_iter()
@@ -161,14 +160,13 @@ async fn resume_all(
     let is_new = |job: &String| !open.contains(job);
     let begun: Vec<String> = jobs.into_iter().filter(is_new).collect();
     open.extend(begun);
+    if !globals.json
+        && let Err(refused) = tell_set_aside(&session.client, open.is_empty()).await
+    {
+        return fail(session, refused).await;
+    }
     if open.is_empty() {
         session.stop().await;
-        if !globals.json {
-            say("nothing to resume: no run is open");
-            for run in rests {
-                say(format!("run {run} was checkpointed: `ostler resume {run}` goes on with it"));
-            }
-        }
         return Ok(code::SUCCEEDED);
     }
     let (mut watched, mut worst) = (Vec::new(), code::SUCCEEDED);
@@ -181,7 +179,7 @@ async fn resume_all(
             Ok(before) => watched.push(Watch::from(&before, globals.json)),
             // One run that cannot be taken up keeps no other from it.
             Err(Refused::Problem(problem)) => {
-                say(format!("run {run} is not taken up: {}", problem.detail));
+                say(format!("run {run} is not taken up: {}", placed(&problem.detail)));
                 worst = worst.max(code::INTERNAL);
             }
             Err(refused) => return fail(session, refused).await,
@@ -202,6 +200,46 @@ async fn resume_all(
     Ok(worst)
 }
 
+/// Runs that were set aside, newest first: they are taken up by name only.
+pub(crate) async fn set_aside(client: &Client) -> Result<Vec<RunLine>, Refused> {
+    let (mut found, mut after) = (Vec::new(), String::new());
+    loop {
+        let list: RunList = client.get(&format!("/v1/runs{after}")).await?;
+        found.extend(list.runs.into_iter().filter(|line| line.standing == Standing::Checkpointed));
+        match list.next {
+            Some(next) => after = format!("?after={next}"),
+            None => return Ok(found),
+        }
+    }
+}
+
+/// Tells of the runs that were set aside: each of them, if there are no others.
+async fn tell_set_aside(client: &Client, alone: bool) -> Result<(), Refused> {
+    let found = set_aside(client).await?;
+    let told = if alone { found.len().min(SET_ASIDE_TOLD_MAX) } else { 0 };
+    if alone {
+        say("nothing to resume: no run is open");
+    }
+    for RunLine { run, plan, reason, .. } in &found[..told] {
+        let why = reason.as_deref().unwrap_or(CHECKPOINTED);
+        say(format!("run {run} ({plan}) was set aside, {why}: `{}` goes on with it", advice::resume(run)));
+    }
+    let rest = found.len() - told;
+    if rest > 0 {
+        let (more, were) = (if told > 0 { "more " } else { "" }, if rest == 1 { "was" } else { "were" });
+        let runs = count(rest, &format!("{more}run"));
+        let ps = advice::command("ps", &[], "--state checkpointed");
+        say(format!(
+            "{runs} {were} set aside and {} not taken up: `{ps}` tells why",
+            if rest == 1 { "is" } else { "are" }
+        ));
+    }
+    Ok(())
+}
+
+/// Runs that were set aside and are told one by one.
+const SET_ASIDE_TOLD_MAX: usize = 20;
+
 /// Lets a run come to rest.
 pub(crate) async fn checkpoint(globals: &Globals, args: CheckpointArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
@@ -212,7 +250,7 @@ pub(crate) async fn checkpoint(globals: &Globals, args: CheckpointArgs) -> Resul
     if globals.json {
         out.json(&json!({"type": "checkpointed", "run": run}));
     } else {
-        out.line(format!("run {run} rests; `ostler resume {run}` goes on with it"));
+        out.line(format!("run {run} rests; `{}` goes on with it", advice::resume(&run)));
     }
     Ok(code::SUCCEEDED)
 }
@@ -243,17 +281,23 @@ async fn stop_node(
         Ok(mut after) => after.nodes.remove(node).unwrap_or_default(),
         Err(failure) => return fail(session, failure).await,
     };
-    go_on(session, &mut signals, globals, before, stopped(node, state), &mut out).await
+    let done = stopped(&before, node, state);
+    let was_in_doubt = before.waiting.iter().any(|waiting| waiting.node == node && waiting.id.is_none());
+    if was_in_doubt && !globals.json {
+        say(format!("{node} was in doubt: nobody knows whether it took effect, and nobody asks any more"));
+    }
+    go_on(session, &mut signals, globals, before, done, &mut out).await
 }
 
 /// What became of a node that was to be stopped.
-fn stopped(node: &str, state: String) -> Done<'_> {
+fn stopped<'n>(before: &Summary, node: &'n str, state: String) -> Done<'n> {
     let told = match state.as_str() {
         "cancelled" | "skipped" => format!("{state} {node}"),
         "running" => format!(
-            "{node} acts on the world right now: it is not broken off, and what it comes to counts (ostler show tells)"
+            "{node} acts on the world right now: it is not broken off, and what it comes to counts (`{}` tells)",
+            advice::show(&before.run)
         ),
-        _ => format!("{node} had come to its end before: it is {state}"),
+        _ => format!("{node} had come to its end before: it is {}", words::state(&state)),
     };
     let word = if state == "running" { "draining".to_owned() } else { state };
     Done { node, word, told }

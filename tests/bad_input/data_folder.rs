@@ -142,6 +142,21 @@ fn a_data_folder_that_may_only_be_read_is_named_and_left_alone() {
     is_well(&world);
 }
 
+#[test]
+fn a_data_folder_that_cannot_be_made_is_not_told_to_be_one_that_may_only_be_read() {
+    let world = world();
+    chmod(world.path(), 0o555, 0o444);
+    let made = as_nobody(&world, RUN).map(|mut command| command.output().unwrap());
+    chmod(world.path(), 0o755, 0o644);
+    let Some(output) = made else { return };
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("cannot make the data folder") && said.contains("name another with --data"),
+        "{said}"
+    );
+}
+
 /// All that looks at a data folder, or works in it.
 const LOOKS: [&str; 8] = [RUN, "ps", "approvals", "top", "gc", "resume", "doctor", "market ls"];
 

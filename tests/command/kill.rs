@@ -149,8 +149,92 @@ fn a_run_that_ends_its_process_again_and_again_is_set_aside_until_it_is_named() 
     let why = "set aside: it ended 3 processes in a row without getting on";
     world.ostler("resume").exits(5).says(why).says("ostler resume ");
     world.ostler("ps").exits(0).says("checkpointed").says(why);
-    world.ostler("resume").exits(0).complains("nothing to resume");
+    let way = |out: &str| out.lines().any(|line| line.trim().starts_with("ostler resume "));
+    let listed = world.ostler("ps").exits(0);
+    assert!(way(&listed.out), "{}", listed.out);
+    let told = world
+        .ostler("resume")
+        .exits(0)
+        .complains("nothing to resume")
+        .complains("(doubt) was set aside, it ended");
+    assert!(told.err.contains("`ostler resume "), "{}", told.err);
+    world
+        .ostler("doctor")
+        .exits(0)
+        .says("! set aside")
+        .says("it ended 3 processes in a row")
+        .says("`ostler resume ");
     world.ostler("resume @last").exits(0).says("succeeded  doubt");
+    world.ostler("run steps.yaml --workspace work --intent 2").exits(0);
+    world.ostler("resume").exits(0).complains("nothing to resume: no run is open\n");
+}
+
+#[test]
+fn doctor_counts_runs_by_what_they_wait_for() {
+    let world = in_doubt();
+    world.file(
+        "ask.yaml",
+        "id: ask\nnodes:\n  - {id: ok, kind: human_approval, params: {question: \"?\"}, human_timeout: 1h}\n",
+    );
+    world.ostler("run ask.yaml --workspace work").exits(3);
+    let told = world.ostler("doctor").exits(0);
+    let told =
+        told.says("1 run is open").says("1 run waits for a person").says("`ostler approvals` shows for what");
+    told.says("1 attempt of which nobody knows whether it took effect");
+}
+
+#[test]
+fn what_a_kill_left_in_doubt_is_listed_before_anybody_takes_it_up() {
+    let world = in_doubt();
+    for _ in 0..2 {
+        let listed =
+            world.ostler("ps").exits(0).says("  open ").says("  act is in doubt; then waits for it\n");
+        for way in ["--done FILE", "--redo", "--fail"] {
+            let is_way = |line: &str| line.contains("ostler resolve ") && line.ends_with(way);
+            assert!(listed.out.lines().any(is_way), "{}", listed.out);
+        }
+        listed.says("nobody drives what is open: ostler resume goes on with it");
+        let shown =
+            world.ostler("show @last").exits(0).says("act   waiting").says("in doubt act: ").says("--redo");
+        assert!(!shown.out.contains("running"), "{}", shown.out);
+    }
+    let seq = |world: &World| world.ostler("events @last --json").exits(0).lines().len();
+    let before = seq(&world);
+    world.ostler("ps").exits(0);
+    assert_eq!(seq(&world), before, "looking wrote something down");
+    world.ostler("resolve @last act --fail").exits(1).says("failed act: a person settled it as failed");
+}
+
+#[test]
+fn what_a_kill_cut_off_and_is_done_again_does_not_run_meanwhile() {
+    let world = world();
+    world.file("again.yaml", &DOUBT.replace("timeout: 20s", "timeout: 20s, idem: natural"));
+    let mut run = world.start("run again.yaml --workspace work --intent 2 --json");
+    run.until("attempt_intent");
+    until("it has begun", || world.work("log") == "acted\n");
+    run.signal("KILL");
+    run.end();
+    let shown =
+        world.ostler("show @last").exits(0).says("act   cut off").says("done again when the run goes on");
+    shown.says("1 cut off, 1 pending");
+    let summary: serde_json::Value =
+        serde_json::from_str(&world.ostler("show @last --json").exits(0).out).unwrap();
+    assert_eq!(summary["cut_off"], serde_json::json!(["act"]));
+    world.ostler("ps").exits(0).says("nobody drives what is open");
+}
+
+#[test]
+fn who_stops_a_node_in_doubt_hears_that_it_was() {
+    let world = in_doubt();
+    let was = "act was in doubt: nobody knows whether it took effect";
+    world
+        .ostler("cancel @last act")
+        .exits(1)
+        .complains(was)
+        .says("failed act: what became of it is not known");
+    let world = in_doubt();
+    world.ostler("resume").exits(3);
+    world.ostler("skip @last act").complains(was);
 }
 
 /// What a step leaves running that is killed with its process: in its group, in a session of its own, and, of the second
