@@ -72,6 +72,20 @@ pub(crate) fn resume(run: &str) -> String {
     command("resume", &[run], "")
 }
 
+/// What to do about a run that was set aside for this reason: the command, and what comes of it.
+pub(crate) fn set_aside(run: &str, reason: &str) -> (String, &'static str) {
+    if is_unreadable(reason) {
+        (command("doctor", &[], ""), "tells what is wrong with it")
+    } else {
+        (resume(run), "goes on with it")
+    }
+}
+
+/// Whether a run was set aside because its records cannot be read: to resume it would only be to fail again.
+pub(crate) fn is_unreadable(reason: &str) -> bool {
+    reason.starts_with("it cannot be read")
+}
+
 /// The command that deposits so many credits.
 pub(crate) fn deposit(client: &str, credits: i64) -> String {
     command("credit", &[client, &format!("+{credits}")], "")
@@ -132,6 +146,15 @@ mod tests {
             assert_eq!(in_place("resolve", &["12", node], "--redo", " --data d"), expected);
         }
         assert_eq!(in_place("ps", &[], "", ""), "ostler ps");
+    }
+
+    #[test]
+    fn a_run_that_cannot_be_read_is_not_resumed() {
+        for (reason, expected) in
+            [("it was checkpointed", "ostler resume 12"), ("it cannot be read: record 3", "ostler doctor")]
+        {
+            assert_eq!(set_aside("12", reason).0, expected);
+        }
     }
 
     #[test]

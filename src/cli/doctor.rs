@@ -430,6 +430,8 @@ impl Unfinished {
         match line.standing {
             Standing::Open => self.open += 1,
             Standing::Waiting if line.waiting.iter().any(|waiting| waiting.id.is_some()) => self.waiting += 1,
+            // What cannot be read is told as such.
+            Standing::Checkpointed if line.reason.as_deref().is_some_and(advice::is_unreadable) => {}
             Standing::Checkpointed => self.set_aside.push(line.clone()),
             Standing::Waiting | Standing::Running | Standing::Closed | Standing::Quarantined => {}
         }
@@ -451,7 +453,8 @@ impl Unfinished {
         }
         for RunLine { run, plan, reason, .. } in self.set_aside.iter().take(TROUBLES_TOLD_MAX) {
             let what = format!("run {run} ({plan}): {}", reason.as_deref().unwrap_or_default());
-            report.note("set aside", what, &format!("`{}` goes on with it", advice::resume(run)));
+            let (command, comes) = advice::set_aside(run, reason.as_deref().unwrap_or_default());
+            report.note("set aside", what, &format!("`{command}` {comes}"));
         }
         let more = self.set_aside.len().saturating_sub(TROUBLES_TOLD_MAX);
         if more > 0 {

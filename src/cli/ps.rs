@@ -148,7 +148,7 @@ async fn runs(
             let word = if is_damaged { "damaged" } else { "set aside" };
             out.line(fit(&format!("  {word}: {reason}"), columns.unwrap_or(usize::MAX)));
             if !is_damaged {
-                out.line(format!("    {}", advice::resume(ending(&line.run))));
+                out.line(format!("    {}", advice::set_aside(ending(&line.run), reason).0));
             }
         }
         let short = |client: &&ClientLine| client.client == line.client && clients::is_short(client);

@@ -222,7 +222,8 @@ async fn tell_set_aside(client: &Client, alone: bool) -> Result<(), Refused> {
     }
     for RunLine { run, plan, reason, .. } in &found[..told] {
         let why = reason.as_deref().unwrap_or(CHECKPOINTED);
-        say(format!("run {run} ({plan}) was set aside, {why}: `{}` goes on with it", advice::resume(run)));
+        let (command, comes) = advice::set_aside(run, why);
+        say(format!("run {run} ({plan}) was set aside: {why}; `{command}` {comes}"));
     }
     let rest = found.len() - told;
     if rest > 0 {

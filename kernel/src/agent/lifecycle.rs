@@ -153,7 +153,7 @@ impl Message {
 
 /// A message that an agent does not take where it stands. Nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("invalid state: the run is {}; this is for one that is {}", stands(*.current), words(.expected))]
+#[error("invalid state: the run is {}; this is for one that is {}", stands(*.current), all_told(.expected))]
 pub struct InvalidState {
     /// Where it stands.
     pub current: AgentState,
@@ -169,7 +169,12 @@ fn stands(state: AgentState) -> String {
     }
 }
 
+#[cfg(test)]
 fn words(states: &[AgentState]) -> String {
+    states.iter().map(|state| state.as_str()).collect::<Vec<_>>().join(" or ")
+}
+
+fn all_told(states: &[AgentState]) -> String {
     states.iter().map(told).collect::<Vec<_>>().join(" or ")
 }
 
@@ -328,6 +333,25 @@ mod tests {
                 assert_eq!(current, stands.state);
                 format!("invalid_state, expected {}", words(expected))
             }
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_what_the_table_of_runs_calls_the_states() {
+        for (state, message, expected) in [
+            (
+                AgentState::Completed,
+                Message::Checkpoint,
+                "the run is over (completed; `ps` says succeeded or concluded); this is for one that is running",
+            ),
+            (
+                AgentState::Failed,
+                Message::Approve,
+                "the run is over (failed); this is for one that is waiting_approval (`ps` says waiting)",
+            ),
+        ] {
+            let refused = message.check(state).unwrap_err().to_string();
+            assert_eq!(refused, format!("invalid state: {expected}"));
         }
     }
 
