@@ -86,8 +86,6 @@ pub struct Approval {
     /// Whether it would show something else by now, because tools or the policy have changed: it is asked anew when
     /// the run goes on.
     pub is_outdated: bool,
-    /// Whether its run was set aside: no answer is taken before somebody takes that up.
-    pub is_set_aside: bool,
     /// When it was asked, in milliseconds since the Unix epoch.
     pub asked: Ticks,
     /// When silence cancels the node.
@@ -275,7 +273,6 @@ pub(crate) async fn open(services: &Services, view: &RunView) -> Vec<Approval> {
             shown,
             result,
             is_outdated,
-            is_set_aside: view.parked.is_some(),
             asked: instance.since,
             deadline,
             holds_up: view.run.held_up(&node.id),

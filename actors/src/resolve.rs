@@ -99,7 +99,7 @@ impl System {
         how: ResolveHow,
     ) -> Result<(), RunError> {
         let view = self.view(run, None).await?;
-        let taken = self.lifecycle_by(&view).takes(Message::Approve);
+        let taken = self.lifecycle_by(&view).takes_resolution();
         if attempt.is_none() {
             taken?;
         }

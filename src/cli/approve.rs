@@ -112,11 +112,11 @@ fn tell(question: &ApprovalView, out: &mut Out) {
     lines.for_each(|line| out.line(line));
 }
 
-/// A question in the list of all: what is asked, and the commands that answer it, or the one that comes first where no answer is
-/// taken as it stands.
+/// A question in the list of all: what is asked, and the commands that answer it, or that end it where no answer is
+/// taken any more.
 fn listed(question: &ApprovalView) -> Vec<String> {
     let mut lines = lines(question, Extent::Lines(TEXT_LINES_MAX));
-    if is_over(question.deadline_ms) || question.set_aside {
+    if is_over(question.deadline_ms) {
         lines.push(format!("    {}", advice::resume(ending(&question.run))));
         return lines;
     }
@@ -198,9 +198,6 @@ pub(crate) fn lines(question: &ApprovalView, extent: Extent) -> Vec<String> {
         lines.push(
             "    tools or the policy have changed since: it is asked anew when the run goes on".to_owned(),
         );
-    }
-    if question.set_aside {
-        lines.push("    its run was set aside: it is answered when that goes on".to_owned());
     }
     let digest = question.digest.as_deref().map(short_digest).unwrap_or_default();
     let silence = question.deadline_ms.map(silence).unwrap_or_default();
@@ -462,25 +459,24 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_takes_no_answer_offers_none() {
+    fn a_question_whose_time_is_over_says_so_first_and_offers_no_answer() {
         let mut question: ApprovalView = serde_json::from_value(json!({
             "id": "i", "run": "r-12", "plan": "p", "client": "c", "node": "n", "ask": "before", "kind": "tool",
             "tool": "fs.write", "effect": "write", "impact": 1, "params": {}, "tests": [], "digest": "b3:00",
             "outdated": false, "asked_ms": 0, "holds_up": [],
         }))
         .expect("a question");
-        for (deadline_ms, set_aside, asked, last) in [
-            (None, false, "may this be done?", "ostler reject 12 n --note WHY"),
-            (Some(i64::MAX), false, "may this be done?", "ostler reject 12 n --note WHY"),
-            (Some(1), false, "too late to answer", "ostler resume 12"),
-            (None, true, "may this be done?", "ostler resume 12"),
+        for (deadline_ms, asked, last) in [
+            (None, "may this be done?", "ostler reject 12 n --note WHY"),
+            (Some(i64::MAX), "may this be done?", "ostler reject 12 n --note WHY"),
+            (Some(1), "too late to answer", "ostler resume 12"),
         ] {
-            (question.deadline_ms, question.set_aside) = (deadline_ms, set_aside);
+            question.deadline_ms = deadline_ms;
             let lines = listed(&question);
             assert_eq!(lines[0], format!("r-12  p/n  {asked}  fs.write, impact 1"));
             assert_eq!(lines[lines.len() - 1].trim(), last);
             let offers = lines.iter().any(|line| line.contains("ostler approve"));
-            assert_eq!(offers, last.contains("reject"), "{lines:#?}");
+            assert_eq!(offers, deadline_ms != Some(1), "{lines:#?}");
         }
     }
 

@@ -315,6 +315,43 @@ fn a_run_that_was_left_at_a_question_is_open_while_other_nodes_of_it_could_go_on
 }
 
 #[test]
+fn a_run_that_was_set_aside_takes_no_answer_before_it_is_resumed() {
+    let world = world();
+    world.file(
+        "both.yaml",
+        &(QUESTION.to_owned() + "  - {id: nap, tool: time.sleep, params: {ms: 60000}, timeout: 90s}\n"),
+    );
+    let mut run = world.start("run both.yaml --workspace work");
+    run.until("waits for a person");
+    world.ostler("checkpoint @last").exits(0).says("rests; `ostler resume");
+    run.end().exits(3);
+    world.ostler("approvals").exits(0).complains("nothing waits");
+    let shown = world.ostler("show @last").exits(0).says("takes it up again");
+    assert!(!shown.out.contains("ostler reject"), "{}", shown.out);
+    world.ostler("reject @last ok").exits(2).complains("was set aside: `ostler resume ");
+    let resumed = world.start("resume @last");
+    until("it goes on", || summary(&world)["state"] == "running");
+    world.ostler("reject @last ok").exits(0).says("rejected ok");
+    resumed.signal("INT");
+    resumed.end().exits(130);
+}
+
+#[test]
+fn who_resumes_a_run_that_waits_in_another_process_is_shown_how_it_stands() {
+    let world = world();
+    let mut holder = world.start("run long.yaml --workspace work");
+    holder.until("opened: long");
+    let mut run = world.start("run question.yaml --workspace work");
+    let opened = run.until("opened: question");
+    let id = opened.split_whitespace().nth(2).unwrap().to_owned();
+    run.end().exits(3);
+    let resumed = world.ostler(&format!("resume {id}")).exits(3).says("waits ok: it asks");
+    assert!(!resumed.err.contains("is over"), "{}", resumed.err);
+    holder.signal("INT");
+    holder.end().exits(130);
+}
+
+#[test]
 fn what_acts_on_the_world_is_not_said_to_be_cancelled() {
     let world = world();
     world.file(

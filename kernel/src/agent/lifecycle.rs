@@ -212,12 +212,21 @@ pub struct Lifecycle {
     parked: bool,
     /// A node of it waits for a person.
     asks: bool,
+    /// An attempt of it is under way, or was when its process left it: what became of that may turn out to be in doubt.
+    at_work: bool,
 }
 
 impl Lifecycle {
     /// As a run tells it; see [`AgentState::of`].
     pub fn of(run: &Run, closed: Option<RunOutcome>, parked: bool, driven: bool) -> Lifecycle {
-        Lifecycle { state: AgentState::of(run, closed, parked, driven), driven, parked, asks: run.asks() }
+        let at_work = closed.is_none() && run.is_under_way();
+        Lifecycle {
+            state: AgentState::of(run, closed, parked, driven),
+            driven,
+            parked,
+            asks: run.asks(),
+            at_work,
+        }
     }
 
     /// Where it stands.
@@ -231,7 +240,7 @@ impl Lifecycle {
     ///
     /// [`InvalidState`], with the states in which it would be taken.
     pub fn takes(self, message: Message) -> Result<(), InvalidState> {
-        let Lifecycle { state, driven, parked, asks } = self;
+        let Lifecycle { state, driven, parked, asks, .. } = self;
         let besides = match message {
             Message::ExecuteStep => !driven,
             Message::Approve | Message::Reject => asks && (driven || !parked),
@@ -245,6 +254,19 @@ impl Lifecycle {
         match message.check(state) {
             Err(_) if besides && !state.is_terminal() => Ok(()),
             checked => checked,
+        }
+    }
+
+    /// Refuses that a person settles what is in doubt where nothing can be: as an answer, but for an attempt that is under way by
+    /// its records. Whether it is in doubt may be known only when the run is taken up.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidState`], with the states in which it would be taken.
+    pub fn takes_resolution(self) -> Result<(), InvalidState> {
+        match self.takes(Message::Approve) {
+            Err(_) if self.at_work && (self.driven || !self.parked) => Ok(()),
+            taken => taken,
         }
     }
 }
@@ -323,7 +345,13 @@ mod tests {
 
     fn stands(state: AgentState) -> Lifecycle {
         let driven = !matches!(state, AgentState::Checkpointed);
-        Lifecycle { state, driven, parked: !driven, asks: state == AgentState::WaitingApproval }
+        Lifecycle {
+            state,
+            driven,
+            parked: !driven,
+            asks: state == AgentState::WaitingApproval,
+            at_work: false,
+        }
     }
 
     fn answer(stands: Lifecycle, message: Message) -> String {
@@ -434,7 +462,7 @@ mod tests {
     #[test]
     fn what_nobody_drives_is_taken_up_and_a_question_is_answered_while_others_go_on() {
         use AgentState as S;
-        let rests = Lifecycle { state: S::Checkpointed, driven: false, parked: true, asks: true };
+        let rests = Lifecycle { asks: true, ..stands(S::Checkpointed) };
         let left = Lifecycle { parked: false, ..rests };
         for (stands, message, taken) in [
             (Lifecycle { driven: false, ..stands(S::Pending) }, Message::ExecuteStep, true),
@@ -451,5 +479,15 @@ mod tests {
         ] {
             assert_eq!(stands.takes(message).is_ok(), taken, "{stands:?} {message:?}");
         }
+    }
+
+    #[test]
+    fn what_a_process_left_under_way_is_settled_before_anybody_has_asked() {
+        let rests = Lifecycle { at_work: true, ..stands(AgentState::Checkpointed) };
+        let left = Lifecycle { parked: false, ..rests };
+        assert_eq!(left.takes_resolution(), Ok(()));
+        assert!(left.takes(Message::Approve).is_err(), "nothing is asked");
+        assert!(rests.takes_resolution().is_err(), "it was set aside");
+        assert_eq!(stands(AgentState::WaitingApproval).takes_resolution(), Ok(()));
     }
 }

@@ -71,9 +71,6 @@ pub struct ApprovalView {
     pub digest: Option<String>,
     /// Whether tools or the policy have changed since: it is asked anew when the run goes on.
     pub outdated: bool,
-    /// Whether its run was set aside: no answer is taken before that is resumed.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub set_aside: bool,
     /// When it was asked, in milliseconds since the Unix epoch.
     pub asked_ms: i64,
     /// When silence cancels the node.
