@@ -350,9 +350,9 @@ impl Effects {
         });
     }
 
-    /// Stops whatever acts on the world as far as that is possible, and gives it.
+    /// Stops whatever acts on the world as far as that is possible, and gives it, with what has ended and is not recorded.
     pub(crate) fn stop_acting(&self) -> Vec<InDoubt> {
-        let acting = self.keys(|_, entry| entry.acts && matches!(entry.state, State::Running { .. }));
+        let acting = self.keys(|_, entry| entry.acts && entry.ordered.is_none());
         acting.iter().for_each(|key| self.cancel(key));
         acting.into_iter().map(|AttemptKey { run, node, .. }| InDoubt { run, node }).collect()
     }

@@ -277,7 +277,9 @@ impl System {
         let run = now.run;
         let unreadable = |error| SubmitError::Unreadable(Box::new(error));
         let row = self.row(run).map_err(unreadable)?;
-        let records = self.services.journal.read(StreamId::run(&row.client, run), Seq(0), 2)?;
+        let stream = StreamId::run(&row.client, run);
+        let mut records = self.services.journal.read(stream, Seq(0), 1)?;
+        records.extend(self.services.journal.read(stream, Seq(1), 1)?);
         let Some(Event::RunOpened(then)) = records.first().map(|record| &record.event) else {
             return Err(unreadable(RunError::Fold(FoldError::Unopened(run))));
         };

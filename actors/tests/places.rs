@@ -5,6 +5,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{Hold, plan, until};
 use ostler_actors::{ClientChange, Limits, RunError, Settled, Submission, System};
@@ -127,5 +128,31 @@ async fn runs_without_credits_leave_their_places_to_others_and_all_go_on_when_th
         let waits = waits(&journal, "poor", run);
         assert!(waits.is_empty() || waits == [true, false], "{waits:?}");
     }
+    system.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_only_run_that_waits_for_credits_stays_where_it_is_while_others_of_its_client_run() {
+    let (busy, other) = (hold("busy"), hold("other"));
+    let journal = Arc::new(MemoryJournal::default());
+    let watched = common::Watched::over(journal.clone());
+    let system = common::system(watched.clone(), vec![busy.clone(), other.clone()]).await;
+    deposit(&system, "acme", 450).await;
+    // Each attempt holds a hundred.
+    for _ in 0..4 {
+        open(&system, "acme", "busy").await;
+        busy.started().await;
+    }
+    let last = open(&system, "acme", "other").await;
+    until(async || system.clients().await.iter().any(|client| client.parked)).await;
+    watched.records_of(last);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(watched.records_of(last), 0, "it is not read again and again");
+    // What takes seconds costs more than there was.
+    deposit(&system, "acme", 1_000_000).await;
+    busy.go(4);
+    other.go(1);
+    assert_eq!(system.outcome(last).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(waits(&journal, "acme", last), [true, false]);
     system.shutdown().await;
 }

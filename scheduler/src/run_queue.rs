@@ -85,6 +85,11 @@ impl<P> RunQueue<P> {
         self.jobs.payloads.holds(job.at, job.generation).then(|| &self.jobs.payloads[job.at])
     }
 
+    /// Whether a job waits, and has not been granted.
+    pub fn is_queued(&self, job: JobHandle) -> bool {
+        self.job(job).is_some() && self.jobs.running(self.jobs.payloads.tag(job.at)).is_none()
+    }
+
     /// Queues a job behind its agent's.
     ///
     /// Refused if the estimate is out of range, or if agent or model are not in this queue, or if it is full.

@@ -15,7 +15,7 @@ use ostler_actors::{ReadResult, ResolveHow, RunView, Submission, System, new_run
 use ostler_kernel::id::{AgentId, Digest, RunId};
 use ostler_kernel::json;
 use ostler_kernel::lineage;
-use ostler_kernel::port::Seq;
+use ostler_kernel::port::{RunStanding, Seq};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -209,6 +209,9 @@ async fn asked(system: &System, bytes: &Bytes) -> Result<Submission, Problem> {
 struct RunsAsked {
     #[serde(default)]
     open: bool,
+    /// Only runs that were set aside.
+    #[serde(default)]
+    set_aside: bool,
     after: Option<String>,
     limit: Option<usize>,
 }
@@ -220,6 +223,7 @@ async fn runs(State(api): State<Api>, Asked(asked): Asked<RunsAsked>) -> Result<
     });
     let after = after.transpose()?;
     let mut rows = api.system.runs(asked.open)?;
+    rows.retain(|row| !asked.set_aside || matches!(row.standing, RunStanding::Parked(_)));
     rows.sort_by_key(|row| std::cmp::Reverse(row.run));
     rows.retain(|row| after.is_none_or(|after| row.run < after));
     let more = rows.len() > limit;

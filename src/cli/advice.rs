@@ -82,7 +82,7 @@ pub(crate) fn set_aside(run: &str, reason: &str) -> (String, &'static str) {
 }
 
 /// Whether a run was set aside because its records cannot be read: to resume it would only be to fail again.
-pub(crate) fn is_unreadable(reason: &str) -> bool {
+fn is_unreadable(reason: &str) -> bool {
     reason.starts_with("it cannot be read")
 }
 

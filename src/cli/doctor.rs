@@ -430,8 +430,6 @@ impl Unfinished {
         match line.standing {
             Standing::Open => self.open += 1,
             Standing::Waiting if line.waiting.iter().any(|waiting| waiting.id.is_some()) => self.waiting += 1,
-            // What cannot be read is told as such.
-            Standing::Checkpointed if line.reason.as_deref().is_some_and(advice::is_unreadable) => {}
             Standing::Checkpointed => self.set_aside.push(line.clone()),
             Standing::Waiting | Standing::Running | Standing::Closed | Standing::Quarantined => {}
         }
@@ -453,8 +451,7 @@ impl Unfinished {
         }
         for RunLine { run, plan, reason, .. } in self.set_aside.iter().take(TROUBLES_TOLD_MAX) {
             let what = format!("run {run} ({plan}): {}", reason.as_deref().unwrap_or_default());
-            let (command, comes) = advice::set_aside(run, reason.as_deref().unwrap_or_default());
-            report.note("set aside", what, &format!("`{command}` {comes}"));
+            report.note("set aside", what, &format!("`{}` goes on with it", advice::resume(run)));
         }
         let more = self.set_aside.len().saturating_sub(TROUBLES_TOLD_MAX);
         if more > 0 {
@@ -502,10 +499,11 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
                 continue;
             }
             count += 1;
-            unfinished.count(&line);
             let path = format!("/v1/runs/{}", part(&line.run));
             match client.get::<Summary>(&path).await {
                 Ok(summary) => {
+                    // One that was set aside as it could not be read goes on now that it can.
+                    unfinished.count(&line);
                     steps += summary.seq;
                     if let Some(line) = clients::short(client, &summary).await {
                         short.entry(line.client.clone()).or_insert((line, 0)).1 += 1;

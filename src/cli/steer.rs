@@ -204,10 +204,10 @@ async fn resume_all(
 pub(crate) async fn set_aside(client: &Client) -> Result<Vec<RunLine>, Refused> {
     let (mut found, mut after) = (Vec::new(), String::new());
     loop {
-        let list: RunList = client.get(&format!("/v1/runs{after}")).await?;
-        found.extend(list.runs.into_iter().filter(|line| line.standing == Standing::Checkpointed));
+        let list: RunList = client.get(&format!("/v1/runs?set_aside=true{after}")).await?;
+        found.extend(list.runs);
         match list.next {
-            Some(next) => after = format!("?after={next}"),
+            Some(next) => after = format!("&after={next}"),
             None => return Ok(found),
         }
     }

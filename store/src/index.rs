@@ -90,7 +90,7 @@ pub(crate) struct Index {
     pub(crate) was_broken: bool,
     /// Times that it was emptied, or read again from its file.
     resets: AtomicU64,
-    /// It was read again, and nothing was added since.
+    /// It was opened again since it was made: the next time that it cannot be used it is made anew.
     reopened: AtomicBool,
 }
 
@@ -136,9 +136,10 @@ impl Index {
     }
 
     /// Does what may help an index that cannot be used: its file is opened again, as what is in there may be whole, and a disk that was full
-    /// leaves the database of no use. If that was done already, and nothing was added since, it is emptied.
+    /// leaves the database of no use. If that was done already, it is emptied.
     pub(crate) fn mend(&self) {
         let Some(path) = self.path.as_ref().filter(|_| !self.reopened.swap(true, Ordering::SeqCst)) else {
+            self.reopened.store(false, Ordering::SeqCst);
             return self.reset();
         };
         // Before anything goes: who reads then and finds too little sees that it was read again meanwhile.
@@ -356,9 +357,7 @@ impl Index {
                 put(&mut marks, MARK_KEY, &bytes)?;
             }
             write.commit().map_err(broken)
-        })?;
-        self.reopened.store(false, Ordering::SeqCst);
-        Ok(())
+        })
     }
 }
 

@@ -288,7 +288,7 @@ impl Drive {
             Waits::Credits => self.is_surplus,
             Waits::Reserve => true,
         };
-        waits && !self.run.is_under_way() && self.resting.is_empty()
+        waits && self.run.is_any_ready() && !self.run.is_under_way() && self.resting.is_empty()
     }
 }
 

@@ -194,6 +194,11 @@ impl RegistryState {
         let Some(closed) = rest::cancel(&self.services, row)? else { return Ok(None) };
         self.strike(agent, run);
         self.let_go(run);
+        let over = self.agents.get(agent).filter(|entry| entry.is_in_line() && entry.runs.is_empty());
+        if let Some(client) = over.filter(|entry| !entry.registered).map(|entry| entry.client.clone()) {
+            self.line.forget(&client, agent);
+            self.agents.remove(agent);
+        }
         Ok(Some(closed))
     }
 

@@ -53,6 +53,16 @@ impl Line {
         agent
     }
 
+    /// Takes an agent out: it has nothing to do any more.
+    pub(super) fn forget(&mut self, client: &ClientId, agent: &AgentId) {
+        let Some(agents) = self.agents.get_mut(client) else { return };
+        agents.retain(|other| other != agent);
+        if agents.is_empty() {
+            self.agents.remove(client);
+            self.turns.retain(|other| other != client);
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }
@@ -145,5 +155,10 @@ mod tests {
         assert!(line.is_empty());
         line.push("a".into(), "a4".into(), true);
         assert_eq!(next(&mut line), "a4");
+        for agent in ["a1", "a2"] {
+            line.push("a".into(), agent.into(), false);
+        }
+        ["a1", "a2", "a3"].into_iter().for_each(|agent| line.forget(&"a".into(), &agent.into()));
+        assert!(line.is_empty() && line.agents.is_empty());
     }
 }

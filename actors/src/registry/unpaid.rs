@@ -60,9 +60,11 @@ impl RegistryState {
 
     /// Takes up some runs of a client, the oldest first, if it has credits.
     pub(super) fn take_up_unpaid(&mut self, client: ClientId) {
+        // What is reserved is not for all of them: the oldest need not be among those that may go on.
         let next = |state: &RegistryState| {
-            let run = *state.unpaid.0.get(&client)?.runs.first_key_value()?.0;
-            state.may_go_on(&client, run).then_some(run)
+            let mut runs = state.unpaid.0.get(&client)?.runs.keys().copied();
+            let book = state.services.ledger.client(&client);
+            if book.is_parked() { None } else { runs.find(|run| book.may_start(*run)) }
         };
         let Some(mut run) = next(self) else {
             let Some(waiters) = self.unpaid.0.get_mut(&client) else { return };

@@ -321,8 +321,11 @@ impl Grants {
         }
         book.park(parked);
         let its = self.agents.values().filter(|known| known.owner.lane.client == *name);
-        for (at, known) in its.enumerate() {
-            let surplus = parked && at >= UNPAID_QUEUED;
+        let mut queued = 0;
+        for known in its {
+            let surplus = parked && queued >= UNPAID_QUEUED;
+            // What is granted does not keep the client parked.
+            queued += known.jobs.iter().filter(|job| self.queue.is_queued(**job)).count();
             let _ = known.actor.cast(AgentMessage::OutOfCredit { out: parked, surplus });
         }
         if !parked {

@@ -65,6 +65,8 @@ fn collect<'a>(schema: &'a Value, patterns: &mut BTreeSet<&'a str>) {
         Value::Object(members) => {
             for (key, value) in members {
                 match (key.as_str(), value) {
+                    // Values, whatever they are made of.
+                    ("enum" | "const" | "default" | "examples", _) => continue,
                     ("pattern", Value::String(pattern)) => drop(patterns.insert(pattern)),
                     ("patternProperties", Value::Object(named)) => {
                         patterns.extend(named.keys().map(String::as_str));

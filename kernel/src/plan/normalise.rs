@@ -284,7 +284,7 @@ pub(super) fn rules(
             let mend = "name one of schema, code, test, model, human";
             faults.push(Fault::new(FaultCode::V09, node, detail, mend).at(&place()));
         } else if let Some(specs) = &mut specs {
-            faults.extend(specs.judge(&rule, at, node, &place()));
+            faults.extend(specs.judge(&rule, at, node, &place));
         }
         rule
     });
@@ -304,12 +304,12 @@ impl Specs<'_> {
         rule: &Rule,
         at: usize,
         node: impl std::fmt::Display,
-        place: &Pointer,
+        place: &dyn Fn() -> Pointer,
     ) -> Option<Fault> {
         if self.room.is_over() || self.bytes > CONTRACT_PATTERNS_BYTES_MAX {
             return None;
         }
-        let spec = place.key("spec");
+        let spec = || place().key("spec");
         let fault = |what: &str, mend: &str, place: &Pointer| {
             let detail = format!("contract[{at}] cannot be judged by: {what}");
             Some(Fault::new(FaultCode::V09, &node, detail, mend).at(place))
@@ -318,20 +318,22 @@ impl Specs<'_> {
             Ok(bytes) => bytes,
             Err(wrong) => {
                 self.room.take(contract::pattern_bytes_at_most(rule));
-                let place = if rule.spec.is_some() { &spec.join(&wrong.pointer) } else { place };
-                return fault(&wrong.what, &wrong.mend, place);
+                let place = if rule.spec.is_some() { spec().join(&wrong.pointer) } else { place() };
+                return fault(&wrong.what, &wrong.mend, &place);
             }
         };
         self.bytes += bytes;
         if self.bytes > CONTRACT_PATTERNS_BYTES_MAX {
-            return fault(&contract::told_patterns(), PATTERNS_MEND, &spec);
+            return fault(&contract::told_patterns(), PATTERNS_MEND, &spec());
         }
         self.room.take(bytes);
-        let detail = format!(
-            "with contract[{at}] of {node}, the patterns of the plan take more than {PLAN_PATTERNS_BYTES_MAX} bytes once \
-             they are compiled"
-        );
-        self.room.is_over().then(|| Fault::new(FaultCode::V13, Fault::PLAN, detail, PATTERNS_MEND).at(&spec))
+        self.room.is_over().then(|| {
+            let detail = format!(
+                "with contract[{at}] of {node}, the patterns of the plan take more than {PLAN_PATTERNS_BYTES_MAX} bytes \
+                 once they are compiled"
+            );
+            Fault::new(FaultCode::V13, Fault::PLAN, detail, PATTERNS_MEND).at(&spec())
+        })
     }
 }
 

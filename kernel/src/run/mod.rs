@@ -226,6 +226,11 @@ impl Run {
         self.counts.waiting > 0
     }
 
+    /// Whether any node wants a slot.
+    pub fn is_any_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// Whether an attempt is under way, as far as its records know, or the plan is about to change.
     pub fn is_under_way(&self) -> bool {
         self.counts.running > 0 || self.replan_pending

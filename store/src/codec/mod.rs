@@ -98,6 +98,14 @@ pub fn decode(record: &[u8]) -> Result<Event, CodecError> {
     from_bytes(&bytes)
 }
 
+/// Bytes of the event in `record` when it is unpacked, about.
+pub(crate) fn unpacked_len(record: &[u8]) -> usize {
+    match record {
+        [PACKED, _, a, b, c, d, ..] => u32::from_le_bytes([*a, *b, *c, *d]) as usize,
+        _ => record.len(),
+    }
+}
+
 /// Whether the event in `record` may change a line of the tables of runs and accounts. Does not unpack it.
 pub(crate) fn touches_tables(record: &[u8]) -> Result<bool, CodecError> {
     /// Places of `RunOpened`, `RunRecovered`, `AttemptResult`, `LateResult`, `HumanAnswer`, `Parked`, `Operator`, `RunClosed`,

@@ -23,7 +23,7 @@ const OF_AGGREGATORS: [&str; 2] = ["template", "schema"];
 
 pub(super) fn judge(subject: &Subject<'_>, at: usize, known: &Known<'_>, faults: &mut Vec<Fault>) {
     let (node, hints) = (&subject.plan.nodes[at], &known.hints);
-    faults.extend(long_templates(node, &subject.place(at)));
+    faults.extend(long_templates(subject, at));
     let bad = match (node.kind, &node.tool, known.settings.tools) {
         (Kind::Tool, Some(tool), Some(tools)) => {
             let referred: BTreeSet<&str> = node.param_refs.keys().map(String::as_str).collect();
@@ -38,7 +38,8 @@ pub(super) fn judge(subject: &Subject<'_>, at: usize, known: &Known<'_>, faults:
 }
 
 /// Templates of references that are longer than a template may be.
-fn long_templates(node: &Node, place: &Pointer) -> Vec<Fault> {
+fn long_templates(subject: &Subject<'_>, at: usize) -> Vec<Fault> {
+    let node = &subject.plan.nodes[at];
     let bytes = |reference: &ParamRef| reference.template.as_ref().map_or(0, String::len);
     let long = node.param_refs.iter().filter(|(_, reference)| bytes(reference) > TEMPLATE_BYTES_MAX);
     let told = long.map(|(name, reference)| {
@@ -47,7 +48,7 @@ fn long_templates(node: &Node, place: &Pointer) -> Vec<Fault> {
             bytes(reference)
         );
         let mend = "shorten it, or put the text together in a node with text.render";
-        let place = place.key("param_refs").key(name).key("template");
+        let place = subject.place(at).key("param_refs").key(name).key("template");
         Fault::new(FaultCode::V24, &node.id, detail, mend).at(&place)
     });
     told.collect()

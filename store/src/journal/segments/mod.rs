@@ -579,7 +579,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let journal = indexed(stream, &folder.path().join("index.redb"));
         let shared = &journal.shared;
-        for knows_of_it in [true, false, false] {
+        for knows_of_it in [true, false, false, false] {
             shared.rebuild(&mut shared.order()).expect("the journal is whole");
             assert_eq!((shared.index.mark().unwrap().is_some(), journal.seq(&stream)), (knows_of_it, 1));
         }

@@ -84,7 +84,7 @@ fn damaged(place: Place, what: String) -> JournalError {
 
 struct Reader {
     records: Vec<Recorded>,
-    /// As they are on disk.
+    /// As they are when they are unpacked.
     bytes: usize,
     from: u64,
     limit: usize,
@@ -114,7 +114,7 @@ impl Reader {
             if seq < self.from || self.is_full() {
                 continue;
             }
-            self.bytes += record.len();
+            self.bytes += codec::unpacked_len(record);
             let event = codec::decode(record).map_err(|error| damaged(place, error.to_string()))?;
             let position = place.position();
             self.records.push(Recorded { seq: Seq(seq), position, at_ms: section.at_ms, event });
