@@ -104,8 +104,10 @@ impl RegistryState {
             return;
         }
         self.take(&agent, Input::NoPlace);
-        let Some(entry) = self.agents.get(&agent).filter(|entry| entry.is_in_line()) else { return };
-        self.line.push(entry.client.clone(), agent, called);
+        if let Some(entry) = self.agents.get(&agent).filter(|entry| entry.is_in_line()) {
+            self.line.push(entry.client.clone(), agent, called);
+        }
+        // Whoever was called and is gone by now leaves the turn to the next.
         if called || !std::mem::replace(&mut self.line.moves, true) {
             let services = Arc::clone(&self.services);
             tokio::spawn(async move {

@@ -60,30 +60,23 @@ impl RegistryState {
 
     /// Takes up some runs of a client, the oldest first, if it has credits.
     pub(super) fn take_up_unpaid(&mut self, client: ClientId) {
+        let book = self.services.ledger.client(&client);
+        let Some(waiters) = self.unpaid.0.get_mut(&client) else { return };
+        waiters.at_once = (waiters.at_once * 2).clamp(AT_ONCE_FIRST, AT_ONCE_MOST);
         // What is reserved is not for all of them: the oldest need not be among those that may go on.
-        let next = |state: &RegistryState| {
-            let mut runs = state.unpaid.0.get(&client)?.runs.keys().copied();
-            let book = state.services.ledger.client(&client);
-            if book.is_parked() { None } else { runs.find(|run| book.may_start(*run)) }
-        };
-        let Some(mut run) = next(self) else {
-            let Some(waiters) = self.unpaid.0.get_mut(&client) else { return };
-            (waiters.at_once, waiters.is_paced) = (0, false);
+        let may_start = waiters.runs.keys().copied().filter(|run| !book.is_parked() && book.may_start(*run));
+        let runs: Vec<RunId> = may_start.take(waiters.at_once).collect();
+        waiters.is_paced = !runs.is_empty();
+        if runs.is_empty() {
+            waiters.at_once = 0;
             if waiters.runs.is_empty() {
                 self.unpaid.0.remove(&client);
             }
             return;
-        };
-        let Some(waiters) = self.unpaid.0.get_mut(&client) else { return };
-        waiters.at_once = (waiters.at_once * 2).clamp(AT_ONCE_FIRST, AT_ONCE_MOST);
-        waiters.is_paced = true;
-        for _ in 0..waiters.at_once {
-            let agent = self.unpaid.0.get_mut(&client).and_then(|waiters| waiters.runs.remove(&run));
+        }
+        let agents: Vec<Option<AgentId>> = runs.iter().map(|run| waiters.runs.remove(run)).collect();
+        for (run, agent) in runs.into_iter().zip(agents) {
             agent.map(|agent| self.take(&agent, Input::Wake { run }));
-            match next(self) {
-                Some(another) => run = another,
-                None => break,
-            }
         }
         let services = Arc::clone(&self.services);
         tokio::spawn(async move {

@@ -169,11 +169,6 @@ fn stands(state: AgentState) -> String {
     }
 }
 
-#[cfg(test)]
-fn words(states: &[AgentState]) -> String {
-    states.iter().map(|state| state.as_str()).collect::<Vec<_>>().join(" or ")
-}
-
 fn all_told(states: &[AgentState]) -> String {
     states.iter().map(told).collect::<Vec<_>>().join(" or ")
 }
@@ -352,6 +347,10 @@ mod tests {
             asks: state == AgentState::WaitingApproval,
             at_work: false,
         }
+    }
+
+    fn words(states: &[AgentState]) -> String {
+        states.iter().map(|state| state.as_str()).collect::<Vec<_>>().join(" or ")
     }
 
     fn answer(stands: Lifecycle, message: Message) -> String {
