@@ -44,7 +44,10 @@ pub(super) fn of_schema(schema: &Value) -> (usize, usize) {
     collect(schema, &mut patterns);
     let mut bytes = 0;
     for pattern in &patterns {
-        bytes += compile(&as_in_schemas(pattern)).map_or(PATTERN_BYTES_MAX, |(_, size)| size);
+        // As the engine of schemas reads it.
+        let read = jsonschema_regex::to_rust_regex(pattern).ok();
+        let compiled = read.and_then(|read| compile(&read).ok());
+        bytes += compiled.map_or(PATTERN_BYTES_MAX, |(_, size)| size);
         if bytes > CONTRACT_PATTERNS_BYTES_MAX {
             break;
         }
@@ -80,35 +83,6 @@ fn collect<'a>(schema: &'a Value, patterns: &mut BTreeSet<&'a str>) {
     }
 }
 
-/// The pattern as the engine of schemas reads it: digits and letters are those of ASCII, and a bracket within brackets stands for
-/// itself.
-fn as_in_schemas(pattern: &str) -> String {
-    let mut read = String::with_capacity(pattern.len());
-    let (mut escaped, mut in_class) = (false, false);
-    for character in pattern.chars() {
-        match character {
-            'd' | 'D' | 'w' | 'W' if escaped => {
-                read.pop();
-                read.push_str(match character {
-                    'd' => "[0-9]",
-                    'D' => "[^0-9]",
-                    'w' => "[A-Za-z0-9_]",
-                    _ => "[^A-Za-z0-9_]",
-                });
-            }
-            '[' if in_class && !escaped => read.push_str("\\["),
-            _ => read.push(character),
-        }
-        match character {
-            '[' if !escaped => in_class = true,
-            ']' if !escaped => in_class = false,
-            _ => {}
-        }
-        escaped = character == '\\' && !escaped;
-    }
-    read
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -140,7 +114,9 @@ mod tests {
             (json!({"pattern": "a", "items": [{"pattern": "a"}, {"pattern": "b"}]}), (2, 8)),
             (json!({"$defs": {"x": {"patternProperties": {"^x-": {"pattern": r"^\w{1,50}$"}}}}}), (2, 20)),
             (json!({"pattern": r"[^[\w\]]{2}\\w\D"}), (1, 4)),
+            (json!({"pattern": r"^\cA$"}), (1, 4)),
             (json!({"pattern": "("}), (1, 1024)),
+            (json!({"enum": [{"pattern": "*"}], "examples": [{"pattern": "*"}]}), (0, 0)),
             (json!({"properties": {"pattern": {"type": "string"}}, "required": ["pattern"]}), (0, 0)),
         ] {
             let (patterns, bytes) = of_schema(&schema);
