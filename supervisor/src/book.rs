@@ -5,24 +5,23 @@
 //! the embedding program (hooks, observers, drops of specs) runs while the book is locked.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::task::Waker;
 
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
-use crate::child::{Attempt, Birth, ChildRef, KILL_GRACE, NotStarted, Running, Start, gone_within};
-use crate::completion::{Completion, Report, Token};
+use crate::child::{Attempt, ChildRef, KILL_GRACE, Running, gone_within};
+use crate::completion::{Completion, Doubts, Parent, Report, Token};
 use crate::intensity::Window;
-use crate::observer::{Voice, What, shielded};
-use crate::pool_task::{PoolMessage, end_running};
-use crate::spec::OnStart;
+use crate::observer::Voice;
+use crate::pool_task::PoolMessage;
 use crate::status::ChildState;
+use crate::ticket::Ticket;
 use crate::{
-    AutoShutdown, Cause, ChildId, ChildSpec, ChildStatus, Clock, Counts, Exit, Shutdown, StartChildError,
+    AutoShutdown, Cause, ChildId, ChildSpec, ChildStatus, Clock, Counts, Exit, StartChildError,
     TerminateChildError,
 };
-
-pub(crate) type StartAnswer = Result<ChildRef, StartChildError>;
 
 /// One child as its pool keeps it.
 pub(crate) struct Entry {
@@ -53,9 +52,12 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// Whether this is the start `birth`.
-    fn is_start(&self, birth: u64) -> bool {
-        matches!(self, State::Starting(starting) if starting.birth == birth)
+    /// The start `birth`, if this is it.
+    pub(crate) fn as_start(&mut self, birth: u64) -> Option<&mut Starting> {
+        match self {
+            State::Starting(starting) if starting.birth == birth => Some(starting),
+            State::Starting(_) | State::Up(_) | State::Restarting { .. } | State::Stopping(_) => None,
+        }
     }
 }
 
@@ -63,12 +65,36 @@ impl State {
 pub(crate) struct Starting {
     pub(crate) birth: u64,
     pub(crate) completion: Arc<Completion>,
-    /// Callers that want the same child.
-    waiting: Vec<oneshot::Sender<StartAnswer>>,
+    /// Callers that want a child of the same id.
+    pub(crate) turns: Vec<Turn>,
     /// Whether this is a restart.
-    again: bool,
+    pub(crate) again: bool,
     /// The child ended before it was noted as up.
     pub(crate) gone: bool,
+    pub(crate) progress: Progress,
+}
+
+impl Starting {
+    /// Breaks the start off. If it is polled at this moment, or over, whoever has the ticket finds out next.
+    pub(crate) fn break_off(&mut self) {
+        if let Progress::Parked(attempt, waker) = std::mem::take(&mut self.progress) {
+            drop(attempt);
+            waker.wake();
+        }
+    }
+}
+
+/// How far a start has come.
+#[derive(Default)]
+pub(crate) enum Progress {
+    /// It is still to be polled, or is polled.
+    #[default]
+    Polled,
+    /// It waits for something. Kept here, so that it can be broken off whether or not its caller polls on; in a mutex that is never
+    /// locked, because the book is shared and a future is not.
+    Parked(Mutex<Attempt>, Waker),
+    /// The child is up and is being announced.
+    Announced(ChildRef),
 }
 
 /// A stop under way.
@@ -78,7 +104,13 @@ pub(crate) struct Stopping {
     /// The child, unless its start was broken off.
     pub(crate) running: Option<Running>,
     pub(crate) waiting: Vec<oneshot::Sender<Result<(), TerminateChildError>>>,
+    /// Callers that want a child of the same id.
+    turns: Vec<Turn>,
 }
+
+/// Of a caller that wants the id of a child whose start or stop is under way: dropped when that is over, so that the caller
+/// asks again, and told why it need not if the child is terminated meanwhile.
+pub(crate) type Turn = oneshot::Sender<StartChildError>;
 
 /// All children of a pool.
 #[derive(Default)]
@@ -97,6 +129,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) mailbox: UnboundedSender<PoolMessage>,
     pub(crate) max_children: u32,
+    pub(crate) doubts: Arc<Doubts>,
     /// The pool's own end; not a token, so that a handle does not keep the pool from being gone.
     pub(crate) completion: Arc<Completion>,
 }
@@ -105,8 +138,8 @@ pub(crate) struct Shared {
 pub(crate) enum Reserved {
     /// The place is reserved; run this.
     Start(Ticket),
-    /// Somebody else is starting it.
-    Wait(oneshot::Receiver<StartAnswer>),
+    /// Another start or a stop of it is under way: ask again when that is over, unless told why not.
+    Wait(ChildSpec, oneshot::Receiver<StartChildError>),
     /// Refused because of a child that may be gone: ask again when the pool has caught up.
     Doubtful(ChildSpec, StartChildError),
 }
@@ -116,7 +149,7 @@ impl Shared {
         self.book.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Book> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Book> {
         self.book.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -133,10 +166,11 @@ impl Shared {
         }
         if let Some(entry) = book.entries.get_mut(&id) {
             return match &mut entry.state {
-                State::Starting(starting) if !starting.again => {
-                    let (reply, answer) = oneshot::channel();
-                    starting.waiting.push(reply);
-                    Ok(Reserved::Wait(answer))
+                State::Starting(Starting { turns, again: false, .. })
+                | State::Stopping(Stopping { turns, .. }) => {
+                    let (turn, refused) = oneshot::channel();
+                    turns.push(turn);
+                    Ok(Reserved::Wait(spec, refused))
                 }
                 State::Up(running) => {
                     let child = running.leash.child.clone();
@@ -144,9 +178,7 @@ impl Shared {
                     let refused = StartChildError::AlreadyStarted { id, child };
                     if live { Err(refused) } else { Ok(Reserved::Doubtful(spec, refused)) }
                 }
-                State::Starting(_) | State::Restarting { .. } | State::Stopping(_) => {
-                    Err(StartChildError::AlreadyPresent { id })
-                }
+                State::Starting(_) | State::Restarting { .. } => Err(StartChildError::AlreadyPresent { id }),
             };
         }
         if book.entries.len() as u64 >= u64::from(self.max_children) {
@@ -164,12 +196,26 @@ impl Shared {
         Ok(Reserved::Start(ticket))
     }
 
-    /// Waits until the pool has dealt with every end that it was told of before.
+    /// Waits until the pool has dealt with every end that could be seen before.
     pub(crate) async fn catch_up(&self) {
         let (reply, done) = oneshot::channel();
-        let _ = self.mailbox.send(PoolMessage::CatchUp(reply));
+        let _ = self.mailbox.send(PoolMessage::CatchUp { ends: self.untold(), reply });
         // A pool that ends does not answer, but its book is closed by then.
         let _ = done.await;
+    }
+
+    /// The ends that may have been seen and that the pool is still to be told.
+    fn untold(&self) -> Vec<Arc<Completion>> {
+        if !self.doubts.any() {
+            return Vec::new();
+        }
+        let end = |entry: &Entry| match &entry.state {
+            State::Up(running) | State::Stopping(Stopping { running: Some(running), .. }) => {
+                running.leash.untold()
+            }
+            State::Starting(_) | State::Restarting { .. } | State::Stopping(_) => None,
+        };
+        self.read().entries.values().filter_map(end).collect()
     }
 
     /// Makes a ticket for one start; `None` if the pool is gone.
@@ -183,21 +229,10 @@ impl Shared {
         let parent = self.completion.token()?;
         book.next_birth += 1;
         let birth = book.next_birth;
-        let report = Report::Pool { to: self.mailbox.clone(), id: spec.id.clone(), birth };
+        let to = Parent::Pool(self.mailbox.clone(), spec.id.clone());
+        let report = Report::Parent { to, birth, doubts: self.doubts.clone() };
         let token = Token::new(report, Some(parent));
-        let completion = token.completion().clone();
-        Some(Ticket {
-            shared: self.clone(),
-            id: spec.id.clone(),
-            birth,
-            generation,
-            again,
-            start: spec.start.clone(),
-            on_start: spec.on_start.clone(),
-            token: Some(token),
-            completion,
-            used: false,
-        })
+        Some(Ticket::new(self, spec, birth, generation, again, token))
     }
 
     /// Notes that the child that ended as `ended` starts again; `None` if something else has become
@@ -239,21 +274,30 @@ impl Shared {
                 let completion = leash.completion.clone();
                 let stop = async move { leash.stop(limit, &*shared.clock).await };
                 self.watch_stop(stop, &id, birth);
-                Stopping { birth, completion, running: Some(running), waiting: vec![reply] }
+                Stopping {
+                    birth,
+                    completion,
+                    running: Some(running),
+                    waiting: vec![reply],
+                    turns: Vec::new(),
+                }
             }
-            State::Starting(starting) if !starting.gone => {
-                let (birth, completion) = (starting.birth, starting.completion);
-                completion.ask();
-                answer_all(starting.waiting, || Err(killed(&id)));
-                let (shared, end) = (self.clone(), completion.clone());
-                let stop = async move { gone_within(&end, KILL_GRACE, &*shared.clock).await };
+            State::Starting(mut starting) if !starting.gone => {
+                let (birth, completion) = (starting.birth, starting.completion.clone());
+                refuse(std::mem::take(&mut starting.turns), &id);
+                let shared = self.clone();
+                let stop = async move {
+                    starting.break_off();
+                    gone_within(&starting.completion, KILL_GRACE, &*shared.clock).await
+                };
                 self.watch_stop(stop, &id, birth);
-                Stopping { birth, completion, running: None, waiting: vec![reply] }
+                Stopping { birth, completion, running: None, waiting: vec![reply], turns: Vec::new() }
             }
-            State::Starting(Starting { waiting, .. }) => {
+            State::Starting(mut starting) => {
                 // It is gone and that news was read, so no other will come.
                 drop(book);
-                answer_all(waiting, || Err(killed(&id)));
+                refuse(std::mem::take(&mut starting.turns), &id);
+                starting.break_off();
                 let _ = reply.send(Ok(()));
                 return Ok(answer);
             }
@@ -264,6 +308,7 @@ impl Shared {
             }
             State::Stopping(mut stopping) => {
                 stopping.waiting.push(reply);
+                refuse(std::mem::take(&mut stopping.turns), &id);
                 stopping
             }
         };
@@ -284,10 +329,13 @@ impl Shared {
 
     /// The running child `id`, unless it is dead and that is not noticed yet.
     pub(crate) fn get(&self, id: &str) -> Option<ChildRef> {
-        match &self.read().entries.get(id)?.state {
-            State::Up(running) if running.leash.child.is_live() => Some(running.leash.child.clone()),
-            State::Up(_) | State::Starting(_) | State::Restarting { .. } | State::Stopping(_) => None,
-        }
+        let book = self.read();
+        let child = match &book.entries.get(id)?.state {
+            State::Up(running) => &running.leash.child,
+            State::Starting(Starting { progress: Progress::Announced(child), .. }) => child,
+            State::Starting(_) | State::Restarting { .. } | State::Stopping(_) => return None,
+        };
+        child.is_live().then(|| child.clone())
     }
 
     /// All children in the order of their first starts.
@@ -308,6 +356,16 @@ impl Shared {
 }
 
 impl Entry {
+    /// Lets those go who wait for its place.
+    pub(crate) fn dismiss(&mut self) {
+        match &mut self.state {
+            State::Starting(Starting { turns, .. }) | State::Stopping(Stopping { turns, .. }) => {
+                turns.clear()
+            }
+            State::Up(_) | State::Restarting { .. } => {}
+        }
+    }
+
     fn status(&self) -> ChildStatus {
         let state = match &self.state {
             State::Starting(starting) if !starting.again => ChildState::Starting,
@@ -327,163 +385,14 @@ impl Entry {
     }
 }
 
-/// The right to start one child once. Dropped before it has run to its end, it gives the place back, or leaves a restart to be
-/// tried again.
-pub(crate) struct Ticket {
-    shared: Arc<Shared>,
-    id: ChildId,
-    birth: u64,
-    generation: u64,
-    /// How it ended before, if this is a restart.
-    again: Option<Exit>,
-    start: Arc<dyn Start>,
-    on_start: Option<OnStart>,
-    token: Option<Token>,
-    completion: Arc<Completion>,
-    used: bool,
-}
-
-impl Ticket {
-    fn starting(&self) -> State {
-        let (birth, completion, again) = (self.birth, self.completion.clone(), self.again.is_some());
-        State::Starting(Starting { birth, completion, waiting: Vec::new(), again, gone: false })
-    }
-
-    /// Starts the child and notes what came of it. A child that is to stop meanwhile does not come up.
-    pub(crate) async fn run(mut self) -> StartAnswer {
-        let Some(token) = self.token.take() else { return Err(StartChildError::Ended) };
-        let gift = Birth { token, voice: self.shared.voice.clone(), id: Some(self.id.clone()) };
-        let outcome = tokio::select! {
-            biased;
-            outcome = Attempt::new(&*self.start, gift) => outcome,
-            () = self.completion.when_asked() => Err(NotStarted::failed(Exit::Killed)),
-        };
-        self.used = true;
-        match outcome {
-            Ok(begun) => {
-                let running = Running::new(self.birth, begun, self.completion.clone());
-                self.came_up(running)
-            }
-            Err(NotStarted::Ignored) => {
-                self.shared.voice.say(&self.id, self.generation, What::Ignored);
-                self.gave_up(|id| StartChildError::Ignored { id });
-                Err(StartChildError::Ignored { id: self.id.clone() })
-            }
-            Err(NotStarted::Failed { exit, causes }) => {
-                self.shared.voice.say(&self.id, self.generation, What::StartFailed { exit: &exit });
-                if self.again.is_some() {
-                    self.try_again_later(&exit, causes);
-                } else {
-                    self.gave_up(|id| StartChildError::Failed { id, exit: exit.clone() });
-                }
-                if self.shared.read().closed {
-                    return Err(StartChildError::Ended);
-                }
-                Err(StartChildError::Failed { id: self.id.clone(), exit })
-            }
-        }
-    }
-
-    /// Notes the child as up. It is announced before, so that nobody hears of its end first.
-    fn came_up(&self, running: Running) -> StartAnswer {
-        let child = running.leash.child.clone();
-        if let Some(hook) = &self.on_start {
-            shielded("on_start", || hook(&child));
-        }
-        match &self.again {
-            None => self.shared.voice.say(&self.id, self.generation, What::Started { child: &child }),
-            Some(exit) => {
-                let cause = Cause { id: self.id.clone(), exit: exit.clone() };
-                self.shared.voice.say_restarted(&self.id, self.generation, &child, &cause);
-            }
-        }
-
-        let mut book = self.shared.write();
-        match book.entries.get_mut(&self.id) {
-            Some(entry) if entry.state.is_start(self.birth) => {
-                entry.restarts += u32::from(self.again.is_some());
-                let before = std::mem::replace(&mut entry.state, State::Up(running));
-                drop(book);
-                let State::Starting(starting) = before else { return Ok(child) };
-                if starting.gone {
-                    let (id, birth) = (self.id.clone(), self.birth);
-                    let _ = self.shared.mailbox.send(PoolMessage::Exited { id, birth });
-                }
-                let already =
-                    || StartChildError::AlreadyStarted { id: self.id.clone(), child: child.clone() };
-                answer_all(starting.waiting, || Err(already()));
-                Ok(child)
-            }
-            Some(Entry { state: State::Stopping(stopping), .. }) if stopping.birth == self.birth => {
-                child.kill();
-                stopping.running = Some(running);
-                Err(killed(&self.id))
-            }
-            _ => {
-                drop(book);
-                self.end_late(running);
-                Err(StartChildError::Ended)
-            }
-        }
-    }
-
-    /// Kills a child that came up when its pool had ended or it was terminated. The pool is not gone before that is told.
-    fn end_late(&self, mut running: Running) {
-        let (shared, id, generation) = (self.shared.clone(), self.id.clone(), self.generation);
-        let token = shared.completion.token();
-        tokio::spawn(async move {
-            end_running(&id, generation, &mut running, Shutdown::Brutal, &*shared.clock, &shared.voice).await;
-            drop(token);
-        });
-    }
-
-    /// Whether the book still shows this start as under way.
-    fn is_current(&self, book: &Book) -> bool {
-        book.entries.get(&self.id).is_some_and(|entry| entry.state.is_start(self.birth))
-    }
-
-    /// Removes the child and tells those who waited for it.
-    fn gave_up(&self, error: impl Fn(ChildId) -> StartChildError) {
-        let mut book = self.shared.write();
-        let entry = if self.is_current(&book) { book.entries.remove(&self.id) } else { None };
-        drop(book);
-        if let Some(Entry { state: State::Starting(starting), .. }) = entry {
-            answer_all(starting.waiting, || Err(error(self.id.clone())));
-        }
-    }
-
-    /// Leaves the next attempt to the pool, behind what is already queued there.
-    fn try_again_later(&self, exit: &Exit, causes: Vec<Cause>) {
-        let mut book = self.shared.write();
-        if !self.is_current(&book) {
-            return;
-        }
-        if let Some(entry) = book.entries.get_mut(&self.id) {
-            entry.last_exit = Some(Box::new(exit.clone()));
-            entry.state = State::Restarting { birth: self.birth, exit: exit.clone(), causes };
-        }
-        drop(book);
-        let _ = self.shared.mailbox.send(PoolMessage::Retry { id: self.id.clone(), birth: self.birth });
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        match &self.again {
-            _ if self.used => {}
-            Some(_) => self.try_again_later(&Exit::Cancelled, Vec::new()),
-            None => self.gave_up(|id| killed(&id)),
-        }
-    }
-}
-
-fn killed(id: &ChildId) -> StartChildError {
+pub(crate) fn killed(id: &ChildId) -> StartChildError {
     StartChildError::Failed { id: id.clone(), exit: Exit::Killed }
 }
 
-fn answer_all(waiting: Vec<oneshot::Sender<StartAnswer>>, answer: impl Fn() -> StartAnswer) {
-    for reply in waiting {
+/// The child is terminated, and with it those that were to be started in its place before that.
+fn refuse(turns: Vec<Turn>, id: &ChildId) {
+    for turn in turns {
         // Whoever no longer waits is not missed.
-        let _ = reply.send(answer());
+        let _ = turn.send(killed(id));
     }
 }

@@ -2,23 +2,23 @@
 
 use std::any::Any;
 use std::fmt;
-use std::future::ready;
+use std::future::{poll_fn, ready};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{self, Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use ractor::{Actor, ActorCell, ActorRef, ActorStatus, Message, SpawnErr};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 
 use crate::clock::pass;
 use crate::completion::{Completion, Token};
 use crate::control::Demand;
 use crate::exit::{Exit, Ignore, clip};
 use crate::observer::{Voice, shielded};
-use crate::supervised::{Panic, Supervised};
+use crate::supervised::{Hurt, NotUp, Supervised};
 use crate::{
     Cause, ChildId, Clock, Pool, PoolSpec, Shutdown, StartError, SupervisorRef, SupervisorSpec, pool,
     supervisor,
@@ -217,12 +217,12 @@ fn not_started(error: SpawnErr) -> NotStarted {
     let SpawnErr::StartupFailed(error) = error else {
         return NotStarted::failed(Exit::StartFailed(error.to_string()));
     };
-    if error.is::<Ignore>() {
-        return NotStarted::Ignored;
-    }
-    match error.downcast::<Panic>() {
-        Ok(panic) => NotStarted::failed(panic.0),
-        Err(error) => NotStarted::failed(Exit::StartFailed(clip(error.to_string()))),
+    match error.downcast::<NotUp>().map(|not_up| not_up.0) {
+        Ok(Hurt::Error(error)) if error.is::<Ignore>() => NotStarted::Ignored,
+        Ok(Hurt::Error(error)) => NotStarted::failed(Exit::StartFailed(clip(error.to_string()))),
+        Ok(Hurt::Exit(exit)) => NotStarted::failed(exit),
+        // The start hook has not run to its end.
+        Err(_) => NotStarted::failed(Exit::Killed),
     }
 }
 
@@ -274,6 +274,15 @@ pub(crate) struct Leash {
 }
 
 impl Leash {
+    /// The child's end, if it may have been seen and its supervisor is still to be told. A branch is gone only when that is told.
+    pub(crate) fn untold(&self) -> Option<Arc<Completion>> {
+        let seen = match &self.child {
+            ChildRef::Actor(cell) => self.completion.is_ending() || cell.get_status() == ActorStatus::Stopped,
+            ChildRef::Supervisor(_) | ChildRef::Pool(_) => false,
+        };
+        (seen && !self.completion.is_gone()).then(|| self.completion.clone())
+    }
+
     /// Stops the child as `shutdown` says and waits until it is gone.
     ///
     /// Returns whether it is; a killed child that never yields is disowned after [`KILL_GRACE`].
@@ -328,19 +337,26 @@ impl Running {
         Running { birth, leash, task: begun.task }
     }
 
-    /// How the child ended; call once it is gone.
+    /// How the child ended; call once it is gone. Dropping this future loses nothing.
     pub(crate) async fn exit(&mut self) -> Exit {
-        if let Some(end) = self.silent_end() {
-            end.settle().await;
+        if let Some(end) = poll_fn(|context| self.poll_silent_end(context)).await {
+            end.record();
         }
         self.leash.completion.exit().cloned().unwrap_or(Exit::Cancelled)
     }
 
-    /// The end of a child that did not say how it ended.
-    pub(crate) fn silent_end(&mut self) -> Option<SilentEnd> {
-        let silent = self.leash.completion.exit().is_none();
-        let task = if silent { self.task.take() } else { None };
-        silent.then(|| SilentEnd { task, completion: self.leash.completion.clone() })
+    /// The end of a child that did not say how it ended; `None` if it did. Its task is about to finish.
+    pub(crate) fn poll_silent_end(&mut self, context: &mut Context<'_>) -> Poll<Option<SilentEnd>> {
+        let completion = &self.leash.completion;
+        if completion.exit().is_some() {
+            return Poll::Ready(None);
+        }
+        let task = match &mut self.task {
+            None => None,
+            Some(task) => Some(task::ready!(Pin::new(task).poll(context))),
+        };
+        self.task = None;
+        Poll::Ready(Some(SilentEnd { task, completion: completion.clone() }))
     }
 
     /// The failures behind the child's exit, deepest first.
@@ -356,20 +372,17 @@ impl Running {
 
 /// The end of a child that did not say how: it was killed, or its task was dropped.
 pub(crate) struct SilentEnd {
-    task: Option<JoinHandle<()>>,
+    task: Option<Result<(), JoinError>>,
     completion: Arc<Completion>,
 }
 
 impl SilentEnd {
-    /// Finds out and records how the child ended. Its task is about to finish.
-    pub(crate) async fn settle(self) {
+    /// Finds out and records how the child ended.
+    pub(crate) fn record(self) {
         let exit = match self.task {
-            None => Exit::Cancelled,
-            Some(task) => match task.await {
-                Ok(()) => Exit::Killed,
-                Err(error) if error.is_panic() => Exit::of_panic(error.into_panic()),
-                Err(_) => Exit::Cancelled,
-            },
+            Some(Ok(())) => Exit::Killed,
+            Some(Err(error)) if error.is_panic() => Exit::of_panic(error.into_panic()),
+            Some(Err(_)) | None => Exit::Cancelled,
         };
         self.completion.record(exit);
     }
@@ -380,5 +393,41 @@ impl Drop for Running {
         if !self.leash.completion.is_gone() {
             self.leash.child.kill();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::completion::Report;
+
+    struct Idle;
+
+    impl Actor for Idle {
+        type Msg = ();
+        type State = ();
+        type Arguments = ();
+
+        async fn pre_start(&self, _: ActorRef<()>, (): ()) -> Result<(), ractor::ActorProcessingErr> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_killed_child_is_told_to_be_killed_though_who_asked_first_no_longer_waits() {
+        let (actor, _) = Idle::spawn(None, Idle, ()).await.unwrap();
+        let (finish, finished) = oneshot::channel::<()>();
+        let task = tokio::spawn(finished.map(drop));
+        let token = Token::new(Report::Root, None);
+        let begun = Begun { child: ChildRef::Actor(actor.get_cell()), task: Some(task) };
+        let mut running = Running::new(1, begun, token.completion().clone());
+        actor.kill();
+        drop(token);
+        assert!(running.exit().now_or_never().is_none(), "its task has not finished");
+        finish.send(()).unwrap();
+        assert_eq!(running.exit().await, Exit::Killed);
     }
 }

@@ -10,17 +10,22 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::ChildId;
+use crate::child::KILL_GRACE;
+use crate::clock::pass;
 use crate::exit::{Cause, Exit};
 use crate::pool_task::PoolMessage;
 use crate::strategy::Place;
 use crate::tree::TreeMessage;
+use crate::{ChildId, Clock};
 
 /// What is known about the end of one start of a child.
 pub(crate) struct Completion {
     exit: OnceLock<Exit>,
     causes: OnceLock<Vec<Cause>>,
     asked: AtomicBool,
+    ending: AtomicBool,
+    /// Counted in the doubts of its supervisor.
+    doubted: AtomicBool,
     gone: AtomicBool,
     changed: Notify,
     /// How many tokens there are.
@@ -61,6 +66,38 @@ impl Completion {
     /// Whether the supervisor wants the child to stop.
     pub(crate) fn asked(&self) -> bool {
         self.asked.load(Ordering::Acquire)
+    }
+
+    /// Notes that the child may from here on be seen to have stopped before its state is dropped.
+    pub(crate) fn doubt(&self) {
+        // Only one at a time notes this: the child's task, and at last who drops the last token.
+        if let Report::Parent { doubts, .. } = &self.report
+            && !self.doubted.load(Ordering::Relaxed)
+        {
+            self.doubted.store(true, Ordering::Relaxed);
+            doubts.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that there is no doubt: the child has not ended, or its supervisor is told.
+    pub(crate) fn trust(&self) {
+        if let Report::Parent { doubts, .. } = &self.report
+            && self.doubted.load(Ordering::Relaxed)
+        {
+            self.doubted.store(false, Ordering::Relaxed);
+            doubts.0.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    /// Notes that the child ends: its hooks are over, and its state is dropped next.
+    pub(crate) fn end(&self) {
+        self.doubt();
+        self.ending.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the child ends or has ended.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Relaxed)
     }
 
     /// Whether nothing of the child is left.
@@ -104,18 +141,13 @@ impl Completion {
 
     /// The last token is dropped.
     fn finish(&self) {
+        if let Report::Parent { to, birth, .. } = &self.report {
+            to.tell(*birth);
+        }
+        self.trust();
+        // Who sees that the child is gone may rely on its supervisor having been told.
         self.gone.store(true, Ordering::Release);
         self.changed.notify_waiters();
-        // A supervisor that is gone already does not need to hear.
-        match &self.report {
-            Report::Root => {}
-            Report::Tree { to, place, birth } => {
-                let _ = to.send(TreeMessage::Exited { place: *place, birth: *birth });
-            }
-            Report::Pool { to, id, birth } => {
-                let _ = to.send(PoolMessage::Exited { id: id.clone(), birth: *birth });
-            }
-        }
         self.disown();
     }
 }
@@ -124,10 +156,54 @@ impl Completion {
 pub(crate) enum Report {
     /// Nobody: the child is a root, and those who care wait on the completion.
     Root,
-    /// The supervisor that keeps it at `place`.
-    Tree { to: UnboundedSender<TreeMessage>, place: Place, birth: u64 },
-    /// The pool that keeps it as `id`.
-    Pool { to: UnboundedSender<PoolMessage>, id: ChildId, birth: u64 },
+    /// Its supervisor or pool.
+    Parent { to: Parent, birth: u64, doubts: Arc<Doubts> },
+}
+
+/// Where the end of a child is told.
+pub(crate) enum Parent {
+    /// To a supervisor, which keeps it at this place.
+    Tree(UnboundedSender<TreeMessage>, Place),
+    /// To a pool, which keeps it as this.
+    Pool(UnboundedSender<PoolMessage>, ChildId),
+}
+
+impl Parent {
+    /// Tells of an end. One that is gone already does not need to hear.
+    fn tell(&self, birth: u64) {
+        match self {
+            Parent::Tree(to, place) => drop(to.send(TreeMessage::Exited { place: *place, birth })),
+            Parent::Pool(to, id) => drop(to.send(PoolMessage::Exited { id: id.clone(), birth })),
+        }
+    }
+}
+
+/// How many actors of one supervisor may have ended without its being told: those whose start or stop hook runs, and
+/// those that end.
+///
+/// An actor is seen to have stopped before its state is dropped, so there may be calls about it before its supervisor hears
+/// of its end: they are answered when it has. While nothing is in doubt, nobody looks for such ends.
+#[derive(Default)]
+pub(crate) struct Doubts(AtomicU64);
+
+impl Doubts {
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::Acquire) > 0
+    }
+}
+
+/// Waits until the supervisor is told of all `ends`, but not for ever: others may keep the state of an actor that has ended.
+pub(crate) async fn told(ends: &[Arc<Completion>], clock: &dyn Clock) {
+    let all = async {
+        for end in ends {
+            end.gone().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = all => {}
+        () = pass(clock, KILL_GRACE) => {}
+    }
 }
 
 /// Held by everything that belongs to one start of a child; the drop of the last is the child's end.
@@ -140,6 +216,8 @@ impl Token {
             exit: OnceLock::new(),
             causes: OnceLock::new(),
             asked: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
+            doubted: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             changed: Notify::new(),
             tokens: AtomicU64::new(1),

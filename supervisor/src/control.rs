@@ -1,12 +1,12 @@
 //! What every handle of a supervisor or pool shares with its task.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use tokio::sync::watch;
 
-use crate::child::ChildRef;
-use crate::completion::Completion;
+use crate::child::{ChildRef, Leash};
+use crate::completion::{Completion, Doubts};
 use crate::{Cause, ChildId, Exit};
 
 /// How urgently a supervisor is wanted to end; it only ever grows.
@@ -63,14 +63,19 @@ impl Control {
     }
 }
 
-/// The references to the children that run, readable without asking the supervisor's task.
+/// What is known of the children that run without asking the supervisor's task.
 #[derive(Default)]
 pub(crate) struct Published {
-    live: RwLock<HashMap<ChildId, ChildRef>>,
+    live: RwLock<HashMap<ChildId, Leash>>,
+    pub(crate) doubts: Arc<Doubts>,
 }
 
 impl Published {
-    pub(crate) fn insert(&self, id: ChildId, child: ChildRef) {
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<ChildId, Leash>> {
+        self.live.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn insert(&self, id: ChildId, child: Leash) {
         self.live.write().unwrap_or_else(PoisonError::into_inner).insert(id, child);
     }
 
@@ -81,7 +86,17 @@ impl Published {
     /// The running child `id`; `None` while it is down, being restarted, or dead and not yet
     /// noticed.
     pub(crate) fn get(&self, id: &str) -> Option<ChildRef> {
-        let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
-        live.get(id).filter(|child| child.is_live()).cloned()
+        let live = self.read();
+        let child = &live.get(id)?.child;
+        child.is_live().then(|| child.clone())
+    }
+
+    /// The end of `id`, or all ends, that may have been seen and that the supervisor is still to be told.
+    pub(crate) fn untold(&self, id: Option<&ChildId>) -> Vec<Arc<Completion>> {
+        match id {
+            Some(id) => self.read().get(id).and_then(Leash::untold).into_iter().collect(),
+            None if self.doubts.any() => self.read().values().filter_map(Leash::untold).collect(),
+            None => Vec::new(),
+        }
     }
 }

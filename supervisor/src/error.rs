@@ -1,6 +1,6 @@
 //! What can go wrong: one enum per operation.
 
-use crate::{ChildId, ChildRef, Exit, SpecError};
+use crate::{ChildId, ChildRef, Exit};
 
 /// Why a supervisor or a pool did not start. Nothing is left running.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -32,7 +32,7 @@ pub enum StartChildError {
         /// The running child.
         child: ChildRef,
     },
-    /// A child with this id is known but down, or being restarted or stopped.
+    /// A child with this id is known but down, or being restarted.
     #[error("child {id} is already known, expected a new id")]
     AlreadyPresent {
         /// The id.
@@ -162,4 +162,52 @@ pub enum GetSpecError {
 
 fn list(faults: &[SpecError]) -> String {
     faults.iter().map(SpecError::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// A fault in a spec.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// Two children share this id.
+    #[error("child id {id} is used twice, expected ids to be unique")]
+    DuplicateId {
+        /// The id.
+        id: ChildId,
+    },
+    /// An id is empty or too long.
+    #[error("a child id has {length} bytes, expected 1 to {max}")]
+    IdLength {
+        /// Its length in bytes.
+        length: usize,
+        /// [`crate::CHILD_ID_BYTES_MAX`].
+        max: usize,
+    },
+    /// The period of an intensity is zero.
+    #[error("the restart period is zero, expected a positive duration")]
+    PeriodZero,
+    /// The shutdown limit is zero.
+    #[error("child {id} has a shutdown timeout of zero, expected a positive one or brutal")]
+    ShutdownZero {
+        /// The child.
+        id: ChildId,
+    },
+    /// A permanent child never ends for good, so it cannot be significant.
+    #[error("child {id} is significant and permanent, expected transient or temporary")]
+    SignificantPermanent {
+        /// The child.
+        id: ChildId,
+    },
+    /// Nothing would come of the significance.
+    #[error("child {id} is significant, but its supervisor never shuts down by itself")]
+    SignificantWithoutAutoShutdown {
+        /// The child.
+        id: ChildId,
+    },
+    /// More children than a supervisor holds.
+    #[error("{count} children, expected at most {max}")]
+    TooManyChildren {
+        /// How many there are.
+        count: usize,
+        /// [`crate::SUPERVISOR_CHILDREN_MAX`].
+        max: usize,
+    },
 }

@@ -1,6 +1,7 @@
 //! How a child ended: one typed enum, never a string to be parsed.
 
 use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::ChildId;
 
@@ -83,10 +84,20 @@ impl Exit {
             Ok(text) => *text,
             Err(payload) => match payload.downcast::<&str>() {
                 Ok(text) => (*text).to_string(),
-                Err(_) => "a panic without text".to_string(),
+                Err(payload) => {
+                    discard(payload);
+                    "a panic without text".to_string()
+                }
             },
         };
         Exit::Panicked(clip(text))
+    }
+}
+
+/// Drops what somebody has panicked with, which may panic as well.
+pub(crate) fn discard(payload: Box<dyn Any + Send>) {
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(again);
     }
 }
 

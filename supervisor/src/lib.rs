@@ -19,12 +19,14 @@ pub mod strategy;
 mod supervised;
 mod supervisor;
 pub mod testing;
+mod ticket;
 mod tree;
 
 pub use child::{ChildRef, KILL_GRACE};
 pub use clock::{Clock, SystemClock};
 pub use error::{
-    DeleteChildError, GetSpecError, RestartChildError, StartChildError, StartError, TerminateChildError,
+    DeleteChildError, GetSpecError, RestartChildError, SpecError, StartChildError, StartError,
+    TerminateChildError,
 };
 pub use exit::{Cause, EXIT_TEXT_BYTES_MAX, Exit, Ignore};
 pub use intensity::Intensity;
@@ -32,7 +34,7 @@ pub use observer::{Event, Observer, What};
 pub use pool::Pool;
 pub use spec::{
     AutoShutdown, CHILD_ID_BYTES_MAX, ChildId, ChildSpec, Kind, POOL_CHILDREN_DEFAULT, PoolSpec, Restart,
-    SHUTDOWN_DEFAULT, SUPERVISOR_CHILDREN_MAX, Shutdown, SpecError, Strategy, SupervisorSpec,
+    SHUTDOWN_DEFAULT, SUPERVISOR_CHILDREN_MAX, Shutdown, Strategy, SupervisorSpec,
 };
 pub use stable::{StableRef, Unreachable};
 pub use status::{Branch, ChildState, ChildStatus, Counts};

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::child::ChildRef;
+use crate::exit::discard;
 use crate::{Cause, ChildId, Exit};
 
 /// Hears everything that happens in a tree, for counting and logging.
@@ -106,6 +107,11 @@ impl Voice {
         Voice { observer: self.observer.clone(), tree: format!("{}{id}/", self.tree).into() }
     }
 
+    /// Whether there is an observer.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.observer.is_some()
+    }
+
     /// Says that a child is up again, and whose end led to it: its own, or that of a sibling of its group.
     pub(crate) fn say_restarted(&self, id: &ChildId, generation: u64, child: &ChildRef, cause: &Cause) {
         let (tree, because_of, exit) = (&*self.tree, &cause.id, &cause.exit);
@@ -145,7 +151,8 @@ impl Voice {
 
 /// Runs a hook of the embedding program; its panic must not take the tree down.
 pub(crate) fn shielded(hook: &'static str, run: impl FnOnce()) {
-    if catch_unwind(AssertUnwindSafe(run)).is_err() {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+        discard(payload);
         tracing::error!(hook, "a hook panicked");
     }
 }

@@ -22,8 +22,9 @@ use crate::{
 /// pool.
 ///
 /// Children are independent of each other: each is restarted alone, they start and stop in
-/// parallel, and a child that ends for good leaves the pool. After the pool has ended, calls fail
-/// with `Ended` and lists are empty.
+/// parallel, and a child that ends for good leaves the pool. Lists, and starts that stand against a child
+/// that ends, wait until the pool has heard of every end that could be seen before, though no longer than
+/// [`crate::KILL_GRACE`]. After the pool has ended, calls fail with `Ended` and lists are empty.
 #[derive(Clone)]
 pub struct Pool {
     control: Arc<Control>,
@@ -53,21 +54,31 @@ impl Pool {
     }
 
     /// Starts a child and waits until it is up. Starts of different children run in parallel, each in
-    /// its caller's task; dropping this future breaks the start off.
+    /// its caller's task: it stands still while this future is not polled, and dropping it breaks the start off.
     ///
     /// # Errors
-    /// [`StartChildError`]; a child that fails to start or declines is not kept. While the first
-    /// start of the same id is under way, this waits for it and then says `AlreadyStarted`.
-    pub async fn start_child(&self, spec: ChildSpec) -> Result<ChildRef, StartChildError> {
-        let mut reserved = self.shared.reserve(spec)?;
-        if let Reserved::Doubtful(spec, _) = reserved {
-            self.shared.catch_up().await;
-            reserved = self.shared.reserve(spec)?;
-        }
-        match reserved {
-            Reserved::Start(ticket) => ticket.run().await,
-            Reserved::Wait(answer) => answer.await.unwrap_or(Err(StartChildError::Ended)),
-            Reserved::Doubtful(_, refused) => Err(refused),
+    /// [`StartChildError`]; a child that fails to start or declines is not kept. While another start of the same id is under
+    /// way, this waits for it: if that comes up, it says `AlreadyStarted`, if not, the child is started. While a child of
+    /// that id is terminated, this waits until it is gone. Whatever waits when a child is terminated ends as that does.
+    pub async fn start_child(&self, mut spec: ChildSpec) -> Result<ChildRef, StartChildError> {
+        let mut caught_up = false;
+        loop {
+            spec = match self.shared.reserve(spec)? {
+                Reserved::Start(ticket) => return ticket.run().await,
+                Reserved::Wait(spec, turn) => {
+                    if let Ok(refused) = turn.await {
+                        return Err(refused);
+                    }
+                    caught_up = false;
+                    spec
+                }
+                Reserved::Doubtful(_, refused) if caught_up => return Err(refused),
+                Reserved::Doubtful(spec, _) => {
+                    self.shared.catch_up().await;
+                    caught_up = true;
+                    spec
+                }
+            };
         }
     }
 
@@ -156,6 +167,7 @@ pub(crate) fn launch(spec: PoolSpec, birth: Birth) -> Result<Pool, StartError> {
         clock: spec.clock.clone(),
         mailbox,
         max_children: spec.max_children,
+        doubts: Arc::default(),
         completion: birth.token.completion().clone(),
     });
     tokio::spawn(PoolTask::new(&spec, shared.clone(), demanded, birth.token).run(inbox));

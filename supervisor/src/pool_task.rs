@@ -1,15 +1,17 @@
 //! The task of a pool: hears of ends and failed restarts, and decides what becomes of each child.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::task::Poll;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{oneshot, watch};
 
 use crate::book::{Entry, Shared, State, Stopping};
 use crate::child::{KILL_GRACE, Running, gone_within};
-use crate::completion::Token;
+use crate::completion::{Completion, Token, told};
 use crate::control::{Demand, demanded, unless_killed};
 use crate::intensity::{Charge, Window};
 use crate::observer::{Voice, What};
@@ -23,8 +25,8 @@ pub(crate) enum PoolMessage {
     Retry { id: ChildId, birth: u64 },
     /// The child started as `birth` was killed and does not go.
     Unkillable { id: ChildId, birth: u64 },
-    /// Somebody waits until all that came before is dealt with.
-    CatchUp(oneshot::Sender<()>),
+    /// Somebody waits until all that came before is dealt with, and these ends, which are still to be told.
+    CatchUp { ends: Vec<Arc<Completion>>, reply: oneshot::Sender<()> },
 }
 
 /// The state of a pool's task.
@@ -87,9 +89,8 @@ impl PoolTask {
                 PoolMessage::Exited { id, birth } => self.exited(id, birth).await,
                 PoolMessage::Retry { id, birth } => self.restart(id, birth),
                 PoolMessage::Unkillable { id, birth } => self.unkillable(&id, birth),
-                PoolMessage::CatchUp(reply) => {
-                    // Whoever no longer waits is not missed.
-                    let _ = reply.send(());
+                PoolMessage::CatchUp { ends, reply } => {
+                    self.catch_up(ends, reply);
                     ControlFlow::Continue(())
                 }
             };
@@ -105,17 +106,33 @@ impl PoolTask {
         exit
     }
 
+    /// Answers whoever waits for the pool to have dealt with `ends`.
+    fn catch_up(&self, ends: Vec<Arc<Completion>>, reply: oneshot::Sender<()>) {
+        if ends.is_empty() {
+            // Whoever no longer waits is not missed.
+            let _ = reply.send(());
+            return;
+        }
+        let shared = self.shared.clone();
+        tokio::spawn(async move {
+            told(&ends, &*shared.clock).await;
+            let _ = shared.mailbox.send(PoolMessage::CatchUp { ends: Vec::new(), reply });
+        });
+    }
+
     /// A child is gone, unless the news is stale.
     async fn exited(&mut self, id: ChildId, birth: u64) -> ControlFlow<Exit> {
-        let silent = match self.shared.write().entries.get_mut(&id).map(|entry| &mut entry.state) {
-            Some(State::Up(running)) if running.birth == birth => running.silent_end(),
-            Some(State::Stopping(Stopping { running: Some(running), .. })) if running.birth == birth => {
-                running.silent_end()
-            }
-            _ => None,
-        };
-        if let Some(silent) = silent {
-            silent.settle().await;
+        let silent =
+            poll_fn(|context| match self.shared.write().entries.get_mut(&id).map(|entry| &mut entry.state) {
+                Some(State::Up(running) | State::Stopping(Stopping { running: Some(running), .. }))
+                    if running.birth == birth =>
+                {
+                    running.poll_silent_end(context)
+                }
+                _ => Poll::Ready(None),
+            });
+        if let Some(end) = silent.await {
+            end.record();
         }
 
         let mut book = self.shared.write();
@@ -216,8 +233,12 @@ impl PoolTask {
     fn close(&mut self) {
         let mut book = self.shared.write();
         book.closed = true;
-        self.leaving
-            .extend(std::mem::take(&mut book.entries).into_iter().map(|(id, entry)| (id, Some(entry))));
+        let entries = std::mem::take(&mut book.entries);
+        drop(book);
+        for (id, mut entry) in entries {
+            entry.dismiss();
+            self.leaving.insert(id, Some(entry));
+        }
     }
 
     /// Stops or kills all children in parallel and waits until they are gone.
@@ -247,7 +268,7 @@ async fn end(id: &ChildId, entry: &mut Entry, kill: bool, clock: &dyn Clock, voi
         }
         State::Starting(starting) => {
             // Breaks the start off; if it is over already, the closed book makes it fail.
-            starting.completion.ask();
+            starting.break_off();
             gone_within(&starting.completion, KILL_GRACE, clock).await;
             return;
         }
@@ -280,9 +301,9 @@ impl Drop for PoolTask {
     fn drop(&mut self) {
         // If the task was dropped before its end, its handles must not keep its children alive.
         self.close();
-        for entry in self.leaving.values().flatten() {
-            if let State::Starting(starting) = &entry.state {
-                starting.completion.ask();
+        for entry in self.leaving.values_mut().flatten() {
+            if let State::Starting(starting) = &mut entry.state {
+                starting.break_off();
             }
         }
     }

@@ -3,13 +3,16 @@
 use std::borrow::Borrow;
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
+use std::mem::replace;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ractor::Actor;
 
 use crate::child::{ActorStart, ChildRef, PoolStart, Start, TreeStart};
-use crate::{Clock, Intensity, StableRef, SystemClock};
+use crate::observer::shielded;
+use crate::{Clock, Intensity, SpecError, StableRef, SystemClock};
 
 /// Longest child id, in bytes.
 pub const CHILD_ID_BYTES_MAX: usize = 256;
@@ -148,7 +151,37 @@ pub enum Kind {
 }
 
 /// Called with each fresh reference to a child, before any later sibling starts.
-pub(crate) type OnStart = Arc<dyn Fn(&ChildRef) + Send + Sync>;
+pub(crate) type OnStart = Captured<dyn Fn(&ChildRef) + Send + Sync>;
+
+/// What the embedding program has given for the starts of a child. A panic as it is dropped is logged: wherever the last copy of a spec
+/// goes, it must not take others down.
+pub(crate) struct Captured<T: ?Sized>(Option<Arc<T>>);
+
+impl<T: ?Sized> Captured<T> {
+    fn new(given: Arc<T>) -> Self {
+        Captured(Some(given))
+    }
+}
+
+impl<T: ?Sized> Deref for Captured<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("it is there until the drop")
+    }
+}
+
+impl<T: ?Sized> Clone for Captured<T> {
+    fn clone(&self) -> Self {
+        Captured(self.0.clone())
+    }
+}
+
+impl<T: ?Sized> Drop for Captured<T> {
+    fn drop(&mut self) {
+        shielded("drop of a spec", || drop(self.0.take()));
+    }
+}
 
 /// How to start, stop and restart one child. Cheap to clone.
 ///
@@ -175,7 +208,7 @@ pub struct ChildSpec {
     pub kind: Kind,
     /// Whether its end may end the supervisor; see [`AutoShutdown`]. Default: no.
     pub significant: bool,
-    pub(crate) start: Arc<dyn Start>,
+    pub(crate) start: Captured<dyn Start>,
     pub(crate) on_start: Option<OnStart>,
 }
 
@@ -193,15 +226,28 @@ impl ChildSpec {
     /// A supervisor, started from a copy of `spec` every time: children added while it ran are not
     /// revived.
     pub fn supervisor(id: impl Into<ChildId>, spec: SupervisorSpec) -> Self {
-        Self::supervisor_with(id, move || Some(spec.clone()))
+        Self::branch(id.into(), move || Some(spec.clone()))
     }
 
-    /// A supervisor whose spec is made at every start; `None` means "do not run me".
+    /// A supervisor whose spec is made at every start; `None` means "do not run me". The children of the last spec are kept
+    /// beside it until the next is made.
     pub fn supervisor_with(
         id: impl Into<ChildId>,
         init: impl Fn() -> Option<SupervisorSpec> + Send + Sync + 'static,
     ) -> Self {
-        Self::new(id.into(), Kind::Supervisor, Arc::new(TreeStart { init }))
+        // A stable reference leads somewhere as long as a spec is kept. These are, until the branch starts again or is forgotten.
+        let last = Mutex::new(Vec::new());
+        Self::branch(id.into(), move || {
+            let spec = init()?;
+            let children = spec.children.clone();
+            let before = replace(&mut *last.lock().unwrap_or_else(PoisonError::into_inner), children);
+            drop(before);
+            Some(spec)
+        })
+    }
+
+    fn branch(id: ChildId, init: impl Fn() -> Option<SupervisorSpec> + Send + Sync + 'static) -> Self {
+        Self::new(id, Kind::Supervisor, Arc::new(TreeStart { init }))
     }
 
     /// A dynamic pool, empty after every start.
@@ -214,7 +260,7 @@ impl ChildSpec {
             Kind::Worker => Shutdown::Timeout(SHUTDOWN_DEFAULT),
             Kind::Supervisor => Shutdown::Infinity,
         };
-        let restart = Restart::default();
+        let (restart, start) = (Restart::default(), Captured::new(start));
         ChildSpec { id, restart, shutdown, kind, significant: false, start, on_start: None }
     }
 
@@ -241,11 +287,11 @@ impl ChildSpec {
     /// must not block; a panic in it is logged and otherwise ignored. A further hook runs after the earlier ones.
     pub fn on_start(mut self, hook: impl Fn(&ChildRef) + Send + Sync + 'static) -> Self {
         self.on_start = Some(match self.on_start.take() {
-            None => Arc::new(hook),
-            Some(earlier) => Arc::new(move |child| {
+            None => Captured::new(Arc::new(hook)),
+            Some(earlier) => Captured::new(Arc::new(move |child: &ChildRef| {
                 earlier(child);
                 hook(child);
-            }),
+            })),
         });
         self
     }
@@ -411,54 +457,6 @@ impl fmt::Debug for PoolSpec {
 
 fn period_fault(intensity: &Intensity) -> Vec<SpecError> {
     if intensity.period.is_zero() { vec![SpecError::PeriodZero] } else { Vec::new() }
-}
-
-/// A fault in a spec.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SpecError {
-    /// Two children share this id.
-    #[error("child id {id} is used twice, expected ids to be unique")]
-    DuplicateId {
-        /// The id.
-        id: ChildId,
-    },
-    /// An id is empty or too long.
-    #[error("a child id has {length} bytes, expected 1 to {max}")]
-    IdLength {
-        /// Its length in bytes.
-        length: usize,
-        /// [`CHILD_ID_BYTES_MAX`].
-        max: usize,
-    },
-    /// The period of an intensity is zero.
-    #[error("the restart period is zero, expected a positive duration")]
-    PeriodZero,
-    /// The shutdown limit is zero.
-    #[error("child {id} has a shutdown timeout of zero, expected a positive one or brutal")]
-    ShutdownZero {
-        /// The child.
-        id: ChildId,
-    },
-    /// A permanent child never ends for good, so it cannot be significant.
-    #[error("child {id} is significant and permanent, expected transient or temporary")]
-    SignificantPermanent {
-        /// The child.
-        id: ChildId,
-    },
-    /// Nothing would come of the significance.
-    #[error("child {id} is significant, but its supervisor never shuts down by itself")]
-    SignificantWithoutAutoShutdown {
-        /// The child.
-        id: ChildId,
-    },
-    /// More children than a supervisor holds.
-    #[error("{count} children, expected at most {max}")]
-    TooManyChildren {
-        /// How many there are.
-        count: usize,
-        /// [`SUPERVISOR_CHILDREN_MAX`].
-        max: usize,
-    },
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ pub enum Unreachable {
     /// It ended before it had answered. Whether it did what it was asked for is not known.
     #[error("the worker ended before it had answered")]
     Unanswered,
-    /// Its supervisor has ended or has forgotten it: it will not come up any more.
+    /// Its supervisor has ended for good or has forgotten it: it will not come up any more.
     #[error("the worker has ended for good")]
     Ended,
 }

@@ -46,12 +46,25 @@ fn guarded<T>(
 }
 
 /// How a hook went wrong.
-enum Hurt {
+#[derive(Debug)]
+pub(crate) enum Hurt {
     Error(ActorProcessingErr),
     Exit(Exit),
 }
 
 impl<A: Actor> Held<A> {
+    fn new(state: A::State, myself: ActorRef<A::Msg>, token: Token) -> Self {
+        // Until the start hook is over it can be killed without a trace.
+        token.completion().doubt();
+        Held { state, myself, leaving: None, token }
+    }
+
+    /// The hooks are over, and the actor ends this way.
+    fn end(&self, exit: Exit) {
+        self.token.completion().record(exit);
+        self.token.completion().end();
+    }
+
     /// Turns the outcome of a running hook into what the actor runtime should see: an orderly exit
     /// is a stop request, so that the stop hook runs; anything else ends the actor at once.
     fn settle(&mut self, outcome: Result<(), Hurt>) -> Result<(), ActorProcessingErr> {
@@ -61,7 +74,7 @@ impl<A: Actor> Held<A> {
             Err(Hurt::Exit(exit)) => exit,
         };
         if exit.is_abnormal() {
-            self.token.completion().record(exit.clone());
+            self.end(exit.clone());
             return Err(exit.into());
         }
         self.leaving.get_or_insert(exit);
@@ -82,9 +95,8 @@ impl<A: Actor> Actor for Supervised<A> {
     ) -> Result<Self::State, ActorProcessingErr> {
         let hook = async { self.actor.pre_start(myself.clone(), args).await };
         match guarded(hook).await {
-            Ok(state) => Ok(Held { state, myself, leaving: None, token: self.token.clone() }),
-            Err(Hurt::Error(error)) => Err(error),
-            Err(Hurt::Exit(exit)) => Err(Panic(exit).into()),
+            Ok(state) => Ok(Held::new(state, myself, self.token.clone())),
+            Err(hurt) => Err(NotUp(hurt).into()),
         }
     }
 
@@ -94,6 +106,7 @@ impl<A: Actor> Actor for Supervised<A> {
         held: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         let outcome = guarded(async { self.actor.post_start(myself, &mut held.state).await }).await;
+        held.token.completion().trust();
         held.settle(outcome)
     }
 
@@ -123,23 +136,31 @@ impl<A: Actor> Actor for Supervised<A> {
         myself: ActorRef<A::Msg>,
         held: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
+        // From here on it can be killed without a trace.
+        held.token.completion().doubt();
         let outcome = guarded(async { self.actor.post_stop(myself, &mut held.state).await }).await;
-        let completion = self.token.completion();
         let exit = match outcome {
             Ok(()) => match held.leaving.take() {
                 Some(exit) => exit,
-                None if completion.asked() => Exit::Shutdown,
+                None if held.token.completion().asked() => Exit::Shutdown,
                 None => Exit::Normal,
             },
             Err(Hurt::Error(error)) => Exit::of_error(error),
             Err(Hurt::Exit(exit)) => exit,
         };
-        completion.record(exit);
+        held.end(exit);
         Ok(())
     }
 }
 
-/// A start hook panicked; tells it apart from a start hook that returned an exit as its error.
+impl<A: Actor> Drop for Held<A> {
+    fn drop(&mut self) {
+        // It may have been killed: then no hook has told.
+        self.token.completion().end();
+    }
+}
+
+/// A start hook went wrong; tells it apart from one that was not let run to its end.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Panic(pub(crate) Exit);
+#[error("the start hook went wrong")]
+pub(crate) struct NotUp(pub(crate) Hurt);

@@ -8,7 +8,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{oneshot, watch};
 
 use crate::child::{Birth, ChildRef};
-use crate::completion::{Report, Token};
+use crate::completion::{Completion, Report, Token};
 use crate::control::{Control, Demand, Published};
 use crate::observer::{Observer, Voice};
 use crate::status::grow;
@@ -103,7 +103,9 @@ impl Drop for Abandoned {
 
 /// A handle to a running supervisor. Cheap to clone; dropping it does not stop the supervisor.
 ///
-/// The calls are answered in order, between restarts. Dropping the future of a call does not undo
+/// The calls are answered in order, between restarts, and after every end that could be seen before: who has waited for a
+/// child to stop finds it restarted, down or forgotten, as its restart type says. Calls about a child, and lists, wait until its
+/// state is dropped, though no longer than [`crate::KILL_GRACE`]. Dropping the future of a call does not undo
 /// it. Once the supervisor ends, calls fail with `Ended` and lists are empty: a child that asks as it
 /// stops is not kept waiting.
 #[derive(Clone)]
@@ -119,7 +121,9 @@ impl SupervisorRef {
     /// # Errors
     /// [`StartChildError`]; a child that fails to start is not kept, and no restart is charged.
     pub async fn start_child(&self, spec: ChildSpec) -> Result<ChildRef, StartChildError> {
-        self.call(|reply| Call::StartChild { spec, reply }).await.unwrap_or(Err(StartChildError::Ended))
+        let id = spec.id.clone();
+        let started = self.call_of(&id, |reply| Call::StartChild { spec, reply }).await;
+        started.unwrap_or(Err(StartChildError::Ended))
     }
 
     /// Stops a child and waits until it is gone. Its spec is kept as down unless it is temporary.
@@ -129,7 +133,8 @@ impl SupervisorRef {
     /// [`TerminateChildError`].
     pub async fn terminate_child(&self, id: impl Into<ChildId>) -> Result<(), TerminateChildError> {
         let id = id.into();
-        self.call(|reply| Call::Terminate { id, reply }).await.unwrap_or(Err(TerminateChildError::Ended))
+        let done = self.call_of(&id.clone(), |reply| Call::Terminate { id, reply }).await;
+        done.unwrap_or(Err(TerminateChildError::Ended))
     }
 
     /// Starts a child that is down. Nothing is charged to the restart window.
@@ -138,7 +143,8 @@ impl SupervisorRef {
     /// [`RestartChildError`].
     pub async fn restart_child(&self, id: impl Into<ChildId>) -> Result<ChildRef, RestartChildError> {
         let id = id.into();
-        self.call(|reply| Call::Restart { id, reply }).await.unwrap_or(Err(RestartChildError::Ended))
+        let done = self.call_of(&id.clone(), |reply| Call::Restart { id, reply }).await;
+        done.unwrap_or(Err(RestartChildError::Ended))
     }
 
     /// Forgets the spec of a child that is down.
@@ -147,12 +153,13 @@ impl SupervisorRef {
     /// [`DeleteChildError`].
     pub async fn delete_child(&self, id: impl Into<ChildId>) -> Result<(), DeleteChildError> {
         let id = id.into();
-        self.call(|reply| Call::Delete { id, reply }).await.unwrap_or(Err(DeleteChildError::Ended))
+        let done = self.call_of(&id.clone(), |reply| Call::Delete { id, reply }).await;
+        done.unwrap_or(Err(DeleteChildError::Ended))
     }
 
     /// All children in start order.
     pub async fn which_children(&self) -> Vec<ChildStatus> {
-        self.call(Call::Which).await.unwrap_or_default()
+        self.call_of_all(Call::Which).await.unwrap_or_default()
     }
 
     /// The whole tree below, in start order; of each supervisor and pool at most the first `most` children. Not a moment of
@@ -165,7 +172,7 @@ impl SupervisorRef {
 
     /// How many children there are. Supervisors and workers are counted whether they run or not.
     pub async fn count_children(&self) -> Counts {
-        self.call(Call::Count).await.unwrap_or_default()
+        self.call_of_all(Call::Count).await.unwrap_or_default()
     }
 
     /// The spec of a child.
@@ -174,7 +181,7 @@ impl SupervisorRef {
     /// [`GetSpecError`].
     pub async fn get_spec(&self, id: impl Into<ChildId>) -> Result<ChildSpec, GetSpecError> {
         let id = id.into();
-        let spec = self.call(|reply| Call::GetSpec { id, reply }).await;
+        let spec = self.call_of(&id.clone(), |reply| Call::GetSpec { id, reply }).await;
         spec.unwrap_or(Err(GetSpecError::Ended))
     }
 
@@ -230,10 +237,31 @@ impl SupervisorRef {
         &self.control
     }
 
-    /// Sends a call and waits for the answer; `None` once the supervisor has ended.
-    pub(crate) async fn call<T>(&self, call: impl FnOnce(oneshot::Sender<T>) -> Call) -> Option<T> {
+    /// Sends a call about `id` and waits for the answer; `None` once the supervisor has ended.
+    pub(crate) async fn call_of<T>(
+        &self,
+        id: &ChildId,
+        call: impl FnOnce(oneshot::Sender<T>) -> Call,
+    ) -> Option<T> {
+        self.call(self.published.untold(Some(id)), call).await
+    }
+
+    /// Sends a call about all children and waits for the answer; `None` once the supervisor has ended.
+    async fn call_of_all<T>(&self, call: impl FnOnce(oneshot::Sender<T>) -> Call) -> Option<T> {
+        self.call(self.published.untold(None), call).await
+    }
+
+    /// Sends a call that is to be answered when `ends` are dealt with.
+    async fn call<T>(
+        &self,
+        ends: Vec<Arc<Completion>>,
+        call: impl FnOnce(oneshot::Sender<T>) -> Call,
+    ) -> Option<T> {
         let (reply, answer) = oneshot::channel();
-        self.mailbox.send(TreeMessage::Call(call(reply))).ok()?;
+        let call = call(reply);
+        let message =
+            if ends.is_empty() { TreeMessage::Call(call) } else { TreeMessage::CallAfter { ends, call } };
+        self.mailbox.send(message).ok()?;
         answer.await.ok()
     }
 }

@@ -131,5 +131,5 @@ impl Drop for Sleeper {
 /// [`crate::Exit::Cancelled`]. Returns whether there was such a worker.
 pub async fn cancel_child(supervisor: &SupervisorRef, id: impl Into<ChildId>) -> bool {
     let id = id.into();
-    supervisor.call(|reply| Call::Abort { id, reply }).await.unwrap_or(false)
+    supervisor.call_of(&id.clone(), |reply| Call::Abort { id, reply }).await.unwrap_or(false)
 }

@@ -16,7 +16,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::child::{Attempt, Birth, ChildRef, KILL_GRACE, NotStarted, Running, gone_within};
 use crate::clock::pass;
-use crate::completion::{Completion, Report, Token};
+use crate::completion::{Completion, Parent, Report, Token, told};
 use crate::control::{Demand, Published, demanded, unless_killed};
 use crate::exit::clip;
 use crate::intensity::{Charge, Window};
@@ -35,6 +35,8 @@ pub(crate) enum TreeMessage {
     Retry { place: Place, birth: u64 },
     /// Somebody wants an answer.
     Call(Call),
+    /// Somebody wants an answer who may have seen these ends, which are still to be told.
+    CallAfter { ends: Vec<Arc<Completion>>, call: Call },
 }
 
 /// What can be asked of a supervisor.
@@ -206,6 +208,14 @@ impl Tree {
                 self.answer(call).await;
                 ControlFlow::Continue(())
             }
+            TreeMessage::CallAfter { ends, call } => {
+                let (mailbox, clock) = (self.mailbox.clone(), self.clock.clone());
+                tokio::spawn(async move {
+                    told(&ends, &*clock).await;
+                    let _ = mailbox.send(TreeMessage::Call(call));
+                });
+                ControlFlow::Continue(())
+            }
         }
     }
 
@@ -338,7 +348,8 @@ impl Tree {
         let birth = self.next_birth;
         let row = self.rows.get_mut(&place).expect("only listed children are started");
         row.generation += 1;
-        let report = Report::Tree { to: self.mailbox.clone(), place, birth };
+        let to = Parent::Tree(self.mailbox.clone(), place);
+        let report = Report::Parent { to, birth, doubts: self.published.doubts.clone() };
         let token = Token::new(report, Some(self.token.clone()));
         let completion = token.completion().clone();
         row.state = State::Starting(completion.clone());
@@ -362,8 +373,9 @@ impl Tree {
         match outcome {
             Ok(begun) => {
                 let child = begun.child.clone();
-                row.state = State::Up(Running::new(birth, begun, completion));
-                self.published.insert(id.clone(), child.clone());
+                let running = Running::new(birth, begun, completion);
+                self.published.insert(id.clone(), running.leash.clone());
+                row.state = State::Up(running);
                 if let Some(hook) = &row.spec.on_start {
                     shielded("on_start", || hook(&child));
                 }

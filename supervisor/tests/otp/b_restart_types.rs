@@ -2,6 +2,7 @@
 
 use ostler_supervisor::testing::cancel_child;
 use ostler_supervisor::{ChildRef, ChildSpec, Exit, Restart, Strategy, SupervisorRef};
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use crate::world::*;
 
@@ -230,4 +231,66 @@ async fn exits_an_actor_names_itself_count_as_named() {
         assert_eq!(supervisor.which_children().await[0].last_exit, Some(exit));
     }
     world.end(&supervisor).await;
+}
+
+/// Has a linked actor, whose failure it passes on.
+struct Parent;
+
+/// Panics.
+struct Linked;
+
+impl Actor for Linked {
+    type Msg = ();
+    type State = ();
+    type Arguments = ();
+
+    async fn pre_start(&self, _: ActorRef<()>, (): ()) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+
+    async fn handle(&self, _: ActorRef<()>, (): (), (): &mut ()) -> Result<(), ActorProcessingErr> {
+        panic!("linked");
+    }
+}
+
+impl Actor for Parent {
+    type Msg = ();
+    type State = ActorRef<()>;
+    type Arguments = ();
+
+    async fn pre_start(&self, myself: ActorRef<()>, (): ()) -> Result<ActorRef<()>, ActorProcessingErr> {
+        Ok(Linked::spawn_linked(None, Linked, (), myself.get_cell()).await?.0)
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<()>,
+        (): (),
+        linked: &mut ActorRef<()>,
+    ) -> Result<(), ActorProcessingErr> {
+        Ok(linked.send_message(())?)
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<()>,
+        event: SupervisionEvent,
+        _: &mut ActorRef<()>,
+    ) -> Result<(), ActorProcessingErr> {
+        match event {
+            SupervisionEvent::ActorFailed(_, error) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_failure_of_a_linked_actor_that_is_passed_on_restarts_a_transient_child() {
+    let world = World::new();
+    let parent = ChildSpec::actor("parent", || Parent, || ()).restart(Restart::Transient);
+    let root = world.start(world.spec(Strategy::OneForOne, 1, vec![parent])).await;
+    root.child::<Parent>("parent").unwrap().send_message(()).unwrap();
+    world.until("parent1 exit failed: linked").await;
+    assert_eq!(listing(&root).await, "parent2 up");
+    world.end(&root).await;
 }

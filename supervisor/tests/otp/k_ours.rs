@@ -195,8 +195,8 @@ async fn k04_nothing_starts_before_the_old_state_is_dropped() {
     root.child::<Holder>("a").unwrap().send_message(()).unwrap();
     in_time(until("dropping 1")).await;
     for _ in 0..20 {
-        // Its supervisor is well and has time to do the wrong thing.
-        assert_eq!(root.which_children().await.len(), 1);
+        // Its supervisor is well, answers calls about others, and has time to do the wrong thing.
+        root.get_spec("b").await.unwrap_err();
         assert!(root.child_ref("a").is_none());
     }
     go.send(()).unwrap();
@@ -207,4 +207,38 @@ async fn k04_nothing_starts_before_the_old_state_is_dropped() {
         *log.lock().unwrap(),
         ["init 1", "dropping 1", "dropped 1", "init 2", "dropping 2", "dropped 2"]
     );
+}
+
+#[tokio::test]
+async fn a_stable_reference_outlives_the_branch_of_its_worker() {
+    for made_at_every_start in [false, true] {
+        let world = World::new();
+        let stable = StableRef::<Msg>::new();
+        let spec = {
+            let (world, stable) = (world.clone(), stable.clone());
+            move || world.spec(Strategy::OneForOne, 0, vec![world.probe("leaf").stable_ref(&stable)])
+        };
+        let mid = if made_at_every_start {
+            ChildSpec::supervisor_with("mid", move || Some(spec()))
+        } else {
+            ChildSpec::supervisor("mid", spec())
+        };
+        let root = world.start(world.spec(Strategy::OneForAll, 1, vec![world.probe("first"), mid])).await;
+        stable.get().unwrap();
+        world.script("first", |script| script.init = Init::Gate);
+        tell(&root.supervisor("mid").unwrap(), "leaf", Msg::Panic);
+        world.until("first2 init").await;
+        assert_eq!(stable.get().unwrap_err(), Unreachable::Restarting);
+        let up = tokio::spawn({
+            let stable = stable.clone();
+            async move { stable.up().await.map(drop) }
+        });
+        world.open_gate();
+        in_time(up).await.unwrap().unwrap();
+        root.terminate_child("mid").await.unwrap();
+        assert_eq!(stable.get().unwrap_err(), Unreachable::Restarting);
+        root.delete_child("mid").await.unwrap();
+        assert_eq!(stable.get().unwrap_err(), Unreachable::Ended);
+        world.end(&root).await;
+    }
 }

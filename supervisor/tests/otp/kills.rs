@@ -3,7 +3,10 @@
 use std::sync::{Arc, OnceLock};
 
 use futures::FutureExt;
-use ostler_supervisor::{Event, Exit, Pool, Restart, Strategy, Supervisor, SupervisorRef, What};
+use ostler_supervisor::{
+    ChildSpec, Event, Exit, Pool, Restart, StartChildError, Strategy, Supervisor, SupervisorRef, What,
+};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::world::*;
 
@@ -36,6 +39,30 @@ async fn a_kill_that_finds_its_supervisor_busy_is_no_stop() {
         assert_eq!(world.since(0, &["stop"]), "");
         world.settle();
     }
+}
+
+#[tokio::test]
+async fn a_worker_that_is_killed_in_its_start_hook_is_told_to_be_killed() {
+    struct Selfish;
+    impl Actor for Selfish {
+        type Msg = ();
+        type State = ();
+        type Arguments = ();
+        async fn pre_start(&self, myself: ActorRef<()>, (): ()) -> Result<(), ActorProcessingErr> {
+            myself.kill();
+            std::future::pending().await
+        }
+    }
+    let world = World::new();
+    let selfish = || ChildSpec::actor("selfish", || Selfish, || ());
+    let root = world.start_probes(Strategy::OneForOne, 1, &[]).await;
+    let pool = world.start_pool(world.pool_spec(1)).await;
+    for started in [root.start_child(selfish()).await, pool.start_child(selfish()).await] {
+        let error = started.unwrap_err();
+        assert!(matches!(error, StartChildError::Failed { exit: Exit::Killed, .. }), "{error}");
+    }
+    in_time(pool.stop()).await;
+    world.end(&root).await;
 }
 
 #[tokio::test]

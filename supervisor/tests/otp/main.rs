@@ -6,6 +6,7 @@ mod world;
 
 mod a_starting;
 mod abandoned;
+mod answers;
 mod b_restart_types;
 mod c_one_for_one;
 mod d_one_for_all;
@@ -17,8 +18,10 @@ mod i_pool;
 mod j_escalation;
 mod k_ours;
 mod kills;
+mod panicking_drops;
 mod pool_answers;
 mod pool_ends;
 mod pool_places;
+mod pool_turns;
 mod storms;
 mod traps;

@@ -4,24 +4,37 @@ use std::sync::Mutex;
 use std::sync::mpsc::channel;
 
 use ostler_supervisor::{
-    ChildRef, ChildSpec, ChildState, Exit, Restart, Shutdown, StartChildError, Strategy,
+    ChildRef, ChildSpec, ChildState, Exit, PoolSpec, Restart, Shutdown, StartChildError, Strategy,
 };
 
 use crate::world::*;
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_child_that_comes_up_as_its_pool_stops_is_told_to_be_gone_when_it_is() {
     let world = World::new();
-    world.script("a", |script| script.init = Init::Gate);
-    let pool = world.start_pool(world.pool_spec(1)).await;
-    let starting = tokio::spawn({
-        let (pool, a) = (pool.clone(), world.probe("a"));
-        async move { pool.start_child(a).await }
+    let pool = world.start_pool(PoolSpec { max_children: 1, ..world.pool_spec(1) }).await;
+    let (tell, hooked) = channel();
+    let (go, let_go) = channel::<()>();
+    let let_go = Mutex::new(let_go);
+    let slow = world.probe("a").on_start(move |_| {
+        tell.send(()).unwrap();
+        tokio::task::block_in_place(|| let_go.lock().unwrap().recv().unwrap());
     });
-    world.until("a1 init").await;
-    // The pool hears of the stop before the child is up, and the child is up before the pool breaks its start off.
-    let (exit, ()) = in_time(async { tokio::join!(pool.stop(), async { world.open_gate() }) }).await;
-    assert_eq!(exit, Exit::Shutdown);
+    let starting = tokio::spawn({
+        let pool = pool.clone();
+        async move { pool.start_child(slow).await }
+    });
+    hooked.recv().unwrap();
+    let stopping = tokio::spawn({
+        let pool = pool.clone();
+        async move { pool.stop().await }
+    });
+    // The pool is closed before the child is noted as up.
+    while !matches!(pool.start_child(world.probe("b")).await, Err(StartChildError::Ended)) {
+        tokio::task::yield_now().await;
+    }
+    go.send(()).unwrap();
+    assert_eq!(in_time(stopping).await.unwrap(), Exit::Shutdown);
     assert_eq!(world.since(0, &["up", "dropped", "exit"]), "a1 up, a1 dropped, a1 exit killed");
     let error = in_time(starting).await.unwrap().unwrap_err();
     assert!(matches!(error, StartChildError::Ended), "{error}");
@@ -90,8 +103,6 @@ async fn a_terminated_child_has_its_own_limit() {
     });
     in_time(world.clock.sleeping(2)).await;
     assert!(matches!(pool.which_children().await[0].state, ChildState::Stopping));
-    let error = pool.start_child(world.probe("slow")).await.unwrap_err();
-    assert!(matches!(error, StartChildError::AlreadyPresent { .. }), "{error}");
     world.clock.advance(ms(100));
     in_time(stopping).await.unwrap().unwrap();
     assert!(world.has("slow1 exit killed"));

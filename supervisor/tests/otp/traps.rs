@@ -12,6 +12,41 @@ use tokio::sync::watch;
 use crate::world::*;
 
 #[tokio::test]
+async fn those_who_are_told_of_a_start_find_the_child() {
+    let world = World::new();
+    let pool = world.start_pool(world.pool_spec(1)).await;
+    let supervisor = world.start_probes(Strategy::OneForOne, 1, &[]).await;
+    let (found, seen) = std::sync::mpsc::channel();
+    let a = world.probe("a").on_start({
+        let (pool, found) = (pool.clone(), found.clone());
+        move |child| {
+            found.send((pool.child_ref("a").unwrap().actor::<Probe>(), child.actor::<Probe>())).unwrap()
+        }
+    });
+    let b = world.probe("b").on_start({
+        let supervisor = supervisor.clone();
+        move |child| {
+            found
+                .send((supervisor.child_ref("b").unwrap().actor::<Probe>(), child.actor::<Probe>()))
+                .unwrap();
+        }
+    });
+    pool.start_child(a).await.unwrap();
+    supervisor.start_child(b).await.unwrap();
+    tell_pool(&pool, "a", Msg::Panic);
+    tell(&supervisor, "b", Msg::Panic);
+    world.until("a2 up").await;
+    world.until("b2 up").await;
+    in_time(pool.stop()).await;
+    world.end(&supervisor).await;
+    let seen: Vec<_> = seen.try_iter().collect();
+    assert_eq!(seen.len(), 4);
+    for (found, given) in seen {
+        assert_eq!(found, given);
+    }
+}
+
+#[tokio::test]
 async fn fresh_references_are_handed_out_before_a_later_sibling_starts() {
     let world = World::new();
     let (publish, latest) = watch::channel(None::<ActorRef<Msg>>);

@@ -28,6 +28,8 @@ pub(crate) enum Init {
     Gate,
     /// Sleeps on the clock, then fails.
     SleepThenFail(Duration),
+    /// Sleeps on the clock, then declines.
+    SleepThenIgnore(Duration),
 }
 
 /// What a probe does in its stop hook.
@@ -138,6 +140,10 @@ impl Actor for Probe {
             Init::SleepThenFail(span) => {
                 world.clock.sleep_until(world.clock.now() + span).await;
                 return Err("no luck".into());
+            }
+            Init::SleepThenIgnore(span) => {
+                world.clock.sleep_until(world.clock.now() + span).await;
+                return Err(Ignore.into());
             }
         }
         world.shared.log(format!("{name} up"));
@@ -270,6 +276,11 @@ impl World {
                 What::Started { .. } | What::Restarted { .. } => {}
             }
         }
+    }
+
+    /// Adds a line to the log.
+    pub(crate) fn note(&self, line: &str) {
+        self.shared.log(line.into());
     }
 
     pub(crate) fn open_gate(&self) {

@@ -1,0 +1,224 @@
+//! One start of a child of a pool, from the reservation of its place until it is up or has given the place back.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use crate::book::{Book, Entry, Progress, Shared, Starting, State, killed};
+use crate::child::{Attempt, Birth, ChildRef, NotStarted, Outcome, Running, Start};
+use crate::completion::{Completion, Token};
+use crate::observer::{What, shielded};
+use crate::pool_task::{PoolMessage, end_running};
+use crate::spec::{Captured, OnStart};
+use crate::{Cause, ChildId, ChildSpec, Exit, Shutdown, StartChildError};
+
+pub(crate) type StartAnswer = Result<ChildRef, StartChildError>;
+
+/// The right to start one child once. Dropped before it has run to its end, it gives the place back, or leaves a restart to be
+/// tried again.
+pub(crate) struct Ticket {
+    shared: Arc<Shared>,
+    id: ChildId,
+    birth: u64,
+    generation: u64,
+    /// How it ended before, if this is a restart.
+    again: Option<Exit>,
+    start: Captured<dyn Start>,
+    on_start: Option<OnStart>,
+    token: Option<Token>,
+    completion: Arc<Completion>,
+    used: bool,
+}
+
+impl Ticket {
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        spec: &ChildSpec,
+        birth: u64,
+        generation: u64,
+        again: Option<Exit>,
+        token: Token,
+    ) -> Self {
+        Ticket {
+            shared: shared.clone(),
+            id: spec.id.clone(),
+            birth,
+            generation,
+            again,
+            start: spec.start.clone(),
+            on_start: spec.on_start.clone(),
+            completion: token.completion().clone(),
+            token: Some(token),
+            used: false,
+        }
+    }
+
+    /// What the book says of the child from here on.
+    pub(crate) fn starting(&self) -> State {
+        State::Starting(Starting {
+            birth: self.birth,
+            completion: self.completion.clone(),
+            turns: Vec::new(),
+            again: self.again.is_some(),
+            gone: false,
+            progress: Progress::default(),
+        })
+    }
+
+    /// Starts the child and notes what came of it. A child that is to stop meanwhile does not come up.
+    pub(crate) async fn run(mut self) -> StartAnswer {
+        let Some(token) = self.token.take() else { return Err(StartChildError::Ended) };
+        let gift = Birth { token, voice: self.shared.voice.clone(), id: Some(self.id.clone()) };
+        let mut fresh = Some(Attempt::new(&*self.start, gift));
+        let outcome = poll_fn(|context| match fresh.take().or_else(|| self.unpark()) {
+            Some(attempt) => self.poll(attempt, context),
+            None => Poll::Ready(Err(NotStarted::failed(Exit::Killed))),
+        });
+        let outcome = outcome.await;
+        self.used = true;
+        match outcome {
+            Ok(begun) => {
+                let running = Running::new(self.birth, begun, self.completion.clone());
+                self.came_up(running)
+            }
+            Err(NotStarted::Ignored) => {
+                self.shared.voice.say(&self.id, self.generation, What::Ignored);
+                self.gave_up();
+                Err(StartChildError::Ignored { id: self.id.clone() })
+            }
+            Err(NotStarted::Failed { exit, causes }) => {
+                self.shared.voice.say(&self.id, self.generation, What::StartFailed { exit: &exit });
+                if self.again.is_some() {
+                    self.try_again_later(&exit, causes);
+                } else {
+                    self.gave_up();
+                }
+                if self.shared.read().closed {
+                    return Err(StartChildError::Ended);
+                }
+                Err(StartChildError::Failed { id: self.id.clone(), exit })
+            }
+        }
+    }
+
+    /// Polls the start. Between two polls the book has it; if the child is to stop by then, it is broken off here.
+    fn poll(&self, mut attempt: Attempt, context: &mut Context<'_>) -> Poll<Outcome> {
+        let polled = Pin::new(&mut attempt).poll(context);
+        if polled.is_pending() {
+            let waker = context.waker().clone();
+            let mut book = self.shared.write();
+            let Some(starting) = self.find(&mut book) else {
+                drop(book);
+                drop(attempt);
+                return Poll::Ready(Err(NotStarted::failed(Exit::Killed)));
+            };
+            starting.progress = Progress::Parked(Mutex::new(attempt), waker);
+        }
+        polled
+    }
+
+    /// Takes the start out of the book; `None` if it is broken off.
+    fn unpark(&self) -> Option<Attempt> {
+        match std::mem::take(&mut self.find(&mut self.shared.write())?.progress) {
+            Progress::Parked(attempt, _) => {
+                Some(attempt.into_inner().unwrap_or_else(PoisonError::into_inner))
+            }
+            Progress::Polled | Progress::Announced(_) => None,
+        }
+    }
+
+    /// This start, as long as the book shows it as under way.
+    fn find<'book>(&self, book: &'book mut Book) -> Option<&'book mut Starting> {
+        book.entries.get_mut(&self.id)?.state.as_start(self.birth)
+    }
+
+    /// Notes the child as up. It is announced before, so that nobody hears of its end first; those who hear find it.
+    fn came_up(&self, running: Running) -> StartAnswer {
+        let child = running.leash.child.clone();
+        if (self.on_start.is_some() || self.shared.voice.is_heard())
+            && let Some(starting) = self.find(&mut self.shared.write())
+        {
+            starting.progress = Progress::Announced(child.clone());
+        }
+        if let Some(hook) = &self.on_start {
+            shielded("on_start", || hook(&child));
+        }
+        match &self.again {
+            None => self.shared.voice.say(&self.id, self.generation, What::Started { child: &child }),
+            Some(exit) => {
+                let cause = Cause { id: self.id.clone(), exit: exit.clone() };
+                self.shared.voice.say_restarted(&self.id, self.generation, &child, &cause);
+            }
+        }
+
+        let mut book = self.shared.write();
+        match book.entries.get_mut(&self.id) {
+            Some(entry) if matches!(&entry.state, State::Starting(start) if start.birth == self.birth) => {
+                entry.restarts += u32::from(self.again.is_some());
+                let before = std::mem::replace(&mut entry.state, State::Up(running));
+                drop(book);
+                let State::Starting(starting) = before else { return Ok(child) };
+                if starting.gone {
+                    let (id, birth) = (self.id.clone(), self.birth);
+                    let _ = self.shared.mailbox.send(PoolMessage::Exited { id, birth });
+                }
+                Ok(child)
+            }
+            Some(Entry { state: State::Stopping(stopping), .. }) if stopping.birth == self.birth => {
+                child.kill();
+                stopping.running = Some(running);
+                Err(killed(&self.id))
+            }
+            _ => {
+                drop(book);
+                self.end_late(running);
+                Err(StartChildError::Ended)
+            }
+        }
+    }
+
+    /// Kills a child that came up when its pool had ended or it was terminated. The pool is not gone before that is told.
+    fn end_late(&self, mut running: Running) {
+        let (shared, id, generation) = (self.shared.clone(), self.id.clone(), self.generation);
+        let token = shared.completion.token();
+        tokio::spawn(async move {
+            end_running(&id, generation, &mut running, Shutdown::Brutal, &*shared.clock, &shared.voice).await;
+            drop(token);
+        });
+    }
+
+    /// Gives the place back, to those first who wait for it.
+    fn gave_up(&self) {
+        let mut book = self.shared.write();
+        let entry = self.find(&mut book).is_some().then(|| book.entries.remove(&self.id));
+        drop(book);
+        drop(entry);
+    }
+
+    /// Leaves the next attempt to the pool, behind what is already queued there.
+    fn try_again_later(&self, exit: &Exit, causes: Vec<Cause>) {
+        let mut book = self.shared.write();
+        if self.find(&mut book).is_none() {
+            return;
+        }
+        let before = book.entries.get_mut(&self.id).map(|entry| {
+            entry.last_exit = Some(Box::new(exit.clone()));
+            let due = State::Restarting { birth: self.birth, exit: exit.clone(), causes };
+            std::mem::replace(&mut entry.state, due)
+        });
+        drop(book);
+        drop(before);
+        let _ = self.shared.mailbox.send(PoolMessage::Retry { id: self.id.clone(), birth: self.birth });
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        match &self.again {
+            _ if self.used => {}
+            Some(_) => self.try_again_later(&Exit::Cancelled, Vec::new()),
+            None => self.gave_up(),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What is answered to those who saw a child end before its supervisor has heard of it, on whichever thread.
+
+use std::sync::{Arc, OnceLock};
+
+use ostler_supervisor::{ChildSpec, KILL_GRACE, PoolSpec, Restart, Strategy, SupervisorRef};
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+
+use crate::world::*;
+
+/// How often each is tried: who is answered wrongly is so only now and then.
+const ROUNDS: u32 = 300;
+
+/// How the end of a child is seen.
+#[derive(Debug, Clone, Copy)]
+enum Seen {
+    Killed,
+    Stopped,
+    Dropped,
+}
+
+const SEEN: [Seen; 3] = [Seen::Killed, Seen::Stopped, Seen::Dropped];
+
+impl Seen {
+    /// Ends `child` and waits for it to be seen; `name` is how its state calls itself.
+    async fn end(self, world: &World, child: ActorRef<Msg>, name: &str) {
+        match self {
+            Seen::Killed => child.kill_and_wait(None).await.unwrap(),
+            Seen::Stopped => child.stop_and_wait(None, None).await.unwrap(),
+            Seen::Dropped => {
+                child.send_message(Msg::StopSelf).unwrap();
+                world.until(&format!("{name} dropped")).await;
+            }
+        }
+    }
+}
+
+/// Supervisors of a child `a` whose end was seen, one for each round and way to see it.
+async fn after_the_end<F>(restart: Restart, check: impl Fn(World, SupervisorRef) -> F)
+where
+    F: Future<Output = ()>,
+{
+    for seen in SEEN {
+        for _ in 0..ROUNDS {
+            let world = World::new();
+            let a = world.probe("a").restart(restart);
+            let supervisor = world.start(world.spec(Strategy::OneForOne, 1, vec![a])).await;
+            seen.end(&world, supervisor.child::<Probe>("a").unwrap(), "a1").await;
+            check(world.clone(), supervisor.clone()).await;
+            world.end(&supervisor).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_temporary_child_that_was_seen_to_end_is_not_known_any_more() {
+    after_the_end(Restart::Temporary, |world, supervisor| async move {
+        assert_eq!(supervisor.count_children().await, counts(0, 0, 0, 0), "{:?}", world.lines());
+    })
+    .await;
+    after_the_end(Restart::Temporary, |world, supervisor| async move {
+        supervisor.start_child(world.probe("a")).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_permanent_child_that_was_seen_to_end_is_up_again() {
+    after_the_end(Restart::Permanent, |_, supervisor| async move {
+        assert_eq!(listing(&supervisor).await, "a2 up");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_child_that_was_seen_to_end_and_stays_down_can_be_restarted() {
+    for _ in 0..ROUNDS {
+        let world = World::new();
+        let a = world.probe("a").restart(Restart::Transient);
+        let supervisor = world.start(world.spec(Strategy::OneForOne, 0, vec![a])).await;
+        Seen::Stopped.end(&world, supervisor.child::<Probe>("a").unwrap(), "a1").await;
+        supervisor.restart_child("a").await.unwrap();
+        world.end(&supervisor).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_place_in_a_pool_of_a_child_that_was_seen_to_end_is_free() {
+    for seen in SEEN {
+        for id in ["a", "b"] {
+            for _ in 0..ROUNDS {
+                let world = World::new();
+                let pool = world.start_pool(PoolSpec { max_children: 1, ..world.pool_spec(0) }).await;
+                let temporary = |id| world.probe(id).restart(Restart::Temporary);
+                pool.start_child(temporary("a")).await.unwrap();
+                seen.end(&world, pool.child::<Probe>("a").unwrap(), "a1").await;
+                pool.start_child(temporary(id)).await.unwrap();
+                seen.end(&world, pool.child::<Probe>(id).unwrap(), if id == "a" { "a2" } else { "b1" }).await;
+                assert_eq!(pool.count_children().await, counts(0, 0, 0, 0));
+                world.end_pool(&pool).await;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_branch_that_was_seen_to_end_is_up_again() {
+    for _ in 0..ROUNDS {
+        let world = World::new();
+        let mid = ChildSpec::supervisor("mid", world.spec(Strategy::OneForOne, 0, vec![]));
+        let root = world.start(world.spec(Strategy::OneForOne, 1, vec![mid])).await;
+        in_time(root.supervisor("mid").unwrap().stop()).await;
+        assert_eq!(listing(&root).await, "mid2 up");
+        world.end(&root).await;
+    }
+}
+
+/// Is handed the state of an actor that has ended, and keeps it while it asks for that actor to be restarted.
+struct Keeper;
+
+type Root = Arc<OnceLock<SupervisorRef>>;
+
+impl Actor for Keeper {
+    type Msg = ();
+    type State = (World, Root);
+    type Arguments = (World, Root);
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<()>,
+        given: Self::Arguments,
+    ) -> Result<Self::State, ActorProcessingErr> {
+        Ok(given)
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<()>,
+        event: SupervisionEvent,
+        (world, root): &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        if let SupervisionEvent::ActorTerminated(_, Some(_state), _) = event {
+            let answer = root.get().unwrap().restart_child("a").await.map(drop);
+            world.note(&format!("answer {answer:?}"));
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_call_does_not_wait_for_ever_for_a_state_that_others_keep() {
+    let world = World::new();
+    let root = Root::default();
+    let given = (world.clone(), root.clone());
+    let keeper = ChildSpec::actor("keeper", || Keeper, move || given.clone());
+    let a = world.probe("a").restart(Restart::Transient);
+    let supervisor = world.start(world.spec(Strategy::OneForOne, 0, vec![keeper, a])).await;
+    let _ = root.set(supervisor.clone());
+    let child = supervisor.child::<Probe>("a").unwrap();
+    child.link(supervisor.child::<Keeper>("keeper").unwrap().get_cell());
+    child.stop(None);
+    in_time(world.clock.sleeping(1)).await;
+    world.clock.advance(KILL_GRACE);
+    world.until("answer Err(Running { id: ChildId(\"a\") })").await;
+    drain().await;
+    assert_eq!(listing(&supervisor).await, "keeper1 up, a1 down");
+    world.end(&supervisor).await;
+}
