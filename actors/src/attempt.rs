@@ -77,9 +77,14 @@ pub(crate) async fn perform(
     let mut closing = Closing { log, done: false };
     let acted = closing.log.within(timeout_ms, act(services, caller, node, work, &closing.log));
     let acted = AssertUnwindSafe(acted).catch_unwind().await;
-    if !matches!(acted, Ok(Ok(Ok(_)))) && closing.log.is_in_doubt() {
-        // Whatever ended it, an ordinary retry would call the step again.
-        return failed(Category::InDoubt, "a step may have been done, and its result is lost".to_owned());
+    if !matches!(acted, Ok(Ok(Ok(_)))) && Box::pin(closing.log.is_in_doubt()).await {
+        // Whatever ended it, an ordinary retry would call the step again, and a patch would under another key.
+        let told = match acted {
+            Ok(Ok(Err(failure))) if failure.category == Category::InDoubt => Some(failure.message),
+            _ => None,
+        };
+        let lost = || "a step may have been done, and its result is lost".to_owned();
+        return failed(Category::InDoubt, told.unwrap_or_else(lost));
     }
     let acted = acted.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     match acted {

@@ -163,16 +163,26 @@ impl LiveLog {
         }
     }
 
-    /// Whether it met a step that only a person can tell of, now or before its process died.
-    pub(crate) fn is_in_doubt(&self) -> bool {
-        if self.in_doubt.load(Ordering::SeqCst) {
-            return true;
-        }
+    /// Whether it leaves a step of which only a person can tell, now or before its process died. That they are asked about it is
+    /// written down: their word that it may be done anew is for that step.
+    pub(crate) async fn is_in_doubt(&self) -> bool {
         let attempt = self.site.of.attempt;
         // Who noted nothing here may end after its run was let go of: its notes are not kept for that.
         let peeked = || self.services.notes.peek(self.site.stream);
         let notes = self.notes.get().map_or_else(peeked, Arc::clone);
-        notes.ask(&self.services, &self.site.of, |notes| notes.is_in_doubt(attempt)).unwrap_or(false)
+        let in_doubt = notes.ask(&self.services, &self.site.of, |notes| {
+            let steps = notes.in_doubt(attempt).into_iter();
+            steps.map(|(step, asked)| (step.to_owned(), asked)).collect::<Vec<_>>()
+        });
+        let in_doubt = in_doubt.unwrap_or_default();
+        let is_in_doubt = self.in_doubt.load(Ordering::SeqCst) || !in_doubt.is_empty();
+        for (step, _) in in_doubt.into_iter().filter(|(_, asked)| !asked) {
+            let of = self.site.of.clone();
+            if let Err(error) = self.append_durably(Event::StepInDoubt { of, step }).await {
+                tracing::warn!(%error, node = %self.site.of.node, "that a step is in doubt is not written down");
+            }
+        }
+        is_in_doubt
     }
 
     /// A sign of life.
@@ -340,26 +350,30 @@ impl AttemptLog for LiveLog {
                 Entry::Vacant(vacant) => drop(vacant.insert(open)),
             }
             let mut opened = Opened { log: self, step: Some(step) };
-            let recalled = self.ask(|notes| -> Result<Recalled, LogError> {
+            let recall = |notes: &Notes, earlier: &mut dyn Iterator<Item = &Notes>| {
                 notes.has_room(step)?;
-                Ok(notes.recall(step, &key, of.attempt)?)
-            })??;
+                Ok::<_, LogError>(notes.recall(step, &key, of.attempt, earlier)?)
+            };
+            let recalled = self.notes().ask_all(&self.services, of, recall)??;
             match recalled {
                 Recalled::Done(output) => {
                     drop(opened);
                     self.tell(Telemetry::StepReplayed);
                     Ok(Begun::Done(results::load(&self.services, &output).await?))
                 }
-                Recalled::InDoubt => {
+                Recalled::InDoubt | Recalled::Otherwise(_) => {
                     drop(opened);
                     // Whatever else ends the attempt before that is written: it ends in doubt.
                     self.in_doubt.store(true, Ordering::SeqCst);
                     let (of, step) = (of.clone(), step.to_owned());
                     self.append_durably(Event::StepInDoubt { of, step: step.clone() }).await?;
-                    Err(LogError::InDoubt(step))
+                    Err(match recalled {
+                        Recalled::Otherwise(changed) => LogError::Otherwise(changed),
+                        _ => LogError::InDoubt(step),
+                    })
                 }
-                Recalled::Call => {
-                    let idempotency_key = lineage::step_key(self.site.key, step);
+                Recalled::Call(before) => {
+                    let idempotency_key = before.unwrap_or_else(|| lineage::step_key(self.site.key, step));
                     if let Some(idem) = acting {
                         let (of, step) = (of.clone(), step.to_owned());
                         let intent = StepIntent { of, step, key, idem, idempotency_key };
@@ -370,6 +384,12 @@ impl AttemptLog for LiveLog {
                 }
             }
         })
+    }
+
+    fn step_key(&self, step: &str) -> Result<Option<Digest>, LogError> {
+        let key =
+            |notes: &Notes, earlier: &mut dyn Iterator<Item = &Notes>| notes.idempotency_key(step, earlier);
+        self.notes().ask_all(&self.services, &self.site.of, key)
     }
 
     fn end<'a>(

@@ -86,6 +86,11 @@ impl LiveLog {
         let failed = |why: String| LogError::Child { step: step.to_owned(), why };
         let (system, slots) =
             System::within(services).ok_or_else(|| failed("the system is being shut down".to_owned()))?;
+        if slots < 2 {
+            return Err(failed(
+                "a system of one slot can never open a run that it waits for: give it two".to_owned(),
+            ));
+        }
         let waits = services.waiters.enter(slots);
         let _waits = waits.map_err(|waiting| LogError::Crowded { step: step.to_owned(), waiting })?;
         let Child { plan, budget, scope, intent } = child;

@@ -27,6 +27,8 @@ struct Driven {
     crashed_at: Seq,
     /// Its records were read in this process before.
     loaded: bool,
+    /// Whatever ends this process is counted against it.
+    counted: bool,
     /// Somebody wants it to come to rest.
     resting: bool,
     /// Nothing goes on in it until a person answers.
@@ -103,6 +105,11 @@ impl DrivenRuns {
     /// Notes that the records of a run are read; whether they were before, in this process.
     pub(crate) fn was_loaded(&self, run: RunId) -> bool {
         lock(&self.0).get_mut(&run).is_some_and(|driven| std::mem::replace(&mut driven.loaded, true))
+    }
+
+    /// Notes that whatever ends this process is counted against the run; whether it was before.
+    pub(crate) fn was_counted(&self, run: RunId) -> bool {
+        lock(&self.0).get_mut(&run).is_none_or(|driven| std::mem::replace(&mut driven.counted, true))
     }
 
     /// Whether the records of a run were read in this process.

@@ -48,6 +48,9 @@ pub enum RunError {
         /// How it ended.
         state: NodeState,
     },
+    /// The plan of the run cannot be changed as was asked.
+    #[error("{0}")]
+    Change(String),
     /// A result that cannot be kept.
     #[error("the result cannot be kept: {0}")]
     Result(String),
@@ -82,6 +85,7 @@ impl From<OperationError> for RunError {
             OperationError::Over => RunError::Over,
             OperationError::UnknownNode(node) => RunError::UnknownNode(node),
             OperationError::NodeOver { node, state } => RunError::NodeOver { node, state },
+            OperationError::Refused(_) => RunError::Change(error.to_string()),
         }
     }
 }

@@ -287,6 +287,11 @@ impl ClientBook {
         Some(self.left()?.saturating_sub_unsigned(self.reserved()))
     }
 
+    /// Whether what attempts of this run cost is set aside for it already: it waits for no credits.
+    pub(crate) fn is_prepaid(&self, run: RunId) -> bool {
+        lock(&self.reservations).has(run)
+    }
+
     /// Whether anything of this run may be started that its client pays for: what is reserved for others is not its to spend.
     pub(crate) fn may_start(&self, run: RunId) -> bool {
         let reservations = lock(&self.reservations);

@@ -109,6 +109,20 @@ impl RunNotes {
         Ok(question(known.works.get(&work_of(of)).unwrap_or(&Notes::default())))
     }
 
+    /// The same, with the notes of the same node before each patch, the latest first.
+    pub(crate) fn ask_all<T>(
+        &self,
+        services: &Services,
+        of: &AttemptOf,
+        question: impl FnOnce(&Notes, &mut dyn Iterator<Item = &Notes>) -> T,
+    ) -> Result<T, LogError> {
+        let mut known = lock(&self.known);
+        known.read(services, self.stream)?;
+        let (own, first) = (work_of(of), (of.node.clone(), of.generation, 0));
+        let mut earlier = known.works.range(first..own.clone()).rev().map(|(_, notes)| notes);
+        Ok(question(known.works.get(&own).unwrap_or(&Notes::default()), &mut earlier))
+    }
+
     /// Reads the stream again when it is asked next.
     pub(crate) fn read_again(&self) {
         *lock(&self.known) = Known::default();
@@ -160,9 +174,12 @@ impl RunNotes {
             .collect())
     }
 
-    /// The work is done: nobody asks for its notes again.
+    /// The work is done: nobody asks for its notes again but for what acted, should a patch make it other work.
     pub(crate) fn forget(&self, of: &AttemptOf) {
-        lock(&self.known).works.remove(&work_of(of));
+        let (mut known, work) = (lock(&self.known), work_of(of));
+        if !known.works.get_mut(&work).is_some_and(Notes::forget) {
+            known.works.remove(&work);
+        }
     }
 }
 

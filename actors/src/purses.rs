@@ -30,6 +30,11 @@ impl Purses {
         self.with(key.run, |purse| purse.held(&of) > 0 || purse.advance(&of, most).is_some()).unwrap_or(true)
     }
 
+    /// Whether nothing more of a run may start, by its budget.
+    pub(crate) fn is_used_up(&self, run: RunId) -> bool {
+        self.with(run, |purse| purse.is_used_up()).unwrap_or(false)
+    }
+
     /// An attempt has ended or does not start; by the records of its run all that ended cost `spent`.
     pub(crate) fn ended(&self, key: &AttemptKey, spent: u64) {
         self.with(key.run, |purse| purse.ended(&(key.node.clone(), key.attempt), spent));

@@ -60,7 +60,7 @@ pub(crate) fn operate(
     operation: Operation,
 ) -> Result<Position, RunError> {
     let Folded { mut run, last, .. } = open(services, row)?;
-    run.check_operation(&operation)?;
+    run.check_operation(&operation, &services.settings())?;
     let events = services.within(row.run, &mut run, |run, cx| run.decide(cx, Input::Operator(operation)));
     let given_up = run.given_up(&events).collect();
     let position = append(services, row, last, events)?;

@@ -3,7 +3,7 @@
 #[cfg(test)]
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ostler_kernel::contract::{Contract, ContractError};
 use ostler_kernel::evaluation::Domains;
@@ -74,7 +74,9 @@ pub(crate) struct Services {
     contracts: Contracts,
     /// Held by who opens a run under an id of their choice.
     pub(crate) opening: Mutex<()>,
-    /// Where the last record stands that was ordered, those of pipelines left out.
+    /// Where the first record stands that was ordered here; `None`: none was.
+    first: OnceLock<Position>,
+    /// Where the last one stands, those of pipelines left out.
     ordered: AtomicU64,
     /// Nothing starts any more.
     stopping: watch::Sender<bool>,
@@ -125,6 +127,7 @@ impl Services {
             driven: DrivenRuns::default(),
             contracts: Contracts::default(),
             opening: Mutex::default(),
+            first: OnceLock::new(),
             ordered: AtomicU64::new(0),
             stopping: watch::Sender::new(false),
             #[cfg(test)]
@@ -261,11 +264,20 @@ impl Services {
     pub(crate) fn append(&self, batch: StreamBatch) -> Result<Position, JournalError> {
         let appended = self.journal.append(vec![batch]);
         match &appended {
-            Ok(position) => drop(self.ordered.fetch_max(position.0, Ordering::SeqCst)),
+            Ok(position) => {
+                // Whose append is told first does not matter: what was ordered before this process began stands before both.
+                self.first.get_or_init(|| *position);
+                self.ordered.fetch_max(position.0, Ordering::SeqCst);
+            }
             Err(JournalError::Full(why)) => self.room.is_missing(why),
             Err(_) => {}
         }
         appended
+    }
+
+    /// Whether a record that stands there is of this process.
+    pub(crate) fn is_ours(&self, position: Position) -> bool {
+        self.first.get().is_some_and(|first| position >= *first)
     }
 
     /// Where the last record stands that was ordered here. Pipelines order theirs themselves.

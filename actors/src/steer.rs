@@ -1,11 +1,14 @@
 //! Changing runs: taking them up, and cancelling them.
 
+use std::time::Duration;
+
 use ostler_kernel::agent::{AgentState, Lifecycle, Message};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::{JournalError, RunStanding};
 use ostler_kernel::run::Operation;
 
 use crate::agent::Request;
+use crate::approval::NOTE_BYTES_MAX;
 use crate::error::RunError;
 use crate::registry::RegistryMessage;
 use crate::rest;
@@ -14,6 +17,9 @@ use crate::view::RunView;
 
 /// Times that something is tried on a run whose agent fails meanwhile: more than it may fail.
 const TRIES_MAX: usize = 10;
+
+/// How long it takes until what an agent has decided shows to others.
+const SHOWS: Duration = Duration::from_millis(1);
 
 impl System {
     /// Takes up an open run that nobody drives; one that was set aside, too. One that its agent works on goes on, should it be about
@@ -220,6 +226,39 @@ impl System {
         self.operate(run, Operation::Skip(node)).await
     }
 
+    /// Holds a run and asks a person: nothing more of it starts, what runs goes on to its end, until somebody has answered the
+    /// question that this opens. It shows `text`. A yes lets the run go on; a no cancels it, and so does silence after `wait`. Gives
+    /// the node that asks. Durable when it returns; dropping the future may or may not have asked.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::InvalidState`] for one that is over, [`RunError::Said`] if the text is empty or has more than
+    /// [`NOTE_BYTES_MAX`](crate::NOTE_BYTES_MAX) bytes, [`RunError::Change`] if its plan has as many versions or nodes as it may have.
+    pub async fn interject(&self, run: RunId, text: &str, wait: Duration) -> Result<NodeId, RunError> {
+        if text.trim().is_empty() {
+            return Err(RunError::Said("an interjection says what a person is to decide about".to_owned()));
+        }
+        if text.len() > NOTE_BYTES_MAX {
+            let told = format!("an interjection has at most {NOTE_BYTES_MAX} bytes, this has {}", text.len());
+            return Err(RunError::Said(told));
+        }
+        let wait = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
+        let mut refused = RunError::Restarting;
+        for _ in 0..TRIES_MAX {
+            let (node, operation) = self.view(run, None).await?.run.interjection(text, wait);
+            match self.operate(run, operation).await {
+                Ok(()) => return Ok(node),
+                // Somebody else may have interjected in that name meanwhile, which shows in a moment.
+                Err(error @ RunError::Change(_)) => {
+                    refused = error;
+                    tokio::time::sleep(SHOWS).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(refused)
+    }
+
     async fn operate(&self, run: RunId, operation: Operation) -> Result<(), RunError> {
         let operated = self.operated(run, operation).await;
         self.or_refused(run, Message::Cancel, operated).await
@@ -227,7 +266,7 @@ impl System {
 
     async fn operated(&self, run: RunId, operation: Operation) -> Result<(), RunError> {
         // What is refused does not set a run going that rests.
-        self.view(run, None).await?.run.check_operation(&operation)?;
+        self.view(run, None).await?.run.check_operation(&operation, &self.services.settings())?;
         if self.rests(run) {
             // Before it is taken up, or it would start what it is to do without.
             let position = rest::operate(&self.services, &self.row(run)?, operation)?;

@@ -178,12 +178,17 @@ impl System {
         let _ = self.services.stirs.subscribe().changed().await;
     }
 
+    /// Starts nothing more; what is under way goes on. [`System::shutdown`] follows, and does that first if nobody has.
+    pub async fn start_nothing(&self) {
+        self.close_jobs().await;
+        self.services.stop();
+    }
+
     /// Ends: no more grants; what only looks or computes is stopped; what acts on the world goes on to its end, but
     /// no longer than the configured time; then the actors stop, and it is stopped as well. Open runs stay open. What was recorded is
     /// durable when it returns, if the disk takes it in that time. Gives what was stopped while it acted.
     pub async fn shutdown(&self) -> Vec<InDoubt> {
-        self.close_jobs().await;
-        self.services.stop();
+        self.start_nothing().await;
         self.services.scheduling.stop(&self.services);
         self.services.effects.stop_pure();
         let _ = tokio::time::timeout(self.drain, self.services.effects.drained()).await;

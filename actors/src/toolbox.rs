@@ -19,12 +19,18 @@ pub struct Toolbox {
     tools: BTreeMap<String, GatedTool>,
 }
 
+/// Bytes of the name of a tool.
+const NAME_BYTES_MAX: usize = 200;
+
 /// Why tools do not make a toolbox.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolboxError {
     /// Two tools have the same name.
     #[error("two tools are called {0}: rename one")]
     Twice(String),
+    /// The name of a tool is none.
+    #[error("{0:?} is no name of a tool: 1 to {NAME_BYTES_MAX} bytes, without control characters")]
+    Name(String),
     /// A tool's parameters are not described by a JSON Schema.
     #[error("the parameters of tool {tool} are not described by a JSON Schema: {error}")]
     Schema {
@@ -41,6 +47,9 @@ impl Toolbox {
         let mut named = BTreeMap::new();
         for tool in tools {
             let name = tool.spec().name.clone();
+            if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(char::is_control) {
+                return Err(ToolboxError::Name(name.chars().take(NAME_BYTES_MAX).collect()));
+            }
             let gated =
                 GatedTool::new(tool).map_err(|error| ToolboxError::Schema { tool: name.clone(), error })?;
             if named.insert(name.clone(), gated).is_some() {

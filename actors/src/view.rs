@@ -131,8 +131,8 @@ impl System {
     /// The records of a run after `after`.
     pub fn events(&self, run: RunId, after: Seq) -> Result<EventCursor, RunError> {
         let row = self.row(run)?;
-        let journal = Arc::clone(&self.services.journal);
-        Ok(EventCursor::new(journal, StreamId::run(&row.client, run), after))
+        let services = Arc::clone(&self.services);
+        Ok(EventCursor::new(services, StreamId::run(&row.client, run), after))
     }
 
     /// The result of a node.

@@ -59,6 +59,26 @@ fn cost(journal: &dyn Journal, client: &str, run: RunId) -> i64 {
     costs.sum()
 }
 
+#[tokio::test]
+async fn no_more_is_taken_back_than_is_left_beside_what_runs_holds() {
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let system = system(Arc::new(MemoryJournal::default()), vec![hold.clone()]).await;
+    system.change_client("acme", credits(1_000)).await.unwrap();
+    let submission =
+        Submission::plan(plan(&system, json!({"id": "p", "nodes": [{"id": "n", "tool": "hold"}]})));
+    let run = system.submit(Submission { client: "acme".into(), ..submission }).await.unwrap();
+    hold.started().await;
+    assert_eq!(row(&system, "acme").await.left, Some(900));
+    let refused = system.change_client("acme", credits(-901)).await;
+    let error = DepositError::TooFew { left: 900, credits: 901 };
+    assert_eq!(refused, Err(ClientError::Credits { client: "acme".into(), error }));
+    system.change_client("acme", credits(-900)).await.unwrap();
+    assert_eq!(row(&system, "acme").await.left, Some(0));
+    hold.go(1);
+    system.outcome(run).await.unwrap();
+    assert!(row(&system, "acme").await.left.unwrap() > 0, "what it held too much is there again");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_without_credits_is_parked_and_says_so_until_some_are_deposited_whatever_process_asks() {
     let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);

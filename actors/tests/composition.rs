@@ -9,6 +9,7 @@ use common::{submit, system};
 use ostler_actors::{Mapping, Program, ProgramContext, Settled, System};
 use ostler_kernel::event::{Event, Outcome};
 use ostler_kernel::id::RunId;
+use ostler_kernel::plan::Effect;
 use ostler_kernel::port::{Journal, Seq, StreamId, Tool};
 use ostler_kernel::run::RunOutcome;
 use ostler_store::MemoryJournal;
@@ -151,4 +152,41 @@ fn what_is_wrong_between_two_pieces_names_the_second() {
     let refuses = Mapping::new("refuses", |_| Err("nothing will do".to_owned()));
     let (given, _) = seen(add().then(refuses, add()));
     assert_eq!(given.unwrap_err(), "map \"refuses\", before stage 2: nothing will do");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_said_of_programs_put_together_counts_beside_what_they_say() {
+    let number = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let both = || {
+        let (first, second) = (Piece::Adds(1, false).program(), Piece::Adds(2, false).program());
+        first.impact(1).then(Mapping::none(), second)
+    };
+    let class = |program: &Program| program.class(&serde_json::Map::new());
+    let acts = both().effect(Effect::External).impact(0).description("adds").named("program");
+    assert_eq!((class(&acts).impact, class(&acts).effect), (1, Effect::External));
+    assert_eq!(class(&both().impact(2)).impact, 2);
+    assert_eq!((acts.spec().description.as_str(), acts.name()), ("adds", "program"));
+    let small = json!({"type": "object", "properties": {"n": {"type": "integer", "maximum": 9}}});
+    let held = both().input(number.clone()).output(small.clone()).effect(Effect::External).impact(2);
+    let held = held.named("program");
+    assert_eq!((&held.spec().params, &held.spec().result), (&number, &small));
+    assert_eq!(class(&held.clone().then(Mapping::none(), both())).impact, 2);
+    let system = system(Arc::new(MemoryJournal::default()), vec![Arc::new(held) as Arc<dyn Tool>]).await;
+    for (n, outcome) in [(1, RunOutcome::Succeeded), (7, RunOutcome::Failed)] {
+        let node = json!({"id": "n", "tool": "program", "params": {"n": n}, "retries": 0});
+        let run = submit(&system, json!({"id": "p", "nodes": [node]})).await;
+        assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(outcome), "{n}");
+    }
+}
+
+#[test]
+fn a_name_that_is_none_is_refused() {
+    for name in ["", "two\nlines", "\0", &"x".repeat(201)] {
+        let program: Arc<dyn Tool> = Arc::new(Program::identity().named(name));
+        let refused = ostler_actors::Toolbox::new(vec![program]).unwrap_err().to_string();
+        assert!(
+            refused.ends_with("is no name of a tool: 1 to 200 bytes, without control characters"),
+            "{refused}"
+        );
+    }
 }

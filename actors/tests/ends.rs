@@ -3,21 +3,23 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
-use common::{DRAIN, Hold, left_by, over, plan, states, submit, system};
+use common::{DRAIN, Hold, SLOTS, left_by, over, plan, states, submit, system, until, with_slots};
 use ostler_actors::{INLINE_BYTES_MAX, InDoubt, Limits, ResolveHow, RunError, Settled, Submission, System};
 use ostler_kernel::event::{AttemptOf, AttemptProgress, Event};
+use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::json::canonical;
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{
-    Artifact, ArtifactError, ArtifactStore, BoxFuture, Journal, Seq, StreamBatch, StreamId,
+    Artifact, ArtifactError, ArtifactStore, BoxFuture, CallContext, Journal, Seq, StreamBatch, StreamId,
+    Tool, ToolResult, ToolSpec,
 };
 use ostler_kernel::run::{NodeState, RECOVERIES_MAX, ResolutionError, RunOutcome};
 use ostler_store::{MemoryArtifacts, MemoryJournal};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_waits_for_what_acts_and_leaves_the_rest_to_the_next_process() {
@@ -230,6 +232,103 @@ async fn a_run_that_ended_its_process_too_often_is_set_aside_until_asked_for() {
     // What it has told before, it has come to before: it begins from the start each time.
     check_recovered(RECOVERIES_MAX, [&[1, 2], &[1]], parked()).await;
     check_recovered(RECOVERIES_MAX, [&[1, 2], &[1, 2, 3]], over()).await;
+}
+
+/// A tool whose calls are judged while the process dies of it: what is left in its journal.
+struct Deadly {
+    tool: Arc<Hold>,
+    /// What is left of this one, the first time.
+    dies: Mutex<Option<Arc<MemoryJournal>>>,
+    left: Mutex<Option<Arc<MemoryJournal>>>,
+}
+
+impl Tool for Deadly {
+    fn spec(&self) -> &ToolSpec {
+        self.tool.spec()
+    }
+
+    fn class(&self, params: &Map<String, Value>) -> CallClass {
+        if let Some(journal) = self.dies.lock().unwrap().take() {
+            *self.left.lock().unwrap() = Some(left_by(&journal));
+        }
+        self.tool.class(params)
+    }
+
+    fn call(&self, permit: Permit, context: CallContext) -> BoxFuture<'_, ToolResult> {
+        self.tool.call(permit, context)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_ends_its_process_before_anything_of_it_is_written_down_is_set_aside_too() {
+    let journal = Arc::new(MemoryJournal::default());
+    let hold = Hold::new("look", Effect::Read, Idempotency::Natural);
+    let first = system(journal.clone(), vec![hold.clone()]).await;
+    let busy = (0..SLOTS).map(|at| json!({"id": format!("h{at}"), "tool": "look"})).collect::<Vec<_>>();
+    submit(&first, json!({"id": "busy", "policy": {"slots": SLOTS}, "nodes": busy})).await;
+    for _ in 0..SLOTS {
+        hold.started().await;
+    }
+    let node = json!({"id": "n", "tool": "look"});
+    let run = submit(&first, json!({"id": "p", "nodes": [node]})).await;
+    let mut left = left_by(&journal);
+    first.shutdown().await;
+
+    for life in 1..=RECOVERIES_MAX {
+        let (dies, tool) = (Mutex::default(), Hold::new("look", Effect::Read, Idempotency::Natural));
+        let deadly = Arc::new(Deadly { tool, dies, left: Mutex::default() });
+        let system = system(left.clone(), vec![deadly.clone()]).await;
+        *deadly.dies.lock().unwrap() = Some(left.clone());
+        system.resume_among_all(run).await.unwrap();
+        until(async || deadly.left.lock().unwrap().is_some()).await;
+        system.shutdown().await;
+        left = deadly.left.lock().unwrap().take().unwrap();
+        let client = left.run(run).unwrap().unwrap().client;
+        let records = left.read(StreamId::run(&client, run), Seq(0), usize::MAX).unwrap();
+        let last = &records.last().unwrap().event;
+        assert_eq!(*last, Event::RunRecovered { count: life }, "before it is known what it is to do");
+        assert!(!records.iter().any(|record| matches!(record.event, Event::AttemptIntent(_))));
+    }
+    let last = system(left, vec![hold]).await;
+    last.resume_among_all(run).await.unwrap();
+    let reason = format!("it ended {RECOVERIES_MAX} processes in a row without getting on");
+    assert_eq!(last.outcome(run).await.unwrap(), Settled::Parked(reason));
+    last.shutdown().await;
+}
+
+/// Three times in a row a process ends that had no slot for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_was_only_queued_has_ended_no_process() {
+    let journal = Arc::new(MemoryJournal::default());
+    let hold = Hold::new("look", Effect::Read, Idempotency::Natural);
+    let first = with_slots(journal.clone(), vec![hold.clone()], 1).await;
+    let node = json!({"id": "n", "tool": "look"});
+    let asks = json!({"id": "n", "tool": "look", "approval": "before", "human_timeout": "1h"});
+    submit(&first, json!({"id": "p", "nodes": [node.clone()]})).await;
+    hold.started().await;
+    let queued = submit(&first, json!({"id": "p", "nodes": [node]})).await;
+    let asking = submit(&first, json!({"id": "p", "nodes": [asks]})).await;
+    assert_eq!(first.outcome(asking).await.unwrap(), Settled::WaitsForPerson);
+    let mut left = left_by(&journal);
+    first.shutdown().await;
+    for _ in 0..=RECOVERIES_MAX {
+        let hold = Hold::new("look", Effect::Read, Idempotency::Natural);
+        let next = with_slots(left.clone(), vec![hold.clone()], 1).await;
+        submit(&next, json!({"id": "p", "nodes": [{"id": "n", "tool": "look"}]})).await;
+        hold.started().await;
+        next.resume_among_all(queued).await.unwrap();
+        next.resume_among_all(asking).await.unwrap();
+        assert_eq!(next.outcome(asking).await.unwrap(), Settled::WaitsForPerson);
+        until(async || states(&next, queued).await == "n ready").await;
+        let after = left_by(&left);
+        next.shutdown().await;
+        left = after;
+    }
+    let last = system(left, vec![hold.clone()]).await;
+    last.resume_among_all(queued).await.unwrap();
+    hold.go(1);
+    assert_eq!(last.outcome(queued).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    last.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

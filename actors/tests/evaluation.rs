@@ -310,3 +310,26 @@ async fn reputation_bends_the_weight_of_its_client() {
     .await;
     assert!((75..=125).contains(&served().await.0));
 }
+
+/// A judge that does not even know its name.
+struct Nameless;
+
+impl Judge for Nameless {
+    fn name(&self) -> &str {
+        panic!("as asked for")
+    }
+
+    fn judge(&self, _: Work) -> BoxFuture<'_, Result<Opinion, String>> {
+        Box::pin(async { Ok(Opinion { quality_pm: 500, note: String::new() }) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_ends_though_its_judge_panics_when_it_is_asked_for_its_name() {
+    let system = judged_by(Nameless).await;
+    let run = submit(&system, says("risk")).await;
+    let within = std::time::Duration::from_secs(3_600);
+    tokio::time::timeout(within, done(&system, run)).await.unwrap();
+    let Judgement { by, quality, .. } = judgement(&system, run).await;
+    assert_eq!((by.as_str(), quality), ("a judge that panics when it is asked for its name", Some(500)));
+}

@@ -5,12 +5,14 @@ mod common;
 use std::pin::pin;
 use std::sync::Arc;
 
-use common::{Hold, plan, submit, system, wide, within};
+use common::{Hold, plan, states, submit, system, wide, within};
 use ostler_actors::{
     AgentProfile, ClientChange, ClientError, Limits, RESULT_DEPTH_MAX, RegisterError, RunError, Settled,
     SpawnError, Submission, SubmitError, TEST_MS_MAX,
 };
+use ostler_kernel::gate::DENIALS_MAX;
 use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::port::Journal;
 use ostler_kernel::run::RunOutcome;
 use ostler_store::{MemoryJournal, Store};
 use serde_json::json;
@@ -175,5 +177,28 @@ async fn results_that_end_together_are_written_in_as_many_appends_as_it_takes() 
     }
     hold.go(many as usize);
     assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    system.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_the_gate_refuses_again_and_again_is_cancelled() {
+    let journal = Arc::new(MemoryJournal::default());
+    let system = system(journal.clone(), Vec::new()).await;
+    let asks =
+        json!({"id": "ok", "kind": "human_approval", "params": {"question": "?"}, "human_timeout": "1h"});
+    for denied in [DENIALS_MAX - 1, DENIALS_MAX] {
+        let escape =
+            |at| json!({"id": format!("n{at}"), "tool": "fs.read", "params": {"path": "/etc/passwd"}});
+        let mut nodes: Vec<_> = (0..denied).map(escape).collect();
+        nodes.push(asks.clone());
+        let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
+        let (outcome, ok) = match denied {
+            DENIALS_MAX => (Settled::Closed(RunOutcome::Cancelled), "ok cancelled"),
+            _ => (Settled::WaitsForPerson, "ok waiting_human"),
+        };
+        assert_eq!(system.outcome(run).await.unwrap(), outcome);
+        assert!(states(&system, run).await.contains(ok));
+        assert_eq!(journal.run(run).unwrap().unwrap().acts, 0, "nobody did anything");
+    }
     system.shutdown().await;
 }

@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use common::{Hold, left_by, system, until, with_slots, within};
+use common::{Hold, left_by, once_let_go, system, until, with_slots, within};
 use ostler_actors::{
     AgentProfile, Answer, ClientChange, JobRequest, JobRow, Limits, MarketError, OfferRefused, Program,
     ProgramContext, Settled, Submission, System, VerdictRequest, Violation,
@@ -22,7 +22,7 @@ use ostler_kernel::port::{
     StreamId, StreamKind, Tool,
 };
 use ostler_kernel::run::RunOutcome;
-use ostler_store::MemoryJournal;
+use ostler_store::{MemoryArtifacts, MemoryJournal, Options, Store, Unwanted};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -32,6 +32,10 @@ fn words(words: &[&str]) -> BTreeSet<String> {
 
 fn says(text: &str) -> Value {
     json!({"id": "p", "nodes": [{"id": "n", "tool": "text.render", "params": {"template": text, "values": {}}}]})
+}
+
+fn now_ms() -> i64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64
 }
 
 fn job(budget: u64, plan: Value) -> JobRequest {
@@ -175,6 +179,26 @@ async fn what_cannot_be_posted_or_offered_is_refused_and_nothing_is_written_down
 }
 
 #[tokio::test]
+async fn of_jobs_that_are_posted_at_once_no_more_are_taken_than_the_balance_pays() {
+    let system = common::memory().await;
+    deposit(&system, 5_000).await;
+    offers(&system, "a", 5).await;
+    let asks = json!({"id": "p", "nodes": [{"id": "h", "kind": "human_approval", "human_timeout": "1h"}]});
+    let posts = (0..12).map(|_| system.post(job(2_000, asks.clone())));
+    let (taken, refused): (Vec<_>, Vec<_>) =
+        futures::future::join_all(posts).await.into_iter().partition(Result::is_ok);
+    assert_eq!((taken.len(), system.jobs().unwrap().len()), (2, 2));
+    for refused in refused {
+        let error = CreditError::BeyondBalance { balance: 1_000, wanted: 2_000 };
+        assert!(matches!(&refused, Err(MarketError::Credits(found)) if *found == error), "{refused:?}");
+    }
+    for job in taken {
+        system.job_at(job.unwrap(), Stage::Execution).await.unwrap();
+    }
+    assert_eq!(credits(&system), (1_000, 4_000, 0));
+}
+
+#[tokio::test]
 async fn a_job_that_nobody_can_do_fails_and_holds_nothing() {
     let system = common::memory().await;
     deposit(&system, 1_000).await;
@@ -246,18 +270,190 @@ async fn a_contract_whose_budget_is_used_up_starts_nothing_more() {
     assert_eq!(credits(&system), (5_000 - row.spent as i64, 0, row.spent));
 }
 
+/// What a client has and its job may cost is the same, of which an attempt has left less than one is expected to cost.
+#[tokio::test(start_paused = true)]
+async fn a_job_uses_what_is_reserved_for_it_to_the_last() {
+    for (last_ms, outcome, spent) in [(60, "succeeded", 565..=566), (1_000, "failed", 600..=602)] {
+        let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+        let journal = Arc::new(MemoryJournal::default());
+        let system = system(journal.clone(), vec![hold.clone()]).await;
+        deposit(&system, 600).await;
+        offers(&system, "a", 1).await;
+        let two = json!({"id": "p", "nodes": [
+            {"id": "n", "tool": "hold", "retries": 0}, {"id": "m", "tool": "hold", "retries": 0, "deps": ["n"]},
+        ]});
+        let posted = system.post(job(600, two)).await.unwrap();
+        for ms in [505, last_ms] {
+            hold.started().await;
+            tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
+            hold.go(1);
+        }
+        let row = over(&system, posted).await;
+        assert_eq!(row.outcome.as_deref(), Some(outcome), "{row:?}");
+        assert!(spent.contains(&row.spent), "{row:?}");
+        assert_eq!(waits(&journal, posted), [false; 0], "what it spends is set aside for it");
+        assert_eq!(credits(&system), (600 - row.spent as i64, 0, row.spent));
+    }
+}
+
+/// Of a plan that is wider than its budget, what is left when that is used up comes to its end, whatever is left of credits.
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_client_has_nothing_left_comes_to_its_end() {
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let system = with_slots(Arc::new(MemoryJournal::default()), vec![hold.clone()], 16).await;
+    deposit(&system, 1_000).await;
+    offers(&system, "a", 1).await;
+    let node = |at: usize| json!({"id": format!("n{at}"), "tool": "hold", "retries": 0});
+    let wide = json!({"id": "p", "nodes": (0..16).map(node).collect::<Vec<_>>()});
+    let posted = system.post(job(1_000, wide)).await.unwrap();
+    let row = over(&system, posted).await;
+    assert_eq!(row.outcome.as_deref(), Some("failed"), "{row:?}");
+    assert!(row.spent >= 1_000, "{row:?}");
+    assert_eq!(credits(&system), (1_000 - row.spent as i64, 0, row.spent));
+}
+
+/// A run that is for no contract, whose budget is used up together with the credits of its client.
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_budget_is_used_up_does_not_wait_for_credits() {
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), vec![hold.clone()]).await;
+    deposit(&first, 300).await;
+    let node = |at: usize| json!({"id": format!("n{at}"), "tool": "hold", "retries": 1});
+    let plan = common::plan(&first, json!({"id": "p", "nodes": (0..8).map(node).collect::<Vec<_>>()}));
+    let submission = Submission { client: "acme".into(), budget: Some(300), ..Submission::plan(plan) };
+    let run = first.submit(submission).await.unwrap();
+    let outcome = tokio::time::timeout(std::time::Duration::from_secs(60), first.outcome(run)).await;
+    assert_eq!(outcome.unwrap().unwrap(), Settled::Closed(RunOutcome::Failed));
+    let records = journal.read(StreamId::run(&"acme".into(), run), Seq(0), usize::MAX).unwrap();
+    let told = format!("{records:?}");
+    assert!(told.contains("the budget of the run, 300 credits, is used up"), "{told}");
+}
+
+/// What is reserved for a job does not stand behind what waits for credits.
+#[tokio::test(start_paused = true)]
+async fn a_job_goes_on_though_another_run_of_its_client_waits_for_credits() {
+    let (busy, hold) = (
+        Hold::new("busy", Effect::Read, Idempotency::Natural),
+        Hold::new("hold", Effect::Read, Idempotency::Natural),
+    );
+    let system = with_slots(Arc::new(MemoryJournal::default()), vec![busy.clone(), hold.clone()], 1).await;
+    deposit(&system, 1_000).await;
+    offers(&system, "a", 1).await;
+    let asks = json!({"id": "p", "nodes": [
+        {"id": "ok", "kind": "human_approval", "human_timeout": "9h"},
+        {"id": "n", "tool": "hold", "deps": ["ok"]}, {"id": "m", "tool": "hold", "deps": ["n"]},
+    ]});
+    let posted = system.post(job(500, asks)).await.unwrap();
+    until(async || system.all_approvals().await.unwrap().approvals.len() == 1).await;
+    let approval = system.all_approvals().await.unwrap().approvals.remove(0);
+    // Of another run one node costs nearly all there is, and one stands in the queue when that is paid.
+    let two = json!({"id": "p", "nodes": [{"id": "x", "tool": "busy"}, {"id": "y", "tool": "busy"}]});
+    let plan = common::plan(&system, two);
+    let other = system.submit(Submission { client: "acme".into(), ..Submission::plan(plan) }).await.unwrap();
+    busy.started().await;
+    tokio::time::sleep(std::time::Duration::from_millis(950)).await;
+    busy.go(1);
+    until(async || system.view(other, None).await.unwrap().out_of_credit).await;
+    system.answer(&approval.id, approval.digest.unwrap(), Answer::approve()).await.unwrap();
+    for _ in 0..2 {
+        hold.started().await;
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        hold.go(1);
+    }
+    let row = over(&system, posted).await;
+    assert_eq!(row.outcome.as_deref(), Some("succeeded"), "{row:?}");
+    assert!(system.view(other, None).await.unwrap().out_of_credit);
+}
+
 #[tokio::test]
 async fn a_job_that_is_not_over_by_its_deadline_fails() {
     let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
     let system = system(Arc::new(MemoryJournal::default()), vec![hold.clone()]).await;
     deposit(&system, 100_000).await;
     offers(&system, "a", 5).await;
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
     let holds = json!({"id": "p", "nodes": [{"id": "n", "tool": "hold"}]});
-    let posted = system.post(JobRequest { deadline: Some(now + 400), ..job(100_000, holds) }).await.unwrap();
+    let posted =
+        system.post(JobRequest { deadline: Some(now_ms() + 400), ..job(100_000, holds) }).await.unwrap();
     let row = over(&system, posted).await;
     assert_eq!(row.reason.as_deref(), Some("it was not over by its deadline"));
     assert_eq!(credits(&system).1, 0);
+}
+
+/// A process dies, and the next one finds the job when its deadline is past: whoever asks for what, nothing of it starts any more.
+#[tokio::test(start_paused = true)]
+async fn nothing_of_a_job_starts_after_its_deadline() {
+    for (begins, wants) in [("asked", "answer"), ("asked", "all"), ("started", "all"), ("started", "resume")]
+    {
+        let hold = Hold::new("hold", Effect::External, Idempotency::Keyed);
+        let journal = Arc::new(MemoryJournal::default());
+        let first = system(journal.clone(), vec![hold.clone()]).await;
+        deposit(&first, 1_000).await;
+        offers(&first, "a", 5).await;
+        let asks = json!({"id": "p", "nodes": [
+            {"id": "ok", "kind": "human_approval", "human_timeout": "24h"},
+            {"id": "n", "tool": "hold", "deps": ["ok"]},
+        ]});
+        let holds = json!({"id": "p", "nodes": [{"id": "n", "tool": "hold"}]});
+        let plan = if begins == "asked" { asks } else { holds };
+        let deadline = now_ms() + 600_000;
+        let posted = first.post(JobRequest { deadline: Some(deadline), ..job(900, plan) }).await.unwrap();
+        match begins {
+            "asked" => until(async || first.all_approvals().await.unwrap().approvals.len() == 1).await,
+            _ => until(async || hold.has_started()).await,
+        }
+        until(async || first.job(posted).unwrap().stage == Stage::Execution).await;
+        if begins == "started" {
+            hold.started().await;
+        }
+        let second = system(left_by(&journal), vec![hold.clone()]).await;
+        tokio::time::sleep(std::time::Duration::from_secs(700)).await;
+        match wants {
+            "answer" => {
+                let approval = second.all_approvals().await.unwrap().approvals.remove(0);
+                let answered = second.answer(&approval.id, approval.digest.unwrap(), Answer::approve()).await;
+                assert!(answered.is_err(), "{begins}, {wants}");
+            }
+            "resume" => second.resume(posted).await.unwrap(),
+            _ => drop(second.resume_all().await.unwrap()),
+        }
+        let row = over(&second, posted).await;
+        assert_eq!(row.reason.as_deref(), Some("it was not over by its deadline"), "{begins}, {wants}");
+        assert!(!hold.has_started(), "{begins}, {wants}");
+        assert_eq!(credits(&second), (1_000, 0, 0), "{begins}, {wants}");
+    }
+}
+
+/// The run of a job has opened another one, which is found first.
+#[tokio::test(start_paused = true)]
+async fn nothing_that_a_job_opened_starts_after_its_deadline() {
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let tools = || -> Vec<Arc<dyn Tool>> {
+        let opens = Program::new("opens", "1", |agent: ProgramContext, _: Value| async move {
+            let plan = json!({"id": "c", "nodes": [{"id": "m", "tool": "hold", "timeout": "1h"}]});
+            let plan: PlanDraft = serde_json::from_value(plan).unwrap();
+            agent.spawn("child", Child::plan(plan)).await?;
+            Ok(json!({}))
+        });
+        vec![hold.clone(), Arc::new(opens)]
+    };
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), tools()).await;
+    offers(&first, "a", 5).await;
+    let plan = json!({"id": "p", "nodes": [{"id": "n", "tool": "opens", "timeout": "1h"}]});
+    let request = JobRequest { deadline: Some(now_ms() + 600_000), ..job(900_000, plan) };
+    let posted = first.post(request).await.unwrap();
+    // Time passes when nobody does anything: somebody does.
+    until(async || hold.has_started()).await;
+    until(async || first.job(posted).unwrap().stage == Stage::Execution).await;
+    hold.started().await;
+    let second = system(left_by(&journal), tools()).await;
+    tokio::time::sleep(std::time::Duration::from_secs(700)).await;
+    let child = journal.runs(false).unwrap().into_iter().find(|row| row.run != posted).unwrap();
+    second.resume(child.run).await.unwrap();
+    let outcome = second.outcome(child.run).await.unwrap();
+    assert_eq!(outcome, Settled::Closed(RunOutcome::Cancelled));
+    assert!(!hold.has_started());
 }
 
 #[tokio::test]
@@ -662,6 +858,53 @@ async fn a_run_that_was_opened_is_the_jobs_even_if_it_would_be_refused_by_now() 
     let row = over(&second, posted).await;
     assert_eq!((row.stage, row.outcome.as_deref()), (Stage::Evaluation, Some("succeeded")), "{row:?}");
     assert_eq!(credits(&second), (1_000 - row.spent as i64, 0, row.spent));
+}
+
+/// What was spent before anything was deposited was free. When that is removed, what a job costs is paid by its reservation all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn credits_add_up_when_what_was_free_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let live = async || {
+        let store = once_let_go(|| Store::open_with(folder.path(), Options::default())).await.0;
+        let artifacts = Arc::new(MemoryArtifacts::default());
+        (common::over(store.journal.clone(), artifacts, Vec::new(), Limits::default()).await, store)
+    };
+    let (first, store) = live().await;
+    let many: Vec<Value> = (0..5)
+        .map(|at| {
+            let params = json!({"template": "a", "values": {}});
+            json!({"id": format!("n{at}"), "tool": "text.render", "params": params})
+        })
+        .collect();
+    let plan = common::plan(&first, json!({"id": "p", "nodes": many}));
+    let run = first.submit(Submission { client: "acme".into(), ..Submission::plan(plan) }).await.unwrap();
+    first.outcome(run).await.unwrap();
+    deposit(&first, 3_000).await;
+    offers(&first, "a", 5).await;
+    first.shutdown().await;
+    drop((first, store));
+    let unwanted = Unwanted { closed_before_ms: Some(i64::MAX), ..Unwanted::default() };
+    once_let_go(|| Store::collect(folder.path(), unwanted, true)).await;
+
+    let (second, store) = live().await;
+    let asks = json!({"id": "p", "nodes": [
+        {"id": "n", "tool": "text.render", "params": {"template": "a", "values": {}}},
+        {"id": "ok", "kind": "human_approval", "human_timeout": "1h", "deps": ["n"]},
+    ]});
+    let posted = second.post(job(2_000, asks)).await.unwrap();
+    until(async || second.all_approvals().await.unwrap().approvals.len() == 1).await;
+    second.job_at(posted, Stage::Execution).await.unwrap();
+    second.shutdown().await;
+    drop((second, store));
+
+    let (third, store) = live().await;
+    assert!(third.view(run, None).await.is_err(), "it was removed");
+    let spent = third.job(posted).unwrap().spent;
+    let audit = third.audit().unwrap().remove(0);
+    assert_eq!(audit.violations, []);
+    assert_eq!((audit.credits.balance(), audit.credits.reserved()), (1_000, 2_000 - spent));
+    third.shutdown().await;
+    drop(store);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use common::{Watched, system, until, within};
+use common::{Watched, once_let_go, system, until, within};
 use ostler_actors::{
     Gap, Limits, Outbox, PipelineEnd, PipelineError, PipelineEvent, PipelineHandle, PublishError, Stage,
     StageError, StageRow, System,
@@ -626,6 +626,11 @@ async fn somebody_elsewhere_can_deal_with_a_stage_and_nothing_counts_twice() {
     pipeline.ack("double", 0, 2, state(), output()).await.unwrap();
     let again = pipeline.ack("double", 0, 2, state(), output()).await.unwrap_err();
     assert!(matches!(again, PipelineError::Moved { cursor: 2, expected: 0, .. }));
+    // Of nothing nothing comes: sent twice, it would come twice.
+    let nothing = pipeline.ack("double", 2, 2, None, output()).await.unwrap_err();
+    assert!(matches!(nothing, PipelineError::NothingAcknowledged { after: 2, .. }), "{nothing:?}");
+    pipeline.ack("double", 2, 2, state(), Vec::new()).await.unwrap();
+    assert_eq!(pipeline.row().head, 6, "it is published once");
     let undeclared = vec![("number".to_owned(), canonical(&json!(6)).unwrap())];
     assert!(matches!(pipeline.ack("double", 2, 3, None, undeclared).await, Err(PipelineError::Publish(_))));
     assert!(matches!(
@@ -643,6 +648,41 @@ async fn somebody_elsewhere_can_deal_with_a_stage_and_nothing_counts_twice() {
     assert_eq!((row(&pipeline, "double").state, row(&pipeline, "double").lag), ("ended", 0));
     assert_eq!(row(&pipeline, "sum").lag, 1);
     system.shutdown().await;
+}
+
+/// What a stage does not hear is too much to be counted: whether it is through is looked up, and whoever asks is told the same.
+#[tokio::test]
+async fn a_stage_that_is_told_that_it_has_heard_everything_can_be_ended() {
+    let spec = PipelineSpec::new("p")
+        .stage(StageSpec::new("a").publishes(["x", "y"]))
+        .stage(StageSpec::new("f").subscribes(["x"]).publishes(["z"]))
+        .stage(StageSpec::new("b").subscribes(["y"]));
+    for (last, asks_first) in [("x", true), ("x", false), ("y", true), ("y", false)] {
+        let system = system(journal(), Vec::new()).await;
+        let pipeline = system.create_pipeline(&spec).await.unwrap();
+        let source = pipeline.publisher("a").unwrap();
+        let one = canonical(&json!(1)).unwrap();
+        for _ in 0..9 {
+            source.publish_all(vec![("x".to_owned(), one.clone()); 1_000]).await.unwrap();
+        }
+        source.publish(last, &1).await.unwrap();
+        assert!(matches!(pipeline.end("b").await, Err(PipelineError::NotThrough(_))), "more may come");
+        source.end().await.unwrap();
+        pipeline.catch_up("b", 0, false).await.unwrap();
+        let through = last == "x";
+        if asks_first {
+            let heard = pipeline.heard("b", 10).await.unwrap();
+            assert_eq!((heard.after, heard.upto, heard.ended), (0, 9_001, through), "{last}");
+        }
+        let ended = pipeline.end("b").await;
+        assert_eq!(ended.is_ok(), through, "{last}, {asks_first}: {ended:?}");
+        if !through {
+            pipeline.ack("b", 0, 9_001, None, Vec::new()).await.unwrap();
+            assert!(pipeline.heard("b", 10).await.unwrap().ended);
+            pipeline.end("b").await.unwrap();
+        }
+        system.shutdown().await;
+    }
 }
 
 #[tokio::test]
@@ -739,19 +779,6 @@ async fn on_disk_a_pipeline_goes_on_where_the_process_before_ended() {
     assert_eq!(count(&told, "doubled"), 200, "what was published with its acknowledgement is published once");
     assert_eq!(told.last().unwrap(), &("total".to_owned(), json!(40_200)));
     system.shutdown().await;
-}
-
-/// What comes of an act that needs a folder that somebody has just let go of: what ends with a system may hold on to it for a moment
-/// longer.
-async fn once_let_go<T, E>(act: impl Fn() -> Result<T, E>) -> T {
-    let done = Mutex::new(None);
-    until(async || {
-        let mut done = done.lock().unwrap();
-        *done = act().ok();
-        done.is_some()
-    })
-    .await;
-    done.into_inner().unwrap().unwrap()
 }
 
 async fn opened(folder: &Path) -> Store {

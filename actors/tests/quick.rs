@@ -205,15 +205,18 @@ async fn what_a_quick_attempt_makes_needless_does_not_begin() {
 async fn so_many_refusals_as_there_are_nodes_are_more_than_one_turn() {
     const NODES: usize = 10_000;
     let journal = Watched::over(Arc::new(MemoryJournal::default()));
-    let system = system(journal.clone(), Vec::new()).await;
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    hold.go(1);
+    let system = system(journal.clone(), vec![hold]).await;
+    // What each of them is to be given is not there.
     let write = |at: usize| {
-        let params = json!({"path": "x", "mode": "create", "text": "x".repeat(900)});
-        json!({"id": format!("n{at}"), "tool": "fs.write", "params": params, "retries": 0, "patches": 0})
+        let refs = json!({"text": {"from": "s", "path": "nothing"}});
+        let params = json!({"path": "x", "mode": "create"});
+        json!({"id": format!("n{at}"), "tool": "fs.write", "params": params, "param_refs": refs, "retries": 0, "patches": 0})
     };
-    let source = json!({"id": "p", "nodes": (0..NODES).map(write).collect::<Vec<_>>()});
-    // It may look only.
-    let submission = Submission { intent: 0, ..Submission::plan(plan(&system, source)) };
-    let run = system.submit(submission).await.unwrap();
+    let start = json!({"id": "s", "tool": "hold"});
+    let nodes: Vec<_> = std::iter::once(start).chain((1..NODES).map(write)).collect();
+    let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
     assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
     let view = system.view(run, None).await.unwrap();
     assert!(view.run.instances().all(|(_, instance)| instance.attempts == 1), "each was asked for once");

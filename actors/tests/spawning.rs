@@ -327,8 +327,8 @@ async fn a_slot_is_left_for_the_runs_that_are_waited_for() {
     let run = submitted(&system, terms(&system)).await;
     assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
     let Failure { category, message } = failure(&system, run).await;
-    assert_eq!(category, Category::Transient);
-    assert!(message.contains("one slot must be left for those"), "{message}");
+    assert_eq!(category, Category::Structural);
+    assert!(message.contains("a system of one slot can never open a run that it waits for"), "{message}");
 }
 
 /// Four at once in two slots: one waits for its run, and the others are tried again until their turn comes.

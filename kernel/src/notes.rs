@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::event::{Event, Outcome, Output, StepIntent, StepKey, StepResult};
+use crate::id::Digest;
 use crate::json::Json;
 use crate::plan::Idempotency;
 
@@ -21,6 +22,8 @@ pub const STEP_RESULT_BYTES_MAX: usize = 16 * 1_024 * 1_024;
 pub struct Notes {
     token: Option<Json>,
     steps: BTreeMap<String, Noted>,
+    /// Steps that acted before a patch, and would do something else now: after which attempt a person was asked about that.
+    otherwise: BTreeMap<String, u32>,
     children: BTreeMap<String, Spawned>,
 }
 
@@ -28,16 +31,47 @@ pub struct Notes {
 #[derive(Debug, Clone, PartialEq)]
 struct Noted {
     key: StepKey,
+    /// What it does to the world, if it does.
+    act: Option<Act>,
     state: State,
+}
+
+/// A step that does something to the world.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Act {
+    idem: Idempotency,
+    /// By what a receiver recognises a repetition of it.
+    idempotency_key: Digest,
+}
+
+impl Noted {
+    /// Whether doing it once more, under a key of another's making, would be one deed more.
+    fn counts(&self) -> bool {
+        self.act.is_some_and(|act| act.idem != Idempotency::Natural)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
 enum State {
     /// It is about to act, or has acted, and nobody knows what came of it. `asked`: the attempt after which a person was asked
     /// about that.
-    Begun { idem: Idempotency, asked: Option<u32> },
+    Begun { asked: Option<u32> },
     /// Its result.
     Done(Output),
+}
+
+impl Noted {
+    /// What this says to attempt number `attempt`, which is about to do the same.
+    fn recalled(&self, attempt: u32) -> Recalled {
+        let again = || Recalled::Call(self.act.map(|act| act.idempotency_key));
+        match (&self.state, self.act.map(|act| act.idem)) {
+            (State::Done(output), _) => Recalled::Done(output.clone()),
+            // A person was asked, and the attempt was begun anew: that is their word that it may be.
+            (State::Begun { asked: Some(asked) }, Some(Idempotency::None)) if *asked < attempt => again(),
+            (State::Begun { .. }, Some(Idempotency::None)) => Recalled::InDoubt,
+            (State::Begun { .. }, Some(Idempotency::Natural | Idempotency::Keyed) | None) => again(),
+        }
+    }
 }
 
 /// A run that a step opened.
@@ -52,12 +86,14 @@ pub struct Spawned {
 /// What the notes say about a step that is about to be called.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Recalled {
-    /// It may be called.
-    Call,
+    /// It may be called; under this key, if there was one before.
+    Call(Option<Digest>),
     /// It was done, with this result.
     Done(Output),
     /// It may have been done, and may not be called twice: a person is to say.
     InDoubt,
+    /// It acted before its node was patched, and would do something else now: a person is to say.
+    Otherwise(Box<Changed>),
 }
 
 /// A step is not what was recorded under its id.
@@ -75,6 +111,14 @@ pub struct Changed {
     pub then: StepKey,
     /// What it is now.
     pub now: StepKey,
+}
+
+impl Changed {
+    /// What it was and what it is.
+    pub(crate) fn differs(&self) -> String {
+        let Changed { then, now, .. } = self;
+        format!("then {}, now {}", spelled(then, now), spelled(now, then))
+    }
 }
 
 /// What of a key differs from another.
@@ -101,26 +145,28 @@ impl Notes {
         match event {
             Event::AttemptProgress(progress) => self.token = Some(progress.token.clone()),
             Event::StepIntent(intent) => {
-                let StepIntent { step, key, idem, .. } = &**intent;
-                let state = State::Begun { idem: *idem, asked: None };
-                self.steps.insert(step.clone(), Noted { key: key.clone(), state });
+                let StepIntent { step, key, idem, idempotency_key, .. } = &**intent;
+                let act = Some(Act { idem: *idem, idempotency_key: *idempotency_key });
+                let noted = Noted { key: key.clone(), act, state: State::Begun { asked: None } };
+                self.steps.insert(step.clone(), noted);
             }
             Event::StepResult(result) => {
                 let StepResult { step, key, outcome, .. } = &**result;
                 match outcome {
                     Outcome::Ok(output) => {
                         let state = State::Done(output.clone());
-                        self.steps.insert(step.clone(), Noted { key: key.clone(), state });
+                        let act = self.steps.get(step).and_then(|noted| noted.act);
+                        self.steps.insert(step.clone(), Noted { key: key.clone(), act, state });
                     }
                     // Nothing is remembered of it: it is called again.
                     Outcome::Failed(_) => drop(self.steps.remove(step)),
                 }
             }
-            Event::StepInDoubt { of, step } => {
-                if let Some(Noted { state: State::Begun { asked, .. }, .. }) = self.steps.get_mut(step) {
-                    *asked = Some(of.attempt);
-                }
-            }
+            Event::StepInDoubt { of, step } => match self.steps.get_mut(step) {
+                Some(Noted { state: State::Begun { asked }, .. }) => *asked = Some(of.attempt),
+                Some(Noted { state: State::Done(_), .. }) => {}
+                None => drop(self.otherwise.insert(step.clone(), of.attempt)),
+            },
             Event::ChildRun { step, run, budget, .. } => {
                 self.children.insert(step.clone(), Spawned { run: *run, budget: *budget });
             }
@@ -148,36 +194,72 @@ impl Notes {
         matches!(self.steps.get(step), Some(Noted { state: State::Done(_), .. }))
     }
 
-    /// What is known of a step that attempt number `attempt` is about to call.
+    /// What is known of a step that attempt number `attempt` is about to call. `earlier`: the notes of the same node before each
+    /// patch, the latest first. What acted then is not done again because of a patch, unless that does no harm.
     ///
     /// # Errors
     ///
     /// Something else stands under its id.
-    pub fn recall(&self, step: &str, key: &StepKey, attempt: u32) -> Result<Recalled, Box<Changed>> {
-        let Some(noted) = self.steps.get(step) else { return Ok(Recalled::Call) };
-        if noted.key != *key {
+    pub fn recall<'a>(
+        &self,
+        step: &str,
+        key: &StepKey,
+        attempt: u32,
+        earlier: impl Iterator<Item = &'a Notes>,
+    ) -> Result<Recalled, Box<Changed>> {
+        let changed = |noted: &Noted| {
             let (step, then, now) = (step.to_owned(), noted.key.clone(), key.clone());
-            return Err(Box::new(Changed { step, then, now }));
+            Box::new(Changed { step, then, now })
+        };
+        if let Some(noted) = self.steps.get(step) {
+            return if noted.key == *key { Ok(noted.recalled(attempt)) } else { Err(changed(noted)) };
         }
-        Ok(match &noted.state {
-            State::Done(output) => Recalled::Done(output.clone()),
-            State::Begun { idem: Idempotency::Natural | Idempotency::Keyed, .. } => Recalled::Call,
-            // A person was asked, and the attempt was begun anew: that is their word that it may be.
-            State::Begun { idem: Idempotency::None, asked: Some(asked) } if *asked < attempt => {
-                Recalled::Call
-            }
-            State::Begun { idem: Idempotency::None, .. } => Recalled::InDoubt,
+        let Some(noted) = Notes::acted(step, earlier) else { return Ok(Recalled::Call(None)) };
+        Ok(match self.otherwise.get(step) {
+            // A person was asked, and the attempt was begun anew: that is their word that it may be done as well.
+            Some(asked) if *asked < attempt => Recalled::Call(None),
+            _ if noted.key != *key => Recalled::Otherwise(changed(noted)),
+            // Attempts are counted on across patches.
+            _ => noted.recalled(attempt),
         })
     }
 
-    /// Whether a person is asked about a step because of attempt number `attempt`: that one cannot end as if nothing was, even if it
-    /// is done anew and does not come to the step again.
-    pub fn is_in_doubt(&self, attempt: u32) -> bool {
-        let asked = |noted: &Noted| match &noted.state {
-            State::Begun { idem: Idempotency::None, asked } => *asked == Some(attempt),
-            _ => false,
-        };
-        self.steps.values().any(asked)
+    /// The key under which a step acted, if it did: it goes on under that one.
+    pub fn idempotency_key<'a>(
+        &self,
+        step: &str,
+        earlier: impl Iterator<Item = &'a Notes>,
+    ) -> Option<Digest> {
+        let before = || Notes::acted(step, earlier).filter(|_| !self.otherwise.contains_key(step));
+        let noted = self.steps.get(step).or_else(before)?;
+        noted.act.map(|act| act.idempotency_key)
+    }
+
+    /// What is known of a step that acted before a patch, and of which a repetition would be one deed more.
+    fn acted<'a>(step: &str, mut earlier: impl Iterator<Item = &'a Notes>) -> Option<&'a Noted> {
+        earlier.find_map(|notes| notes.steps.get(step).filter(|noted| noted.counts()))
+    }
+
+    /// The steps of which only a person can tell because attempt number `attempt` ended without a result, and whether they were
+    /// asked about each. Such an attempt cannot end as if nothing was, even if it is done anew and does not come to the step
+    /// again.
+    pub fn in_doubt(&self, attempt: u32) -> Vec<(&str, bool)> {
+        let begun = self.steps.iter().filter_map(|(step, noted)| match (&noted.state, noted.act) {
+            (State::Begun { asked }, Some(Act { idem: Idempotency::None, .. })) => match asked {
+                None => Some((step.as_str(), false)),
+                Some(asked) => (*asked == attempt).then_some((step.as_str(), true)),
+            },
+            (State::Begun { .. } | State::Done(_), _) => None,
+        });
+        let otherwise = self.otherwise.iter().filter(|(_, asked)| **asked == attempt);
+        begun.chain(otherwise.map(|(step, _)| (step.as_str(), true))).collect()
+    }
+
+    /// Forgets all but what counts for other work of the same node: what acted. Whether there is any.
+    pub fn forget(&mut self) -> bool {
+        self.steps.retain(|_, noted| noted.counts());
+        (self.token, self.children) = (None, BTreeMap::new());
+        !self.steps.is_empty()
     }
 
     /// Whether one more step may be noted under this id.
@@ -232,46 +314,81 @@ mod tests {
         notes
     }
 
+    fn none() -> std::iter::Empty<&'static Notes> {
+        std::iter::empty()
+    }
+
     #[test]
     fn what_is_known_of_a_step_says_whether_it_is_called() {
         let check = |events: &[Event], attempt: u32, expected: Recalled| {
-            assert_eq!(notes(events).recall("s", &key("1", 1), attempt), Ok(expected), "{events:?}");
+            assert_eq!(notes(events).recall("s", &key("1", 1), attempt, none()), Ok(expected), "{events:?}");
         };
         let failed = Outcome::Failed(Failure { category: Category::Transient, message: String::new() });
         let asked = Event::StepInDoubt { of: of(1), step: "s".into() };
-        check(&[], 1, Recalled::Call);
+        let again = || Recalled::Call(Some(Digest([9; 32])));
+        check(&[], 1, Recalled::Call(None));
         check(&[ended(Outcome::Ok(output()))], 1, Recalled::Done(output()));
-        check(&[intent(Idempotency::Natural)], 1, Recalled::Call);
-        check(&[intent(Idempotency::Keyed)], 2, Recalled::Call);
+        check(&[intent(Idempotency::Natural)], 1, again());
+        check(&[intent(Idempotency::Keyed)], 2, again());
         check(&[intent(Idempotency::None)], 1, Recalled::InDoubt);
         check(&[intent(Idempotency::None)], 2, Recalled::InDoubt);
-        check(&[intent(Idempotency::None), ended(failed)], 1, Recalled::Call);
+        check(&[intent(Idempotency::None), ended(failed)], 1, Recalled::Call(None));
         check(&[intent(Idempotency::None), ended(Outcome::Ok(output()))], 2, Recalled::Done(output()));
         check(&[intent(Idempotency::None), asked.clone()], 1, Recalled::InDoubt);
-        check(&[intent(Idempotency::None), asked.clone()], 2, Recalled::Call);
+        check(&[intent(Idempotency::None), asked.clone()], 2, again());
         check(&[intent(Idempotency::None), asked, intent(Idempotency::None)], 2, Recalled::InDoubt);
     }
 
     #[test]
-    fn an_attempt_is_in_doubt_because_of_which_a_person_is_asked() {
+    fn an_attempt_is_in_doubt_that_leaves_a_step_without_a_result_or_because_of_which_a_person_is_asked() {
         let asked = Event::StepInDoubt { of: of(2), step: "s".into() };
         let begun = intent(Idempotency::None);
         for (events, attempt, expected) in [
-            (vec![], 2, false),
-            (vec![begun.clone()], 2, false),
-            (vec![begun.clone(), asked.clone()], 2, true),
-            (vec![begun.clone(), asked.clone()], 3, false),
-            (vec![begun.clone(), asked.clone(), begun.clone()], 2, false),
-            (vec![begun, asked, ended(Outcome::Ok(output()))], 2, false),
+            (vec![], 2, None),
+            (vec![intent(Idempotency::Keyed)], 2, None),
+            (vec![begun.clone()], 2, Some(false)),
+            (vec![begun.clone(), asked.clone()], 2, Some(true)),
+            (vec![begun.clone(), asked.clone()], 3, None),
+            (vec![begun.clone(), asked.clone(), begun.clone()], 2, Some(false)),
+            (vec![begun, asked.clone(), ended(Outcome::Ok(output()))], 2, None),
+            (vec![asked.clone()], 2, Some(true)),
+            (vec![asked], 3, None),
         ] {
-            assert_eq!(notes(&events).is_in_doubt(attempt), expected, "{attempt}: {events:?}");
+            let expected: Vec<(&str, bool)> = expected.map(|asked| ("s", asked)).into_iter().collect();
+            assert_eq!(notes(&events).in_doubt(attempt), expected, "{attempt}: {events:?}");
         }
+    }
+
+    #[test]
+    fn what_acted_before_a_patch_is_not_done_again() {
+        let done = || ended(Outcome::Ok(output()));
+        let again = Recalled::Call(Some(Digest([9; 32])));
+        let asked = Event::StepInDoubt { of: of(2), step: "s".into() };
+        let check = |before: &[Event], now: &[Event], input: u8, attempt: u32, expected: Option<Recalled>| {
+            let (before, now) = (notes(before), notes(now));
+            let recalled = now.recall("s", &key("1", input), attempt, std::iter::once(&before)).unwrap();
+            match expected {
+                Some(expected) => assert_eq!(recalled, expected),
+                None => assert!(matches!(recalled, Recalled::Otherwise(_)), "{recalled:?}"),
+            }
+        };
+        check(&[done()], &[], 1, 2, Some(Recalled::Call(None))); // it does not act
+        check(&[intent(Idempotency::Natural), done()], &[], 1, 2, Some(Recalled::Call(None)));
+        for idem in [Idempotency::None, Idempotency::Keyed] {
+            check(&[intent(idem), done()], &[], 1, 2, Some(Recalled::Done(output())));
+            check(&[intent(idem), done()], &[], 2, 2, None);
+            let now = std::slice::from_ref(&asked);
+            check(&[intent(idem), done()], now, 2, 2, None);
+            check(&[intent(idem), done()], now, 2, 3, Some(Recalled::Call(None)));
+        }
+        check(&[intent(Idempotency::Keyed)], &[], 1, 2, Some(again));
+        check(&[intent(Idempotency::None)], &[], 1, 2, Some(Recalled::InDoubt));
     }
 
     #[test]
     fn another_version_or_input_under_the_same_id_is_named() {
         let notes = notes(&[ended(Outcome::Ok(output()))]);
-        let told = |now: StepKey| notes.recall("s", &now, 1).unwrap_err().to_string();
+        let told = |now: StepKey| notes.recall("s", &now, 1, none()).unwrap_err().to_string();
         assert!(told(key("2", 1)).contains("with version \"1\" and is called with version \"2\":"));
         let (then, now) = (Digest([1; 32]), Digest([2; 32]));
         assert!(

@@ -330,9 +330,36 @@ fn parameters_are_bounded_in_depth_and_bytes() {
     assert_eq!(judge(&text(80), limits), "OK 0");
     assert_eq!(judge(&text(81), limits), "PARAM_SCHEMA");
     assert_eq!(judge(&json!({"a": 1e20}), CallLimits::PLAN_FILE), "PARAM_SCHEMA");
+    for nul in [json!({"a": "b\0"}), json!({"\0": 1}), json!({"a": [[{"b\0c": 1}]]})] {
+        assert_eq!(judge(&nul, CallLimits::PLAN_FILE), "PARAM_SCHEMA", "{nul}");
+    }
     let bare = tool("fs.write", Value::Null, |_| 0);
     assert_eq!(code(&decided(call(&bare, &json!({})), &policy())), "OK 0");
     assert_eq!(code(&decided(call(&bare, &json!({"a": 1})), &policy())), "PARAM_SCHEMA");
+}
+
+/// Parameters that no part of a schema names, whatever it is put together of.
+#[test]
+fn what_a_schema_does_not_name_is_refused_also_where_it_is_put_together() {
+    let named = json!({"a": {"type": "integer"}});
+    let b = json!({"properties": {"b": {}}, "additionalProperties": true});
+    for (more, params, expected) in [
+        (json!({"anyOf": [{}]}), json!({"a": 1}), "OK 0"),
+        (json!({"anyOf": [{}]}), json!({"a": 1, "b": 1}), "PARAM_SCHEMA"),
+        (json!({"allOf": [{"properties": {"b": {}}}]}), json!({"a": 1, "b": 1}), "OK 0"),
+        (json!({"allOf": [{"properties": {"b": {}}}]}), json!({"a": 1, "c": 1}), "PARAM_SCHEMA"),
+        (json!({"not": {"required": ["c"]}}), json!({"b": 1}), "PARAM_SCHEMA"),
+        (json!({"patternProperties": {"^x": {}}}), json!({"xy": 1}), "OK 0"),
+        (json!({"patternProperties": {"^x": {}}}), json!({"y": 1}), "PARAM_SCHEMA"),
+        (json!({"$ref": "#/$defs/b", "$defs": {"b": b}}), json!({"a": 1, "b": 1}), "OK 0"),
+        (json!({"anyOf": [{}], "additionalProperties": true}), json!({"b": 1}), "OK 0"),
+        (json!({"anyOf": [{}], "unevaluatedProperties": true}), json!({"b": 1}), "OK 0"),
+    ] {
+        let mut schema = json!({"type": "object", "properties": named});
+        schema.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let tool = tool("fs.write", schema.clone(), |_| 0);
+        assert_eq!(code(&decided(call(&tool, &params), &policy())), expected, "{schema} {params}");
+    }
 }
 
 #[test]

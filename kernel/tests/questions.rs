@@ -54,6 +54,19 @@ impl Stage {
         self.run.check_answer(&node.into(), request, named, self.now)
     }
 
+    fn check_operation(&self, operation: Operation) -> Result<(), OperationError> {
+        self.run.check_operation(&operation, &Settings::simulation(PolicyDraft::default(), None))
+    }
+
+    /// Interjects, with a second (a tick) to answer in; and asks.
+    fn interject(&mut self) -> NodeId {
+        let (node, operation) = self.run.interjection("go on?", 1_000);
+        assert_eq!(self.check_operation(operation.clone()), Ok(()));
+        self.within(|run, cx| run.decide(cx, Input::Operator(operation)));
+        self.ask(node.as_str(), SHOWN);
+        node
+    }
+
     fn state(&self, node: &str) -> NodeState {
         self.run.instance(&node.into()).unwrap().state()
     }
@@ -122,13 +135,69 @@ fn a_question_that_shows_something_else_is_asked_anew_with_a_deadline_of_its_own
 fn only_what_lives_can_be_stopped() {
     let mut stage = Stage::new();
     let cancel = |node: &str| Operation::Cancel(node.into());
-    assert_eq!(stage.run.check_operation(&cancel("ask")), Ok(()));
+    assert_eq!(stage.check_operation(cancel("ask")), Ok(()));
     let unknown = OperationError::UnknownNode("nobody".into());
-    assert_eq!(stage.run.check_operation(&cancel("nobody")), Err(unknown));
+    assert_eq!(stage.check_operation(cancel("nobody")), Err(unknown));
     for node in ["ask", "act", "free"] {
         stage.within(|run, cx| run.decide(cx, Input::Operator(Operation::Skip(node.into()))));
         let over = OperationError::NodeOver { node: node.into(), state: NodeState::Skipped };
         let expected = if node == "free" { OperationError::Over } else { over };
-        assert_eq!(stage.run.check_operation(&cancel(node)), Err(expected));
+        assert_eq!(stage.check_operation(cancel(node)), Err(expected));
     }
+}
+
+/// How an interjection ended, how `free` stands then, and whether the run is cancelled.
+#[test]
+fn what_an_interjection_comes_to_decides_about_the_run() {
+    let says = |approve| move |stage: &mut Stage, node: &NodeId| stage.answer(node.as_str(), 1, approve);
+    let silence = |stage: &mut Stage, node: &NodeId| {
+        let node = node.clone();
+        stage.now += 1;
+        stage.within(|run, cx| run.decide(cx, Input::Silence { node, request: 1 }));
+    };
+    let operates = |operation: fn(NodeId) -> Operation| {
+        move |stage: &mut Stage, node: &NodeId| {
+            let operation = operation(node.clone());
+            stage.within(|run, cx| run.decide(cx, Input::Operator(operation)));
+        }
+    };
+    type Ends = Box<dyn Fn(&mut Stage, &NodeId)>;
+    let table: [(Ends, NodeState, NodeState, bool); 5] = [
+        (Box::new(says(true)), NodeState::Executed, NodeState::Ready, false),
+        (Box::new(says(false)), NodeState::Failed, NodeState::Cancelled, true),
+        (Box::new(silence), NodeState::Cancelled, NodeState::Cancelled, true),
+        (Box::new(operates(Operation::Skip)), NodeState::Skipped, NodeState::Ready, false),
+        (Box::new(operates(Operation::Cancel)), NodeState::Cancelled, NodeState::Ready, false),
+    ];
+    for (ends, interjection, free, cancelled) in table {
+        let mut stage = Stage::new();
+        stage.within(|run, cx| run.start(cx, &"free".into(), None));
+        let node = stage.interject();
+        assert_eq!((stage.state("act"), stage.state("ask")), (NodeState::Blocked, NodeState::Blocked));
+        assert_eq!(stage.state("free"), NodeState::Running, "what runs goes on");
+        ends(&mut stage, &node);
+        assert_eq!((stage.state(node.as_str()), stage.run.is_cancelled()), (interjection, cancelled));
+        assert_eq!(stage.state("act"), free);
+    }
+}
+
+#[test]
+fn interjections_nest_and_are_numbered() {
+    let mut stage = Stage::new();
+    let (first, second) = (stage.interject(), stage.interject());
+    assert_eq!((first.as_str(), second.as_str()), ("interjection-1", "interjection-2"));
+    assert_eq!(stage.state("interjection-2"), NodeState::WaitingHuman, "no hold holds another's question");
+    stage.answer("interjection-2", 1, true);
+    assert_eq!(stage.state("free"), NodeState::Blocked);
+    stage.answer("interjection-1", 1, true);
+    assert_eq!(stage.state("free"), NodeState::Ready);
+}
+
+#[test]
+fn a_run_that_is_cancelled_takes_no_interjection() {
+    let mut stage = Stage::new();
+    stage.within(|run, cx| run.start(cx, &"free".into(), None));
+    let (_, late) = stage.run.interjection("go on?", 1_000);
+    stage.within(|run, cx| run.decide(cx, Input::Operator(Operation::CancelPlan)));
+    assert_eq!(stage.check_operation(late), Err(OperationError::Over));
 }

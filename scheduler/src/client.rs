@@ -1,5 +1,6 @@
 //! A client: who pays, and what it is entitled to.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use crate::account::Account;
@@ -76,6 +77,10 @@ pub(crate) struct Client {
     pub(crate) parked: bool,
     /// Its runnable agent that goes first.
     pub(crate) first_agent: Option<u32>,
+    /// Its runnable agents whose first job costs no credits; kept while it has a balance.
+    pub(crate) free_agents: BTreeSet<u32>,
+    /// Which of these goes, while the balance does not pay for the first job of who would.
+    pub(crate) instead: Option<u32>,
     /// Places of its agents, in order of creation.
     pub(crate) agents: Vec<u32>,
     /// Who of them goes first; there is none while there is at most one.
@@ -99,6 +104,8 @@ impl Client {
             tier: new.tier,
             parked: false,
             first_agent: None,
+            free_agents: BTreeSet::new(),
+            instead: None,
             agents: Vec::new(),
             contest: None,
         }
@@ -112,6 +119,11 @@ impl Client {
     /// Its place in its tier.
     pub(crate) fn key(&self) -> Key {
         if self.account.runnable { Key::new(self.due(), self.account.seq) } else { Key::ABSENT }
+    }
+
+    /// The agent whose first job is granted next.
+    pub(crate) fn next_agent(&self) -> Option<u32> {
+        self.instead.or(self.first_agent)
     }
 
     /// Finds out who goes first after `agent` at `at`, one of its own, changed.

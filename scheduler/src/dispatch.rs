@@ -1,7 +1,8 @@
 //! Who goes next.
 //!
 //! Of the tiers the contracted one, unless the marketplace is owed a job; of its clients the one whose virtual time, less
-//! its head start, is least; of the client's agents the one whose virtual time is least; of the agent's jobs its first.
+//! its head start, is least; of the client's agents the one whose virtual time is least; of the agent's jobs its first. A balance
+//! that does not pay for that one keeps only jobs back that cost credits.
 
 use crate::agent::AgentHandle;
 use crate::client::ClientHandle;
@@ -44,7 +45,7 @@ impl<P> RunQueue<P> {
     /// Whether the marketplace is owed the charge of the job it would be served next.
     pub(crate) fn owes_pick(&mut self) -> bool {
         let Some(client) = self.tiers.first(Tier::Marketplace) else { return false };
-        let agent = self.clients[client].first_agent.expect("a runnable client has a runnable agent");
+        let agent = self.clients[client].next_agent().expect("a runnable client has a runnable agent");
         let job = self.agents[agent].backlog.first().expect("a runnable agent has a job");
         self.tiers.owes(self.jobs.price(job).charge)
     }
@@ -52,7 +53,7 @@ impl<P> RunQueue<P> {
     fn grant(&mut self, client_at: u32, shared: bool, events: &mut Vec<Event>) {
         let (client, generation) = self.clients.with_generation(client_at);
         let client_handle = ClientHandle { at: client_at, generation };
-        let agent_at = client.first_agent.expect("a runnable client has a runnable agent");
+        let agent_at = client.next_agent().expect("a runnable client has a runnable agent");
         let (agent, generation) = self.agents.with_generation(agent_at);
         let agent_handle = AgentHandle { at: agent_at, generation };
         let at = agent.backlog.pop_first(&mut self.jobs.payloads).expect("a runnable agent has a job");

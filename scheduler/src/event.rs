@@ -17,7 +17,7 @@ pub enum Event {
         /// Whether it gave its slot back.
         yielded: bool,
     },
-    /// The client's balance does not pay for its first job: nothing of it is dispatched until it does.
+    /// The client's balance does not pay for its first job: nothing of it is dispatched until it does, but what costs no credits.
     Parked(ClientHandle),
     /// The client left that state; it need not be runnable.
     Unparked(ClientHandle),

@@ -26,7 +26,7 @@ pub struct ModelHandle(pub(crate) u32);
 /// Jobs of one agent go by priority (greatest first), deadline (earliest first, none last), rank (greatest first), arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewJob {
-    /// The estimate, charged at dispatch.
+    /// The estimate, charged at dispatch. One without credits waits for no balance.
     pub estimate: Price,
     /// Greater goes first.
     pub priority: i32,
@@ -91,6 +91,8 @@ pub(crate) struct Terms {
     pub(crate) model: Option<ModelHandle>,
     /// What one unit of its charge adds to what the marketplace is owed.
     pub(crate) share_pm: i16,
+    /// Whether it was to cost no credits: it waits for no balance.
+    pub(crate) is_free: bool,
     pub(crate) place: Place,
 }
 
@@ -177,8 +179,9 @@ impl<P> Jobs<P> {
             arrival,
         };
         let place = if sorted { Place::Sorted } else { Place::Line };
-        let tag =
-            TERMS + self.terms.insert(Terms { price, order, model: job.model, share_pm: 0, place }, 0).0;
+        let (model, is_free) = (job.model, price.credits == 0);
+        let terms = Terms { price, order, model, share_pm: 0, is_free, place };
+        let tag = TERMS + self.terms.insert(terms, 0).0;
         let (at, generation) = self.payloads.insert(payload, tag);
         (at, generation, sorted.then_some(order))
     }
@@ -189,6 +192,11 @@ impl<P> Jobs<P> {
             Tag::Terms(index) => Some(&self.terms[index]),
             Tag::Charge(_) | Tag::Bout(_) => None,
         }
+    }
+
+    /// Whether a job was to cost no credits.
+    pub(crate) fn is_free(&self, at: u32) -> bool {
+        self.terms(at).is_some_and(|terms| terms.is_free)
     }
 
     pub(crate) fn price(&self, at: u32) -> Price {
@@ -257,7 +265,8 @@ impl<P> Jobs<P> {
                 self.bouts_free.push(index);
                 let (price, order) =
                     (Price::flat(charge.into()), Order { arrival: first_dispatch, ..Order::PLAIN });
-                let terms = Terms { price, order, model: None, share_pm, place: Place::Running };
+                let terms =
+                    Terms { price, order, model: None, share_pm, is_free: false, place: Place::Running };
                 let (index, _) = self.terms.insert(terms, 0);
                 *self.payloads.tag_mut(at).0 = TERMS + index;
                 index

@@ -25,8 +25,8 @@
 //!   idleness earns nothing.
 //! - **T2, no tier starves.** What the contracted tier is charged while the marketplace waits is at most
 //!   `(1 - g)/g * (M + Du)` and, of the contracted tier, `D(o + u) + L`.
-//! - **T3, limits hold.** Slots and caps are never exceeded, nothing is dispatched that the balance does not pay for, and a
-//!   balance is below zero by no more than settlements exceeded their estimates.
+//! - **T3, limits hold.** Slots and caps are never exceeded, nothing that costs credits is dispatched that the balance does not pay
+//!   for, and a balance is below zero by no more than settlements exceeded their estimates.
 //! - **T4, shares converge.** T1 bounds how far shares spread, and [`jain_bound`] how uneven that can make them.
 //!
 //! `tests/theorems.rs` asserts all four after each of a million random operations, and that the bounds are reached.

@@ -71,28 +71,37 @@ impl<P> RunQueue<P> {
             }
         }
         let client = &mut self.clients[agent.client];
+        let is_free = client.balance.is_some() && first.is_some_and(|job| self.jobs.is_free(job));
         let runnable = first.is_some() && gate.is_none_or(|gate| self.buckets.admits(gate));
         if runnable && !agent.account.runnable {
             self.seq += 1;
             agent.account.wake(client.agents_vruntime, self.seq);
         }
         agent.account.runnable = runnable;
+        if is_free && runnable {
+            client.free_agents.insert(at);
+        } else if !client.free_agents.is_empty() {
+            client.free_agents.remove(&at);
+        }
         client.place(at, agent);
         agent.client
     }
 
-    /// A client is runnable while an agent of it is, its cap is not reached, and its balance pays for the first job.
+    /// A client is runnable while an agent of it is, its cap is not reached, and its balance pays for the first job. While it does not,
+    /// those go whose first job costs no credits.
     pub(crate) fn refresh_client(&mut self, at: u32, events: &mut Vec<Event>) {
         let client = &mut self.clients[at];
         let first = client.first_agent.filter(|_| client.in_flight < client.in_flight_max);
         let parked = match (first, client.balance) {
             (Some(agent), Some(balance)) => {
                 let job = self.agents[agent].backlog.first().expect("a runnable agent has a job");
-                balance < self.jobs.price(job).credits as i64
+                !self.jobs.is_free(job) && balance < self.jobs.price(job).credits as i64
             }
             _ => false,
         };
-        let runnable = first.is_some() && !parked;
+        let free = || client.free_agents.iter().copied().min_by_key(|&agent| self.agents[agent].key());
+        client.instead = if parked { free() } else { None };
+        let runnable = first.is_some() && (!parked || client.instead.is_some());
         if runnable && !client.account.runnable {
             self.seq += 1;
             client.account.wake(self.tiers.vruntime[client.tier as usize], self.seq);

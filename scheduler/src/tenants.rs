@@ -109,7 +109,11 @@ impl<P> RunQueue<P> {
         if !(-AMOUNT_DEBT_MAX..=BALANCE_MAX).contains(&balance) {
             return Err(CreditError::Overflow { balance: 0, amount: balance });
         }
-        self.clients[client.at].balance = Some(balance);
+        if self.clients[client.at].balance.replace(balance).is_none() {
+            // Which of its agents have a job that costs no credits was nobody's concern.
+            self.changed.extend(&self.clients[client.at].agents);
+            self.refresh(events);
+        }
         self.refresh_client(client.at, events);
         self.tiers.forget_if_idle();
         Ok(())

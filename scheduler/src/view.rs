@@ -41,7 +41,7 @@ pub struct ClientView {
     pub balance: Option<i64>,
     /// Whether the next dispatch may take a job of it.
     pub runnable: bool,
-    /// Whether only its balance keeps it from that.
+    /// Whether its balance does not pay for its first job: nothing of it is dispatched but what costs no credits.
     pub parked: bool,
 }
 

@@ -84,3 +84,36 @@ fn what_is_held_follows_what_running_jobs_are_charged() {
     place.queue.settle(first, Price::flat(1), &mut events).unwrap();
     assert_eq!(held(&place), 0);
 }
+
+/// What costs no credits does not stand behind what its client cannot pay: the best of those goes, as long as that is so.
+#[test]
+fn a_balance_keeps_back_only_what_costs_credits() {
+    let mut queue = RunQueue::new(Config { slots: 1, ..Config::default() }).unwrap();
+    let client = queue.add_client(NewClient { balance: Some(10), ..NewClient::default() }).unwrap();
+    let free = Price { charge: 5, credits: 0, tokens: 0 };
+    let agents = [1, 2, 3].map(|weight| queue.add_agent(client, weight * 100).unwrap());
+    let mut events = Vec::new();
+    let jobs = [(0, Price::flat(20)), (1, free), (2, free), (1, free), (0, free)];
+    for (number, (agent, price)) in jobs.into_iter().enumerate() {
+        queue.enqueue(agents[agent], NewJob::of(price), number, &mut events).unwrap();
+    }
+    let next = |queue: &mut RunQueue<usize>, cost: u64| {
+        let mut events = Vec::new();
+        queue.dispatch(9, &mut events);
+        let view = queue.client(client).unwrap();
+        let granted = events.iter().find_map(|event| match event {
+            Event::Granted(grant) => Some(grant.job),
+            _ => None,
+        });
+        let job = granted.map(|job| queue.settle(job, Price::flat(cost), &mut events).unwrap().payload);
+        (job, view.parked, view.balance)
+    };
+    assert!(queue.client(client).unwrap().parked);
+    assert_eq!(next(&mut queue, 7), (Some(1), true, Some(10)));
+    assert_eq!(next(&mut queue, 7), (Some(2), true, Some(3)));
+    assert_eq!(next(&mut queue, 7), (Some(3), true, Some(-4)), "a debt keeps it back no more");
+    assert_eq!(next(&mut queue, 7), (None, true, Some(-11)), "the last one stands behind one that costs");
+    queue.credit(client, 31, &mut events).unwrap();
+    assert_eq!(next(&mut queue, 20), (Some(0), false, Some(0)));
+    assert_eq!(next(&mut queue, 1), (Some(4), false, Some(0)));
+}

@@ -93,6 +93,11 @@ impl Follow {
                 }
             }
         };
+        if record.is_none() && !self.ending && !self.cursor.is_closed().unwrap_or(false) {
+            // The system ends, and not the run: whoever follows it asks the next process.
+            self.over = true;
+            return Some(Err(RunError::Restarting));
+        }
         if self.until == Until::Now
             && record
                 .as_ref()
@@ -201,6 +206,7 @@ fn told(event: &Event) -> (&'static str, Value) {
         Event::Operator(act) => match act {
             OperatorAct::CancelPlan => ("operator", json!({"act": "cancel_plan"})),
             OperatorAct::Cancel(node) => ("operator", json!({"act": "cancel", "node": node})),
+            OperatorAct::StopDenied => ("operator", json!({"act": "stop_denied"})),
             OperatorAct::Skip(node) => ("operator", json!({"act": "skip", "node": node})),
         },
         Event::ContractBroken { version, why } => {

@@ -44,4 +44,4 @@ pub use peer::Children;
 pub use pipelines::HEARD_AT_ONCE_MAX;
 pub use problem::Problem;
 pub use routes::{BODY_BYTES_MAX, BODY_DEPTH_MAX, RUNS_LISTED_MAX, router};
-pub use socket::{CONNECTIONS_MAX, ControlSocket, STEP_CONNECTIONS_MAX, socket_path};
+pub use socket::{CONNECTIONS_MAX, ControlSocket, LEAVING, STEP_CONNECTIONS_MAX, socket_path};

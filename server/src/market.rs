@@ -10,6 +10,7 @@ use ostler_kernel::id::{AgentId, RunId};
 use ostler_kernel::market::{Offer, Stage, score};
 use serde::Deserialize;
 
+use crate::names;
 use crate::problem::Problem;
 use crate::routes::{Api, Asked, Sent};
 use crate::wire::{
@@ -155,7 +156,7 @@ fn job(request: JobRequest) -> Result<Job, Problem> {
         let what = format!("the workspace {} is not an absolute path", workspace.display());
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "workspace_unusable", what));
     }
-    let id = request.job.as_deref().map(id).transpose()?;
+    let id = request.job.as_deref().map(|job| names::chosen(job, "job_name")).transpose()?;
     Ok(Job {
         id,
         client: request.client.as_str().into(),

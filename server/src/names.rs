@@ -2,6 +2,7 @@
 
 use ostler_actors::System;
 use ostler_kernel::id::RunId;
+use ostler_kernel::port::RunRow;
 
 use axum::http::StatusCode;
 
@@ -13,16 +14,35 @@ pub const RUN_PART_CHARS_MIN: usize = 4;
 /// Candidates that are named when a part fits several.
 const CANDIDATES_TOLD_MAX: usize = 5;
 
-/// The run that `name` stands for: its id, a beginning or an end of it that no other run has, or `@last`.
+/// Version of the ids of runs that attempts open.
+const HASHED: usize = 8;
+
+/// Version of the ids that whoever opens a run may choose.
+const CHOSEN: usize = 7;
+
+/// The id that a run is to have; `code` names what is wrong with one that it cannot have.
+pub(crate) fn chosen(text: &str, code: &'static str) -> Result<RunId, Problem> {
+    let run = text.parse::<RunId>().ok().filter(|run| run.0.get_version_num() == CHOSEN);
+    run.ok_or_else(|| {
+        Problem::bad(code, format!("{text:?} is no id for a run: give a UUID of version {CHOSEN}"))
+    })
+}
+
+/// The run that `name` stands for: its id, a beginning or an end of it that no other run has, or `@last`, the one that was opened last,
+/// those left out that attempts opened.
 pub(crate) fn run(system: &System, name: &str) -> Result<RunId, Problem> {
     let unknown = |what: String| Problem::new(StatusCode::NOT_FOUND, "run_unknown", what);
     if let Ok(run) = name.parse() {
         return Ok(run);
     }
-    let runs: Vec<RunId> = system.runs(false)?.into_iter().map(|row| row.run).collect();
+    let rows = system.runs(false)?;
     if name == "@last" {
-        return runs.into_iter().max().ok_or_else(|| unknown("there is no run yet".to_owned()));
+        // What an attempt opens is nobody's last run: its id is a hash.
+        let own = |row: &&RunRow| row.run.0.get_version_num() != HASHED;
+        let newest = rows.iter().filter(own).max_by_key(|row| (row.opened_ms, row.run));
+        return newest.map(|row| row.run).ok_or_else(|| unknown("there is no run yet".to_owned()));
     }
+    let runs: Vec<RunId> = rows.into_iter().map(|row| row.run).collect();
     let is_part = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
     if name.len() < RUN_PART_CHARS_MIN || !name.bytes().all(is_part) {
         return Err(Problem::bad(

@@ -124,7 +124,11 @@ fn follow(
         if last.is_some_and(|last| at >= last) {
             return None;
         }
-        let told = cursor.next().await?.and_then(recorded);
+        let told = match cursor.next().await {
+            Some(told) => told.and_then(recorded),
+            // Whoever follows it asks the next process.
+            None => Err(JournalError::Refused("the system has ended".to_owned())),
+        };
         let at = told.as_ref().map_or(u64::MAX, |line| line.seq);
         Some((told, (cursor, at)))
     })
@@ -296,6 +300,7 @@ impl From<PipelineError> for Problem {
             PipelineError::Gone { .. } => (StatusCode::GONE, "event_gone"),
             PipelineError::Moved { .. } => (StatusCode::CONFLICT, "cursor_moved"),
             PipelineError::NotStopped(_) => (StatusCode::CONFLICT, "stage_not_stopped"),
+            PipelineError::NothingAcknowledged { .. } => (StatusCode::CONFLICT, "nothing_acknowledged"),
             PipelineError::NotThrough(_) => (StatusCode::CONFLICT, "stage_not_through"),
             PipelineError::Publish(refused) => match &**refused {
                 PublishError::Refused(PublishRefusal::UnauthorizedPublish { .. }) => {

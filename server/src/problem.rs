@@ -117,6 +117,7 @@ impl From<RunError> for Problem {
                 ResolutionError::OtherAttempt { .. } => (StatusCode::CONFLICT, "other_attempt"),
             },
             RunError::NodeOver { .. } => (StatusCode::CONFLICT, "node_over"),
+            RunError::Change(_) => (StatusCode::CONFLICT, "change_refused"),
             RunError::Said(_) => (StatusCode::UNPROCESSABLE_ENTITY, "answer_unwritable"),
             RunError::Answer(error) => match error {
                 AnswerError::UnknownNode(_) => (StatusCode::NOT_FOUND, "node_unknown"),

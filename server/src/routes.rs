@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -12,10 +13,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use ostler_actors::{ReadResult, ResolveHow, RunView, Submission, System, new_run_id};
-use ostler_kernel::id::{AgentId, Digest, RunId};
+use ostler_kernel::id::{AgentId, Digest, RunId, Ticks};
 use ostler_kernel::json;
 use ostler_kernel::lineage;
-use ostler_kernel::port::{RunStanding, Seq};
+use ostler_kernel::port::{RunRow, RunStanding, Seq};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -25,8 +26,8 @@ use crate::lines;
 use crate::problem::Problem;
 use crate::summary::Stands;
 use crate::wire::{
-    DamagedResult, GraphView, Health, How, ResolveRequest, ResultsRead, RunList, RunNamed, SubmitRequest,
-    Summary,
+    DamagedResult, GraphView, Health, How, InterjectRequest, Interjected, ResolveRequest, ResultsRead,
+    RunList, RunNamed, SubmitRequest, Summary,
 };
 use crate::{agents, approvals, clients, evaluations, graph, market, names, pipelines, summary};
 
@@ -62,6 +63,7 @@ pub fn router(system: System) -> Router {
         .route("/v1/runs/{run}/results", get(results))
         .route("/v1/runs/{run}/evaluation", get(evaluations::one).post(evaluations::judge))
         .route("/v1/runs/{run}/cancel", post(cancel))
+        .route("/v1/runs/{run}/interject", post(interject))
         .route("/v1/runs/{run}/resolve", post(resolve))
         .route("/v1/runs/{run}/checkpoint", post(checkpoint))
         .route("/v1/runs/{run}/resume", post(resume))
@@ -117,6 +119,25 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     }
 }
 
+/// How long the body of a request may take to come.
+const BODY_WAIT: Duration = Duration::from_secs(10);
+
+/// The body of a request, whole: whoever sends none of it does not keep a connection from others.
+pub(crate) struct Received(pub(crate) Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for Received {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let received = tokio::time::timeout(BODY_WAIT, Bytes::from_request(request, state)).await;
+        let late = || {
+            let what = format!("the body of the request did not come within {} s", BODY_WAIT.as_secs());
+            Problem::new(StatusCode::REQUEST_TIMEOUT, "body_late", what)
+        };
+        whole(received.map_err(|_| late())?).map(Received)
+    }
+}
+
 /// The body of a request, as strict JSON of the wanted form; refused as a problem.
 pub(crate) struct Sent<T>(pub(crate) T);
 
@@ -124,7 +145,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        body(&whole(Bytes::from_request(request, state).await)?).map(Sent)
+        let Received(bytes) = Received::from_request(request, state).await?;
+        body(&bytes).map(Sent)
     }
 }
 
@@ -137,9 +159,7 @@ fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Problem> {
     serde_json::from_value(value).map_err(|error| Problem::bad("body", error.to_string()))
 }
 
-type BodyBytes = Result<Bytes, BytesRejection>;
-
-fn whole(bytes: BodyBytes) -> Result<Bytes, Problem> {
+fn whole(bytes: Result<Bytes, BytesRejection>) -> Result<Bytes, Problem> {
     bytes.map_err(|error| match error.status() {
         StatusCode::PAYLOAD_TOO_LARGE => Problem::new(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -150,8 +170,11 @@ fn whole(bytes: BodyBytes) -> Result<Bytes, Problem> {
     })
 }
 
-async fn submit(State(api): State<Api>, headers: HeaderMap, bytes: BodyBytes) -> Result<Response, Problem> {
-    let bytes = whole(bytes)?;
+async fn submit(
+    State(api): State<Api>,
+    headers: HeaderMap,
+    Received(bytes): Received,
+) -> Result<Response, Problem> {
     let key = headers.get("idempotency-key").map(|key| {
         let text =
             key.to_str().map_err(|_| Problem::bad("idempotency_key", "an idempotency key is ASCII"))?;
@@ -197,9 +220,7 @@ async fn asked(system: &System, bytes: &Bytes) -> Result<Submission, Problem> {
         Some(agent) => agents::client_of(system, agent).await?,
         None => client.as_str().into(),
     };
-    let run = run
-        .map(|run| run.parse::<RunId>().map_err(|_| Problem::bad("run_id", format!("{run:?} is no run id"))));
-    let run = run.transpose()?;
+    let run = run.as_deref().map(|run| names::chosen(run, "run_id")).transpose()?;
     let budget = budget.map(NonZeroU64::get);
     Ok(Submission { plan, client, agent, intent, scope, workspace, run, budget })
 }
@@ -219,16 +240,20 @@ struct RunsAsked {
 async fn runs(State(api): State<Api>, Asked(asked): Asked<RunsAsked>) -> Result<Json<RunList>, Problem> {
     let limit = asked.limit.unwrap_or(RUNS_LISTED_MAX).clamp(1, RUNS_LISTED_MAX);
     let after = asked.after.map(|cursor| {
-        cursor.parse::<RunId>().map_err(|_| Problem::bad("cursor", "`after` is no cursor of this list"))
+        let (opened, run) = cursor.split_once('.')?;
+        Some((opened.parse::<Ticks>().ok()?, run.parse::<RunId>().ok()?))
     });
-    let after = after.transpose()?;
+    if after == Some(None) {
+        return Err(Problem::bad("cursor", "`after` is no cursor of this list"));
+    }
+    let place = |row: &RunRow| (row.opened_ms, row.run);
     let mut rows = api.system.runs(asked.open)?;
     rows.retain(|row| !asked.set_aside || matches!(row.standing, RunStanding::Parked(_)));
-    rows.sort_by_key(|row| std::cmp::Reverse(row.run));
-    rows.retain(|row| after.is_none_or(|after| row.run < after));
+    rows.sort_by_key(|row| std::cmp::Reverse(place(row)));
+    rows.retain(|row| after.flatten().is_none_or(|after| place(row) < after));
     let more = rows.len() > limit;
     rows.truncate(limit);
-    let next = rows.last().filter(|_| more).map(|row| row.run.to_string());
+    let next = rows.last().filter(|_| more).map(|row| format!("{}.{}", row.opened_ms, row.run));
     let mut runs = Vec::with_capacity(rows.len());
     for row in &rows {
         runs.push(summary::row(&api.system, row).await?);
@@ -347,6 +372,17 @@ async fn skip_node(
     let run = names::run(&api.system, &name)?;
     api.system.skip_node(run, node.as_str().into()).await?;
     Ok(Json(RunNamed { run: run.to_string() }))
+}
+
+async fn interject(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Sent(asked): Sent<InterjectRequest>,
+) -> Result<Json<Interjected>, Problem> {
+    let run = names::run(&api.system, &name)?;
+    let wait = Duration::from_millis(asked.wait_ms.get());
+    let node = api.system.interject(run, &asked.text, wait).await?;
+    Ok(Json(Interjected { run: run.to_string(), node: node.to_string() }))
 }
 
 /// How a run is to be taken up.

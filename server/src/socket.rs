@@ -6,26 +6,34 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
+use axum::response::IntoResponse;
 use axum::{Router, middleware};
-use hyper::Request;
 use hyper::body::Incoming;
+use hyper::header::CONNECTION;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use crate::peer::{Children, Peer, refuse_from_within};
+use crate::problem::Problem;
 
 /// Name of the socket in the data folder.
 const NAME: &str = "control.sock";
+
+/// Code of the problem that whoever was asked lets go of the data folder: it has done nothing of what it was asked for.
+pub const LEAVING: &str = "leaving";
 
 /// Bytes of a socket's path, on every system that has them.
 const PATH_BYTES_MAX: usize = 100;
@@ -41,6 +49,12 @@ const HEAD_WAIT: Duration = Duration::from_secs(10);
 
 /// How long to wait with the next connection after one could not be taken, for want of descriptors, say.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long requests under way may take at the end until the system ends beside them.
+const LAST_REQUESTS: Duration = Duration::from_millis(250);
+
+/// How long somebody who is connected may take to ask at the end.
+const LAST_WORD: Duration = Duration::from_millis(100);
 
 /// How long answers under way may take at the end.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
@@ -61,6 +75,7 @@ pub fn socket_path(data: &Path) -> io::Result<(PathBuf, Option<File>)> {
 pub struct ControlSocket {
     path: PathBuf,
     stop: CancellationToken,
+    under_way: TaskTracker,
     served: JoinHandle<()>,
     _folder: Option<File>,
 }
@@ -83,16 +98,25 @@ impl ControlSocket {
         let stop = CancellationToken::new();
         let router = router.layer(middleware::from_fn_with_state(children, refuse_from_within));
         let steps = Arc::new(Semaphore::new(STEP_CONNECTIONS_MAX));
-        let answers = Answers { router, children, steps, stop: stop.clone() };
+        let under_way = TaskTracker::new();
+        let answers = Answers { router, children, steps, stop: stop.clone(), under_way: under_way.clone() };
         let served = tokio::spawn(answers.serve(listener));
-        Ok(ControlSocket { path, stop, served, _folder: folder })
+        Ok(ControlSocket { path, stop, under_way, served, _folder: folder })
     }
 
-    /// Takes the socket away: nobody new gets in, requests under way go on. Call [`ControlSocket::finish`] then.
+    /// Takes the socket away: requests under way go on, those that come now are refused with the code [`LEAVING`], untouched. Call
+    /// [`ControlSocket::finish`] then.
     pub fn close(&self) -> io::Result<()> {
         remove(&self.path)?;
         self.stop.cancel();
         Ok(())
+    }
+
+    /// Waits until what was asked before [`ControlSocket::close`] is dealt with, but not for long: what waits for a run is answered by
+    /// the end of the system, and who follows something is not waited for.
+    pub async fn answered(&self) {
+        self.under_way.close();
+        let _ = tokio::time::timeout(LAST_REQUESTS, self.under_way.wait()).await;
     }
 
     /// Waits until the last request is answered, but no longer than two seconds.
@@ -112,6 +136,8 @@ struct Answers {
     /// Places for what steps start.
     steps: Arc<Semaphore>,
     stop: CancellationToken,
+    /// Requests that are dealt with.
+    under_way: TaskTracker,
 }
 
 /// The next connection, once there is room for it.
@@ -137,12 +163,21 @@ impl Answers {
             connections.spawn(self.clone().answer(stream, place));
             while connections.try_join_next().is_some() {}
         }
-        drop(listener);
+        // Whoever got in at the last moment learns that nothing was done for them.
+        if let Ok(listener) = listener.into_std() {
+            while let Ok((stream, _)) = listener.accept() {
+                let place = Arc::clone(&room).try_acquire_owned();
+                let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream));
+                if let (Ok(stream), Ok(place)) = (stream, place) {
+                    connections.spawn(self.clone().answer(stream, place));
+                }
+            }
+        }
         while connections.join_next().await.is_some() {}
     }
 
     async fn answer(self, stream: UnixStream, _place: OwnedSemaphorePermit) {
-        let Answers { router, children, steps, stop } = self;
+        let Answers { router, children, steps, stop, under_way } = self;
         let peer = Peer::of(&stream);
         let step = peer.may_be_a_step(children).then(|| steps.try_acquire());
         if let Some(Err(_)) = step {
@@ -151,10 +186,17 @@ impl Answers {
             );
             return;
         }
+        let (left, asked) = (stop.clone(), Arc::new(AtomicBool::new(false)));
+        let has_asked = Arc::clone(&asked);
         let service = service_fn(move |request: Request<Incoming>| {
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(ConnectInfo(peer));
-            router.clone().oneshot(request)
+            has_asked.store(true, Ordering::SeqCst);
+            let (router, token, left) = (router.clone(), under_way.token(), left.is_cancelled());
+            async move {
+                let _token = token;
+                if left { Ok(leaving().into_response()) } else { router.oneshot(request).await }
+            }
         });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT);
@@ -162,10 +204,22 @@ impl Answers {
         // How a connection broke is nobody's concern: whoever asked knows.
         tokio::select! {
             _ = connection.as_mut() => return,
-            () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
+            () = stop.cancelled() => {}
         }
+        // Who is about to ask is told that it is too late, rather than nothing.
+        if !asked.load(Ordering::SeqCst) && tokio::time::timeout(LAST_WORD, connection.as_mut()).await.is_ok()
+        {
+            return;
+        }
+        connection.as_mut().graceful_shutdown();
         let _ = connection.await;
     }
+}
+
+/// The answer to whoever asks too late, and the end of their connection.
+fn leaving() -> impl IntoResponse {
+    let what = "the process that held the data folder is leaving it, and has done nothing of this: ask again";
+    ([(CONNECTION, "close")], Problem::new(StatusCode::SERVICE_UNAVAILABLE, LEAVING, what))
 }
 
 fn remove(path: &Path) -> io::Result<()> {

@@ -417,6 +417,12 @@ async fn questions_are_listed_and_answered_once_for_what_they_show() {
     refused(&api, post(&path(draft), &says("reject", &draft["digest"])), (409, "already_answered")).await;
     refused(&api, get(&path(draft)), (404, "approval_unknown")).await;
     assert_eq!(value(send(&api, get(&path(ok))).await).await["digest"], ok["digest"]);
+    let interject = |text: &str, wait_ms: u64| {
+        post(&format!("/v1/runs/{run}/interject"), &json!({"text": text, "wait_ms": wait_ms}))
+    };
+    refused(&api, interject("go on?", 0), (400, "body")).await;
+    refused(&api, interject(" ", 1), (422, "answer_unwritable")).await;
+    refused(&api, interject(&"x".repeat(4_097), 1), (422, "answer_unwritable")).await;
     let stop = |node: &str, how: &str| post(&format!("/v1/runs/{run}/nodes/{node}/{how}"), &Value::Null);
     refused(&api, stop("draft", "skip"), (409, "node_over")).await;
     refused(&api, stop("nobody", "cancel"), (404, "node_unknown")).await;
@@ -594,4 +600,50 @@ async fn a_job_is_posted_and_followed_to_its_end() {
     refused(&api, post("/v1/agents", &cooking), (422, "domain_unknown")).await;
     let odd = json!({"client": "acme", "capabilities": ["a b"]});
     refused(&api, post("/v1/agents/greeter/offer", &odd), (422, "offer_invalid")).await;
+}
+
+/// The newest is the one that was opened last, whatever its id; what an attempt opens is nobody's last.
+#[tokio::test]
+async fn the_last_run_is_the_one_that_was_opened_last() {
+    let journal = MemoryJournal::default();
+    let ids = [
+        ("ffffffff-0000-7000-8000-000000000001", 1),
+        ("00000000-0000-7000-8000-000000000002", 2),
+        ("eeeeeeee-0000-8000-8000-000000000003", 3),
+    ];
+    for (id, at_ms) in ids {
+        journal.append(vec![StreamBatch { at_ms, ..closed(id.parse().unwrap()) }]).unwrap();
+    }
+    let api = api_over(journal).await;
+    let told = text(send(&api, get("/v1/runs/@last/events?until=now")).await).await;
+    assert!(told.contains(ids[1].0), "{told}");
+    let list = value(send(&api, get("/v1/runs")).await).await;
+    let listed: Vec<_> = list["runs"].as_array().unwrap().iter().map(|line| line["run"].clone()).collect();
+    assert_eq!(listed, [ids[2].0, ids[1].0, ids[0].0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_sends_no_body_is_not_waited_for() {
+    let api = api().await;
+    let begun = tokio::time::Instant::now();
+    for path in ["/v1/runs", "/v1/agents"] {
+        let never = Body::from_stream(futures::stream::pending::<Result<Vec<u8>, std::io::Error>>());
+        refused(&api, Request::post(path).body(never).unwrap(), (408, "body_late")).await;
+    }
+    assert_eq!(begun.elapsed(), Duration::from_secs(20));
+}
+
+#[tokio::test]
+async fn an_id_that_somebody_chooses_for_a_run_is_one_of_version_7() {
+    let api = api().await;
+    for id in [
+        "ffffffff-ffff-ffff-ffff-ffffffffffff",
+        "00000000-0000-0000-0000-000000000000",
+        "eeeeeeee-0000-8000-8000-000000000003",
+        "x",
+    ] {
+        let mut request = submission("p");
+        request["run"] = id.into();
+        refused(&api, post("/v1/runs", &request), (400, "run_id")).await;
+    }
 }

@@ -82,6 +82,8 @@ async fn a_stage_is_dealt_with_over_the_api_from_its_first_event_to_its_end() {
     let (status, stands) = post(&api, "/v1/pipelines/p/stages/b/ack", ack.clone()).await;
     assert_eq!((status, &stands["stages"][1]["cursor"], &stands["head"]), (200, &json!(2), &json!(4)));
     refused(post(&api, "/v1/pipelines/p/stages/b/ack", ack).await, 409, "cursor_moved");
+    let nothing = json!({"after": 2, "upto": 2, "publish": [{"kind": "y", "data": 3}]});
+    refused(post(&api, "/v1/pipelines/p/stages/b/ack", nothing).await, 409, "nothing_acknowledged");
     refused(post(&api, "/v1/pipelines/p/stages/b/end", json!({})).await, 409, "stage_not_through");
 
     let (_, heard) = get(&api, "/v1/pipelines/p/stages/b/events").await;

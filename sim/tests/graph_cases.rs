@@ -47,3 +47,58 @@ fn times_end_with_the_clock_and_none_is_before_the_beginning() {
     let refused = ostler_sim::graph::live(&case(-1)).expect_err("it is refused").to_string();
     assert!(refused.contains("-1 is before the beginning"), "{refused}");
 }
+
+/// What a case gives at `place`. `plan` lacks what every case has: an id, a version, contracts.
+fn check_given(mut case: serde_json::Value, place: &str, expected: serde_json::Value) {
+    let contract = || serde_json::json!([{"method": "schema"}]);
+    case["id"] = "c".into();
+    case["plan"]["id"] = "p".into();
+    case["plan"]["version"] = 1.into();
+    for node in case["plan"]["nodes"].as_array_mut().unwrap_or_else(|| panic!("a plan has nodes")) {
+        node["contract"] = contract();
+    }
+    let lived = ostler_sim::graph::live(&case.to_string()).unwrap_or_else(|error| panic!("{error}: {case}"));
+    let found = lived.actual.pointer(place).cloned().unwrap_or_default();
+    assert_eq!(found, expected, "{place} of {case} in {}", lived.actual);
+}
+
+#[test]
+fn what_the_words_of_the_format_say_holds_in_corners() {
+    use serde_json::json;
+    // A scripted failure comes late like any other; only a reference that leads nowhere never does.
+    check_given(
+        json!({"plan": {"nodes": [{"id": "a", "timeout": 1}]}, "script": {"a": [{"fail": "param_missing", "dur": 3}]}}),
+        "/late",
+        json!([[3, "a"]]),
+    );
+    // The latest attempt had no references to resolve.
+    check_given(
+        json!({
+            "plan": {"nodes": [{"id": "a"}, {"id": "b", "deps": ["a"], "patches": 1, "param_refs": {"x": {"from": "a", "path": "v"}}}]},
+            "script": {"a": [{"ok": {"v": 1}}], "b": [{"fail": "structural"}]},
+            "patch": {"b": [{"set": {"param_refs": {}}, "outcomes": [{"ok": 2}]}]},
+        }),
+        "/inputs",
+        json!(null),
+    );
+    // What a change brings for nodes is for those that it adds.
+    let contract = json!([{"method": "schema"}]);
+    let delta =
+        json!({"add": [{"id": "n", "contract": contract}], "script": {"a": [{"fail": "structural"}]}});
+    check_given(
+        json!({
+            "plan": {"nodes": [{"id": "r", "kind": "reflection"}, {"id": "a", "deps": ["r"]}]},
+            "script": {"r": [{"ok": null, "delta": delta}]},
+        }),
+        "/outcome",
+        json!("succeeded"),
+    );
+    // Names that are no nodes wait for each other: no node does.
+    check_given(
+        json!({"plan": {"outputs": ["a"], "nodes": [
+            {"id": "a"}, {"id": "d"}, {"id": "j", "deps": ["x", "y", "x"], "join": "any_of", "dispatch": "ordered"},
+        ]}}),
+        "/errors",
+        json!([["V03", "j"], ["V05", "d"], ["V05", "j"], ["V06", "j"]]),
+    );
+}

@@ -79,8 +79,8 @@ pub(crate) async fn spawn(globals: &Globals, args: SpawnArgs) -> Result<u8, Fail
     let profile = Profile { capabilities, domain, input, output, oversight, price };
     let request = SpawnRequest { agent, client, weight, profile };
     let mut out = Out::new();
-    let session = Session::open(globals, Path::new("."), Want::Begin).await?;
-    let spawned: Result<AgentNamed, Refused> = session.client.post("/v1/agents", &request).await;
+    let mut session = Session::open(globals, Path::new("."), Want::Begin).await?;
+    let spawned: Result<AgentNamed, Refused> = session.post_again("/v1/agents", &request).await;
     session.stop().await;
     let spawned = spawned?;
     if globals.json {
@@ -158,9 +158,9 @@ pub(crate) async fn list(client: &Client, globals: &Globals, out: &mut Out) -> R
 /// Puts an agent back into service.
 pub(crate) async fn release(globals: &Globals, args: ReleaseArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
-    let session = Session::open(globals, Path::new("."), Want::Drive).await?;
+    let mut session = Session::open(globals, Path::new("."), Want::Drive).await?;
     let path = format!("/v1/agents/{}/release", part(&args.agent));
-    let released: Result<AgentNamed, Refused> = session.client.post(&path, &json!({})).await;
+    let released: Result<AgentNamed, Refused> = session.post(&path, &json!({})).await;
     session.stop().await;
     let released = released?;
     if globals.json {

@@ -11,6 +11,7 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use ostler_kernel::agent::AgentState;
+use ostler_server::LEAVING;
 use ostler_server::wire::ProblemDetails;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -46,14 +47,17 @@ pub(crate) enum Refused {
     Problem(Box<ProblemDetails>),
     /// The other process is gone; whether it took the request is unknown.
     Gone(String),
-    /// The other process was gone before it was asked.
+    /// The other process was gone before it was asked, or has done nothing of it.
     NotThere(String),
+    /// No other way was found.
+    Failed(Failure),
 }
 
 impl From<Refused> for Failure {
     fn from(refused: Refused) -> Failure {
         match refused {
             Refused::Gone(what) | Refused::NotThere(what) => Failure::internal(what),
+            Refused::Failed(failure) => failure,
             Refused::Problem(problem) => {
                 let code = match (problem.code.as_str(), problem.status) {
                     (
@@ -133,6 +137,7 @@ impl Client {
         }
         let bytes = whole(response.into_body()).await?;
         Err(match serde_json::from_slice::<ProblemDetails>(&bytes) {
+            Ok(details) if details.code == LEAVING => Refused::NotThere(details.detail),
             Ok(details) => Refused::Problem(Box::new(details)),
             Err(_) => problem(status, "answer", format!("the answer is {status}")),
         })

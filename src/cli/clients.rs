@@ -71,6 +71,13 @@ pub(crate) struct CreditArgs {
     amount: Option<i64>,
 }
 
+impl CreditArgs {
+    /// Whether it changes anything.
+    pub(crate) fn changes(&self) -> bool {
+        self.amount.is_some()
+    }
+}
+
 fn weight(text: &str) -> Result<WeightRequest, String> {
     if text == "credits" {
         return Ok(WeightRequest::Named(WeightName::Credits));
@@ -104,15 +111,15 @@ pub(crate) async fn client(globals: &Globals, args: ClientArgs) -> Result<u8, Fa
         TierArg::Marketplace => Tier::Marketplace,
     });
     let path = path(&client)?;
-    let session = Session::open(globals, Path::new("."), Want::Begin).await?;
-    let line = add(&session.client, &path, ClientRequest { weight, tier, credits: credit }).await;
+    let mut session = Session::open(globals, Path::new("."), Want::Begin).await?;
+    let line = add(&mut session, &path, ClientRequest { weight, tier, credits: credit }).await;
     session.stop().await;
     tell(globals, &line?)
 }
 
 /// Changes a client, which begins in the marketplace if it is new.
-async fn add(client: &Client, path: &str, mut request: ClientRequest) -> Result<ClientLine, Refused> {
-    match client.get::<ClientLine>(path).await {
+async fn add(session: &mut Session, path: &str, mut request: ClientRequest) -> Result<ClientLine, Refused> {
+    match session.get::<ClientLine>(path).await {
         Ok(known) if request == ClientRequest::default() => return Ok(known),
         Ok(_) => {}
         Err(Refused::Problem(problem)) if problem.code == UNKNOWN => {
@@ -120,7 +127,7 @@ async fn add(client: &Client, path: &str, mut request: ClientRequest) -> Result<
         }
         Err(refused) => return Err(refused),
     }
-    client.post(path, &request).await
+    session.post(path, &request).await
 }
 
 /// Code of the problem that nothing is known of a client.
@@ -129,12 +136,12 @@ const UNKNOWN: &str = "client_unknown";
 pub(crate) async fn credit(globals: &Globals, args: CreditArgs) -> Result<u8, Failure> {
     let path = path(&args.client)?;
     let want = if args.amount.is_some() { Want::Begin } else { Want::Look };
-    let session = Session::open(globals, Path::new("."), want).await?;
-    let mut line = session.client.get::<ClientLine>(&path).await;
+    let mut session = Session::open(globals, Path::new("."), want).await?;
+    let mut line = session.get::<ClientLine>(&path).await;
     // Nobody deposits by a slip of the pen for somebody who is not there.
     if let (Ok(known), Some(_)) = (&mut line, args.amount) {
         let request = ClientRequest { credits: args.amount, ..ClientRequest::default() };
-        match session.client.post(&path, &request).await {
+        match session.post(&path, &request).await {
             Ok(changed) => *known = changed,
             Err(refused) => line = Err(refused),
         }

@@ -68,14 +68,14 @@ pub(crate) async fn evaluate(globals: &Globals, args: EvaluateArgs) -> Result<u8
         return Err(Failure::invalid("a note says why: give --quality or --adherence too".to_owned()));
     }
     let want = if judges { Want::Drive } else { Want::Look };
-    let session = Session::open(globals, Path::new("."), want).await?;
+    let mut session = Session::open(globals, Path::new("."), want).await?;
     let answer = if judges {
         let by = approver().unwrap_or_else(|| SOMEBODY.to_owned());
         let (quality_pm, adherence_pm, note) = (quality, adherence, note.unwrap_or_default());
         let request = VerdictRequest { quality_pm, adherence_pm, by, note };
-        session.client.post::<EvaluationView>(&path, &request).await
+        session.post::<EvaluationView>(&path, &request).await
     } else {
-        session.client.get::<EvaluationView>(&path).await
+        session.get::<EvaluationView>(&path).await
     };
     session.stop().await;
     let view = answer?;
@@ -86,6 +86,13 @@ pub(crate) async fn evaluate(globals: &Globals, args: EvaluateArgs) -> Result<u8
         told(&view, &mut out);
     }
     Ok(code::SUCCEEDED)
+}
+
+impl EvaluateArgs {
+    /// Whether it changes anything.
+    pub(crate) fn changes(&self) -> bool {
+        self.quality.is_some() || self.adherence.is_some()
+    }
 }
 
 /// A score in thousandths, from 0 to 1.

@@ -52,7 +52,7 @@ const TOPICS: [Topic; 3] = [
 
 /// The commands, in the order in which somebody meets them.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Run plans", &["check", "run", "resume", "checkpoint", "cancel"]),
+    ("Run plans", &["check", "run", "resume", "checkpoint", "interject", "cancel"]),
     ("Look", &["ps", "show", "events", "artifact"]),
     ("Answer", &["approvals", "approve", "reject", "skip", "resolve"]),
     ("Stream", &["pipeline"]),

@@ -29,6 +29,13 @@ pub(crate) struct MarketArgs {
     command: MarketCommand,
 }
 
+impl MarketArgs {
+    /// Whether it changes anything.
+    pub(crate) fn changes(&self) -> bool {
+        !matches!(self.command, MarketCommand::Ls)
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum MarketCommand {
     /// Post a job, and run it with the agent that gets the contract
@@ -109,9 +116,9 @@ async fn offer(globals: &Globals, args: OfferArgs) -> Result<u8, Failure> {
         let spawn = advice::command("spawn", &[&agent], "");
         return Err(Failure::invalid(format!("{nothing}; `{spawn}` makes one")));
     }
-    let session = Session::open(globals, Path::new("."), Want::Drive).await?;
+    let mut session = Session::open(globals, Path::new("."), Want::Drive).await?;
     let path = format!("/v1/agents/{}/offer", part(&agent));
-    let offered = session.client.post::<OfferView>(&path, &request).await;
+    let offered = session.post_again::<OfferView>(&path, &request).await;
     session.stop().await;
     let offered = offered?;
     let mut out = Out::new();
@@ -193,17 +200,18 @@ async fn post(globals: &Globals, args: PostArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
     let request = read(globals, &args, &mut out)?;
     let mut signals = Signals::listen()?;
-    let session = Session::open(globals, Path::new(&request.workspace), Want::Begin).await?;
+    let mut session = Session::open(globals, Path::new(&request.workspace), Want::Begin).await?;
     if args.detach && !session.client.is_remote() {
         let what =
             "--detach leaves the job to the process that holds the data folder, and none does: leave it out";
         return fail(session, Failure::invalid(what.to_owned())).await;
     }
-    let begun = match session.client.post::<JobLine>("/v1/market", &request).await {
-        Ok(posted) => at(&session.client, &posted.job, "execution").await,
-        Err(refused) => Err(refused),
-    };
-    let begun = match begun {
+    // It names the job: posted twice, it is one, and whoever holds the data folder by then takes it on.
+    let begun = session.asked(true, async |client| {
+        let posted = client.post::<JobLine>("/v1/market", &request).await?;
+        at(client, &posted.job, "execution").await
+    });
+    let begun = match begun.await {
         Ok(begun) => begun,
         Err(refused) => return fail(session, refused).await,
     };
@@ -334,7 +342,21 @@ async fn finish(
         Err(failure) => return fail(session, failure).await,
     };
     let stage = if is_over { "evaluation" } else { "execution" };
-    let line = match at(&session.client, job, stage).await {
+    let resumed = format!("/v1/market/{}/resume", part(job));
+    let mut line = at(&session.client, job, stage).await;
+    if let Err(Refused::Gone(_) | Refused::NotThere(_)) = line {
+        let again = session.asked(true, async |client| {
+            // Who holds the data folder by now takes it on, if it is not over.
+            if let Err(refused @ (Refused::Gone(_) | Refused::NotThere(_))) =
+                client.post::<JobLine>(&resumed, &serde_json::Value::Null).await
+            {
+                return Err(refused);
+            }
+            at(client, job, stage).await
+        });
+        line = again.await;
+    }
+    let line = match line {
         Ok(line) => line,
         Err(refused) => return fail(session, refused).await,
     };
@@ -347,6 +369,11 @@ async fn finish(
     Ok(code)
 }
 
+/// What is said of credits that were reserved and not spent.
+fn rest(spent: u64, budget: u64) -> &'static str {
+    if spent < budget { ", the rest is free" } else { "" }
+}
+
 /// What came of a job, in a line.
 fn outcome(line: &JobLine) -> String {
     let JobLine { job, spent, budget, .. } = line;
@@ -354,7 +381,12 @@ fn outcome(line: &JobLine) -> String {
         (Some(reason), _) => format!("job {job} failed: {reason}; {spent} of {budget} credits spent"),
         (None, "evaluation") => {
             let score = line.composite_pm.map_or_else(|| "-".to_owned(), share);
-            format!("job {job} is done: score {score}, {spent} of {budget} credits spent, the rest is free")
+            let lost = line.outcome.as_deref().filter(|outcome| matches!(*outcome, "failed" | "cancelled"));
+            let came = lost.unwrap_or("is done");
+            format!(
+                "job {job} {came}: score {score}, {spent} of {budget} credits spent{}",
+                rest(*spent, *budget)
+            )
         }
         (None, stage) => {
             placed(&format!("job {job} is at the stage {stage}; `ostler resume` goes on with it"))

@@ -135,6 +135,14 @@ enum Command {
     /// free for the next one.
     #[command(after_help = "Example:\n  ostler checkpoint @last")]
     Checkpoint(steer::CheckpointArgs),
+    /// Hold a run, and ask a person whether it may go on
+    ///
+    /// Nothing more of it starts; what is under way goes on to its end. A yes (`ostler approve`) lets the run go on, a no (`ostler
+    /// reject`) cancels it, and so does silence.
+    #[command(
+        after_help = "Examples:\n  ostler interject @last 'the customer has called: go on?'\n  ostler interject @last 'wait for the audit' --within 2d"
+    )]
+    Interject(steer::InterjectArgs),
     /// List runs, the newest first; or agents, clients, actors
     #[command(
         after_help = "Examples:\n  ostler ps\n  ostler ps -n 5\n  ostler ps --all --json\n  ostler ps --clients\n  ostler ps --tree"
@@ -403,14 +411,21 @@ pub(crate) fn main() -> ExitCode {
             return exit::code::INTERNAL.into();
         }
     };
+    let changes = cli.command.changes();
     let ended = runtime.block_on(dispatch(cli));
     // What still blocks in a thread of its own has been given up.
     runtime.shutdown_background();
     let ended = match (ended, term::lost()) {
-        (Ok(_), Some(error)) => Err(Failure::internal(format!(
-            "standard output could not be written ({error}), and what was told is lost: free some space, or name \
-             another place, and ask again"
-        ))),
+        (Ok(_), Some(error)) => Err(Failure::internal(match changes {
+            true => format!(
+                "standard output could not be written ({error}), and what was told is lost; what was asked for is done: look what \
+                 came of it before you ask again"
+            ),
+            false => format!(
+                "standard output could not be written ({error}), and what was told is lost: free some space, or name \
+                 another place, and ask again"
+            ),
+        })),
         (ended, _) => ended,
     };
     match ended {
@@ -439,6 +454,45 @@ fn allow_more_files() {
     }
 }
 
+impl Command {
+    /// Whether it is done once more by whoever says it once more.
+    fn changes(&self) -> bool {
+        match self {
+            Command::Run(_)
+            | Command::Resume(_)
+            | Command::Checkpoint(_)
+            | Command::Interject(_)
+            | Command::Approve(_)
+            | Command::Reject(_)
+            | Command::Client(_)
+            | Command::Cancel(_)
+            | Command::Skip(_)
+            | Command::Resolve(_)
+            | Command::Spawn(_)
+            | Command::Release(_)
+            | Command::Gc(_) => true,
+            Command::Credit(args) => args.changes(),
+            Command::Pipeline(args) => args.changes(),
+            Command::Market(args) => args.changes(),
+            Command::Evaluate(args) => args.changes(),
+            Command::Check(_)
+            | Command::Ps(_)
+            | Command::Show(_)
+            | Command::Events(_)
+            | Command::Artifact(_)
+            | Command::Approvals
+            | Command::Top(_)
+            | Command::Agents(_)
+            | Command::Simulate(_)
+            | Command::Doctor(_)
+            | Command::Complete(_)
+            | Command::Completions(_)
+            | Command::Man(_)
+            | Command::Help(_) => false,
+        }
+    }
+}
+
 async fn dispatch(cli: Cli) -> Result<u8, Failure> {
     let Cli { globals, command } = cli;
     match command {
@@ -459,6 +513,7 @@ async fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Cancel(args) => steer::cancel(&globals, args).await,
         Command::Resolve(args) => steer::resolve(&globals, args).await,
         Command::Checkpoint(args) => steer::checkpoint(&globals, args).await,
+        Command::Interject(args) => steer::interject(&globals, args).await,
         Command::Spawn(args) => agents::spawn(&globals, args).await,
         Command::Release(args) => agents::release(&globals, args).await,
         Command::Pipeline(args) => pipelines::pipeline(&globals, args).await,

@@ -49,6 +49,13 @@ pub(crate) struct PipelineArgs {
     command: PipelineCommand,
 }
 
+impl PipelineArgs {
+    /// Whether it changes anything.
+    pub(crate) fn changes(&self) -> bool {
+        !matches!(self.command, PipelineCommand::Ps(_) | PipelineCommand::Events(_))
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum PipelineCommand {
     /// Declare a pipeline, from a file that names its stages
@@ -199,9 +206,9 @@ async fn create(globals: &Globals, args: &CreateArgs) -> Result<u8, Failure> {
     let spec = file
         .validate()
         .map_err(|findings| findings::tell(file.source(), &findings, globals.json, &mut out))?;
-    let session = Session::open(globals, Path::new("."), Want::Begin).await?;
-    let was_there = session.client.get::<PipelineLine>(&path(&spec.id)).await.is_ok();
-    let line: Result<PipelineLine, _> = session.client.post("/v1/pipelines", spec).await;
+    let mut session = Session::open(globals, Path::new("."), Want::Begin).await?;
+    let was_there = session.get::<PipelineLine>(&path(&spec.id)).await.is_ok();
+    let line: Result<PipelineLine, _> = session.post_again("/v1/pipelines", spec).await;
     session.stop().await;
     let line = line?;
     if globals.json {
@@ -318,9 +325,9 @@ async fn publish(globals: &Globals, args: &PublishArgs) -> Result<u8, Failure> {
         Failure::invalid(format!("the event: {error}; a text stands in quotes: '\"text\"'"))
     })?;
     let request = PublishRequest { stage: args.stage.clone(), kind: args.kind.clone(), data };
-    let session = open(globals, Want::Drive).await?;
+    let mut session = open(globals, Want::Drive).await?;
     let path = format!("{}/events", path(&args.pipeline));
-    let numbered: Result<EventNumbered, _> = session.client.post(&path, &request).await;
+    let numbered: Result<EventNumbered, _> = session.post(&path, &request).await;
     session.stop().await;
     let numbered = numbered?;
     let mut out = Out::new();
@@ -340,9 +347,9 @@ async fn steer(
     request: &impl serde::Serialize,
     done: &str,
 ) -> Result<u8, Failure> {
-    let session = open(globals, Want::Drive).await?;
+    let mut session = open(globals, Want::Drive).await?;
     let path = format!("{}/stages/{}/{how}", path(pipeline), part(stage));
-    let line: Result<PipelineLine, _> = session.client.post(&path, request).await;
+    let line: Result<PipelineLine, _> = session.post(&path, request).await;
     session.stop().await;
     let line = line?;
     let mut out = Out::new();

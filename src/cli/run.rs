@@ -15,7 +15,7 @@ use super::exit::Failure;
 use super::follow::{Watch, watch};
 use super::measured::Measured;
 use super::number::from_one;
-use super::session::{RENEWALS_MAX, Session, Want};
+use super::session::{Session, Want};
 use super::signals::Signals;
 use super::term::Out;
 use super::{Globals, check, findings, session};
@@ -72,16 +72,8 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
     };
     let mut signals = Signals::listen()?;
     let mut session = Session::open_measured(globals, &workspace, Want::Begin, args.measured).await?;
-    let mut submitted = session.client.post::<RunNamed>("/v1/runs", &request).await;
-    for _ in 0..RENEWALS_MAX {
-        // The process that held the data folder has left it.
-        if !matches!(submitted, Err(Refused::NotThere(_) | Refused::Gone(_))) {
-            break;
-        }
-        session.renew(Want::Begin).await?;
-        submitted = session.client.post("/v1/runs", &request).await;
-    }
-    let run = match submitted {
+    // It names the run: asked for twice, it is one.
+    let run = match session.post_again::<RunNamed>("/v1/runs", &request).await {
         Ok(RunNamed { run }) => run,
         Err(refused) => {
             session.stop().await;

@@ -13,6 +13,8 @@ use ostler_drivers::tool::{DataFolder, ToolConfig, builtin};
 use ostler_server::wire::{Health, RunList, Standing, Summary};
 use ostler_server::{Children, ControlSocket, router, socket_path};
 use ostler_store::OpenError;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use super::advice::placed;
@@ -51,6 +53,7 @@ pub(crate) struct Session {
     held: Option<Held>,
     globals: Globals,
     workspace: PathBuf,
+    want: Want,
 }
 
 struct Held {
@@ -165,7 +168,7 @@ impl Session {
         let (config, data) = settings(globals, workspace)?;
         let made = |client, held| {
             let (globals, workspace) = (globals.clone(), workspace.to_owned());
-            Ok(Session { client, held, globals, workspace })
+            Ok(Session { client, held, globals, workspace, want })
         };
         let Some(data) = data else {
             let builder = measured.to(Ostler::builder().config(config).memory().let_runs_rest());
@@ -213,16 +216,50 @@ impl Session {
         Ok(())
     }
 
-    /// The summary of a run, from whoever holds the data folder by now.
-    pub(crate) async fn summary(&mut self, run: &str) -> Result<Summary, Failure> {
-        let path = format!("/v1/runs/{}", part(run));
+    /// Asks, and asks whoever holds the data folder by now where the process that held it had left it before it was asked; with
+    /// `twice` also where it may have done what it was asked for: that is to be no harm.
+    pub(crate) async fn asked<T>(
+        &mut self,
+        twice: bool,
+        ask: impl AsyncFn(&Client) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
         for _ in 0..RENEWALS_MAX {
-            match self.client.get(&path).await {
-                Err(Refused::Gone(_) | Refused::NotThere(_)) => self.renew(Want::Look).await?,
-                answer => return Ok(answer?),
+            match ask(&self.client).await {
+                Err(Refused::NotThere(_)) => {}
+                Err(Refused::Gone(_)) if twice => {}
+                answer => return answer,
             }
+            self.renew(self.want).await.map_err(Refused::Failed)?;
         }
-        Ok(self.client.get(&path).await?)
+        ask(&self.client).await
+    }
+
+    /// Gets a JSON document, from whoever holds the data folder by now.
+    pub(crate) async fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, Refused> {
+        self.asked(true, async |client| client.get(path).await).await
+    }
+
+    /// Posts what is not to be done twice.
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Refused> {
+        self.asked(false, async |client| client.post(path, body).await).await
+    }
+
+    /// Posts what is the same if it is done twice.
+    pub(crate) async fn post_again<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Refused> {
+        self.asked(true, async |client| client.post(path, body).await).await
+    }
+
+    /// The summary of a run.
+    pub(crate) async fn summary(&mut self, run: &str) -> Result<Summary, Failure> {
+        Ok(self.get(&format!("/v1/runs/{}", part(run))).await?)
     }
 
     /// Stays while runs of other terminals go on here, then lets go of the data folder.
@@ -260,6 +297,8 @@ impl Session {
         if let Some(Held { os, door }) = self.held.take() {
             if let Some(door) = &door {
                 let _ = door.socket.close();
+                os.system().start_nothing().await;
+                door.socket.answered().await;
             }
             tell_in_doubt(&os.shutdown().await);
             if let Some(door) = door {
@@ -387,7 +426,7 @@ pub(crate) fn not_opened(data: &Path, error: &OpenError) -> Failure {
         OpenError::Damaged { .. } => {
             ": nothing was written; `ostler doctor` tells what it touches, `ostler doctor --repair` sets that aside"
         }
-        OpenError::NewerFormat { .. } => "; use that one",
+        OpenError::NewerFormat { .. } | OpenError::NewerRecords { .. } => "; use that one",
         OpenError::NotOurs { .. } | OpenError::Foreign { .. } | OpenError::NotAFolder { .. } => {
             "; --data names another folder"
         }

@@ -1,12 +1,16 @@
-//! `resume`, `checkpoint`, `cancel`, `skip`, `resolve`: changing how a run goes on.
+//! `resume`, `checkpoint`, `interject`, `cancel`, `skip`, `resolve`: changing how a run goes on.
 
 use std::io::Read;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ostler_actors::CHECKPOINTED;
 use ostler_kernel::agent::AgentState;
-use ostler_server::wire::{How, ResolveRequest, RunLine, RunList, RunNamed, Standing, Summary};
+use ostler_kernel::plan::Span;
+use ostler_server::wire::{
+    How, InterjectRequest, Interjected, ResolveRequest, RunLine, RunList, RunNamed, Standing, Summary,
+};
 use serde_json::{Value, json};
 
 use super::Globals;
@@ -16,7 +20,7 @@ use super::exit::{Failure, code};
 use super::follow::{Ended, Part, Watch, code_of, interrupted, lost, one, to_rest, watch};
 use super::market;
 use super::measured::Measured;
-use super::number::{node_name, run_name};
+use super::number::{node_name, run_name, span};
 use super::session::{Session, Want, is_empty};
 use super::signals::Signals;
 use super::term::{Out, count, say};
@@ -51,6 +55,20 @@ pub(crate) struct CheckpointArgs {
     /// The run: its id, a part of it, or @last
     #[arg(value_parser = run_name)]
     run: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InterjectArgs {
+    /// The run: its id, a part of it, or @last
+    #[arg(value_parser = run_name)]
+    run: String,
+    /// What a person is to decide about
+    text: String,
+    /// How long the answer may take; then the run is cancelled
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = span)]
+    within: Span,
+    #[command(flatten)]
+    measured: Measured,
 }
 
 #[derive(Debug, Args)]
@@ -103,8 +121,8 @@ async fn summary(client: &Client, run: &str) -> Result<Summary, Refused> {
     client.get(&format!("/v1/runs/{}", part(run))).await
 }
 
-async fn post(client: &Client, run: &str, what: &str) -> Result<RunNamed, Refused> {
-    client.post(&format!("/v1/runs/{}/{what}", part(run)), &Value::Null).await
+async fn post(session: &mut Session, run: &str, what: &str) -> Result<RunNamed, Refused> {
+    session.post(&format!("/v1/runs/{}/{what}", part(run)), &Value::Null).await
 }
 
 pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Failure> {
@@ -113,7 +131,7 @@ pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Fa
         return Ok(code::SUCCEEDED);
     }
     let mut signals = Signals::listen()?;
-    let session = Session::open_measured(globals, Path::new("."), Want::Drive, args.measured).await?;
+    let mut session = Session::open_measured(globals, Path::new("."), Want::Drive, args.measured).await?;
     let Some(run) = args.run else { return resume_all(session, globals, &mut signals, &mut out).await };
     let before = match summary(&session.client, &run).await {
         Ok(summary) => summary,
@@ -121,7 +139,7 @@ pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Fa
     };
     let mut is_over = before.standing == Standing::Closed;
     if !is_over {
-        match post(&session.client, &before.run, "resume").await {
+        match post(&mut session, &before.run, "resume").await {
             Ok(_) => {}
             // Where it waits for its turn or for a person, it is driven already, and watched.
             Err(Refused::Problem(problem)) if problem.code == "invalid_state" => {
@@ -172,7 +190,7 @@ async fn resume_all(
     let (mut watched, mut worst) = (Vec::new(), code::SUCCEEDED);
     for run in open {
         let resumed = match summary(&session.client, &run).await {
-            Ok(before) => post(&session.client, &run, "resume?among_all=true").await.map(|_| before),
+            Ok(before) => post(&mut session, &run, "resume?among_all=true").await.map(|_| before),
             Err(refused) => Err(refused),
         };
         match resumed {
@@ -244,8 +262,8 @@ const SET_ASIDE_TOLD_MAX: usize = 20;
 /// Lets a run come to rest.
 pub(crate) async fn checkpoint(globals: &Globals, args: CheckpointArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
-    let session = Session::open(globals, Path::new("."), Want::Drive).await?;
-    let posted = post(&session.client, &args.run, "checkpoint").await;
+    let mut session = Session::open(globals, Path::new("."), Want::Drive).await?;
+    let posted = post(&mut session, &args.run, "checkpoint").await;
     session.stop().await;
     let RunNamed { run } = posted?;
     if globals.json {
@@ -254,6 +272,33 @@ pub(crate) async fn checkpoint(globals: &Globals, args: CheckpointArgs) -> Resul
         out.line(format!("run {run} rests; `{}` goes on with it", advice::resume(&run)));
     }
     Ok(code::SUCCEEDED)
+}
+
+/// Holds a run until a person has answered.
+pub(crate) async fn interject(globals: &Globals, args: InterjectArgs) -> Result<u8, Failure> {
+    let wait_ms = u64::try_from(args.within.ticks(1_000)).ok().and_then(NonZeroU64::new);
+    let wait_ms = wait_ms.ok_or_else(|| Failure::invalid("--within: give a time above 0, such as 10m"))?;
+    let mut out = Out::new();
+    let mut signals = Signals::listen()?;
+    let mut session = Session::open_measured(globals, Path::new("."), Want::Drive, args.measured).await?;
+    let before = match session.summary(&args.run).await {
+        Ok(before) => before,
+        Err(failure) => return fail(session, failure).await,
+    };
+    let request = InterjectRequest { text: args.text, wait_ms };
+    let path = format!("/v1/runs/{}/interject", part(&before.run));
+    let node = match session.post::<Interjected>(&path, &request).await {
+        Ok(Interjected { node, .. }) => node,
+        Err(refused) => return fail(session, refused).await,
+    };
+    let (run, of) = (&before.run, [before.run.as_str(), &node]);
+    let told = format!(
+        "run {run} is held: {node} asks; `{}` lets it go on, `{}` cancels it",
+        advice::command("approve", &of, ""),
+        advice::command("reject", &of, "")
+    );
+    let done = Done { node: &node, word: "held".to_owned(), told };
+    go_on(session, &mut signals, globals, before.clone(), done, &mut out).await
 }
 
 pub(crate) async fn skip(globals: &Globals, args: SkipArgs) -> Result<u8, Failure> {
@@ -275,7 +320,7 @@ async fn stop_node(
         Err(failure) => return fail(session, failure).await,
     };
     let what = format!("nodes/{}/{how}", part(node));
-    if let Err(refused) = post(&session.client, &before.run, &what).await {
+    if let Err(refused) = post(&mut session, &before.run, &what).await {
         return fail(session, refused).await;
     }
     let state = match session.summary(&before.run).await {
@@ -342,7 +387,7 @@ pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Fa
     let mut out = Out::new();
     let mut signals = Signals::listen()?;
     let mut session = Session::open_measured(globals, Path::new("."), Want::Drive, args.measured).await?;
-    let run = match post(&session.client, &args.run, "cancel").await {
+    let run = match post(&mut session, &args.run, "cancel").await {
         Ok(RunNamed { run }) => run,
         Err(refused) => return fail(session, refused).await,
     };
@@ -392,7 +437,7 @@ pub(crate) async fn resolve(globals: &Globals, args: ResolveArgs) -> Result<u8, 
         (None, false) => (How::Fail, None),
     };
     let mut signals = Signals::listen()?;
-    let session = Session::open_measured(globals, Path::new("."), Want::Drive, args.measured).await?;
+    let mut session = Session::open_measured(globals, Path::new("."), Want::Drive, args.measured).await?;
     let before = match summary(&session.client, &args.run).await {
         Ok(summary) => summary,
         Err(refused) => return fail(session, refused).await,
@@ -401,7 +446,7 @@ pub(crate) async fn resolve(globals: &Globals, args: ResolveArgs) -> Result<u8, 
     let attempt = before.waiting.iter().find(|waiting| waiting.node == args.node).and_then(|it| it.attempt);
     let request = ResolveRequest { node: args.node, attempt, how, value };
     let path = format!("/v1/runs/{}/resolve", before.run);
-    if let Err(refused) = session.client.post::<RunNamed>(&path, &request).await {
+    if let Err(refused) = session.post::<RunNamed>(&path, &request).await {
         return fail(session, refused).await;
     }
     watch(session, &mut signals, Watch::from(&before, globals.json), &mut out).await

@@ -1,5 +1,7 @@
 //! An agent, and a run: what is held of what goes on.
 
+use std::time::Duration;
+
 use ostler_actors::{
     AgentHandle, Approval, EvaluationError, EventCursor, ResolveHow, RunError, RunEvaluation, Settled,
     Submission, SubmitError, System, VerdictRequest,
@@ -133,6 +135,17 @@ impl Run {
     /// Those of [`Run::cancel_node`].
     pub async fn skip_node(&self, node: &str) -> Result<(), RunError> {
         self.system.skip_node(self.id, NodeId::from(node)).await
+    }
+
+    /// Holds the run and asks a person, who is shown `text`: nothing more of it starts until they have answered. A yes lets it go
+    /// on; a no cancels it, and so does silence after `wait`. Gives the node that asks, which [`Run::approvals`] lists. Durable when
+    /// it returns.
+    ///
+    /// # Errors
+    ///
+    /// It is over, the text is empty or too long, or see [`RunError`].
+    pub async fn interject(&self, text: &str, wait: Duration) -> Result<NodeId, RunError> {
+        self.system.interject(self.id, text, wait).await
     }
 
     /// Settles an attempt whose result was lost; the run goes on. Durable when it returns.

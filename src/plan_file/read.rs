@@ -17,7 +17,7 @@ pub enum ReadError {
         error: std::io::Error,
     },
     /// Its name says no format.
-    #[error("{}: a plan file ends in .yaml, .yml, .json or .toml", path.display())]
+    #[error("{}: a file of this kind ends in .yaml, .yml, .json or .toml", path.display())]
     Format {
         /// The file.
         path: PathBuf,

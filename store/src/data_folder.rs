@@ -19,7 +19,9 @@ use crate::artifact::FolderArtifacts;
 use crate::care;
 use crate::disk::{Folder, is_full};
 use crate::index::Index;
-use crate::journal::segments::{self, Damage, JournalOpened, OpenJournalError, Options, SegmentJournal};
+use crate::journal::segments::{
+    self, Damage, JournalOpened, Newer, OpenJournalError, Options, SegmentJournal,
+};
 use crate::lock::{HeldLock, LockLost, NotLocked};
 use crate::regular::open_regular;
 
@@ -68,6 +70,14 @@ pub enum OpenError {
         path: PathBuf,
         /// What its format file says.
         found: u32,
+    },
+    /// A later version of this program wrote records of kinds that this one does not know. Nothing was changed.
+    #[error("{} holds records that this program does not know, a newer one wrote them: {newer}", path.display())]
+    NewerRecords {
+        /// The folder.
+        path: PathBuf,
+        /// The first of them.
+        newer: Newer,
     },
     /// Its format file is not one of ours.
     #[error("{} is not a data folder: its format file says {found:?}", path.display())]
@@ -134,6 +144,7 @@ impl OpenError {
     pub(crate) fn journal(path: &Path, error: OpenJournalError) -> OpenError {
         match error {
             OpenJournalError::Damaged(damages) => OpenError::Damaged { path: path.to_owned(), damages },
+            OpenJournalError::Newer(newer) => OpenError::NewerRecords { path: path.to_owned(), newer },
             OpenJournalError::Io(error) => OpenError::io(path, error),
         }
     }

@@ -460,3 +460,24 @@ fn who_approves_at_a_terminal_is_shown_what_and_asked() {
     let answer = answers.iter().find(|line| line["kind"] == "human_answer").unwrap();
     assert_eq!(answer["body"]["note"], "as seen");
 }
+
+#[test]
+fn an_interjection_holds_a_run_until_somebody_has_answered() {
+    let world = world();
+    let nap = "  - {id: nap, tool: time.sleep, params: {ms: 60000}, timeout: 90s}\n  - {id: next, tool: text.render, params: {template: x, values: {}}, deps: [nap]}\n";
+    world.file("two.yaml", &format!("id: two\nnodes:\n{nap}"));
+    let mut run = world.start("run two.yaml --workspace work");
+    run.until("opened: two");
+    world.ostler("interject @last hold --within 0s").exits(2).complains("give a time above 0");
+    let held = world.ostler("interject @last hold --within 30m").exits(0);
+    held.says("is held: interjection-1 asks; `ostler approve ").says("goes on in the process that holds");
+    let asked = question(&world);
+    assert_eq!((&asked["node"], &asked["params"]), (&json!("interjection-1"), &json!({"text": "hold"})));
+    assert_eq!(summary(&world)["nodes"]["next"], "blocked");
+    world.ostler("show @last").exits(0).says("an operator holds it");
+    world.ostler("reject @last interjection-1 --note later").exits(0);
+    run.end().exits(1).says("cancelled");
+    assert_eq!(summary(&world)["nodes"]["next"], "cancelled");
+    world.ostler("interject @last hold").exits(2).complains("cancelled");
+    world.ostler("doctor").exits(0);
+}

@@ -210,3 +210,41 @@ fn the_doctor_finds_credits_that_do_not_add_up() {
         .exits(4)
         .says("client acme: the contract of job 01a203e4-dde0-7695-bfe0-3f44d789f3e4: 5000 credits cannot be reserved: 1000 are free");
 }
+
+/// Each lets go of the data folder while others are on their way to it.
+#[test]
+fn commands_beside_each_other_are_each_done_once_and_none_says_that_nobody_answers() {
+    const EACH: usize = 12;
+    let world = world();
+    world.file(
+        "review.yaml",
+        "id: review\nnodes:\n  - {id: read, tool: text.render, params: {template: read, values: {}}}\n",
+    );
+    world.ostler("credit acme +99000").exits(0);
+    let one = |line: &str| world.ostler(line).exits(0);
+    std::thread::scope(|scope| {
+        for _ in 0..EACH {
+            scope.spawn(|| one(POST));
+            scope.spawn(|| one("credit acme +10"));
+            scope.spawn(|| one("market offer clerk --client acme --can contracts --price 100"));
+        }
+    });
+    assert_eq!(world.ostler("market ls --json").exits(0).lines().len(), EACH);
+    let credit = &world.ostler("credit acme --json").exits(0).lines()[0];
+    assert_eq!(credit["deposited"], 100_000 + 10 * EACH);
+    world.ostler("doctor").exits(0);
+}
+
+#[test]
+fn who_is_not_told_what_was_done_is_told_that_it_was() {
+    let world = world();
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    for (line, told) in
+        [("credit acme +500", "is done: look what came of it"), ("credit acme", "and ask again")]
+    {
+        let ended = world.command(line).stdout(full()).output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(5));
+        assert!(said.contains(told), "{line}: {said}");
+    }
+}

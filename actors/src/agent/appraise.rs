@@ -91,7 +91,11 @@ impl Drive {
                 Ok(Err(_)) => Err("it panicked".to_owned()),
                 Err(_) => Err(format!("it took more than {} ms", within.as_millis())),
             };
-            let judgement = judgement(judge.name(), opinion);
+            // What it calls itself is its own code too.
+            let name = std::panic::catch_unwind(AssertUnwindSafe(|| judge.name().to_owned()));
+            let name =
+                name.unwrap_or_else(|_| "a judge that panics when it is asked for its name".to_owned());
+            let judgement = judgement(&name, opinion);
             if judgement.quality.is_none() {
                 tracing::warn!(%run, judge = judgement.by, why = judgement.note, "the run is not judged");
             }

@@ -2,7 +2,7 @@
 
 use ostler_kernel::event::HumanRequestKind;
 use ostler_kernel::id::NodeId;
-use ostler_kernel::run::{Input, Standing};
+use ostler_kernel::run::{Input, Operation, Standing};
 
 use super::drive::Drive;
 use super::{AskReply, Request};
@@ -14,11 +14,16 @@ impl Drive {
     pub(super) fn ask(&mut self, request: Request, reply: AskReply) {
         // What time has decided already counts first.
         self.due();
+        if !matches!(request, Request::Operate(Operation::CancelPlan)) {
+            self.end_late();
+        }
         let input = match request {
-            Request::Operate(operation) => match self.run.check_operation(&operation) {
-                Ok(()) => Ok(Input::Operator(operation)),
-                Err(error) => Err(error.into()),
-            },
+            Request::Operate(operation) => {
+                match self.run.check_operation(&operation, &self.services.settings()) {
+                    Ok(()) => Ok(Input::Operator(operation)),
+                    Err(error) => Err(error.into()),
+                }
+            }
             Request::Answer(request) => request.into_input(&self.run, self.services.clock.now()),
             Request::Resolve(request) => request.into_input(&self.run),
             Request::Checkpoint => {

@@ -41,6 +41,8 @@ pub(super) struct Drive {
     pub(super) stream: StreamId,
     /// The last record of the stream.
     pub(super) seq: Seq,
+    /// What is to be durable before anything of it starts.
+    pub(super) recovery: Recovery,
     /// Decided in this turn and not appended yet.
     pub(super) pending: Vec<Event>,
     /// Granted, and not looked at yet.
@@ -81,6 +83,8 @@ pub(super) struct Drive {
     pub(super) judge: Option<tokio::task::AbortHandle>,
     /// What a judge says of the run, which is over but for that.
     pub(super) appraisal: Appraisal,
+    /// When the job of the market must be over that it is for; `None`: whenever, or it was cancelled for that.
+    pub(super) deadline: Option<Ticks>,
     /// What is known of its client.
     pub(super) book: Arc<ClientBook>,
 }
@@ -102,6 +106,7 @@ impl Drive {
             opened_ms: u64::try_from(opened_ms).unwrap_or(0),
             run,
             seq,
+            recovery: Recovery::None,
             pending: Vec::new(),
             slots: VecDeque::new(),
             here: Here::default(),
@@ -123,6 +128,7 @@ impl Drive {
             alarm: None,
             judge: None,
             appraisal: Appraisal::default(),
+            deadline: None,
             book: arguments.services.ledger.client(&opened.client),
             opened: RunOpened { plan: Json::null(), ..opened },
         }
@@ -181,10 +187,16 @@ impl Drive {
     /// True if the run is over for this actor.
     pub(super) async fn advance(&mut self) -> Result<bool, ActorProcessingErr> {
         self.here.begin();
+        self.end_late();
         let over = loop {
+            if self.refuse_unaffordable() && self.here.is_full() {
+                // The rest comes behind what others ask for, and is written down by itself.
+                let _ = self.me.cast(AgentMessage::Again);
+                break false;
+            }
             self.enqueue().await;
             // What was refused or done here may have made others ready.
-            if self.start_granted().await {
+            if self.start_granted().await? {
                 if self.here.is_full() {
                     // The rest comes behind what others ask for, and is written down by itself.
                     let _ = self.me.cast(AgentMessage::Again);
@@ -290,6 +302,17 @@ impl Drive {
         };
         waits && self.run.is_any_ready() && !self.run.is_under_way() && self.resting.is_empty()
     }
+}
+
+/// Whether a process that ends now counts against a run that it has taken up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Recovery {
+    /// This process has opened the run, or the record of it is durable.
+    None,
+    /// There is a record of it.
+    Counted,
+    /// There is none yet.
+    Uncounted,
 }
 
 impl Drop for Drive {

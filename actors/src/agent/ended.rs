@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use ostler_kernel::event::{AttemptResult, Event, Output, TimerKind};
 use ostler_kernel::id::NodeId;
-use ostler_kernel::run::Input;
+use ostler_kernel::run::{Input, Operation};
 use tokio::time::Instant;
 
 use super::AgentMessage;
@@ -37,6 +37,18 @@ impl Drive {
                     self.decide(Input::Result(Box::new(result)));
                 }
             }
+        }
+    }
+
+    /// Cancels what is for a job whose deadline is past, whether or not whoever sees to the job has come to that: nothing starts any more.
+    pub(super) fn end_late(&mut self) {
+        let now = self.services.clock.now();
+        if self.deadline.take_if(|deadline| *deadline <= now).is_none() {
+            return;
+        }
+        let cancel = Operation::CancelPlan;
+        if self.run.check_operation(&cancel, &self.services.settings()).is_ok() {
+            self.decide(Input::Operator(cancel));
         }
     }
 

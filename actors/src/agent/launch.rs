@@ -1,5 +1,6 @@
 //! From a granted slot to a started attempt: inputs, gate, intent, effect.
 
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -9,9 +10,10 @@ use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::plan::Node;
 use ostler_kernel::port::{ArtifactError, Position, Tool};
 use ostler_kernel::run::{Category, GENERATION, Given, Input, Intended, NodeState, Refs};
+use ractor::ActorProcessingErr;
 use serde_json::{Map, Value};
 
-use super::drive::Drive;
+use super::drive::{Drive, Recovery};
 use crate::approval;
 use crate::attempt::{self, Work};
 use crate::attempt_log::{LiveLog, Site};
@@ -56,9 +58,12 @@ impl Refusal {
 impl Drive {
     /// Starts what was granted; gives back what is not wanted any more, and what may not be spent any more. What is done at once may
     /// have freed slots for more. Whether there was anything.
-    pub(super) async fn start_granted(&mut self) -> bool {
+    pub(super) async fn start_granted(&mut self) -> Result<bool, ActorProcessingErr> {
         if self.slots.is_empty() {
-            return false;
+            return Ok(false);
+        }
+        if self.recovery != Recovery::None {
+            self.count_recovery().await?;
         }
         let (may_spend, mut later) = (self.may_spend(), Vec::new());
         while !self.here.is_full()
@@ -108,7 +113,87 @@ impl Drive {
         if !later.is_empty() {
             self.no_room(later);
         }
+        Ok(true)
+    }
+
+    /// Refuses what wants a slot when the budget of the run is used up: that takes neither a slot nor credits. Whether there was
+    /// anything.
+    pub(super) fn refuse_unaffordable(&mut self) -> bool {
+        let is_open = !self.is_resting() && !self.services.is_stopping();
+        // What is about to start has something set aside.
+        if !is_open || !self.is_used_up() {
+            return false;
+        }
+        let running = self.run.instances().filter(|(_, instance)| instance.state() == NodeState::Running);
+        let lost = running.map(|(node, _)| &node.id).filter(|id| self.is_lost_attempt(id));
+        let ready = self.fresh.iter().map(|(_, id)| id).chain(&self.queued).chain(&self.crowded);
+        let wanting: BTreeSet<NodeId> = lost.chain(ready).filter(|id| self.costs(id)).cloned().collect();
+        if wanting.is_empty() {
+            return false;
+        }
+        // What is queued of it keeps nobody waiting.
+        self.slots.clear();
+        self.services.scheduling.bye(&self.services, &self.arguments.owner.agent);
+        self.queued.clear();
+        self.crowded.clear();
+        for id in wanting {
+            if self.here.is_full() {
+                // For another turn; one that is ready is fresh till then.
+                self.crowded.push(id);
+                continue;
+            }
+            self.here.looked_at();
+            self.unqueue(&id);
+            let Some(instance) = self.run.instance(&id) else { continue };
+            match instance.state() {
+                NodeState::Ready => {
+                    let events = self.within(|run, cx| run.start(cx, &id, None));
+                    self.note(events);
+                }
+                NodeState::Running if !instance.is_draining() => {}
+                NodeState::Running => {
+                    self.end_unwanted(&id);
+                    continue;
+                }
+                // Another one was refused, and has taken it along.
+                _ => continue,
+            }
+            let attempt = self.run.instance(&id).map_or(0, |instance| instance.attempts);
+            let refusal = self.spent_budget();
+            self.refuse(&id, attempt, refusal);
+        }
         true
+    }
+
+    /// Whether nothing more of the run starts, by its budget.
+    pub(super) fn is_used_up(&self) -> bool {
+        self.has_budget() && self.services.purses.is_used_up(self.opened.run)
+    }
+
+    /// Whether a node is anything but a wait.
+    fn costs(&self, id: &NodeId) -> bool {
+        self.run.node(id).is_some_and(|node| !self.services.toolbox.is_timer(node))
+    }
+
+    /// Before the first attempt of a run that another process has opened: should it end this process before there is a record of
+    /// it, the next one finds that it was tried.
+    async fn count_recovery(&mut self) -> Result<(), ActorProcessingErr> {
+        let starts =
+            |granted: &Granted| granted.job.run == self.opened.run && self.may_be_granted(&granted.job.node);
+        if self.services.is_stopping() || self.is_resting() || !self.slots.iter().any(starts) {
+            return Ok(());
+        }
+        let recovery = std::mem::replace(&mut self.recovery, Recovery::None);
+        if self.services.driven.was_counted(self.opened.run) {
+            return Ok(());
+        }
+        if recovery == Recovery::Uncounted {
+            let events = self.within(|run, cx| run.count_recovery(cx));
+            self.note(events);
+        }
+        let position = self.append()?.unwrap_or_else(|| self.services.last_ordered());
+        self.services.journal.durable(position).await?;
+        Ok(())
     }
 
     /// Gives a granted slot back unused.

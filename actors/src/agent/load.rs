@@ -7,7 +7,7 @@ use ostler_kernel::port::{Recorded, RunRow, StreamId};
 use ostler_kernel::run::{Folded, Input, Operation, Since, Standing, TakenUp};
 use ractor::{ActorProcessingErr, ActorRef};
 
-use super::drive::Drive;
+use super::drive::{Drive, Recovery};
 use super::queue::Waits;
 use super::{AgentArguments, AgentMessage};
 use crate::children;
@@ -33,11 +33,11 @@ impl Drive {
             let (agent, replies) = (agent.clone(), Vec::new());
             services.links.tell_registry(RegistryMessage::SetAside { agent, run, reason, replies });
         };
-        let mut recovered = None;
-        let see = |record: &Recorded| {
-            if matches!(record.event, Event::RunRecovered { .. }) {
-                recovered = Some(record.position);
-            }
+        let (mut recovered, mut is_ours) = (None, false);
+        let see = |record: &Recorded| match record.event {
+            Event::RunOpened(_) => is_ours = services.is_ours(record.position),
+            Event::RunRecovered { .. } => recovered = Some(record.position),
+            _ => {}
         };
         let folded = match stream::fold(services, &row, None, see) {
             Ok(folded) => folded,
@@ -66,6 +66,11 @@ impl Drive {
         let mut drive = Drive::new(arguments, me, (opened, row.opened_ms), state, last);
         // Which of the two it waited for is found out by whoever asks for a slot.
         drive.waits = if out_of_credit { Waits::Credits } else { Waits::Nothing };
+        let parent = drive.run.terms().parent.clone();
+        if let Some(parent) = &parent {
+            drive.book.adopt(run, parent.run);
+        }
+        drive.deadline = services.market.deadline_for(services, run, parent.as_ref())?;
         let lost = drive.attach().await;
         // What was undone is no sign that it ends its process.
         let got_on = was_loaded
@@ -80,6 +85,12 @@ impl Drive {
                 return Ok(None);
             }
             TakenUp::GoesOn { events, again } => {
+                drive.recovery = match events.iter().any(|event| matches!(event, Event::RunRecovered { .. }))
+                {
+                    _ if is_ours => Recovery::None,
+                    true => Recovery::Counted,
+                    false => Recovery::Uncounted,
+                };
                 drive.note(events);
                 drive.redo(again);
             }
@@ -88,12 +99,12 @@ impl Drive {
         if is_assigned {
             drive.tell(Telemetry::JobAssigned);
         }
-        if let Some(parent) = drive.run.terms().parent.clone() {
-            drive.book.adopt(run, parent.run);
-            if children::is_unwanted(&drive.services, &parent)? {
-                drive.decide(Input::Operator(Operation::CancelPlan));
-            }
+        if let Some(parent) = parent
+            && children::is_unwanted(&drive.services, &parent)?
+        {
+            drive.decide(Input::Operator(Operation::CancelPlan));
         }
+        drive.end_late();
         Ok(Some(drive))
     }
 

@@ -14,7 +14,6 @@ mod record;
 
 use std::sync::Arc;
 
-use ostler_kernel::agent::Telemetry;
 use ostler_kernel::evaluation::Judgement;
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::{JournalError, RunRow};
@@ -33,8 +32,8 @@ use crate::services::Services;
 use drive::{Drive, Idle};
 
 pub(crate) enum AgentMessage {
-    /// A run to drive.
-    Drive(Box<RunRow>),
+    /// A run to drive, and what was asked of it before.
+    Drive(Box<RunRow>, Vec<(Request, AskReply)>),
     /// Slots for ready nodes.
     Granted(Vec<Granted>),
     /// Attempts ended, and are settled; their outcomes are in the effects table.
@@ -138,7 +137,7 @@ impl Actor for Agent {
 impl AgentState {
     async fn take(&mut self, message: AgentMessage) -> Result<(), ActorProcessingErr> {
         let message = match message {
-            AgentMessage::Drive(row) => return self.begin(*row).await,
+            AgentMessage::Drive(row, asked) => return self.begin(*row, asked).await,
             message => message,
         };
         if matches!(message, AgentMessage::Ask { .. }) {
@@ -150,7 +149,7 @@ impl AgentState {
             return Ok(());
         };
         match message {
-            AgentMessage::Drive(_) => {}
+            AgentMessage::Drive(..) => {}
             AgentMessage::Granted(grants) => drive.slots.extend(grants),
             AgentMessage::Ended(keys) => drive.all_ended(keys).await,
             AgentMessage::NoRoom(nodes) => drive.no_room(nodes),
@@ -169,23 +168,36 @@ impl AgentState {
         self.advance().await
     }
 
-    /// Takes a run up: whatever an earlier life of this agent queued for it is void.
-    async fn begin(&mut self, row: RunRow) -> Result<(), ActorProcessingErr> {
+    /// Takes a run up: whatever an earlier life of this agent queued for it is void. What was `asked` of it before counts before
+    /// anything of it starts.
+    async fn begin(
+        &mut self,
+        row: RunRow,
+        asked: Vec<(Request, AskReply)>,
+    ) -> Result<(), ActorProcessingErr> {
         let AgentArguments { owner, services } = &self.arguments;
         services.scheduling.hello(services, &owner.agent, &self.me);
+        let is_asked;
         match Drive::load(&self.arguments, &self.me, row).await? {
             Some(mut drive) => {
                 // A question whose time is over is not asked again.
                 drive.due();
                 drive.ask_anew().await;
+                is_asked = !asked.is_empty();
+                asked.into_iter().for_each(|(request, reply)| drive.ask(request, reply));
                 (self.drive, self.short) = (Some(drive), None);
             }
-            None => return Ok(()),
+            None => {
+                asked.into_iter().for_each(|(_, reply)| drop(reply.send(Err(RunError::Over))));
+                return Ok(());
+            }
         }
         if services.room.is_full() {
-            // What an operator wants has room, and is waiting right behind this; nothing else goes on.
+            // What an operator wants has room, and is here or waiting right behind this; nothing else goes on.
             self.me.cast(AgentMessage::Again)?;
-            return Ok(());
+            if !is_asked {
+                return Ok(());
+            }
         }
         self.advance().await
     }
@@ -225,7 +237,7 @@ impl AgentState {
     async fn take_up_again(&mut self) -> Result<(), ActorProcessingErr> {
         let Some(run) = self.short.take() else { return Ok(()) };
         match self.arguments.services.journal.run(run)? {
-            Some(row) => self.begin(row).await,
+            Some(row) => self.begin(row, Vec::new()).await,
             None => Ok(()),
         }
     }
@@ -238,7 +250,6 @@ impl AgentState {
             self.drive = None;
         } else if let Some(replies) = drive.rests() {
             let (agent, run) = (self.arguments.owner.agent.clone(), drive.opened.run);
-            drive.tell(Telemetry::CheckpointCreated);
             self.drive = None;
             let reason = CHECKPOINTED.to_owned();
             self.arguments.services.links.tell_registry(RegistryMessage::SetAside {
@@ -270,7 +281,7 @@ impl AgentState {
             AgentMessage::Ended(keys) => {
                 keys.into_iter().for_each(|key| services.unheard(key));
             }
-            AgentMessage::Drive(_)
+            AgentMessage::Drive(..)
             | AgentMessage::NoRoom(_)
             | AgentMessage::Again
             | AgentMessage::AskAgain(_)

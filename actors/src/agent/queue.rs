@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ostler_kernel::event::Event;
 use ostler_kernel::id::NodeId;
 use ostler_kernel::run::{NodeState, Standing};
+use ostler_scheduler::Price;
 use tokio::time::{Duration, Instant};
 
 use super::AgentMessage;
@@ -103,6 +104,8 @@ impl Drive {
 
     /// The client's credits are used up, or they are not any more. That says nothing of what is reserved.
     pub(super) fn out_of_credit(&mut self, out: bool, surplus: bool) {
+        // What it spends is set aside for it.
+        let out = out && !self.book.is_prepaid(self.opened.run);
         self.is_surplus = surplus;
         match self.waits {
             _ if out => self.wait_for(Waits::Credits),
@@ -144,7 +147,8 @@ impl Drive {
 
     /// Whether fresh nodes may be started. Those that wait for what is reserved ask again in a while.
     pub(super) fn may_start(&mut self) -> bool {
-        if self.fresh.is_empty() || self.has_spare() {
+        // When its budget is used up nothing is left but what costs nothing.
+        if self.fresh.is_empty() || self.is_used_up() || self.has_spare() {
             return true;
         }
         let nodes: Vec<NodeId> = std::mem::take(&mut self.fresh).into_iter().map(|(_, node)| node).collect();
@@ -202,7 +206,11 @@ impl Drive {
     pub(super) fn job(&self, id: NodeId) -> Job {
         let graph = self.run.graph();
         let rank = graph.position(&id).map_or(0, |at| u64::from(graph.height[at]) + 1);
-        let estimate = self.run.node(&id).map_or(UNKNOWN, |node| self.services.estimates.of(node));
+        let mut estimate = self.run.node(&id).map_or(UNKNOWN, |node| self.services.estimates.of(node));
+        if self.book.is_prepaid(self.opened.run) {
+            // Its budget is what says whether it may start.
+            estimate = Price { credits: 0, ..estimate };
+        }
         Job { run: self.opened.run, rank, opened_ms: self.opened_ms, estimate, node: id }
     }
 

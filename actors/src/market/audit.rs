@@ -194,7 +194,8 @@ fn fold(moves: Vec<(Position, Move)>, besides: u64) -> (Credits, Vec<Violation>)
     let (mut credits, mut violations) = (Credits::default(), Vec::new());
     let mut reserved: BTreeMap<RunId, u64> = BTreeMap::new();
     let mut reservations = Reservations::default();
-    // What attempts had cost by the first deposit was free.
+    // What attempts had cost by the first deposit was free. Some of that may be removed: then what comes after it is free in its place,
+    // and it is paid last, with all that is removed. Until then more is free than there was, never less.
     let mut free = moves.iter().find_map(|(_, moved)| match moved {
         Move::Deposit { spent, .. } => Some(*spent),
         _ => None,
@@ -216,7 +217,11 @@ fn fold(moves: Vec<(Position, Move)>, besides: u64) -> (Credits, Vec<Violation>)
                 }
             }
             Move::Open { run, parent } => reservations.adopt(run, parent),
-            Move::Settle { run, cost } => credits.settle(reservations.job_of(run), paid(cost)),
+            // What is reserved pays for all that it is reserved for: that began after the first deposit, and was never free.
+            Move::Settle { run, cost } => match reservations.job_of(run) {
+                Some(job) => credits.settle(Some(job), cost),
+                None => credits.settle(None, paid(cost)),
+            },
             Move::Close { job } => {
                 reservations.refund(job);
                 let refunded = credits.refund(job);

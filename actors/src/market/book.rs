@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use ostler_kernel::evaluation::{Standard, Target};
-use ostler_kernel::event::Event;
+use ostler_kernel::event::{Event, Parent};
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::ledger::CreditError;
 use ostler_kernel::market::{Job, MarketStep, Offer, Proposal, Stage, StageError, Standing, shortlist};
-use ostler_kernel::port::{JournalError, Position, RunRow, RunStanding, StreamId};
+use ostler_kernel::port::{JournalError, Position, RunRow, RunStanding, Seq, StreamId};
 
 use super::MarketError;
 use crate::alike::Alike;
@@ -90,6 +90,15 @@ impl Book {
             Event::Market { job, step } => self.step(*job, step, at_ms, position),
             _ => {}
         }
+    }
+
+    /// Credits that jobs of a client may cost that have no contract yet.
+    fn unsigned(&self, client: &ClientId) -> u64 {
+        let waits = |entry: &&Entry| {
+            matches!(entry.standing, Standing::Job(_) | Standing::Proposed(_))
+                && entry.standing.job().client == *client
+        };
+        self.jobs.values().filter(waits).fold(0, |sum, entry| sum.saturating_add(entry.standing.job().budget))
     }
 
     fn step(&mut self, job: RunId, step: &MarketStep, at_ms: Ticks, position: Position) {
@@ -182,6 +191,15 @@ impl Market {
                 return Err(MarketError::TooMany(most));
             }
             job.check(services.clock.now())?;
+            // Those before it have what they were posted with, though their contracts are not signed yet.
+            let wanted = job.budget.saturating_add(book.unsigned(&job.client));
+            check_balance(&services.ledger, &job.client, wanted).map_err(|error| match error {
+                CreditError::BeyondBalance { balance, .. } => {
+                    let balance = balance.saturating_sub_unsigned(wanted - job.budget);
+                    CreditError::BeyondBalance { balance, wanted: job.budget }
+                }
+                error => error,
+            })?;
             return Ok(job.client.clone());
         }
         let standing = &known.ok_or(StageError::Unknown(id))?.standing;
@@ -268,6 +286,25 @@ impl Market {
         Some(Standard { domain, target })
     }
 
+    /// When a run must be over, by the job that it is for: its own, or that of whoever opened it.
+    pub(crate) fn deadline_for(
+        &self,
+        services: &Services,
+        run: RunId,
+        parent: Option<&Parent>,
+    ) -> Result<Option<Ticks>, JournalError> {
+        let (mut run, mut parent) = (run, parent.map(|parent| parent.run));
+        loop {
+            let standing =
+                |job: &Entry| (!job.standing.stage().is_over()).then(|| job.standing.job().deadline);
+            if let Some(deadline) = lock(&self.book).jobs.get(&run).and_then(standing) {
+                return Ok(deadline);
+            }
+            let Some(above) = parent else { return Ok(None) };
+            (run, parent) = (above, parent_of(services, above)?);
+        }
+    }
+
     /// Marks a job as taken on by a task of this process; false if it is already.
     pub(crate) fn pursue(&self, job: RunId) -> bool {
         lock(&self.pursued).insert(job)
@@ -325,6 +362,17 @@ fn spent_for(services: &Services, job: RunId) -> Result<(u64, BTreeSet<RunId>), 
         })?;
     }
     Ok((total, opened))
+}
+
+/// The run whose attempt opened this one, by its records.
+fn parent_of(services: &Services, run: RunId) -> Result<Option<RunId>, JournalError> {
+    let Some(row) = services.journal.run(run)? else { return Ok(None) };
+    // Its terms follow how it was opened.
+    let records = services.journal.read(StreamId::run(&row.client, run), Seq(1), 1)?;
+    Ok(match records.first().map(|record| &record.event) {
+        Some(Event::RunTerms(terms)) => terms.parent.as_ref().map(|parent| parent.run),
+        _ => None,
+    })
 }
 
 /// Credits that the attempts of a run cost, by its records.

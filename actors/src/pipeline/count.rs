@@ -45,6 +45,41 @@ impl Log {
         }
     }
 
+    /// Whether a stage has heard everything that will ever come, and nothing that is gone is still to be told to it; as far as is known:
+    /// [`Log::is_through`] finds out.
+    pub(super) fn has_all_behind(&self, state: &State, stage: usize) -> bool {
+        state.pipeline.is_last(stage)
+            && state.pipeline.owed(stage).is_none()
+            && self.lag_of(state, stage) == 0
+    }
+
+    /// The same. Where there were too many events to count, it looks whether any of them is for the stage, and remembers up to where
+    /// none is.
+    pub(crate) fn is_through(&self, stage: usize) -> Result<bool, JournalError> {
+        loop {
+            let (life, place) = {
+                let state = self.state();
+                let (live, place) = (&state.live[stage], self.place_of(&state, stage));
+                let is_open = !state.pipeline.is_last(stage) || state.pipeline.owed(stage).is_some();
+                // Code of this process knows how far it has come.
+                if is_open || live.behind > 0 || live.uncounted <= place || live.is_live() {
+                    return Ok(self.has_all_behind(&state, stage));
+                }
+                (live.life, place)
+            };
+            let (heard, upto) = self.page(stage, place, FEW_AT_ONCE)?;
+            if !heard.is_empty() || upto == place {
+                return Ok(false);
+            }
+            let mut state = self.state();
+            // Somebody may have moved it meanwhile.
+            if state.live[stage].life == life && self.place_of(&state, stage) == place {
+                state.seen[stage] = upto;
+                self.relieve(&mut state, stage);
+            }
+        }
+    }
+
     /// Events after `after`, from the journal.
     fn read(&self, after: u64, limit: usize) -> Result<Vec<PipelineEvent>, JournalError> {
         let records = self.journal.read(self.stream.log(), Seq(after), limit)?;

@@ -74,6 +74,17 @@ pub enum PipelineError {
         "stage {0} still has events to deal with: it ends when those before it have ended and it has dealt with all"
     )]
     NotThrough(StageId),
+    /// An acknowledgement of nothing leaves the cursor where it is: sent twice, it would publish twice.
+    #[error(
+        "stage {stage} acknowledges nothing: upto is after, {after}, so it takes nothing to publish; publish what belongs to no event as \
+         an event of the stage"
+    )]
+    NothingAcknowledged {
+        /// The stage.
+        stage: StageId,
+        /// Where the cursor is, and stays.
+        after: u64,
+    },
     /// What comes with it is refused.
     #[error(transparent)]
     Publish(#[from] Box<PublishError>),

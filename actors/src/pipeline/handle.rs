@@ -220,7 +220,7 @@ impl PipelineHandle {
         Ok(Publisher { stage: self.log.stage(stage)?, pipeline: self.clone() })
     }
 
-    /// The records of its events after `after`, each as soon as it is durable. They never end by themselves.
+    /// The records of its events after `after`, each as soon as it is durable. They end with the system.
     ///
     /// # Errors
     ///
@@ -233,8 +233,8 @@ impl PipelineHandle {
         if after + 1 < oldest {
             return Err(PipelineError::Gone { pipeline, seq: after + 1, oldest });
         }
-        let journal = Arc::clone(&self.system.services.journal);
-        Ok(EventCursor::new(journal, self.log.stream(), Seq(after)))
+        let services = Arc::clone(&self.system.services);
+        Ok(EventCursor::new(services, self.log.stream(), Seq(after)))
     }
 
     /// The event of this number, such as one that was parked; `None`: there is none, or none any more. It may not be durable yet;
@@ -286,7 +286,6 @@ impl PipelineHandle {
             return Err(PipelineError::Source(self.log.topology().name(stage).clone()));
         }
         let (after, state, gap) = self.log.cursor(stage);
-        let is_last = self.log.is_last(stage);
         let limit = limit.clamp(1, EVENTS_AT_ONCE);
         let (mut events, mut upto, mut bytes) = (Vec::new(), after, 0);
         'full: loop {
@@ -304,7 +303,7 @@ impl PipelineHandle {
             upto = read;
         }
         self.durable().await?;
-        let ended = is_last && events.is_empty() && gap.is_none();
+        let ended = events.is_empty() && gap.is_none() && self.log.is_through(stage)?;
         Ok(Heard { after, gap, state, events, upto, ended })
     }
 
@@ -314,7 +313,7 @@ impl PipelineHandle {
     /// # Errors
     ///
     /// The cursor is not at `after`, nor are all events gone that lie between, so nothing counts; code of this process deals with the
-    /// stage; an event is refused.
+    /// stage; an event is refused, or nothing is acknowledged that events could come of.
     pub async fn ack(
         &self,
         stage: &str,

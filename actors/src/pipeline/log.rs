@@ -237,9 +237,4 @@ impl Log {
         }
         Ok(state.position)
     }
-
-    /// Whether nothing more comes for a stage than what is in the log.
-    pub(super) fn is_last(&self, stage: usize) -> bool {
-        self.state().pipeline.is_last(stage)
-    }
 }

@@ -111,6 +111,8 @@ impl Log {
 
     /// A stage that hears nothing, or is dealt with elsewhere and has heard everything, publishes nothing more.
     pub(crate) fn end(&self, stage: usize) -> Result<Position, PipelineError> {
+        // What of it takes reading is read before anybody waits for that.
+        self.is_through(stage)?;
         let mut state = self.state();
         let standing = state.pipeline.stage(stage);
         if standing.ended {
@@ -121,7 +123,7 @@ impl Log {
             if state.live[stage].is_live() {
                 return Err(PipelineError::Attached(name));
             }
-            if self.lag_of(&state, stage) > 0 || !state.pipeline.is_last(stage) {
+            if !self.has_all_behind(&state, stage) {
                 return Err(PipelineError::NotThrough(name));
             }
         }
@@ -151,6 +153,10 @@ impl Log {
         }
         if !done.events.is_empty() {
             state.pipeline.check_open(stage)?;
+            // Whoever sends it again has to find the cursor elsewhere.
+            if gap.is_none() && done.upto == after {
+                return Err(PipelineError::NothingAcknowledged { stage: name(), after });
+            }
         }
         // Which of those that are gone it would have heard need not be known: what comes after them is counted anew.
         let counted = gap.map(|_| self.count_on(stage, done.upto, head)).transpose()?;

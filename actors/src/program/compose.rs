@@ -10,7 +10,7 @@ use ostler_kernel::port::{ToolResult, ToolSpec};
 use serde_json::{Value, json};
 
 use super::context::ProgramContext;
-use super::{Program, Routine, Step, structural};
+use super::{Program, Routine, Shape, Step, structural};
 
 /// A piece of a program.
 #[derive(Clone)]
@@ -19,6 +19,19 @@ pub(super) enum Stage {
     Routine(Routine),
     /// What makes the output of one piece the input of the next.
     Mapping(Mapping),
+    /// What is said of all pieces together.
+    Whole(Whole),
+}
+
+/// What is said of a program that is put together of several, beside what its pieces say.
+#[derive(Clone)]
+pub(super) enum Whole {
+    /// What stands before it must be like this: the input, if nothing does.
+    Input(Shape),
+    /// The same of the output.
+    Output(Shape),
+    /// It does at least this.
+    Class(CallClass),
 }
 
 /// What is made of a value, or what is wrong with it.
@@ -75,7 +88,7 @@ impl Program {
 fn routines(stages: &[Stage]) -> impl DoubleEndedIterator<Item = &Routine> {
     stages.iter().filter_map(|stage| match stage {
         Stage::Routine(routine) => Some(routine),
-        Stage::Mapping(_) => None,
+        Stage::Mapping(_) | Stage::Whole(_) => None,
     })
 }
 
@@ -94,13 +107,17 @@ pub(super) fn spec(stages: &[Stage]) -> ToolSpec {
             .map(|routine| &*routine.description)
             .collect::<Vec<_>>()
             .join(" Then: "),
-        params: match stages.first() {
-            Some(Stage::Routine(first)) => first.input.schema.clone(),
-            Some(Stage::Mapping(_)) | None => any(),
+        params: match stages.iter().find(|stage| !matches!(stage, Stage::Whole(Whole::Class(_)))) {
+            Some(Stage::Routine(Routine { input: shape, .. }) | Stage::Whole(Whole::Input(shape))) => {
+                shape.schema.clone()
+            }
+            Some(Stage::Mapping(_) | Stage::Whole(_)) | None => any(),
         },
-        result: match stages.last() {
-            Some(Stage::Routine(last)) => last.output.schema.clone(),
-            Some(Stage::Mapping(_)) | None => json!({}),
+        result: match stages.iter().rfind(|stage| !matches!(stage, Stage::Whole(Whole::Class(_)))) {
+            Some(Stage::Routine(Routine { output: shape, .. }) | Stage::Whole(Whole::Output(shape))) => {
+                shape.schema.clone()
+            }
+            Some(Stage::Mapping(_) | Stage::Whole(_)) | None => json!({}),
         },
     }
 }
@@ -108,7 +125,11 @@ pub(super) fn spec(stages: &[Stage]) -> ToolSpec {
 /// What a program of these pieces does, all together.
 pub(super) fn class(stages: &[Stage]) -> CallClass {
     let none = CallClass { impact: 0, effect: Effect::None, idem: Idempotency::Natural };
-    routines(stages).fold(none, |all, routine| all.and(routine.class))
+    stages.iter().fold(none, |all, stage| match stage {
+        Stage::Routine(routine) => all.and(routine.class),
+        Stage::Whole(Whole::Class(class)) => all.and(*class),
+        Stage::Whole(Whole::Input(_) | Whole::Output(_)) | Stage::Mapping(_) => all,
+    })
 }
 
 /// Runs the pieces in order.
@@ -124,6 +145,13 @@ pub(super) async fn run(stages: &[Stage], agent: &ProgramContext, input: Value) 
                 })?,
                 None => value,
             },
+            Stage::Whole(Whole::Class(_)) => value,
+            Stage::Whole(whole @ (Whole::Input(shape) | Whole::Output(shape))) => {
+                let what = if matches!(whole, Whole::Input(_)) { "input" } else { "output" };
+                let wrong = |why| structural(format!("the {what} of the whole is not as it must be: {why}"));
+                shape.judge(&value).map_err(wrong)?;
+                value
+            }
             Stage::Routine(routine) => {
                 number += 1;
                 let at = (count > 1).then_some(number);
@@ -149,7 +177,12 @@ async fn piece(
     let stage = at.map(|at| format!("{at}.{}", routine.name));
     let inside = agent.within(stage.as_deref(), &routine.version, routine.class);
     let run = async {
-        let output = (routine.code)(inside, input.clone()).await?;
+        let output = (routine.code)(inside, input.clone()).await;
+        // What a step found wrong counts, whatever the code has made of it: nothing is kept of this piece, and none comes after it.
+        if let Some(failure) = agent.fatal() {
+            return Err(failure);
+        }
+        let output = output?;
         routine.output.judge(&output).map_err(|why| wrong("output", why))?;
         Ok(output)
     };

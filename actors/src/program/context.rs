@@ -6,11 +6,11 @@ use std::sync::{Arc, OnceLock};
 use ostler_kernel::event::{Failure, StepKey};
 use ostler_kernel::gate::CallClass;
 use ostler_kernel::id::Digest;
-use ostler_kernel::lineage;
 use ostler_kernel::port::{AttemptLog, Begun, CallContext, Child, ChildEnd, LogError};
+use ostler_kernel::{json, lineage};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::step::{Step, StepError};
 
@@ -27,7 +27,7 @@ pub struct ProgramContext {
     version: Arc<str>,
     class: CallClass,
     /// What ends the attempt, whatever the program makes of it.
-    fatal: Arc<OnceLock<Failure>>,
+    fatal: Arc<OnceLock<StepError>>,
 }
 
 impl ProgramContext {
@@ -50,7 +50,7 @@ impl ProgramContext {
     }
 
     pub(super) fn fatal(&self) -> Option<Failure> {
-        self.fatal.get().cloned()
+        self.fatal.get().cloned().map(Failure::from)
     }
 
     /// Does a step, or gives what came of it before, without calling it. A result is kept by the id of the step, the version of
@@ -63,18 +63,22 @@ impl ProgramContext {
     /// # Errors
     ///
     /// See [`StepError`]. All but [`StepError::Failed`] end the attempt, even if the program goes on: a step of the same id
-    /// was recorded with another input or by another version, or its result is lost and it may not be called twice.
+    /// was recorded with another input or by another version, or its result is lost and it may not be called twice. Each step
+    /// after that gives the same error, and calls nothing.
     pub async fn step<T, F, R>(&self, step: impl Into<Step>, call: F) -> Result<T, StepError>
     where
         T: Serialize + DeserializeOwned,
         F: FnOnce() -> R,
         R: Future<Output = Result<T, Failure>>,
     {
+        if let Some(error) = self.fatal.get() {
+            return Err(error.clone());
+        }
         let taken = self.take(step.into(), call).await;
         if let Err(error) = &taken
             && error.is_fatal()
         {
-            let _ = self.fatal.set(error.clone().into());
+            let _ = self.fatal.set(error.clone());
         }
         taken
     }
@@ -98,18 +102,27 @@ impl ProgramContext {
         }
         let mut open = Open { log: &*self.log, id: Some(&id) };
         let called = call().await;
-        let value = match &called {
-            Ok(value) => serde_json::to_value(value).map_err(|error| shape("result", error.to_string()))?,
-            Err(_) => Value::Null,
+        let kept = match &called {
+            // What is given is what is recorded, as each attempt after this one is given it.
+            Ok(value) => Some(as_recorded::<T>(value).map_err(|why| shape("result", why))?),
+            Err(_) => None,
         };
         open.id = None;
-        self.log.end(&id, called.as_ref().map(|_| &value), self.class.acts()).await?;
-        called.map_err(StepError::Failed)
+        let value = kept.as_ref().map_or(&Value::Null, |(value, _)| value);
+        self.log.end(&id, called.as_ref().map(|_| value), self.class.acts()).await?;
+        match (called, kept) {
+            (Ok(_), Some((_, given))) => Ok(given),
+            (called, _) => called.map_err(StepError::Failed),
+        }
     }
 
-    /// What a receiver can recognise a repetition of a step by: the same for every attempt.
+    /// What a receiver can recognise a repetition of a step by: the same for every attempt, and for a step that acted before its
+    /// node was patched the same as then.
     pub fn idempotency_key(&self, step: &str) -> Digest {
-        lineage::step_key(self.key, &format!("{}{step}", self.stage))
+        let step = format!("{}{step}", self.stage);
+        // A log that cannot be read lets no step begin.
+        let before = self.log.step_key(&step).unwrap_or_default();
+        before.unwrap_or_else(|| lineage::step_key(self.key, &step))
     }
 
     /// Opens a run as a step, and waits for its end. Doing it again finds the same run. It has at most the budget that is left
@@ -123,7 +136,7 @@ impl ProgramContext {
     /// See [`StepError`]. How the run ended is no error: see [`ChildEnd`].
     pub async fn spawn(&self, id: &str, child: Child) -> Result<ChildEnd, StepError> {
         let Child { plan, budget, scope, intent } = &child;
-        let input = json!({"plan": plan, "budget": budget, "scope": scope, "intent": intent});
+        let input = serde_json::json!({"plan": plan, "budget": budget, "scope": scope, "intent": intent});
         let (log, step) = (Arc::clone(&self.log), format!("{}{id}", self.stage));
         self.step(Step::new(id).input(&input), || async move {
             log.spawn(&step, child).await.map_err(|error| StepError::Log(error).into())
@@ -158,6 +171,17 @@ impl ProgramContext {
     pub fn workspace(&self) -> &Path {
         &self.workspace
     }
+}
+
+/// A value as it is recorded, and read back from that; or why it cannot be.
+fn as_recorded<T: Serialize + DeserializeOwned>(value: &T) -> Result<(Value, T), String> {
+    let value = serde_json::to_value(value).map_err(|error| error.to_string())?;
+    let value = json::canonical(&value).map_err(|error| error.to_string())?.value();
+    let given = T::deserialize(&value).map_err(|error| {
+        let why = if value.is_null() { " (NaN and infinite numbers are none in JSON)" } else { "" };
+        format!("what is recorded of it cannot be read back: {error}{why}")
+    })?;
+    Ok((value, given))
 }
 
 /// A step that is being called: if that is given up, nobody is about it any more.

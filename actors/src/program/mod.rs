@@ -22,7 +22,7 @@ pub use compose::Mapping;
 pub use context::ProgramContext;
 pub use step::{Step, StepError};
 
-use compose::Stage;
+use compose::{Stage, Whole};
 
 /// What a program does with its input.
 type Code = Arc<dyn Fn(ProgramContext, Value) -> BoxFuture<'static, ToolResult> + Send + Sync>;
@@ -53,6 +53,8 @@ pub struct Program {
     spec: ToolSpec,
     /// A name that was given to it, whatever its stages are called.
     named: Option<String>,
+    /// What was said of all of it.
+    described: Option<String>,
 }
 
 /// One piece of code with what it takes and gives.
@@ -132,48 +134,81 @@ impl Program {
 
     fn of(stages: Vec<Stage>) -> Program {
         let spec = compose::spec(&stages);
-        Program { stages, spec, named: None }
+        Program { stages, spec, named: None, described: None }
     }
 
-    /// Changes the only piece of code of this program; what is put together of several stays what it is.
-    fn with(mut self, change: impl FnOnce(&mut Routine)) -> Program {
-        if let [Stage::Routine(routine)] = &mut self.stages[..] {
-            change(routine);
+    /// Says something of the only piece of code of this program; of several, `whole` is said beside what they say themselves.
+    fn with(mut self, change: impl FnOnce(&mut Routine), whole: impl FnOnce(&mut Vec<Stage>)) -> Program {
+        match &mut self.stages[..] {
+            [Stage::Routine(routine)] => change(routine),
+            _ => whole(&mut self.stages),
         }
-        let named = self.named.take();
-        let program = Program::of(self.stages);
-        match named {
-            Some(name) => program.named(name),
-            None => program,
+        let (named, described) = (self.named.take(), self.described.take());
+        let mut program = Program::of(self.stages);
+        if let Some(name) = named {
+            program = program.named(name);
         }
+        program.describe(described);
+        program
+    }
+
+    fn describe(&mut self, described: Option<String>) {
+        if let Some(description) = &described {
+            self.spec.description.clone_from(description);
+        }
+        self.described = described;
     }
 
     /// One line for people and models.
-    pub fn description(self, description: impl Into<String>) -> Program {
-        self.with(|routine| routine.description = description.into())
+    pub fn description(mut self, description: impl Into<String>) -> Program {
+        let description = description.into();
+        if let [Stage::Routine(routine)] = &mut self.stages[..] {
+            routine.description.clone_from(&description);
+        }
+        self.describe(Some(description));
+        self
     }
 
-    /// The JSON Schema of its input, an object: whoever calls it is held to it.
+    /// The JSON Schema of its input, an object: whoever calls it is held to it. Of programs that are put together, the first is held
+    /// to its own as well.
     pub fn input(self, schema: Value) -> Program {
-        self.with(|routine| routine.input = Shape::new(schema))
+        let shape = Shape::new(schema);
+        let whole = shape.clone();
+        self.with(
+            |routine| routine.input = shape,
+            |stages| stages.insert(0, Stage::Whole(Whole::Input(whole))),
+        )
     }
 
-    /// The JSON Schema of its output: it is held to it.
+    /// The JSON Schema of its output: it is held to it. Of programs that are put together, the last is held to its own as well.
     pub fn output(self, schema: Value) -> Program {
-        self.with(|routine| routine.output = Shape::new(schema))
+        let shape = Shape::new(schema);
+        let whole = shape.clone();
+        self.with(|routine| routine.output = shape, |stages| stages.push(Stage::Whole(Whole::Output(whole))))
     }
 
-    /// What it does to the world, all its steps together. What writes or reaches out has impact 1.
+    /// What it does to the world, all its steps together. What writes or reaches out has impact 1. Programs that are put together do
+    /// at least what each of them does.
     pub fn effect(self, effect: Effect) -> Program {
-        self.with(|routine| {
-            routine.class.effect = effect;
-            routine.class.impact = routine.class.impact.max(u8::from(effect.acts()));
-        })
+        let impact = u8::from(effect.acts());
+        let class = CallClass { impact, effect, idem: Idempotency::Natural };
+        self.with(
+            |routine| {
+                routine.class.effect = effect;
+                routine.class.impact = routine.class.impact.max(impact);
+            },
+            |stages| stages.push(Stage::Whole(Whole::Class(class))),
+        )
     }
 
-    /// The most impact that it has: 0 observes, 1 operates, 2 controls.
+    /// The most impact that it has: 0 observes, 1 operates, 2 controls. Programs that are put together have at least that of each
+    /// of them.
     pub fn impact(self, impact: u8) -> Program {
-        self.with(|routine| routine.class.impact = impact.min(2))
+        let class = CallClass { impact: impact.min(2), effect: Effect::None, idem: Idempotency::Natural };
+        self.with(
+            |routine| routine.class.impact = class.impact,
+            |stages| stages.push(Stage::Whole(Whole::Class(class))),
+        )
     }
 
     /// Another name, by which plans call it. Its steps are known by the same names as before.
@@ -198,12 +233,7 @@ impl Program {
         let class = permit.class();
         let agent = ProgramContext::new(&context, class, permit.idempotency_key());
         let input = Value::Object(permit.into_params());
-        let given = compose::run(&self.stages, &agent, input).await;
-        // What a step found wrong counts, whatever the code has made of it.
-        match agent.fatal() {
-            Some(failure) => Err(failure),
-            None => given,
-        }
+        compose::run(&self.stages, &agent, input).await
     }
 }
 

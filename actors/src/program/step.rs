@@ -78,7 +78,7 @@ pub enum StepError {
 
 impl StepError {
     /// Whether the attempt is over whatever its program makes of it: something was recorded that does not go with what is done
-    /// now, or nobody knows what was done.
+    /// now, or nobody knows what was done. No step begins after it.
     pub(super) fn is_fatal(&self) -> bool {
         match self {
             StepError::Failed(_) => false,
@@ -93,7 +93,7 @@ impl From<StepError> for Failure {
             StepError::Failed(failure) => return failure.clone(),
             StepError::Shape { .. } | StepError::Undeclared(_) => Category::Structural,
             StepError::Log(error) => match error {
-                LogError::InDoubt(_) => Category::InDoubt,
+                LogError::InDoubt(_) | LogError::Otherwise(_) => Category::InDoubt,
                 LogError::Result { failure, .. } => failure.category,
                 LogError::Busy { .. }
                 | LogError::Changed(_)

@@ -113,8 +113,13 @@ impl RegistryState {
         let book = ledger.find(client).unwrap_or_default();
         let terms = book.terms();
         if let Some(credits) = change.credits {
-            // What is reserved for jobs cannot be taken back.
-            let checked = terms.check_deposit(credits, book.spent().saturating_add(book.reserved()));
+            // What is reserved for jobs, and what runs holds, cannot be taken back.
+            let held = match self.services.scheduling.held(&self.services, client) {
+                None if credits < 0 => return Err(ClientError::Restarting),
+                held => held.unwrap_or(0),
+            };
+            let used = book.spent().saturating_add(book.reserved()).saturating_add(held);
+            let checked = terms.check_deposit(credits, used);
             checked.map_err(|error| ClientError::Credits { client: client.clone(), error })?;
         }
         let events = change.events(client, &terms, book.spent());

@@ -7,6 +7,7 @@ use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, RunId};
 use ostler_kernel::port::{JournalError, Position, RunRow, RunStanding};
+use ostler_kernel::run::Operation;
 use ractor::{ActorProcessingErr, ActorRef};
 use tokio::time::Instant;
 
@@ -16,7 +17,7 @@ use super::{RegistryMessage, RegistryState};
 use crate::agent::{AgentMessage, AskReply, Request};
 use crate::effects::AttemptKey;
 use crate::error::RunError;
-use crate::rest;
+use crate::rest::{self, CHECKPOINTED};
 use crate::room::ROOM;
 
 impl RegistryState {
@@ -104,15 +105,23 @@ impl RegistryState {
     /// Gives an actor the first run of its agent, and the requests that waited for that.
     fn give(&mut self, agent: &AgentId, actor: &ActorRef<AgentMessage>) {
         let Some(row) = self.agents.get(agent).and_then(|entry| entry.runs.front()) else { return };
-        let run = row.run;
-        let _ = actor.cast(AgentMessage::Drive(Box::new(row.clone())));
-        for (request, reply) in self.waiting.take(run) {
-            self.ask(agent, run, request, reply);
-        }
+        // What was asked of it comes before anything of it starts.
+        let asked = self.waiting.take(row.run);
+        let _ = actor.cast(AgentMessage::Drive(Box::new(row.clone()), asked));
     }
 
     /// Passes a request on; one that comes before its run's actor is live, or in whose way another run is, waits.
     pub(super) fn ask(&mut self, agent: &AgentId, run: RunId, request: Request, reply: AskReply) {
+        if let Request::Operate(operation @ Operation::Interject(_)) = &request
+            && let Some(row) = self.queued(agent, run)
+        {
+            // Whoever wants it held need not wait for its turn.
+            match rest::operate(&self.services, row, operation.clone()) {
+                Ok(position) => self.services.reply_when_durable(position, vec![reply]),
+                Err(error) => drop(reply.send(Err(error))),
+            }
+            return;
+        }
         let most = self.services.limits.waiting;
         let behind = self.services.driven.held_up_by(run);
         let refused = match self.agents.get(agent).filter(|entry| entry.has(run)) {
@@ -179,6 +188,14 @@ impl RegistryState {
         Ok(())
     }
 
+    /// A run that nobody drives yet: one behind the first of its agent's list, or of an agent that waits for a place.
+    fn queued(&self, agent: &AgentId, run: RunId) -> Option<&RunRow> {
+        let entry = self.agents.get(agent)?;
+        let driven = usize::from(!entry.is_in_line());
+        let queued = entry.runs.iter().skip(driven).find(|row| row.run == run);
+        queued.filter(|_| !self.services.effects.knows_run(run))
+    }
+
     /// Nobody drives a run behind the first of its agent's list, or one whose agent waits for a place, and none of its attempts is
     /// under way, but for one that was driven once and came behind another when the registry was started again: that is left to its
     /// agent.
@@ -187,10 +204,7 @@ impl RegistryState {
         agent: &AgentId,
         run: RunId,
     ) -> Result<Option<Position>, RunError> {
-        let Some(entry) = self.agents.get(agent) else { return Ok(None) };
-        let driven = usize::from(!entry.is_in_line());
-        let queued = entry.runs.iter().skip(driven).find(|row| row.run == run);
-        let Some(row) = queued.filter(|_| !self.services.effects.knows_run(run)) else { return Ok(None) };
+        let Some(row) = self.queued(agent, run) else { return Ok(None) };
         let Some(closed) = rest::cancel(&self.services, row)? else { return Ok(None) };
         self.strike(agent, run);
         self.let_go(run);
@@ -322,6 +336,10 @@ impl RegistryState {
         let parked = rest::park(&self.services, row, reason.clone());
         match &parked {
             Ok(position) => {
+                if reason == CHECKPOINTED {
+                    let (agent, run) = (Some(&row.agent), Some(row.run));
+                    self.services.measures.tell(Telemetry::CheckpointCreated, agent, run);
+                }
                 self.let_go(row.run);
                 let (services, row, position) = (Arc::clone(&self.services), row.clone(), *position);
                 tokio::spawn(async move {

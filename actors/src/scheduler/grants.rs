@@ -118,7 +118,10 @@ impl Grants {
         let (since, mut refused) = (self.measures.now(), Vec::new());
         for job in jobs {
             let job = Job { estimate: capped(job.estimate, self.queue.config().cost_max), ..job };
-            let new = NewJob { rank: job.rank, deadline: Some(job.opened_ms), ..NewJob::of(job.estimate) };
+            // What waits for no credits does not stand behind what may.
+            let priority = i32::from(job.estimate.credits == 0);
+            let (rank, deadline) = (job.rank, Some(job.opened_ms));
+            let new = NewJob { priority, rank, deadline, ..NewJob::of(job.estimate) };
             let node = job.node.clone();
             let queued = Queued { job, owner: Arc::clone(owner), books: known.books.clone(), since };
             match self.queue.enqueue(known.lane, new, queued, &mut self.events) {
@@ -249,6 +252,10 @@ impl Grants {
     ) -> Result<(), ActorProcessingErr> {
         let now = services.clock.now();
         self.tenants.renew(&mut self.queue, &services.ledger, client, now, &mut self.events)
+    }
+
+    pub(super) fn held(&self, client: &ClientId) -> u64 {
+        self.tenants.client(client).and_then(|client| self.queue.held(client).ok()).unwrap_or(0)
     }
 
     pub(super) fn stop(&mut self) {

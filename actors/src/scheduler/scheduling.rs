@@ -110,6 +110,11 @@ impl Scheduling {
         self.tell(services, |grants| grants.renew_terms(services, client));
     }
 
+    /// Credits that the attempts of a client hold that are under way; `None` while the scheduler is being restarted.
+    pub(crate) fn held(&self, services: &Services, client: &ClientId) -> Option<u64> {
+        self.with(services, |grants| Ok(grants.held(client)))
+    }
+
     /// No more grants.
     pub(crate) fn stop(&self, services: &Services) {
         self.tell(services, |grants| {

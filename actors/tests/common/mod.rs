@@ -39,6 +39,19 @@ pub(crate) async fn until(holds: impl AsyncFn() -> bool) {
     }
 }
 
+/// What comes of an act that needs a folder that somebody has just let go of: what ends with a system may hold on to it for a moment
+/// longer.
+pub(crate) async fn once_let_go<T, E>(act: impl Fn() -> Result<T, E>) -> T {
+    let done = Mutex::new(None);
+    until(async || {
+        let mut done = done.lock().unwrap();
+        *done = act().ok();
+        done.is_some()
+    })
+    .await;
+    done.into_inner().unwrap().unwrap()
+}
+
 /// How long something may take that comes at once, on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_secs(60);
 

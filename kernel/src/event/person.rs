@@ -55,4 +55,6 @@ pub enum OperatorAct {
     Cancel(NodeId),
     /// Skip a node.
     Skip(NodeId),
+    /// Nobody: the gate refused as many calls of the run as it may, see [`DENIALS_MAX`](crate::gate::DENIALS_MAX).
+    StopDenied,
 }

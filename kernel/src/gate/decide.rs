@@ -172,11 +172,29 @@ fn check_limits(params: &Map<String, Value>, policy: &GatePolicy) -> Result<(), 
     let limits = policy.limits;
     let bytes =
         measure_within(params, limits.max_depth).map_err(|error| denial(DenialCode::ParamSchema, error))?;
-    if bytes <= limits.max_bytes {
-        return Ok(());
+    if bytes > limits.max_bytes {
+        let what = format_args!("parameters of {bytes} bytes, at most {} are allowed", limits.max_bytes);
+        return Err(denial(DenialCode::ParamSchema, what));
     }
-    let what = format_args!("parameters of {bytes} bytes, at most {} are allowed", limits.max_bytes);
-    Err(denial(DenialCode::ParamSchema, what))
+    if params.iter().any(|(name, value)| has_nul(name) || holds_nul(value)) {
+        return Err(denial(DenialCode::ParamSchema, "a text with the character U+0000 in it"));
+    }
+    Ok(())
+}
+
+fn has_nul(text: &str) -> bool {
+    text.as_bytes().contains(&0)
+}
+
+/// Whether U+0000 stands anywhere: many a receiver takes it for the end of a text, and would act on another one than was judged.
+/// Calls itself as deep as the parameters may be nested.
+fn holds_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => has_nul(text),
+        Value::Array(items) => items.iter().any(holds_nul),
+        Value::Object(members) => members.iter().any(|(name, inner)| has_nul(name) || holds_nul(inner)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
 fn check_schema(tool: &GatedTool, params: &mut Map<String, Value>) -> Result<(), Denial> {

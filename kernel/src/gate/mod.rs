@@ -21,3 +21,6 @@ pub use egress::{Destination, Egress, EgressEntryError, EgressFault, is_public};
 pub use permit::Permit;
 pub use policy::{CallLimits, GatePolicy, SCOPE_DEFAULT, Scope, both};
 pub use tool::GatedTool;
+
+/// Calls of one run that the gate refuses; then the run is cancelled, so that nobody finds out by trying what is allowed.
+pub const DENIALS_MAX: u32 = 20;

@@ -138,21 +138,11 @@ impl GatedTool {
     }
 }
 
-/// Adds `additionalProperties: false` to every schema of an object that does not say otherwise. Schemas that are put
-/// together of parts (`allOf`, `$ref` and the like) name their properties elsewhere and stay as they are.
+/// Closes every schema of an object that does not say that it takes more than it names: `additionalProperties: false`, or where it
+/// is put together of parts (`allOf`, `$ref` and the like), which name properties as well, `unevaluatedProperties: false`.
 fn close_objects(schema: &mut Value) {
-    const COMPOSED: [&str; 10] = [
-        "allOf",
-        "anyOf",
-        "oneOf",
-        "if",
-        "not",
-        "$ref",
-        "$dynamicRef",
-        "dependentSchemas",
-        "patternProperties",
-        "unevaluatedProperties",
-    ];
+    const PARTS: [&str; 7] = ["allOf", "anyOf", "oneOf", "if", "$ref", "$dynamicRef", "dependentSchemas"];
+    const SAID: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
     let Value::Object(members) = schema else { return };
     let of_object = match members.get("type") {
         Some(Value::String(name)) => name == "object",
@@ -160,9 +150,10 @@ fn close_objects(schema: &mut Value) {
         _ => false,
     };
     let names_keys = ["properties", "required"].iter().any(|&word| members.contains_key(word));
-    let composed = COMPOSED.iter().any(|&word| members.contains_key(word));
-    if (of_object || names_keys) && !composed && !members.contains_key("additionalProperties") {
-        members.insert("additionalProperties".into(), Value::Bool(false));
+    let has = |words: &[&str]| words.iter().any(|&word| members.contains_key(word));
+    if (of_object || names_keys) && !has(&SAID) {
+        let word = if has(&PARTS) { "unevaluatedProperties" } else { "additionalProperties" };
+        members.insert(word.into(), Value::Bool(false));
     }
     for (word, inner) in members.iter_mut() {
         match (word.as_str(), inner) {

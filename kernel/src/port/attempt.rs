@@ -54,6 +54,16 @@ pub trait AttemptLog: Send + Sync + 'static {
         acting: Option<Idempotency>,
     ) -> BoxFuture<'a, Result<Begun, LogError>>;
 
+    /// The key of a step that acted before, by this attempt's work or before a patch of it: it is called under that one again.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be read.
+    fn step_key(&self, step: &str) -> Result<Option<Digest>, LogError> {
+        let _ = step;
+        Ok(None)
+    }
+
     /// Keeps what came of a step that was begun. What succeeded is not called again; what failed is. With `durable`, it is on
     /// disk when the future is done.
     ///
@@ -160,6 +170,12 @@ pub enum LogError {
     /// The step was begun by an attempt that did not live to tell what came of it, and may not be called twice.
     #[error("step {0:?} was begun and its result is lost: whether it was done is for a person to say")]
     InDoubt(String),
+    /// The step acted before its node was patched, and would do something else now.
+    #[error(
+        "step {:?} was done before its node was patched, and would be done otherwise now: whether it may be is for a person \
+         to say ({})", .0.step, .0.differs()
+    )]
+    Otherwise(Box<Changed>),
     /// What came of the step cannot be kept.
     #[error("step {step:?}: {}", failure.message)]
     Result {

@@ -87,7 +87,10 @@ impl Run {
                 let instance = &mut self.instances[index];
                 match &result.outcome {
                     Outcome::Ok(output) => instance.output = Some(output.clone()),
-                    Outcome::Failed(failure) => instance.failure = Some(Box::new(failure.clone())),
+                    Outcome::Failed(failure) => {
+                        self.denials += u32::from(failure.category == Category::GateDenied);
+                        instance.failure = Some(Box::new(failure.clone()));
+                    }
                 }
             }
             Event::HumanRequest(request) => {
@@ -154,7 +157,7 @@ impl Run {
                 self.tally.count_contract(*holds);
             }
             Event::RunRecovered { count } => self.recoveries = *count,
-            Event::Operator(OperatorAct::CancelPlan) => self.cancel_plan(),
+            Event::Operator(OperatorAct::CancelPlan | OperatorAct::StopDenied) => self.cancel_plan(),
             Event::Operator(OperatorAct::Cancel(_) | OperatorAct::Skip(_))
             | Event::RunOpened(_)
             | Event::TimerFired { .. }
@@ -289,12 +292,22 @@ impl Run {
             }
         }
         graph.sources[index].iter().for_each(|&(source, _)| self.dirty.mark(source));
+        self.end_interjection(index, state);
+    }
+
+    /// What held the run lets it go. If it came to nothing the run is cancelled, as somebody tried to intervene: it failed, or
+    /// whom the operator asked said no or nothing. Who cancels or skips it only releases what it holds.
+    fn end_interjection(&mut self, index: usize, state: NodeState) {
         let node = &self.plan.nodes[index];
-        if let Some(hold) = self.holds.iter().position(|held_by| *held_by == node.id) {
+        let hold = self.holds.iter().position(|held_by| *held_by == node.id);
+        let (failed, is_interjection) = (state == NodeState::Failed, node.kind == Kind::Interjection);
+        let reason = &self.instances[index].reason;
+        let refused = matches!(reason, Some(Reason::HumanRejected | Reason::HumanTimeout));
+        if let Some(hold) = hold {
             self.holds.remove(hold);
             self.dirty.mark_all(self.instances.len());
         }
-        if node.kind == Kind::Interjection && state == NodeState::Failed {
+        if failed && is_interjection || hold.is_some() && (failed || refused) {
             self.cancel_plan();
         }
     }

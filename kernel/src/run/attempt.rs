@@ -2,7 +2,9 @@
 
 use super::standing::Standing;
 use super::turn::{Resolution, Turn};
-use crate::event::{AttemptResult, Directive, Event, Failure, HumanRequestKind, Outcome, TimerKind};
+use crate::event::{
+    AttemptResult, Directive, Event, Failure, HumanRequestKind, OperatorAct, Outcome, TimerKind,
+};
 use crate::gate::AfterLoss;
 use crate::id::NodeId;
 use crate::plan::InDoubt;
@@ -12,9 +14,7 @@ impl Turn<'_, '_, '_> {
     pub(super) fn result(&mut self, result: Box<AttemptResult>, unsure: bool) {
         let Some(at) = self.run.position(&result.node) else { return };
         if !self.run.is_current(&result.node, result.attempt) {
-            if !is_missing_parameter(&result.outcome) {
-                self.emit(Event::LateResult(result));
-            }
+            self.emit(Event::LateResult(result));
             return;
         }
         let failed = match &result.outcome {
@@ -24,13 +24,25 @@ impl Turn<'_, '_, '_> {
         let draining = self.run.instances[at].is_draining();
         self.emit(Event::AttemptResult(result));
         match failed {
-            Some(category) => self.failed(at, category),
+            Some(category) => {
+                self.failed(at, category);
+                self.stop_denied();
+            }
             None if draining => self.drained(at, unsure),
             None if self.asks_after(at, unsure) => {
                 let shown = self.run.instances[at].output.as_ref().map(|output| output.artifact);
                 self.ask(at, Reason::ApproveAfter, HumanRequestKind::After, shown);
             }
             None => self.executed(at),
+        }
+    }
+
+    /// Whoever is refused again and again looks for what is allowed: the run is cancelled.
+    fn stop_denied(&mut self) {
+        let denied = self.cx.settings.denials.is_some_and(|most| self.run.denials >= most);
+        if denied && !self.run.cancelled {
+            self.emit(Event::Operator(OperatorAct::StopDenied));
+            self.stop_all(NodeState::Cancelled, &Reason::Denials);
         }
     }
 
@@ -78,13 +90,9 @@ impl Turn<'_, '_, '_> {
         }
     }
 
-    /// The node has failed for good. If it is an interjection, everything stops: an operator tried to intervene.
+    /// The node has failed for good.
     pub(super) fn fail(&mut self, at: usize, reason: Reason) {
-        let was_cancelled = self.run.is_cancelled();
         self.transit(at, NodeState::Failed, reason);
-        if self.run.is_cancelled() && !was_cancelled {
-            self.stop_all(NodeState::Cancelled, &Reason::InterjectionFailed);
-        }
     }
 
     pub(super) fn retry_due(&mut self, node: &NodeId) {
@@ -147,9 +155,4 @@ impl Turn<'_, '_, '_> {
             Resolution::Fail => self.fail(at, Reason::InDoubt),
         }
     }
-}
-
-/// A reference led nowhere: nothing ran, so there is nothing that could come late.
-fn is_missing_parameter(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Failed(Failure { category: Category::ParamMissing, .. }))
 }

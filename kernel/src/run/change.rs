@@ -1,17 +1,42 @@
 //! New versions of the plan: deltas, patches, replans.
 
+use super::Run;
 use super::standing::Standing;
 use super::turn::{Patch, Turn};
 use crate::event::{ChangeCause, Event, PlanRefusal, PlanVersion};
 use crate::id::NodeId;
 use crate::json::{self, Json};
-use crate::plan::{self, Change, Delta, Fault, FaultCode, NodeStanding};
+use crate::plan::{self, Change, Delta, Fault, FaultCode, NodeStanding, Settings};
 use crate::run::{Category, NodeState, Reason};
+
+impl Run {
+    /// The change as it is journaled, and the nodes it cancels; or all that is wrong with it.
+    pub(super) fn judge(
+        &self,
+        change: &Change,
+        settings: &Settings<'_>,
+    ) -> Result<(Json, Vec<NodeId>), Vec<Fault>> {
+        let standing = |node: &NodeId| match self.instance(node).map(|instance| instance.state()) {
+            Some(NodeState::Pending | NodeState::Blocked) | None => NodeStanding::Movable,
+            Some(state) if state.is_terminal() => NodeStanding::Terminal,
+            Some(_) => NodeStanding::Started,
+        };
+        let closed = self.cancelled || self.concluded;
+        let merged = plan::merge(&self.plan, change, &standing, closed, settings)?;
+        let revision =
+            serde_json::to_value(&merged.revision).expect("a revision has only names and JSON in it");
+        let revision = json::canonical(&revision).map_err(|error| {
+            let mend = "keep numbers within 2^53";
+            vec![Fault::new(FaultCode::V14, Fault::PLAN, error.to_string(), mend)]
+        })?;
+        Ok((revision, merged.cancel))
+    }
+}
 
 impl Turn<'_, '_, '_> {
     /// Judges a change and, if it is accepted, makes it the next version and carries out its cancels.
     pub(super) fn change(&mut self, cause: ChangeCause, change: Change) {
-        match self.judge(&change) {
+        match self.run.judge(&change, self.cx.settings) {
             Ok((revision, cancel)) => {
                 self.accept(cause, revision);
                 for node in cancel {
@@ -22,25 +47,6 @@ impl Turn<'_, '_, '_> {
             }
             Err(faults) => self.refuse(cause, &faults),
         }
-    }
-
-    /// The change as it is journaled, and the nodes it cancels; or all that is wrong with it.
-    fn judge(&self, change: &Change) -> Result<(Json, Vec<NodeId>), Vec<Fault>> {
-        let run = &*self.run;
-        let standing = |node: &NodeId| match run.instance(node).map(|instance| instance.state()) {
-            Some(NodeState::Pending | NodeState::Blocked) | None => NodeStanding::Movable,
-            Some(state) if state.is_terminal() => NodeStanding::Terminal,
-            Some(_) => NodeStanding::Started,
-        };
-        let closed = run.cancelled || run.concluded;
-        let merged = plan::merge(&run.plan, change, &standing, closed, self.cx.settings)?;
-        let revision =
-            serde_json::to_value(&merged.revision).expect("a revision has only names and JSON in it");
-        let revision = json::canonical(&revision).map_err(|error| {
-            let mend = "keep numbers within 2^53";
-            vec![Fault::new(FaultCode::V14, Fault::PLAN, error.to_string(), mend)]
-        })?;
-        Ok((revision, merged.cancel))
     }
 
     fn accept(&mut self, cause: ChangeCause, revision: Json) {
@@ -100,7 +106,7 @@ impl Turn<'_, '_, '_> {
         };
         let node = self.id(at);
         let cause = ChangeCause::Patch(node.clone());
-        match self.judge(&Change::Patch { node, set }) {
+        match self.run.judge(&Change::Patch { node, set }, self.cx.settings) {
             Ok((revision, _)) => {
                 if self.run.instances[at].state() != NodeState::FailedRetryable {
                     self.transit(at, NodeState::FailedRetryable, Reason::Category(category));

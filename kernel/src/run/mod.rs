@@ -110,6 +110,8 @@ pub struct Run {
     contract: Option<(u32, bool)>,
     /// Recoveries since the last attempt that ended.
     recoveries: u32,
+    /// Attempts that the gate refused.
+    denials: u32,
     tally: Tally,
     terms: RunTerms,
 }
@@ -148,6 +150,7 @@ impl Run {
             replan_pending: false,
             contract: None,
             recoveries: 0,
+            denials: 0,
             tally: Tally::default(),
             terms: RunTerms::default(),
             plan,

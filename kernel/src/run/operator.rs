@@ -1,10 +1,12 @@
 //! What an operator asks for, and stopping in general.
 
+use serde_json::{Map, Value, json};
+
 use super::Run;
 use super::turn::{Operation, Turn};
 use crate::event::{ChangeCause, Event, OperatorAct};
 use crate::id::NodeId;
-use crate::plan::{Change, Kind};
+use crate::plan::{Change, Delta, Fault, Kind, Method, NodeDraft, RuleDraft, Settings, Span};
 use crate::run::{NodeState, Reason};
 
 /// Why an operator's wish comes to nothing.
@@ -24,6 +26,15 @@ pub enum OperationError {
         /// How it ended.
         state: NodeState,
     },
+    /// The plan cannot be changed like this.
+    #[error("the plan cannot be changed like this: {}", first(.0))]
+    Refused(Vec<Fault>),
+}
+
+fn first(faults: &[Fault]) -> String {
+    faults
+        .first()
+        .map_or_else(String::new, |fault| format!("{} ({}); {}", fault.detail, fault.code, fault.mend))
 }
 
 impl Run {
@@ -31,8 +42,24 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// Why not: deciding it all the same gives no records.
-    pub fn check_operation(&self, operation: &Operation) -> Result<(), OperationError> {
+    /// Why not: deciding it all the same gives no records, or for a change of the plan the record that it was refused.
+    pub fn check_operation(
+        &self,
+        operation: &Operation,
+        settings: &Settings<'_>,
+    ) -> Result<(), OperationError> {
+        self.has_target(operation)?;
+        match operation {
+            Operation::Delta(delta) | Operation::Interject(delta) => {
+                let change = Change::Delta((**delta).clone());
+                self.judge(&change, settings).map(drop).map_err(OperationError::Refused)
+            }
+            Operation::CancelPlan | Operation::Cancel(_) | Operation::Skip(_) => Ok(()),
+        }
+    }
+
+    /// Whether there is anything that it can be done to.
+    fn has_target(&self, operation: &Operation) -> Result<(), OperationError> {
         if self.counts.live == 0 && !self.replan_pending {
             return Err(OperationError::Over);
         }
@@ -46,11 +73,30 @@ impl Run {
             Operation::CancelPlan | Operation::Delta(_) | Operation::Interject(_) => Ok(()),
         }
     }
+
+    /// The change that holds this run: a node `interjection-N` that shows a person `text` and waits `wait` milliseconds for their
+    /// answer. Nothing else starts meanwhile, and what runs goes on to its end. A yes lets the run go on; a no cancels it, and so
+    /// does silence.
+    pub fn interjection(&self, text: &str, wait: i64) -> (NodeId, Operation) {
+        let is_new = |id: &NodeId| self.position(id).is_none();
+        let numbered = |number: usize| NodeId::from(format!("interjection-{number}").as_str());
+        let id = (1..).map(numbered).find(is_new).expect("a plan has finitely many nodes");
+        let gives =
+            RuleDraft { method: Some(Method::Schema), p: None, spec: Some(json!({"type": "null"}).into()) };
+        let asks = NodeDraft {
+            kind: Some(Kind::HumanApproval),
+            params: Some(Map::from_iter([("text".to_owned(), Value::from(text))])),
+            human_timeout: Some(Span::Millis(wait)),
+            contract: Some(vec![gives]),
+            ..NodeDraft::named(id.clone())
+        };
+        (id, Operation::Interject(Box::new(Delta { add: vec![asks], ..Delta::default() })))
+    }
 }
 
 impl Turn<'_, '_, '_> {
     pub(super) fn operator(&mut self, operation: Operation) {
-        if self.run.check_operation(&operation).is_err() {
+        if self.run.has_target(&operation).is_err() {
             return;
         }
         match operation {

@@ -80,6 +80,11 @@ impl Purse {
         self.free() == 0 && !self.held.is_empty() && self.held(attempt) == 0
     }
 
+    /// Whether nothing is free and nobody is left who would leave any: nothing more is started.
+    pub fn is_used_up(&self) -> bool {
+        self.free() == 0 && self.held.is_empty()
+    }
+
     /// Gives credits to a run that an attempt opens: as many as it asks for, or half of what is free, as the attempt pays for waiting
     /// as long as that run takes.
     ///

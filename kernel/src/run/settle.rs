@@ -20,13 +20,7 @@ impl Turn<'_, '_, '_> {
         while let Some(at) = self.run.dirty.take() {
             match self.run.own_step(at) {
                 Some(Step::Drain) => self.emit(Event::Draining { node: self.id(at) }),
-                Some(Step::Move(to, reason)) => {
-                    let was_cancelled = self.run.cancelled;
-                    self.transit(at, to, reason);
-                    if self.run.cancelled && !was_cancelled {
-                        self.stop_all(NodeState::Cancelled, &Reason::InterjectionFailed);
-                    }
-                }
+                Some(Step::Move(to, reason)) => self.transit(at, to, reason),
                 None => {}
             }
         }

@@ -54,7 +54,10 @@ impl NodeState {
         let stopped = match to {
             S::Skipped => matches!(reason, R::SiblingWon | R::Concluded | R::Operator),
             S::Cancelled => {
-                matches!(reason, R::Operator | R::PlanCancelled | R::InterjectionFailed | R::Delta)
+                matches!(
+                    reason,
+                    R::Operator | R::PlanCancelled | R::InterjectionFailed | R::Delta | R::Denials
+                )
             }
             _ => false,
         };
@@ -229,6 +232,7 @@ pub enum Reason {
     InterjectionFailed,
     Delta,
     DrainedUnapproved,
+    Denials,
 }
 
 impl Reason {
@@ -262,6 +266,7 @@ impl Reason {
             Reason::InterjectionFailed => "interjection_failed",
             Reason::Delta => "delta",
             Reason::DrainedUnapproved => "drained_unapproved",
+            Reason::Denials => "denials",
         }
     }
 }

@@ -21,6 +21,7 @@ pub struct Since {
 
 /// How a run is taken up.
 #[derive(Debug, Clone, PartialEq)]
+#[must_use]
 pub enum TakenUp {
     /// It goes on.
     GoesOn {
@@ -29,7 +30,7 @@ pub enum TakenUp {
         /// Running nodes whose attempt is to be done again, under the same number.
         again: Vec<NodeId>,
     },
-    /// It is to be set aside, and why.
+    /// It is to be set aside, and why; the run is to be dropped as it is.
     SetAside(String),
 }
 
@@ -39,9 +40,11 @@ impl Run {
     pub fn take_up(&mut self, cx: &mut Context<'_>, lost: &[NodeId], since: Since) -> TakenUp {
         let Since { was_parked, by_name, got_on } = since;
         let recoveries = if got_on { 0 } else { self.recoveries };
-        if !lost.is_empty() && recoveries >= RECOVERIES_MAX && !by_name {
-            let reason = format!("it ended {recoveries} processes in a row without getting on");
-            return TakenUp::SetAside(reason);
+        let is_over = recoveries >= RECOVERIES_MAX && !by_name;
+        let set_aside =
+            || TakenUp::SetAside(format!("it ended {recoveries} processes in a row without getting on"));
+        if is_over && !lost.is_empty() {
+            return set_aside();
         }
         let mut turn = Turn { run: self, cx, events: Vec::new() };
         if was_parked {
@@ -54,12 +57,24 @@ impl Run {
         lost.iter().for_each(|node| turn.lost(node));
         turn.settle();
         let events = turn.events;
+        if is_over && self.is_any_ready() {
+            return set_aside();
+        }
         let runs = |node: &&NodeId| {
             self.instance(node)
                 .is_some_and(|instance| instance.state() == NodeState::Running && !instance.is_draining())
         };
         let again = lost.iter().filter(runs).cloned().collect();
         TakenUp::GoesOn { events, again }
+    }
+
+    /// Counts a recovery of a run of which no attempt was lost. Durable before the first attempt begins that a process makes of a
+    /// run that another has opened: what ends the process before there is a record of it is counted as well.
+    pub fn count_recovery(&mut self, cx: &mut Context<'_>) -> Vec<Event> {
+        let count = self.recoveries + 1;
+        let mut turn = Turn { run: self, cx, events: Vec::new() };
+        turn.emit(Event::RunRecovered { count });
+        turn.events
     }
 
     /// Cancels a run that nobody drives, and closes it: the records, which have taken effect. No attempt of it may

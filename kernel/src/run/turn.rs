@@ -142,7 +142,8 @@ pub enum Operation {
     Skip(NodeId),
     /// Change the plan.
     Delta(Box<Delta>),
-    /// Change the plan by one node of kind interjection, and hold everything else until it has ended.
+    /// Change the plan by nodes that hold everything else until they have ended, see [`Run::interjection`]. One that fails,
+    /// that a person says no to or that nobody answers in time cancels the run.
     Interject(Box<Delta>),
 }
 
@@ -196,8 +197,9 @@ impl Turn<'_, '_, '_> {
         self.events.push(event);
     }
 
-    /// Moves the node at `at`.
+    /// Moves the node at `at`. If that is the end of an interjection that cancels the run, everything stops.
     pub(super) fn transit(&mut self, at: usize, to: NodeState, reason: Reason) {
+        let was_cancelled = self.run.cancelled;
         let instance = &self.run.instances[at];
         let attempt = instance.attempts + u32::from(to == NodeState::Running);
         self.emit(Event::NodeTransition(NodeTransition {
@@ -208,6 +210,9 @@ impl Turn<'_, '_, '_> {
             reason,
             attempt,
         }));
+        if self.run.cancelled && !was_cancelled {
+            self.stop_all(NodeState::Cancelled, &Reason::InterjectionFailed);
+        }
     }
 
     pub(super) fn id(&self, at: usize) -> NodeId {

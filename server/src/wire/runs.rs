@@ -44,6 +44,25 @@ pub struct RunNamed {
     pub run: String,
 }
 
+/// The body of `POST /v1/runs/{id}/interject`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InterjectRequest {
+    /// What a person is to decide about.
+    pub text: String,
+    /// Milliseconds until silence cancels the run.
+    pub wait_ms: NonZeroU64,
+}
+
+/// What was interjected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interjected {
+    /// The run.
+    pub run: String,
+    /// The node that asks: its question is among the approvals.
+    pub node: String,
+}
+
 /// The body of `POST /v1/runs/{id}/resolve`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

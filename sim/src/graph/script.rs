@@ -161,9 +161,11 @@ pub(super) type AddedScript = BTreeMap<String, Vec<OutcomeScript>>;
 pub(super) fn part(
     mut delta: Map<String, Value>,
 ) -> Result<(Map<String, Value>, AddedScript), serde_json::Error> {
-    let script = match delta.remove("script") {
+    let mut script = match delta.remove("script") {
         Some(script) => serde_json::from_value(script)?,
         None => AddedScript::new(),
     };
+    let added: Vec<&Value> = delta.get("add").and_then(Value::as_array).into_iter().flatten().collect();
+    script.retain(|node, _| added.iter().any(|added| added["id"] == *node.as_str()));
     Ok((delta, script))
 }

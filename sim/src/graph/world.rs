@@ -253,6 +253,8 @@ impl<'s> World<'s> {
                     self.decide(failed(node, attempt, Category::Timeout, String::new()));
                 }
             }
+            // No attempt was made that could end late.
+            Entry::MissingParameter { node, attempt, .. } if !self.run.is_current(&node, attempt) => {}
             Entry::MissingParameter { node, attempt, message } => {
                 self.decide(failed(node, attempt, Category::ParamMissing, message));
             }
@@ -389,7 +391,7 @@ impl<'s> World<'s> {
             Ok(inputs) if !node.param_refs.is_empty() => {
                 self.trace.inputs.insert(id.to_string(), inputs);
             }
-            Ok(_) => {}
+            Ok(_) => drop(self.trace.inputs.remove(id.as_str())),
         }
         if node.kind == Kind::HumanApproval {
             return;

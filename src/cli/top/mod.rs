@@ -108,6 +108,7 @@ impl Looker {
                 Found::Nobody
             }
             Ok(Err(Refused::Problem(problem))) => Found::Silent(problem.detail),
+            Ok(Err(Refused::Failed(failure))) => Found::Silent(failure.what),
             Err(_) => Found::Silent("the process that holds the data folder does not answer".to_owned()),
         }
     }

@@ -16,7 +16,7 @@ use ostler_kernel::plan::Idempotency;
 use ostler_kernel::run::{Category, NodeState, Reason, RunOutcome};
 use serde_json::json;
 
-use super::{decode, encode};
+use super::{KINDS, decode, encode};
 
 fn run() -> RunId {
     "0190b5b8-7a5e-7c3f-8000-0123456789ab".parse().unwrap()
@@ -164,6 +164,15 @@ fn samples() -> Vec<Event> {
     }));
     evaluations(&mut samples);
     market(&mut samples);
+    samples.push(Event::Operator(OperatorAct::StopDenied));
+    samples.push(Event::NodeTransition(NodeTransition {
+        node: node(),
+        version: 1,
+        from: NodeState::Ready,
+        to: NodeState::Cancelled,
+        reason: Reason::Denials,
+        attempt: 0,
+    }));
     samples
 }
 
@@ -413,8 +422,6 @@ fn kind(event: &Event) -> u8 {
         Event::ContractBroken { .. } => 41,
     }
 }
-
-const KINDS: u8 = 42;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

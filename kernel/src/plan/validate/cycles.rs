@@ -22,7 +22,8 @@ pub(super) fn judge(subject: &Subject<'_>, faults: &mut Vec<Fault>) -> Option<Ve
         if component.len() == 1 && !graph.after(first).any(|next| next == first) {
             continue;
         }
-        cyclic = true;
+        // Names that are no nodes may wait for each other: that is no fault of the nodes, and keeps none from being put in order.
+        cyclic |= component.iter().any(|&at| at < subject.table.len());
         let mut through = Through::new(&graph, component);
         for &at in component.iter().filter(|&&at| at < subject.table.len()) {
             let mend = if graph.turns.items().is_empty() {

@@ -64,7 +64,10 @@ pub(crate) fn collect(
     commit: Option<&mut dyn FnMut() -> std::io::Result<()>>,
 ) -> Result<Collected, OpenJournalError> {
     let disk = &*files.disk;
-    let survey = survey(files, None)?;
+    let mut survey = survey(files, None)?;
+    if let Some(newer) = survey.newer.take() {
+        return Err(OpenJournalError::Newer(newer));
+    }
     if survey.is_damaged() {
         return Err(OpenJournalError::Damaged(survey.damages));
     }
