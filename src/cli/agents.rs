@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::Globals;
 use super::advice::{self, option, placed};
 use super::cells::{fit, padded, width};
-use super::client::{Client, Refused, part};
+use super::client::{Refused, part};
 use super::exit::{Failure, code};
 use super::live::painted;
 use super::market;
@@ -120,8 +120,8 @@ fn offers(line: &AgentLine) -> Option<String> {
 }
 
 /// Lists all agents.
-pub(crate) async fn list(client: &Client, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
-    let list: AgentList = client.get("/v1/agents").await?;
+pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+    let list: AgentList = session.get("/v1/agents").await?;
     if globals.json {
         list.agents.iter().for_each(|line| out.json(&tagged("agent", line)));
         return Ok(());
@@ -175,14 +175,14 @@ pub(crate) async fn release(globals: &Globals, args: ReleaseArgs) -> Result<u8, 
 }
 
 /// Shows what supervises what. Only a process that stays has something to tell.
-pub(crate) async fn tree(client: &Client, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
-    if !client.is_remote() {
+pub(crate) async fn tree(session: &mut Session, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+    if !session.client.is_remote() {
         if !globals.json {
             say("nothing is supervised: no process holds the data folder");
         }
         return Ok(());
     }
-    let view: TreeView = client.get("/v1/tree").await?;
+    let view: TreeView = session.get("/v1/tree").await?;
     let mut lines = Vec::new();
     grow(&view.children, "/", "", &mut lines);
     if globals.json {

@@ -14,7 +14,7 @@ use super::Globals;
 use super::advice::{self, placed};
 use super::ask::{self, Typed};
 use super::cells::{fit, harmless};
-use super::client::{Client, Refused, part};
+use super::client::{Refused, part};
 use super::exit::{Failure, code};
 use super::live::screen::Aside;
 use super::measured::Measured;
@@ -63,17 +63,17 @@ pub(crate) async fn approvals(globals: &Globals) -> Result<u8, Failure> {
     if is_empty("run", globals)? {
         return Ok(code::SUCCEEDED);
     }
-    let session = Session::open(globals, Path::new("."), Want::Look).await?;
-    let told = list(&session.client, globals, &mut out).await;
+    let mut session = Session::open(globals, Path::new("."), Want::Look).await?;
+    let told = list(&mut session, globals, &mut out).await;
     session.stop().await;
     told.map(|()| code::SUCCEEDED)
 }
 
-async fn list(client: &Client, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+async fn list(session: &mut Session, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
     let (mut next, mut told): (Option<String>, usize) = (None, 0);
     loop {
         let after = next.map(|cursor| format!("?after={}", part(&cursor))).unwrap_or_default();
-        let page: ApprovalList = client.get(&format!("/v1/approvals{after}")).await?;
+        let page: ApprovalList = session.get(&format!("/v1/approvals{after}")).await?;
         for UnreadableRun { run, detail } in &page.unreadable {
             told += 1;
             say(format!("what run {run} asks is not known: it cannot be read: {detail}"));
@@ -83,7 +83,7 @@ async fn list(client: &Client, globals: &Globals, out: &mut Out) -> Result<(), F
             if globals.json {
                 // Machines get all of it, however large.
                 let whole: ApprovalView =
-                    client.get(&format!("/v1/approvals/{}", part(&question.id))).await?;
+                    session.get(&format!("/v1/approvals/{}", part(&question.id))).await?;
                 let mut line = serde_json::to_value(&whole).expect("a question is names, numbers and JSON");
                 line["type"] = json!("approval");
                 line["too_late"] = json!(is_over(question.deadline_ms));
@@ -297,7 +297,7 @@ async fn send(
         (Some(given), _) => check_digest(given, &digest, &before.run, &args.node)?,
         (None, Decision::Reject) => {}
         (None, Decision::Approve) if person => {
-            let question: ApprovalView = session.client.get(&path).await?;
+            let question: ApprovalView = session.get(&path).await?;
             match consent(&question, signals).await {
                 Ok(typed) if note.is_empty() => note = typed,
                 Ok(_) => {}

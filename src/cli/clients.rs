@@ -253,8 +253,8 @@ pub(crate) fn tier(tier: Tier) -> &'static str {
 }
 
 /// Lists all clients.
-pub(crate) async fn list(client: &Client, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
-    let list: ClientList = client.get("/v1/clients").await?;
+pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+    let list: ClientList = session.get("/v1/clients").await?;
     if globals.json {
         list.clients.iter().for_each(|line| out.json(&tagged("client", line)));
         return Ok(());

@@ -18,7 +18,7 @@ use serde_json::json;
 
 use super::advice::{self, placed};
 use super::cells::wrapped;
-use super::client::{Client, part};
+use super::client::part;
 use super::exit::{Failure, code};
 use super::session::{Session, Want, is_there, settings};
 use super::term::{Out, Paint, bytes, count};
@@ -364,21 +364,21 @@ async fn store(globals: &Globals, data: &Path, repairs: bool, report: &mut Repor
             return Ok(());
         }
     }
-    let session = Session::open(globals, Path::new("."), Want::Look).await?;
-    let mut looked = runs(&session.client, report).await;
+    let mut session = Session::open(globals, Path::new("."), Want::Look).await?;
+    let mut looked = runs(&mut session, report).await;
     if looked.is_ok() {
-        looked = pipelines(&session.client, report).await;
+        looked = pipelines(&mut session, report).await;
     }
     if looked.is_ok() {
-        looked = market::look(&session.client, report).await;
+        looked = market::look(&mut session, report).await;
     }
     session.stop().await;
     looked
 }
 
 /// Folds every pipeline, and tells what was too much for its stages, and what they missed.
-async fn pipelines(client: &Client, report: &mut Report) -> Result<(), Failure> {
-    let lines = match pipelines::lines(client, None).await {
+async fn pipelines(session: &mut Session, report: &mut Report) -> Result<(), Failure> {
+    let lines = match pipelines::lines(session, None).await {
         Ok(lines) if lines.is_empty() => return Ok(()),
         Ok(lines) => lines,
         Err(failure) => {
@@ -471,9 +471,9 @@ fn runs_that(many: usize, one: &str, more: &str) -> String {
 }
 
 /// Folds every run, and reads every result: each step must be legal, each digest right.
-async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
-    if client.is_remote() {
-        let health: Health = client.get("/healthz").await?;
+async fn runs(session: &mut Session, report: &mut Report) -> Result<(), Failure> {
+    if session.client.is_remote() {
+        let health: Health = session.get("/healthz").await?;
         let what = format!(
             "process {} answers, version {}, drives {}",
             health.pid,
@@ -489,7 +489,7 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
     let mut next: Option<String> = None;
     loop {
         let after = next.map(|cursor| format!("?after={cursor}")).unwrap_or_default();
-        let list: RunList = match client.get(&format!("/v1/runs{after}")).await {
+        let list: RunList = match session.get(&format!("/v1/runs{after}")).await {
             Ok(list) => list,
             Err(refused) => {
                 report.bad("runs", Failure::from(refused).what, RESTORE);
@@ -504,12 +504,12 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
             }
             count += 1;
             let path = format!("/v1/runs/{}", part(&line.run));
-            match client.get::<Summary>(&path).await {
+            match session.get::<Summary>(&path).await {
                 Ok(summary) => {
                     // One that was set aside as it could not be read goes on now that it can.
                     unfinished.count(&line);
                     steps += summary.seq;
-                    if let Some(line) = clients::short(client, &summary).await {
+                    if let Some(line) = clients::short(&session.client, &summary).await {
                         short.entry(line.client.clone()).or_insert((line, 0)).1 += 1;
                     }
                 }
@@ -518,7 +518,7 @@ async fn runs(client: &Client, report: &mut Report) -> Result<(), Failure> {
                     continue;
                 }
             }
-            match client.get::<ResultsRead>(&format!("{path}/results")).await {
+            match session.get::<ResultsRead>(&format!("{path}/results")).await {
                 Ok(results) => {
                     artifacts += results.read;
                     size += results.bytes;

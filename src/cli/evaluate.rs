@@ -168,9 +168,9 @@ pub(crate) async fn agents(globals: &Globals, args: AgentsArgs) -> Result<u8, Fa
     if args.like.is_none() && is_empty("agent", globals)? {
         return Ok(code::SUCCEEDED);
     }
-    let session = Session::open(globals, Path::new("."), Want::Look).await?;
+    let mut session = Session::open(globals, Path::new("."), Want::Look).await?;
     let like = args.like.as_deref().map(|agent| format!("?like={}", part(agent))).unwrap_or_default();
-    let list = session.client.get::<EvaluationList>(&format!("/v1/evaluations{like}")).await;
+    let list = session.get::<EvaluationList>(&format!("/v1/evaluations{like}")).await;
     session.stop().await;
     let list = list?;
     let mut out = Out::new();

@@ -212,27 +212,48 @@ pub(crate) async fn to_rest(
     let path = format!("/v1/runs/{}", part(run));
     for _ in 0..RENEWALS_MAX {
         let followed = follow(&session.client, &path, after, until, view, asker.as_deref_mut(), out).await;
-        let Err(refused) = followed else { return Ok(()) };
-        let (Refused::Gone(what) | Refused::NotThere(what)) = refused else { return Err(refused) };
-        let gone = || Refused::Gone(what.clone());
-        let want = if part_in_it == Part::Drives { Want::Drive } else { Want::Look };
-        session.renew(want).await.map_err(|_| gone())?;
-        if session.client.is_remote() {
-            continue;
+        let lost = match followed {
+            Ok(()) if part_in_it == Part::Looks => return Ok(()),
+            Ok(()) => None,
+            Err(Refused::Gone(what) | Refused::NotThere(what)) => Some(what),
+            Err(refused) => return Err(refused),
+        };
+        if let Some(what) = &lost {
+            let want = if part_in_it == Part::Drives { Want::Drive } else { Want::Look };
+            session.renew(want).await.map_err(|_| Refused::Gone(what.clone()))?;
         }
-        let summary: Summary = session.client.get(&path).await?;
-        let stands_still = matches!(summary.standing, Standing::Open | Standing::Running);
-        match part_in_it {
-            Part::Drives if stands_still => {
-                say("the process that held the data folder went away: the run goes on in this one");
-                session.client.post::<RunNamed>(&format!("{path}/resume"), &Value::Null).await?;
+        if part_in_it == Part::Drives {
+            if !take_up(session, run).await? && lost.is_none() {
+                return Ok(());
             }
-            Part::Drives => {}
-            Part::Looks if stands_still => return Err(gone()),
-            Part::Looks => return follow(&session.client, &path, after, "now", view, None, out).await,
+        } else if !session.client.is_remote() {
+            let summary: Summary = session.client.get(&path).await?;
+            return match lost {
+                Some(what) if matches!(summary.standing, Standing::Open | Standing::Running) => {
+                    Err(Refused::Gone(what))
+                }
+                _ => follow(&session.client, &path, after, "now", view, None, out).await,
+            };
         }
     }
     follow(&session.client, &path, after, until, view, asker, out).await
+}
+
+/// Takes a run up that nobody drives: whoever holds the data folder by now may have come for something else. Whether it stood
+/// still.
+async fn take_up(session: &mut Session, run: &str) -> Result<bool, Refused> {
+    let path = format!("/v1/runs/{}", part(run));
+    if session.get::<Summary>(&path).await?.standing != Standing::Open {
+        return Ok(false);
+    }
+    if !session.client.is_remote() {
+        say("the process that held the data folder went away: the run goes on in this one");
+    }
+    match session.post::<RunNamed>(&format!("{path}/resume"), &Value::Null).await {
+        // Somebody else was quicker.
+        Err(Refused::Problem(problem)) if problem.code == "invalid_state" => Ok(true),
+        taken_up => taken_up.map(|_| true),
+    }
 }
 
 /// What is said when the other process is gone.

@@ -104,7 +104,7 @@ async fn tell_events(
     out: &mut Out,
 ) -> Result<(), Failure> {
     let path = format!("/v1/runs/{}", part(&args.run));
-    let summary: Summary = session.client.get(&path).await?;
+    let summary: Summary = session.get(&path).await?;
     let path = format!("/v1/runs/{}", summary.run);
     let follows = args.follow && session.client.is_remote();
     if args.from.get() > summary.seq && (summary.standing == Standing::Closed || !follows) {
@@ -147,14 +147,14 @@ pub(crate) async fn artifact(globals: &Globals, args: ArtifactArgs) -> Result<u8
     else {
         return Err(Failure::invalid(format!("{:?} is not RUN/NODE, such as @last/report", args.name)));
     };
-    let session = Session::open(globals, Path::new("."), Want::Look).await?;
-    let told = tell_artifact(&session, globals, run, node, args.path.as_deref(), &mut out).await;
+    let mut session = Session::open(globals, Path::new("."), Want::Look).await?;
+    let told = tell_artifact(&mut session, globals, run, node, args.path.as_deref(), &mut out).await;
     session.stop().await;
     told.map(|()| code::SUCCEEDED)
 }
 
 async fn tell_artifact(
-    session: &Session,
+    session: &mut Session,
     globals: &Globals,
     run: &str,
     node: &str,
@@ -162,13 +162,16 @@ async fn tell_artifact(
     out: &mut Out,
 ) -> Result<(), Failure> {
     let place = format!("/v1/runs/{}/nodes/{}/artifact", part(run), part(node));
-    let response = session.client.ask(Method::GET, &place, "*/*", None).await?;
+    let read = session.asked(true, async |client| {
+        let (head, body) = client.ask(Method::GET, &place, "*/*", None).await?.into_parts();
+        Ok((head.headers, whole(body).await?))
+    });
+    let (headers, mut content) = read.await?;
     let header = |name| {
-        let value = response.headers().get(name).and_then(|value| value.to_str().ok());
+        let value = headers.get(name).and_then(|value| value.to_str().ok());
         value.unwrap_or_default().trim_matches('"').to_owned()
     };
     let (media, digest) = (header(CONTENT_TYPE), header(ETAG));
-    let mut content = whole(response.into_body()).await?;
     if let Some(path) = path {
         content = within(&content, path)?;
     }

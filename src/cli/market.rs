@@ -148,8 +148,8 @@ async fn ls(globals: &Globals) -> Result<u8, Failure> {
     if session::is_empty("job", globals)? {
         return Ok(code::SUCCEEDED);
     }
-    let session = Session::open(globals, Path::new("."), Want::Look).await?;
-    let list = session.client.get::<JobList>("/v1/market").await;
+    let mut session = Session::open(globals, Path::new("."), Want::Look).await?;
+    let list = session.get::<JobList>("/v1/market").await;
     session.stop().await;
     let mut list = list?;
     list.jobs.reverse();
@@ -269,15 +269,24 @@ async fn at(client: &Client, job: &str, stage: &str) -> Result<JobLine, Refused>
     client.get(&format!("/v1/market/{}?at={stage}", part(job))).await
 }
 
+/// A job that is taken on if it is not over, once it is at this stage or beyond.
+async fn taken_on(session: &mut Session, job: &str, stage: &str) -> Result<JobLine, Refused> {
+    let resume = format!("/v1/market/{}/resume", part(job));
+    // Taken on twice, it is one job: whoever holds the data folder by now does.
+    let taken_on = session.asked(true, async |client| {
+        client.post::<JobLine>(&resume, &serde_json::Value::Null).await?;
+        at(client, job, stage).await
+    });
+    taken_on.await
+}
+
 /// Takes on all jobs that are not over. Gives those whose runs were opened by that.
-pub(crate) async fn resume(client: &Client) -> Result<Vec<String>, Refused> {
-    let list: JobList = client.get("/v1/market").await?;
+pub(crate) async fn resume(session: &mut Session) -> Result<Vec<String>, Refused> {
+    let list: JobList = session.get("/v1/market").await?;
     let mut running = Vec::new();
     for line in list.jobs.iter().filter(|line| !is_over(line)) {
-        let path = format!("/v1/market/{}/resume", part(&line.job));
-        client.post::<JobLine>(&path, &serde_json::Value::Null).await?;
         let stage = if line.outcome.is_some() { "evaluation" } else { "execution" };
-        let begun = at(client, &line.job, stage).await?;
+        let begun = taken_on(session, &line.job, stage).await?;
         if is_over(&begun) {
             say(outcome(&begun));
         } else if line.stage != stage {
@@ -342,21 +351,7 @@ async fn finish(
         Err(failure) => return fail(session, failure).await,
     };
     let stage = if is_over { "evaluation" } else { "execution" };
-    let resumed = format!("/v1/market/{}/resume", part(job));
-    let mut line = at(&session.client, job, stage).await;
-    if let Err(Refused::Gone(_) | Refused::NotThere(_)) = line {
-        let again = session.asked(true, async |client| {
-            // Who holds the data folder by now takes it on, if it is not over.
-            if let Err(refused @ (Refused::Gone(_) | Refused::NotThere(_))) =
-                client.post::<JobLine>(&resumed, &serde_json::Value::Null).await
-            {
-                return Err(refused);
-            }
-            at(client, job, stage).await
-        });
-        line = again.await;
-    }
-    let line = match line {
+    let line = match taken_on(&mut session, job, stage).await {
         Ok(line) => line,
         Err(refused) => return fail(session, refused).await,
     };

@@ -224,8 +224,8 @@ async fn ps(globals: &Globals, args: &PsArgs) -> Result<u8, Failure> {
     if args.pipeline.is_none() && is_empty("pipeline", globals)? {
         return Ok(code::SUCCEEDED);
     }
-    let session = open(globals, Want::Look).await?;
-    let asked = lines(&session.client, args.pipeline.as_deref()).await;
+    let mut session = open(globals, Want::Look).await?;
+    let asked = lines(&mut session, args.pipeline.as_deref()).await;
     session.stop().await;
     let lines = asked?;
     let mut out = Out::new();
@@ -243,10 +243,10 @@ async fn ps(globals: &Globals, args: &PsArgs) -> Result<u8, Failure> {
 }
 
 /// All pipelines, or one.
-pub(crate) async fn lines(client: &Client, one: Option<&str>) -> Result<Vec<PipelineLine>, Failure> {
+pub(crate) async fn lines(session: &mut Session, one: Option<&str>) -> Result<Vec<PipelineLine>, Failure> {
     Ok(match one {
-        Some(one) => vec![client.get(&path(one)).await?],
-        None => client.get::<PipelineList>("/v1/pipelines").await?.pipelines,
+        Some(one) => vec![session.get(&path(one)).await?],
+        None => session.get::<PipelineList>("/v1/pipelines").await?.pipelines,
     })
 }
 

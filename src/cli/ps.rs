@@ -75,27 +75,27 @@ pub(crate) async fn ps(globals: &Globals, args: PsArgs) -> Result<u8, Failure> {
     if is_empty("run", globals)? {
         return Ok(code::SUCCEEDED);
     }
-    let session = Session::open(globals, Path::new("."), Want::Look).await?;
+    let mut session = Session::open(globals, Path::new("."), Want::Look).await?;
     let listed = if args.agents {
-        agents::list(&session.client, globals, &mut out).await
+        agents::list(&mut session, globals, &mut out).await
     } else if args.tree {
-        agents::tree(&session.client, globals, &mut out).await
+        agents::tree(&mut session, globals, &mut out).await
     } else if args.clients {
-        clients::list(&session.client, globals, &mut out).await
+        clients::list(&mut session, globals, &mut out).await
     } else {
         let most = match args.limit {
             Some(limit) => usize::try_from(limit.get()).unwrap_or(usize::MAX),
             None if args.all || globals.json || !out.is_terminal() => usize::MAX,
             None => RUNS_SHOWN,
         };
-        runs(&session, globals, args.state.as_deref(), most, &mut out).await
+        runs(&mut session, globals, args.state.as_deref(), most, &mut out).await
     };
     session.stop().await;
     listed.map(|()| code::SUCCEEDED)
 }
 
 async fn runs(
-    session: &Session,
+    session: &mut Session,
     globals: &Globals,
     only: Option<&str>,
     most: usize,
@@ -106,7 +106,7 @@ async fn runs(
     let mut after = String::new();
     let more = loop {
         let asked = if only.is_some() { PAGE } else { left.min(PAGE) };
-        let mut list: RunList = session.client.get(&format!("/v1/runs?limit={asked}{after}")).await?;
+        let mut list: RunList = session.get(&format!("/v1/runs?limit={asked}{after}")).await?;
         if let Some(only) = only {
             list.runs.retain(|line| state(line) == only);
             list.next = list.next.or_else(|| (list.runs.len() > left).then(String::new));
@@ -134,7 +134,7 @@ async fn runs(
         return Ok(());
     }
     let parked = match lines.iter().any(|line| line.out_of_credit) {
-        true => session.client.get::<ClientList>("/v1/clients").await?.clients,
+        true => session.get::<ClientList>("/v1/clients").await?.clients,
         false => Vec::new(),
     };
     let columns = out.is_terminal().then(|| out.size().0);

@@ -37,26 +37,26 @@ pub(crate) async fn show(globals: &Globals, args: ShowArgs) -> Result<u8, Failur
             return Err(Failure::invalid(what));
         }
     };
-    let session = Session::open(globals, Path::new("."), Want::Look).await?;
-    let shown = tell(&session, args, format, &mut out).await;
+    let mut session = Session::open(globals, Path::new("."), Want::Look).await?;
+    let shown = tell(&mut session, args, format, &mut out).await;
     session.stop().await;
     shown.map(|()| code::SUCCEEDED)
 }
 
-async fn tell(session: &Session, args: ShowArgs, format: Format, out: &mut Out) -> Result<(), Failure> {
+async fn tell(session: &mut Session, args: ShowArgs, format: Format, out: &mut Out) -> Result<(), Failure> {
     let at = args.at.map(|at| format!("?at={at}")).unwrap_or_default();
     let path = format!("/v1/runs/{}", part(&args.run));
     if format == Format::Json {
-        let summary: Summary = session.client.get(&format!("{path}{at}")).await?;
+        let summary: Summary = session.get(&format!("{path}{at}")).await?;
         out.json(&summary);
         return Ok(());
     }
-    let graph: GraphView = session.client.get(&format!("{path}/graph{at}")).await?;
+    let graph: GraphView = session.get(&format!("{path}/graph{at}")).await?;
     match format {
         Format::Dot => out.raw(dot(&graph).as_bytes()),
         Format::Mermaid => out.raw(mermaid(&graph).as_bytes()),
         Format::Text | Format::Json => {
-            let told: Summary = session.client.get(&format!("{path}{at}")).await?;
+            let told: Summary = session.get(&format!("{path}{at}")).await?;
             let short = clients::short(&session.client, &told).await;
             let sheet = Sheet::of(out);
             let lines = [

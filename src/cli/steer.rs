@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::Globals;
 use super::advice::{self, placed};
-use super::client::{Client, Refused, part};
+use super::client::{Refused, part};
 use super::exit::{Failure, code};
 use super::follow::{Ended, Part, Watch, code_of, interrupted, lost, one, to_rest, watch};
 use super::market;
@@ -117,10 +117,6 @@ pub(crate) async fn fail<T>(session: Session, failure: impl Into<Failure>) -> Re
     Err(failure.into())
 }
 
-async fn summary(client: &Client, run: &str) -> Result<Summary, Refused> {
-    client.get(&format!("/v1/runs/{}", part(run))).await
-}
-
 async fn post(session: &mut Session, run: &str, what: &str) -> Result<RunNamed, Refused> {
     session.post(&format!("/v1/runs/{}/{what}", part(run)), &Value::Null).await
 }
@@ -133,9 +129,9 @@ pub(crate) async fn resume(globals: &Globals, args: ResumeArgs) -> Result<u8, Fa
     let mut signals = Signals::listen()?;
     let mut session = Session::open_measured(globals, Path::new("."), Want::Drive, args.measured).await?;
     let Some(run) = args.run else { return resume_all(session, globals, &mut signals, &mut out).await };
-    let before = match summary(&session.client, &run).await {
+    let before = match session.summary(&run).await {
         Ok(summary) => summary,
-        Err(refused) => return fail(session, refused).await,
+        Err(failure) => return fail(session, failure).await,
     };
     let mut is_over = before.standing == Standing::Closed;
     if !is_over {
@@ -160,7 +156,7 @@ async fn resume_all(
     signals: &mut Signals,
     out: &mut Out,
 ) -> Result<u8, Failure> {
-    let list = match session.client.get::<RunList>("/v1/runs?open=true").await {
+    let list = match session.get::<RunList>("/v1/runs?open=true").await {
         Ok(list) => list,
         Err(refused) => return fail(session, refused).await,
     };
@@ -171,7 +167,7 @@ async fn resume_all(
         .map(|line| line.run)
         .collect();
     open.reverse();
-    let jobs = match market::resume(&session.client).await {
+    let jobs = match market::resume(&mut session).await {
         Ok(jobs) => jobs,
         Err(refused) => return fail(session, refused).await,
     };
@@ -179,7 +175,7 @@ async fn resume_all(
     let begun: Vec<String> = jobs.into_iter().filter(is_new).collect();
     open.extend(begun);
     if !globals.json
-        && let Err(refused) = tell_set_aside(&session.client, open.is_empty()).await
+        && let Err(refused) = tell_set_aside(&mut session, open.is_empty()).await
     {
         return fail(session, refused).await;
     }
@@ -189,7 +185,7 @@ async fn resume_all(
     }
     let (mut watched, mut worst) = (Vec::new(), code::SUCCEEDED);
     for run in open {
-        let resumed = match summary(&session.client, &run).await {
+        let resumed = match session.get::<Summary>(&format!("/v1/runs/{}", part(&run))).await {
             Ok(before) => post(&mut session, &run, "resume?among_all=true").await.map(|_| before),
             Err(refused) => Err(refused),
         };
@@ -219,10 +215,10 @@ async fn resume_all(
 }
 
 /// Runs that were set aside, newest first: they are taken up by name only.
-pub(crate) async fn set_aside(client: &Client) -> Result<Vec<RunLine>, Refused> {
+pub(crate) async fn set_aside(session: &mut Session) -> Result<Vec<RunLine>, Refused> {
     let (mut found, mut after) = (Vec::new(), String::new());
     loop {
-        let list: RunList = client.get(&format!("/v1/runs?set_aside=true{after}")).await?;
+        let list: RunList = session.get(&format!("/v1/runs?set_aside=true{after}")).await?;
         found.extend(list.runs);
         match list.next {
             Some(next) => after = format!("&after={next}"),
@@ -232,8 +228,8 @@ pub(crate) async fn set_aside(client: &Client) -> Result<Vec<RunLine>, Refused> 
 }
 
 /// Tells of the runs that were set aside: each of them, if there are no others.
-async fn tell_set_aside(client: &Client, alone: bool) -> Result<(), Refused> {
-    let found = set_aside(client).await?;
+async fn tell_set_aside(session: &mut Session, alone: bool) -> Result<(), Refused> {
+    let found = set_aside(session).await?;
     let told = if alone { found.len().min(SET_ASIDE_TOLD_MAX) } else { 0 };
     if alone {
         say("nothing to resume: no run is open");
@@ -438,9 +434,9 @@ pub(crate) async fn resolve(globals: &Globals, args: ResolveArgs) -> Result<u8, 
     };
     let mut signals = Signals::listen()?;
     let mut session = Session::open_measured(globals, Path::new("."), Want::Drive, args.measured).await?;
-    let before = match summary(&session.client, &args.run).await {
+    let before = match session.summary(&args.run).await {
         Ok(summary) => summary,
-        Err(refused) => return fail(session, refused).await,
+        Err(failure) => return fail(session, failure).await,
     };
     // What is in doubt now, and not what a second attempt may leave in doubt by the time this is heard.
     let attempt = before.waiting.iter().find(|waiting| waiting.node == args.node).and_then(|it| it.attempt);

@@ -84,6 +84,25 @@ fn when_the_holder_ends_who_has_a_run_open_goes_on_with_it() {
     }
 }
 
+/// Whoever holds the data folder next has come for something else, and leaves what it finds alone.
+#[test]
+fn who_has_a_run_open_has_it_taken_up_by_whoever_holds_the_folder_next() {
+    let world = world();
+    let mut holder = world.start("run long.yaml --workspace work");
+    holder.until("a    executed");
+    let mut other = world.start("run middle.yaml --workspace work");
+    other.until("opened: middle");
+    other.signal("STOP");
+    holder.signal("KILL");
+    holder.end();
+    let mut next = world.start("run long.yaml --workspace work");
+    let long = run_of(&next.until("opened: long"));
+    other.signal("CONT");
+    other.end().exits(0).says("succeeded  middle");
+    world.ostler(&format!("cancel {long}")).exits(0);
+    next.end().exits(1);
+}
+
 #[test]
 fn who_follows_a_run_that_waits_for_a_person_is_done_when_the_holder_ends() {
     let world = world();

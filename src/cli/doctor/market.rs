@@ -3,15 +3,15 @@
 use ostler_server::wire::{AuditView, JobList};
 
 use super::{Report, TROUBLES_TOLD_MAX};
-use crate::cli::client::Client;
 use crate::cli::exit::Failure;
+use crate::cli::session::Session;
 use crate::cli::term::count;
 
 const ODD: &str = "change nothing in the folder, and keep a copy of it; what a client should have, `ostler credit CLIENT AMOUNT` puts right";
 
 /// Folds the credits of every metered client from its records.
-pub(super) async fn look(client: &Client, report: &mut Report) -> Result<(), Failure> {
-    let audit: AuditView = match client.get("/v1/audit").await {
+pub(super) async fn look(session: &mut Session, report: &mut Report) -> Result<(), Failure> {
+    let audit: AuditView = match session.get("/v1/audit").await {
         Ok(audit) => audit,
         Err(refused) => {
             report.bad("ledger", Failure::from(refused).what, super::RESTORE);
@@ -36,10 +36,10 @@ pub(super) async fn look(client: &Client, report: &mut Report) -> Result<(), Fai
             format!("{clients}: what is free, reserved and spent is what was deposited, after every record"),
         );
     }
-    let jobs: JobList = client.get("/v1/market").await?;
+    let jobs: JobList = session.get("/v1/market").await?;
     let open =
         jobs.jobs.iter().filter(|line| !matches!(line.stage.as_str(), "evaluation" | "failed")).count();
-    if open > 0 && !client.is_remote() {
+    if open > 0 && !session.client.is_remote() {
         let what =
             if open == 1 { "1 job is not over".to_owned() } else { format!("{open} jobs are not over") };
         report.note("market", what, "`ostler market ls` lists them, `ostler resume` goes on");
