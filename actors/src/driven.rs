@@ -107,9 +107,16 @@ impl DrivenRuns {
         lock(&self.0).get_mut(&run).is_some_and(|driven| std::mem::replace(&mut driven.loaded, true))
     }
 
-    /// Notes that whatever ends this process is counted against the run; whether it was before.
-    pub(crate) fn was_counted(&self, run: RunId) -> bool {
-        lock(&self.0).get_mut(&run).is_none_or(|driven| std::mem::replace(&mut driven.counted, true))
+    /// Notes that whatever ends this process is counted against the run: that is durable.
+    pub(crate) fn note_counted(&self, run: RunId) {
+        if let Some(driven) = lock(&self.0).get_mut(&run) {
+            driven.counted = true;
+        }
+    }
+
+    /// Whether whatever ends this process is counted against the run.
+    pub(crate) fn is_counted(&self, run: RunId) -> bool {
+        lock(&self.0).get(&run).is_some_and(|driven| driven.counted)
     }
 
     /// Whether the records of a run were read in this process.

@@ -330,6 +330,33 @@ async fn a_run_whose_budget_is_used_up_does_not_wait_for_credits() {
     assert!(told.contains("the budget of the run, 300 credits, is used up"), "{told}");
 }
 
+/// A wait that costs nothing, and stood behind what is reserved when the budget of its run was used up.
+#[tokio::test(start_paused = true)]
+async fn what_costs_nothing_goes_on_when_a_budget_is_used_up() {
+    let hold = Hold::new("hold", Effect::Read, Idempotency::Natural);
+    let system = with_slots(Arc::new(MemoryJournal::default()), vec![hold.clone()], 4).await;
+    deposit(&system, 1_000).await;
+    offers(&system, "a", 1).await;
+    let plan = common::plan(
+        &system,
+        json!({"id": "p", "nodes": [
+            {"id": "n", "tool": "hold", "retries": 0},
+            {"id": "nap", "tool": "time.sleep", "params": {"ms": 100}},
+            {"id": "x", "tool": "text.render", "params": {"template": "x", "values": {}}, "deps": ["nap"]},
+            {"id": "late", "tool": "time.sleep", "params": {"ms": 10}, "deps": ["nap"]},
+        ]}),
+    );
+    let submission = Submission { client: "acme".into(), budget: Some(350), ..Submission::plan(plan) };
+    let run = system.submit(submission).await.unwrap();
+    hold.started().await;
+    let asks = json!({"id": "p", "nodes": [{"id": "ok", "kind": "human_approval", "human_timeout": "9h"}]});
+    system.post(job(1_000, asks)).await.unwrap();
+    let outcome = tokio::time::timeout(std::time::Duration::from_secs(60), system.outcome(run)).await;
+    let states = common::states(&system, run).await;
+    assert_eq!(outcome.expect(&states).unwrap(), Settled::Closed(RunOutcome::Failed));
+    assert!(states.contains("late executed") && states.contains("x failed"), "{states}");
+}
+
 /// What is reserved for a job does not stand behind what waits for credits.
 #[tokio::test(start_paused = true)]
 async fn a_job_goes_on_though_another_run_of_its_client_waits_for_credits() {

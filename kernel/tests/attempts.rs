@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use expect_test::expect;
-use ostler_kernel::event::{AttemptIntent, AttemptResult, Event, Failure, Outcome, Output, RunOpened};
+use ostler_kernel::event::{
+    AttemptIntent, AttemptResult, Event, Failure, OperatorAct, Outcome, Output, RunOpened,
+};
 use ostler_kernel::gate::{AfterLoss, CallClass};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::{Effect, Idempotency, Node, Plan, PlanDraft, Settings, ToolDefaults, Tools};
@@ -286,6 +288,18 @@ fn check_lost_node(node: Value, stopped: bool, expected: &str, is_again: bool) {
         if is_again { vec![NodeId::from("n")] } else { Vec::new() },
         "{tool}, stopped: {stopped}"
     );
+}
+
+/// Its deadline and whoever sees to that may both say so.
+#[test]
+fn a_run_is_cancelled_once_however_often_that_is_said() {
+    let mut run = open(json!([{"id": "n", "tool": "fire"}, {"id": "m", "tool": "look"}]));
+    intend(&mut run, 1, "n", &[]);
+    let cancel = |run: &mut Run| with(run, |run, cx| run.decide(cx, Input::Operator(Operation::CancelPlan)));
+    let first = cancel(&mut run);
+    assert_eq!(first[0], Event::Operator(OperatorAct::CancelPlan));
+    assert!(first.contains(&Event::Draining { node: "n".into() }), "{first:?}");
+    assert_eq!(cancel(&mut run), []);
 }
 
 #[test]

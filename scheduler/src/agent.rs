@@ -22,11 +22,20 @@ pub(crate) struct Agent {
     pub(crate) backlog: Backlog,
     /// What its first job needs of a bucket, if anything.
     pub(crate) gate: Option<Gate>,
+    /// Its key among those of its client whose first job costs no credits.
+    pub(crate) free: Option<Key>,
 }
 
 impl Agent {
     pub(crate) fn new(client: u32, number: u32, weight: u32) -> Self {
-        Self { account: Account::new(weight), client, number, backlog: Backlog::default(), gate: None }
+        Self {
+            account: Account::new(weight),
+            client,
+            number,
+            backlog: Backlog::default(),
+            gate: None,
+            free: None,
+        }
     }
 
     /// Its place among the client's agents.

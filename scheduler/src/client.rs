@@ -77,8 +77,8 @@ pub(crate) struct Client {
     pub(crate) parked: bool,
     /// Its runnable agent that goes first.
     pub(crate) first_agent: Option<u32>,
-    /// Its runnable agents whose first job costs no credits; kept while it has a balance.
-    pub(crate) free_agents: BTreeSet<u32>,
+    /// Its runnable agents whose first job costs no credits, by who goes first; kept while it has a balance.
+    pub(crate) free_agents: BTreeSet<(Key, u32)>,
     /// Which of these goes, while the balance does not pay for the first job of who would.
     pub(crate) instead: Option<u32>,
     /// Places of its agents, in order of creation.

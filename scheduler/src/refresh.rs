@@ -78,10 +78,12 @@ impl<P> RunQueue<P> {
             agent.account.wake(client.agents_vruntime, self.seq);
         }
         agent.account.runnable = runnable;
-        if is_free && runnable {
-            client.free_agents.insert(at);
-        } else if !client.free_agents.is_empty() {
-            client.free_agents.remove(&at);
+        let free = (is_free && runnable).then(|| agent.key());
+        if free != agent.free {
+            if let Some(was) = std::mem::replace(&mut agent.free, free) {
+                client.free_agents.remove(&(was, at));
+            }
+            client.free_agents.extend(free.map(|key| (key, at)));
         }
         client.place(at, agent);
         agent.client
@@ -99,8 +101,7 @@ impl<P> RunQueue<P> {
             }
             _ => false,
         };
-        let free = || client.free_agents.iter().copied().min_by_key(|&agent| self.agents[agent].key());
-        client.instead = if parked { free() } else { None };
+        client.instead = client.free_agents.first().filter(|_| parked).map(|&(_, agent)| agent);
         let runnable = first.is_some() && (!parked || client.instead.is_some());
         if runnable && !client.account.runnable {
             self.seq += 1;

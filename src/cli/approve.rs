@@ -1,5 +1,6 @@
 //! `approvals`, `approve`, `reject`: what waits for a person, and their answer.
 
+use std::cell::Cell;
 use std::io::Write;
 use std::path::Path;
 
@@ -14,7 +15,7 @@ use super::Globals;
 use super::advice::{self, placed};
 use super::ask::{self, Typed};
 use super::cells::{fit, harmless};
-use super::client::{Refused, part};
+use super::client::{Client, Refused, part};
 use super::exit::{Failure, code};
 use super::live::screen::Aside;
 use super::measured::Measured;
@@ -313,35 +314,36 @@ async fn send(
         }
     }
     let request = AnswerRequest { decision, digest, note, by: approver() };
-    match session.client.post::<RunNamed>(&path, &request).await {
-        Ok(_) => Ok(Ok(before)),
-        Err(Refused::Gone(_) | Refused::NotThere(_)) => {
+    let lost = Cell::new(false);
+    let answered = session.asked(true, async |client| {
+        match client.post::<RunNamed>(&path, &request).await {
             // The process that held the data folder ended; whether it took the answer is known by now.
-            session.renew(Want::Drive).await?;
-            match session.client.post::<RunNamed>(&path, &request).await {
-                Err(Refused::Problem(problem))
-                    if was_answered(session, &problem, &before.run, &args.node).await? =>
-                {
-                    Ok(Ok(before))
-                }
-                sent => sent.map(|_| Ok(before)).map_err(Failure::from),
+            Err(Refused::Problem(problem))
+                if lost.get() && was_answered(client, &problem, &before.run, &args.node).await? =>
+            {
+                Ok(())
+            }
+            answered => {
+                lost.set(lost.get() || matches!(answered, Err(Refused::Gone(_))));
+                answered.map(|_| ())
             }
         }
-        Err(refused) => Err(refused.into()),
-    }
+    });
+    answered.await?;
+    Ok(Ok(before))
 }
 
 /// Whether an answer is refused that was sent a second time because the first was taken.
 async fn was_answered(
-    session: &mut Session,
+    client: &Client,
     problem: &ProblemDetails,
     run: &str,
     node: &str,
-) -> Result<bool, Failure> {
+) -> Result<bool, Refused> {
     match problem.code.as_str() {
         "already_answered" => Ok(true),
         "invalid_state" => {
-            let now = session.summary(run).await?;
+            let now: Summary = client.get(&format!("/v1/runs/{}", part(run))).await?;
             Ok(now.waiting.iter().all(|waiting| waiting.node != node))
         }
         _ => Ok(false),

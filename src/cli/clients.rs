@@ -71,13 +71,6 @@ pub(crate) struct CreditArgs {
     amount: Option<i64>,
 }
 
-impl CreditArgs {
-    /// Whether it changes anything.
-    pub(crate) fn changes(&self) -> bool {
-        self.amount.is_some()
-    }
-}
-
 fn weight(text: &str) -> Result<WeightRequest, String> {
     if text == "credits" {
         return Ok(WeightRequest::Named(WeightName::Credits));

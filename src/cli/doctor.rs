@@ -355,7 +355,7 @@ async fn store(globals: &Globals, data: &Path, repairs: bool, report: &mut Repor
             let what = format!("held by {who}: its checksums are not looked at");
             report.note("journal", what, "to verify them too, ask again when that process has ended");
         }
-        Err(error @ OpenError::NewerRecords { .. }) => {
+        Err(error @ OpenError::NewerFormat { .. }) => {
             report.bad("journal", error.to_string(), "nothing of it is damaged: use that one");
             return Ok(());
         }

@@ -88,13 +88,6 @@ pub(crate) async fn evaluate(globals: &Globals, args: EvaluateArgs) -> Result<u8
     Ok(code::SUCCEEDED)
 }
 
-impl EvaluateArgs {
-    /// Whether it changes anything.
-    pub(crate) fn changes(&self) -> bool {
-        self.quality.is_some() || self.adherence.is_some()
-    }
-}
-
 /// A score in thousandths, from 0 to 1.
 pub(crate) fn share(pm: u16) -> String {
     format!("{:.3}", f64::from(pm) / 1_000.0)

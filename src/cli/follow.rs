@@ -211,29 +211,26 @@ pub(crate) async fn to_rest(
 ) -> Result<(), Refused> {
     let path = format!("/v1/runs/{}", part(run));
     for _ in 0..RENEWALS_MAX {
-        let followed = follow(&session.client, &path, after, until, view, asker.as_deref_mut(), out).await;
-        let lost = match followed {
-            Ok(()) if part_in_it == Part::Looks => return Ok(()),
-            Ok(()) => None,
-            Err(Refused::Gone(what) | Refused::NotThere(what)) => Some(what),
+        let lost = match follow(&session.client, &path, after, until, view, asker.as_deref_mut(), out).await {
+            Ok(()) if part_in_it == Part::Drives && take_up(session, run).await? => continue,
+            Ok(()) => return Ok(()),
+            Err(Refused::Gone(what) | Refused::NotThere(what)) => what,
             Err(refused) => return Err(refused),
         };
-        if let Some(what) = &lost {
-            let want = if part_in_it == Part::Drives { Want::Drive } else { Want::Look };
-            session.renew(want).await.map_err(|_| Refused::Gone(what.clone()))?;
-        }
-        if part_in_it == Part::Drives {
-            if !take_up(session, run).await? && lost.is_none() {
-                return Ok(());
+        let want = if part_in_it == Part::Drives { Want::Drive } else { Want::Look };
+        session.renew(want).await.map_err(|_| Refused::Gone(lost.clone()))?;
+        match part_in_it {
+            Part::Drives => {
+                take_up(session, run).await?;
             }
-        } else if !session.client.is_remote() {
-            let summary: Summary = session.client.get(&path).await?;
-            return match lost {
-                Some(what) if matches!(summary.standing, Standing::Open | Standing::Running) => {
-                    Err(Refused::Gone(what))
-                }
-                _ => follow(&session.client, &path, after, "now", view, None, out).await,
-            };
+            Part::Looks if session.client.is_remote() => {}
+            Part::Looks => {
+                let summary: Summary = session.client.get(&path).await?;
+                return match summary.standing {
+                    Standing::Open | Standing::Running => Err(Refused::Gone(lost)),
+                    _ => follow(&session.client, &path, after, "now", view, None, out).await,
+                };
+            }
         }
     }
     follow(&session.client, &path, after, until, view, asker, out).await

@@ -29,13 +29,6 @@ pub(crate) struct MarketArgs {
     command: MarketCommand,
 }
 
-impl MarketArgs {
-    /// Whether it changes anything.
-    pub(crate) fn changes(&self) -> bool {
-        !matches!(self.command, MarketCommand::Ls)
-    }
-}
-
 #[derive(Debug, Subcommand)]
 enum MarketCommand {
     /// Post a job, and run it with the agent that gets the contract

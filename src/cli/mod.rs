@@ -411,21 +411,14 @@ pub(crate) fn main() -> ExitCode {
             return exit::code::INTERNAL.into();
         }
     };
-    let changes = cli.command.changes();
     let ended = runtime.block_on(dispatch(cli));
     // What still blocks in a thread of its own has been given up.
     runtime.shutdown_background();
     let ended = match (ended, term::lost()) {
-        (Ok(_), Some(error)) => Err(Failure::internal(match changes {
-            true => format!(
-                "standard output could not be written ({error}), and what was told is lost; what was asked for is done: look what \
-                 came of it before you ask again"
-            ),
-            false => format!(
-                "standard output could not be written ({error}), and what was told is lost: free some space, or name \
-                 another place, and ask again"
-            ),
-        })),
+        (Ok(_), Some(error)) => Err(Failure::internal(format!(
+            "standard output could not be written ({error}), and what was told is lost; what was to be changed is changed: look \
+             before you ask again"
+        ))),
         (ended, _) => ended,
     };
     match ended {
@@ -451,45 +444,6 @@ fn allow_more_files() {
         && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit })
     {
         tracing::debug!(%error, "the limit on open files stays");
-    }
-}
-
-impl Command {
-    /// Whether it is done once more by whoever says it once more.
-    fn changes(&self) -> bool {
-        match self {
-            Command::Run(_)
-            | Command::Resume(_)
-            | Command::Checkpoint(_)
-            | Command::Interject(_)
-            | Command::Approve(_)
-            | Command::Reject(_)
-            | Command::Client(_)
-            | Command::Cancel(_)
-            | Command::Skip(_)
-            | Command::Resolve(_)
-            | Command::Spawn(_)
-            | Command::Release(_)
-            | Command::Gc(_) => true,
-            Command::Credit(args) => args.changes(),
-            Command::Pipeline(args) => args.changes(),
-            Command::Market(args) => args.changes(),
-            Command::Evaluate(args) => args.changes(),
-            Command::Check(_)
-            | Command::Ps(_)
-            | Command::Show(_)
-            | Command::Events(_)
-            | Command::Artifact(_)
-            | Command::Approvals
-            | Command::Top(_)
-            | Command::Agents(_)
-            | Command::Simulate(_)
-            | Command::Doctor(_)
-            | Command::Complete(_)
-            | Command::Completions(_)
-            | Command::Man(_)
-            | Command::Help(_) => false,
-        }
     }
 }
 

@@ -49,13 +49,6 @@ pub(crate) struct PipelineArgs {
     command: PipelineCommand,
 }
 
-impl PipelineArgs {
-    /// Whether it changes anything.
-    pub(crate) fn changes(&self) -> bool {
-        !matches!(self.command, PipelineCommand::Ps(_) | PipelineCommand::Events(_))
-    }
-}
-
 #[derive(Debug, Subcommand)]
 enum PipelineCommand {
     /// Declare a pipeline, from a file that names its stages

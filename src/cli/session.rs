@@ -264,21 +264,20 @@ impl Session {
 
     /// Stays while runs of other terminals go on here, then lets go of the data folder.
     pub(crate) async fn close(mut self, signals: &mut Signals) -> Result<(), Failure> {
-        let Some(Held { os, door }) = self.held.take() else { return Ok(()) };
-        let mut said = false;
-        let mut interrupted = None;
-        let mut door = door;
-        while let Some(Door { socket, data, router }) = door.take() {
+        let Some(Held { os, mut door }) = self.held.take() else { return Ok(()) };
+        let (mut said, mut interrupted) = (false, None);
+        while let Some(Door { socket, data, router }) = &door {
             interrupted = self.stay(&os, signals, &mut said).await;
             let _ = socket.close(); // one that stays there refuses, and is replaced
-            socket.finish().await;
-            // Somebody may have come in at the last moment.
-            if interrupted.is_none() && os.system().active() > 0 && self.running().await > 0 {
-                door = open_door(&data, router).ok();
+            socket.answered().await;
+            if interrupted.is_some() || os.system().active() == 0 || self.running().await == 0 {
+                break;
             }
+            // Somebody has come in at the last moment.
+            door = open_door(data, router.clone()).ok();
         }
         signals.will_kill(os.programs());
-        tell_in_doubt(&os.shutdown().await);
+        leave(os, door).await;
         interrupted.map_or(Ok(()), |code| Err(Failure::silent(code)))
     }
 
@@ -295,15 +294,7 @@ impl Session {
     /// Lets go of the data folder at once; open runs stay open.
     pub(crate) async fn stop(mut self) {
         if let Some(Held { os, door }) = self.held.take() {
-            if let Some(door) = &door {
-                let _ = door.socket.close();
-                os.system().start_nothing().await;
-                door.socket.answered().await;
-            }
-            tell_in_doubt(&os.shutdown().await);
-            if let Some(door) = door {
-                door.socket.finish().await;
-            }
+            leave(os, door).await;
         }
     }
 
@@ -335,6 +326,19 @@ impl Session {
             Ok(list) => list.runs.iter().filter(|line| line.standing == Standing::Running).count(),
             Err(_) => 0,
         }
+    }
+}
+
+/// Lets go of the data folder. Whoever follows something there hears of it by the end of the system.
+async fn leave(os: Ostler, door: Option<Door>) {
+    if let Some(door) = &door {
+        let _ = door.socket.close();
+        os.system().start_nothing().await;
+        door.socket.answered().await;
+    }
+    tell_in_doubt(&os.shutdown().await);
+    if let Some(door) = door {
+        door.socket.finish().await;
     }
 }
 
@@ -426,7 +430,7 @@ pub(crate) fn not_opened(data: &Path, error: &OpenError) -> Failure {
         OpenError::Damaged { .. } => {
             ": nothing was written; `ostler doctor` tells what it touches, `ostler doctor --repair` sets that aside"
         }
-        OpenError::NewerFormat { .. } | OpenError::NewerRecords { .. } => "; use that one",
+        OpenError::NewerFormat { .. } => "; use that one",
         OpenError::NotOurs { .. } | OpenError::Foreign { .. } | OpenError::NotAFolder { .. } => {
             "; --data names another folder"
         }

@@ -19,14 +19,13 @@ use crate::artifact::FolderArtifacts;
 use crate::care;
 use crate::disk::{Folder, is_full};
 use crate::index::Index;
-use crate::journal::segments::{
-    self, Damage, JournalOpened, Newer, OpenJournalError, Options, SegmentJournal,
-};
+use crate::journal::segments::{self, Damage, JournalOpened, OpenJournalError, Options, SegmentJournal};
 use crate::lock::{HeldLock, LockLost, NotLocked};
 use crate::regular::open_regular;
 
-/// The layout that this code writes. There is no older one yet.
-pub const FORMAT: u32 = 1;
+/// The format of a data folder: its layout, and the kinds of records in it. A version of this program that adds to them has a new one, and marks
+/// every folder with it that it opens to write, so that earlier versions leave it alone. It reads all earlier ones.
+pub const FORMAT: u32 = 2;
 
 const FORMAT_NAME: &str = "ostler-store";
 
@@ -70,14 +69,6 @@ pub enum OpenError {
         path: PathBuf,
         /// What its format file says.
         found: u32,
-    },
-    /// A later version of this program wrote records of kinds that this one does not know. Nothing was changed.
-    #[error("{} holds records that this program does not know, a newer one wrote them: {newer}", path.display())]
-    NewerRecords {
-        /// The folder.
-        path: PathBuf,
-        /// The first of them.
-        newer: Newer,
     },
     /// Its format file is not one of ours.
     #[error("{} is not a data folder: its format file says {found:?}", path.display())]
@@ -144,7 +135,6 @@ impl OpenError {
     pub(crate) fn journal(path: &Path, error: OpenJournalError) -> OpenError {
         match error {
             OpenJournalError::Damaged(damages) => OpenError::Damaged { path: path.to_owned(), damages },
-            OpenJournalError::Newer(newer) => OpenError::NewerRecords { path: path.to_owned(), newer },
             OpenJournalError::Io(error) => OpenError::io(path, error),
         }
     }
@@ -266,8 +256,8 @@ fn foreign(path: &Path) -> Option<String> {
     names.filter(|name| !BEGUN.contains(&name.as_str())).min()
 }
 
-/// Checks the format file; with `create`, writes it where there is none.
-fn check_format(path: &Path, create: bool) -> Result<(), OpenError> {
+/// Checks the format file; with `write`, writes it where there is none, or one of an earlier version.
+fn check_format(path: &Path, write: bool) -> Result<(), OpenError> {
     let file = path.join("format");
     let io = |error| OpenError::io(path, error);
     match open_regular(File::options().read(true), &file) {
@@ -278,21 +268,26 @@ fn check_format(path: &Path, create: bool) -> Result<(), OpenError> {
             let found = text.trim_end().strip_prefix(FORMAT_NAME).and_then(|rest| rest.trim().parse().ok());
             match found {
                 Some(found) if found > FORMAT => Err(OpenError::NewerFormat { path: path.to_owned(), found }),
+                // Records may follow that whoever wrote it does not know.
+                Some(found) if found < FORMAT && write => mark(path),
                 Some(_) => Ok(()),
                 None => Err(OpenError::NotOurs { path: path.to_owned(), found: text }),
             }
         }
         Ok(None) => Err(OpenError::NotAFile { path: file }),
-        Err(error) if create && error.kind() == io::ErrorKind::NotFound => {
-            let text = format!("{FORMAT_NAME} {FORMAT}\n");
-            let temporary = path.join("format.new");
-            write_whole(&temporary, &file, text.as_bytes()).map_err(|error| match error.kind() {
-                io::ErrorKind::IsADirectory => OpenError::NotAFile { path: temporary },
-                _ => io(error),
-            })
-        }
+        Err(error) if write && error.kind() == io::ErrorKind::NotFound => mark(path),
         Err(error) => Err(io(error)),
     }
+}
+
+/// Writes the format file. The folder is synced by the caller.
+fn mark(path: &Path) -> Result<(), OpenError> {
+    let text = format!("{FORMAT_NAME} {FORMAT}\n");
+    let temporary = path.join("format.new");
+    write_whole(&temporary, &path.join("format"), text.as_bytes()).map_err(|error| match error.kind() {
+        io::ErrorKind::IsADirectory => OpenError::NotAFile { path: temporary },
+        _ => OpenError::io(path, error),
+    })
 }
 
 /// Makes a file that is there as a whole or not at all. The folder is synced by the caller.

@@ -24,6 +24,6 @@ pub use codec::{CodecError, RECORD_BYTES_MAX, decode, encode};
 pub use data_folder::{FORMAT, OpenError, Opened, Store};
 pub use journal::MemoryJournal;
 pub use journal::segments::{
-    ClientLoss, Damage, Findings, JournalMeasures, Newer, Options, PipelineLoss, Quarantined, SegmentJournal,
-    Torn, Unwanted,
+    ClientLoss, Damage, Findings, JournalMeasures, Options, PipelineLoss, Quarantined, SegmentJournal, Torn,
+    Unwanted,
 };

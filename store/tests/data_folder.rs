@@ -15,7 +15,7 @@ use ostler_kernel::event::{AttemptIntent, Event, NodeTransition};
 use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::port::{Artifact, ArtifactError, ArtifactStore, Journal, RunStanding, Seq, StreamId};
 use ostler_kernel::run::{NodeState, Reason, RunOutcome};
-use ostler_store::{OpenError, Opened, Options, Store, Unwanted};
+use ostler_store::{FORMAT, OpenError, Opened, Options, Store, Unwanted};
 
 /// Opens a folder. A look at a segment that goes on beside may hold on to it for a moment after it was closed here.
 fn open(path: &Path) -> (Store, Opened) {
@@ -99,7 +99,7 @@ fn a_new_folder_is_its_owners_alone() {
     for part in ["", "journal", "artifacts"] {
         assert_eq!(fs::metadata(path.join(part)).unwrap().permissions().mode() & 0o777, 0o700, "{part}");
     }
-    assert_eq!(fs::read_to_string(path.join("format")).unwrap(), "ostler-store 1\n");
+    assert_eq!(fs::read_to_string(path.join("format")).unwrap(), format!("ostler-store {FORMAT}\n"));
     drop(store);
 }
 
@@ -147,10 +147,23 @@ fn what_is_no_data_folder_of_ours_is_refused_by_name() {
     assert!(matches!(Store::open(&file.join("below")), Err(OpenError::NotAFolder { .. })));
     let path = folder.path().join("data");
     drop(open(&path));
-    fs::write(path.join("format"), "ostler-store 2\n").unwrap();
-    assert!(matches!(Store::open(&path), Err(OpenError::NewerFormat { found: 2, .. })));
+    fs::write(path.join("format"), format!("ostler-store {}\n", FORMAT + 1)).unwrap();
+    assert!(matches!(Store::open(&path), Err(OpenError::NewerFormat { found, .. }) if found == FORMAT + 1));
+    assert!(matches!(Store::repair(&path), Err(OpenError::NewerFormat { .. })));
     fs::write(path.join("format"), "something else").unwrap();
     assert!(matches!(Store::open(&path), Err(OpenError::NotOurs { .. })));
+}
+
+#[test]
+fn a_folder_of_an_earlier_format_is_marked_with_this_one_once_it_is_opened_to_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let format = folder.path().join("format");
+    drop(open(folder.path()));
+    fs::write(&format, "ostler-store 1\n").unwrap();
+    Store::examine(folder.path()).unwrap();
+    assert_eq!(fs::read_to_string(&format).unwrap(), "ostler-store 1\n");
+    drop(open(folder.path()));
+    assert_eq!(fs::read_to_string(&format).unwrap(), format!("ostler-store {FORMAT}\n"));
 }
 
 #[test]

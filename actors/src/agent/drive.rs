@@ -293,14 +293,16 @@ impl Drive {
         (still && !self.services.effects.knows_run(self.opened.run)).then_some(Idle { until, unpaid })
     }
 
-    /// Whether nothing of it can start for want of credits, and nobody has to wait for them here.
+    /// Whether nothing of it can start for want of credits, and nobody has to wait for them here. What is left of a run whose budget
+    /// is used up costs none.
     fn is_unpaid(&self) -> bool {
         let waits = match self.waits {
             Waits::Nothing => false,
             Waits::Credits => self.is_surplus,
             Waits::Reserve => true,
         };
-        waits && self.run.is_any_ready() && !self.run.is_under_way() && self.resting.is_empty()
+        let still = self.run.is_any_ready() && !self.run.is_under_way() && self.resting.is_empty();
+        waits && still && !self.is_used_up()
     }
 }
 

@@ -124,18 +124,15 @@ impl Drive {
         if !is_open || !self.is_used_up() {
             return false;
         }
-        let running = self.run.instances().filter(|(_, instance)| instance.state() == NodeState::Running);
-        let lost = running.map(|(node, _)| &node.id).filter(|id| self.is_lost_attempt(id));
-        let ready = self.fresh.iter().map(|(_, id)| id).chain(&self.queued).chain(&self.crowded);
-        let wanting: BTreeSet<NodeId> = lost.chain(ready).filter(|id| self.costs(id)).cloned().collect();
+        let wanting = self.wanting_slots();
         if wanting.is_empty() {
             return false;
         }
         // What is queued of it keeps nobody waiting.
         self.slots.clear();
         self.services.scheduling.bye(&self.services, &self.arguments.owner.agent);
-        self.queued.clear();
-        self.crowded.clear();
+        self.queued.retain(|id| !wanting.contains(id));
+        self.crowded.retain(|id| !wanting.contains(id));
         for id in wanting {
             if self.here.is_full() {
                 // For another turn; one that is ready is fresh till then.
@@ -165,6 +162,14 @@ impl Drive {
         true
     }
 
+    /// Nodes that want a slot, or have one granted, and cost something.
+    fn wanting_slots(&self) -> BTreeSet<NodeId> {
+        let running = self.run.instances().filter(|(_, instance)| instance.state() == NodeState::Running);
+        let lost = running.map(|(node, _)| &node.id).filter(|id| self.is_lost_attempt(id));
+        let ready = self.fresh.iter().map(|(_, id)| id).chain(&self.queued).chain(&self.crowded);
+        lost.chain(ready).filter(|id| self.costs(id)).cloned().collect()
+    }
+
     /// Whether nothing more of the run starts, by its budget.
     pub(super) fn is_used_up(&self) -> bool {
         self.has_budget() && self.services.purses.is_used_up(self.opened.run)
@@ -183,8 +188,8 @@ impl Drive {
         if self.services.is_stopping() || self.is_resting() || !self.slots.iter().any(starts) {
             return Ok(());
         }
-        let recovery = std::mem::replace(&mut self.recovery, Recovery::None);
-        if self.services.driven.was_counted(self.opened.run) {
+        let (run, recovery) = (self.opened.run, std::mem::replace(&mut self.recovery, Recovery::None));
+        if self.services.driven.is_counted(run) {
             return Ok(());
         }
         if recovery == Recovery::Uncounted {
@@ -193,6 +198,7 @@ impl Drive {
         }
         let position = self.append()?.unwrap_or_else(|| self.services.last_ordered());
         self.services.journal.durable(position).await?;
+        self.services.driven.note_counted(run);
         Ok(())
     }
 

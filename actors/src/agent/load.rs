@@ -85,8 +85,8 @@ impl Drive {
                 return Ok(None);
             }
             TakenUp::GoesOn { events, again } => {
-                drive.recovery = match events.iter().any(|event| matches!(event, Event::RunRecovered { .. }))
-                {
+                let counts = |event: &Event| matches!(event, Event::RunRecovered { count: 1.. });
+                drive.recovery = match events.iter().any(counts) {
                     _ if is_ours => Recovery::None,
                     true => Recovery::Counted,
                     false => Recovery::Uncounted,

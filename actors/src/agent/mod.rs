@@ -177,21 +177,16 @@ impl AgentState {
     ) -> Result<(), ActorProcessingErr> {
         let AgentArguments { owner, services } = &self.arguments;
         services.scheduling.hello(services, &owner.agent, &self.me);
-        let is_asked;
-        match Drive::load(&self.arguments, &self.me, row).await? {
-            Some(mut drive) => {
-                // A question whose time is over is not asked again.
-                drive.due();
-                drive.ask_anew().await;
-                is_asked = !asked.is_empty();
-                asked.into_iter().for_each(|(request, reply)| drive.ask(request, reply));
-                (self.drive, self.short) = (Some(drive), None);
-            }
-            None => {
-                asked.into_iter().for_each(|(_, reply)| drop(reply.send(Err(RunError::Over))));
-                return Ok(());
-            }
-        }
+        let is_asked = !asked.is_empty();
+        let Some(mut drive) = Drive::load(&self.arguments, &self.me, row).await? else {
+            asked.into_iter().for_each(|(_, reply)| drop(reply.send(Err(RunError::Over))));
+            return Ok(());
+        };
+        // A question whose time is over is not asked again.
+        drive.due();
+        drive.ask_anew().await;
+        asked.into_iter().for_each(|(request, reply)| drive.ask(request, reply));
+        (self.drive, self.short) = (Some(drive), None);
         if services.room.is_full() {
             // What an operator wants has room, and is here or waiting right behind this; nothing else goes on.
             self.me.cast(AgentMessage::Again)?;

@@ -192,21 +192,15 @@ impl Market {
             }
             job.check(services.clock.now())?;
             // Those before it have what they were posted with, though their contracts are not signed yet.
-            let wanted = job.budget.saturating_add(book.unsigned(&job.client));
-            check_balance(&services.ledger, &job.client, wanted).map_err(|error| match error {
-                CreditError::BeyondBalance { balance, .. } => {
-                    let balance = balance.saturating_sub_unsigned(wanted - job.budget);
-                    CreditError::BeyondBalance { balance, wanted: job.budget }
-                }
-                error => error,
-            })?;
+            let besides = book.unsigned(&job.client);
+            check_balance(&services.ledger, &job.client, job.budget, besides)?;
             return Ok(job.client.clone());
         }
         let standing = &known.ok_or(StageError::Unknown(id))?.standing;
         standing.check(step)?;
         let client = &standing.job().client;
         if let MarketStep::Signed { reserved: true, budget, .. } = step {
-            check_balance(&services.ledger, client, *budget)?;
+            check_balance(&services.ledger, client, *budget, 0)?;
         }
         Ok(client.clone())
     }
@@ -331,9 +325,16 @@ impl Market {
     }
 }
 
-/// Whether a client has so many credits that are neither spent nor reserved; one that is not metered has any.
-pub(super) fn check_balance(ledger: &Ledger, client: &ClientId, wanted: u64) -> Result<(), CreditError> {
-    match ledger.find(client).and_then(|book| book.balance()) {
+/// Whether a client has so many credits that are neither spent nor reserved, `besides` what is to be reserved first; one that is not
+/// metered has any.
+pub(super) fn check_balance(
+    ledger: &Ledger,
+    client: &ClientId,
+    wanted: u64,
+    besides: u64,
+) -> Result<(), CreditError> {
+    let balance = ledger.find(client).and_then(|book| book.balance());
+    match balance.map(|balance| balance.saturating_sub_unsigned(besides)) {
         Some(balance) if i128::from(balance) < i128::from(wanted) => {
             Err(CreditError::BeyondBalance { balance, wanted })
         }

@@ -136,7 +136,7 @@ impl System {
             Some(_) => return Err(MarketError::Taken(id)),
             None => {
                 job.check(self.services.clock.now())?;
-                check_balance(&self.services.ledger, &job.client, budget)?;
+                check_balance(&self.services.ledger, &job.client, budget, 0)?;
                 if self.services.journal.run(id)?.is_some() {
                     return Err(MarketError::Taken(id));
                 }

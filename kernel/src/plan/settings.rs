@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 
 use super::draft::PolicyDraft;
 use super::{Effect, Idempotency, Kind, Policy};
-use crate::gate::DENIALS_MAX;
 use crate::id::Ticks;
 
 /// Where a plan is to run, as far as its defaults and rules depend on it.
@@ -33,8 +32,6 @@ pub struct Settings<'a> {
     /// Whether what a plan leaves out is completed from what its tools and kinds are known to do, and a
     /// parameter may be given only once (V22). True in real runs.
     pub complete: bool,
-    /// Calls that the gate refuses before the run is cancelled; `None`: any number.
-    pub denials: Option<u32>,
     /// Whether the wait before a retry is drawn between nothing and its full length.
     pub jitter: bool,
 }
@@ -52,7 +49,6 @@ impl<'a> Settings<'a> {
             domains: None,
             executes: |_| true,
             complete: false,
-            denials: None,
             jitter: false,
         }
     }
@@ -72,7 +68,6 @@ impl<'a> Settings<'a> {
             domains: None,
             executes: |kind| matches!(kind, Kind::Tool | Kind::Aggregator | Kind::HumanApproval),
             complete: true,
-            denials: Some(DENIALS_MAX),
             jitter: true,
         }
     }

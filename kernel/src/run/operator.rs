@@ -101,7 +101,10 @@ impl Turn<'_, '_, '_> {
         }
         match operation {
             Operation::CancelPlan => {
-                self.emit(Event::Operator(OperatorAct::CancelPlan));
+                // Its deadline and whoever sees to that may both say so.
+                if !self.run.cancelled {
+                    self.emit(Event::Operator(OperatorAct::CancelPlan));
+                }
                 self.stop_all(NodeState::Cancelled, &Reason::PlanCancelled);
             }
             Operation::Cancel(node) => {

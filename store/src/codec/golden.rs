@@ -16,7 +16,8 @@ use ostler_kernel::plan::Idempotency;
 use ostler_kernel::run::{Category, NodeState, Reason, RunOutcome};
 use serde_json::json;
 
-use super::{KINDS, decode, encode};
+use super::{decode, encode};
+use crate::data_folder;
 
 fn run() -> RunId {
     "0190b5b8-7a5e-7c3f-8000-0123456789ab".parse().unwrap()
@@ -423,6 +424,11 @@ fn kind(event: &Event) -> u8 {
     }
 }
 
+const KINDS: u8 = 42;
+
+/// Samples that each format of a data folder knows, from the first format on.
+const KNOWN: [usize; 2] = [117, 119];
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -455,6 +461,16 @@ fn no_record_that_changes_a_table_is_passed_over() {
         let changes = reader.change(&event, 1).is_some();
         assert!(!changes || super::touches_tables(&record).unwrap(), "{event:?}");
     }
+}
+
+/// Who does not know a kind takes it for damage.
+#[test]
+fn what_is_added_raises_the_format_of_the_data_folder() {
+    assert_eq!(
+        (KNOWN.len(), KNOWN.last()),
+        (data_folder::FORMAT as usize, Some(&samples().len())),
+        "raise `FORMAT` of the data folder, and add here how many samples it knows"
+    );
 }
 
 #[test]

@@ -32,9 +32,6 @@ const PACKED_FROM_BYTES: usize = 5 * 1024;
 /// The most bytes that one byte of an LZ4 block can stand for.
 const PACKED_RATIO_MAX: usize = 255;
 
-/// Kinds of events that there are; they are numbered from 0.
-pub(crate) const KINDS: u8 = 42;
-
 /// Bytes of the variant number that the library writes before an event.
 const VARIANT_BYTES: usize = 4;
 
@@ -53,19 +50,9 @@ pub enum CodecError {
         /// What it says.
         found: u8,
     },
-    /// The record is of a kind, or has one in it, that a later version of this program has added.
-    #[error("the record has a kind in it that this program does not know: {0}")]
-    NewerKind(String),
     /// The bytes do not spell an event.
     #[error("not an event: {0}")]
     Malformed(String),
-}
-
-impl CodecError {
-    /// Whether a later version of this program wrote the record, if its checksum is right.
-    pub(crate) fn is_newer(&self) -> bool {
-        matches!(self, CodecError::NewerFormat { .. } | CodecError::NewerKind(_))
-    }
 }
 
 fn format() -> Configuration<LittleEndian, Fixint, Limit<RECORD_BYTES_MAX>> {
@@ -129,7 +116,6 @@ pub(crate) fn touches_tables(record: &[u8]) -> Result<bool, CodecError> {
 
 fn split(record: &[u8]) -> Result<(u8, u8, &[u8]), CodecError> {
     match record {
-        [SQUEEZED | PACKED, kind, ..] if *kind >= KINDS => Err(CodecError::NewerKind(format!("kind {kind}"))),
         [format @ (SQUEEZED | PACKED), kind, body @ ..] => Ok((*format, *kind, body)),
         [format, _, ..] if *format > FORMAT => Err(CodecError::NewerFormat { found: *format }),
         _ => Err(CodecError::Malformed("no format and kind".into())),
@@ -159,11 +145,7 @@ fn to_bytes<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
 fn from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     let malformed = |what: String| CodecError::Malformed(what);
     let (value, read) =
-        bincode::serde::decode_from_slice(bytes, format()).map_err(|error| match error.to_string() {
-            // What the derived code says of a variant number beyond its own; the library hands on its words only.
-            what if what.contains("expected variant index") => CodecError::NewerKind(what),
-            what => malformed(what),
-        })?;
+        bincode::serde::decode_from_slice(bytes, format()).map_err(|error| malformed(error.to_string()))?;
     if read != bytes.len() {
         return Err(malformed(format!("{} bytes too many", bytes.len() - read)));
     }
@@ -274,18 +256,6 @@ mod tests {
         let mut zeros = vec![SQUEEZED, 16];
         (0..RECORD_BYTES_MAX / 255 + 1).for_each(|_| zeros.extend_from_slice(&[0, 255]));
         assert!(matches!(decode(&zeros), Err(CodecError::TooLarge { .. })));
-    }
-
-    #[test]
-    fn a_later_kind_is_told_from_bytes_that_spell_nothing() {
-        let mut record = Vec::new();
-        encode(&Event::RunClosed { outcome: RunOutcome::Failed }, &mut record).unwrap();
-        for (at, newer) in [(1, KINDS), (2, 200)] {
-            let mut record = record.clone();
-            record[at] = newer;
-            assert!(decode(&record).is_err_and(|error| error.is_newer()), "{record:?}");
-        }
-        assert!(decode(&record[..2]).is_err_and(|error| !error.is_newer()));
     }
 
     #[test]

@@ -64,10 +64,7 @@ pub(crate) fn collect(
     commit: Option<&mut dyn FnMut() -> std::io::Result<()>>,
 ) -> Result<Collected, OpenJournalError> {
     let disk = &*files.disk;
-    let mut survey = survey(files, None)?;
-    if let Some(newer) = survey.newer.take() {
-        return Err(OpenJournalError::Newer(newer));
-    }
+    let survey = survey(files, None)?;
     if survey.is_damaged() {
         return Err(OpenJournalError::Damaged(survey.damages));
     }

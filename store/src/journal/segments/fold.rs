@@ -6,7 +6,7 @@ use ostler_kernel::id::RunId;
 use ostler_kernel::port::StreamId;
 
 use super::frame::{Body, Place, Section};
-use crate::codec::{self, CodecError};
+use crate::codec;
 use crate::index::{Broken, Head, Index, Mark};
 use crate::journal::rows::{self, AccountKey, Change, Lines, Reader};
 
@@ -45,8 +45,6 @@ pub(crate) struct Fold {
 pub(crate) enum Misfit {
     /// The index failed; the frame may be fine.
     Index(Broken),
-    /// A later version of this program wrote it.
-    Newer(String),
     /// The stream is elsewhere, or the frame is from a process that had lost the store.
     Frame(Option<StreamId>, String),
 }
@@ -152,14 +150,10 @@ impl Fold {
 
     fn lines_of(&mut self, place: Place, section: &Section<'_>, index: &Index) -> Result<(), Misfit> {
         let misfit = |what: String| Misfit::Frame(Some(section.stream), what);
-        let unread = |error: CodecError| match error.is_newer() {
-            true => Misfit::Newer(error.to_string()),
-            false => misfit(error.to_string()),
-        };
         let records = section.records().ok_or_else(|| misfit("its records do not add up".into()))?;
         for record in records {
-            if codec::touches_tables(record).map_err(unread)? {
-                let event = codec::decode(record).map_err(unread)?;
+            if codec::touches_tables(record).map_err(|error| misfit(error.to_string()))? {
+                let event = codec::decode(record).map_err(|error| misfit(error.to_string()))?;
                 let Some(run) = rows::subject_of(&section.stream, &event) else { continue };
                 if let Some(change) = self.reader.change(&event, section.at_ms) {
                     self.fetch(run, &change, index)?;

@@ -6,7 +6,7 @@ use super::files::Files;
 use super::fold::{Fold, Misfit};
 use super::frame::{self, FIRST, Found, Place};
 use super::segment::{self, SEGMENT_HEADER_BYTES, Step, Walk};
-use super::verify::{Damage, Newer};
+use super::verify::Damage;
 use crate::index::{Broken, Index, Mark};
 
 /// The journal from the index's mark on.
@@ -32,7 +32,6 @@ pub(crate) enum LoadError {
     Io(io::Error),
     Index(Broken),
     Damaged(Damage),
-    Newer(Newer),
 }
 
 impl From<io::Error> for LoadError {
@@ -118,7 +117,6 @@ fn segment(files: &Files, index: &Index, loaded: &mut Loaded, part: Part) -> Res
                 match loaded.fold.frame(place, crc, &body, index) {
                     Ok(()) => {}
                     Err(Misfit::Index(broken)) => return Err(broken.into()),
-                    Err(Misfit::Newer(what)) => return Err(LoadError::Newer(Newer::new(place, what))),
                     Err(Misfit::Frame(stream, what)) => {
                         return Err(damaged(place.offset() as usize, what, stream.into_iter().collect()));
                     }

@@ -26,8 +26,6 @@ mod fold;
 mod frame;
 mod indexer;
 mod load;
-#[cfg(test)]
-mod newer_tests;
 mod open;
 mod order;
 mod pipes;
@@ -70,7 +68,7 @@ pub(crate) use repair::repair;
 pub use repair::{ClientLoss, Findings, PipelineLoss};
 pub use segment::SEGMENT_BYTES;
 pub(crate) use swap::finish as finish_swap;
-pub use verify::{Damage, Newer};
+pub use verify::Damage;
 
 use self::acks::Acks;
 use self::order::{Message, NotOrdered, Order, Prepared, Standing};

@@ -13,7 +13,7 @@ use super::frame::Place;
 use super::load::{LoadError, Loaded, load};
 use super::order::{Order, Standing};
 use super::segment::SEGMENT_HEADER_BYTES;
-use super::verify::{Damage, Newer, damages_without_end, verify};
+use super::verify::{Damage, damages_without_end, verify};
 use super::writer::Writer;
 use super::{Options, ROOM_BYTES, SegmentJournal, Shared, indexer, quarantine, reserve, swap, sweep};
 use crate::disk::{Disk, is_full};
@@ -54,9 +54,6 @@ pub enum OpenJournalError {
     /// Records that were once durable are not what they were. Nothing was changed.
     #[error("the journal is damaged: {}", list(.0))]
     Damaged(Vec<Damage>),
-    /// It holds records that a later version of this program wrote. Nothing was changed.
-    #[error("the journal holds records that this program does not know: {0}")]
-    Newer(Newer),
     /// The disk said no.
     #[error("opening the journal: {0}")]
     Io(#[from] io::Error),
@@ -172,7 +169,6 @@ fn refuse(files: &Files, error: LoadError) -> OpenJournalError {
     match error {
         LoadError::Io(error) => error.into(),
         LoadError::Index(broken) => io::Error::other(broken.to_string()).into(),
-        LoadError::Newer(newer) => OpenJournalError::Newer(newer),
         LoadError::Damaged(damage) => {
             let all = verify(files, None).unwrap_or_default();
             let known = all.iter().any(|one| (one.segment, one.offset) == (damage.segment, damage.offset));

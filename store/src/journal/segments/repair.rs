@@ -93,10 +93,6 @@ pub(crate) fn repair(
     commit: Option<&mut dyn FnMut() -> io::Result<()>>,
 ) -> Result<Findings, OpenJournalError> {
     let mut survey = survey(files, None)?;
-    if let Some(newer) = survey.newer.take() {
-        // What it belongs to would be set aside, and is whole.
-        return Err(OpenJournalError::Newer(newer));
-    }
     let lost_end = survey.lost_end(files, index);
     let (mut list, list_damaged) = match quarantine::read(&*files.disk) {
         Ok(list) => (list, false),

@@ -15,7 +15,7 @@ use super::files::Files;
 use super::frame::{self, Body, FRAME_HEADER_BYTES, Place, Section};
 use super::load::recognise;
 use super::segment::{self, SEGMENT_HEADER_BYTES, Step, Walk};
-use crate::codec::{self, CodecError};
+use crate::codec;
 use crate::index::{Head, Index};
 use crate::journal::rows::{self, Lines, Reader};
 
@@ -94,25 +94,6 @@ pub(crate) fn damages_without_end(files: &Files, index: &Index) -> io::Result<Ve
     Ok(lost.map(|lost| [survey.damages, vec![lost]].concat()).unwrap_or_default())
 }
 
-/// A record that a later version of this program wrote. It is no damage, and nothing that it belongs to is set aside for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Newer {
-    place: Place,
-    what: String,
-}
-
-impl Newer {
-    pub(crate) fn new(place: Place, what: String) -> Newer {
-        Newer { place, what }
-    }
-}
-
-impl fmt::Display for Newer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "segment {}, offset {}: {}", self.place.segment(), self.place.offset(), self.what)
-    }
-}
-
 /// What a journal holds and what is wrong with it, by its segments alone.
 #[derive(Default)]
 pub(crate) struct Survey {
@@ -121,8 +102,6 @@ pub(crate) struct Survey {
     pub(crate) segments: Vec<u32>,
     /// Stretches that cannot be read, torn ends left out: from where, and where reading goes on.
     pub(crate) lost: Vec<(Place, Place)>,
-    /// The first frame that is whole and that only a later version of this program can read.
-    pub(crate) newer: Option<Newer>,
     /// Frames that are whole and do not belong where they are.
     pub(crate) misfits: BTreeSet<Place>,
     /// Streams of which records are missing or cannot be read, and where that shows.
@@ -276,12 +255,7 @@ impl Survey {
         for section in &body.sections {
             match decoded(section) {
                 Ok(decoded) => events.push(decoded),
-                Err(error) => {
-                    if error.is_newer() {
-                        self.newer.get_or_insert_with(|| Newer::new(place, error.to_string()));
-                    }
-                    return self.misfit(place, error.to_string(), named());
-                }
+                Err(what) => return self.misfit(place, what, named()),
             }
         }
         for account in &body.accounts {
@@ -352,8 +326,8 @@ impl Survey {
 }
 
 /// The events of a section, or why it has none.
-pub(crate) fn decoded(section: &Section<'_>) -> Result<Vec<Event>, CodecError> {
-    let records = section.records();
-    let records = records.ok_or_else(|| CodecError::Malformed("its records do not add up".to_owned()))?;
-    records.into_iter().map(codec::decode).collect()
+pub(crate) fn decoded(section: &Section<'_>) -> Result<Vec<Event>, String> {
+    let records = section.records().ok_or_else(|| "its records do not add up".to_owned())?;
+    let events = records.into_iter().map(|record| codec::decode(record).map_err(|error| error.to_string()));
+    events.collect()
 }
