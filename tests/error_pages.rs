@@ -197,6 +197,12 @@ fn the_example_of_each_code_of_the_gate_is_refused_with_it_and_the_mended_one_is
             DenialCode::ImpactOverTenantCeiling => ("", 2, "default", 1),
             _ => ("", 1, "default", 2),
         };
+        if code == DenialCode::PlanFieldForbidden {
+            // Told before a run wherever a plan can be read, so that only what changes a run comes as far as the gate.
+            assert_eq!(found(&broken), (false, BTreeSet::from(["V23".to_owned()])));
+            assert!(found(&mended).0);
+            continue;
+        }
         let mut bounds = Bounds { config, intent, scope, ceiling, mended_config: config.to_owned() };
         assert_eq!(refused_by_gate(&broken, bounds.config, &bounds), Some(code));
         let mut plan = broken;

@@ -127,8 +127,14 @@ fn mend(denial: &Denial, scope: &str, url: Option<&EgressFault>) -> String {
                     "if it is meant to, list \"{host}:{port}\" in egress_allow of [tools.http] of the configuration"
                 )
             }
+            Some(EgressFault::OtherScheme { expected, .. }) => {
+                format!("write it with {expected}://, or with the port that is meant")
+            }
             None => "list HOST:PORT in egress_allow of [tools.http] of the configuration".to_owned(),
         },
+        DenialCode::PlanFieldForbidden => {
+            "leave it out: --intent and --scope say what a run may do".to_owned()
+        }
         DenialCode::ParamSchema | DenialCode::ImpactOverIntent | DenialCode::ImpactOverTenantCeiling => {
             "`ostler help run` tells what a run may do".to_owned()
         }

@@ -10,7 +10,7 @@ use ostler_kernel::gate::DenialCode;
 use ostler_kernel::pipeline::SpecFault;
 
 /// Every code, with its page.
-const PAGES: [(&str, &str); 54] = [
+const PAGES: [(&str, &str); 55] = [
     page!("D00"),
     page!("D01"),
     page!("D02"),
@@ -26,6 +26,7 @@ const PAGES: [(&str, &str); 54] = [
     page!("OUT_OF_SCOPE"),
     page!("PARAM_SCHEMA"),
     page!("PATH_ESCAPE"),
+    page!("PLAN_FIELD_FORBIDDEN"),
     page!("SCOPE_UNRESOLVED"),
     page!("V01"),
     page!("V02"),

@@ -2,16 +2,17 @@
 
 use std::fmt;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use super::call::{Call, CallClass, Preview};
+use super::params::{RESERVED, is_reserved};
 use super::permit::Permit;
 use super::policy::GatePolicy;
 use super::tool::GatedTool;
 use super::{egress::Egress, path};
 use crate::contract::excerpt;
 use crate::id::Digest;
-use crate::json::{canonical_map, measure_within};
+use crate::json::{MAX_INTEGER, canonical_map, measure_within};
 use crate::lineage;
 
 /// All that a model, a planner or a plan's author learns of a denial: nothing that a failing tool would not say.
@@ -47,7 +48,7 @@ impl Denial {
     /// What a model may see: what is wrong with the parameters of a tool that it may call, or [`REFUSAL`].
     pub fn for_model(&self) -> &str {
         match self.code {
-            DenialCode::ParamSchema => &self.operator,
+            DenialCode::ParamSchema | DenialCode::PlanFieldForbidden => &self.operator,
             DenialCode::ScopeUnresolved
             | DenialCode::OutOfScope
             | DenialCode::ImpactOverIntent
@@ -64,6 +65,8 @@ impl Denial {
 pub enum DenialCode {
     /// The parameters break a limit or the tool's schema.
     ParamSchema,
+    /// A parameter has the name of something that says what a call may do.
+    PlanFieldForbidden,
     /// There is no scope of that name.
     ScopeUnresolved,
     /// The scope does not have the tool, or there is no such tool.
@@ -82,8 +85,9 @@ pub enum DenialCode {
 
 impl DenialCode {
     /// All of them.
-    pub const ALL: [DenialCode; 8] = [
+    pub const ALL: [DenialCode; 9] = [
         DenialCode::ParamSchema,
+        DenialCode::PlanFieldForbidden,
         DenialCode::ScopeUnresolved,
         DenialCode::OutOfScope,
         DenialCode::ImpactOverIntent,
@@ -97,6 +101,7 @@ impl DenialCode {
     pub fn as_str(self) -> &'static str {
         match self {
             DenialCode::ParamSchema => "PARAM_SCHEMA",
+            DenialCode::PlanFieldForbidden => "PLAN_FIELD_FORBIDDEN",
             DenialCode::ScopeUnresolved => "SCOPE_UNRESOLVED",
             DenialCode::OutOfScope => "OUT_OF_SCOPE",
             DenialCode::ImpactOverIntent => "IMPACT_OVER_INTENT",
@@ -114,7 +119,7 @@ impl fmt::Display for DenialCode {
     }
 }
 
-/// Judges a call: limits, then (only for a tool that the scope grants, so that no refusal shows the schema of
+/// Judges a call: limits and reserved names, then (only for a tool that the scope grants, so that no refusal shows the schema of
 /// another) defaults and schema, then scope, impact, paths and URLs. `idempotency_key`: what a receiver can recognise
 /// a repetition of it by.
 pub fn decide(call: Call<'_>, idempotency_key: Digest, policy: &GatePolicy) -> Verdict {
@@ -140,7 +145,7 @@ pub fn preview(call: Call<'_>, policy: &GatePolicy) -> Result<Preview, Denial> {
 /// What speaks against a call of which only some parameters are known yet, if anything does: it would be denied with
 /// whatever others. Parameters are not judged by the schema, which needs all of them; [`GatedTool::judge`] does.
 pub fn foresee(call: &Call<'_>, policy: &GatePolicy) -> Option<Denial> {
-    let weighed = granted(call, policy).and_then(|(tool, cap)| {
+    let weighed = check_names(&call.params).and_then(|()| granted(call, policy)).and_then(|(tool, cap)| {
         check_impact(call, tool, cap, policy.ceiling)?;
         check_paths(call, tool)?;
         check_urls(call, tool, &policy.egress)
@@ -151,14 +156,11 @@ pub fn foresee(call: &Call<'_>, policy: &GatePolicy) -> Option<Denial> {
 /// What the call comes to, and the digest of its parameters.
 fn weigh(mut call: Call<'_>, policy: &GatePolicy) -> Result<(Preview, Digest), Denial> {
     check_limits(&call.params, policy)?;
+    check_names(&call.params)?;
     let granted = granted(&call, policy);
     if let Ok((tool, _)) = granted {
-        let written = call.params.len();
-        tool.fill_defaults(&mut call.params);
+        tool.fill_defaults(&mut call.params); // which are the tool's own, and as long as they are
         check_schema(tool, &mut call.params)?;
-        if call.params.len() > written {
-            check_limits(&call.params, policy)?;
-        }
     }
     let (tool, cap) = granted?;
     let class = check_impact(&call, tool, cap, policy.ceiling)?;
@@ -176,24 +178,46 @@ fn check_limits(params: &Map<String, Value>, policy: &GatePolicy) -> Result<(), 
         let what = format_args!("parameters of {bytes} bytes, at most {} are allowed", limits.max_bytes);
         return Err(denial(DenialCode::ParamSchema, what));
     }
-    if params.iter().any(|(name, value)| has_nul(name) || holds_nul(value)) {
-        return Err(denial(DenialCode::ParamSchema, "a text with the character U+0000 in it"));
+    let ambiguous = params
+        .iter()
+        .find_map(|(name, value)| Some(NUL).filter(|_| has_nul(name)).or_else(|| read_otherwise(value)));
+    match ambiguous {
+        Some(what) => Err(denial(DenialCode::ParamSchema, what)),
+        None => Ok(()),
     }
-    Ok(())
 }
+
+/// Nobody says by a parameter what a call may do: that is for who asks, for the operator and for the author of the tool.
+fn check_names(params: &Map<String, Value>) -> Result<(), Denial> {
+    match params.keys().find(|name| is_reserved(name)) {
+        Some(name) => Err(denial(DenialCode::PlanFieldForbidden, format_args!("{name}: {RESERVED}"))),
+        None => Ok(()),
+    }
+}
+
+const NUL: &str = "a text with the character U+0000 in it";
 
 fn has_nul(text: &str) -> bool {
     text.as_bytes().contains(&0)
 }
 
-/// Whether U+0000 stands anywhere: many a receiver takes it for the end of a text, and would act on another one than was judged.
-/// Calls itself as deep as the parameters may be nested.
-fn holds_nul(value: &Value) -> bool {
+/// What in a value others may read otherwise than it was judged: many a receiver takes U+0000 for the end of a text, and
+/// 2^53 is what a double makes of the integer after it, too. Calls itself as deep as the parameters may be nested.
+fn read_otherwise(value: &Value) -> Option<&'static str> {
+    let too_big = |number: &Number| {
+        let integer = number.as_u64().or_else(|| number.as_i64().map(i64::unsigned_abs));
+        integer.is_some_and(|magnitude| magnitude >= MAX_INTEGER)
+    };
     match value {
-        Value::String(text) => has_nul(text),
-        Value::Array(items) => items.iter().any(holds_nul),
-        Value::Object(members) => members.iter().any(|(name, inner)| has_nul(name) || holds_nul(inner)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::String(text) => has_nul(text).then_some(NUL),
+        Value::Number(number) => {
+            too_big(number).then_some("an integer of 2^53 or more; give it as a text, or give a smaller one")
+        }
+        Value::Array(items) => items.iter().find_map(read_otherwise),
+        Value::Object(members) => members
+            .iter()
+            .find_map(|(name, inner)| Some(NUL).filter(|_| has_nul(name)).or_else(|| read_otherwise(inner))),
+        Value::Null | Value::Bool(_) => None,
     }
 }
 

@@ -49,6 +49,16 @@ pub enum EgressFault {
     /// Neither http nor https.
     #[error("expected an http or https URL")]
     Scheme,
+    /// Its port belongs to the other of the two.
+    #[error("port {port} is for {expected}, and the URL says {scheme}")]
+    OtherScheme {
+        /// The port.
+        port: u16,
+        /// The scheme that it is for.
+        expected: &'static str,
+        /// The scheme that the URL says.
+        scheme: &'static str,
+    },
     /// No entry lists it.
     #[error("{host}:{port} is not on the egress list")]
     NotListed {
@@ -155,6 +165,10 @@ impl HostPattern {
     }
 }
 
+/// The schemes there are, each with its port: who lists that port lists it for its scheme, so that nothing meant for a
+/// protected connection goes out in the open. Any other port is for both.
+const KNOWN_PORTS: [(&str, u16); 2] = [("https", 443), ("http", 80)];
+
 /// A URL of which every reader thinks the same.
 struct PlainUrl {
     host: String,
@@ -168,11 +182,9 @@ impl PlainUrl {
             return Err(EgressFault::Unclear("only printable ASCII without blanks and backslashes"));
         }
         let (scheme, rest) = url.split_once("://").ok_or(EgressFault::Unclear("it must be absolute"))?;
-        let default_port = match scheme.to_ascii_lowercase().as_str() {
-            "https" => 443,
-            "http" => 80,
-            _ => return Err(EgressFault::Scheme),
-        };
+        let scheme = scheme.to_ascii_lowercase();
+        let (scheme, default_port) =
+            KNOWN_PORTS.into_iter().find(|(known, _)| *known == scheme).ok_or(EgressFault::Scheme)?;
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         if authority.contains('@') {
             return Err(EgressFault::Unclear("no user before the host"));
@@ -189,7 +201,12 @@ impl PlainUrl {
             None => return Err(EgressFault::Unclear("nothing may stand between the host and its port")),
         };
         let (host, address) = parse_host(host)?;
-        Ok(PlainUrl { host, port, address })
+        match KNOWN_PORTS.into_iter().find(|(_, known)| *known == port) {
+            Some((expected, _)) if expected != scheme => {
+                Err(EgressFault::OtherScheme { port, expected, scheme })
+            }
+            _ => Ok(PlainUrl { host, port, address }),
+        }
     }
 }
 
@@ -346,6 +363,9 @@ mod tests {
             "https://a..cdn.example.com/",
             "https://xcdn.example.com/",
             "http://api.example.com/",
+            "http://api.example.com:443/",
+            "http://a.cdn.example.com:443/",
+            "https://plain.example.com:80/",
             "https://api.example.com./",
             "https://api.example.com\\@evil.net/",
             "https://api.example.com\t/",

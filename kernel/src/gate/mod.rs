@@ -4,6 +4,7 @@
 mod argv;
 mod argv_programs;
 mod call;
+mod closed;
 mod decide;
 mod egress;
 mod params;

@@ -18,6 +18,15 @@ const BAD_PARAMS_MAX: usize = 64;
 /// Pairs of letters compared to find out which word was meant.
 const PAIRS_MAX: usize = 100_000;
 
+/// What is wrong with a parameter whose name [`is_reserved`].
+pub(super) const RESERVED: &str =
+    "no parameter may have this name: what a call may do is not for its author to say";
+
+/// Whether a name stands for what a call may do, or for who has made it: no parameter of any tool has it.
+pub(super) fn is_reserved(name: &str) -> bool {
+    matches!(name, "intent" | "impact" | "scope" | "scopes" | "cap" | "clearance" | "author" | "epoch")
+}
+
 impl GatedTool {
     /// What is wrong with parameters of which `literal` are known and those named in `referred` are to come: what
     /// the schema says of those that are known, and what the tool itself does. Values are not repeated.
@@ -36,6 +45,7 @@ impl GatedTool {
                 bad.extend(told(&error, schema));
             }
         }
+        bad.extend(reserved(&bad, literal.keys().map(String::as_str).chain(referred.iter().copied())));
         let mut checked = catch_unwind(AssertUnwindSafe(|| self.tool().check(literal))).unwrap_or_default();
         checked.retain(|wrong| !bad.iter().any(|bad| top(pointer_of(bad)) == wrong.name));
         bad.extend(checked.into_iter().map(|WrongParam { name, what, mend, line }| BadParam::Wrong {
@@ -67,6 +77,15 @@ impl GatedTool {
             })
             .collect()
     }
+}
+
+/// Names that no parameter may have, of which nothing bad is known yet.
+fn reserved<'a>(bad: &[BadParam], names: impl Iterator<Item = &'a str>) -> Vec<BadParam> {
+    let pointers = names.filter(|name| is_reserved(name)).map(|name| format!("/{name}"));
+    let told = pointers.filter(|pointer| !bad.iter().any(|bad| pointer_of(bad) == pointer)).map(|pointer| {
+        BadParam::Wrong { pointer, what: RESERVED.to_owned(), mend: "leave it out".to_owned(), line: None }
+    });
+    told.collect()
 }
 
 /// Whether an error stands though other parameters are still to come: it is about one that is known, or about names.

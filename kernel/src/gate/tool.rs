@@ -8,6 +8,7 @@ use jsonschema::Validator;
 use serde_json::{Map, Value};
 
 use super::call::CallClass;
+use super::closed::close_objects;
 use super::places::{Format, Places, Schemas};
 use crate::contract::{SchemaError, compile_schema, excerpt};
 use crate::id::Digest;
@@ -135,36 +136,5 @@ impl GatedTool {
     /// Whether a parameter of this name holds a URL.
     pub fn takes_url(&self, name: &str) -> bool {
         self.uris.have(name)
-    }
-}
-
-/// Closes every schema of an object that does not say that it takes more than it names: `additionalProperties: false`, or where it
-/// is put together of parts (`allOf`, `$ref` and the like), which name properties as well, `unevaluatedProperties: false`.
-fn close_objects(schema: &mut Value) {
-    const PARTS: [&str; 7] = ["allOf", "anyOf", "oneOf", "if", "$ref", "$dynamicRef", "dependentSchemas"];
-    const SAID: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
-    let Value::Object(members) = schema else { return };
-    let of_object = match members.get("type") {
-        Some(Value::String(name)) => name == "object",
-        Some(Value::Array(names)) => names.iter().any(|name| name == "object"),
-        _ => false,
-    };
-    let names_keys = ["properties", "required"].iter().any(|&word| members.contains_key(word));
-    let has = |words: &[&str]| words.iter().any(|&word| members.contains_key(word));
-    if (of_object || names_keys) && !has(&SAID) {
-        let word = if has(&PARTS) { "unevaluatedProperties" } else { "additionalProperties" };
-        members.insert(word.into(), Value::Bool(false));
-    }
-    for (word, inner) in members.iter_mut() {
-        match (word.as_str(), inner) {
-            ("properties" | "$defs" | "definitions", Value::Object(named)) => {
-                named.values_mut().for_each(close_objects);
-            }
-            ("anyOf" | "oneOf" | "prefixItems", Value::Array(listed)) => {
-                listed.iter_mut().for_each(close_objects)
-            }
-            ("items" | "additionalProperties", inner) => close_objects(inner),
-            _ => {}
-        }
     }
 }
