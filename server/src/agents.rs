@@ -1,14 +1,14 @@
 //! Agents, and what supervises them.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use ostler_actors::{AgentProfile, RegisterError, ReleaseError, SpawnError, System, TreeRow};
 use ostler_kernel::agent::Profile;
 use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, is_name};
 
 use crate::problem::Problem;
-use crate::routes::{Api, Sent};
+use crate::routes::{Api, Named, Sent};
 use crate::wire::{AgentLine, AgentList, AgentNamed, OfferRequest, SpawnRequest, TreeLine, TreeView};
 
 pub(crate) async fn list(State(api): State<Api>) -> Json<AgentList> {
@@ -54,7 +54,7 @@ pub(crate) async fn client_of(system: &System, agent: &AgentId) -> Result<Client
 
 pub(crate) async fn release(
     State(api): State<Api>,
-    Path(agent): Path<String>,
+    Named(agent): Named<String>,
 ) -> Result<Json<AgentNamed>, Problem> {
     api.system.release(&agent).await?;
     Ok(Json(AgentNamed { agent }))

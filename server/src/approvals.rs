@@ -1,7 +1,7 @@
 //! Questions to people, and their answers.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use ostler_actors::{Answer, Approval, ApprovalId, ApprovalPage, System};
 use ostler_kernel::id::{Digest, RunId};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::names;
 use crate::problem::Problem;
-use crate::routes::{Api, Asked, Sent};
+use crate::routes::{Api, Asked, Named, Sent};
 use crate::wire::{
     AnswerRequest, ApprovalList, ApprovalView, Decision, RunNamed, TestView, UnreadableRun, word,
 };
@@ -65,7 +65,7 @@ pub(crate) async fn list(
 /// `GET /v1/approvals/{id}`
 pub(crate) async fn one(
     State(api): State<Api>,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
 ) -> Result<Json<ApprovalView>, Problem> {
     let id = id(&name)?;
     let found = api.system.approvals(id.run).await?;
@@ -79,7 +79,7 @@ pub(crate) async fn one(
 /// `POST /v1/approvals/{id}`
 pub(crate) async fn answer(
     State(api): State<Api>,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
     Sent(asked): Sent<AnswerRequest>,
 ) -> Result<Json<RunNamed>, Problem> {
     let id = id(&name)?;

@@ -1,12 +1,12 @@
 //! Clients, their credits, and the run queue.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use ostler_actors::{ClientChange, ClientError, ClientRow, Weight};
 
 use crate::problem::Problem;
-use crate::routes::{Api, Sent};
+use crate::routes::{Api, Named, Sent};
 use crate::wire::{ClientLine, ClientList, ClientRequest, QueueView, Tier, WeightName, WeightRequest};
 
 pub(crate) async fn list(State(api): State<Api>) -> Json<ClientList> {
@@ -16,14 +16,14 @@ pub(crate) async fn list(State(api): State<Api>) -> Json<ClientList> {
 
 pub(crate) async fn one(
     State(api): State<Api>,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
 ) -> Result<Json<ClientLine>, Problem> {
     find(&api, &name).await.map(Json)
 }
 
 pub(crate) async fn change(
     State(api): State<Api>,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
     Sent(asked): Sent<ClientRequest>,
 ) -> Result<Json<ClientLine>, Problem> {
     let ClientRequest { weight, tier, credits } = asked;

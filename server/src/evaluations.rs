@@ -1,7 +1,7 @@
 //! How well runs were done and agents do.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use ostler_actors::{AgentEvaluation, EvaluationError, RunEvaluation, VerdictRequest as Verdict, like};
 use ostler_kernel::evaluation::{Degradation, Dimension, Judgement, Scores};
@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::names;
 use crate::problem::Problem;
-use crate::routes::{Api, Asked, Sent};
+use crate::routes::{Api, Asked, Named, Sent};
 use crate::wire::{
     AgentEvaluationLine, DegradationView, EvaluationList, EvaluationView, JudgementView, ScoresView,
     VerdictRequest, VerdictView,
@@ -22,7 +22,7 @@ const LIKE_MAX: usize = 10;
 
 pub(crate) async fn one(
     State(api): State<Api>,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
 ) -> Result<Json<EvaluationView>, Problem> {
     let run = names::run(&api.system, &name)?;
     told(&api, run).await
@@ -30,7 +30,7 @@ pub(crate) async fn one(
 
 pub(crate) async fn judge(
     State(api): State<Api>,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
     Sent(asked): Sent<VerdictRequest>,
 ) -> Result<Json<EvaluationView>, Problem> {
     let run = names::run(&api.system, &name)?;

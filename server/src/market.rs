@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use ostler_actors::{JobRequest as Job, JobRow, MarketError, OfferRefused};
 use ostler_kernel::id::{AgentId, RunId};
@@ -12,14 +12,14 @@ use serde::Deserialize;
 
 use crate::names;
 use crate::problem::Problem;
-use crate::routes::{Api, Asked, Sent};
+use crate::routes::{Api, Asked, Named, Sent};
 use crate::wire::{
     AuditLine, AuditView, JobLine, JobList, JobRequest, OfferRequest, OfferView, ProposalLine,
 };
 
 pub(crate) async fn offer(
     State(api): State<Api>,
-    Path(agent): Path<String>,
+    Named(agent): Named<String>,
     Sent(offer): Sent<OfferRequest>,
 ) -> Result<Json<OfferView>, Problem> {
     let id = AgentId::from(agent.as_str());
@@ -51,7 +51,7 @@ pub(crate) struct JobAsked {
 
 pub(crate) async fn one(
     State(api): State<Api>,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
     Asked(asked): Asked<JobAsked>,
 ) -> Result<Json<JobLine>, Problem> {
     let job = id(&name)?;
@@ -60,7 +60,7 @@ pub(crate) async fn one(
 
 pub(crate) async fn resume(
     State(api): State<Api>,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
 ) -> Result<Json<JobLine>, Problem> {
     let job = id(&name)?;
     api.system.resume_job(job)?;

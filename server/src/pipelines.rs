@@ -1,7 +1,7 @@
 //! Pipelines, their events, and stages that are dealt with elsewhere.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, stream};
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::lines::{answer, last_seen};
 use crate::problem::Problem;
-use crate::routes::{Api, Asked, Sent};
+use crate::routes::{Api, Asked, Named, Sent};
 use crate::wire::{
     AckRequest, CatchUpRequest, EventNumbered, GapLine, HeardView, ParkedLine, PipelineEventLine,
     PipelineLine, PipelineList, PublishRequest, StageLine,
@@ -45,7 +45,7 @@ pub(crate) async fn create(
 
 pub(crate) async fn one(
     State(api): State<Api>,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
 ) -> Result<Json<PipelineLine>, Problem> {
     let pipeline = api.system.pipeline(&id)?;
     let line = with_parked(&pipeline, pipeline.row())?;
@@ -101,7 +101,7 @@ enum Until {
 
 pub(crate) async fn events(
     State(api): State<Api>,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
     Asked(asked): Asked<EventsAsked>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -154,7 +154,7 @@ const KIND: &str = "pipeline_event";
 
 pub(crate) async fn publish(
     State(api): State<Api>,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
     Sent(asked): Sent<PublishRequest>,
 ) -> Result<Response, Problem> {
     let PublishRequest { stage, kind, data } = asked;
@@ -172,7 +172,7 @@ pub(crate) struct HeardAsked {
 
 pub(crate) async fn heard(
     State(api): State<Api>,
-    Path((id, stage)): Path<(String, String)>,
+    Named((id, stage)): Named<(String, String)>,
     Asked(asked): Asked<HeardAsked>,
 ) -> Result<Json<HeardView>, Problem> {
     let limit = asked.limit.unwrap_or(HEARD_AT_ONCE_MAX).clamp(1, HEARD_AT_ONCE_MAX);
@@ -204,7 +204,7 @@ fn event(event: &PipelineEvent) -> PipelineEventLine {
 
 pub(crate) async fn ack(
     State(api): State<Api>,
-    Path((id, stage)): Path<(String, String)>,
+    Named((id, stage)): Named<(String, String)>,
     Sent(asked): Sent<AckRequest>,
 ) -> Result<Json<PipelineLine>, Problem> {
     let AckRequest { after, upto, state, publish } = asked;
@@ -223,7 +223,7 @@ pub(crate) async fn ack(
 
 pub(crate) async fn catch_up(
     State(api): State<Api>,
-    Path((id, stage)): Path<(String, String)>,
+    Named((id, stage)): Named<(String, String)>,
     Sent(asked): Sent<CatchUpRequest>,
 ) -> Result<Json<PipelineLine>, Problem> {
     let CatchUpRequest { from, keep_state } = asked;
@@ -235,7 +235,7 @@ pub(crate) async fn catch_up(
 
 pub(crate) async fn release(
     State(api): State<Api>,
-    Path((id, stage)): Path<(String, String)>,
+    Named((id, stage)): Named<(String, String)>,
 ) -> Result<Json<PipelineLine>, Problem> {
     let pipeline = api.system.pipeline(&id)?;
     pipeline.release(&stage).await?;
@@ -244,7 +244,7 @@ pub(crate) async fn release(
 
 pub(crate) async fn end(
     State(api): State<Api>,
-    Path((id, stage)): Path<(String, String)>,
+    Named((id, stage)): Named<(String, String)>,
 ) -> Result<Json<PipelineLine>, Problem> {
     let pipeline = api.system.pipeline(&id)?;
     pipeline.end(&stage).await?;

@@ -119,6 +119,18 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     }
 }
 
+/// What a path names, refused as a problem.
+pub(crate) struct Named<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Named<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let named = Path::<T>::from_request_parts(parts, state).await;
+        named.map(|Path(named)| Named(named)).map_err(|error| Problem::bad("path", error.body_text()))
+    }
+}
+
 /// How long the body of a request may take to come.
 const BODY_WAIT: Duration = Duration::from_secs(10);
 
@@ -293,7 +305,7 @@ fn beyond(run: RunId, at: Seq, last: Seq) -> Problem {
 
 async fn run(
     State(api): State<Api>,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
     Asked(asked): Asked<PointAsked>,
 ) -> Result<Json<Summary>, Problem> {
     let run = names::run(&api.system, &name)?;
@@ -306,7 +318,7 @@ async fn run(
 
 async fn run_graph(
     State(api): State<Api>,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
     Asked(asked): Asked<PointAsked>,
 ) -> Result<Json<GraphView>, Problem> {
     let run = names::run(&api.system, &name)?;
@@ -325,7 +337,7 @@ struct EventsAsked {
 
 async fn run_events(
     State(api): State<Api>,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
     Asked(asked): Asked<EventsAsked>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -344,13 +356,13 @@ async fn run_events(
     Ok(lines::answer(&headers, told))
 }
 
-async fn checkpoint(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<RunNamed>, Problem> {
+async fn checkpoint(State(api): State<Api>, Named(name): Named<String>) -> Result<Json<RunNamed>, Problem> {
     let run = names::run(&api.system, &name)?;
     api.system.checkpoint(run).await?;
     Ok(Json(RunNamed { run: run.to_string() }))
 }
 
-async fn cancel(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<RunNamed>, Problem> {
+async fn cancel(State(api): State<Api>, Named(name): Named<String>) -> Result<Json<RunNamed>, Problem> {
     let run = names::run(&api.system, &name)?;
     api.system.cancel(run).await?;
     Ok(Json(RunNamed { run: run.to_string() }))
@@ -358,7 +370,7 @@ async fn cancel(State(api): State<Api>, Path(name): Path<String>) -> Result<Json
 
 async fn cancel_node(
     State(api): State<Api>,
-    Path((name, node)): Path<(String, String)>,
+    Named((name, node)): Named<(String, String)>,
 ) -> Result<Json<RunNamed>, Problem> {
     let run = names::run(&api.system, &name)?;
     api.system.cancel_node(run, node.as_str().into()).await?;
@@ -367,7 +379,7 @@ async fn cancel_node(
 
 async fn skip_node(
     State(api): State<Api>,
-    Path((name, node)): Path<(String, String)>,
+    Named((name, node)): Named<(String, String)>,
 ) -> Result<Json<RunNamed>, Problem> {
     let run = names::run(&api.system, &name)?;
     api.system.skip_node(run, node.as_str().into()).await?;
@@ -376,7 +388,7 @@ async fn skip_node(
 
 async fn interject(
     State(api): State<Api>,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
     Sent(asked): Sent<InterjectRequest>,
 ) -> Result<Json<Interjected>, Problem> {
     let run = names::run(&api.system, &name)?;
@@ -396,7 +408,7 @@ struct ResumeAsked {
 
 async fn resume(
     State(api): State<Api>,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
     Asked(asked): Asked<ResumeAsked>,
 ) -> Result<Json<RunNamed>, Problem> {
     let run = names::run(&api.system, &name)?;
@@ -410,7 +422,7 @@ async fn resume(
 
 async fn resolve(
     State(api): State<Api>,
-    Path(name): Path<String>,
+    Named(name): Named<String>,
     Sent(asked): Sent<ResolveRequest>,
 ) -> Result<Json<RunNamed>, Problem> {
     let run = names::run(&api.system, &name)?;
@@ -434,7 +446,7 @@ async fn resolve(
 
 async fn artifact(
     State(api): State<Api>,
-    Path((name, node)): Path<(String, String)>,
+    Named((name, node)): Named<(String, String)>,
 ) -> Result<Response, Problem> {
     let run = names::run(&api.system, &name)?;
     let artifact = api.system.artifact(run, &node.as_str().into()).await?;
@@ -443,7 +455,7 @@ async fn artifact(
     Ok((headers, artifact.content).into_response())
 }
 
-async fn results(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<ResultsRead>, Problem> {
+async fn results(State(api): State<Api>, Named(name): Named<String>) -> Result<Json<ResultsRead>, Problem> {
     let run = names::run(&api.system, &name)?;
     let mut told = ResultsRead { read: 0, bytes: 0, damaged: Vec::new() };
     for ReadResult { node, artifact, found } in api.system.read_results(run).await? {

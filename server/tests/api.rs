@@ -306,6 +306,37 @@ async fn what_is_wrong_is_a_problem_with_a_code() {
 }
 
 #[tokio::test]
+async fn whatever_a_path_or_a_method_is_it_is_a_problem_that_is_told() {
+    let api = api().await;
+    for path in [
+        "/v1/runs/%ff",
+        "/v1/runs/%ff/events",
+        "/v1/runs/x/nodes/%ff/artifact",
+        "/v1/approvals/%ff",
+        "/v1/evaluations?like=%ff&%ff",
+        "/v1/market/%ff",
+        "/v1/clients/%ff",
+        "/v1/pipelines/%ff",
+        "/v1/pipelines/p/stages/%ff/events",
+    ] {
+        let code = if path.contains('?') { "query" } else { "path" };
+        refused(&api, get(path), (400, code)).await;
+    }
+    for path in ["/v1/runs/%ff/cancel", "/v1/agents/%ff/release", "/v1/pipelines/p/stages/%ff/ack"] {
+        refused(&api, post(path, &json!({})), (400, "path")).await;
+    }
+    for path in ["/", "/v1", "/v1/runs/", "/v1/%ff", "/%ff", "/v2/runs", "//v1/runs"] {
+        refused(&api, get(path), (404, "path_unknown")).await;
+    }
+    for (method, path) in
+        [("DELETE", "/v1/runs"), ("PUT", "/healthz"), ("POST", "/v1/runs/%ff"), ("QUERY", "/v1/audit")]
+    {
+        let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+        refused(&api, request, (405, "method_unknown")).await;
+    }
+}
+
+#[tokio::test]
 async fn bodies_have_a_size_and_a_depth() {
     let api = api().await;
     let run = submit(&api, "hello").await;
