@@ -11,7 +11,7 @@ use ostler_kernel::id::{ClientId, Digest, NodeId, RunId, Ticks};
 use ostler_kernel::json;
 use ostler_kernel::lineage;
 use ostler_kernel::plan::{Node, Tools};
-use ostler_kernel::port::JSON;
+use ostler_kernel::port::{JSON, JournalError};
 use ostler_kernel::run::{Given, Input, Run, Shown, ShownTest, Standing};
 use serde_json::{Map, Value};
 
@@ -254,8 +254,11 @@ fn as_rendered(mut shown: Shown, template: &str, values: &Map<String, Value>) ->
 }
 
 /// The questions that are open in a run.
-pub(crate) async fn open(services: &Services, view: &RunView) -> Vec<Approval> {
+async fn open(services: &Services, view: &RunView) -> Result<Vec<Approval>, JournalError> {
     let mut found = Vec::new();
+    // When the run must be over, nobody can answer any more.
+    let over_by =
+        services.market.deadline_for(services, view.opened.run, view.run.terms().parent.as_ref())?;
     for (node, instance) in view.run.instances() {
         let Standing::WaitingHuman { ask, deadline } = instance.standing else { continue };
         if ask == HumanRequestKind::InDoubt {
@@ -274,11 +277,11 @@ pub(crate) async fn open(services: &Services, view: &RunView) -> Vec<Approval> {
             result,
             is_outdated,
             asked: instance.since,
-            deadline,
+            deadline: deadline.into_iter().chain(over_by).min(),
             holds_up: view.run.held_up(&node.id),
         });
     }
-    found
+    Ok(found)
 }
 
 /// The folder of the run, if what is shown takes paths or runs programs.
@@ -291,7 +294,7 @@ impl System {
     /// The questions of a run that wait for a person, in the order of the nodes.
     pub async fn approvals(&self, run: RunId) -> Result<Vec<Approval>, RunError> {
         let view = self.view(run, None).await?;
-        Ok(open(&self.services, &view).await)
+        Ok(open(&self.services, &view).await?)
     }
 
     /// The questions that wait for a person in all open runs, oldest run first. A run that cannot be read hides those

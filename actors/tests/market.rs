@@ -451,6 +451,27 @@ async fn nothing_of_a_job_starts_after_its_deadline() {
     }
 }
 
+#[tokio::test]
+async fn a_question_of_a_job_shows_the_deadline_that_ends_it() {
+    let system = common::memory().await;
+    offers(&system, "a", 5).await;
+    for (wait, of_job, expected_ms) in [("10s", 600_000, 10_000), ("24h", 600_000, 600_000)] {
+        let asks =
+            json!({"id": "p", "nodes": [{"id": "ok", "kind": "human_approval", "human_timeout": wait}]});
+        let before = now_ms();
+        let deadline = before + of_job;
+        let posted = system.post(JobRequest { deadline: Some(deadline), ..job(9, asks) }).await.unwrap();
+        system.job_at(posted, Stage::Execution).await.unwrap();
+        until(async || system.approvals(posted).await.unwrap().len() == 1).await;
+        let shown = system.approvals(posted).await.unwrap()[0].deadline.unwrap();
+        if expected_ms == of_job {
+            assert_eq!(shown, deadline);
+        } else {
+            assert!((before + expected_ms..deadline).contains(&shown), "{shown} of {before} and {deadline}");
+        }
+    }
+}
+
 /// The run of a job has opened another one, which is found first.
 #[tokio::test(start_paused = true)]
 async fn nothing_that_a_job_opened_starts_after_its_deadline() {
