@@ -78,13 +78,13 @@ pub struct ClientRow {
     pub weight_from: &'static str,
     /// All credits that were ever deposited for it; `None`: it is not metered.
     pub deposited: Option<i64>,
-    /// Credits that its attempts cost so far, those before its first deposit included.
+    /// Credits that its attempts cost so far; of one that is metered, since its first deposit.
     pub spent: u64,
     /// Credits that the attempts under way hold.
     pub reserved: u64,
     /// Credits that jobs of the market have reserved and not spent: they are among those that are left.
     pub for_jobs: u64,
-    /// Credits that are left: `deposited - reserved`, less what was spent since the first deposit; below zero where attempts cost more than was expected.
+    /// Credits that are left: `deposited - reserved - spent`; below zero where attempts cost more than was expected.
     pub left: Option<i64>,
     /// What the scores of its runs add up to, in thousandths; 500 leaves its weight as it is, 0 and 1,000 bend it by a
     /// quarter. `None`: no run of it was evaluated yet.
@@ -177,7 +177,7 @@ impl System {
                 weight_served: queueing.weight.unwrap_or_else(|| terms.weight(now)),
                 weight_from,
                 deposited: terms.deposited(),
-                spent: book.spent(),
+                spent: terms.paid(book.spent()),
                 reserved: queueing.reserved,
                 for_jobs: book.reserved(),
                 left: book.left().map(|left| left.saturating_sub_unsigned(queueing.reserved)),

@@ -418,10 +418,12 @@ async fn credits_are_taken_from_the_first_deposit_on() {
         until(&system, "acme", |row| row.running == 0).await.spent as i64
     };
     let free = run().await;
+    assert!(free > 0, "what is told of a client that is not metered is all that its attempts cost");
     system.change_client("acme", credits(500)).await.unwrap();
-    assert_eq!(row(&system, "acme").await.left, Some(500));
+    let metered = row(&system, "acme").await;
+    assert_eq!((metered.left, metered.spent), (Some(500), 0), "and of one that is, what it pays for");
     let spent = run().await;
-    assert_eq!(row(&system, "acme").await.left, Some(500 - (spent - free)));
+    assert_eq!(row(&system, "acme").await.left, Some(500 - spent));
     system.shutdown().await;
 }
 

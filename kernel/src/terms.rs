@@ -34,7 +34,7 @@ const DAY_MS: i64 = 24 * 3_600 * 1_000;
 /// let mut terms = Terms::default();
 /// assert_eq!((terms.weight(0), terms.deposited()), (100, None));
 /// terms.apply(&Event::CreditDeposited { client: "acme".into(), credits: 5_000, spent: 70 }, 0);
-/// assert_eq!(terms.left(90), Some(4_980));
+/// assert_eq!((terms.left(90), terms.paid(90)), (Some(4_980), 20));
 /// assert_eq!((terms.weight(0), terms.deposited()), (500, Some(5_000)));
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -136,8 +136,13 @@ impl Terms {
     /// What is left of its credits when its attempts have cost so much in all, those among it that cost nothing because
     /// it was not metered yet; `None`: it is not metered.
     pub fn left(&self, spent: u64) -> Option<i64> {
-        let paid = spent.saturating_sub(self.free);
-        self.deposited.map(|deposited| deposited.saturating_sub_unsigned(paid))
+        self.deposited.map(|deposited| deposited.saturating_sub_unsigned(self.paid(spent)))
+    }
+
+    /// What was spent of its credits when its attempts have cost so much in all: not what they cost before it was metered. Of one
+    /// that is not, all of it.
+    pub fn paid(&self, spent: u64) -> u64 {
+        spent.saturating_sub(self.free)
     }
 
     /// Whether so many credits may be deposited, or taken back if they are below zero, when so many were spent.

@@ -68,7 +68,7 @@ pub struct ClientLine {
     /// All credits that were ever deposited for it; absent: it is not metered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deposited: Option<i64>,
-    /// Credits that its attempts cost so far: milliseconds of a slot.
+    /// Credits that its attempts cost so far, in milliseconds of a slot; of one that is metered, since its first deposit.
     pub spent: u64,
     /// Credits that its attempts under way hold.
     pub reserved: u64,
