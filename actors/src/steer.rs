@@ -232,7 +232,8 @@ impl System {
     ///
     /// # Errors
     ///
-    /// [`RunError::InvalidState`] for one that is over, [`RunError::Said`] if the text is empty or has more than
+    /// [`RunError::InvalidState`] for one that is over, that was set aside or that is to come to rest: it is resumed first.
+    /// [`RunError::Said`] if the text is empty or has more than
     /// [`NOTE_BYTES_MAX`](crate::NOTE_BYTES_MAX) bytes, [`RunError::Change`] if its plan has as many versions or nodes as it may have.
     pub async fn interject(&self, run: RunId, text: &str, wait: Duration) -> Result<NodeId, RunError> {
         if text.trim().is_empty() {
@@ -245,7 +246,10 @@ impl System {
         let wait = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
         let mut refused = RunError::Restarting;
         for _ in 0..TRIES_MAX {
-            let (node, operation) = self.view(run, None).await?.run.interjection(text, wait);
+            let view = self.view(run, None).await?;
+            let comes_to_rest = self.services.driven.is_resting(run);
+            self.lifecycle_by(&view).takes_interjection(comes_to_rest)?;
+            let (node, operation) = view.run.interjection(text, wait);
             match self.operate(run, operation).await {
                 Ok(()) => return Ok(node),
                 // Somebody else may have interjected in that name meanwhile, which shows in a moment.

@@ -6,8 +6,9 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Hold, memory, plan, states, submit, system, until};
+use common::{Hold, left_by, memory, plan, states, submit, system, until};
 use ostler_actors::{AgentProfile, Answer, RunError, Settled, Submission, System};
+use ostler_kernel::agent::InvalidState;
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::run::RunOutcome;
@@ -195,5 +196,67 @@ async fn what_was_asked_of_a_run_in_line_comes_before_its_first_attempt() {
     system.outcome(second).await.unwrap();
     assert_eq!(states(&system, second).await, "n skipped");
     assert!(!hold.has_started());
+    system.shutdown().await;
+}
+
+/// What its process left is done again when somebody has said yes, and not before.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_that_died_with_its_process_is_not_done_again_while_its_run_is_held() {
+    for (approve, ends) in [(true, RunOutcome::Succeeded), (false, RunOutcome::Cancelled)] {
+        let holds = || Hold::new("hold", Effect::Read, Idempotency::Natural);
+        let (died, hold) = (holds(), holds());
+        let journal = Arc::new(MemoryJournal::default());
+        let first = system(journal.clone(), vec![died.clone()]).await;
+        let run = submit(&first, work()).await;
+        died.started().await;
+        first.interject(run, "go on?", HOUR).await.unwrap();
+        until(async || states(&first, run).await.ends_with("interjection-1 waiting_human")).await;
+
+        let second = system(left_by(&journal), vec![hold.clone()]).await;
+        second.resume(run).await.unwrap();
+        // What is asked for later comes later.
+        let say = json!({"id": "n", "tool": "text.render", "params": {"template": "x", "values": {}}});
+        let other = submit(&second, json!({"id": "q", "nodes": [say]})).await;
+        assert_eq!(second.outcome(other).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+        let held = "a running, b blocked, c blocked, interjection-1 waiting_human";
+        assert_eq!(states(&second, run).await, held);
+        assert!(!hold.has_started(), "under the hold");
+        answer(&second, run, if approve { Answer::approve() } else { Answer::reject() }).await;
+        if approve {
+            hold.started().await;
+            hold.go(3);
+        }
+        assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(ends));
+        second.shutdown().await;
+        first.shutdown().await;
+    }
+}
+
+/// Nobody could answer before it is resumed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_rests_until_it_is_resumed_is_not_held() {
+    let hold = Hold::new("hold", Effect::External, Idempotency::Keyed);
+    let system = system(Arc::new(MemoryJournal::default()), vec![hold.clone()]).await;
+    let run = submit(&system, work()).await;
+    hold.started().await;
+    let mut rests = std::pin::pin!(system.checkpoint(run));
+    let refused = loop {
+        tokio::select! {
+            biased;
+            rested = &mut rests => panic!("what is under way has not ended: {rested:?}"),
+            refused = system.interject(run, "go on?", HOUR) => match refused {
+                // It has not heard of the checkpoint yet.
+                Ok(node) => system.skip_node(run, node).await.unwrap(),
+                Err(refused) => break refused,
+            }
+        }
+    };
+    assert!(matches!(refused, RunError::InvalidState(InvalidState::AT_REST)), "{refused}");
+    hold.go(1);
+    rests.await.unwrap();
+    let refused = system.interject(run, "go on?", HOUR).await.unwrap_err();
+    assert!(matches!(refused, RunError::InvalidState(InvalidState::AT_REST)), "{refused}");
+    system.resume(run).await.unwrap();
+    system.interject(run, "go on?", HOUR).await.unwrap();
     system.shutdown().await;
 }

@@ -1,5 +1,6 @@
 //! What somebody asks of a run, and what a run asks people.
 
+use ostler_kernel::agent::InvalidState;
 use ostler_kernel::event::HumanRequestKind;
 use ostler_kernel::id::NodeId;
 use ostler_kernel::run::{Input, Operation, Standing};
@@ -18,6 +19,10 @@ impl Drive {
             self.end_late();
         }
         let input = match request {
+            // Somebody has had it come to rest since that was looked at.
+            Request::Operate(Operation::Interject(_)) if self.is_resting() => {
+                Err(InvalidState::AT_REST.into())
+            }
             Request::Operate(operation) => {
                 match self.run.check_operation(&operation, &self.services.settings()) {
                     Ok(()) => Ok(Input::Operator(operation)),

@@ -77,6 +77,8 @@ pub(super) struct Drive {
     pub(super) asks_again: Option<Instant>,
     /// Who wants it to come to rest: nothing starts any more.
     pub(super) resting: Vec<AskReply>,
+    /// Attempts that died with their process, and are done again when no interjection holds them back.
+    pub(super) held_back: Vec<NodeId>,
     pub(super) deadlines: Deadlines,
     pub(super) alarm: Option<(Instant, tokio::task::JoinHandle<()>)>,
     /// Judges the plan's own contract; ends with this.
@@ -124,6 +126,7 @@ impl Drive {
             crowded: Vec::new(),
             asks_again: None,
             resting: Vec::new(),
+            held_back: Vec::new(),
             deadlines: Deadlines::default(),
             alarm: None,
             judge: None,
@@ -176,6 +179,11 @@ impl Drive {
         }
         self.given_up.extend(self.run.given_up(&events));
         self.pending.extend(events);
+        let run = &self.run;
+        let released: Vec<NodeId> = self.held_back.extract_if(.., |node| !run.is_held_back(node)).collect();
+        if !released.is_empty() {
+            self.redo(released);
+        }
     }
 
     pub(super) fn key(&self, node: &NodeId, attempt: u32) -> AttemptKey {

@@ -98,6 +98,10 @@ impl Drive {
                     self.note(events);
                     self.begin_attempt(&job.node, ticket, accounts, false).await;
                 }
+                Some(NodeState::Running) if mine && self.run.is_held_back(&job.node) => {
+                    self.give_back(ticket);
+                    self.held_back.push(job.node.clone());
+                }
                 // Its process died; it may be done again, under the same attempt, but not twice.
                 Some(NodeState::Running) if mine && self.is_lost(&job.node) => {
                     self.begin_attempt(&job.node, ticket, accounts, true).await;

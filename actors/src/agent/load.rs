@@ -150,9 +150,13 @@ impl Drive {
         lost
     }
 
-    /// Queues attempts that died with their process, and are done again under the same number.
+    /// Queues attempts that died with their process, and are done again under the same number: those that an interjection holds back
+    /// when it does no longer.
     pub(super) fn redo(&mut self, again: Vec<NodeId>) {
-        let jobs = again.into_iter().map(|node| Job { rank: REDO_RANK, ..self.job(node) });
+        let (later, now): (Vec<NodeId>, Vec<NodeId>) =
+            again.into_iter().partition(|node| self.run.is_held_back(node));
+        self.held_back.extend(later);
+        let jobs = now.into_iter().map(|node| Job { rank: REDO_RANK, ..self.job(node) });
         self.submit(jobs.collect());
     }
 }

@@ -266,6 +266,27 @@ impl Lifecycle {
     }
 }
 
+impl InvalidState {
+    /// What needs a run that goes on was said of one that was set aside, or comes to rest for that.
+    pub const AT_REST: InvalidState = InvalidState {
+        current: AgentState::Checkpointed,
+        expected: &[AgentState::Pending, AgentState::Running, AgentState::WaitingApproval],
+    };
+}
+
+impl Lifecycle {
+    /// Refuses to ask a person whether a run goes on of which nothing goes on before somebody resumes it: it was set aside, or comes
+    /// to rest for that (`comes_to_rest`). Nobody could answer either.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidState`], with the states in which it would be asked.
+    pub fn takes_interjection(self, comes_to_rest: bool) -> Result<(), InvalidState> {
+        self.takes(Message::Cancel)?;
+        if comes_to_rest || (self.parked && !self.driven) { Err(InvalidState::AT_REST) } else { Ok(()) }
+    }
+}
+
 /// What an agent tells of itself while it lives, by the words of the paper (section 7.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)] // the variants are the words of the events

@@ -5,6 +5,7 @@ use super::Run;
 use super::standing::Standing;
 use super::turn::Turn;
 use crate::event::Event;
+use crate::id::NodeId;
 use crate::plan::{Join, On};
 use crate::run::{NodeState, Reason};
 
@@ -101,6 +102,15 @@ impl Run {
                         Some(Join::AllOf) | None => on == On::Success,
                     }
             })
+    }
+
+    /// Whether the attempt of a running node, should it have died with its process, is not to be done again before the run goes on:
+    /// under an interjection nothing starts.
+    pub fn is_held_back(&self, node: &NodeId) -> bool {
+        self.position(node).is_some_and(|at| {
+            let instance = &self.instances[at];
+            self.is_held(at) && instance.state() == NodeState::Running && !instance.is_draining()
+        })
     }
 
     fn is_held(&self, at: usize) -> bool {
