@@ -164,9 +164,7 @@ impl LiveLog {
         let (generation, phase) = (of.generation.to_le_bytes(), of.phase.to_le_bytes());
         let parts =
             [self.site.run.0.as_bytes(), of.node.as_str().as_bytes(), &generation, &phase, step.as_bytes()];
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&lineage::hash("aos/child/1", &parts).0[..16]);
-        RunId(uuid::Builder::from_custom_bytes(bytes).into_uuid())
+        RunId::hashed(lineage::hash("aos/child/1", &parts))
     }
 
     /// Waits for the end of a run. When this process is to end, that does not come: the attempt ends as if with its process.

@@ -112,10 +112,46 @@ name! {
     EventType
 }
 
-/// One execution of a plan: a UUID, version 7 in real runs (so ids sort by creation); nil in a simulation.
+/// One execution of a plan: a UUID, version 7 in real runs (so ids sort by creation), version 8 in those that attempts open (a
+/// hash, so that whichever attempt asks opens the same run); nil in a simulation.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RunId(pub uuid::Uuid);
+
+impl RunId {
+    /// Version of the UUIDs that whoever opens a run may choose for it.
+    pub const CHOSEN_VERSION: usize = 7;
+
+    /// Version of the UUIDs that are hashes.
+    const HASHED_VERSION: usize = 8;
+
+    /// The id that a hash stands for.
+    ///
+    /// ```
+    /// use ostler_kernel::id::{Digest, RunId};
+    ///
+    /// let run = RunId::hashed(Digest([0xab; 32]));
+    /// assert_eq!(run.to_string(), "abababab-abab-8bab-abab-abababababab");
+    /// assert!(run.is_hashed() && !run.may_be_chosen());
+    /// assert!("01920000-0000-7000-8000-000000000000".parse::<RunId>().unwrap().may_be_chosen());
+    /// assert!(!RunId::default().is_hashed() && !RunId::default().may_be_chosen());
+    /// ```
+    pub fn hashed(digest: Digest) -> RunId {
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&digest.0[..16]);
+        RunId(uuid::Builder::from_custom_bytes(bytes).into_uuid())
+    }
+
+    /// Whether it is a hash: an attempt has opened the run.
+    pub fn is_hashed(self) -> bool {
+        self.0.get_version_num() == RunId::HASHED_VERSION
+    }
+
+    /// Whether somebody may choose it for a run that they open.
+    pub fn may_be_chosen(self) -> bool {
+        self.0.get_version_num() == RunId::CHOSEN_VERSION
+    }
+}
 
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

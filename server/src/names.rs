@@ -14,17 +14,12 @@ pub const RUN_PART_CHARS_MIN: usize = 4;
 /// Candidates that are named when a part fits several.
 const CANDIDATES_TOLD_MAX: usize = 5;
 
-/// Version of the ids of runs that attempts open.
-const HASHED: usize = 8;
-
-/// Version of the ids that whoever opens a run may choose.
-const CHOSEN: usize = 7;
-
 /// The id that a run is to have; `code` names what is wrong with one that it cannot have.
 pub(crate) fn chosen(text: &str, code: &'static str) -> Result<RunId, Problem> {
-    let run = text.parse::<RunId>().ok().filter(|run| run.0.get_version_num() == CHOSEN);
+    let run = text.parse::<RunId>().ok().filter(|run| run.may_be_chosen());
     run.ok_or_else(|| {
-        Problem::bad(code, format!("{text:?} is no id for a run: give a UUID of version {CHOSEN}"))
+        let version = RunId::CHOSEN_VERSION;
+        Problem::bad(code, format!("{text:?} is no id for a run: give a UUID of version {version}"))
     })
 }
 
@@ -37,8 +32,8 @@ pub(crate) fn run(system: &System, name: &str) -> Result<RunId, Problem> {
     }
     let rows = system.runs(false)?;
     if name == "@last" {
-        // What an attempt opens is nobody's last run: its id is a hash.
-        let own = |row: &&RunRow| row.run.0.get_version_num() != HASHED;
+        // What an attempt opens is nobody's last run.
+        let own = |row: &&RunRow| !row.run.is_hashed();
         let newest = rows.iter().filter(own).max_by_key(|row| (row.opened_ms, row.run));
         return newest.map(|row| row.run).ok_or_else(|| unknown("there is no run yet".to_owned()));
     }
