@@ -397,13 +397,6 @@ fn logged() -> EnvFilter {
 
 /// Runs the command line of this process.
 pub(crate) fn main() -> ExitCode {
-    let parsed = without_empty_variables(command())
-        .try_get_matches()
-        .inspect(advice::keep)
-        .and_then(|matches| Cli::from_arg_matches(&matches));
-    let cli = parsed.unwrap_or_else(|error| with_meant(error).exit());
-    tracing_subscriber::fmt().with_env_filter(logged()).with_writer(|| Aside).init();
-    allow_more_files();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -411,6 +404,17 @@ pub(crate) fn main() -> ExitCode {
             return exit::code::INTERNAL.into();
         }
     };
+    {
+        let _within = runtime.enter();
+        signals::outlive_long_files();
+    }
+    let parsed = without_empty_variables(command())
+        .try_get_matches()
+        .inspect(advice::keep)
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = parsed.unwrap_or_else(|error| with_meant(error).exit());
+    tracing_subscriber::fmt().with_env_filter(logged()).with_writer(|| Aside).init();
+    allow_more_files();
     let ended = runtime.block_on(dispatch(cli));
     // What still blocks in a thread of its own has been given up.
     runtime.shutdown_background();

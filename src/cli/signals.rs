@@ -31,6 +31,13 @@ struct Last {
     programs: Option<DataFolder>,
 }
 
+/// From here on, a file that would become longer than this process may make one is an error of whoever writes, like a full disk, and
+/// not the end of the process. Programs that it starts are not told: they end by it as they ever did.
+pub(crate) fn outlive_long_files() {
+    // The handler stays when what listens is gone; without one, the process is as it was.
+    drop(signal(SignalKind::from_raw(Raw::XFSZ.as_raw())));
+}
+
 impl Signals {
     /// From here on, none of them ends the process by itself.
     pub(crate) fn listen() -> Result<Signals, Failure> {

@@ -221,6 +221,30 @@ fn where_there_is_no_data_folder_lists_are_empty_and_names_unknown() {
     assert!(!world.data().exists(), "nothing was made");
 }
 
+/// No signal ends a command that would make a file longer than its process may.
+#[test]
+fn a_limit_to_the_length_of_files_is_told_as_a_full_disk_is() {
+    let world = world();
+    let limited = |blocks: u32, line: &str| {
+        let limit = format!("ulimit -f {blocks}; exec \"$0\" \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &limit]).arg(env!("CARGO_BIN_EXE_ostler")).args(line.split_whitespace());
+        command.current_dir(world.path()).env("OSTLER_DATA", world.data()).env_remove("OSTLER_CONFIG");
+        command
+    };
+    let ended = limited(64, RUN).output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(said.contains("the disk is full: File too large"), "{said}");
+    assert_eq!(ended.status.code(), Some(5), "{said}");
+    world.ostler(RUN).exits(0).says("succeeded  short");
+    is_well(&world);
+    for line in ["ps", "help run", "run --help"] {
+        let told = fs::File::create(world.path().join("told")).unwrap();
+        let ended = limited(0, line).stdout(told).output().unwrap();
+        assert!(ended.status.code().is_some(), "{line}: {}", ended.status);
+    }
+}
+
 /// A small file system of its own, for as long as this lives.
 struct SmallDisk<'a>(&'a Path);
 
