@@ -49,7 +49,13 @@ pub(crate) struct AnswerArgs {
     #[arg(value_parser = node_name)]
     node: String,
     /// Say why, for the record; a refused result may be tried again with it
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
     note: String,
     /// Only if this is what is asked: a digest as `ostler approvals` shows it. Who approves without a terminal says by it
     /// what was looked at

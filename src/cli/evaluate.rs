@@ -36,7 +36,7 @@ pub(crate) struct EvaluateArgs {
     #[arg(long, value_name = "SCORE", allow_negative_numbers = true, value_parser = adherence)]
     adherence: Option<u16>,
     /// Why, in your words
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     note: Option<String>,
 }
 

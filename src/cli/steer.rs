@@ -63,6 +63,7 @@ pub(crate) struct InterjectArgs {
     #[arg(value_parser = run_name)]
     run: String,
     /// What a person is to decide about
+    #[arg(allow_hyphen_values = true)]
     text: String,
     /// How long the answer may take; then the run is cancelled
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = span)]

@@ -481,3 +481,20 @@ fn an_interjection_holds_a_run_until_somebody_has_answered() {
     world.ostler("interject @last hold").exits(2).complains("cancelled");
     world.ostler("doctor").exits(0);
 }
+
+/// What a person says is theirs to say: a dash at its beginning makes no option of it.
+#[test]
+fn what_is_said_may_begin_with_a_dash() {
+    let world = World::new();
+    for line in [
+        "reject @last n --note -x",
+        "reject @last n --note --why",
+        "approve @last n --note - --digest b3:00",
+        "interject @last -x",
+        "interject @last --why --within 5m",
+        "evaluate @last --quality 0 --note -bad",
+    ] {
+        world.ostler(line).exits(2).complains("yet: no data folder at");
+    }
+    world.ostler("interject @last --within 5m").exits(2).complains("<TEXT>");
+}
