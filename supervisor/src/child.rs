@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{self, Context, Poll};
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use ractor::{Actor, ActorCell, ActorRef, ActorStatus, Message, SpawnErr};
 use tokio::task::{JoinError, JoinHandle};
@@ -109,21 +110,17 @@ impl fmt::Debug for ChildRef {
 }
 
 /// What a child is given at its start.
-pub(crate) struct Birth {
+pub(crate) struct Birth<'a> {
     pub(crate) token: Token,
     /// The voice of its supervisor.
-    pub(crate) voice: Voice,
-    /// Its id; a root has none.
-    pub(crate) id: Option<ChildId>,
+    pub(crate) voice: &'a Voice,
+    pub(crate) id: &'a ChildId,
 }
 
-impl Birth {
+impl Birth<'_> {
     /// The voice with which a supervisor born this way speaks of its own children.
     pub(crate) fn inner_voice(&self) -> Voice {
-        match &self.id {
-            Some(id) => self.voice.below(id),
-            None => self.voice.clone(),
-        }
+        self.voice.below(self.id)
     }
 }
 
@@ -157,14 +154,14 @@ pub(crate) type Outcome = Result<Begun, NotStarted>;
 /// Starts a child, again and again. Dropping the future undoes the start.
 pub(crate) trait Start: Send + Sync {
     /// Run it as an [`Attempt`]: factories, hooks and drops of the embedding program may panic in it.
-    fn start(&self, birth: Birth) -> BoxFuture<'static, Outcome>;
+    fn start(&self, birth: Birth<'_>) -> BoxFuture<'static, Outcome>;
 }
 
 /// One start under way. A panic in it is a failed start, and one as it is broken off is logged.
 pub(crate) struct Attempt(Option<BoxFuture<'static, Outcome>>);
 
 impl Attempt {
-    pub(crate) fn new(start: &dyn Start, birth: Birth) -> Self {
+    pub(crate) fn new(start: &dyn Start, birth: Birth<'_>) -> Self {
         let begun = catch_unwind(AssertUnwindSafe(|| start.start(birth)));
         Attempt(Some(begun.unwrap_or_else(|payload| Box::pin(ready(panicked(payload))))))
     }
@@ -202,14 +199,13 @@ where
     F: Fn() -> A + Send + Sync,
     G: Fn() -> A::Arguments + Send + Sync,
 {
-    fn start(&self, birth: Birth) -> BoxFuture<'static, Outcome> {
+    fn start(&self, birth: Birth<'_>) -> BoxFuture<'static, Outcome> {
         let (actor, args) = ((self.actor)(), (self.args)());
-        Box::pin(async move {
-            match Actor::spawn(None, Supervised::new(actor, birth.token), args).await {
-                Ok((actor, task)) => Ok(Begun { child: ChildRef::Actor(actor.get_cell()), task: Some(task) }),
-                Err(error) => Err(not_started(error)),
-            }
-        })
+        let spawned = Actor::spawn(None, Supervised::new(actor, birth.token), args);
+        Box::pin(spawned.map(|spawned| match spawned {
+            Ok((actor, task)) => Ok(Begun { child: ChildRef::Actor(actor.get_cell()), task: Some(task) }),
+            Err(error) => Err(not_started(error)),
+        }))
     }
 }
 
@@ -232,12 +228,12 @@ pub(crate) struct TreeStart<F> {
 }
 
 impl<F: Fn() -> Option<SupervisorSpec> + Send + Sync> Start for TreeStart<F> {
-    fn start(&self, birth: Birth) -> BoxFuture<'static, Outcome> {
-        let spec = (self.init)();
+    fn start(&self, birth: Birth<'_>) -> BoxFuture<'static, Outcome> {
+        let (spec, voice, token) = ((self.init)(), birth.inner_voice(), birth.token);
         Box::pin(async move {
             let spec = spec.ok_or(NotStarted::Ignored)?;
-            let completion = birth.token.completion().clone();
-            match supervisor::launch(spec, birth).await {
+            let completion = token.completion().clone();
+            match supervisor::launch(spec, token, voice).await {
                 Ok(supervisor) => Ok(Begun { child: ChildRef::Supervisor(supervisor), task: None }),
                 Err(error) => Err(branch_failed(&error, completion.causes().to_vec())),
             }
@@ -251,10 +247,10 @@ pub(crate) struct PoolStart {
 }
 
 impl Start for PoolStart {
-    fn start(&self, birth: Birth) -> BoxFuture<'static, Outcome> {
-        let spec = self.spec.clone();
+    fn start(&self, birth: Birth<'_>) -> BoxFuture<'static, Outcome> {
+        let (spec, voice, token) = (self.spec.clone(), birth.inner_voice(), birth.token);
         Box::pin(async move {
-            match pool::launch(spec, birth) {
+            match pool::launch(spec, token, voice) {
                 Ok(pool) => Ok(Begun { child: ChildRef::Pool(pool), task: None }),
                 Err(error) => Err(branch_failed(&error, Vec::new())),
             }

@@ -8,7 +8,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::watch;
 
 use crate::book::{Reserved, Shared};
-use crate::child::{Birth, ChildRef};
+use crate::child::ChildRef;
 use crate::completion::{Report, Token};
 use crate::control::{Control, Demand};
 use crate::observer::{Observer, Voice};
@@ -41,7 +41,7 @@ impl Pool {
     /// Outside a tokio runtime.
     pub async fn start(spec: PoolSpec) -> Result<Pool, StartError> {
         let token = Token::new(Report::Root, None);
-        launch(spec, Birth { token, voice: Voice::root(None), id: None })
+        launch(spec, token, Voice::root(None))
     }
 
     /// As [`Pool::start`]; `observer` hears everything that happens in the pool.
@@ -50,7 +50,7 @@ impl Pool {
     /// As [`Pool::start`].
     pub async fn start_observed(spec: PoolSpec, observer: Arc<dyn Observer>) -> Result<Pool, StartError> {
         let token = Token::new(Report::Root, None);
-        launch(spec, Birth { token, voice: Voice::root(Some(observer)), id: None })
+        launch(spec, token, Voice::root(Some(observer)))
     }
 
     /// Starts a child and waits until it is up. Starts of different children run in parallel, each in
@@ -156,20 +156,20 @@ impl fmt::Debug for Pool {
 }
 
 /// Starts a pool's task.
-pub(crate) fn launch(spec: PoolSpec, birth: Birth) -> Result<Pool, StartError> {
+pub(crate) fn launch(spec: PoolSpec, token: Token, voice: Voice) -> Result<Pool, StartError> {
     spec.check().map_err(StartError::Invalid)?;
     let (mailbox, inbox) = unbounded_channel();
     let (demand, demanded) = watch::channel(Demand::Run);
-    let control = Arc::new(Control { demand, completion: birth.token.completion().clone() });
+    let control = Arc::new(Control { demand, completion: token.completion().clone() });
     let shared = Arc::new(Shared {
         book: RwLock::default(),
-        voice: birth.inner_voice(),
+        voice,
         clock: spec.clock.clone(),
         mailbox,
         max_children: spec.max_children,
         doubts: Arc::default(),
-        completion: birth.token.completion().clone(),
+        completion: token.completion().clone(),
     });
-    tokio::spawn(PoolTask::new(&spec, shared.clone(), demanded, birth.token).run(inbox));
+    tokio::spawn(PoolTask::new(&spec, shared.clone(), demanded, token).run(inbox));
     Ok(Pool { control, shared })
 }

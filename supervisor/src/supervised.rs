@@ -1,11 +1,12 @@
 //! The wrapper around a user's actor: it records how the actor ended and keeps the token beside
 //! the state, so that the end is heard only when the state is gone.
 
-use std::future::Future;
-use std::panic::AssertUnwindSafe;
+use std::future::{Future, ready};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use futures::FutureExt;
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use futures::future::Either;
+use ractor::{Actor, ActorProcessingErr, ActorRef, Message, SupervisionEvent};
 
 use crate::completion::Token;
 use crate::exit::Exit;
@@ -21,7 +22,12 @@ pub(crate) struct Supervised<A> {
 /// A user's state under supervision; the token outlives the state.
 pub(crate) struct Held<A: Actor> {
     state: A::State,
-    myself: ActorRef<A::Msg>,
+    end: End<A::Msg>,
+}
+
+/// What is to be told of an actor's end.
+struct End<M> {
+    myself: ActorRef<M>,
     /// The orderly exit that a hook asked for, until the stop hook has run.
     leaving: Option<Exit>,
     token: Token,
@@ -33,12 +39,17 @@ impl<A: Actor> Supervised<A> {
     }
 }
 
-/// Runs a hook to its end; a panic becomes an exit. Not an `async fn`, which would hold the hook twice: the future of a
-/// message is moved several times before it is polled.
-fn guarded<T>(
-    hook: impl Future<Output = Result<T, ActorProcessingErr>>,
-) -> impl Future<Output = Result<T, Hurt>> {
-    AssertUnwindSafe(hook).catch_unwind().map(|ended| match ended {
+/// Runs a hook to its end; a panic becomes an exit. Neither this nor what calls it is an `async fn`, each of which would hold
+/// the hook, and what it is given, once more: the future of a message is moved several times before it is polled.
+fn guarded<T, F>(hook: impl FnOnce() -> F) -> impl Future<Output = Result<T, Hurt>>
+where
+    F: Future<Output = Result<T, ActorProcessingErr>>,
+{
+    let running = match catch_unwind(AssertUnwindSafe(hook)) {
+        Ok(hook) => Either::Left(AssertUnwindSafe(hook).catch_unwind()),
+        Err(payload) => Either::Right(ready(Err(payload))),
+    };
+    running.map(|ended| match ended {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(Hurt::Error(error)),
         Err(payload) => Err(Hurt::Exit(Exit::of_panic(payload))),
@@ -56,11 +67,13 @@ impl<A: Actor> Held<A> {
     fn new(state: A::State, myself: ActorRef<A::Msg>, token: Token) -> Self {
         // Until the start hook is over it can be killed without a trace.
         token.completion().doubt();
-        Held { state, myself, leaving: None, token }
+        Held { state, end: End { myself, leaving: None, token } }
     }
+}
 
+impl<M: Message> End<M> {
     /// The hooks are over, and the actor ends this way.
-    fn end(&self, exit: Exit) {
+    fn note(&self, exit: Exit) {
         self.token.completion().record(exit);
         self.token.completion().end();
     }
@@ -74,12 +87,26 @@ impl<A: Actor> Held<A> {
             Err(Hurt::Exit(exit)) => exit,
         };
         if exit.is_abnormal() {
-            self.end(exit.clone());
+            self.note(exit.clone());
             return Err(exit.into());
         }
         self.leaving.get_or_insert(exit);
         self.myself.stop(None);
         Ok(())
+    }
+
+    /// The stop hook is over.
+    fn stopped(&mut self, outcome: Result<(), Hurt>) {
+        let exit = match outcome {
+            Ok(()) => match self.leaving.take() {
+                Some(exit) => exit,
+                None if self.token.completion().asked() => Exit::Shutdown,
+                None => Exit::Normal,
+            },
+            Err(Hurt::Error(error)) => Exit::of_error(error),
+            Err(Hurt::Exit(exit)) => exit,
+        };
+        self.note(exit);
     }
 }
 
@@ -88,75 +115,70 @@ impl<A: Actor> Actor for Supervised<A> {
     type State = Held<A>;
     type Arguments = A::Arguments;
 
-    async fn pre_start(
+    fn pre_start(
         &self,
         myself: ActorRef<A::Msg>,
         args: A::Arguments,
-    ) -> Result<Self::State, ActorProcessingErr> {
-        let hook = async { self.actor.pre_start(myself.clone(), args).await };
-        match guarded(hook).await {
+    ) -> impl Future<Output = Result<Self::State, ActorProcessingErr>> + Send {
+        let itself = myself.clone();
+        let hook = guarded(move || self.actor.pre_start(itself, args));
+        hook.map(move |outcome| match outcome {
             Ok(state) => Ok(Held::new(state, myself, self.token.clone())),
             Err(hurt) => Err(NotUp(hurt).into()),
-        }
+        })
     }
 
-    async fn post_start(
+    fn post_start(
         &self,
         myself: ActorRef<A::Msg>,
-        held: &mut Self::State,
-    ) -> Result<(), ActorProcessingErr> {
-        let outcome = guarded(async { self.actor.post_start(myself, &mut held.state).await }).await;
-        held.token.completion().trust();
-        held.settle(outcome)
+        Held { state, end }: &mut Self::State,
+    ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
+        let hook = guarded(move || self.actor.post_start(myself, state));
+        hook.map(move |outcome| {
+            end.token.completion().trust();
+            end.settle(outcome)
+        })
     }
 
-    async fn handle(
+    fn handle(
         &self,
         myself: ActorRef<A::Msg>,
         message: A::Msg,
-        held: &mut Self::State,
-    ) -> Result<(), ActorProcessingErr> {
-        let outcome = guarded(async { self.actor.handle(myself, message, &mut held.state).await }).await;
-        held.settle(outcome)
+        Held { state, end }: &mut Self::State,
+    ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
+        let hook = guarded(move || self.actor.handle(myself, message, state));
+        hook.map(move |outcome| end.settle(outcome))
     }
 
-    async fn handle_supervisor_evt(
+    fn handle_supervisor_evt(
         &self,
         myself: ActorRef<A::Msg>,
         event: SupervisionEvent,
-        held: &mut Self::State,
-    ) -> Result<(), ActorProcessingErr> {
-        let hook = async { self.actor.handle_supervisor_evt(myself, event, &mut held.state).await };
-        let outcome = guarded(hook).await;
-        held.settle(outcome)
+        Held { state, end }: &mut Self::State,
+    ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
+        let hook = guarded(move || self.actor.handle_supervisor_evt(myself, event, state));
+        hook.map(move |outcome| end.settle(outcome))
     }
 
-    async fn post_stop(
+    fn post_stop(
         &self,
         myself: ActorRef<A::Msg>,
-        held: &mut Self::State,
-    ) -> Result<(), ActorProcessingErr> {
+        Held { state, end }: &mut Self::State,
+    ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
         // From here on it can be killed without a trace.
-        held.token.completion().doubt();
-        let outcome = guarded(async { self.actor.post_stop(myself, &mut held.state).await }).await;
-        let exit = match outcome {
-            Ok(()) => match held.leaving.take() {
-                Some(exit) => exit,
-                None if held.token.completion().asked() => Exit::Shutdown,
-                None => Exit::Normal,
-            },
-            Err(Hurt::Error(error)) => Exit::of_error(error),
-            Err(Hurt::Exit(exit)) => exit,
-        };
-        held.end(exit);
-        Ok(())
+        end.token.completion().doubt();
+        let hook = guarded(move || self.actor.post_stop(myself, state));
+        hook.map(move |outcome| {
+            end.stopped(outcome);
+            Ok(())
+        })
     }
 }
 
 impl<A: Actor> Drop for Held<A> {
     fn drop(&mut self) {
         // It may have been killed: then no hook has told.
-        self.token.completion().end();
+        self.end.token.completion().end();
     }
 }
 

@@ -7,7 +7,7 @@ use ractor::{Actor, ActorRef};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{oneshot, watch};
 
-use crate::child::{Birth, ChildRef};
+use crate::child::ChildRef;
 use crate::completion::{Completion, Report, Token};
 use crate::control::{Control, Demand, Published};
 use crate::observer::{Observer, Voice};
@@ -53,22 +53,26 @@ impl Supervisor {
         observer: Option<Arc<dyn Observer>>,
     ) -> Result<SupervisorRef, StartError> {
         let token = Token::new(Report::Root, None);
-        launch(spec, Birth { token, voice: Voice::root(observer), id: None }).await
+        launch(spec, token, Voice::root(observer)).await
     }
 }
 
 /// Starts a supervisor's task and waits until its children are up.
-pub(crate) async fn launch(spec: SupervisorSpec, birth: Birth) -> Result<SupervisorRef, StartError> {
+pub(crate) async fn launch(
+    spec: SupervisorSpec,
+    token: Token,
+    voice: Voice,
+) -> Result<SupervisorRef, StartError> {
     spec.check().map_err(StartError::Invalid)?;
     let (mailbox, inbox) = unbounded_channel();
     let (demand, demanded) = watch::channel(Demand::Run);
-    let completion = birth.token.completion().clone();
+    let completion = token.completion().clone();
     let published = Arc::new(Published::default());
     let control = Arc::new(Control { demand, completion: completion.clone() });
     let mut abandoned = Abandoned(Some(control.clone()));
     let (started, mut up) = oneshot::channel();
 
-    let tree = Tree::new(&spec, birth, mailbox.clone(), demanded, published.clone());
+    let tree = Tree::new(&spec, token, voice, mailbox.clone(), demanded, published.clone());
     tokio::spawn(tree.run(inbox, spec.children, started));
     let outcome = tokio::select! {
         biased;

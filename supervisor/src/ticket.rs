@@ -69,7 +69,7 @@ impl Ticket {
     /// Starts the child and notes what came of it. A child that is to stop meanwhile does not come up.
     pub(crate) async fn run(mut self) -> StartAnswer {
         let Some(token) = self.token.take() else { return Err(StartChildError::Ended) };
-        let gift = Birth { token, voice: self.shared.voice.clone(), id: Some(self.id.clone()) };
+        let gift = Birth { token, voice: &self.shared.voice, id: &self.id };
         let mut fresh = Some(Attempt::new(&*self.start, gift));
         let outcome = poll_fn(|context| match fresh.take().or_else(|| self.unpark()) {
             Some(attempt) => self.poll(attempt, context),

@@ -121,7 +121,8 @@ pub(crate) struct Tree {
 impl Tree {
     pub(crate) fn new(
         spec: &SupervisorSpec,
-        birth: Birth,
+        token: Token,
+        voice: Voice,
         mailbox: UnboundedSender<TreeMessage>,
         demand: watch::Receiver<Demand>,
         published: Arc<Published>,
@@ -134,11 +135,11 @@ impl Tree {
             places: HashMap::new(),
             next_place: 0,
             next_birth: 0,
-            voice: birth.inner_voice(),
+            voice,
             published,
             mailbox,
             demand,
-            token: birth.token,
+            token,
         }
     }
 
@@ -354,7 +355,7 @@ impl Tree {
         let completion = token.completion().clone();
         row.state = State::Starting(completion.clone());
 
-        let gift = Birth { token, voice: self.voice.clone(), id: Some(row.spec.id.clone()) };
+        let gift = Birth { token, voice: &self.voice, id: &row.spec.id };
         let start = Attempt::new(&*row.spec.start, gift);
         let patience = row.spec.shutdown.patience();
         let outcome = tokio::select! {
