@@ -4,7 +4,6 @@
 //! It reserves its place in the book first and comes up, or not, in one step afterwards. Nothing of
 //! the embedding program (hooks, observers, drops of specs) runs while the book is locked.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::task::Waker;
 
@@ -15,6 +14,7 @@ use crate::child::{Attempt, ChildRef, KILL_GRACE, Running, gone_within};
 use crate::completion::{Completion, Doubts, Parent, Report, Token};
 use crate::intensity::Window;
 use crate::observer::Voice;
+use crate::places::{Place, Places};
 use crate::pool_task::PoolMessage;
 use crate::status::ChildState;
 use crate::ticket::Ticket;
@@ -26,7 +26,7 @@ use crate::{
 /// One child as its pool keeps it.
 pub(crate) struct Entry {
     pub(crate) spec: ChildSpec,
-    /// Its place in the order of first starts.
+    /// Its first birth, and so its place in the order of first starts.
     ordinal: u64,
     pub(crate) generation: u64,
     /// How often it was brought up again.
@@ -115,11 +115,10 @@ pub(crate) type Turn = oneshot::Sender<StartChildError>;
 /// All children of a pool.
 #[derive(Default)]
 pub(crate) struct Book {
-    pub(crate) entries: HashMap<ChildId, Entry>,
+    pub(crate) places: Places,
     /// The pool ends and takes no more children.
     pub(crate) closed: bool,
-    next_birth: u64,
-    next_ordinal: u64,
+    births: u64,
 }
 
 /// What the handles of a pool share with its task.
@@ -160,39 +159,25 @@ impl Shared {
             return Err(StartChildError::Invalid(faults));
         }
         let id = spec.id.clone();
-        let mut book = self.write();
-        if book.closed {
+        let Book { places, closed, births } = &mut *self.write();
+        if *closed {
             return Err(StartChildError::Ended);
         }
-        if let Some(entry) = book.entries.get_mut(&id) {
-            return match &mut entry.state {
-                State::Starting(Starting { turns, again: false, .. })
-                | State::Stopping(Stopping { turns, .. }) => {
-                    let (turn, refused) = oneshot::channel();
-                    turns.push(turn);
-                    Ok(Reserved::Wait(spec, refused))
-                }
-                State::Up(running) => {
-                    let child = running.leash.child.clone();
-                    let live = child.is_live();
-                    let refused = StartChildError::AlreadyStarted { id, child };
-                    if live { Err(refused) } else { Ok(Reserved::Doubtful(spec, refused)) }
-                }
-                State::Starting(_) | State::Restarting { .. } => Err(StartChildError::AlreadyPresent { id }),
-            };
-        }
-        if book.entries.len() as u64 >= u64::from(self.max_children) {
+        let count = places.len() as u64;
+        let vacancy = match places.find(id) {
+            Err(vacancy) => vacancy,
+            Ok(entry) => return entry.refuse(&spec),
+        };
+        if count >= u64::from(self.max_children) {
             let refused = StartChildError::MaxChildren { max: self.max_children };
             return Ok(Reserved::Doubtful(spec, refused));
         }
-        let Some(ticket) = self.ticket(&mut book, &spec, 1, None) else {
+        let Some(ticket) = self.ticket(vacancy.place(), births, &spec, 1, None) else {
             return Err(StartChildError::Ended);
         };
-        let ordinal = book.next_ordinal;
-        book.next_ordinal += 1;
-        let state = ticket.starting();
+        let (ordinal, state) = (*births, ticket.starting());
         let (restarts, last_exit, window) = (0, None, None);
-        book.entries.insert(id, Entry { spec, ordinal, generation: 1, restarts, last_exit, window, state });
+        vacancy.fill(Entry { spec, ordinal, generation: 1, restarts, last_exit, window, state });
         Ok(Reserved::Start(ticket))
     }
 
@@ -215,42 +200,39 @@ impl Shared {
             }
             State::Starting(_) | State::Restarting { .. } | State::Stopping(_) => None,
         };
-        self.read().entries.values().filter_map(end).collect()
+        self.read().places.iter().filter_map(end).collect()
     }
 
     /// Makes a ticket for one start; `None` if the pool is gone.
     fn ticket(
         self: &Arc<Self>,
-        book: &mut Book,
+        place: Place,
+        births: &mut u64,
         spec: &ChildSpec,
         generation: u64,
         again: Option<Exit>,
     ) -> Option<Ticket> {
         let parent = self.completion.token()?;
-        book.next_birth += 1;
-        let birth = book.next_birth;
-        let to = Parent::Pool(self.mailbox.clone(), spec.id.clone());
+        *births += 1;
+        let birth = *births;
+        let to = Parent::Pool(self.mailbox.clone(), place);
         let report = Report::Parent { to, birth, doubts: self.doubts.clone() };
         let token = Token::new(report, Some(parent));
-        Some(Ticket::new(self, spec, birth, generation, again, token))
+        Some(Ticket::new(self, spec, (place, birth), generation, again, token))
     }
 
     /// Notes that the child that ended as `ended` starts again; `None` if something else has become
     /// of it meanwhile.
-    pub(crate) fn restart(self: &Arc<Self>, id: &ChildId, ended: u64) -> Option<Ticket> {
-        let mut book = self.write();
-        let entry = book.entries.get_mut(id)?;
+    pub(crate) fn restart(self: &Arc<Self>, place: Place, ended: u64) -> Option<Ticket> {
+        let Book { places, births, .. } = &mut *self.write();
+        let entry = places.get_mut(place)?;
         let exit = match &entry.state {
             State::Restarting { birth, exit, .. } if *birth == ended => exit.clone(),
             _ => return None,
         };
         entry.generation += 1;
-        let (spec, generation) = (entry.spec.clone(), entry.generation);
-        let ticket = self.ticket(&mut book, &spec, generation, Some(exit))?;
-        if let Some(entry) = book.entries.get_mut(id) {
-            entry.state = ticket.starting();
-        }
-        drop(book);
+        let ticket = self.ticket(place, births, &entry.spec, entry.generation, Some(exit))?;
+        entry.state = ticket.starting();
         Some(ticket)
     }
 
@@ -264,7 +246,9 @@ impl Shared {
         if book.closed {
             return Err(TerminateChildError::Ended);
         }
-        let Some(mut entry) = book.entries.remove(&id) else {
+        let place = book.places.of(id.as_str());
+        let Some((place, mut entry)) = place.and_then(|place| Some((place, book.places.remove(place)?)))
+        else {
             return Err(TerminateChildError::NotFound { id });
         };
         let limit = entry.spec.shutdown;
@@ -273,7 +257,7 @@ impl Shared {
                 let (shared, leash, birth) = (self.clone(), running.leash.clone(), running.birth);
                 let completion = leash.completion.clone();
                 let stop = async move { leash.stop(limit, &*shared.clock).await };
-                self.watch_stop(stop, &id, birth);
+                self.watch_stop(stop, place, birth);
                 Stopping {
                     birth,
                     completion,
@@ -290,7 +274,7 @@ impl Shared {
                     starting.break_off();
                     gone_within(&starting.completion, KILL_GRACE, &*shared.clock).await
                 };
-                self.watch_stop(stop, &id, birth);
+                self.watch_stop(stop, place, birth);
                 Stopping { birth, completion, running: None, waiting: vec![reply], turns: Vec::new() }
             }
             State::Starting(mut starting) => {
@@ -313,16 +297,16 @@ impl Shared {
             }
         };
         entry.state = State::Stopping(stopping);
-        book.entries.insert(id, entry);
+        book.places.put_back(entry);
         Ok(answer)
     }
 
     /// Runs a stop beside the pool; the child's token reports success, this reports failure.
-    fn watch_stop(&self, stop: impl Future<Output = bool> + Send + 'static, id: &ChildId, birth: u64) {
-        let (mailbox, id) = (self.mailbox.clone(), id.clone());
+    fn watch_stop(&self, stop: impl Future<Output = bool> + Send + 'static, place: Place, birth: u64) {
+        let mailbox = self.mailbox.clone();
         tokio::spawn(async move {
             if !stop.await {
-                let _ = mailbox.send(PoolMessage::Unkillable { id, birth });
+                let _ = mailbox.send(PoolMessage::Unkillable { place, birth });
             }
         });
     }
@@ -330,7 +314,7 @@ impl Shared {
     /// The running child `id`, unless it is dead and that is not noticed yet.
     pub(crate) fn get(&self, id: &str) -> Option<ChildRef> {
         let book = self.read();
-        let child = match &book.entries.get(id)?.state {
+        let child = match &book.places.get(book.places.of(id)?)?.state {
             State::Up(running) => &running.leash.child,
             State::Starting(Starting { progress: Progress::Announced(child), .. }) => child,
             State::Starting(_) | State::Restarting { .. } | State::Stopping(_) => return None,
@@ -341,14 +325,14 @@ impl Shared {
     /// All children in the order of their first starts.
     pub(crate) fn list(&self) -> Vec<ChildStatus> {
         let book = self.read();
-        let mut entries: Vec<_> = book.entries.values().collect();
+        let mut entries: Vec<_> = book.places.iter().collect();
         entries.sort_unstable_by_key(|entry| entry.ordinal);
         entries.into_iter().map(Entry::status).collect()
     }
 
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts::default();
-        for entry in self.read().entries.values() {
+        for entry in self.read().places.iter() {
             counts.add(entry.spec.kind, matches!(entry.state, State::Up(_)));
         }
         counts
@@ -356,6 +340,27 @@ impl Shared {
 }
 
 impl Entry {
+    /// What somebody hears who asks for another child of its id. Copies the spec, which is not to be dropped while the book is
+    /// locked.
+    fn refuse(&mut self, spec: &ChildSpec) -> Result<Reserved, StartChildError> {
+        let id = spec.id.clone();
+        match &mut self.state {
+            State::Starting(Starting { turns, again: false, .. })
+            | State::Stopping(Stopping { turns, .. }) => {
+                let (turn, refused) = oneshot::channel();
+                turns.push(turn);
+                Ok(Reserved::Wait(spec.clone(), refused))
+            }
+            State::Up(running) => {
+                let child = running.leash.child.clone();
+                let live = child.is_live();
+                let refused = StartChildError::AlreadyStarted { id, child };
+                if live { Err(refused) } else { Ok(Reserved::Doubtful(spec.clone(), refused)) }
+            }
+            State::Starting(_) | State::Restarting { .. } => Err(StartChildError::AlreadyPresent { id }),
+        }
+    }
+
     /// Lets those go who wait for its place.
     pub(crate) fn dismiss(&mut self) {
         match &mut self.state {

@@ -16,7 +16,7 @@ use crate::exit::{Cause, Exit};
 use crate::pool_task::PoolMessage;
 use crate::strategy::Place;
 use crate::tree::TreeMessage;
-use crate::{ChildId, Clock};
+use crate::{Clock, places};
 
 /// What is known about the end of one start of a child.
 pub(crate) struct Completion {
@@ -164,8 +164,8 @@ pub(crate) enum Report {
 pub(crate) enum Parent {
     /// To a supervisor, which keeps it at this place.
     Tree(UnboundedSender<TreeMessage>, Place),
-    /// To a pool, which keeps it as this.
-    Pool(UnboundedSender<PoolMessage>, ChildId),
+    /// To a pool, which keeps it at this place.
+    Pool(UnboundedSender<PoolMessage>, places::Place),
 }
 
 impl Parent {
@@ -173,7 +173,7 @@ impl Parent {
     fn tell(&self, birth: u64) {
         match self {
             Parent::Tree(to, place) => drop(to.send(TreeMessage::Exited { place: *place, birth })),
-            Parent::Pool(to, id) => drop(to.send(PoolMessage::Exited { id: id.clone(), birth })),
+            Parent::Pool(to, place) => drop(to.send(PoolMessage::Exited { place: *place, birth })),
         }
     }
 }

@@ -10,6 +10,7 @@ mod error;
 mod exit;
 pub mod intensity;
 mod observer;
+mod places;
 mod pool;
 mod pool_task;
 mod spec;

@@ -1,6 +1,5 @@
 //! The task of a pool: hears of ends and failed restarts, and decides what becomes of each child.
 
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,16 +14,17 @@ use crate::completion::{Completion, Token, told};
 use crate::control::{Demand, demanded, unless_killed};
 use crate::intensity::{Charge, Window};
 use crate::observer::{Voice, What};
+use crate::places::Place;
 use crate::{Cause, ChildId, Clock, Exit, Intensity, PoolSpec, Shutdown, strategy};
 
 /// What a pool's task is told.
 pub(crate) enum PoolMessage {
     /// The child started as `birth` is gone.
-    Exited { id: ChildId, birth: u64 },
+    Exited { place: Place, birth: u64 },
     /// It is time to try again what failed as `birth`.
-    Retry { id: ChildId, birth: u64 },
+    Retry { place: Place, birth: u64 },
     /// The child started as `birth` was killed and does not go.
-    Unkillable { id: ChildId, birth: u64 },
+    Unkillable { place: Place, birth: u64 },
     /// Somebody waits until all that came before is dealt with, and these ends, which are still to be told.
     CatchUp { ends: Vec<Arc<Completion>>, reply: oneshot::Sender<()> },
 }
@@ -37,7 +37,7 @@ pub(crate) struct PoolTask {
     demand: watch::Receiver<Demand>,
     token: Token,
     /// The children, once the pool ends, until they have ended.
-    leaving: HashMap<ChildId, Option<Entry>>,
+    leaving: Vec<Option<Entry>>,
 }
 
 impl PoolTask {
@@ -53,7 +53,7 @@ impl PoolTask {
             child_intensity: spec.child_intensity,
             demand,
             token,
-            leaving: HashMap::new(),
+            leaving: Vec::new(),
         }
     }
 
@@ -86,9 +86,9 @@ impl PoolTask {
             };
             let message = message.expect("the task holds a sender of its own inbox");
             let next = match message {
-                PoolMessage::Exited { id, birth } => self.exited(id, birth).await,
-                PoolMessage::Retry { id, birth } => self.restart(id, birth),
-                PoolMessage::Unkillable { id, birth } => self.unkillable(&id, birth),
+                PoolMessage::Exited { place, birth } => self.exited(place, birth).await,
+                PoolMessage::Retry { place, birth } => self.restart(place, birth),
+                PoolMessage::Unkillable { place, birth } => self.unkillable(place, birth),
                 PoolMessage::CatchUp { ends, reply } => {
                     self.catch_up(ends, reply);
                     ControlFlow::Continue(())
@@ -121,22 +121,23 @@ impl PoolTask {
     }
 
     /// A child is gone, unless the news is stale.
-    async fn exited(&mut self, id: ChildId, birth: u64) -> ControlFlow<Exit> {
-        let silent =
-            poll_fn(|context| match self.shared.write().entries.get_mut(&id).map(|entry| &mut entry.state) {
+    async fn exited(&mut self, place: Place, birth: u64) -> ControlFlow<Exit> {
+        let silent = poll_fn(|context| {
+            match self.shared.write().places.get_mut(place).map(|entry| &mut entry.state) {
                 Some(State::Up(running) | State::Stopping(Stopping { running: Some(running), .. }))
                     if running.birth == birth =>
                 {
                     running.poll_silent_end(context)
                 }
                 _ => Poll::Ready(None),
-            });
+            }
+        });
         if let Some(end) = silent.await {
             end.record();
         }
 
         let mut book = self.shared.write();
-        let Some(entry) = book.entries.get_mut(&id) else { return ControlFlow::Continue(()) };
+        let Some(entry) = book.places.get_mut(place) else { return ControlFlow::Continue(()) };
         match &mut entry.state {
             State::Starting(starting) if starting.birth == birth => {
                 starting.gone = true;
@@ -144,26 +145,26 @@ impl PoolTask {
             }
             State::Stopping(stopping) if stopping.birth == birth => {
                 let exit = stopping.completion.exit().cloned().unwrap_or(Exit::Killed);
-                let entry = book.entries.remove(&id);
+                let entry = book.places.remove(place);
                 drop(book);
-                self.stopped(&id, entry, exit);
+                self.stopped(entry, exit);
                 ControlFlow::Continue(())
             }
             State::Up(running) if running.birth == birth => {
                 let exit = running.leash.completion.exit().cloned().unwrap_or(Exit::Cancelled);
-                let (causes, generation) = (running.causes(), entry.generation);
+                let (id, causes, generation) = (entry.spec.id.clone(), running.causes(), entry.generation);
                 let again = strategy::restarts(entry.spec.restart, &exit);
                 let removed = if again {
                     entry.last_exit = Some(Box::new(exit.clone()));
                     entry.state = State::Restarting { birth, exit: exit.clone(), causes };
                     None
                 } else {
-                    book.entries.remove(&id)
+                    book.places.remove(place)
                 };
                 drop(book);
                 drop(removed);
                 self.shared.voice.say(&id, generation, What::Exited { exit: &exit, asked: false });
-                if again { self.restart(id, birth) } else { ControlFlow::Continue(()) }
+                if again { self.restart(place, birth) } else { ControlFlow::Continue(()) }
             }
             State::Starting(_) | State::Stopping(_) | State::Up(_) | State::Restarting { .. } => {
                 ControlFlow::Continue(())
@@ -172,20 +173,20 @@ impl PoolTask {
     }
 
     /// Starts the child that ended as `birth` again, or gives it up, or gives the pool up.
-    fn restart(&mut self, id: ChildId, birth: u64) -> ControlFlow<Exit> {
+    fn restart(&mut self, place: Place, birth: u64) -> ControlFlow<Exit> {
         let now = self.shared.clock.now();
         let mut book = self.shared.write();
-        let Some(entry) = book.entries.get_mut(&id) else { return ControlFlow::Continue(()) };
+        let Some(entry) = book.places.get_mut(place) else { return ControlFlow::Continue(()) };
         let (exit, mut causes) = match &entry.state {
             State::Restarting { birth: due, exit, causes } if *due == birth => (exit.clone(), causes.clone()),
             // Somebody terminated it meanwhile.
             _ => return ControlFlow::Continue(()),
         };
-        let generation = entry.generation;
+        let (id, generation) = (entry.spec.id.clone(), entry.generation);
         if let Some(limit) = self.child_intensity {
             let window = entry.window.get_or_insert_with(|| Box::new(Window::new(limit)));
             if window.charge(now) == Charge::Exhausted {
-                let entry = book.entries.remove(&id);
+                let entry = book.places.remove(place);
                 drop(book);
                 drop(entry);
                 self.shared.voice.say(&id, generation, What::GivenUp { exit: &exit });
@@ -199,29 +200,30 @@ impl PoolTask {
             self.token.completion().record_causes(causes);
             return ControlFlow::Break(Exit::Shutdown);
         }
-        if let Some(ticket) = self.shared.restart(&id, birth) {
+        if let Some(ticket) = self.shared.restart(place, birth) {
             tokio::spawn(ticket.run());
         }
         ControlFlow::Continue(())
     }
 
-    fn unkillable(&mut self, id: &ChildId, birth: u64) -> ControlFlow<Exit> {
+    fn unkillable(&mut self, place: Place, birth: u64) -> ControlFlow<Exit> {
         let mut book = self.shared.write();
         let stopping = |entry: &Entry| matches!(&entry.state, State::Stopping(s) if s.birth == birth);
-        let entry = if book.entries.get(id).is_some_and(stopping) { book.entries.remove(id) } else { None };
+        let entry =
+            if book.places.get(place).is_some_and(stopping) { book.places.remove(place) } else { None };
         drop(book);
         if let Some(entry) = &entry {
-            self.shared.voice.say(id, entry.generation, What::Unkillable);
+            self.shared.voice.say(&entry.spec.id, entry.generation, What::Unkillable);
         }
-        self.stopped(id, entry, Exit::Killed);
+        self.stopped(entry, Exit::Killed);
         ControlFlow::Continue(())
     }
 
     /// A child that was asked to stop has ended and left the book.
-    fn stopped(&self, id: &ChildId, entry: Option<Entry>, exit: Exit) {
-        let Some(Entry { state: State::Stopping(stopping), generation, .. }) = entry else { return };
+    fn stopped(&self, entry: Option<Entry>, exit: Exit) {
+        let Some(Entry { state: State::Stopping(stopping), spec, generation, .. }) = entry else { return };
         if stopping.running.is_some() {
-            self.shared.voice.say(id, generation, What::Exited { exit: &exit, asked: true });
+            self.shared.voice.say(&spec.id, generation, What::Exited { exit: &exit, asked: true });
         }
         for reply in stopping.waiting {
             // Whoever no longer waits is not missed.
@@ -233,11 +235,11 @@ impl PoolTask {
     fn close(&mut self) {
         let mut book = self.shared.write();
         book.closed = true;
-        let entries = std::mem::take(&mut book.entries);
+        let entries = book.places.drain();
         drop(book);
-        for (id, mut entry) in entries {
+        for mut entry in entries {
             entry.dismiss();
-            self.leaving.insert(id, Some(entry));
+            self.leaving.push(Some(entry));
         }
     }
 
@@ -245,9 +247,9 @@ impl PoolTask {
     async fn end_all(&mut self, kill: bool) {
         self.close();
         let (clock, voice) = (&*self.shared.clock, &self.shared.voice);
-        let ends = self.leaving.iter_mut().map(|(id, slot)| async move {
+        let ends = self.leaving.iter_mut().map(|slot| async move {
             if let Some(entry) = slot {
-                end(id, entry, kill, clock, voice).await;
+                end(entry, kill, clock, voice).await;
             }
             // A kill while others are still stopped does not end it once more.
             *slot = None;
@@ -258,7 +260,7 @@ impl PoolTask {
 }
 
 /// Ends one child and waits until it is gone.
-async fn end(id: &ChildId, entry: &mut Entry, kill: bool, clock: &dyn Clock, voice: &Voice) {
+async fn end(entry: &mut Entry, kill: bool, clock: &dyn Clock, voice: &Voice) {
     let running = match &mut entry.state {
         State::Up(running) => running,
         State::Stopping(Stopping { running: Some(running), .. }) => running,
@@ -275,7 +277,7 @@ async fn end(id: &ChildId, entry: &mut Entry, kill: bool, clock: &dyn Clock, voi
         State::Restarting { .. } => return,
     };
     let limit = if kill { Shutdown::Brutal } else { entry.spec.shutdown };
-    end_running(id, entry.generation, running, limit, clock, voice).await;
+    end_running(&entry.spec.id, entry.generation, running, limit, clock, voice).await;
 }
 
 /// Ends a child that runs, waits until it is gone, and tells how it ended.
@@ -301,7 +303,7 @@ impl Drop for PoolTask {
     fn drop(&mut self) {
         // If the task was dropped before its end, its handles must not keep its children alive.
         self.close();
-        for entry in self.leaving.values_mut().flatten() {
+        for entry in self.leaving.iter_mut().flatten() {
             if let State::Starting(starting) = &mut entry.state {
                 starting.break_off();
             }

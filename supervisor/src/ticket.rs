@@ -9,6 +9,7 @@ use crate::book::{Book, Entry, Progress, Shared, Starting, State, killed};
 use crate::child::{Attempt, Birth, ChildRef, NotStarted, Outcome, Running, Start};
 use crate::completion::{Completion, Token};
 use crate::observer::{What, shielded};
+use crate::places::Place;
 use crate::pool_task::{PoolMessage, end_running};
 use crate::spec::{Captured, OnStart};
 use crate::{Cause, ChildId, ChildSpec, Exit, Shutdown, StartChildError};
@@ -20,6 +21,7 @@ pub(crate) type StartAnswer = Result<ChildRef, StartChildError>;
 pub(crate) struct Ticket {
     shared: Arc<Shared>,
     id: ChildId,
+    place: Place,
     birth: u64,
     generation: u64,
     /// How it ended before, if this is a restart.
@@ -35,7 +37,7 @@ impl Ticket {
     pub(crate) fn new(
         shared: &Arc<Shared>,
         spec: &ChildSpec,
-        birth: u64,
+        (place, birth): (Place, u64),
         generation: u64,
         again: Option<Exit>,
         token: Token,
@@ -43,6 +45,7 @@ impl Ticket {
         Ticket {
             shared: shared.clone(),
             id: spec.id.clone(),
+            place,
             birth,
             generation,
             again,
@@ -130,7 +133,7 @@ impl Ticket {
 
     /// This start, as long as the book shows it as under way.
     fn find<'book>(&self, book: &'book mut Book) -> Option<&'book mut Starting> {
-        book.entries.get_mut(&self.id)?.state.as_start(self.birth)
+        book.places.get_mut(self.place)?.state.as_start(self.birth)
     }
 
     /// Notes the child as up. It is announced before, so that nobody hears of its end first; those who hear find it.
@@ -153,15 +156,15 @@ impl Ticket {
         }
 
         let mut book = self.shared.write();
-        match book.entries.get_mut(&self.id) {
+        match book.places.get_mut(self.place) {
             Some(entry) if matches!(&entry.state, State::Starting(start) if start.birth == self.birth) => {
                 entry.restarts += u32::from(self.again.is_some());
                 let before = std::mem::replace(&mut entry.state, State::Up(running));
                 drop(book);
                 let State::Starting(starting) = before else { return Ok(child) };
                 if starting.gone {
-                    let (id, birth) = (self.id.clone(), self.birth);
-                    let _ = self.shared.mailbox.send(PoolMessage::Exited { id, birth });
+                    let (place, birth) = (self.place, self.birth);
+                    let _ = self.shared.mailbox.send(PoolMessage::Exited { place, birth });
                 }
                 Ok(child)
             }
@@ -191,7 +194,7 @@ impl Ticket {
     /// Gives the place back, to those first who wait for it.
     fn gave_up(&self) {
         let mut book = self.shared.write();
-        let entry = self.find(&mut book).is_some().then(|| book.entries.remove(&self.id));
+        let entry = self.find(&mut book).is_some().then(|| book.places.remove(self.place));
         drop(book);
         drop(entry);
     }
@@ -202,14 +205,14 @@ impl Ticket {
         if self.find(&mut book).is_none() {
             return;
         }
-        let before = book.entries.get_mut(&self.id).map(|entry| {
+        let before = book.places.get_mut(self.place).map(|entry| {
             entry.last_exit = Some(Box::new(exit.clone()));
             let due = State::Restarting { birth: self.birth, exit: exit.clone(), causes };
             std::mem::replace(&mut entry.state, due)
         });
         drop(book);
         drop(before);
-        let _ = self.shared.mailbox.send(PoolMessage::Retry { id: self.id.clone(), birth: self.birth });
+        let _ = self.shared.mailbox.send(PoolMessage::Retry { place: self.place, birth: self.birth });
     }
 }
 

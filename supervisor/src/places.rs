@@ -1,0 +1,103 @@
+//! The children of a pool: each has an id and, as long as the pool keeps it, a place.
+//!
+//! Whoever knows the place of a child finds it there without a look at its id. A place is taken again once it is free, so what is
+//! said of a child names its birth as well.
+
+use std::collections::HashMap;
+use std::collections::hash_map::{self, VacantEntry};
+
+use crate::ChildId;
+use crate::book::Entry;
+
+/// The place of a child in its pool.
+pub(crate) type Place = usize;
+
+#[derive(Default)]
+pub(crate) struct Places {
+    by_id: HashMap<ChildId, Place>,
+    entries: Vec<Option<Entry>>,
+    free: Vec<Place>,
+}
+
+impl Places {
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Where the child `id` is.
+    pub(crate) fn of(&self, id: &str) -> Option<Place> {
+        self.by_id.get(id).copied()
+    }
+
+    pub(crate) fn get(&self, place: Place) -> Option<&Entry> {
+        self.entries.get(place)?.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, place: Place) -> Option<&mut Entry> {
+        self.entries.get_mut(place)?.as_mut()
+    }
+
+    /// All children, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().flatten()
+    }
+
+    /// The child `id`, or a place for it.
+    pub(crate) fn find(&mut self, id: ChildId) -> Result<&mut Entry, Vacancy<'_>> {
+        match self.by_id.entry(id) {
+            hash_map::Entry::Occupied(at) => {
+                Ok(self.entries[*at.get()].as_mut().expect("whoever has an id has a place"))
+            }
+            hash_map::Entry::Vacant(id) => {
+                Err(Vacancy { id, entries: &mut self.entries, free: &mut self.free })
+            }
+        }
+    }
+
+    /// Puts back, at its place, what was removed last.
+    pub(crate) fn put_back(&mut self, entry: Entry) {
+        if let Err(vacancy) = self.find(entry.spec.id.clone()) {
+            vacancy.fill(entry);
+        }
+    }
+
+    /// Forgets the child at `place`.
+    pub(crate) fn remove(&mut self, place: Place) -> Option<Entry> {
+        let entry = self.entries.get_mut(place)?.take()?;
+        self.by_id.remove(&entry.spec.id);
+        self.free.push(place);
+        Some(entry)
+    }
+
+    /// Forgets all children.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Entry> + use<> {
+        std::mem::take(self).entries.into_iter().flatten()
+    }
+}
+
+/// A place that is free, and the id it is for.
+pub(crate) struct Vacancy<'a> {
+    id: VacantEntry<'a, ChildId, Place>,
+    entries: &'a mut Vec<Option<Entry>>,
+    free: &'a mut Vec<Place>,
+}
+
+impl Vacancy<'_> {
+    /// The place that [`Vacancy::fill`] takes.
+    pub(crate) fn place(&self) -> Place {
+        self.free.last().copied().unwrap_or(self.entries.len())
+    }
+
+    pub(crate) fn fill(self, entry: Entry) {
+        match self.free.pop() {
+            Some(place) => {
+                self.id.insert(place);
+                self.entries[place] = Some(entry);
+            }
+            None => {
+                self.id.insert(self.entries.len());
+                self.entries.push(Some(entry));
+            }
+        }
+    }
+}
