@@ -7,11 +7,10 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::task::Waker;
 
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use crate::child::{Attempt, ChildRef, KILL_GRACE, Running, gone_within};
-use crate::completion::{Completion, Doubts, Parent, Report, Token};
+use crate::completion::{Completion, Family, Parent, Token};
 use crate::intensity::Window;
 use crate::observer::Voice;
 use crate::places::{Place, Places};
@@ -126,11 +125,8 @@ pub(crate) struct Shared {
     pub(crate) book: RwLock<Book>,
     pub(crate) voice: Voice,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) mailbox: UnboundedSender<PoolMessage>,
     pub(crate) max_children: u32,
-    pub(crate) doubts: Arc<Doubts>,
-    /// The pool's own end; not a token, so that a handle does not keep the pool from being gone.
-    pub(crate) completion: Arc<Completion>,
+    pub(crate) family: Arc<Family<PoolMessage>>,
 }
 
 /// What a request for a child comes to at first.
@@ -172,10 +168,10 @@ impl Shared {
             let refused = StartChildError::MaxChildren { max: self.max_children };
             return Ok(Reserved::Doubtful(spec, refused));
         }
-        let Some(ticket) = self.ticket(vacancy.place(), births, &spec, 1, None) else {
+        let Some((ticket, state)) = self.ticket(vacancy.place(), births, &spec, 1, None) else {
             return Err(StartChildError::Ended);
         };
-        let (ordinal, state) = (*births, ticket.starting());
+        let ordinal = *births;
         let (restarts, last_exit, window) = (0, None, None);
         vacancy.fill(Entry { spec, ordinal, generation: 1, restarts, last_exit, window, state });
         Ok(Reserved::Start(ticket))
@@ -184,14 +180,14 @@ impl Shared {
     /// Waits until the pool has dealt with every end that could be seen before.
     pub(crate) async fn catch_up(&self) {
         let (reply, done) = oneshot::channel();
-        let _ = self.mailbox.send(PoolMessage::CatchUp { ends: self.untold(), reply });
+        let _ = self.family.mailbox.send(PoolMessage::CatchUp { ends: self.untold(), reply });
         // A pool that ends does not answer, but its book is closed by then.
         let _ = done.await;
     }
 
     /// The ends that may have been seen and that the pool is still to be told.
     fn untold(&self) -> Vec<Arc<Completion>> {
-        if !self.doubts.any() {
+        if !self.family.doubts.any() {
             return Vec::new();
         }
         let end = |entry: &Entry| match &entry.state {
@@ -203,7 +199,7 @@ impl Shared {
         self.read().places.iter().filter_map(end).collect()
     }
 
-    /// Makes a ticket for one start; `None` if the pool is gone.
+    /// Makes a ticket for one start, and what the book says of the child from here on; `None` if the pool is gone.
     fn ticket(
         self: &Arc<Self>,
         place: Place,
@@ -211,14 +207,20 @@ impl Shared {
         spec: &ChildSpec,
         generation: u64,
         again: Option<Exit>,
-    ) -> Option<Ticket> {
-        let parent = self.completion.token()?;
+    ) -> Option<(Ticket, State)> {
         *births += 1;
         let birth = *births;
-        let to = Parent::Pool(self.mailbox.clone(), place);
-        let report = Report::Parent { to, birth, doubts: self.doubts.clone() };
-        let token = Token::new(report, Some(parent));
-        Some(Ticket::new(self, spec, (place, birth), generation, again, token))
+        let token = Token::child(Parent::Pool(self.family.clone(), place), birth)?;
+        let state = State::Starting(Starting {
+            birth,
+            completion: token.completion().clone(),
+            turns: Vec::new(),
+            again: again.is_some(),
+            gone: false,
+            progress: Progress::default(),
+        });
+        let ticket = Ticket::new(self, spec, (place, birth), generation, again, token);
+        Some((ticket, state))
     }
 
     /// Notes that the child that ended as `ended` starts again; `None` if something else has become
@@ -231,8 +233,8 @@ impl Shared {
             _ => return None,
         };
         entry.generation += 1;
-        let ticket = self.ticket(place, births, &entry.spec, entry.generation, Some(exit))?;
-        entry.state = ticket.starting();
+        let (ticket, state) = self.ticket(place, births, &entry.spec, entry.generation, Some(exit))?;
+        entry.state = state;
         Some(ticket)
     }
 
@@ -303,7 +305,7 @@ impl Shared {
 
     /// Runs a stop beside the pool; the child's token reports success, this reports failure.
     fn watch_stop(&self, stop: impl Future<Output = bool> + Send + 'static, place: Place, birth: u64) {
-        let mailbox = self.mailbox.clone();
+        let mailbox = self.family.mailbox.clone();
         tokio::spawn(async move {
             if !stop.await {
                 let _ = mailbox.send(PoolMessage::Unkillable { place, birth });

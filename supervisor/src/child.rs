@@ -203,7 +203,7 @@ where
         let (actor, args) = ((self.actor)(), (self.args)());
         let spawned = Actor::spawn(None, Supervised::new(actor, birth.token), args);
         Box::pin(spawned.map(|spawned| match spawned {
-            Ok((actor, task)) => Ok(Begun { child: ChildRef::Actor(actor.get_cell()), task: Some(task) }),
+            Ok((actor, task)) => Ok(Begun { child: ChildRef::Actor(actor.into()), task: Some(task) }),
             Err(error) => Err(not_started(error)),
         }))
     }
@@ -398,7 +398,6 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::completion::Report;
 
     struct Idle;
 
@@ -417,7 +416,7 @@ mod tests {
         let (actor, _) = Idle::spawn(None, Idle, ()).await.unwrap();
         let (finish, finished) = oneshot::channel::<()>();
         let task = tokio::spawn(finished.map(drop));
-        let token = Token::new(Report::Root, None);
+        let token = Token::root();
         let begun = Begun { child: ChildRef::Actor(actor.get_cell()), task: Some(task) };
         let mut running = Running::new(1, begun, token.completion().clone());
         actor.kill();

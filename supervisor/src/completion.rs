@@ -5,7 +5,7 @@
 //! which lives beside its state and, for a supervisor, in every child as well.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
@@ -31,8 +31,8 @@ pub(crate) struct Completion {
     /// How many tokens there are.
     tokens: AtomicU64,
     report: Report,
-    /// Keeps the supervisor from being gone while this child lives.
-    parent: Mutex<Option<Token>>,
+    /// Keeps its supervisor from being gone.
+    holds: AtomicBool,
 }
 
 impl Completion {
@@ -71,21 +71,21 @@ impl Completion {
     /// Notes that the child may from here on be seen to have stopped before its state is dropped.
     pub(crate) fn doubt(&self) {
         // Only one at a time notes this: the child's task, and at last who drops the last token.
-        if let Report::Parent { doubts, .. } = &self.report
+        if let Report::Parent { to, .. } = &self.report
             && !self.doubted.load(Ordering::Relaxed)
         {
             self.doubted.store(true, Ordering::Relaxed);
-            doubts.0.fetch_add(1, Ordering::Relaxed);
+            to.doubts().0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Notes that there is no doubt: the child has not ended, or its supervisor is told.
     pub(crate) fn trust(&self) {
-        if let Report::Parent { doubts, .. } = &self.report
+        if let Report::Parent { to, .. } = &self.report
             && self.doubted.load(Ordering::Relaxed)
         {
             self.doubted.store(false, Ordering::Relaxed);
-            doubts.0.fetch_sub(1, Ordering::Release);
+            to.doubts().0.fetch_sub(1, Ordering::Release);
         }
     }
 
@@ -128,15 +128,31 @@ impl Completion {
 
     /// Lets the supervisor end although this child cannot be killed.
     pub(crate) fn disown(&self) {
-        let parent = self.parent.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(parent);
+        if let Report::Parent { to, .. } = &self.report
+            && self.holds.swap(false, Ordering::AcqRel)
+        {
+            to.completion().release();
+        }
     }
 
     /// A further token, unless the child is gone.
     pub(crate) fn token(self: &Arc<Self>) -> Option<Token> {
+        self.hold().then(|| Token(self.clone()))
+    }
+
+    /// Counts a further token; `false` if there is none any more.
+    fn hold(&self) -> bool {
         let more = |count: u64| (count > 0).then_some(count + 1);
-        self.tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Token(self.clone()))
+        self.tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Counts a token less.
+    fn release(&self) {
+        if self.tokens.fetch_sub(1, Ordering::Release) == 1 {
+            // What the other holders did before they let go happens before the end.
+            fence(Ordering::Acquire);
+            self.finish();
+        }
     }
 
     /// The last token is dropped.
@@ -157,23 +173,51 @@ pub(crate) enum Report {
     /// Nobody: the child is a root, and those who care wait on the completion.
     Root,
     /// Its supervisor or pool.
-    Parent { to: Parent, birth: u64, doubts: Arc<Doubts> },
+    Parent { to: Parent, birth: u64 },
+}
+
+/// What the children of one supervisor or pool share: where their ends are told, and whom they keep from being gone.
+pub(crate) struct Family<M> {
+    pub(crate) mailbox: UnboundedSender<M>,
+    pub(crate) doubts: Doubts,
+    /// The supervisor's own end; not a token, so that a handle does not keep it from being gone.
+    pub(crate) completion: Arc<Completion>,
+}
+
+impl<M> Family<M> {
+    pub(crate) fn new(mailbox: UnboundedSender<M>, token: &Token) -> Arc<Self> {
+        Arc::new(Family { mailbox, doubts: Doubts::default(), completion: token.completion().clone() })
+    }
 }
 
 /// Where the end of a child is told.
 pub(crate) enum Parent {
     /// To a supervisor, which keeps it at this place.
-    Tree(UnboundedSender<TreeMessage>, Place),
+    Tree(Arc<Family<TreeMessage>>, Place),
     /// To a pool, which keeps it at this place.
-    Pool(UnboundedSender<PoolMessage>, places::Place),
+    Pool(Arc<Family<PoolMessage>>, places::Place),
 }
 
 impl Parent {
     /// Tells of an end. One that is gone already does not need to hear.
     fn tell(&self, birth: u64) {
         match self {
-            Parent::Tree(to, place) => drop(to.send(TreeMessage::Exited { place: *place, birth })),
-            Parent::Pool(to, place) => drop(to.send(PoolMessage::Exited { place: *place, birth })),
+            Parent::Tree(to, place) => drop(to.mailbox.send(TreeMessage::Exited { place: *place, birth })),
+            Parent::Pool(to, place) => drop(to.mailbox.send(PoolMessage::Exited { place: *place, birth })),
+        }
+    }
+
+    fn doubts(&self) -> &Doubts {
+        match self {
+            Parent::Tree(family, _) => &family.doubts,
+            Parent::Pool(family, _) => &family.doubts,
+        }
+    }
+
+    fn completion(&self) -> &Completion {
+        match self {
+            Parent::Tree(family, _) => &family.completion,
+            Parent::Pool(family, _) => &family.completion,
         }
     }
 }
@@ -210,8 +254,17 @@ pub(crate) async fn told(ends: &[Arc<Completion>], clock: &dyn Clock) {
 pub(crate) struct Token(Arc<Completion>);
 
 impl Token {
-    /// The first token of a child of the supervisor that holds `parent`.
-    pub(crate) fn new(report: Report, parent: Option<Token>) -> Token {
+    /// The first token of a root.
+    pub(crate) fn root() -> Token {
+        Token::first(Report::Root)
+    }
+
+    /// The first token of the start `birth` of a child; `None` if its supervisor is gone.
+    pub(crate) fn child(to: Parent, birth: u64) -> Option<Token> {
+        to.completion().hold().then(|| Token::first(Report::Parent { to, birth }))
+    }
+
+    fn first(report: Report) -> Token {
         Token(Arc::new(Completion {
             exit: OnceLock::new(),
             causes: OnceLock::new(),
@@ -221,8 +274,8 @@ impl Token {
             gone: AtomicBool::new(false),
             changed: Notify::new(),
             tokens: AtomicU64::new(1),
+            holds: AtomicBool::new(matches!(report, Report::Parent { .. })),
             report,
-            parent: Mutex::new(parent),
         }))
     }
 
@@ -242,10 +295,6 @@ impl Clone for Token {
 
 impl Drop for Token {
     fn drop(&mut self) {
-        if self.0.tokens.fetch_sub(1, Ordering::Release) == 1 {
-            // What the other holders did before they let go happens before the end.
-            fence(Ordering::Acquire);
-            self.0.finish();
-        }
+        self.0.release();
     }
 }

@@ -6,7 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use tokio::sync::watch;
 
 use crate::child::{ChildRef, Leash};
-use crate::completion::{Completion, Doubts};
+use crate::completion::{Completion, Family};
+use crate::tree::TreeMessage;
 use crate::{Cause, ChildId, Exit};
 
 /// How urgently a supervisor is wanted to end; it only ever grows.
@@ -64,13 +65,16 @@ impl Control {
 }
 
 /// What is known of the children that run without asking the supervisor's task.
-#[derive(Default)]
 pub(crate) struct Published {
     live: RwLock<HashMap<ChildId, Leash>>,
-    pub(crate) doubts: Arc<Doubts>,
+    pub(crate) family: Arc<Family<TreeMessage>>,
 }
 
 impl Published {
+    pub(crate) fn new(family: Arc<Family<TreeMessage>>) -> Self {
+        Published { live: RwLock::default(), family }
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, HashMap<ChildId, Leash>> {
         self.live.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -95,7 +99,7 @@ impl Published {
     pub(crate) fn untold(&self, id: Option<&ChildId>) -> Vec<Arc<Completion>> {
         match id {
             Some(id) => self.read().get(id).and_then(Leash::untold).into_iter().collect(),
-            None if self.doubts.any() => self.read().values().filter_map(Leash::untold).collect(),
+            None if self.family.doubts.any() => self.read().values().filter_map(Leash::untold).collect(),
             None => Vec::new(),
         }
     }

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::book::{Reserved, Shared};
 use crate::child::ChildRef;
-use crate::completion::{Report, Token};
+use crate::completion::{Family, Token};
 use crate::control::{Control, Demand};
 use crate::observer::{Observer, Voice};
 use crate::pool_task::PoolTask;
@@ -40,7 +40,7 @@ impl Pool {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn start(spec: PoolSpec) -> Result<Pool, StartError> {
-        let token = Token::new(Report::Root, None);
+        let token = Token::root();
         launch(spec, token, Voice::root(None))
     }
 
@@ -49,7 +49,7 @@ impl Pool {
     /// # Errors
     /// As [`Pool::start`].
     pub async fn start_observed(spec: PoolSpec, observer: Arc<dyn Observer>) -> Result<Pool, StartError> {
-        let token = Token::new(Report::Root, None);
+        let token = Token::root();
         launch(spec, token, Voice::root(Some(observer)))
     }
 
@@ -165,10 +165,8 @@ pub(crate) fn launch(spec: PoolSpec, token: Token, voice: Voice) -> Result<Pool,
         book: RwLock::default(),
         voice,
         clock: spec.clock.clone(),
-        mailbox,
         max_children: spec.max_children,
-        doubts: Arc::default(),
-        completion: token.completion().clone(),
+        family: Family::new(mailbox, &token),
     });
     tokio::spawn(PoolTask::new(&spec, shared.clone(), demanded, token).run(inbox));
     Ok(Pool { control, shared })

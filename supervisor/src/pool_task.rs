@@ -116,7 +116,7 @@ impl PoolTask {
         let shared = self.shared.clone();
         tokio::spawn(async move {
             told(&ends, &*shared.clock).await;
-            let _ = shared.mailbox.send(PoolMessage::CatchUp { ends: Vec::new(), reply });
+            let _ = shared.family.mailbox.send(PoolMessage::CatchUp { ends: Vec::new(), reply });
         });
     }
 

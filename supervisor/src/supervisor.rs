@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use ractor::{Actor, ActorRef};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::{oneshot, watch};
 
 use crate::child::ChildRef;
-use crate::completion::{Completion, Report, Token};
+use crate::completion::{Completion, Family, Token};
 use crate::control::{Control, Demand, Published};
 use crate::observer::{Observer, Voice};
 use crate::status::grow;
@@ -52,7 +52,7 @@ impl Supervisor {
         spec: SupervisorSpec,
         observer: Option<Arc<dyn Observer>>,
     ) -> Result<SupervisorRef, StartError> {
-        let token = Token::new(Report::Root, None);
+        let token = Token::root();
         launch(spec, token, Voice::root(observer)).await
     }
 }
@@ -67,12 +67,12 @@ pub(crate) async fn launch(
     let (mailbox, inbox) = unbounded_channel();
     let (demand, demanded) = watch::channel(Demand::Run);
     let completion = token.completion().clone();
-    let published = Arc::new(Published::default());
+    let published = Arc::new(Published::new(Family::new(mailbox, &token)));
     let control = Arc::new(Control { demand, completion: completion.clone() });
     let mut abandoned = Abandoned(Some(control.clone()));
     let (started, mut up) = oneshot::channel();
 
-    let tree = Tree::new(&spec, token, voice, mailbox.clone(), demanded, published.clone());
+    let tree = Tree::new(&spec, token, voice, demanded, published.clone());
     tokio::spawn(tree.run(inbox, spec.children, started));
     let outcome = tokio::select! {
         biased;
@@ -85,7 +85,7 @@ pub(crate) async fn launch(
     let failed = match outcome {
         Ok(Ok(())) => {
             abandoned.0 = None;
-            return Ok(SupervisorRef { control, published, mailbox });
+            return Ok(SupervisorRef { control, published });
         }
         Ok(Err(error)) => error,
         Err(_) => StartError::Interrupted,
@@ -116,7 +116,6 @@ impl Drop for Abandoned {
 pub struct SupervisorRef {
     control: Arc<Control>,
     published: Arc<Published>,
-    mailbox: UnboundedSender<TreeMessage>,
 }
 
 impl SupervisorRef {
@@ -265,7 +264,7 @@ impl SupervisorRef {
         let call = call(reply);
         let message =
             if ends.is_empty() { TreeMessage::Call(call) } else { TreeMessage::CallAfter { ends, call } };
-        self.mailbox.send(message).ok()?;
+        self.published.family.mailbox.send(message).ok()?;
         answer.await.ok()
     }
 }

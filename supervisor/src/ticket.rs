@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use crate::book::{Book, Entry, Progress, Shared, Starting, State, killed};
 use crate::child::{Attempt, Birth, ChildRef, NotStarted, Outcome, Running, Start};
-use crate::completion::{Completion, Token};
+use crate::completion::Token;
 use crate::observer::{What, shielded};
 use crate::places::Place;
 use crate::pool_task::{PoolMessage, end_running};
@@ -29,7 +29,6 @@ pub(crate) struct Ticket {
     start: Captured<dyn Start>,
     on_start: Option<OnStart>,
     token: Option<Token>,
-    completion: Arc<Completion>,
     used: bool,
 }
 
@@ -51,27 +50,15 @@ impl Ticket {
             again,
             start: spec.start.clone(),
             on_start: spec.on_start.clone(),
-            completion: token.completion().clone(),
             token: Some(token),
             used: false,
         }
     }
 
-    /// What the book says of the child from here on.
-    pub(crate) fn starting(&self) -> State {
-        State::Starting(Starting {
-            birth: self.birth,
-            completion: self.completion.clone(),
-            turns: Vec::new(),
-            again: self.again.is_some(),
-            gone: false,
-            progress: Progress::default(),
-        })
-    }
-
     /// Starts the child and notes what came of it. A child that is to stop meanwhile does not come up.
     pub(crate) async fn run(mut self) -> StartAnswer {
         let Some(token) = self.token.take() else { return Err(StartChildError::Ended) };
+        let completion = token.completion().clone();
         let gift = Birth { token, voice: &self.shared.voice, id: &self.id };
         let mut fresh = Some(Attempt::new(&*self.start, gift));
         let outcome = poll_fn(|context| match fresh.take().or_else(|| self.unpark()) {
@@ -82,7 +69,7 @@ impl Ticket {
         self.used = true;
         match outcome {
             Ok(begun) => {
-                let running = Running::new(self.birth, begun, self.completion.clone());
+                let running = Running::new(self.birth, begun, completion);
                 self.came_up(running)
             }
             Err(NotStarted::Ignored) => {
@@ -164,7 +151,7 @@ impl Ticket {
                 let State::Starting(starting) = before else { return Ok(child) };
                 if starting.gone {
                     let (place, birth) = (self.place, self.birth);
-                    let _ = self.shared.mailbox.send(PoolMessage::Exited { place, birth });
+                    let _ = self.shared.family.mailbox.send(PoolMessage::Exited { place, birth });
                 }
                 Ok(child)
             }
@@ -184,7 +171,7 @@ impl Ticket {
     /// Kills a child that came up when its pool had ended or it was terminated. The pool is not gone before that is told.
     fn end_late(&self, mut running: Running) {
         let (shared, id, generation) = (self.shared.clone(), self.id.clone(), self.generation);
-        let token = shared.completion.token();
+        let token = shared.family.completion.token();
         tokio::spawn(async move {
             end_running(&id, generation, &mut running, Shutdown::Brutal, &*shared.clock, &shared.voice).await;
             drop(token);
@@ -212,7 +199,7 @@ impl Ticket {
         });
         drop(book);
         drop(before);
-        let _ = self.shared.mailbox.send(PoolMessage::Retry { place: self.place, birth: self.birth });
+        let _ = self.shared.family.mailbox.send(PoolMessage::Retry { place: self.place, birth: self.birth });
     }
 }
 

@@ -11,12 +11,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{oneshot, watch};
 
 use crate::child::{Attempt, Birth, ChildRef, KILL_GRACE, NotStarted, Running, gone_within};
 use crate::clock::pass;
-use crate::completion::{Completion, Parent, Report, Token, told};
+use crate::completion::{Completion, Parent, Token, told};
 use crate::control::{Demand, Published, demanded, unless_killed};
 use crate::exit::clip;
 use crate::intensity::{Charge, Window};
@@ -113,7 +113,6 @@ pub(crate) struct Tree {
     next_birth: u64,
     voice: Voice,
     published: Arc<Published>,
-    mailbox: UnboundedSender<TreeMessage>,
     demand: watch::Receiver<Demand>,
     token: Token,
 }
@@ -123,7 +122,6 @@ impl Tree {
         spec: &SupervisorSpec,
         token: Token,
         voice: Voice,
-        mailbox: UnboundedSender<TreeMessage>,
         demand: watch::Receiver<Demand>,
         published: Arc<Published>,
     ) -> Self {
@@ -137,7 +135,6 @@ impl Tree {
             next_birth: 0,
             voice,
             published,
-            mailbox,
             demand,
             token,
         }
@@ -210,7 +207,7 @@ impl Tree {
                 ControlFlow::Continue(())
             }
             TreeMessage::CallAfter { ends, call } => {
-                let (mailbox, clock) = (self.mailbox.clone(), self.clock.clone());
+                let (mailbox, clock) = (self.published.family.mailbox.clone(), self.clock.clone());
                 tokio::spawn(async move {
                     told(&ends, &*clock).await;
                     let _ = mailbox.send(TreeMessage::Call(call));
@@ -320,7 +317,7 @@ impl Tree {
 
     fn send_self(&self, message: TreeMessage) {
         // The inbox outlives every call of this: both belong to the running task.
-        let _ = self.mailbox.send(message);
+        let _ = self.published.family.mailbox.send(message);
     }
 
     fn is_stopping(&self) -> bool {
@@ -349,9 +346,8 @@ impl Tree {
         let birth = self.next_birth;
         let row = self.rows.get_mut(&place).expect("only listed children are started");
         row.generation += 1;
-        let to = Parent::Tree(self.mailbox.clone(), place);
-        let report = Report::Parent { to, birth, doubts: self.published.doubts.clone() };
-        let token = Token::new(report, Some(self.token.clone()));
+        let to = Parent::Tree(self.published.family.clone(), place);
+        let token = Token::child(to, birth).expect("the task holds a token of its own");
         let completion = token.completion().clone();
         row.state = State::Starting(completion.clone());
 
