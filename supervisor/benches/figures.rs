@@ -1,6 +1,7 @@
 //! What supervision costs, as ratios to bare ractor in the same run.
 //!
-//! `cargo bench -p ostler-supervisor` prints one line per figure. What is compared is measured in turns, in many short samples,
+//! `cargo bench -p ostler-supervisor` prints one line per figure, and with `-- spawns` only those of that part: restarts,
+//! calls, spawns or scale. What is compared is measured in turns, in many short samples,
 //! and what counts is the median of the ratios: a machine that is busy with something else then slows both sides.
 
 #![allow(missing_docs, reason = "a program")]
@@ -266,11 +267,21 @@ async fn goings(count: usize) -> (f64, f64) {
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
     println!("| {:<68} | must | aim | ratio | made of |", "figure");
-    tokio::spawn(async {
-        restarts().await;
-        calls().await;
-        spawns().await;
-        scale().await;
+    let parts: Vec<String> = std::env::args().skip(1).filter(|part| !part.starts_with('-')).collect();
+    let wanted = move |part: &str| parts.is_empty() || parts.iter().any(|named| named == part);
+    tokio::spawn(async move {
+        if wanted("restarts") {
+            restarts().await;
+        }
+        if wanted("calls") {
+            calls().await;
+        }
+        if wanted("spawns") {
+            spawns().await;
+        }
+        if wanted("scale") {
+            scale().await;
+        }
     })
     .await
     .unwrap();

@@ -6,6 +6,7 @@ mod child;
 mod clock;
 mod completion;
 mod control;
+mod entry;
 mod error;
 mod exit;
 pub mod intensity;

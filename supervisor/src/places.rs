@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::{self, VacantEntry};
 
 use crate::ChildId;
-use crate::book::Entry;
+use crate::entry::Entry;
 
 /// The place of a child in its pool.
 pub(crate) type Place = usize;

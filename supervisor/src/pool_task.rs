@@ -8,10 +8,11 @@ use std::task::Poll;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{oneshot, watch};
 
-use crate::book::{Entry, Shared, State, Stopping};
+use crate::book::Shared;
 use crate::child::{KILL_GRACE, Running, gone_within};
 use crate::completion::{Completion, Token, told};
 use crate::control::{Demand, demanded, unless_killed};
+use crate::entry::{Entry, State, Stopping};
 use crate::intensity::{Charge, Window};
 use crate::observer::{Voice, What};
 use crate::places::Place;

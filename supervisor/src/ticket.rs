@@ -5,9 +5,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use crate::book::{Book, Entry, Progress, Shared, Starting, State, killed};
+use crate::book::{Book, Shared, killed};
 use crate::child::{Attempt, Birth, ChildRef, NotStarted, Outcome, Running, Start};
 use crate::completion::Token;
+use crate::entry::{Entry, Progress, Starting, State};
 use crate::observer::{What, shielded};
 use crate::places::Place;
 use crate::pool_task::{PoolMessage, end_running};
