@@ -101,3 +101,45 @@ impl Vacancy<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::State;
+    use crate::{ChildSpec, Exit, PoolSpec};
+
+    fn add(places: &mut Places, id: &str) -> Place {
+        let state = State::Restarting { birth: 1, exit: Exit::Normal, causes: Vec::new() };
+        let spec = ChildSpec::pool(id, PoolSpec::default());
+        let (restarts, last_exit, window) = (0, None, None);
+        let entry = Entry { spec, ordinal: 1, generation: 1, restarts, last_exit, window, state };
+        let Err(vacancy) = places.find(id.into()) else { panic!("{id} has a place") };
+        let place = vacancy.place();
+        vacancy.fill(entry);
+        place
+    }
+
+    #[test]
+    fn a_child_is_found_at_its_place_until_it_is_removed_and_again_when_put_back() {
+        let mut places = Places::default();
+        let (a, b) = (add(&mut places, "a"), add(&mut places, "b"));
+        assert_eq!((places.of("a"), places.of("b"), places.len()), (Some(a), Some(b), 2));
+        let entry = places.remove(a).unwrap();
+        assert!(places.of("a").is_none() && places.get(a).is_none());
+        places.put_back(entry);
+        assert_eq!(places.of("a"), Some(a));
+        assert_eq!(places.get(a).unwrap().spec.id, "a");
+    }
+
+    #[test]
+    fn a_place_that_is_free_is_taken_before_a_new_one() {
+        let mut places = Places::default();
+        let (a, b) = (add(&mut places, "a"), add(&mut places, "b"));
+        places.remove(a).unwrap();
+        assert_eq!(add(&mut places, "c"), a);
+        assert_ne!(add(&mut places, "d"), b);
+        assert_eq!(places.iter().count(), 3);
+        assert_eq!(places.drain().count(), 3);
+        assert_eq!(places.len(), 0);
+    }
+}
