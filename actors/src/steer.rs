@@ -18,9 +18,6 @@ use crate::view::RunView;
 /// Times that something is tried on a run whose agent fails meanwhile: more than it may fail.
 const TRIES_MAX: usize = 10;
 
-/// How long it takes until what an agent has decided shows to others.
-const SHOWS: Duration = Duration::from_millis(1);
-
 impl System {
     /// Takes up an open run that nobody drives; one that was set aside, too. One that its agent works on goes on, should it be about
     /// to rest.
@@ -244,23 +241,23 @@ impl System {
             return Err(RunError::Said(told));
         }
         let wait = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
-        let mut refused = RunError::Restarting;
-        for _ in 0..TRIES_MAX {
-            let view = self.view(run, None).await?;
+        let mut view = self.view(run, None).await?;
+        loop {
             let comes_to_rest = self.services.driven.is_resting(run);
             self.lifecycle_by(&view).takes_interjection(comes_to_rest)?;
             let (node, operation) = view.run.interjection(text, wait);
-            match self.operate(run, operation).await {
+            let refused = match self.operate(run, operation).await {
                 Ok(()) => return Ok(node),
-                // Somebody else may have interjected in that name meanwhile, which shows in a moment.
-                Err(error @ RunError::Change(_)) => {
-                    refused = error;
-                    tokio::time::sleep(SHOWS).await;
-                }
+                Err(error @ RunError::Change(_)) => error,
                 Err(error) => return Err(error),
+            };
+            // Somebody else may have interjected under that name meanwhile.
+            self.services.journal.durable(self.services.last_ordered()).await?;
+            view = self.view(run, None).await?;
+            if view.run.node(&node).is_none() {
+                return Err(refused);
             }
         }
-        Err(refused)
     }
 
     async fn operate(&self, run: RunId, operation: Operation) -> Result<(), RunError> {

@@ -82,11 +82,11 @@ pub(crate) async fn interrupted(session: Session, signals: &Signals, run: &str) 
         ));
     } else {
         let resume = advice::resume(run);
-        signals.will_say(format!("ended at once, state is kept: `{resume}` goes on"));
         signals.will_kill(session.programs());
         say(
             "stopping: work that acts on the world is brought to its end; ^C again ends it, and this, at once",
         );
+        signals.will_say(format!("ended at once, state is kept: `{resume}` goes on"));
         session.stop().await;
         say(format!("stopped, state is kept: `{resume}` goes on"));
     }

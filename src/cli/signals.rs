@@ -3,11 +3,13 @@
 
 use std::io::{Write, stderr, stdin};
 use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::time::Duration;
 
 use ostler_drivers::tool::DataFolder;
 use rustix::process::{Signal as Raw, getpgrp, getpid, getsid, kill_process};
 use rustix::termios::tcgetpgrp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 
 use super::advice::placed;
 use super::exit::Failure;
@@ -20,7 +22,12 @@ pub(crate) struct Signals {
     /// The terminal went away; `None` if the process was started so as to outlive it (`nohup`).
     hang_up: Option<Signal>,
     last: Arc<Mutex<Last>>,
+    /// Whoever heard the first one has said what becomes of it.
+    said: Arc<Notify>,
 }
+
+/// How long the second one waits for what is said of the first.
+const SAID: Duration = Duration::from_millis(250);
 
 /// What is done when the process ends at once.
 #[derive(Default)]
@@ -49,12 +56,14 @@ impl Signals {
             terminate: listen(SignalKind::terminate())?,
             hang_up: if outlives_terminal() { None } else { Some(listen(SignalKind::hangup())?) },
             last: Arc::default(),
+            said: Arc::default(),
         })
     }
 
-    /// From here on, the process says this if it is made to end at once.
+    /// From here on, the process says this if it is made to end at once. What is to be said before that was said.
     pub(crate) fn will_say(&self, words: String) {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).words = Some(words);
+        self.said.notify_one();
     }
 
     /// From here on, the programs of this data folder, which this process holds, are killed if it is made to end at once.
@@ -70,13 +79,14 @@ impl Signals {
             _ = self.terminate.recv() => 143,
             () = hung_up(&mut self.hang_up) => 143,
         };
-        let last = self.last.clone();
+        let (last, said) = (self.last.clone(), self.said.clone());
         tokio::spawn(async move {
             if let Ok(mut again) = Signals::listen() {
                 let code = tokio::select! {
                     _ = again.interrupt.recv() => 130,
                     _ = again.terminate.recv() => 143,
                 };
+                let _ = tokio::time::timeout(SAID, said.notified()).await;
                 screen::close_if_free();
                 let Last { words, programs } =
                     std::mem::take(&mut *last.lock().unwrap_or_else(PoisonError::into_inner));
