@@ -123,7 +123,10 @@ async fn act(
             let workspace = Arc::clone(&caller.workspace);
             let attempt = Arc::<LiveLog>::clone(log);
             let called = tool.call(permit, CallContext { workspace, timeout_ms, attempt });
-            log.watch(called).await.unwrap_or_else(|silent| Err(silence(silent)))?
+            let called = log.watch(called).await;
+            // It may have given up waiting.
+            log.reclaim().await;
+            called.unwrap_or_else(|silent| Err(silence(silent)))?
         }
         Work::Render { template, values } => {
             // It may take seconds: not on the thread of whoever drives the run.

@@ -1,5 +1,7 @@
 //! The log of one attempt: what it notes of itself while it runs.
 
+mod slot;
+
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +21,6 @@ use ostler_kernel::port::{
     AttemptLog, Begun, BoxFuture, Child, ChildEnd, JournalError, LogError, Position, StreamId,
     TOKEN_BYTES_MAX,
 };
-use ostler_kernel::run::Purse;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -56,10 +57,9 @@ pub(crate) struct LiveLog {
     /// Told of every sign of life.
     signs: Notify,
     progress: Mutex<Progress>,
-    /// Steps that are under way.
-    open: Mutex<BTreeMap<String, Open>>,
-    /// Time in which there was no room for what it or a step of it gave.
-    pub(crate) waited: Waited,
+    steps: Mutex<Steps>,
+    /// Time in which there was no room for what it or a step of it gave, and in which it had no slot.
+    pub(crate) waited: Arc<Waited>,
 }
 
 /// How far the attempt has come.
@@ -70,10 +70,20 @@ struct Progress {
     written: Option<Instant>,
 }
 
+/// Steps that are under way.
+#[derive(Default)]
+struct Steps {
+    open: BTreeMap<String, Open>,
+    /// Runs whose end is waited for.
+    waiting: u32,
+}
+
 /// A step that is under way.
 struct Open {
     key: StepKey,
     acts: bool,
+    /// It does nothing but wait for the end of a run that it opened.
+    waits: bool,
 }
 
 impl LiveLog {
@@ -86,8 +96,8 @@ impl LiveLog {
             in_doubt: AtomicBool::new(false),
             signs: Notify::new(),
             progress: Mutex::new(Progress { sign: Instant::now(), unwritten: None, written: None }),
-            open: Mutex::default(),
-            waited: Waited::default(),
+            steps: Mutex::default(),
+            waited: Arc::default(),
         }
     }
 
@@ -134,7 +144,7 @@ impl LiveLog {
 
     /// Waits for a call for as long as it gives signs of life; writes down meanwhile how far it has come.
     pub(crate) async fn watch<T>(&self, call: impl Future<Output = T>) -> Result<T, Silent> {
-        let mut call = std::pin::pin!(call);
+        let mut call = std::pin::pin!(self.lending(call));
         lock(&self.progress).sign = Instant::now();
         loop {
             let (silent, write) = self.due();
@@ -189,38 +199,6 @@ impl LiveLog {
     pub(crate) fn sign(&self) {
         lock(&self.progress).sign = Instant::now();
         self.signs.notify_one();
-    }
-
-    /// Does the work within its time, and within what is set aside for it of the budget of its run: more is, as long as there is any.
-    /// A millisecond of a slot is a credit.
-    pub(crate) async fn within<T>(&self, timeout_ms: u64, work: impl Future<Output = T>) -> Result<T, Late> {
-        let (begun, of) = (Instant::now(), (self.site.of.node.clone(), self.site.of.attempt));
-        let ask = |act: &dyn Fn(&mut Purse) -> Option<u64>| self.services.purses.with(self.site.run, act);
-        let mut work = std::pin::pin!(work);
-        let mut held = ask(&|purse| Some(purse.held(&of))).flatten();
-        loop {
-            let ms = held.map_or(timeout_ms, |held| held.min(timeout_ms));
-            let until = || self.waited.end_of(begun, Duration::from_millis(ms));
-            let ended = match until() {
-                Some(until) => tokio::time::timeout_at(until, &mut work).await,
-                // What the clock cannot add never comes.
-                None => Ok((&mut work).await),
-            };
-            if let Ok(ended) = ended {
-                return Ok(ended);
-            }
-            // It has waited for room meanwhile.
-            if until().is_some_and(|until| until > Instant::now()) {
-                continue;
-            }
-            if ms >= timeout_ms {
-                return Err(Late { ms, spent: false });
-            }
-            match ask(&|purse| purse.advance(&of, timeout_ms)).flatten() {
-                Some(more) => held = Some(more),
-                None => return Err(Late { ms, spent: true }),
-            }
-        }
     }
 
     /// When the attempt counts as dead, and when what it reported is to be written.
@@ -344,12 +322,13 @@ impl AttemptLog for LiveLog {
             }
             // Of one that is under way nothing is known that counts. It is taken before it is asked what is known of it: who is
             // about it at the same time cannot have finished it in between.
-            let open = Open { key: key.clone(), acts: acting.is_some() };
-            match lock(&self.open).entry(step.to_owned()) {
+            let open = Open { key: key.clone(), acts: acting.is_some(), waits: false };
+            match lock(&self.steps).open.entry(step.to_owned()) {
                 Entry::Occupied(_) => return Err(LogError::Busy(step.to_owned())),
                 Entry::Vacant(vacant) => drop(vacant.insert(open)),
             }
             let mut opened = Opened { log: self, step: Some(step) };
+            self.reclaim().await;
             let recall = |notes: &Notes, earlier: &mut dyn Iterator<Item = &Notes>| {
                 notes.has_room(step)?;
                 Ok::<_, LogError>(notes.recall(step, &key, of.attempt, earlier)?)
@@ -399,7 +378,8 @@ impl AttemptLog for LiveLog {
         durable: bool,
     ) -> BoxFuture<'a, Result<(), LogError>> {
         Box::pin(async move {
-            let Some(Open { key, acts }) = lock(&self.open).remove(step) else { return Err(LogError::Over) };
+            let open = lock(&self.steps).open.remove(step);
+            let Some(Open { key, acts, .. }) = open else { return Err(LogError::Over) };
             let outcome = match ended {
                 Ok(value) => {
                     let most = self.services.limits.result_bytes.min(STEP_RESULT_BYTES_MAX);
@@ -434,7 +414,7 @@ impl AttemptLog for LiveLog {
     }
 
     fn abandon(&self, step: &str) {
-        lock(&self.open).remove(step);
+        lock(&self.steps).open.remove(step);
     }
 
     fn spawn<'a>(&'a self, step: &'a str, child: Child) -> BoxFuture<'a, Result<ChildEnd, LogError>> {

@@ -15,8 +15,7 @@ use ostler_kernel::run::{GivenUp, RunOutcome};
 use ostler_supervisor::SupervisorRef;
 use serde_json::Map;
 
-use crate::attempt_log::{LiveLog, Site};
-use crate::effects::AttemptKey;
+use crate::attempt_log::LiveLog;
 use crate::error::RunError;
 use crate::outcome::Settled;
 use crate::rest::CHECKPOINTED;
@@ -30,11 +29,9 @@ use crate::system::System;
 pub(crate) struct Home {
     pub(crate) root: SupervisorRef,
     pub(crate) drain: Duration,
-    /// Attempts that run at once.
-    pub(crate) slots: u32,
 }
 
-/// Attempts that wait for runs that they opened. They keep their slots, so one is left for those runs.
+/// Attempts that wait for runs that they opened. Each keeps an agent live, so half of the places are left for those runs.
 #[derive(Default)]
 pub(crate) struct Waiters(AtomicU32);
 
@@ -42,8 +39,8 @@ struct Waits<'a>(&'a AtomicU32);
 
 impl Waiters {
     /// One more waits, as long as what this gives is there; or as many wait as may.
-    fn enter(&self, slots: u32) -> Result<Waits<'_>, u32> {
-        let most = slots.saturating_sub(1);
+    fn enter(&self, live_agents: u32) -> Result<Waits<'_>, u32> {
+        let most = live_agents / 2;
         let one_more = |waiting: u32| (waiting < most).then_some(waiting + 1);
         self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more)?;
         Ok(Waits(&self.0))
@@ -84,14 +81,9 @@ impl LiveLog {
     pub(crate) async fn open_child(&self, step: &str, child: Child) -> Result<ChildEnd, LogError> {
         let services = &self.services;
         let failed = |why: String| LogError::Child { step: step.to_owned(), why };
-        let (system, slots) =
+        let system =
             System::within(services).ok_or_else(|| failed("the system is being shut down".to_owned()))?;
-        if slots < 2 {
-            return Err(failed(
-                "a system of one slot can never open a run that it waits for: give it two".to_owned(),
-            ));
-        }
-        let waits = services.waiters.enter(slots);
+        let waits = services.waiters.enter(services.limits.live_agents);
         let _waits = waits.map_err(|waiting| LogError::Crowded { step: step.to_owned(), waiting })?;
         let Child { plan, budget, scope, intent } = child;
         let plan = system.judge_plan(plan).await.map_err(|faults| {
@@ -113,7 +105,11 @@ impl LiveLog {
             Ok(opened) => drop(opened.map_err(|error| failed(error.to_string()))?),
             Err(error) => return Err(failed(error.to_string())),
         }
-        let outcome = self.wait_for(&system, run).await.map_err(|why| failed(format!("run {run}: {why}")))?;
+        let only_waits = self.waits_for_run(step);
+        let ended = self.wait_for(&system, run).await;
+        drop(only_waits);
+        self.reclaim().await;
+        let outcome = ended.map_err(|why| failed(format!("run {run}: {why}")))?;
         let outputs = outputs(&system, run).await.map_err(|error| failed(format!("run {run}: {error}")))?;
         Ok(ChildEnd { run, outcome, outputs })
     }
@@ -171,11 +167,7 @@ impl LiveLog {
     async fn wait_for(&self, system: &System, run: RunId) -> Result<RunOutcome, String> {
         tokio::select! {
             ended = self.wait_for_end(system, run) => ended,
-            () = self.services.stopped() => {
-                let Site { run, of, .. } = &self.site;
-                self.services.effects.leave(&AttemptKey { run: *run, node: of.node.clone(), attempt: of.attempt });
-                std::future::pending().await
-            }
+            never = self.ends_with_process() => match never {},
         }
     }
 
@@ -264,7 +256,7 @@ impl Services {
         // Nobody may have asked for the notes yet, as after a restart; who drives the run may be here again soon.
         let notes = if self.driven.has(run) { self.notes.of(stream) } else { self.notes.peek(stream) };
         tokio::spawn(async move {
-            let Some((system, _)) = System::within(&services) else { return };
+            let Some(system) = System::within(&services) else { return };
             let children = notes.children(&services, is_unwanted).unwrap_or_else(|error| {
                 tracing::warn!(%error, %run, "what a run opened cannot be read, and is not cancelled");
                 Vec::new()
@@ -282,12 +274,11 @@ impl Services {
 }
 
 impl System {
-    /// The system that these services are of, and its slots, for as long as it runs.
-    pub(crate) fn within(services: &Arc<Services>) -> Option<(System, u32)> {
+    /// The system that these services are of, for as long as it runs.
+    pub(crate) fn within(services: &Arc<Services>) -> Option<System> {
         let home = lock(&services.home);
-        let Home { root, drain, slots } = home.as_ref()?;
-        let system = System { services: Arc::clone(services), root: root.clone(), drain: *drain };
-        Some((system, *slots))
+        let Home { root, drain } = home.as_ref()?;
+        Some(System { services: Arc::clone(services), root: root.clone(), drain: *drain })
     }
 
     /// Cancels what the attempts of a run opened that was cancelled.
@@ -301,13 +292,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_slot_is_left_for_what_is_waited_for() {
+    fn half_of_the_places_are_left_for_what_is_waited_for() {
         let waiters = Waiters::default();
         assert_eq!(waiters.enter(1).err(), Some(0));
-        let first = waiters.enter(3).unwrap();
-        let _second = waiters.enter(3).unwrap();
-        assert_eq!(waiters.enter(3).err(), Some(2));
+        let first = waiters.enter(5).unwrap();
+        let _second = waiters.enter(5).unwrap();
+        assert_eq!(waiters.enter(5).err(), Some(2));
         drop(first);
-        assert!(waiters.enter(3).is_ok());
+        assert!(waiters.enter(5).is_ok());
     }
 }

@@ -1,6 +1,8 @@
 //! The effects table: every attempt that runs, or has ended and is not recorded yet. It belongs to the process, not
 //! to an actor, so an agent that is restarted finds its attempts here instead of paying for them again.
 
+mod slots;
+
 use std::any::Any;
 use std::collections::VecDeque;
 use std::future::Future;
@@ -22,9 +24,12 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::AgentMessage;
 use crate::attempt_log::LiveLog;
 use crate::registry::RegistryMessage;
+use crate::room::Waited;
 use crate::scheduler::{Owner, Ticket};
 use crate::services::{Services, lock};
 use crate::system::InDoubt;
+use slots::Slot;
+pub(crate) use slots::{Leaves, Wants};
 
 /// One try of a node of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,7 +68,13 @@ struct Entry {
     /// On whose behalf it runs.
     owner: Arc<Owner>,
     /// The slot it holds, until the scheduler has settled its end.
-    slot: Option<Ticket>,
+    slot: Slot,
+    /// Credits that were charged for it when it gave slots back.
+    charged: u64,
+    started: tokio::time::Instant,
+    waited: Arc<Waited>,
+    /// Told when it has a slot again, or is to ask again.
+    stirs: Arc<Notify>,
     /// The agent that waits for it.
     agent: ActorRef<AgentMessage>,
     /// It does something to the world.
@@ -77,7 +88,7 @@ impl Entry {
     /// What it came to, if it has ended and is settled.
     fn settled(&self) -> Option<&Ended> {
         match &self.state {
-            State::Done(ended) if self.slot.is_none() && self.ordered.is_none() => Some(ended),
+            State::Done(ended) if self.slot == Slot::Settled && self.ordered.is_none() => Some(ended),
             State::Done(_) | State::Running { .. } => None,
         }
     }
@@ -118,13 +129,14 @@ impl Effects {
     ) {
         let cancel = CancellationToken::new();
         let state = State::Running { cancel: cancel.clone() };
-        let entry = Entry { owner, slot: Some(slot), agent, acts, ordered: None, state };
+        let (started, waited) = (tokio::time::Instant::now(), Arc::clone(&log.waited));
+        let (slot, charged, stirs) = (Slot::Held(slot), 0, Arc::default());
+        let entry = Entry { owner, slot, charged, started, waited, stirs, agent, acts, ordered: None, state };
         services.effects.entries.insert(key.clone(), entry);
         let services_of_task = Arc::clone(services);
         // Boxed: a task is moved several times.
         let attempt = Box::pin(attempt);
         tokio::spawn(async move {
-            let started = tokio::time::Instant::now();
             let shielded = AssertUnwindSafe(attempt).catch_unwind();
             let outcome = tokio::select! {
                 biased;
@@ -135,8 +147,9 @@ impl Effects {
                 },
                 () = cancel.cancelled() => failed(Category::Crash, "stopped before it had ended".to_owned()),
             };
-            // Time in which there was no room for a result costs nobody anything.
-            let (duration_ms, cost) = cost_since(started + log.waited.total());
+            let (duration_ms, _) = cost_since(started + log.waited.total());
+            // Time in which there was no room for a result, or without a slot, costs nobody anything.
+            let (_, cost) = cost_since(started + log.waited.unpaid());
             let ended = Ended { outcome, duration_ms, cost, accounts: None };
             finish(&services_of_task, &key, ended);
         });
@@ -147,10 +160,8 @@ impl Effects {
         let mut entry = self.entries.get_mut(key)?;
         entry.agent = agent.clone();
         entry.ordered = None;
-        Some(match (&entry.state, entry.slot) {
-            (State::Done(_), None) => Found::Ended,
-            (State::Done(_), Some(_)) | (State::Running { .. }, _) => Found::UnderWay,
-        })
+        let is_settled = matches!(entry.state, State::Done(_)) && entry.slot == Slot::Settled;
+        Some(if is_settled { Found::Ended } else { Found::UnderWay })
     }
 
     /// What became of an attempt, if it has ended and is settled.
@@ -169,29 +180,30 @@ impl Effects {
         self.keys(|_, entry| entry.settled().is_some())
     }
 
-    /// Who is charged for attempts that have ended and are not recorded, or not any more; for which run, and how much.
+    /// Who was charged for attempts that are not recorded, or not any more; for which run, and how much.
     pub(crate) fn unrecorded(&self, journal: &dyn Journal) -> Vec<(ClientId, RunId, u64)> {
         let is_undone = |upto| matches!(journal.durable(upto).now_or_never(), Some(Err(_)));
-        let ended = self.entries.iter().filter_map(|entry| match &entry.state {
-            State::Done(ended) if entry.slot.is_none() && entry.ordered.is_none_or(is_undone) => {
-                Some((entry.owner.lane.client.clone(), entry.key().run, ended.cost))
-            }
-            State::Done(_) | State::Running { .. } => None,
+        let charged = self.entries.iter().filter_map(|entry| {
+            let cost = match &entry.state {
+                State::Done(ended) if entry.slot == Slot::Settled => {
+                    entry.ordered.is_none_or(is_undone).then_some(ended.cost)?
+                }
+                State::Done(_) | State::Running { .. } => entry.charged,
+            };
+            Some((entry.owner.lane.client.clone(), entry.key().run, cost))
         });
-        ended.collect()
+        charged.filter(|(_, _, cost)| *cost > 0).collect()
     }
 
-    /// The slots that attempts hold.
-    pub(crate) fn slots(&self) -> Vec<Ticket> {
-        self.entries.iter().filter_map(|entry| entry.slot).collect()
-    }
-
-    /// What is to be settled of an attempt: the slot it holds, for whom, and what it cost. `None` if it runs, or that was
-    /// done.
-    pub(crate) fn to_settle(&self, key: &AttemptKey) -> Option<(Ticket, Arc<Owner>, u64)> {
+    /// What is to be settled of an attempt. `None` if it runs, or that was done.
+    pub(crate) fn to_settle(&self, key: &AttemptKey) -> Option<Leaves> {
         let entry = self.entries.get(key)?;
         match &entry.state {
-            State::Done(ended) => Some((entry.slot?, Arc::clone(&entry.owner), ended.cost)),
+            State::Done(_) if entry.slot == Slot::Settled => None,
+            State::Done(ended) => {
+                let (ticket, owner) = (entry.slot.ticket(), Arc::clone(&entry.owner));
+                Some(Leaves { ticket, owner, due: ended.cost.saturating_sub(entry.charged) })
+            }
             State::Running { .. } => None,
         }
     }
@@ -204,7 +216,7 @@ impl Effects {
         after: Option<Accounts>,
     ) -> Option<ActorRef<AgentMessage>> {
         let mut entry = self.entries.get_mut(key)?;
-        entry.slot = None;
+        entry.slot = Slot::Settled;
         if let State::Done(ended) = &mut entry.state {
             ended.accounts = after;
         }
@@ -230,7 +242,8 @@ impl Effects {
     /// The attempts that hold a slot of an earlier life of the scheduler: which, for whom, and who waits for them.
     pub(crate) fn holding(&self) -> Vec<(AttemptKey, Ticket, Arc<Owner>, ActorRef<AgentMessage>)> {
         let held = self.entries.iter().filter_map(|entry| {
-            Some((entry.key().clone(), entry.slot?, Arc::clone(&entry.owner), entry.agent.clone()))
+            let held = entry.slot.held()?;
+            Some((entry.key().clone(), held, Arc::clone(&entry.owner), entry.agent.clone()))
         });
         held.collect()
     }
@@ -238,7 +251,7 @@ impl Effects {
     /// The slot that an attempt holds from now on.
     pub(crate) fn hold(&self, key: &AttemptKey, slot: Ticket) {
         if let Some(mut entry) = self.entries.get_mut(key) {
-            entry.slot = Some(slot);
+            entry.slot = Slot::Held(slot);
         }
     }
 
@@ -390,7 +403,7 @@ impl Effects {
 /// It has not begun, and never will: its slot is free again.
 fn withdraw(services: &Services, key: &AttemptKey) {
     let Some((_, entry)) = services.effects.entries.remove(key) else { return };
-    if let Some(slot) = entry.slot {
+    if let Some(slot) = entry.slot.held() {
         services.scheduling.give_back(services, slot);
     }
     services.effects.forgotten.notify_waiters();
@@ -400,7 +413,9 @@ fn withdraw(services: &Services, key: &AttemptKey) {
 /// Keeps the outcome, and has it settled. A scheduler that is down settles what it finds here when it starts.
 fn finish(services: &Services, key: &AttemptKey, ended: Ended) {
     let Some(mut entry) = services.effects.entries.get_mut(key) else { return };
-    entry.state = State::Done(ended);
+    // One that ends without a slot has paid for those it had.
+    let cost = if entry.slot.held().is_some() { ended.cost.max(entry.charged) } else { entry.charged };
+    entry.state = State::Done(Ended { cost, ..ended });
     drop(entry);
     services.effects.ended.push(key.clone());
     services.scheduling.settle_ended(services);

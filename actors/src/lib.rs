@@ -79,6 +79,8 @@ mod system;
 mod telemetry_tests;
 mod toolbox;
 mod tree;
+#[cfg(test)]
+mod vacated_tests;
 mod view;
 
 pub use approval::{

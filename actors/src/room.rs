@@ -36,18 +36,24 @@ impl Drop for Waits<'_> {
     }
 }
 
-/// Time in which an attempt waits for room, until this is dropped.
+/// Time in which an attempt waits for room, or for a slot, until this is dropped.
 pub(crate) struct Span<'a>(&'a Waited);
 
 impl Drop for Span<'_> {
     fn drop(&mut self) {
-        self.0.end();
+        lock(&self.0.still).end();
+        lock(&self.0.unpaid).end();
     }
 }
 
-/// How long an attempt has waited for room: that is none of its time, and costs nobody anything.
+/// How long an attempt has waited.
 #[derive(Default)]
-pub(crate) struct Waited(Mutex<Spans>);
+pub(crate) struct Waited {
+    /// For room, or for a slot to go on: that is none of its time.
+    still: Mutex<Spans>,
+    /// That, and without a slot for something else: that costs nobody anything.
+    unpaid: Mutex<Spans>,
+}
 
 #[derive(Default)]
 struct Spans {
@@ -60,43 +66,74 @@ struct Spans {
     until: Option<Instant>,
 }
 
-impl Waited {
-    /// It waits from here on.
-    pub(crate) fn begin(&self) -> Span<'_> {
-        let mut spans = lock(&self.0);
-        spans.waiting += 1;
-        spans.since.get_or_insert_with(Instant::now);
-        Span(self)
+impl Spans {
+    fn begin(&mut self) {
+        self.waiting += 1;
+        self.since.get_or_insert_with(Instant::now);
     }
 
-    fn end(&self) {
-        let mut spans = lock(&self.0);
-        spans.waiting -= 1;
-        if spans.waiting == 0 {
-            let since = spans.since.take();
-            spans.over += since.map_or(Duration::ZERO, |since| since.elapsed());
-            spans.until = Some(Instant::now());
+    fn end(&mut self) {
+        self.waiting -= 1;
+        if self.waiting == 0 {
+            let since = self.since.take();
+            self.over += since.map_or(Duration::ZERO, |since| since.elapsed());
+            self.until = Some(Instant::now());
         }
     }
 
-    /// All of it so far.
-    pub(crate) fn total(&self) -> Duration {
-        let spans = lock(&self.0);
-        spans.over + spans.since.map_or(Duration::ZERO, |since| since.elapsed())
+    fn total(&self) -> Duration {
+        self.over + self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// When it waited last: now, if it does.
+    fn end_of(&self, begun: Instant, time: Duration) -> Option<Instant> {
+        let end = begun.checked_add(self.total())?.checked_add(time)?;
+        Some(if self.since.is_some() { end.max(Instant::now() + ROOM) } else { end })
+    }
+}
+
+impl Waited {
+    /// It waits for room or for a slot from here on.
+    pub(crate) fn begin(&self) -> Span<'_> {
+        lock(&self.still).begin();
+        lock(&self.unpaid).begin();
+        Span(self)
+    }
+
+    /// It has no slot from here on.
+    pub(crate) fn without_slot(&self) {
+        lock(&self.unpaid).begin();
+    }
+
+    /// It has one again.
+    pub(crate) fn with_slot(&self) {
+        lock(&self.unpaid).end();
+    }
+
+    /// What is none of its time, so far.
+    pub(crate) fn total(&self) -> Duration {
+        lock(&self.still).total()
+    }
+
+    /// What costs nobody anything, so far.
+    pub(crate) fn unpaid(&self) -> Duration {
+        lock(&self.unpaid).total()
+    }
+
+    /// When its time stood still last: now, if it does.
     pub(crate) fn last(&self) -> Option<Instant> {
-        let spans = lock(&self.0);
-        spans.since.map(|_| Instant::now()).or(spans.until)
+        let still = lock(&self.still);
+        still.since.map(|_| Instant::now()).or(still.until)
     }
 
     /// When work that began then has had so much time besides, as far as it can be told: while it waits, it is looked at again later.
     /// `None`: never.
     pub(crate) fn end_of(&self, begun: Instant, time: Duration) -> Option<Instant> {
-        let end = begun.checked_add(self.total())?.checked_add(time)?;
-        let is_on = lock(&self.0).since.is_some();
-        Some(if is_on { end.max(Instant::now() + ROOM) } else { end })
+        lock(&self.still).end_of(begun, time)
+    }
+
+    /// The same, of time that it pays for.
+    pub(crate) fn paid_until(&self, begun: Instant, time: Duration) -> Option<Instant> {
+        lock(&self.unpaid).end_of(begun, time)
     }
 }
 

@@ -60,10 +60,10 @@ pub(crate) struct Owner {
 /// A slot that was granted: to which job, in which life of the scheduler. In another life it names nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticket {
-    life: u64,
+    pub(crate) life: u64,
     job: JobHandle,
     /// What was charged for it.
-    estimate: Price,
+    pub(crate) estimate: Price,
 }
 
 /// A slot for a job, its estimate charged.
@@ -86,8 +86,12 @@ pub(crate) struct SchedulerArguments {
 
 pub(crate) struct Scheduler;
 
-/// For as long as this is there, the queue is open.
-pub(crate) struct Open(Arc<Services>);
+/// For as long as this is there, the queue is open, unless another life has opened it meanwhile: a supervisor may start that before
+/// this is dropped.
+pub(crate) struct Open {
+    services: Arc<Services>,
+    life: u64,
+}
 
 impl Actor for Scheduler {
     type Msg = SchedulerMessage;
@@ -101,9 +105,8 @@ impl Actor for Scheduler {
     ) -> Result<Open, ActorProcessingErr> {
         // Should the queue break as soon as it is open, it is this life that hears of it.
         services.links.scheduler.point_to(me);
-        let open = Open(Arc::clone(&services));
-        services.scheduling.open(&services, slots)?;
-        Ok(open)
+        let life = services.scheduling.open(&services, slots)?;
+        Ok(Open { services, life })
     }
 
     async fn handle(
@@ -119,6 +122,6 @@ impl Actor for Scheduler {
 impl Drop for Open {
     /// However it ends, what is owed to whom outlives it.
     fn drop(&mut self) {
-        self.0.scheduling.close(&self.0);
+        self.services.scheduling.close(&self.services, self.life);
     }
 }

@@ -92,7 +92,7 @@ impl System {
         let services = Arc::new(services.with_ledger(ledger).with_evaluation(evaluation));
         let root = tree::start(&services, config.slots).await?;
         tokio::spawn(watch_over(Arc::clone(&services), root.clone()));
-        let home = Home { root: root.clone(), drain: config.drain, slots: config.slots };
+        let home = Home { root: root.clone(), drain: config.drain };
         *lock(&services.home) = Some(home);
         Ok(System { services, root, drain: config.drain })
     }

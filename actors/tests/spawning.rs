@@ -318,33 +318,101 @@ async fn agents_may_open_runs_of_agents_that_open_runs() {
     assert_eq!(depth.load(Ordering::SeqCst), 4);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_slot_is_left_for_the_runs_that_are_waited_for() {
-    let source = json!({"id": "c", "nodes": [{"id": "a", "tool": "text.render",
-        "params": {"template": "hello", "values": {}}}]});
-    let opens = Arc::new(parent(child(source)));
-    let system = common::with_slots(Arc::new(MemoryJournal::default()), vec![opens], 1).await;
-    let run = submitted(&system, terms(&system)).await;
-    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Failed));
-    let Failure { category, message } = failure(&system, run).await;
-    assert_eq!(category, Category::Structural);
-    assert!(message.contains("a system of one slot can never open a run that it waits for"), "{message}");
+fn hello() -> Child {
+    child(json!({"id": "c", "nodes": [{"id": "a", "tool": "text.render",
+        "params": {"template": "hello", "values": {}}}]}))
 }
 
-/// Four at once in two slots: one waits for its run, and the others are tried again until their turn comes.
 #[tokio::test(flavor = "multi_thread")]
-async fn agents_that_wait_for_runs_do_not_keep_each_other_from_going_on() {
-    let source = json!({"id": "c", "nodes": [{"id": "a", "tool": "text.render",
-        "params": {"template": "hello", "values": {}}}]});
-    let opens = Arc::new(parent(child(source)));
-    let system = common::with_slots(Arc::new(MemoryJournal::default()), vec![opens], 2).await;
-    let nodes: Vec<Value> =
-        (0..4).map(|n| json!({"id": format!("n{n}"), "tool": "parent", "retries": 60})).collect();
-    let policy = json!({"backoff_base": "5ms", "backoff_cap": "20ms"});
-    let plan = plan(&system, json!({"id": "p", "policy": policy, "nodes": nodes}));
-    let run = system.submit(Submission { intent: 2, ..Submission::plan(plan) }).await.unwrap();
+async fn any_number_of_agents_wait_for_runs_whatever_the_slots() {
+    for (slots, parents) in [(1, 3), (4, 100)] {
+        let opens = Arc::new(parent(hello()));
+        let system = common::with_slots(Arc::new(MemoryJournal::default()), vec![opens], slots).await;
+        let mut runs = Vec::new();
+        for _ in 0..parents {
+            runs.push(submitted(&system, terms(&system)).await);
+        }
+        for run in runs {
+            assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+        }
+        assert_eq!(system.runs(false).unwrap().len(), 2 * parents);
+        system.shutdown().await;
+    }
+}
+
+/// Each has one that ends at once and one that takes longer: who goes on for the first does not keep the slot from the second.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_goes_on_for_one_run_keeps_no_slot_from_another_that_it_waits_for() {
+    let hold = hold();
+    let slow = child(json!({"id": "c", "nodes": [{"id": "h", "tool": "hold"}]}));
+    let program = Program::new("parent", "1", move |agent: ProgramContext, _: Value| {
+        let slow = slow.clone();
+        async move {
+            let both = async {
+                agent.spawn("fast", hello()).await?;
+                agent.step("between", async || Ok(1)).await
+            };
+            let (slow, between) = futures::join!(agent.spawn("slow", slow), both);
+            Ok(json!([slow?.outcome, between?]))
+        }
+    });
+    let tools: Vec<Arc<dyn Tool>> = vec![Arc::new(program), hold.clone()];
+    let system = common::with_slots(Arc::new(MemoryJournal::default()), tools, 1).await;
+    let mut runs = Vec::new();
+    for _ in 0..3 {
+        runs.push(submitted(&system, terms(&system)).await);
+    }
+    hold.go(3);
+    for run in runs {
+        assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+        assert_eq!(value(&system, run, "n").await, json!(["succeeded", 1]));
+    }
+}
+
+/// A program that opens a run of one wait.
+fn waiting(ms: u64) -> Arc<dyn Tool> {
+    let sleep = json!({"id": "s", "tool": "time.sleep", "params": {"ms": ms}});
+    Arc::new(parent(child(json!({"id": "c", "nodes": [sleep]}))))
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_a_run_costs_nothing_and_takes_time_all_the_same() {
+    let system = system(Arc::new(MemoryJournal::default()), vec![waiting(3_600_000)]).await;
+    let within = |span: &str| json!({"id": "n", "tool": "parent", "retries": 0, "timeout": span});
+    let plan = |span| plan(&system, json!({"id": "p", "nodes": [within(span)]}));
+    for budget in [None, Some(1_000)] {
+        let done = Submission { budget, intent: 2, ..Submission::plan(plan("2h")) };
+        let done = system.submit(done).await.unwrap();
+        assert_eq!(system.outcome(done).await.unwrap(), SUCCEEDED);
+        let cost = system.view(done, None).await.unwrap().run.cost();
+        assert!((1..100).contains(&cost), "{cost}");
+    }
+    let late = system.submit(Submission { intent: 2, ..Submission::plan(plan("10m")) }).await.unwrap();
+    assert_eq!(system.outcome(late).await.unwrap(), Settled::Closed(RunOutcome::Failed));
+    let Failure { category, message } = failure(&system, late).await;
+    assert_eq!((category, message.as_str()), (Category::Timeout, "not done within 600000 ms"));
+}
+
+/// What goes on is none of its time until it has a slot again.
+#[tokio::test(start_paused = true)]
+async fn waiting_for_a_slot_to_go_on_is_no_time_of_an_attempt() {
+    let hold = hold();
+    let tools = vec![waiting(1_000), hold.clone() as Arc<dyn Tool>];
+    let system = common::with_slots(Arc::new(MemoryJournal::default()), tools, 1).await;
+    let node = json!({"id": "n", "tool": "parent", "retries": 0, "timeout": "1m"});
+    let run = submit(&system, json!({"id": "p", "nodes": [node]})).await;
+    until(async || other(&system, run).is_some()).await;
+    let holds =
+        submit(&system, json!({"id": "q", "nodes": [{"id": "h", "tool": "hold", "timeout": "24h"}]})).await;
+    hold.started().await;
+    let opened = system.runs(false).unwrap().into_iter().map(|row| row.run);
+    let opened = opened.into_iter().find(|other| *other != run && *other != holds).unwrap();
+    assert_eq!(system.outcome(opened).await.unwrap(), SUCCEEDED);
+    tokio::time::sleep(std::time::Duration::from_secs(3_600)).await;
+    assert_eq!(states(&system, run).await, "n running");
+    hold.go(1);
     assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
-    assert_eq!(system.runs(false).unwrap().len(), 5);
+    assert!(system.view(run, None).await.unwrap().run.cost() < 100);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -128,8 +128,8 @@ impl ProgramContext {
     /// Opens a run as a step, and waits for its end. Doing it again finds the same run. It has at most the budget that is left
     /// to the run of this attempt, what both scopes allow, and at most the same impact; it is cancelled with this attempt's node.
     ///
-    /// While it waits the attempt keeps its slot, and the waiting counts as a sign of life. Dropping the future leaves the run as
-    /// it is.
+    /// While an attempt only waits for runs it has no slot and costs nothing, and the waiting counts as a sign of life; the timeout of
+    /// its node goes on. Dropping the future leaves the run as it is.
     ///
     /// # Errors
     ///

@@ -1,5 +1,7 @@
 //! What is queued and what is granted: for which jobs of which agents, and who hears of it.
 
+mod vacated;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
@@ -29,6 +31,8 @@ pub(super) struct Queued {
     books: Books,
     /// When, if that is measured.
     since: Option<Instant>,
+    /// The attempt that is under way and wants the slot to go on; `None`: it is for one that has not begun.
+    resumes: Option<AttemptKey>,
 }
 
 pub(super) struct Grants {
@@ -78,7 +82,8 @@ impl Grants {
                 self.tenants.lane(&mut self.queue, &services.ledger, &owner, services.clock.now(), true)?;
             let (run, node) = (key.run, key.node.clone());
             let job = Job { run, node, rank: 0, opened_ms: 0, estimate: slot.estimate };
-            let queued = Queued { job, owner: Arc::clone(&owner), books: lane.books.clone(), since: None };
+            let (books, since, resumes) = (lane.books.clone(), None, None);
+            let queued = Queued { job, owner: Arc::clone(&owner), books, since, resumes };
             let new = NewJob::of(slot.estimate);
             let handle = self.queue.enqueue(lane.agent, new, queued, &mut events)?;
             let known = self.agents.entry(owner.agent.clone());
@@ -99,7 +104,7 @@ impl Grants {
         self.tenants.restore_all(&mut self.queue, &services.ledger)?;
         // What ended while nobody was here, or was about to be settled.
         self.settle_ended(services, adopted.into_iter().map(|(key, _)| key).collect());
-        Ok(())
+        self.reclaim_all(services)
     }
 
     pub(super) fn enqueue(
@@ -114,22 +119,14 @@ impl Grants {
             let _ = reply_to.cast(AgentMessage::NoRoom(nodes));
             return Ok(());
         }
-        let Some(known) = self.agents.get_mut(&owner.agent) else { return Ok(()) };
-        let (since, mut refused) = (self.measures.now(), Vec::new());
+        let mut refused = Vec::new();
         for job in jobs {
-            let job = Job { estimate: capped(job.estimate, self.queue.config().cost_max), ..job };
-            // What waits for no credits does not stand behind what may.
-            let priority = i32::from(job.estimate.credits == 0);
-            let (rank, deadline) = (job.rank, Some(job.opened_ms));
-            let new = NewJob { priority, rank, deadline, ..NewJob::of(job.estimate) };
             let node = job.node.clone();
-            let queued = Queued { job, owner: Arc::clone(owner), books: known.books.clone(), since };
-            match self.queue.enqueue(known.lane, new, queued, &mut self.events) {
-                Ok(handle) => drop(known.jobs.insert(handle)),
-                Err(EnqueueError::Full(_)) => refused.push(node),
-                Err(error) => return Err(error.into()),
+            if self.push(owner, job, None)?.is_none() {
+                refused.push(node);
             }
         }
+        let Some(known) = self.agents.get_mut(&owner.agent) else { return Ok(()) };
         if !refused.is_empty() {
             let _ = known.actor.cast(AgentMessage::NoRoom(refused));
         }
@@ -145,6 +142,31 @@ impl Grants {
         }
         // Waking moves a virtual time, so what was recorded comes after.
         self.tenants.restore_new(&mut self.queue, &mut self.events)
+    }
+
+    /// Queues one job of an agent that is known: `None` if there is no room for it.
+    fn push(
+        &mut self,
+        owner: &Arc<Owner>,
+        job: Job,
+        resumes: Option<AttemptKey>,
+    ) -> Result<Option<Ticket>, ActorProcessingErr> {
+        let Some(known) = self.agents.get_mut(&owner.agent) else { return Ok(None) };
+        let estimate = capped(job.estimate, self.queue.config().cost_max);
+        // What waits for no credits does not stand behind what may.
+        let priority = i32::from(estimate.credits == 0);
+        let (rank, deadline) = (job.rank, Some(job.opened_ms));
+        let new = NewJob { priority, rank, deadline, ..NewJob::of(estimate) };
+        let (job, since) = (Job { estimate, ..job }, self.measures.now());
+        let queued = Queued { job, owner: Arc::clone(owner), books: known.books.clone(), since, resumes };
+        match self.queue.enqueue(known.lane, new, queued, &mut self.events) {
+            Ok(job) => {
+                known.jobs.insert(job);
+                Ok(Some(Ticket { life: self.life, job, estimate }))
+            }
+            Err(EnqueueError::Full(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Makes sure that an agent is known; false if there is no room for its client.
@@ -173,9 +195,8 @@ impl Grants {
     pub(super) fn settle_ended(&mut self, services: &Services, these: Vec<AttemptKey>) {
         let mut ended: HashMap<ActorId, (ActorRef<AgentMessage>, Vec<AttemptKey>)> = HashMap::new();
         for key in these.into_iter().chain(std::iter::from_fn(|| services.effects.next_ended())) {
-            let Some((ticket, owner, cost)) = services.effects.to_settle(&key) else { continue };
-            let accounts = self.charge(services, ticket, cost);
-            services.ledger.client(&owner.lane.client).spend(key.run, cost);
+            let Some(leaves) = services.effects.to_settle(&key) else { continue };
+            let accounts = self.take_leave(services, key.run, leaves);
             if let Some(agent) = services.effects.settled(services, &key, accounts) {
                 ended.entry(agent.get_id()).or_insert_with(|| (agent, Vec::new())).1.push(key);
             }
@@ -206,11 +227,14 @@ impl Grants {
         }
     }
 
-    fn free(&mut self, services: &Services, job: JobHandle) {
-        let Ok(settled) = self.queue.give_back(job, &mut self.events) else { return };
+    /// The same: how the accounts stand then.
+    fn free(&mut self, services: &Services, job: JobHandle) -> Option<Accounts> {
+        let settled = self.queue.give_back(job, &mut self.events).ok()?;
         // What the grant was charged for is given back: that is how the accounts stand now.
-        services.ledger.charged(&settled.payload.books, None, recorded(settled.accounts));
+        let accounts = recorded(settled.accounts);
+        services.ledger.charged(&settled.payload.books, None, accounts);
         self.forget(&settled.payload.owner.agent, job);
+        Some(accounts)
     }
 
     pub(super) fn hello(&mut self, services: &Services, agent: &AgentId, actor: &ActorRef<AgentMessage>) {
@@ -258,6 +282,11 @@ impl Grants {
         self.tenants.client(client).and_then(|client| self.queue.held(client).ok()).unwrap_or(0)
     }
 
+    /// Which life of the scheduler this is.
+    pub(super) fn life(&self) -> u64 {
+        self.life
+    }
+
     pub(super) fn stop(&mut self) {
         self.stopped = true;
     }
@@ -286,17 +315,25 @@ impl Grants {
             self.queue.dispatch(u32::MAX, &mut self.events);
         }
         let (mut mine, mut others): (Vec<Granted>, BTreeMap<AgentId, Vec<Granted>>) = Default::default();
+        let mut unwanted = Vec::new();
         // A settlement may free the credits that the next grant takes: only what is so in the end is told.
         let mut parked: BTreeMap<ClientHandle, bool> = BTreeMap::new();
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
             match event {
                 Event::Granted(Grant { job: handle, accounts, tier, .. }) => {
-                    let Some(Queued { job, owner, books, since }) = self.queue.job(handle) else { continue };
+                    let Some(queued) = self.queue.job(handle) else { continue };
+                    let Queued { job, owner, books, since, resumes } = queued;
                     self.measures.dispatched(tier, *since);
                     let ticket = Ticket { life: self.life, job: handle, estimate: job.estimate };
                     let accounts = recorded(accounts);
                     services.ledger.charged(books, Some(tier), accounts);
+                    if let Some(attempt) = resumes {
+                        if !services.effects.granted(attempt, ticket) {
+                            unwanted.push(handle);
+                        }
+                        continue;
+                    }
                     let grant = Granted { ticket, job: job.clone(), accounts };
                     if me == Some(&owner.agent) {
                         mine.push(grant);
@@ -316,6 +353,12 @@ impl Grants {
                 // One that is gone gets its jobs voided, which gives these slots back.
                 let _ = known.actor.cast(AgentMessage::Granted(grants));
             }
+        }
+        if !unwanted.is_empty() {
+            for job in unwanted {
+                self.free(services, job);
+            }
+            mine.extend(self.give_out(services, me));
         }
         mine
     }

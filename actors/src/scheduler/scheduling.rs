@@ -12,7 +12,7 @@ use super::grants::Grants;
 use super::{Granted, Job, Owner, SchedulerMessage, Ticket};
 use crate::agent::AgentMessage;
 use crate::clients::QueueShown;
-use crate::effects::panic_words;
+use crate::effects::{AttemptKey, panic_words};
 use crate::measure::QueueLook;
 use crate::services::{Services, lock};
 
@@ -22,16 +22,21 @@ use crate::services::{Services, lock};
 pub(crate) struct Scheduling(Mutex<Option<Grants>>);
 
 impl Scheduling {
-    /// Opens the queue. What ends while its slot is taken over waits for that.
-    pub(super) fn open(&self, services: &Services, slots: u32) -> Result<(), ActorProcessingErr> {
+    /// Opens the queue: which life of the scheduler that is. What ends while its slot is taken over waits for that.
+    pub(crate) fn open(&self, services: &Services, slots: u32) -> Result<u64, ActorProcessingErr> {
         let mut held = lock(&self.0);
-        *held = Some(Grants::adopting(services, slots)?);
-        Ok(())
+        if let Some(grants) = held.take() {
+            leave(&grants, services);
+        }
+        let grants = held.insert(Grants::adopting(services, slots)?);
+        // Attempts that go on hear of their slots from here.
+        grants.give_out(services, None);
+        Ok(grants.life())
     }
 
-    /// Closes it, and keeps what is owed to whom.
-    pub(super) fn close(&self, services: &Services) {
-        if let Some(grants) = lock(&self.0).take() {
+    /// Closes what this life has opened, and keeps what is owed to whom.
+    pub(crate) fn close(&self, services: &Services, life: u64) {
+        if let Some(grants) = lock(&self.0).take_if(|grants| grants.life() == life) {
             leave(&grants, services);
         }
     }
@@ -87,6 +92,27 @@ impl Scheduling {
             grants.give_back(services, ticket);
             Ok(())
         });
+    }
+
+    /// An attempt only waits: others have its slot from here on. False while the scheduler is being restarted; it keeps its slot then.
+    pub(crate) fn vacate(&self, services: &Services, key: &AttemptKey) -> bool {
+        let vacated = self.with(services, |grants| {
+            grants.vacate(services, key);
+            grants.give_out(services, None);
+            Ok(())
+        });
+        vacated.is_some()
+    }
+
+    /// An attempt that has said so wants a slot again; false if there is no room in the queue. While the scheduler is being
+    /// restarted, that looks for it.
+    pub(crate) fn reclaim(&self, services: &Services, key: &AttemptKey) -> bool {
+        let reclaimed = self.with(services, |grants| {
+            let has_room = grants.reclaim(services, key)?;
+            grants.give_out(services, None);
+            Ok(has_room)
+        });
+        reclaimed.unwrap_or(true)
     }
 
     /// An agent was started: whatever an earlier life of it had queued is void, but for the jobs that still run.

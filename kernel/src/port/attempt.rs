@@ -192,9 +192,10 @@ pub enum LogError {
         /// Why not.
         why: String,
     },
-    /// As many attempts wait for runs as may: the others need the slots.
+    /// As many attempts wait for runs as may: those need agents that are live as well.
     #[error(
-        "step {step:?}: {waiting} attempts wait for runs that they opened, and one slot must be left for those"
+        "step {step:?}: {waiting} attempts wait for runs that they opened, which is as many as may: it is tried again, or open fewer \
+         at once"
     )]
     Crowded {
         /// Which step wants a run.
