@@ -162,12 +162,19 @@ fn audit(services: &Services, client: ClientId, runs: &[RunId]) -> Result<Client
             Ok(())
         })?;
     }
+    // What was charged and is not written down yet: looked for last, so that nothing of it is among the records.
+    for (whose, run, cost) in services.effects.unrecorded(journal) {
+        if whose == client {
+            moves.push((Position(u64::MAX), Move::Settle { run, cost }));
+            seen += cost;
+        }
+    }
     // Of what happened at once, the order within its stream counts.
     moves.sort_by_key(|(position, _)| *position);
     let Some(book) = services.ledger.find(&client) else {
         return Ok(ClientAudit { client, credits: Credits::default(), violations: Vec::new() });
     };
-    // What runs cost that are not kept any more, and what is about to be written down, stands in the table alone.
+    // What runs cost that are not kept any more stands in the table alone.
     let (credits, mut violations) = fold(moves, book.spent().saturating_sub(seen));
     for (job, told) in told {
         match found.get(&job) {
