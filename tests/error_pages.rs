@@ -161,7 +161,7 @@ fn refused_by_gate(plan: &str, config: &str, bounds: &Bounds) -> Option<DenialCo
                 Ok(index) => &value[index],
                 Err(_) => &value[step],
             });
-            params.insert(param.clone(), value.clone());
+            params.make_mut().insert(param.clone(), value.clone());
         }
         let tool = gated.iter().find(|tool| tool.name() == name);
         let (intent, scope) = (bounds.intent, bounds.scope);

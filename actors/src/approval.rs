@@ -190,10 +190,10 @@ pub(crate) async fn shown(
         Ok((Given::Fates { template, values }, _)) => return as_rendered(shown, &template, &values),
         Err(error) => return because(shown, error.to_string()),
     };
-    let shown = Shown { params: params.clone(), ..shown };
+    let shown = Shown { params: Map::clone(&params), ..shown };
     let Some(tool) = &node.tool else { return shown };
     match services.toolbox.preview(&services.gate, &caller, tool, params, node.impact) {
-        Ok(Preview { params, class }) => as_judged(shown, params, class),
+        Ok(Preview { params, class }) => as_judged(shown, params.into_map(), class),
         Err(denial) => because(shown, format!("{}: {}", denial.code, denial.operator)),
     }
 }
@@ -216,12 +216,12 @@ fn as_planned(services: &Services, caller: &Caller, node: &Node, ask: HumanReque
         tool_version: node.tool.as_deref().and_then(|tool| services.toolbox.version(tool)).map(str::to_owned),
         effect: node.effect,
         impact: node.impact,
-        params: node.params.clone(),
+        params: Map::clone(&node.params),
         tests: Vec::new(),
         refusal: None,
     };
     for test in contract::tests(&node.contract) {
-        let previewed = services.toolbox.preview(&services.gate, caller, TEST_TOOL, test.params(), 0);
+        let previewed = services.toolbox.preview(&services.gate, caller, TEST_TOOL, test.params().into(), 0);
         if let Err(denial) = previewed {
             let why = format!("its test contract[{}]: {}: {}", test.rule, denial.code, denial.operator);
             shown.refusal.get_or_insert(why);

@@ -166,7 +166,7 @@ fn judge_here(services: &Services, rules: &[Rule], value: &Value) -> Result<Vec<
 
 async fn run_test(services: &Services, caller: &Caller, test: &Test) -> Result<(), Failure> {
     let key = lineage::hash("aos/test/1", &[test.argv.join("\0").as_bytes()]);
-    let gated = services.gate(caller, TEST_TOOL, test.params(), 0, key);
+    let gated = services.gate(caller, TEST_TOOL, test.params().into(), 0, key);
     let (tool, permit) = gated.map_err(|denial| Failure {
         category: Category::GateDenied,
         message: denial.for_model().to_owned(),

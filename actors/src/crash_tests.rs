@@ -436,7 +436,7 @@ async fn a_run_of_which_the_registry_could_not_be_told_is_driven_when_the_pool_i
     let (run, services) = (crate::new_run_id(), &system.services);
     let nodes = json!([{"id": "n", "tool": "count", "params": {"name": "n"}}]);
     let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
-    let plan = services.plans.spell(draft.validate(&system.settings()).unwrap()).unwrap();
+    let plan = services.plans.spell(Arc::new(draft.validate(&system.settings()).unwrap())).unwrap();
     // It is opened and to be driven, and what tells the registry so has met one that had just ended.
     let opened = RunOpened {
         run,

@@ -49,19 +49,27 @@ impl Plans {
         if let Some(plan) = lock(&self.0).plans.get(&key).and_then(Weak::upgrade) {
             return Ok(plan);
         }
-        Ok(lock(&self.0).keep(key, text, serde_json::from_str(text.as_str())?))
+        Ok(lock(&self.0).keep(key, text, Arc::new(serde_json::from_str(text.as_str())?)))
     }
 
     /// The text that spells a plan, which is kept for the run that is about to ask for it by that text. Written once for
     /// a plan that is run again and again.
-    pub(crate) fn spell(&self, mut plan: Plan) -> Result<Json, JsonError> {
-        let recent: Vec<Spelled> = lock(&self.0).recent.iter().cloned().collect();
-        if let Some(same) = recent.into_iter().find(|recent| *recent.plan == plan) {
+    pub(crate) fn spell(&self, mut plan: Arc<Plan>) -> Result<Json, JsonError> {
+        let recent: Vec<Spelled> = {
+            let held = lock(&self.0);
+            if let Some(same) = held.recent.iter().find(|recent| Arc::ptr_eq(&recent.plan, &plan)) {
+                return Ok(same.text.clone());
+            }
+            held.recent.iter().cloned().collect()
+        };
+        if let Some(same) = recent.into_iter().find(|recent| recent.plan == plan) {
             return Ok(same.text);
         }
-        plan.settle_numbers();
-        let text = json::to_canonical(&plan)?;
-        debug_assert_eq!(serde_json::from_str::<Plan>(text.as_str()).ok().as_ref(), Some(&plan));
+        if !plan.has_settled_numbers() {
+            Arc::make_mut(&mut plan).settle_numbers();
+        }
+        let text = json::to_canonical(&*plan)?;
+        debug_assert_eq!(serde_json::from_str::<Plan>(text.as_str()).ok().as_ref(), Some(&*plan));
         lock(&self.0).keep(lineage::value(&text), &text, plan);
         Ok(text)
     }
@@ -74,7 +82,7 @@ impl Held {
         same.map(|same| Arc::clone(&same.plan))
     }
 
-    fn keep(&mut self, key: Digest, text: &Json, plan: Plan) -> Arc<Plan> {
+    fn keep(&mut self, key: Digest, text: &Json, plan: Arc<Plan>) -> Arc<Plan> {
         if let Some(plan) = self.plans.get(&key).and_then(Weak::upgrade) {
             return plan;
         }
@@ -82,7 +90,6 @@ impl Held {
             self.plans.retain(|_, plan| plan.strong_count() > 0);
             self.sweep_at = self.plans.len() * 2;
         }
-        let plan = Arc::new(plan);
         self.plans.insert(key, Arc::downgrade(&plan));
         self.recent_nodes += plan.nodes.len();
         self.recent.push_back(Spelled { text: text.clone(), plan: Arc::clone(&plan) });
@@ -120,12 +127,14 @@ mod tests {
     fn a_plan_that_is_run_again_is_not_spelled_again() {
         let plans = Plans::default();
         let plan = plans.read(&text(0)).unwrap();
-        let [one, same] = [(); 2].map(|()| plans.spell(Plan::clone(&plan)).unwrap());
+        let [one, same] = [(); 2].map(|()| plans.spell(Arc::new(Plan::clone(&plan))).unwrap());
         assert_eq!(one, text(0));
         assert!(std::ptr::eq(one.as_str(), same.as_str()));
+        // That very plan, too, and one that others have as well is not changed under them.
+        assert!(std::ptr::eq(plans.spell(Arc::clone(&plan)).unwrap().as_str(), one.as_str()));
         let mut other = Plan::clone(&plan);
         other.version = 2;
-        assert_eq!(plans.spell(other.clone()).unwrap(), json::to_canonical(&other).unwrap());
+        assert_eq!(plans.spell(Arc::new(other.clone())).unwrap(), json::to_canonical(&other).unwrap());
     }
 
     #[test]
@@ -145,7 +154,7 @@ mod tests {
         let plans = Plans::default();
         for number in 0..3 {
             plan.id = number.to_string();
-            plans.spell(plan.clone()).unwrap();
+            plans.spell(Arc::new(plan.clone())).unwrap();
         }
         assert_eq!(lock(&plans.0).recent_nodes, RECENT_NODES_MAX);
         let kept = lock(&plans.0).plans.values().filter(|plan| plan.strong_count() > 0).count();

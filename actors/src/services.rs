@@ -9,10 +9,10 @@ use ostler_kernel::contract::{Contract, ContractError};
 use ostler_kernel::evaluation::Domains;
 use ostler_kernel::gate::{Denial, GatePolicy, Permit};
 use ostler_kernel::id::{Digest, RunId};
+use ostler_kernel::json::Object;
 use ostler_kernel::plan::{Rule, Settings};
 use ostler_kernel::port::{ArtifactStore, Journal, JournalError, Judge, Position, StreamBatch, Tool};
 use ostler_kernel::run::{Context, Prepared, Run};
-use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use crate::agent::AskReply;
@@ -315,7 +315,7 @@ impl Services {
         &self,
         caller: &Caller,
         name: &str,
-        params: Map<String, Value>,
+        params: Object,
         floor: u8,
         idempotency_key: Digest,
     ) -> Result<(Arc<dyn Tool>, Permit), Denial> {

@@ -1,6 +1,7 @@
 //! Opening a run.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ostler_kernel::event::{Event, Parent, RunOpened, RunTerms};
 use ostler_kernel::gate::SCOPE_DEFAULT;
@@ -18,8 +19,8 @@ use crate::system::System;
 /// A plan to run, and on what terms.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Submission {
-    /// The plan, validated.
-    pub plan: Plan,
+    /// The plan, validated. Who submits it again and again submits this again: its text is known then, and need not be looked for.
+    pub plan: Arc<Plan>,
     /// Who pays. An agent's own client counts where one is named.
     pub client: ClientId,
     /// Who runs it; `None`: an agent of its own.
@@ -39,9 +40,9 @@ pub struct Submission {
 
 impl Submission {
     /// A plan for client [`CLIENT_DEFAULT`], with intent 1, in the scope [`SCOPE_DEFAULT`] and the current folder.
-    pub fn plan(plan: Plan) -> Submission {
+    pub fn plan(plan: impl Into<Arc<Plan>>) -> Submission {
         Submission {
-            plan,
+            plan: plan.into(),
             client: CLIENT_DEFAULT.into(),
             agent: None,
             intent: 1,
@@ -194,7 +195,9 @@ impl System {
         let agent = agent.unwrap_or_else(|| AgentId::from(run.to_string().as_str()));
         let profile = self.services.profiles.of(&agent);
         profile.takes(&plan).map_err(|what| SubmitError::Input { agent: agent.clone(), what })?;
-        profile.govern(&mut plan);
+        if profile.governs() {
+            profile.govern(Arc::make_mut(&mut plan));
+        }
         let (plan_id, nodes) = (plan.id.clone(), plan.nodes.len() as u32);
         let text = self.services.plans.spell(plan)?;
         let opened = RunOpened {

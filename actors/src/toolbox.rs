@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ostler_kernel::contract::SchemaError;
 use ostler_kernel::gate::{self, Call, Denial, GatePolicy, GatedTool, Permit, Preview, Verdict};
 use ostler_kernel::id::Digest;
+use ostler_kernel::json::Object;
 use ostler_kernel::plan::{BadParam, Kind, Node, ToolDefaults, Tools};
 use ostler_kernel::port::Tool;
 use ostler_kernel::run::what_runs;
@@ -70,7 +71,7 @@ impl Toolbox {
         policy: &GatePolicy,
         caller: &Caller,
         name: &str,
-        params: Map<String, Value>,
+        params: Object,
         floor: u8,
         idempotency_key: Digest,
     ) -> Result<(Arc<dyn Tool>, Permit), Denial> {
@@ -88,19 +89,13 @@ impl Toolbox {
         policy: &GatePolicy,
         caller: &Caller,
         name: &str,
-        params: Map<String, Value>,
+        params: Object,
         floor: u8,
     ) -> Result<Preview, Denial> {
         gate::preview(self.call(caller, name, params, floor), policy)
     }
 
-    fn call<'a>(
-        &'a self,
-        caller: &'a Caller,
-        name: &'a str,
-        params: Map<String, Value>,
-        floor: u8,
-    ) -> Call<'a> {
+    fn call<'a>(&'a self, caller: &'a Caller, name: &'a str, params: Object, floor: u8) -> Call<'a> {
         Call {
             tool: self.tools.get(name),
             name,

@@ -39,7 +39,7 @@ fn hold() -> Arc<Hold> {
 
 async fn submitted(system: &System, more: Submission) -> RunId {
     let plan = plan(system, json!({"id": "p", "nodes": [{"id": "n", "tool": "parent", "retries": 0}]}));
-    system.submit(Submission { plan, ..more }).await.unwrap()
+    system.submit(Submission { plan: plan.into(), ..more }).await.unwrap()
 }
 
 fn terms(system: &System) -> Submission {

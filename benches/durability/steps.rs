@@ -1,6 +1,7 @@
 //! The workflow that is measured: ten steps, one after the other, each of which does nothing.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use ostler::kernel::gate::{CallClass, Permit};
@@ -49,7 +50,7 @@ pub(crate) enum Kind {
     Pure,
 }
 
-pub(crate) fn plan(os: &Ostler, kind: Kind) -> Plan {
+pub(crate) fn plan(os: &Ostler, kind: Kind) -> Arc<Plan> {
     let nodes: Vec<Value> = (0..STEPS)
         .map(|at| {
             let deps: Vec<String> =
@@ -62,7 +63,7 @@ pub(crate) fn plan(os: &Ostler, kind: Kind) -> Plan {
         })
         .collect();
     let draft: PlanDraft = serde_json::from_value(json!({"id": "steps", "nodes": nodes})).unwrap();
-    os.plan(draft).unwrap()
+    Arc::new(os.plan(draft).unwrap())
 }
 
 /// A folder on the disk that is built on: a folder for temporary files may be in memory.
@@ -75,7 +76,7 @@ pub(crate) async fn start(data: &Path) -> Ostler {
 }
 
 /// Runs so many workflows at once, each followed by another until there were `rounds` of them; gives steps per second.
-pub(crate) async fn steps_per_s(os: &Ostler, plan: &Plan, at_once: usize, rounds: usize) -> f64 {
+pub(crate) async fn steps_per_s(os: &Ostler, plan: &Arc<Plan>, at_once: usize, rounds: usize) -> f64 {
     let begun = Instant::now();
     // From tasks of the runtime, as those of the bare log are.
     let tasks: Vec<_> = (0..at_once)

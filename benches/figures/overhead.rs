@@ -1,6 +1,7 @@
 //! What a node costs that renders a constant, in memory, from the run queue through the gate to its record, beside
 //! what bare actors and a task cost.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ostler::Ostler;
@@ -57,7 +58,7 @@ pub(crate) fn rows() -> Vec<Row> {
 }
 
 /// What a node of a long run costs beside a node of a short one.
-async fn growth(os: &Ostler, shape: &str, long: Plan, short: &Plan) -> Row {
+async fn growth(os: &Ostler, shape: &str, long: Arc<Plan>, short: &Arc<Plan>) -> Row {
     let mut pairs = Vec::new();
     for _ in 0..ROUNDS_MANY {
         let of_long = each(plans::run(os, long.clone()).await, long.nodes.len());

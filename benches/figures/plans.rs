@@ -1,6 +1,7 @@
 //! The plans that are measured, and systems to run them in.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ostler::kernel::plan::{Plan, PlanDraft};
@@ -26,13 +27,13 @@ pub(crate) async fn in_folder(data: &Path) -> Ostler {
 }
 
 /// A plan as this system would run it.
-pub(crate) fn plan(os: &Ostler, source: Value) -> Plan {
+pub(crate) fn plan(os: &Ostler, source: Value) -> Arc<Plan> {
     let draft: PlanDraft = serde_json::from_value(source).unwrap();
-    os.plan(draft).unwrap()
+    Arc::new(os.plan(draft).unwrap())
 }
 
 /// How long a run takes, from its submission until its end is known.
-pub(crate) async fn run(os: &Ostler, plan: Plan) -> Duration {
+pub(crate) async fn run(os: &Ostler, plan: Arc<Plan>) -> Duration {
     let begun = Instant::now();
     let run = os.submit(Submission::plan(plan)).await.unwrap();
     let outcome = run.outcome().await.unwrap();

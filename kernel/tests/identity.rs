@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use common::{cases, check_copy, text};
 use ostler_kernel::id::{Digest, NodeId, RunId};
-use ostler_kernel::json::parse;
+use ostler_kernel::json::{Object, parse};
 use ostler_kernel::lineage::{self, Edge, Inputs, Sigma};
 use serde_json::{Map, Value, json};
 
@@ -79,7 +79,7 @@ fn the_chain_from_an_artifact_to_its_reuse() {
     };
     let sigma = lineage::sigma(&sigma.document().unwrap());
     assert_eq!(sigma, digest(SIGMA));
-    let params = Map::from_iter([("title".to_owned(), json!("Sync"))]);
+    let params = Object::from(Map::from_iter([("title".to_owned(), json!("Sync"))]));
     let refs = BTreeMap::from([("who".to_owned(), value)]);
     let x = Inputs { effects: &BTreeMap::new(), params: &params, refs: &refs, world: None };
     let x = lineage::x(&x.document().unwrap());
@@ -108,7 +108,7 @@ fn a_model_step_with_every_field() {
 fn inputs_with_receipts_and_a_world_token() {
     let receipt = digest("c3248828a6f91e217c5c88d08b8b46e09546edae1415561d4b2f8b01c5287823");
     let effects = BTreeMap::from([(receipt, 2)]);
-    let (params, refs) = (Map::new(), BTreeMap::new());
+    let (params, refs) = (Object::default(), BTreeMap::new());
     let x = Inputs { effects: &effects, params: &params, refs: &refs, world: Some("etag-1") };
     assert_eq!(lineage::x(&x.document().unwrap()), vector("d030"));
     let nothing = Inputs { effects: &BTreeMap::new(), world: None, ..x };
@@ -122,7 +122,7 @@ fn references_stand_in_the_order_of_utf16() {
         ("\u{1f600}".to_owned(), digest(VALUE)),
         ("a\"".to_owned(), digest(VALUE)),
     ]);
-    let x = Inputs { effects: &BTreeMap::new(), params: &Map::new(), refs: &refs, world: Some("\n") };
+    let x = Inputs { effects: &BTreeMap::new(), params: &Object::default(), refs: &refs, world: Some("\n") };
     let document = x.document().unwrap();
     let expected = format!(
         r#"{{"effects":{{}},"params":{{}},"refs":{{"a\"":"b3:{VALUE}","{}":"b3:{VALUE}","{}":"b3:{VALUE}"}},"world":"\n"}}"#,

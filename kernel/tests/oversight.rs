@@ -86,7 +86,7 @@ impl Stage {
     }
 
     fn params(&self, node: &str) -> Value {
-        Value::Object(self.run.node(&node.into()).unwrap().params.clone())
+        self.run.node(&node.into()).unwrap().params.as_value().clone()
     }
 }
 

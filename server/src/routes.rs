@@ -234,7 +234,7 @@ async fn asked(system: &System, bytes: &Bytes) -> Result<Submission, Problem> {
     };
     let run = run.as_deref().map(|run| names::chosen(run, "run_id")).transpose()?;
     let budget = budget.map(NonZeroU64::get);
-    Ok(Submission { plan, client, agent, intent, scope, workspace, run, budget })
+    Ok(Submission { plan: plan.into(), client, agent, intent, scope, workspace, run, budget })
 }
 
 #[derive(Deserialize)]

@@ -10,6 +10,7 @@ use ostler::plan_file::PlanFile;
 use ostler_drivers::tool::builtin;
 use ostler_kernel::contract::{self, TEST_TOOL};
 use ostler_kernel::gate::{Call, Denial, DenialCode, Egress, EgressFault, GatedTool, foresee};
+use ostler_kernel::json::Object;
 use ostler_kernel::plan::{Node, Plan};
 use serde_json::{Map, Value};
 
@@ -33,7 +34,7 @@ pub(super) fn refusals(
     let policy = config.gate(&tools);
     let gated = tools.into_iter().map(|tool| GatedTool::new(tool).expect("the built-in tools have schemas"));
     let gated: BTreeMap<String, GatedTool> = gated.map(|tool| (tool.name().to_owned(), tool)).collect();
-    let judged = |name: &str, params: Map<String, Value>, floor: u8| {
+    let judged = |name: &str, params: Object, floor: u8| {
         let call = Call {
             tool: gated.get(name),
             name,
@@ -50,7 +51,7 @@ pub(super) fn refusals(
         let own = node.tool.as_deref().and_then(|tool| judged(tool, node.params.clone(), node.impact));
         own.or_else(|| {
             let mut tests = contract::tests(&node.contract).into_iter();
-            tests.find_map(|test| judged(TEST_TOOL, test.params(), 0))
+            tests.find_map(|test| judged(TEST_TOOL, test.params().into(), 0))
         })
     };
     let place = |node: &Node, part: &str| {

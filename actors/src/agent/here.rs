@@ -11,10 +11,10 @@ use super::launch::Launch;
 use crate::effects::{self, Ended};
 use crate::registry::RegistryMessage;
 
-/// Attempts in a row, at most, that an agent makes itself; those after them are made beside it, and let others have the thread.
+/// Attempts, at most, that an agent makes itself in one turn: others have the thread before the next.
 const IN_A_ROW_MAX: u32 = 64;
 
-/// How long it may be about them, if each takes longer than it should.
+/// How long it may be about them, if each takes longer than it should; those after them are made beside it.
 const AT_ONCE: Duration = Duration::from_millis(2);
 
 /// Slots that are looked at in one turn, at most, whatever becomes of them: what follows from them has room in one append.
@@ -43,7 +43,7 @@ impl Here {
 
     /// Whether what else there is is for another turn.
     pub(super) fn is_full(&self) -> bool {
-        self.slots >= SLOTS_IN_A_TURN
+        self.slots >= SLOTS_IN_A_TURN || self.attempts >= IN_A_ROW_MAX
     }
 
     /// What was done so far is written down.
@@ -55,7 +55,7 @@ impl Here {
 impl Drive {
     /// Whether one more attempt may be made here in this turn.
     pub(super) fn has_time(&self) -> bool {
-        self.here.attempts < IN_A_ROW_MAX && self.here.begun.is_none_or(|begun| begun.elapsed() < AT_ONCE)
+        self.here.begun.is_none_or(|begun| begun.elapsed() < AT_ONCE)
     }
 
     /// Makes an attempt that only computes. It is written down with its beginning; who dies before has done nothing.

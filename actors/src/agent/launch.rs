@@ -7,11 +7,11 @@ use std::sync::Arc;
 use ostler_kernel::event::{Accounts, AttemptOf, AttemptResult, Event, GateDecision, Outcome};
 use ostler_kernel::gate::{Denial, Permit};
 use ostler_kernel::id::{Digest, NodeId};
+use ostler_kernel::json::Object;
 use ostler_kernel::plan::Node;
 use ostler_kernel::port::{ArtifactError, Position, Tool};
 use ostler_kernel::run::{Category, GENERATION, Given, Input, Intended, NodeState, Refs};
 use ractor::ActorProcessingErr;
-use serde_json::{Map, Value};
 
 use super::drive::{Drive, Recovery};
 use crate::approval;
@@ -407,12 +407,7 @@ impl Drive {
         Ok(Prepared { work, refs, key })
     }
 
-    fn gate(
-        &self,
-        node: &Node,
-        params: Map<String, Value>,
-        key: Digest,
-    ) -> Result<(Arc<dyn Tool>, Permit), Refusal> {
+    fn gate(&self, node: &Node, params: Object, key: Digest) -> Result<(Arc<dyn Tool>, Permit), Refusal> {
         let name = node.tool.as_deref().unwrap_or_default();
         self.services.gate(&self.caller, name, params, node.impact, key).map_err(Refusal::Denied)
     }

@@ -157,7 +157,8 @@ impl AgentState {
                 self.let_go_for_room();
                 return Ok(());
             }
-            AgentMessage::Again => {}
+            // Others have the thread first.
+            AgentMessage::Again => tokio::task::yield_now().await,
             AgentMessage::AskAgain(at) => drive.again(at),
             AgentMessage::OutOfCredit { out, surplus } => drive.out_of_credit(out, surplus),
             AgentMessage::Due => drive.due(),

@@ -183,7 +183,7 @@ impl System {
             Err(why) => return Ok(failed(Stage::Execution, format!("the plan cannot be run: {why}"), 0)),
         };
         let submission = Submission {
-            plan,
+            plan: plan.into(),
             client: job.client.clone(),
             agent: Some(winner.clone()),
             intent: job.intent,

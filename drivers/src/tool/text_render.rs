@@ -7,11 +7,10 @@ use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::json;
 use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec, WrongParam};
 use ostler_kernel::template::{self, BadTemplate};
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::blocking::off_runtime;
-use super::declare::{PURE, object, params, spec, structural};
+use super::declare::{PURE, object, spec, structural};
 
 /// Bytes of a template that is rendered where it stands, if it only names values: that takes less time than a change
 /// of threads.
@@ -23,13 +22,6 @@ const AT_ONCE_VALUES_BYTES_MAX: usize = 64 * 1_024;
 #[derive(Debug)]
 struct TextRender {
     spec: ToolSpec,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Params {
-    template: String,
-    values: Map<String, Value>,
 }
 
 /// Renders a template over `values`, as reports and prompts are rendered.
@@ -70,22 +62,32 @@ impl Tool for TextRender {
     }
 
     fn is_quick(&self, params: &Map<String, Value>) -> bool {
-        let template = params.get("template").and_then(Value::as_str);
-        let values = params.get("values").and_then(Value::as_object);
-        template.zip(values).is_some_and(|(template, values)| is_quick(template, values))
+        parts(params).is_ok_and(|(template, values)| is_quick(template, values))
     }
 
     fn call(&self, permit: Permit, _context: CallContext) -> BoxFuture<'_, ToolResult> {
         Box::pin(async move {
-            let params: Params = params(permit)?;
-            let text = if is_quick(&params.template, &params.values) {
-                render(&params)
+            let (template, values) = parts(permit.params())?;
+            let text = if is_quick(template, values) {
+                render(template, values)
             } else {
-                off_runtime(move |_| render(&params)).await
+                off_runtime(move |_| {
+                    parts(permit.params()).and_then(|(template, values)| render(template, values))
+                })
+                .await
             };
-            Ok(json!({"text": text?}))
+            Ok(Value::Object(Map::from_iter([("text".to_owned(), text?.into())])))
         })
     }
+}
+
+/// The template, and the values that it is rendered over.
+fn parts(params: &Map<String, Value>) -> Result<(&str, &Map<String, Value>), Failure> {
+    let template = params.get("template").and_then(Value::as_str);
+    let values = params.get("values").and_then(Value::as_object);
+    template
+        .zip(values)
+        .ok_or_else(|| structural("parameters: expected a text as template, and a map as values"))
 }
 
 /// Whether rendering takes microseconds, whatever the template says.
@@ -96,8 +98,8 @@ fn is_quick(template: &str, values: &Map<String, Value>) -> bool {
         && json::measure(values).is_ok_and(|bytes| bytes <= AT_ONCE_VALUES_BYTES_MAX)
 }
 
-fn render(params: &Params) -> Result<String, Failure> {
-    template::render(&params.template, &params.values).map_err(|error| structural(error.to_string()))
+fn render(template: &str, values: &Map<String, Value>) -> Result<String, Failure> {
+    template::render(template, values).map_err(|error| structural(error.to_string()))
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ fn permit(tool: Arc<dyn Tool>, params: Value, workspace: &str, egress: Egress) -
     let call = Call {
         tool: Some(&gated),
         name: &name,
-        params: params.as_object().unwrap().clone(),
+        params: params.as_object().unwrap().clone().into(),
         floor: 0,
         intent: 2,
         scope: "all",

@@ -124,9 +124,9 @@ impl Profile {
         let Some(schema) = &self.input else { return Ok(()) };
         let entries: Vec<&Node> = plan.nodes.iter().filter(|node| node.deps.is_empty()).collect();
         let given = match entries.as_slice() {
-            [one] => Value::Object(one.params.clone()),
+            [one] => one.params.as_value().clone(),
             several => {
-                let params = several.iter().map(|node| (node.id.to_string(), node.params.clone().into()));
+                let params = several.iter().map(|node| (node.id.to_string(), node.params.as_value().clone()));
                 Value::Object(params.collect())
             }
         };
@@ -134,6 +134,11 @@ impl Profile {
         let contract = Contract::compile(&[rule]).map_err(|error| error.to_string())?;
         let broken: Vec<String> = contract.judge(&given).broken.iter().map(Broken::to_string).collect();
         if broken.is_empty() { Ok(()) } else { Err(broken.join("; ")) }
+    }
+
+    /// Whether [`Profile::govern`] changes anything about any plan.
+    pub fn governs(&self) -> bool {
+        self.oversight.is_some() || self.domain.is_some() || self.output.is_some()
     }
 
     /// Makes it count for a plan that the agent is given: it is watched at least as closely as the profile says, is about what

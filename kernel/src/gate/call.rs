@@ -1,9 +1,9 @@
 //! What the gate judges.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use super::tool::GatedTool;
+use crate::json::Object;
 use crate::plan::{Effect, Idempotency};
 
 /// What a call with given parameters would do, by the word of the tool's author.
@@ -71,7 +71,7 @@ pub struct Call<'a> {
     /// The name that was asked for.
     pub name: &'a str,
     /// The resolved parameters.
-    pub params: Map<String, Value>,
+    pub params: Object,
     /// The floor that the plan sets under the impact.
     pub floor: u8,
     /// The most impact the caller asked for, 0..=2.
@@ -86,7 +86,7 @@ pub struct Call<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preview {
     /// Its parameters, with the tool's defaults filled in.
-    pub params: Map<String, Value>,
+    pub params: Object,
     /// What it would do, the plan's floor included.
     pub class: CallClass,
 }

@@ -12,8 +12,7 @@ use super::tool::GatedTool;
 use super::{egress::Egress, path};
 use crate::contract::excerpt;
 use crate::id::Digest;
-use crate::json::{MAX_INTEGER, canonical_map, measure_within};
-use crate::lineage;
+use crate::json::{MAX_INTEGER, Object, measure_within};
 
 /// All that a model, a planner or a plan's author learns of a denial: nothing that a failing tool would not say.
 pub const REFUSAL: &str = "the call was refused";
@@ -160,14 +159,14 @@ fn weigh(mut call: Call<'_>, policy: &GatePolicy) -> Result<(Preview, Digest), D
     let granted = granted(&call, policy);
     if let Ok((tool, _)) = granted {
         tool.fill_defaults(&mut call.params); // which are the tool's own, and as long as they are
-        check_schema(tool, &mut call.params)?;
+        check_schema(tool, &call.params)?;
     }
     let (tool, cap) = granted?;
     let class = check_impact(&call, tool, cap, policy.ceiling)?;
     check_paths(&call, tool)?;
     check_urls(&call, tool, &policy.egress)?;
-    let params = canonical_map(&call.params).map_err(|error| denial(DenialCode::ParamSchema, error))?;
-    Ok((Preview { params: call.params, class }, lineage::value(&params)))
+    let digest = call.params.digest().map_err(|error| denial(DenialCode::ParamSchema, error))?;
+    Ok((Preview { params: call.params, class }, digest))
 }
 
 fn check_limits(params: &Map<String, Value>, policy: &GatePolicy) -> Result<(), Denial> {
@@ -221,13 +220,8 @@ fn read_otherwise(value: &Value) -> Option<&'static str> {
     }
 }
 
-fn check_schema(tool: &GatedTool, params: &mut Map<String, Value>) -> Result<(), Denial> {
-    let whole = Value::Object(std::mem::take(params));
-    let checked = tool.check(&whole);
-    if let Value::Object(members) = whole {
-        *params = members;
-    }
-    checked.map_err(|what| denial(DenialCode::ParamSchema, what))
+fn check_schema(tool: &GatedTool, params: &Object) -> Result<(), Denial> {
+    tool.check(params.as_value()).map_err(|what| denial(DenialCode::ParamSchema, what))
 }
 
 /// The tool that the scope grants, and its cap. A tool that does not exist looks like one that is not granted.

@@ -32,8 +32,7 @@ impl GatedTool {
     /// the schema says of those that are known, and what the tool itself does. Values are not repeated.
     pub fn judge(&self, literal: &Map<String, Value>, referred: &BTreeSet<&str>) -> Vec<BadParam> {
         let schema = &self.tool().spec().params;
-        let mut params = literal.clone();
-        self.fill_defaults(&mut params);
+        let mut params = self.with_defaults(literal);
         if !referred.is_empty() {
             params.retain(|name, _| literal.contains_key(name) || !referred.contains(name.as_str()));
         }

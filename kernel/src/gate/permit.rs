@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::call::CallClass;
 use crate::id::Digest;
+use crate::json::Object;
 
 /// Leave to make one call: the tool, its resolved parameters, and the digest they were judged under. Only the
 /// gate makes one; a tool takes it by value, so it is good for one call.
@@ -40,7 +41,7 @@ use crate::id::Digest;
 #[derive(Debug)]
 pub struct Permit {
     tool: String,
-    params: Map<String, Value>,
+    params: Object,
     class: CallClass,
     digest: Digest,
     idempotency_key: Digest,
@@ -49,7 +50,7 @@ pub struct Permit {
 impl Permit {
     pub(super) fn new(
         tool: String,
-        params: Map<String, Value>,
+        params: Object,
         class: CallClass,
         digest: Digest,
         idempotency_key: Digest,
@@ -67,9 +68,9 @@ impl Permit {
         &self.params
     }
 
-    /// Gives the parameters away.
+    /// Gives the parameters away: a copy, if the plan has them too.
     pub fn into_params(self) -> Map<String, Value> {
-        self.params
+        self.params.into_map()
     }
 
     /// What the call was judged to do.

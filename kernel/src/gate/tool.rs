@@ -12,6 +12,7 @@ use super::closed::close_objects;
 use super::places::{Format, Places, Schemas};
 use crate::contract::{SchemaError, compile_schema, excerpt};
 use crate::id::Digest;
+use crate::json::Object;
 use crate::lineage::{self, Sigma};
 use crate::plan::{Effect, Idempotency};
 use crate::port::{Tool, ToolSpec};
@@ -91,12 +92,18 @@ impl GatedTool {
     }
 
     /// Fills in the defaults of absent top-level parameters; null is a value.
-    pub(super) fn fill_defaults(&self, params: &mut Map<String, Value>) {
-        for (name, default) in &self.defaults {
-            if !params.contains_key(name) {
-                params.insert(name.clone(), default.clone());
-            }
+    pub(super) fn fill_defaults(&self, params: &mut Object) {
+        if self.defaults.iter().any(|(name, _)| !params.contains_key(name)) {
+            *params = self.with_defaults(params).into();
         }
+    }
+
+    pub(super) fn with_defaults(&self, params: &Map<String, Value>) -> Map<String, Value> {
+        let mut whole = params.clone();
+        for (name, default) in &self.defaults {
+            whole.entry(name).or_insert_with(|| default.clone());
+        }
+        whole
     }
 
     /// Checks the parameters; the error says what is wrong and where, in bounded length.

@@ -5,6 +5,7 @@
 //! surrogates, infinities) is refused, so equal values have equal bytes and equal digests.
 
 mod number;
+mod object;
 mod parse;
 mod serialize;
 mod write;
@@ -16,6 +17,7 @@ use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+pub use object::Object;
 pub use parse::parse_value;
 pub use serialize::to_canonical;
 pub(crate) use write::{Sink, utf16_order, write_map, write_string, write_value};

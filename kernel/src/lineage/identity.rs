@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::hash::hash;
 use crate::id::{Digest, NodeId, RunId};
-use crate::json::{Json, JsonError, Sink, canonical, utf16_order, write_map, write_string};
+use crate::json::{Json, JsonError, Object, Sink, canonical, utf16_order, write_string};
 
 /// Digest of an artifact: its media type and its content. Content is the canonical JSON for
 /// `application/json`, the UTF-8 of the text for `text/*`.
@@ -98,7 +98,7 @@ pub struct Inputs<'a> {
     /// Receipts of all direct predecessors with effect write or external, with their number.
     pub effects: &'a BTreeMap<Digest, u64>,
     /// Literal parameters.
-    pub params: &'a Map<String, Value>,
+    pub params: &'a Object,
     /// Parameters taken from results: name, and digest of the [`value`] as received.
     pub refs: &'a BTreeMap<String, Digest>,
     /// Freshness token of a read.
@@ -123,7 +123,7 @@ impl Inputs<'_> {
         }
         document = Document::resume(effects);
         document.key("params");
-        write_map(self.params, &mut document.text)?;
+        document.text.push_str(self.params.canonical()?.as_str());
         document.key("refs");
         let mut names: Vec<(&String, &Digest)> = self.refs.iter().collect();
         names.sort_unstable_by(|left, right| utf16_order(left.0, right.0));

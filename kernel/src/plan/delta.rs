@@ -16,6 +16,7 @@ use super::normalise::{PatternRoom, connect, rules, tests_class};
 use super::pointer::Pointer;
 use super::{Join, Method, Node, Plan, Rule, Settings, validate};
 use crate::id::NodeId;
+use crate::json::Object;
 
 /// What somebody wants a running plan to become.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -381,7 +382,7 @@ pub(super) fn set(
     put(&mut node.kind, &fields.kind);
     put(&mut node.tool, &fields.tool);
     put(&mut node.model, &fields.model);
-    put(&mut node.params, &fields.params);
+    put(&mut node.params, &fields.params.clone().map(Object::from));
     put(&mut node.param_refs, &fields.param_refs);
     put(&mut node.reads, &fields.reads);
     put(&mut node.effect, &fields.effect);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::Graph;
 use super::draft::NodeFields;
@@ -12,7 +12,7 @@ use super::graph::Derived;
 use crate::agent::Oversight;
 use crate::gate::{AfterLoss, CallClass};
 use crate::id::{NodeId, Ticks};
-use crate::json::{has_settled_numbers, settle_numbers};
+use crate::json::{Object, has_settled_numbers, settle_numbers};
 use crate::run::{Category, Strategy};
 
 /// An immutable version of a graph of nodes. Only validation makes one.
@@ -60,12 +60,23 @@ impl Plan {
         self.nodes.binary_search_by(|probe| probe.id.cmp(id)).ok()
     }
 
+    /// Whether [`Plan::settle_numbers`] would leave it as it is, for sure.
+    pub fn has_settled_numbers(&self) -> bool {
+        let fallbacks = self.nodes.iter().filter_map(|node| node.fallback.as_ref()?.params.as_ref());
+        let params = self.nodes.iter().map(|node| &*node.params).chain(fallbacks);
+        let rules = self.nodes.iter().flat_map(|node| &node.contract).chain(&self.contract);
+        let specs = rules.filter_map(|rule| rule.spec.as_deref());
+        params.flat_map(|params| params.values()).chain(specs).all(has_settled_numbers)
+    }
+
     /// Makes its numbers those that its canonical text says, so that it is the same plan as one read from there.
     pub fn settle_numbers(&mut self) {
         for node in &mut self.nodes {
             let fallback = node.fallback.iter_mut().filter_map(|fields| fields.params.as_mut());
-            let params = fallback.chain([&mut node.params]);
-            params.flat_map(|params| params.values_mut()).for_each(settle_numbers);
+            fallback.flat_map(|params| params.values_mut()).for_each(settle_numbers);
+            if !has_settled_numbers(node.params.as_value()) {
+                node.params.make_mut().values_mut().for_each(settle_numbers);
+            }
         }
         let of_nodes = self.nodes.iter_mut().flat_map(|node| &mut node.contract);
         for spec in of_nodes.chain(&mut self.contract).filter_map(|rule| rule.spec.as_mut()) {
@@ -101,7 +112,7 @@ pub struct Node {
     pub dispatch: Dispatch,
     /// Literal parameters.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub params: Map<String, Value>,
+    pub params: Object,
     /// Parameters taken from results.
     #[serde(default, skip_serializing_if = "is_default")]
     pub param_refs: BTreeMap<String, ParamRef>,

@@ -123,7 +123,7 @@ impl NodeDraft {
             deps: draft.deps.unwrap_or_default().into_iter().map(|dep| dep.0).collect(),
             join: draft.join,
             dispatch: draft.dispatch.unwrap_or_default(),
-            params: draft.params.unwrap_or_default(),
+            params: draft.params.unwrap_or_default().into(),
             param_refs: draft.param_refs.unwrap_or_default(),
             reads: draft.reads.unwrap_or_default(),
             contract: rules(

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Category, Run, Standing};
 use crate::id::{Digest, NodeId};
-use crate::json::{self, JsonError};
+use crate::json::{self, JsonError, Object};
 use crate::lineage;
 use crate::plan::{Kind, Node, ParamRef};
 use crate::template::{self, FillError, RENDER_BYTES_MAX};
@@ -17,7 +17,7 @@ use crate::template::{self, FillError, RENDER_BYTES_MAX};
 #[derive(Debug, Clone, PartialEq)]
 pub enum Given {
     /// Parameters to call a tool with.
-    Params(Map<String, Value>),
+    Params(Object),
     /// A template, to be rendered over what became of each dependency.
     Fates {
         /// The template.
@@ -100,9 +100,13 @@ impl Run {
         let null = Arc::new(Value::Null);
         let result = |from: &NodeId| Arc::clone(results.get(from).unwrap_or(&null));
         let mut params = resolve(self, node, &result)?;
-        let mut refs = digests(params.iter().filter(|(name, _)| node.param_refs.contains_key(*name)))?;
+        let mut refs = if node.param_refs.is_empty() {
+            Refs::new()
+        } else {
+            digests(params.iter().filter(|(name, _)| node.param_refs.contains_key(*name)))?
+        };
         if node.kind == Kind::Aggregator {
-            let Some(Value::String(template)) = params.remove("template") else {
+            let Some(Value::String(template)) = params.make_mut().remove("template") else {
                 return Err(InputError::NoTemplate(node.id.clone()));
             };
             let values = self.fates(node, &result);
@@ -137,12 +141,11 @@ fn digests<'a>(values: impl IntoIterator<Item = (&'a String, &'a Value)>) -> Res
 
 /// Resolves the parameters of `node`; what its templates become is bounded by [`RENDER_BYTES_MAX`] in all. `value` gives the result of an executed node; a node without one (a person's
 /// approval) has `null`.
-pub fn resolve(
-    run: &Run,
-    node: &Node,
-    value: &dyn Fn(&NodeId) -> Arc<Value>,
-) -> Result<Map<String, Value>, InputError> {
-    let mut params = node.params.clone();
+pub fn resolve(run: &Run, node: &Node, value: &dyn Fn(&NodeId) -> Arc<Value>) -> Result<Object, InputError> {
+    if node.param_refs.is_empty() {
+        return Ok(node.params.clone());
+    }
+    let mut params = node.params.clone().into_map();
     let mut room = RENDER_BYTES_MAX; // for the texts of all templates
     for (name, reference) in &node.param_refs {
         let from = source(run, node, reference);
@@ -166,7 +169,7 @@ pub fn resolve(
             };
         params.insert(name.clone(), resolved);
     }
-    Ok(params)
+    Ok(params.into())
 }
 
 /// The node a reference reads.

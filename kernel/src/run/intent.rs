@@ -96,6 +96,9 @@ impl Run {
     /// Where the values of a node came from, sorted: the plan, and the tools whose results it reads.
     fn provenance(&self, node: &Node) -> Vec<String> {
         let sources = self.sources(node);
+        if sources.is_empty() {
+            return vec!["plan".to_owned()];
+        }
         let read = sources.iter().filter_map(|source| {
             let source = self.node(source)?;
             Some(format!("tool:{}", source.tool.as_deref().unwrap_or(source.id.as_str())))

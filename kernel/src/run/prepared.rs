@@ -21,7 +21,7 @@ impl Planner for Prepared<'_> {
         let said = failure.filter(|failure| failure.category == Category::HumanRejection);
         let feedback = said.map(|failure| failure.message.as_str()).filter(|note| !note.is_empty());
         if let (Some(tool), Some(note)) = (&node.tool, feedback) {
-            let mut params = node.params.clone();
+            let mut params = node.params.clone().into_map();
             params.insert(FEEDBACK.to_owned(), note.into());
             let referred = node.param_refs.keys().map(String::as_str).collect();
             let faults = self.0.tools.map(|tools| tools.judge(tool, &params, &referred));

@@ -242,7 +242,7 @@ fn run_step(id: &str, case: &Value, step: &Value) -> Option<Option<String>> {
     let call = Call {
         tool: tool.as_ref(),
         name,
-        params: params.clone(),
+        params: params.clone().into(),
         floor: 0,
         intent: intent as u8,
         scope: &scope,

@@ -111,7 +111,7 @@ fn call<'a>(tool: &'a GatedTool, params: &Value) -> Call<'a> {
     Call {
         tool: Some(tool),
         name: "fs.write",
-        params: params.as_object().unwrap().clone(),
+        params: params.as_object().unwrap().clone().into(),
         floor: 0,
         intent: 2,
         scope: "all",
@@ -125,7 +125,7 @@ fn decided(call: Call<'_>, policy: &GatePolicy) -> Verdict {
     let verdict = decide(call, Digest([7; 32]), policy);
     match (&verdict, previewed) {
         (Verdict::Allowed { permit, impact }, Ok(Preview { params, class })) => {
-            assert_eq!((permit.params(), permit.class(), *impact), (&params, class, class.impact));
+            assert_eq!((permit.params(), permit.class(), *impact), (&*params, class, class.impact));
         }
         (Verdict::Denied(denial), Err(previewed)) => assert_eq!(*denial, previewed),
         (verdict, previewed) => panic!("{verdict:?}, but previewed as {previewed:?}"),

@@ -389,7 +389,7 @@ impl<'s> World<'s> {
                 return;
             }
             Ok(inputs) if !node.param_refs.is_empty() => {
-                self.trace.inputs.insert(id.to_string(), inputs);
+                self.trace.inputs.insert(id.to_string(), inputs.into_map());
             }
             Ok(_) => drop(self.trace.inputs.remove(id.as_str())),
         }

@@ -120,17 +120,21 @@ impl Reader {
         }
     }
 
-    /// What the events of a batch do to the tables, and to the lines of which run.
-    pub(crate) fn changes<'a>(
-        &'a self,
-        stream: &'a StreamId,
-        events: &'a [Event],
-        at_ms: Ticks,
-    ) -> impl Iterator<Item = (RunId, Change)> + 'a {
-        events.iter().filter_map(move |event| {
-            let run = subject_of(stream, event)?;
-            Some((run, self.change(event, at_ms)?))
-        })
+    /// What the events of a batch do to the tables, and to the lines of which run: all that its attempts cost at once, at the end.
+    pub(crate) fn changes(&self, stream: &StreamId, events: &[Event], at_ms: Ticks) -> Vec<(RunId, Change)> {
+        let (mut changes, mut charge) = (Vec::new(), None);
+        for event in events {
+            let Some(run) = subject_of(stream, event) else { continue };
+            match self.change(event, at_ms) {
+                Some(Change::Charge(accounts, cost)) => {
+                    let (_, last, sum) = charge.unwrap_or((run, None, 0_u64));
+                    charge = Some((run, accounts.or(last), sum.saturating_add(cost)));
+                }
+                change => changes.extend(change.map(|change| (run, change))),
+            }
+        }
+        changes.extend(charge.map(|(run, accounts, cost)| (run, Change::Charge(accounts, cost))));
+        changes
     }
 }
 
