@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 
 use ostler_kernel::agent::Telemetry;
@@ -146,6 +147,9 @@ impl LiveLog {
     pub(crate) async fn watch<T>(&self, call: impl Future<Output = T>) -> Result<T, Silent> {
         let mut call = std::pin::pin!(self.lending(call));
         lock(&self.progress).sign = Instant::now();
+        if let Poll::Ready(ended) = futures::poll!(&mut call) {
+            return Ok(ended);
+        }
         loop {
             let (silent, write) = self.due();
             let wake = silent.into_iter().chain(write).min();

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::table::Table;
 use super::{Lists, Node, On};
-use crate::id::NodeId;
+use crate::id::{Digest, NodeId};
 
 /// Adjacency of nodes that are sorted by id and whose edges all lead somewhere.
 #[derive(Debug, Clone)]
@@ -42,14 +42,33 @@ impl Graph {
     }
 }
 
-/// The graph of a plan, once somebody has asked for it: the runs of a plan share it. A copy of the plan makes its own, as
+/// What follows from a plan, once somebody has asked for it: the runs of a plan share it. A copy of the plan makes its own, as
 /// it may be changed; and plans do not differ by it.
 #[derive(Default)]
-pub(super) struct Derived(OnceLock<Arc<Graph>>);
+pub(super) struct Derived {
+    graph: OnceLock<Arc<Graph>>,
+    /// Per node that is given nothing but its literal parameters: by which digest of what runs its work was identified, and how.
+    constant: OnceLock<Box<[OnceLock<(Digest, Digest)>]>>,
+}
 
 impl Derived {
-    pub(super) fn of(&self, nodes: &[Node]) -> &Arc<Graph> {
-        self.0.get_or_init(|| Arc::new(Graph::new(nodes)))
+    pub(super) fn graph(&self, nodes: &[Node]) -> &Arc<Graph> {
+        self.graph.get_or_init(|| Arc::new(Graph::new(nodes)))
+    }
+
+    /// The identity of such a node's work, as `identify` gives it. Whoever runs it by something else identifies it anew.
+    pub(super) fn identity(
+        &self,
+        nodes: &[Node],
+        at: usize,
+        sigma: Digest,
+        identify: impl Fn() -> Digest,
+    ) -> Digest {
+        let constant = self.constant.get_or_init(|| nodes.iter().map(|_| OnceLock::new()).collect());
+        match constant[at].get_or_init(|| (sigma, identify())) {
+            (by, identity) if *by == sigma => *identity,
+            _ => identify(),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use super::draft::NodeFields;
 use super::graph::Derived;
 use crate::agent::Oversight;
 use crate::gate::{AfterLoss, CallClass};
-use crate::id::{NodeId, Ticks};
+use crate::id::{Digest, NodeId, Ticks};
 use crate::json::{Object, has_settled_numbers, settle_numbers};
 use crate::run::{Category, Strategy};
 
@@ -47,7 +47,18 @@ pub struct Plan {
 impl Plan {
     /// Its edges. Made when it is first asked for, so not before the plan has all its nodes.
     pub fn graph(&self) -> &Arc<Graph> {
-        self.derived.of(&self.nodes)
+        self.derived.graph(&self.nodes)
+    }
+
+    /// The identity of the work of the node at `at`, which is given nothing but its literal parameters and is run by `sigma`:
+    /// `identify` gives it once for all runs of the plan.
+    pub(crate) fn constant_identity(
+        &self,
+        at: usize,
+        sigma: Digest,
+        identify: impl Fn() -> Digest,
+    ) -> Digest {
+        self.derived.identity(&self.nodes, at, sigma, identify)
     }
 
     /// The node of this id.

@@ -97,8 +97,7 @@ impl Run {
         node: &Node,
         results: &BTreeMap<NodeId, Arc<Value>>,
     ) -> Result<(Given, Refs), InputError> {
-        let null = Arc::new(Value::Null);
-        let result = |from: &NodeId| Arc::clone(results.get(from).unwrap_or(&null));
+        let result = |from: &NodeId| results.get(from).cloned().unwrap_or_default();
         let mut params = resolve(self, node, &result)?;
         let mut refs = if node.param_refs.is_empty() {
             Refs::new()

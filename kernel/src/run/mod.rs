@@ -51,6 +51,7 @@ mod turns;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use apply::IllegalStep;
 pub use fold::{Fold, FoldError, Folded, ReadPlan};
@@ -114,6 +115,17 @@ pub struct Run {
     denials: u32,
     tally: Tally,
     terms: RunTerms,
+    last: Last,
+}
+
+/// The node that was asked for last: what is asked of a run is mostly about one node many times over.
+#[derive(Debug, Default)]
+struct Last(AtomicUsize);
+
+impl Clone for Last {
+    fn clone(&self) -> Last {
+        Last::default()
+    }
 }
 
 /// How many nodes are in the states that keep a run going.
@@ -153,6 +165,7 @@ impl Run {
             denials: 0,
             tally: Tally::default(),
             terms: RunTerms::default(),
+            last: Last::default(),
             plan,
             graph,
         };
@@ -319,7 +332,13 @@ impl Run {
     }
 
     fn position(&self, node: &NodeId) -> Option<usize> {
-        self.graph.position(node)
+        let last = self.last.0.load(Ordering::Relaxed);
+        if self.plan.nodes.get(last).is_some_and(|known| known.id == *node) {
+            return Some(last);
+        }
+        let at = self.graph.position(node)?;
+        self.last.0.store(at, Ordering::Relaxed);
+        Some(at)
     }
 
     /// Computes what follows from the plan and the instances: join counts, outputs, the ready set, and a look at
