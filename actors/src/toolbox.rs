@@ -76,7 +76,8 @@ impl Toolbox {
         idempotency_key: Digest,
     ) -> Result<(Arc<dyn Tool>, Permit), Denial> {
         let call = self.call(caller, name, params, floor);
-        match (gate::decide(call, idempotency_key, policy), self.tools.get(name)) {
+        let tool = call.tool;
+        match (gate::decide(call, idempotency_key, policy), tool) {
             (Verdict::Allowed { permit, .. }, Some(tool)) => Ok((Arc::clone(tool.tool()), permit)),
             (Verdict::Allowed { .. }, None) => unreachable!("the gate allows no tool that does not exist"),
             (Verdict::Denied(denial), _) => Err(denial),

@@ -18,8 +18,8 @@ use ostler_kernel::run::RunOutcome;
 use ostler_store::MemoryJournal;
 use serde_json::{Map, Value, json};
 
-/// Attempts in a row that an agent makes itself.
-const IN_A_ROW: usize = 64;
+/// Attempts that an agent makes itself in one turn.
+const IN_A_TURN: usize = 64;
 
 type Deed = Arc<dyn Fn() + Send + Sync>;
 
@@ -106,12 +106,30 @@ fn recorded_cost(journal: &MemoryJournal, stream: StreamId) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn so_many_are_made_in_a_row_and_those_after_them_beside_their_agent() {
-    let tool = Arc::new(Quick::new(Effect::None));
-    let system = system(Arc::new(MemoryJournal::default()), vec![tool.clone()]).await;
-    let run = run_chain(&system, 2 * IN_A_ROW + 10).await;
+async fn so_many_are_made_in_a_turn_and_the_others_in_the_next() {
+    let (tool, journal) = (Arc::new(Quick::new(Effect::None)), Arc::new(MemoryJournal::default()));
+    let system = system(journal.clone(), vec![tool.clone()]).await;
+    let run = run_chain(&system, 2 * IN_A_TURN + 10).await;
     assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
-    assert_eq!(tool.streaks(), [IN_A_ROW, 1, IN_A_ROW, 1, 8]);
+    assert_eq!(tool.streaks(), [2 * IN_A_TURN + 10], "all by their agent");
+    let client = journal.run(run).unwrap().unwrap().client;
+    let records = journal.read(StreamId::run(&client, run), Seq(0), usize::MAX).unwrap();
+    let ends: Vec<_> =
+        records.iter().filter(|record| matches!(record.event, Event::AttemptResult(_))).collect();
+    let together: Vec<usize> =
+        ends.chunk_by(|one, next| one.position == next.position).map(<[_]>::len).collect();
+    assert_eq!(together, [IN_A_TURN, IN_A_TURN, 10]);
+    system.shutdown().await;
+}
+
+#[tokio::test]
+async fn those_that_take_longer_than_they_should_are_made_beside_their_agent() {
+    let wait: Deed = Arc::new(|| std::thread::sleep(std::time::Duration::from_millis(5)));
+    let tool = Arc::new(Quick { deed: (1, wait), ..Quick::new(Effect::None) });
+    let system = system(Arc::new(MemoryJournal::default()), vec![tool.clone()]).await;
+    let run = run_chain(&system, 3).await;
+    assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(tool.streaks()[..2], [1, 1], "the second does not wait for its agent");
     system.shutdown().await;
 }
 
