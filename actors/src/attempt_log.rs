@@ -2,8 +2,8 @@
 
 mod slot;
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -29,6 +29,11 @@ use crate::notes::RunNotes;
 use crate::results;
 use crate::room::{ROOM, Waited};
 use crate::services::{Services, lock};
+
+tokio::task_local! {
+    /// The step that is being called here: what begins meanwhile is taken in it.
+    pub(crate) static AROUND: Option<Arc<str>>;
+}
 
 /// Reports of progress are written down no more often than this; the last one always is.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
@@ -84,6 +89,23 @@ struct Open {
     acts: bool,
     /// It does nothing but wait for the end of a run that it opened.
     waits: bool,
+    /// The step that it is taken in.
+    around: Option<Arc<str>>,
+}
+
+impl Steps {
+    /// Whether a run is waited for, and each step that is under way does nothing but that, or is around one that does.
+    fn only_wait(&self) -> bool {
+        let mut waiting = BTreeSet::new();
+        for open in self.open.values().filter(|open| open.waits) {
+            let mut around = open.around.as_deref();
+            // Whatever is around one that was seen was seen, too.
+            while let Some(step) = around.filter(|step| waiting.insert(*step)) {
+                around = self.open.get(step).and_then(|open| open.around.as_deref());
+            }
+        }
+        self.waiting > 0 && self.open.iter().all(|(id, open)| open.waits || waiting.contains(id.as_str()))
+    }
 }
 
 impl LiveLog {
@@ -322,7 +344,8 @@ impl AttemptLog for LiveLog {
             }
             // Of one that is under way nothing is known that counts. It is taken before it is asked what is known of it: who is
             // about it at the same time cannot have finished it in between.
-            let open = Open { key: key.clone(), acts: acting.is_some(), waits: false };
+            let around = AROUND.try_get().ok().flatten();
+            let open = Open { key: key.clone(), acts: acting.is_some(), waits: false, around };
             match lock(&self.steps).open.entry(step.to_owned()) {
                 Entry::Occupied(_) => return Err(LogError::Busy(step.to_owned())),
                 Entry::Vacant(vacant) => drop(vacant.insert(open)),

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use common::{Hold, Watched, left_by, plan, states, submit, system, until, value};
-use ostler_actors::{Answer, CHECKPOINTED, Program, ProgramContext, ResolveHow, Settled, Submission, System};
+use ostler_actors::{
+    Answer, CHECKPOINTED, Mapping, Program, ProgramContext, ResolveHow, Settled, Submission, System,
+};
 use ostler_kernel::event::Failure;
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
@@ -366,6 +368,41 @@ async fn who_goes_on_for_one_run_keeps_no_slot_from_another_that_it_waits_for() 
     for run in runs {
         assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
         assert_eq!(value(&system, run, "n").await, json!(["succeeded", 1]));
+    }
+}
+
+/// Opens a run within a step within a step, beside other work of the outer one.
+fn deep() -> Program {
+    Program::new("parent", "1", |agent: ProgramContext, _: Value| async move {
+        let outer = async || {
+            let inner = agent.step("inner", async || Ok(agent.spawn("child", hello()).await?.outcome));
+            let (inner, beside) = futures::join!(inner, agent.step("beside", async || Ok(1)));
+            Ok(json!([inner?, beside?]))
+        };
+        Ok(agent.step("outer", outer).await?)
+    })
+}
+
+/// Opens a run in a task of its own, as each stage but the last does within a step.
+fn in_a_task() -> Program {
+    Program::new("parent", "1", |agent: ProgramContext, _: Value| async move {
+        let task = tokio::spawn(async move { agent.spawn("child", hello()).await });
+        Ok(json!({"outcome": task.await.unwrap()?.outcome}))
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_run_within_another_step_has_no_slot_either() {
+    let then = |first: Program| {
+        first.then(Mapping::none(), Program::identity()).then(Mapping::none(), parent(hello()))
+    };
+    for program in [then(parent(hello())), then(in_a_task()), deep()] {
+        let opens = Arc::new(program.named("parent"));
+        let system = common::with_slots(Arc::new(MemoryJournal::default()), vec![opens], 1).await;
+        let run = submitted(&system, terms(&system)).await;
+        until(async || system.runs(true).unwrap().is_empty()).await;
+        assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+        system.shutdown().await;
     }
 }
 

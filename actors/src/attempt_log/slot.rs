@@ -70,7 +70,7 @@ impl LiveLog {
     fn vacate(&self) -> bool {
         // Whoever takes a step up says so under this lock before it looks for a slot.
         let steps = lock(&self.steps);
-        if steps.waiting == 0 || !steps.open.values().all(|open| open.waits) {
+        if !steps.only_wait() {
             return true;
         }
         let (services, key) = (&self.services, self.key());
