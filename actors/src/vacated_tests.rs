@@ -48,7 +48,11 @@ impl Tool for Gated {
 }
 
 fn draft(tool: &str) -> PlanDraft {
-    let nodes = json!([{"id": "n", "tool": tool, "retries": 0, "timeout": "24h"}]);
+    draft_with(tool, json!({}))
+}
+
+fn draft_with(tool: &str, params: Value) -> PlanDraft {
+    let nodes = json!([{"id": "n", "tool": tool, "params": params, "retries": 0, "timeout": "24h"}]);
     serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap()
 }
 
@@ -61,7 +65,11 @@ async fn system() -> (System, [Arc<Gate>; 2]) {
         Gated(ToolSpec { name, version, description, params, result }, Arc::new(gate))
     };
     let (child, other) = (gated("child"), gated("other"));
-    let parent = Program::new("parent", "1", async |agent: ProgramContext, _: Value| {
+    let parent = Program::new("parent", "1", async |agent: ProgramContext, input: Value| {
+        // Of one that works before it waits.
+        if let Some(ms) = input["works_ms"].as_u64() {
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+        }
         let end = agent.spawn("child", Child::plan(draft("child"))).await?;
         agent.step("after", async || Ok(1)).await?;
         Ok(json!({"outcome": end.outcome}))
@@ -91,7 +99,11 @@ async fn system() -> (System, [Arc<Gate>; 2]) {
 }
 
 async fn submit(system: &System, tool: &str) -> RunId {
-    let plan = draft(tool).validate(&system.settings()).unwrap();
+    submit_draft(system, draft(tool)).await
+}
+
+async fn submit_draft(system: &System, draft: PlanDraft) -> RunId {
+    let plan = draft.validate(&system.settings()).unwrap();
     system.submit(Submission { client: "acme".into(), ..Submission::plan(plan) }).await.unwrap()
 }
 
@@ -217,10 +229,11 @@ async fn who_is_stopped_while_it_has_no_slot_leaves_nothing_behind() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn who_goes_on_waits_for_credits_like_anybody() {
+/// Whoever has the credits of its client taken away while it waits, and worked for so long before.
+async fn check_waiting_for_credits(works_ms: u64) {
     let (system, gates) = system().await;
-    let (parent, _) = standing(&system, &gates, Stands::Vacated).await;
+    let parent = submit_draft(&system, draft_with("parent", json!({"works_ms": works_ms}))).await;
+    gates[0].begun.acquire().await.unwrap().forget();
     let held = system.services.scheduling.held(&system.services, &"acme".into()).unwrap();
     let left = system.services.ledger.client(&"acme".into()).left().unwrap() - i64::try_from(held).unwrap();
     let change = |credits| ClientChange { credits, ..ClientChange::default() };
@@ -235,6 +248,13 @@ async fn who_goes_on_waits_for_credits_like_anybody() {
     assert_eq!(system.outcome(parent).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
     check_accounts(&system).await;
     system.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_goes_on_waits_for_credits_like_anybody() {
+    check_waiting_for_credits(0).await;
+    // More than it was expected to cost.
+    check_waiting_for_credits(3_600_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -159,7 +159,8 @@ impl Effects {
 fn less(Price { charge, credits, tokens }: Price, used: u64) -> Price {
     Price {
         charge: charge.saturating_sub(used).max(1),
-        credits: credits.saturating_sub(used),
+        // None at all means that a reservation pays for it: whoever has used up its estimate waits for credits still.
+        credits: credits.saturating_sub(used).max(credits.min(1)),
         tokens: tokens.saturating_sub(used),
     }
 }
