@@ -223,6 +223,17 @@ impl LiveLog {
         self.signs.notify_one();
     }
 
+    /// A step is under way no more: what it was.
+    fn ended(&self, step: &str) -> Option<Open> {
+        let mut steps = lock(&self.steps);
+        let open = steps.open.remove(step);
+        if steps.waiting > 0 {
+            // It may have been in a task of its own, and what is left may only wait.
+            self.signs.notify_one();
+        }
+        open
+    }
+
     /// When the attempt counts as dead, and when what it reported is to be written.
     fn due(&self) -> (Option<Instant>, Option<Instant>) {
         let progress = lock(&self.progress);
@@ -401,8 +412,7 @@ impl AttemptLog for LiveLog {
         durable: bool,
     ) -> BoxFuture<'a, Result<(), LogError>> {
         Box::pin(async move {
-            let open = lock(&self.steps).open.remove(step);
-            let Some(Open { key, acts, .. }) = open else { return Err(LogError::Over) };
+            let Some(Open { key, acts, .. }) = self.ended(step) else { return Err(LogError::Over) };
             let outcome = match ended {
                 Ok(value) => {
                     let most = self.services.limits.result_bytes.min(STEP_RESULT_BYTES_MAX);
@@ -437,7 +447,7 @@ impl AttemptLog for LiveLog {
     }
 
     fn abandon(&self, step: &str) {
-        lock(&self.steps).open.remove(step);
+        self.ended(step);
     }
 
     fn spawn<'a>(&'a self, step: &'a str, child: Child) -> BoxFuture<'a, Result<ChildEnd, LogError>> {

@@ -3,8 +3,10 @@
 
 mod common;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use common::{Hold, Watched, left_by, plan, states, submit, system, until, value};
 use ostler_actors::{
@@ -17,6 +19,7 @@ use ostler_kernel::port::{Child, RunStanding, Tool};
 use ostler_kernel::run::{Category, RunOutcome};
 use ostler_store::MemoryJournal;
 use serde_json::{Map, Value, json};
+use tokio::sync::Semaphore;
 
 const SUCCEEDED: Settled = Settled::Closed(RunOutcome::Succeeded);
 
@@ -406,6 +409,45 @@ async fn who_waits_for_a_run_within_another_step_has_no_slot_either() {
     }
 }
 
+/// Opens a run, and takes a step in another task meanwhile, which ends or is given up when it may.
+fn beside(gives_up: bool, may: Arc<Semaphore>) -> Program {
+    Program::new("parent", "1", move |agent: ProgramContext, _: Value| {
+        let (beside, may) = (agent.clone(), Arc::clone(&may));
+        let beside = tokio::spawn(async move {
+            let until = async || Ok(may.acquire().await.is_ok());
+            match gives_up {
+                false => drop(beside.step("beside", until).await),
+                true => {
+                    let never = beside.step("beside", std::future::pending::<Result<u32, Failure>>);
+                    futures::future::select(pin!(never), pin!(until())).await;
+                }
+            }
+        });
+        async move {
+            let end = agent.spawn("child", hello()).await?;
+            beside.await.unwrap();
+            Ok(json!({"outcome": end.outcome}))
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_run_alone_when_a_step_in_another_task_is_over_has_no_slot() {
+    for gives_up in [false, true] {
+        let may = Arc::new(Semaphore::new(0));
+        let opens = Arc::new(beside(gives_up, Arc::clone(&may)));
+        let system = common::with_slots(Arc::new(MemoryJournal::default()), vec![opens], 1).await;
+        let run = submitted(&system, terms(&system)).await;
+        // Time goes on when nothing else does.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(system.runs(true).unwrap().len(), 2);
+        may.add_permits(1);
+        until(async || system.runs(true).unwrap().is_empty()).await;
+        assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+        system.shutdown().await;
+    }
+}
+
 /// A program that opens a run of one wait.
 fn waiting(ms: u64) -> Arc<dyn Tool> {
     let sleep = json!({"id": "s", "tool": "time.sleep", "params": {"ms": ms}});
@@ -445,7 +487,7 @@ async fn waiting_for_a_slot_to_go_on_is_no_time_of_an_attempt() {
     let opened = system.runs(false).unwrap().into_iter().map(|row| row.run);
     let opened = opened.into_iter().find(|other| *other != run && *other != holds).unwrap();
     assert_eq!(system.outcome(opened).await.unwrap(), SUCCEEDED);
-    tokio::time::sleep(std::time::Duration::from_secs(3_600)).await;
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
     assert_eq!(states(&system, run).await, "n running");
     hold.go(1);
     assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);

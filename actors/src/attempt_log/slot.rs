@@ -37,8 +37,6 @@ impl LiveLog {
     /// A step does nothing but wait for the end of a run from here on, until what this gives is dropped.
     pub(crate) fn waits_for_run<'a>(&'a self, step: &'a str) -> WaitsForRun<'a> {
         self.note_waits(step, true);
-        // It may wait in a task of its own.
-        self.signs.notify_one();
         WaitsForRun { log: self, step }
     }
 
@@ -48,6 +46,8 @@ impl LiveLog {
         if let Some(open) = steps.open.get_mut(step) {
             open.waits = waits;
         }
+        // It may wait in a task of its own.
+        self.signs.notify_one();
     }
 
     /// Goes on with a call. Whenever it has nothing to do and all its steps that are under way wait for runs, others have its slot.
