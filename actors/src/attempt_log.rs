@@ -81,6 +81,8 @@ struct Steps {
     open: BTreeMap<String, Open>,
     /// Runs whose end is waited for.
     waiting: u32,
+    /// The slot was given back for that, and nobody has seen to it since.
+    lent: bool,
 }
 
 /// A step that is under way.

@@ -5,7 +5,7 @@ mod common;
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use common::{Hold, Watched, left_by, plan, states, submit, system, until, value};
@@ -407,6 +407,39 @@ async fn who_waits_for_a_run_within_another_step_has_no_slot_either() {
         assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
         system.shutdown().await;
     }
+}
+
+/// What goes on without a slot would have one for nothing.
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_waiting_for_a_run_goes_on_when_it_has_a_slot_and_pays_for_it() {
+    let (hold, went_on) = (hold(), Arc::new(AtomicBool::new(false)));
+    let slow = child(json!({"id": "c", "nodes": [{"id": "h", "tool": "hold", "timeout": "24h"}]}));
+    let sees = Arc::clone(&went_on);
+    let program = Program::new("parent", "1", move |agent: ProgramContext, _: Value| {
+        let (slow, sees) = (slow.clone(), Arc::clone(&sees));
+        async move {
+            let ended = tokio::time::timeout(Duration::from_secs(10), agent.spawn("child", slow)).await;
+            tokio::task::yield_now().await;
+            sees.store(true, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Ok(json!({"ended": ended.is_ok()}))
+        }
+    });
+    let tools: Vec<Arc<dyn Tool>> = vec![Arc::new(program), hold.clone()];
+    let system = common::with_slots(Arc::new(MemoryJournal::default()), tools, 1).await;
+    let run = submit(
+        &system,
+        json!({"id": "p", "nodes": [{"id": "n", "tool": "parent", "timeout": "1m", "heartbeat_timeout": "20s"}]}),
+    )
+    .await;
+    hold.started().await;
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    assert!(!went_on.load(Ordering::SeqCst), "its child has the slot");
+    hold.go(1);
+    assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+    assert_eq!(value(&system, run, "n").await, json!({"ended": false}));
+    let cost = system.view(run, None).await.unwrap().run.cost();
+    assert!((1_000..1_100).contains(&cost), "{cost}");
 }
 
 /// Opens a run, and takes a step in another task meanwhile, which ends or is given up when it may.
