@@ -61,6 +61,8 @@ pub(crate) struct LiveLog {
     in_doubt: AtomicBool,
     /// Told of every sign of life.
     signs: Notify,
+    /// Told when a step is over, or waits for a run.
+    lulls: Notify,
     progress: Mutex<Progress>,
     steps: Mutex<Steps>,
     /// Time in which there was no room for what it or a step of it gave, and in which it had no slot.
@@ -98,6 +100,21 @@ struct Open {
 impl Steps {
     /// Whether a run is waited for, and each step that is under way does nothing but that, or is around one that does.
     fn only_wait(&self) -> bool {
+        if self.waiting == 0 {
+            return false;
+        }
+        let around = self.around_waiting();
+        self.open.iter().all(|(id, open)| open.waits || around.contains(id.as_str()))
+    }
+
+    /// Whether a step acts on the world that is under way and does more than that.
+    fn any_acts(&self) -> bool {
+        let around = self.around_waiting();
+        self.open.iter().any(|(id, open)| open.acts && !open.waits && !around.contains(id.as_str()))
+    }
+
+    /// The steps around those that wait for a run.
+    fn around_waiting(&self) -> BTreeSet<&str> {
         let mut waiting = BTreeSet::new();
         for open in self.open.values().filter(|open| open.waits) {
             let mut around = open.around.as_deref();
@@ -106,7 +123,7 @@ impl Steps {
                 around = self.open.get(step).and_then(|open| open.around.as_deref());
             }
         }
-        self.waiting > 0 && self.open.iter().all(|(id, open)| open.waits || waiting.contains(id.as_str()))
+        waiting
     }
 }
 
@@ -119,6 +136,7 @@ impl LiveLog {
             over: AtomicBool::new(false),
             in_doubt: AtomicBool::new(false),
             signs: Notify::new(),
+            lulls: Notify::new(),
             progress: Mutex::new(Progress { sign: Instant::now(), unwritten: None, written: None }),
             steps: Mutex::default(),
             waited: Arc::default(),
@@ -225,17 +243,6 @@ impl LiveLog {
         self.signs.notify_one();
     }
 
-    /// A step is under way no more: what it was.
-    fn ended(&self, step: &str) -> Option<Open> {
-        let mut steps = lock(&self.steps);
-        let open = steps.open.remove(step);
-        if steps.waiting > 0 {
-            // It may have been in a task of its own, and what is left may only wait.
-            self.signs.notify_one();
-        }
-        open
-    }
-
     /// When the attempt counts as dead, and when what it reported is to be written.
     fn due(&self) -> (Option<Instant>, Option<Instant>) {
         let progress = lock(&self.progress);
@@ -274,7 +281,7 @@ impl LiveLog {
     }
 }
 
-/// A step whose beginning is not written down yet: unless it comes to that, nobody is about it.
+/// A step whose beginning or end is not written down yet: unless it begins then, nobody is about it when this is dropped.
 struct Opened<'a> {
     log: &'a LiveLog,
     step: Option<&'a str>,
@@ -414,7 +421,10 @@ impl AttemptLog for LiveLog {
         durable: bool,
     ) -> BoxFuture<'a, Result<(), LogError>> {
         Box::pin(async move {
-            let Some(Open { key, acts, .. }) = self.ended(step) else { return Err(LogError::Over) };
+            let open = lock(&self.steps).open.get(step).map(|open| (open.key.clone(), open.acts));
+            let Some((key, acts)) = open else { return Err(LogError::Over) };
+            // What came of it may wait for room: it is under way for as long as that is not written down.
+            let _opened = Opened { log: self, step: Some(step) };
             let outcome = match ended {
                 Ok(value) => {
                     let most = self.services.limits.result_bytes.min(STEP_RESULT_BYTES_MAX);
@@ -449,7 +459,13 @@ impl AttemptLog for LiveLog {
     }
 
     fn abandon(&self, step: &str) {
-        self.ended(step);
+        let mut steps = lock(&self.steps);
+        steps.open.remove(step);
+        if steps.waiting > 0 {
+            // It may have been in a task of its own, and what is left may only wait.
+            self.signs.notify_one();
+        }
+        self.lulls.notify_waiters();
     }
 
     fn spawn<'a>(&'a self, step: &'a str, child: Child) -> BoxFuture<'a, Result<ChildEnd, LogError>> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::{Hold, Watched, left_by, plan, states, submit, system, until, value};
 use ostler_actors::{
-    Answer, CHECKPOINTED, Mapping, Program, ProgramContext, ResolveHow, Settled, Submission, System,
+    Answer, CHECKPOINTED, Mapping, Program, ProgramContext, ResolveHow, Settled, Step, Submission, System,
 };
 use ostler_kernel::event::Failure;
 use ostler_kernel::id::RunId;
@@ -608,4 +608,57 @@ async fn a_shutdown_does_not_wait_for_a_program_that_waits_for_a_run() {
     hold.go(1);
     assert_eq!(second.outcome(run).await.unwrap(), SUCCEEDED);
     second.shutdown().await;
+}
+
+/// A program that waits for a run, and beside that takes a step that ends when it may.
+fn paying(
+    child: Child,
+    acting: Option<Idempotency>,
+    may: &Arc<Semaphore>,
+    paid: &Arc<AtomicU32>,
+) -> Arc<dyn Tool> {
+    let (may, paid) = (Arc::clone(may), Arc::clone(paid));
+    let program = Program::new("parent", "1", move |agent: ProgramContext, _: Value| {
+        let (child, may, paid) = (child.clone(), Arc::clone(&may), Arc::clone(&paid));
+        async move {
+            let pay = Step::new("pay");
+            let pay = agent.step(acting.map_or(pay.clone(), |idem| pay.effect(idem)), async || {
+                may.acquire().await.unwrap().forget();
+                Ok(paid.fetch_add(1, Ordering::SeqCst))
+            });
+            let (end, pay) = futures::join!(agent.spawn("child", child), pay);
+            Ok(json!([end?.outcome, pay?]))
+        }
+    });
+    Arc::new(program.effect(Effect::External))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_a_step_that_acts_beside_the_wait_for_a_run() {
+    let source = json!({"id": "c", "nodes": [{"id": "h", "tool": "hold"}]});
+    for acting in [Some(Idempotency::None), None] {
+        let (journal, hold) = (Arc::new(MemoryJournal::default()), hold());
+        let (may, paid) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicU32::new(0)));
+        let tools = || vec![paying(child(source.clone()), acting, &may, &paid), hold.clone()];
+        let first = system(journal.clone(), tools()).await;
+        let run = submitted(&first, terms(&first)).await;
+        hold.started().await;
+        // Time goes on when nothing else does.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let ending = tokio::spawn(async move { first.shutdown().await });
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(ending.is_finished(), acting.is_none(), "what looks or computes is done again");
+        may.add_permits(1);
+        let begun = tokio::time::Instant::now();
+        assert_eq!(ending.await.unwrap(), []);
+        assert!(begun.elapsed() < Duration::from_secs(1), "then nothing of it can come to its end");
+        assert_eq!(paid.load(Ordering::SeqCst), u32::from(acting.is_some()));
+
+        let second = system(left_by(&journal), tools()).await;
+        second.resume_all().await.unwrap();
+        hold.go(1);
+        assert_eq!(second.outcome(run).await.unwrap(), SUCCEEDED);
+        assert_eq!(paid.load(Ordering::SeqCst), 1);
+        second.shutdown().await;
+    }
 }

@@ -49,6 +49,7 @@ impl LiveLog {
         }
         // It may wait in a task of its own.
         self.signs.notify_one();
+        self.lulls.notify_waiters();
     }
 
     /// Goes on with a call. Whenever it has nothing to do and all its steps that are under way wait for runs, others have its slot;
@@ -130,9 +131,18 @@ impl LiveLog {
         }
     }
 
-    /// When this process is to end, the attempt ends as if with it. Else this does not end.
+    /// When this process is to end, the attempt ends as if with it, once no step of it acts on the world. Else this does not end.
     pub(crate) async fn ends_with_process(&self) -> Infallible {
         self.services.stopped().await;
+        loop {
+            let mut lull = pin!(self.lulls.notified());
+            lull.as_mut().enable();
+            // Without a slot nothing is done, and what is about to begin does not any more.
+            if self.services.effects.is_without_slot(&self.key()) || !lock(&self.steps).any_acts() {
+                break;
+            }
+            lull.await;
+        }
         self.services.effects.leave(&self.key());
         std::future::pending().await
     }
