@@ -2,8 +2,8 @@
 
 mod slot;
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Poll;
@@ -31,6 +31,11 @@ use crate::results;
 use crate::room::{ROOM, Waited};
 use crate::services::{Services, lock};
 
+tokio::task_local! {
+    /// The step that is being called here: what begins meanwhile is taken in it.
+    pub(crate) static AROUND: Option<Arc<str>>;
+}
+
 /// Reports of progress are written down no more often than this; the last one always is.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
@@ -57,6 +62,8 @@ pub(crate) struct LiveLog {
     in_doubt: AtomicBool,
     /// Told of every sign of life.
     signs: Notify,
+    /// Told when a step is over, or waits for a run.
+    lulls: Notify,
     progress: Mutex<Progress>,
     steps: Mutex<Steps>,
     /// Time in which there was no room for what it or a step of it gave, and in which it had no slot.
@@ -77,6 +84,8 @@ struct Steps {
     open: BTreeMap<String, Open>,
     /// Runs whose end is waited for.
     waiting: u32,
+    /// The slot was given back for that, and nobody has seen to it since.
+    lent: bool,
 }
 
 /// A step that is under way.
@@ -85,6 +94,38 @@ struct Open {
     acts: bool,
     /// It does nothing but wait for the end of a run that it opened.
     waits: bool,
+    /// The step that it is taken in.
+    around: Option<Arc<str>>,
+}
+
+impl Steps {
+    /// Whether a run is waited for, and each step that is under way does nothing but that, or is around one that does.
+    fn only_wait(&self) -> bool {
+        if self.waiting == 0 {
+            return false;
+        }
+        let around = self.around_waiting();
+        self.open.iter().all(|(id, open)| open.waits || around.contains(id.as_str()))
+    }
+
+    /// Whether a step acts on the world that is under way and does more than that.
+    fn any_acts(&self) -> bool {
+        let around = self.around_waiting();
+        self.open.iter().any(|(id, open)| open.acts && !open.waits && !around.contains(id.as_str()))
+    }
+
+    /// The steps around those that wait for a run.
+    fn around_waiting(&self) -> BTreeSet<&str> {
+        let mut waiting = BTreeSet::new();
+        for open in self.open.values().filter(|open| open.waits) {
+            let mut around = open.around.as_deref();
+            // Whatever is around one that was seen was seen, too.
+            while let Some(step) = around.filter(|step| waiting.insert(*step)) {
+                around = self.open.get(step).and_then(|open| open.around.as_deref());
+            }
+        }
+        waiting
+    }
 }
 
 impl LiveLog {
@@ -96,6 +137,7 @@ impl LiveLog {
             over: AtomicBool::new(false),
             in_doubt: AtomicBool::new(false),
             signs: Notify::new(),
+            lulls: Notify::new(),
             progress: Mutex::new(Progress { sign: Instant::now(), unwritten: None, written: None }),
             steps: Mutex::default(),
             waited: Arc::default(),
@@ -243,7 +285,7 @@ impl LiveLog {
     }
 }
 
-/// A step whose beginning is not written down yet: unless it comes to that, nobody is about it.
+/// A step whose beginning or end is not written down yet: unless it begins then, nobody is about it when this is dropped.
 struct Opened<'a> {
     log: &'a LiveLog,
     step: Option<&'a str>,
@@ -326,7 +368,8 @@ impl AttemptLog for LiveLog {
             }
             // Of one that is under way nothing is known that counts. It is taken before it is asked what is known of it: who is
             // about it at the same time cannot have finished it in between.
-            let open = Open { key: key.clone(), acts: acting.is_some(), waits: false };
+            let around = AROUND.try_get().ok().flatten();
+            let open = Open { key: key.clone(), acts: acting.is_some(), waits: false, around };
             match lock(&self.steps).open.entry(step.to_owned()) {
                 Entry::Occupied(_) => return Err(LogError::Busy(step.to_owned())),
                 Entry::Vacant(vacant) => drop(vacant.insert(open)),
@@ -382,8 +425,10 @@ impl AttemptLog for LiveLog {
         durable: bool,
     ) -> BoxFuture<'a, Result<(), LogError>> {
         Box::pin(async move {
-            let open = lock(&self.steps).open.remove(step);
-            let Some(Open { key, acts, .. }) = open else { return Err(LogError::Over) };
+            let open = lock(&self.steps).open.get(step).map(|open| (open.key.clone(), open.acts));
+            let Some((key, acts)) = open else { return Err(LogError::Over) };
+            // What came of it may wait for room: it is under way for as long as that is not written down.
+            let _opened = Opened { log: self, step: Some(step) };
             let outcome = match ended {
                 Ok(value) => {
                     let most = self.services.limits.result_bytes.min(STEP_RESULT_BYTES_MAX);
@@ -418,7 +463,13 @@ impl AttemptLog for LiveLog {
     }
 
     fn abandon(&self, step: &str) {
-        lock(&self.steps).open.remove(step);
+        let mut steps = lock(&self.steps);
+        steps.open.remove(step);
+        if steps.waiting > 0 {
+            // It may have been in a task of its own, and what is left may only wait.
+            self.signs.notify_one();
+        }
+        self.lulls.notify_waiters();
     }
 
     fn spawn<'a>(&'a self, step: &'a str, child: Child) -> BoxFuture<'a, Result<ChildEnd, LogError>> {

@@ -79,6 +79,8 @@ struct Entry {
     agent: ActorRef<AgentMessage>,
     /// It does something to the world.
     acts: bool,
+    /// It is not wanted any more, and has its end to tell alone.
+    drains: bool,
     /// Its end is ordered up to there, and may be undone still: it is kept for that.
     ordered: Option<Position>,
     state: State,
@@ -131,7 +133,9 @@ impl Effects {
         let state = State::Running { cancel: cancel.clone() };
         let (started, waited) = (tokio::time::Instant::now(), Arc::clone(&log.waited));
         let (slot, charged, stirs) = (Slot::Held(slot), 0, Arc::default());
-        let entry = Entry { owner, slot, charged, started, waited, stirs, agent, acts, ordered: None, state };
+        let (drains, ordered) = (false, None);
+        let entry =
+            Entry { owner, slot, charged, started, waited, stirs, agent, acts, drains, ordered, state };
         services.effects.entries.insert(key.clone(), entry);
         let services_of_task = Arc::clone(services);
         // Boxed: a task is moved several times.

@@ -48,7 +48,11 @@ impl Tool for Gated {
 }
 
 fn draft(tool: &str) -> PlanDraft {
-    let nodes = json!([{"id": "n", "tool": tool, "retries": 0, "timeout": "24h"}]);
+    draft_with(tool, json!({}))
+}
+
+fn draft_with(tool: &str, params: Value) -> PlanDraft {
+    let nodes = json!([{"id": "n", "tool": tool, "params": params, "retries": 0, "timeout": "24h"}]);
     serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap()
 }
 
@@ -61,17 +65,22 @@ async fn system() -> (System, [Arc<Gate>; 2]) {
         Gated(ToolSpec { name, version, description, params, result }, Arc::new(gate))
     };
     let (child, other) = (gated("child"), gated("other"));
-    let parent = Program::new("parent", "1", async |agent: ProgramContext, _: Value| {
+    let parent = Program::new("parent", "1", async |agent: ProgramContext, input: Value| {
+        // Of one that works before it waits.
+        if let Some(ms) = input["works_ms"].as_u64() {
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+        }
         let end = agent.spawn("child", Child::plan(draft("child"))).await?;
         agent.step("after", async || Ok(1)).await?;
         Ok(json!({"outcome": end.outcome}))
     });
+    let acting = parent.clone().named("acting").effect(Effect::External);
     let gates = [Arc::clone(&child.1), Arc::clone(&other.1)];
-    let tools = ["parent", "child", "other"].map(|name| (name.to_owned(), None)).into();
+    let tools = ["parent", "acting", "child", "other"].map(|name| (name.to_owned(), None)).into();
     let config = SystemConfig {
         journal: Arc::new(MemoryJournal::default()),
         artifacts: Arc::new(MemoryArtifacts::default()),
-        tools: vec![Arc::new(parent), Arc::new(child), Arc::new(other)],
+        tools: vec![Arc::new(parent), Arc::new(acting), Arc::new(child), Arc::new(other)],
         gate: GatePolicy {
             scopes: [("default".to_owned(), Scope { tools })].into(),
             ceiling: 2,
@@ -91,8 +100,12 @@ async fn system() -> (System, [Arc<Gate>; 2]) {
 }
 
 async fn submit(system: &System, tool: &str) -> RunId {
-    let plan = draft(tool).validate(&system.settings()).unwrap();
-    system.submit(Submission { client: "acme".into(), ..Submission::plan(plan) }).await.unwrap()
+    submit_draft(system, draft(tool)).await
+}
+
+async fn submit_draft(system: &System, draft: PlanDraft) -> RunId {
+    let plan = draft.validate(&system.settings()).unwrap();
+    system.submit(Submission { client: "acme".into(), intent: 2, ..Submission::plan(plan) }).await.unwrap()
 }
 
 async fn until(what: &str, holds: impl AsyncFn() -> bool) {
@@ -217,24 +230,61 @@ async fn who_is_stopped_while_it_has_no_slot_leaves_nothing_behind() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn who_goes_on_waits_for_credits_like_anybody() {
-    let (system, gates) = system().await;
-    let (parent, _) = standing(&system, &gates, Stands::Vacated).await;
+/// Takes the credits away that a client has left, and lets an hour go by, in which a child costs more than it holds: what it had.
+async fn use_up_credits(system: &System) -> i64 {
     let held = system.services.scheduling.held(&system.services, &"acme".into()).unwrap();
     let left = system.services.ledger.client(&"acme".into()).left().unwrap() - i64::try_from(held).unwrap();
-    let change = |credits| ClientChange { credits, ..ClientChange::default() };
-    system.change_client("acme", change(Some(-left))).await.unwrap();
-    // More than what its child holds.
+    deposit(system, -left).await;
     tokio::time::sleep(Duration::from_secs(3_600)).await;
+    left
+}
+
+async fn deposit(system: &System, credits: i64) {
+    let change = ClientChange { credits: Some(credits), ..ClientChange::default() };
+    system.change_client("acme", change).await.unwrap();
+}
+
+/// Whoever has the credits of its client taken away while it waits, and worked for so long before.
+async fn check_waiting_for_credits(works_ms: u64) {
+    let (system, gates) = system().await;
+    let parent = submit_draft(&system, draft_with("parent", json!({"works_ms": works_ms}))).await;
+    gates[0].begun.acquire().await.unwrap().forget();
+    let left = use_up_credits(&system).await;
     gates[0].go.add_permits(1);
     until("it is parked", async || queue(&system) == Some((0, 1))).await;
     let waits = async || system.view(parent, None).await.unwrap().out_of_credit;
     until("its run tells", waits).await;
-    system.change_client("acme", change(Some(left))).await.unwrap();
+    deposit(&system, left).await;
     assert_eq!(system.outcome(parent).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
     check_accounts(&system).await;
     system.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_goes_on_waits_for_credits_like_anybody() {
+    check_waiting_for_credits(0).await;
+    // More than it was expected to cost.
+    check_waiting_for_credits(3_600_000).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_its_end_to_tell_alone_needs_no_credits_for_that() {
+    for is_queued in [false, true] {
+        let (system, gates) = system().await;
+        let parent = submit(&system, "acting").await;
+        gates[0].begun.acquire().await.unwrap().forget();
+        let left = use_up_credits(&system).await;
+        if is_queued {
+            gates[0].go.add_permits(1);
+            until("it is parked", async || queue(&system) == Some((0, 1))).await;
+        }
+        system.cancel(parent).await.unwrap();
+        until("all are over", async || system.runs(true).unwrap().is_empty()).await;
+        assert_eq!(system.outcome(parent).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+        deposit(&system, left).await;
+        check_accounts(&system).await;
+        system.shutdown().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

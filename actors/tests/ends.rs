@@ -234,6 +234,43 @@ async fn a_run_that_ended_its_process_too_often_is_set_aside_until_asked_for() {
     check_recovered(RECOVERIES_MAX, [&[1, 2], &[1, 2, 3]], over()).await;
 }
 
+/// A run of one attempt that does not get on in processes that end one after the other, by a kill or in good order: what becomes of it
+/// in the last.
+async fn check_ends(are_killed: &[bool], expected: Settled) {
+    let mut left = Arc::new(MemoryJournal::default());
+    let mut run = None;
+    for is_killed in are_killed {
+        let look = Hold::new("look", Effect::Read, Idempotency::Natural);
+        let system = system(left.clone(), vec![look.clone()]).await;
+        match run {
+            None => {
+                run = Some(submit(&system, json!({"id": "p", "nodes": [{"id": "n", "tool": "look"}]})).await)
+            }
+            Some(_) => drop(system.resume_all().await.unwrap()),
+        }
+        until(async || look.has_started()).await;
+        let killed = left_by(&left);
+        system.shutdown().await;
+        left = if *is_killed { killed } else { left_by(&left) };
+    }
+    let look = Hold::new("look", Effect::Read, Idempotency::Natural);
+    look.go(1);
+    let last = system(left, vec![look]).await;
+    last.resume_all().await.unwrap();
+    assert_eq!(last.outcome(run.unwrap()).await.unwrap(), expected, "{are_killed:?}");
+    last.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_ends_in_good_order_counts_against_no_run() {
+    let over = || Settled::Closed(RunOutcome::Succeeded);
+    let reason = format!("it ended {RECOVERIES_MAX} processes in a row without getting on");
+    check_ends(&[false; 6], over()).await;
+    check_ends(&[true; 4], Settled::Parked(reason.clone())).await;
+    check_ends(&[true, true, true, false, true, true], over()).await;
+    check_ends(&[false, true, true, true], Settled::Parked(reason)).await;
+}
+
 /// A tool whose calls are judged while the process dies of it: what is left in its journal.
 struct Deadly {
     tool: Arc<Hold>,

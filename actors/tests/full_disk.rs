@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Hold, over, plan, submit, system};
+use common::{Hold, left_by, over, plan, submit, system};
 use ostler_actors::{
     INLINE_BYTES_MAX, Limits, Program, ProgramContext, RunError, Settled, Step, Submission, SubmitError,
     System, new_run_id,
@@ -17,8 +17,8 @@ use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{
-    Artifact, ArtifactError, ArtifactStore, BoxFuture, CallContext, Journal, JournalError, Tool, ToolResult,
-    ToolSpec,
+    Artifact, ArtifactError, ArtifactStore, BoxFuture, CallContext, Child, Journal, JournalError, Tool,
+    ToolResult, ToolSpec,
 };
 use ostler_kernel::run::RunOutcome;
 use ostler_store::disk::FaultyDisk;
@@ -242,6 +242,43 @@ async fn a_step_whose_result_has_no_room_waits_beside_its_time_and_others_go_on(
     assert!(cost < 100, "{cost}");
     assert_eq!(calls.load(Ordering::SeqCst), 1);
     system.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_does_not_cut_off_a_step_whose_result_waits_for_room_beside_the_wait_for_a_run() {
+    let calls = Arc::new(AtomicU32::new(0));
+    let counted = calls.clone();
+    let sleep = json!({"id": "s", "tool": "time.sleep", "params": {"ms": HOUR.as_millis() as u64 * 24}});
+    let child = Child::plan(serde_json::from_value(json!({"id": "c", "nodes": [sleep]})).unwrap());
+    let program = Program::new("program", "1", move |agent: ProgramContext, _: Value| {
+        let (calls, child) = (counted.clone(), child.clone());
+        async move {
+            let large = agent.step(Step::new("large").effect(Idempotency::None), async || {
+                calls.fetch_add(1, Ordering::SeqCst);
+                Ok("x".repeat(INLINE_BYTES_MAX))
+            });
+            let (end, large) = futures::join!(agent.spawn("child", child), large);
+            Ok(json!([end?.outcome, large?.len()]))
+        }
+    });
+    let program = || -> Vec<Arc<dyn Tool>> { vec![Arc::new(program.clone().effect(Effect::External))] };
+    let (journal, store) = (Arc::new(MemoryJournal::default()), Room::full());
+    let first = over(journal.clone(), store.clone(), program(), Limits::default()).await;
+    let node = json!({"id": "n", "tool": "program", "retries": 0, "timeout": "48h"});
+    let run = submit(&first, json!({"id": "p", "nodes": [node]})).await;
+    first.full().wait_for(Option::is_some).await.unwrap();
+    tokio::time::sleep(HOUR).await;
+    let ending = tokio::spawn(async move { first.shutdown().await });
+    // Before it is tried again.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    store.is_full.store(false, Ordering::SeqCst);
+    assert_eq!(ending.await.unwrap(), []);
+
+    let second = over(left_by(&journal), store, program(), Limits::default()).await;
+    second.resume_all().await.unwrap();
+    assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    second.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]

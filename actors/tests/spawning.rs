@@ -3,11 +3,15 @@
 
 mod common;
 
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use common::{Hold, Watched, left_by, plan, states, submit, system, until, value};
-use ostler_actors::{Answer, CHECKPOINTED, Program, ProgramContext, ResolveHow, Settled, Submission, System};
+use ostler_actors::{
+    Answer, CHECKPOINTED, Mapping, Program, ProgramContext, ResolveHow, Settled, Step, Submission, System,
+};
 use ostler_kernel::event::Failure;
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
@@ -15,6 +19,7 @@ use ostler_kernel::port::{Child, RunStanding, Tool};
 use ostler_kernel::run::{Category, RunOutcome};
 use ostler_store::MemoryJournal;
 use serde_json::{Map, Value, json};
+use tokio::sync::Semaphore;
 
 const SUCCEEDED: Settled = Settled::Closed(RunOutcome::Succeeded);
 
@@ -369,6 +374,113 @@ async fn who_goes_on_for_one_run_keeps_no_slot_from_another_that_it_waits_for() 
     }
 }
 
+/// Opens a run within a step within a step, beside other work of the outer one.
+fn deep() -> Program {
+    Program::new("parent", "1", |agent: ProgramContext, _: Value| async move {
+        let outer = async || {
+            let inner = agent.step("inner", async || Ok(agent.spawn("child", hello()).await?.outcome));
+            let (inner, beside) = futures::join!(inner, agent.step("beside", async || Ok(1)));
+            Ok(json!([inner?, beside?]))
+        };
+        Ok(agent.step("outer", outer).await?)
+    })
+}
+
+/// Opens a run in a task of its own, as each stage but the last does within a step.
+fn in_a_task() -> Program {
+    Program::new("parent", "1", |agent: ProgramContext, _: Value| async move {
+        let task = tokio::spawn(async move { agent.spawn("child", hello()).await });
+        Ok(json!({"outcome": task.await.unwrap()?.outcome}))
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_run_within_another_step_has_no_slot_either() {
+    let then = |first: Program| {
+        first.then(Mapping::none(), Program::identity()).then(Mapping::none(), parent(hello()))
+    };
+    for program in [then(parent(hello())), then(in_a_task()), deep()] {
+        let opens = Arc::new(program.named("parent"));
+        let system = common::with_slots(Arc::new(MemoryJournal::default()), vec![opens], 1).await;
+        let run = submitted(&system, terms(&system)).await;
+        until(async || system.runs(true).unwrap().is_empty()).await;
+        assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+        system.shutdown().await;
+    }
+}
+
+/// What goes on without a slot would have one for nothing.
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_waiting_for_a_run_goes_on_when_it_has_a_slot_and_pays_for_it() {
+    let (hold, went_on) = (hold(), Arc::new(AtomicBool::new(false)));
+    let slow = child(json!({"id": "c", "nodes": [{"id": "h", "tool": "hold", "timeout": "24h"}]}));
+    let sees = Arc::clone(&went_on);
+    let program = Program::new("parent", "1", move |agent: ProgramContext, _: Value| {
+        let (slow, sees) = (slow.clone(), Arc::clone(&sees));
+        async move {
+            let ended = tokio::time::timeout(Duration::from_secs(10), agent.spawn("child", slow)).await;
+            tokio::task::yield_now().await;
+            sees.store(true, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Ok(json!({"ended": ended.is_ok()}))
+        }
+    });
+    let tools: Vec<Arc<dyn Tool>> = vec![Arc::new(program), hold.clone()];
+    let system = common::with_slots(Arc::new(MemoryJournal::default()), tools, 1).await;
+    let run = submit(
+        &system,
+        json!({"id": "p", "nodes": [{"id": "n", "tool": "parent", "timeout": "1m", "heartbeat_timeout": "20s"}]}),
+    )
+    .await;
+    hold.started().await;
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    assert!(!went_on.load(Ordering::SeqCst), "its child has the slot");
+    hold.go(1);
+    assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+    assert_eq!(value(&system, run, "n").await, json!({"ended": false}));
+    let cost = system.view(run, None).await.unwrap().run.cost();
+    assert!((1_000..1_100).contains(&cost), "{cost}");
+}
+
+/// Opens a run, and takes a step in another task meanwhile, which ends or is given up when it may.
+fn beside(gives_up: bool, may: Arc<Semaphore>) -> Program {
+    Program::new("parent", "1", move |agent: ProgramContext, _: Value| {
+        let (beside, may) = (agent.clone(), Arc::clone(&may));
+        let beside = tokio::spawn(async move {
+            let until = async || Ok(may.acquire().await.is_ok());
+            match gives_up {
+                false => drop(beside.step("beside", until).await),
+                true => {
+                    let never = beside.step("beside", std::future::pending::<Result<u32, Failure>>);
+                    futures::future::select(pin!(never), pin!(until())).await;
+                }
+            }
+        });
+        async move {
+            let end = agent.spawn("child", hello()).await?;
+            beside.await.unwrap();
+            Ok(json!({"outcome": end.outcome}))
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_run_alone_when_a_step_in_another_task_is_over_has_no_slot() {
+    for gives_up in [false, true] {
+        let may = Arc::new(Semaphore::new(0));
+        let opens = Arc::new(beside(gives_up, Arc::clone(&may)));
+        let system = common::with_slots(Arc::new(MemoryJournal::default()), vec![opens], 1).await;
+        let run = submitted(&system, terms(&system)).await;
+        // Time goes on when nothing else does.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(system.runs(true).unwrap().len(), 2);
+        may.add_permits(1);
+        until(async || system.runs(true).unwrap().is_empty()).await;
+        assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
+        system.shutdown().await;
+    }
+}
+
 /// A program that opens a run of one wait.
 fn waiting(ms: u64) -> Arc<dyn Tool> {
     let sleep = json!({"id": "s", "tool": "time.sleep", "params": {"ms": ms}});
@@ -408,7 +520,7 @@ async fn waiting_for_a_slot_to_go_on_is_no_time_of_an_attempt() {
     let opened = system.runs(false).unwrap().into_iter().map(|row| row.run);
     let opened = opened.into_iter().find(|other| *other != run && *other != holds).unwrap();
     assert_eq!(system.outcome(opened).await.unwrap(), SUCCEEDED);
-    tokio::time::sleep(std::time::Duration::from_secs(3_600)).await;
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
     assert_eq!(states(&system, run).await, "n running");
     hold.go(1);
     assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
@@ -496,4 +608,57 @@ async fn a_shutdown_does_not_wait_for_a_program_that_waits_for_a_run() {
     hold.go(1);
     assert_eq!(second.outcome(run).await.unwrap(), SUCCEEDED);
     second.shutdown().await;
+}
+
+/// A program that waits for a run, and beside that takes a step that ends when it may.
+fn paying(
+    child: Child,
+    acting: Option<Idempotency>,
+    may: &Arc<Semaphore>,
+    paid: &Arc<AtomicU32>,
+) -> Arc<dyn Tool> {
+    let (may, paid) = (Arc::clone(may), Arc::clone(paid));
+    let program = Program::new("parent", "1", move |agent: ProgramContext, _: Value| {
+        let (child, may, paid) = (child.clone(), Arc::clone(&may), Arc::clone(&paid));
+        async move {
+            let pay = Step::new("pay");
+            let pay = agent.step(acting.map_or(pay.clone(), |idem| pay.effect(idem)), async || {
+                may.acquire().await.unwrap().forget();
+                Ok(paid.fetch_add(1, Ordering::SeqCst))
+            });
+            let (end, pay) = futures::join!(agent.spawn("child", child), pay);
+            Ok(json!([end?.outcome, pay?]))
+        }
+    });
+    Arc::new(program.effect(Effect::External))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_a_step_that_acts_beside_the_wait_for_a_run() {
+    let source = json!({"id": "c", "nodes": [{"id": "h", "tool": "hold"}]});
+    for acting in [Some(Idempotency::None), None] {
+        let (journal, hold) = (Arc::new(MemoryJournal::default()), hold());
+        let (may, paid) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicU32::new(0)));
+        let tools = || vec![paying(child(source.clone()), acting, &may, &paid), hold.clone()];
+        let first = system(journal.clone(), tools()).await;
+        let run = submitted(&first, terms(&first)).await;
+        hold.started().await;
+        // Time goes on when nothing else does.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let ending = tokio::spawn(async move { first.shutdown().await });
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(ending.is_finished(), acting.is_none(), "what looks or computes is done again");
+        may.add_permits(1);
+        let begun = tokio::time::Instant::now();
+        assert_eq!(ending.await.unwrap(), []);
+        assert!(begun.elapsed() < Duration::from_secs(1), "then nothing of it can come to its end");
+        assert_eq!(paid.load(Ordering::SeqCst), u32::from(acting.is_some()));
+
+        let second = system(left_by(&journal), tools()).await;
+        second.resume_all().await.unwrap();
+        hold.go(1);
+        assert_eq!(second.outcome(run).await.unwrap(), SUCCEEDED);
+        assert_eq!(paid.load(Ordering::SeqCst), 1);
+        second.shutdown().await;
+    }
 }

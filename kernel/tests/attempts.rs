@@ -467,6 +467,13 @@ fn a_run_that_ends_process_after_process_is_set_aside() {
     start(&mut run, "n");
     let taken = with(&mut run, |run, cx| run.take_up(cx, &lost, Since::default()));
     assert!(goes_on(&taken), "an attempt that ended is progress");
+
+    let mut run = recovered(RECOVERIES_MAX);
+    assert_eq!(with(&mut run, Run::take_leave), [Event::RunRecovered { count: 0 }]);
+    let taken = with(&mut run, |run, cx| run.take_up(cx, &lost, Since::default()));
+    assert!(goes_on(&taken), "a process that ends in good order is not ended by it");
+    let mut run = recovered(0);
+    assert_eq!(with(&mut run, Run::take_leave), [], "nothing to take back");
 }
 
 #[test]

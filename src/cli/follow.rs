@@ -37,13 +37,16 @@ pub(crate) struct Before {
     pub(crate) client: String,
     /// Nothing more of it started, because the credits of its client were used up.
     pub(crate) out_of_credit: bool,
+    /// It was set aside.
+    pub(crate) parked: bool,
 }
 
 impl Watch {
     /// Of a run that goes on.
     pub(crate) fn from(before: &Summary, json: bool) -> Watch {
-        let Summary { run, seq, client, out_of_credit, .. } = before;
-        let before = Before { seq: *seq, client: client.clone(), out_of_credit: *out_of_credit };
+        let Summary { run, seq, client, out_of_credit, reason, .. } = before;
+        let (out_of_credit, parked) = (*out_of_credit, reason.is_some());
+        let before = Before { seq: *seq, client: client.clone(), out_of_credit, parked };
         Watch { run: run.clone(), before: Some(before), json }
     }
 }

@@ -167,6 +167,10 @@ impl Drive {
                         self.services.effects.cancel(&key);
                     }
                 }
+                Event::Draining { node } => {
+                    let attempt = self.run.instance(node).map_or(0, |instance| instance.attempts);
+                    self.services.scheduling.drains(&self.services, &self.key(node, attempt));
+                }
                 Event::PlanVersion(_) => self.reorder(),
                 Event::TimerSet(timer) => self.set_deadline(&timer.node, timer.kind, timer.at),
                 Event::HumanRequest(request) => {

@@ -10,7 +10,7 @@ use ostler_kernel::id::{Digest, NodeId};
 use ostler_kernel::json::Object;
 use ostler_kernel::plan::Node;
 use ostler_kernel::port::{ArtifactError, Position, Tool};
-use ostler_kernel::run::{Category, GENERATION, Given, Input, Intended, NodeState, Refs};
+use ostler_kernel::run::{Category, GENERATION, Given, Input, Instance, Intended, NodeState, Refs};
 use ractor::ActorProcessingErr;
 
 use super::drive::{Drive, Recovery};
@@ -450,7 +450,10 @@ impl Drive {
                 Some(body.await)
             };
             let held = (Arc::clone(&self.arguments.owner), slot);
-            Effects::spawn(&self.services, key, held, self.me.clone(), (acts, log), body);
+            Effects::spawn(&self.services, key.clone(), held, self.me.clone(), (acts, log), body);
+            if self.run.instance(&key.node).is_some_and(Instance::is_draining) {
+                self.services.effects.drains(&key);
+            }
         }
     }
 }

@@ -132,9 +132,27 @@ impl Actor for Agent {
             Ok(()) => Ok(()),
         }
     }
+
+    async fn post_stop(
+        &self,
+        _: ActorRef<AgentMessage>,
+        state: &mut AgentState,
+    ) -> Result<(), ActorProcessingErr> {
+        state.take_leave();
+        Ok(())
+    }
 }
 
 impl AgentState {
+    /// The process ends in good order: that counts against no run.
+    fn take_leave(&mut self) {
+        let Some(drive) = self.drive.as_mut().filter(|drive| drive.services.is_stopping()) else { return };
+        if let Err(error) = drive.take_leave() {
+            let run = drive.opened.run;
+            tracing::warn!(%run, %error, "that its process ends in good order is not written down: that counts as if it had died");
+        }
+    }
+
     async fn take(&mut self, message: AgentMessage) -> Result<(), ActorProcessingErr> {
         let message = match message {
             AgentMessage::Drive(row, asked) => return self.begin(*row, asked).await,

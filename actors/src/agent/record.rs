@@ -67,6 +67,16 @@ impl Drive {
         }
     }
 
+    /// Takes leave of the run, as the process ends in good order. Nobody waits for that: where there is no room, it is not said.
+    pub(super) fn take_leave(&mut self) -> Result<(), JournalError> {
+        let events = self.within(|run, cx| run.take_leave(cx));
+        if !events.is_empty() && self.pending.is_empty() {
+            let (stream, expected, at_ms) = (self.stream, self.seq, self.services.clock.now());
+            self.services.append(StreamBatch { stream, expected, at_ms, events })?;
+        }
+        Ok(())
+    }
+
     /// The run is closed: tells the registry once that is durable.
     pub(super) fn close(&mut self, position: Option<Position>) {
         let services = Arc::clone(&self.services);

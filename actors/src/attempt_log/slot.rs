@@ -2,9 +2,10 @@
 
 use std::convert::Infallible;
 use std::pin::pin;
-use std::task::Poll;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
+use ostler_kernel::port::BoxFuture;
 use ostler_kernel::run::Purse;
 use tokio::time::{Instant, sleep};
 
@@ -37,8 +38,6 @@ impl LiveLog {
     /// A step does nothing but wait for the end of a run from here on, until what this gives is dropped.
     pub(crate) fn waits_for_run<'a>(&'a self, step: &'a str) -> WaitsForRun<'a> {
         self.note_waits(step, true);
-        // It may wait in a task of its own.
-        self.signs.notify_one();
         WaitsForRun { log: self, step }
     }
 
@@ -48,14 +47,29 @@ impl LiveLog {
         if let Some(open) = steps.open.get_mut(step) {
             open.waits = waits;
         }
+        // It may wait in a task of its own.
+        self.signs.notify_one();
+        self.lulls.notify_waiters();
     }
 
-    /// Goes on with a call. Whenever it has nothing to do and all its steps that are under way wait for runs, others have its slot.
+    /// Goes on with a call. Whenever it has nothing to do and all its steps that are under way wait for runs, others have its slot;
+    /// when nothing waits any more, it goes on once it has one again.
     pub(super) async fn lending<T>(&self, call: impl Future<Output = T>) -> T {
         let (mut call, mut again) = (pin!(call), None);
+        let mut slot: Option<BoxFuture<'_, ()>> = None;
         std::future::poll_fn(|cx| {
-            if let Poll::Ready(ended) = call.as_mut().poll(cx) {
-                return Poll::Ready(ended);
+            loop {
+                if let Some(reclaimed) = &mut slot {
+                    ready!(reclaimed.as_mut().poll(cx));
+                    slot = None;
+                }
+                if let Poll::Ready(ended) = call.as_mut().poll(cx) {
+                    return Poll::Ready(ended);
+                }
+                if !self.gave_up_waiting() {
+                    break;
+                }
+                slot = Some(Box::pin(self.reclaim()));
             }
             again = (!self.vacate()).then(|| Box::pin(sleep(AGAIN)));
             if let Some(again) = &mut again {
@@ -66,15 +80,26 @@ impl LiveLog {
         .await
     }
 
+    /// Whether the slot was given back for runs that nobody waits for any more. Said once.
+    fn gave_up_waiting(&self) -> bool {
+        let mut steps = lock(&self.steps);
+        steps.waiting == 0 && std::mem::take(&mut steps.lent)
+    }
+
     /// Gives the slot back if nothing is done with it; false if it could not be given back.
     fn vacate(&self) -> bool {
         // Whoever takes a step up says so under this lock before it looks for a slot.
-        let steps = lock(&self.steps);
-        if steps.waiting == 0 || !steps.open.values().all(|open| open.waits) {
+        let mut steps = lock(&self.steps);
+        if !steps.only_wait() {
             return true;
         }
         let (services, key) = (&self.services, self.key());
-        !services.effects.may_vacate(&key) || services.scheduling.vacate(services, &key)
+        if !services.effects.may_vacate(&key) {
+            return true;
+        }
+        let vacated = services.scheduling.vacate(services, &key);
+        steps.lent |= vacated;
+        vacated
     }
 
     /// Waits until the attempt has a slot again, if it gave it back: that is no time of its own. When this process is to end, that does
@@ -106,9 +131,18 @@ impl LiveLog {
         }
     }
 
-    /// When this process is to end, the attempt ends as if with it. Else this does not end.
+    /// When this process is to end, the attempt ends as if with it, once no step of it acts on the world. Else this does not end.
     pub(crate) async fn ends_with_process(&self) -> Infallible {
         self.services.stopped().await;
+        loop {
+            let mut lull = pin!(self.lulls.notified());
+            lull.as_mut().enable();
+            // Without a slot nothing is done, and what is about to begin does not any more.
+            if self.services.effects.is_without_slot(&self.key()) || !lock(&self.steps).any_acts() {
+                break;
+            }
+            lull.await;
+        }
         self.services.effects.leave(&self.key());
         std::future::pending().await
     }

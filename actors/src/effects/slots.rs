@@ -111,6 +111,21 @@ impl Effects {
         Some(Arc::clone(&entry.stirs))
     }
 
+    /// An attempt has its end to tell alone: whatever slot it wants from here on waits for no credits.
+    pub(crate) fn drains(&self, key: &AttemptKey) {
+        if let Some(mut entry) = self.entries.get_mut(key) {
+            entry.drains = true;
+        }
+    }
+
+    /// An attempt that is queued for a slot wants it on other terms: what it leaves.
+    pub(crate) fn unqueue(&self, key: &AttemptKey) -> Option<Leaves> {
+        let mut entry = self.entries.get_mut(key)?;
+        let Slot::Queued(ticket) = entry.slot else { return None };
+        entry.slot = Slot::Wanted(ticket.estimate);
+        Some(Leaves { ticket: Some(ticket), owner: Arc::clone(&entry.owner), due: 0 })
+    }
+
     /// What an attempt wants a slot for that is not queued for one in this life of the scheduler.
     pub(crate) fn wants(&self, key: &AttemptKey, life: u64) -> Option<Wants> {
         let entry = self.entries.get(key)?;
@@ -119,6 +134,8 @@ impl Effects {
             Slot::Queued(ticket) if ticket.life != life => ticket.estimate,
             Slot::Queued(_) | Slot::Held(_) | Slot::Vacated(_) | Slot::Settled => return None,
         };
+        let credits = if entry.drains { 0 } else { estimate.credits };
+        let estimate = Price { credits, ..estimate };
         let runs = matches!(entry.state, State::Running { .. });
         runs.then(|| Wants { owner: Arc::clone(&entry.owner), agent: entry.agent.clone(), estimate })
     }
@@ -159,7 +176,8 @@ impl Effects {
 fn less(Price { charge, credits, tokens }: Price, used: u64) -> Price {
     Price {
         charge: charge.saturating_sub(used).max(1),
-        credits: credits.saturating_sub(used),
+        // None at all means that a reservation pays for it: whoever has used up its estimate waits for credits still.
+        credits: credits.saturating_sub(used).max(credits.min(1)),
         tokens: tokens.saturating_sub(used),
     }
 }

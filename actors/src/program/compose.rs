@@ -176,6 +176,8 @@ async fn piece(
     routine.input.judge(&input).map_err(|why| wrong("input", why))?;
     let stage = at.map(|at| format!("{at}.{}", routine.name));
     let inside = agent.within(stage.as_deref(), &routine.version, routine.class);
+    let step = stage.filter(|_| !is_last);
+    let inside = inside.called_by(step.as_deref());
     let run = async {
         let output = (routine.code)(inside, input.clone()).await;
         // What a step found wrong counts, whatever the code has made of it: nothing is kept of this piece, and none comes after it.
@@ -186,10 +188,10 @@ async fn piece(
         routine.output.judge(&output).map_err(|why| wrong("output", why))?;
         Ok(output)
     };
-    match stage.filter(|_| !is_last) {
+    match step {
         None => run.await,
-        Some(stage) => {
-            let step = Step::new(&stage).input(&input);
+        Some(step) => {
+            let step = Step::new(step).input(&input);
             Ok(agent.within(None, &routine.version, routine.class).step(step, || run).await?)
         }
     }

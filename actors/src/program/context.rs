@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::step::{Step, StepError};
+use crate::attempt_log::AROUND;
 
 /// What a program has at hand while it runs: its steps, its signs of life, its workspace. Cloning it gives another handle to the
 /// same attempt.
@@ -24,6 +25,8 @@ pub struct ProgramContext {
     key: Digest,
     /// What stands before the ids of its steps.
     stage: Arc<str>,
+    /// The step that its steps are taken in, if it is given to one, in whatever task they are.
+    around: Option<Arc<str>>,
     version: Arc<str>,
     class: CallClass,
     /// What ends the attempt, whatever the program makes of it.
@@ -37,6 +40,7 @@ impl ProgramContext {
             workspace: Arc::clone(&context.workspace),
             key,
             stage: Arc::from(""),
+            around: None,
             version: Arc::from(""),
             class,
             fatal: Arc::default(),
@@ -47,6 +51,11 @@ impl ProgramContext {
     pub(super) fn within(&self, stage: Option<&str>, version: &str, class: CallClass) -> ProgramContext {
         let stage = stage.map_or_else(String::new, |stage| format!("{stage}/"));
         ProgramContext { stage: stage.into(), version: version.into(), class, ..self.clone() }
+    }
+
+    /// The same for what is called by a step.
+    pub(super) fn called_by(self, step: Option<&str>) -> ProgramContext {
+        ProgramContext { around: step.map(Arc::from), ..self }
     }
 
     pub(super) fn fatal(&self) -> Option<Failure> {
@@ -90,18 +99,19 @@ impl ProgramContext {
         R: Future<Output = Result<T, Failure>>,
     {
         let Step { id, input, acting } = step;
-        let id = format!("{}{id}", self.stage);
-        let shape = |what, why| StepError::Shape { step: id.clone(), what, why };
+        let id: Arc<str> = format!("{}{id}", self.stage).into();
+        let shape = |what, why| StepError::Shape { step: id.to_string(), what, why };
         let input = lineage::value(&input.map_err(|why| shape("input", why))?);
         if acting.is_some() && !self.class.acts() {
-            return Err(StepError::Undeclared(id));
+            return Err(StepError::Undeclared(id.to_string()));
         }
         let key = StepKey { version: self.version.to_string(), input };
-        if let Begun::Done(value) = self.log.begin(&id, key, acting).await? {
+        let around = AROUND.try_get().ok().flatten().or_else(|| self.around.clone());
+        if let Begun::Done(value) = AROUND.scope(around, self.log.begin(&id, key, acting)).await? {
             return serde_json::from_value(value).map_err(|error| shape("result", error.to_string()));
         }
         let mut open = Open { log: &*self.log, id: Some(&id) };
-        let called = call().await;
+        let called = AROUND.scope(Some(Arc::clone(&id)), call()).await;
         let kept = match &called {
             // What is given is what is recorded, as each attempt after this one is given it.
             Ok(value) => Some(as_recorded::<T>(value).map_err(|why| shape("result", why))?),
@@ -129,7 +139,8 @@ impl ProgramContext {
     /// to the run of this attempt, what both scopes allow, and at most the same impact; it is cancelled with this attempt's node.
     ///
     /// While an attempt only waits for runs it has no slot and costs nothing, and the waiting counts as a sign of life; the timeout of
-    /// its node goes on. Dropping the future leaves the run as it is.
+    /// its node goes on. Within a step, this is to be awaited in the task of that step: what a step does in another task counts as
+    /// work of its own, which keeps the slot. Dropping the future leaves the run as it is.
     ///
     /// # Errors
     ///

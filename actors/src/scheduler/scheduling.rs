@@ -115,6 +115,12 @@ impl Scheduling {
         reclaimed.unwrap_or(true)
     }
 
+    /// An attempt has its end to tell alone: it waits for no credits any more. A scheduler that is being restarted finds it so.
+    pub(crate) fn drains(&self, services: &Services, key: &AttemptKey) {
+        services.effects.drains(key);
+        self.tell(services, |grants| grants.requeue(services, key));
+    }
+
     /// An agent was started: whatever an earlier life of it had queued is void, but for the jobs that still run.
     pub(crate) fn hello(&self, services: &Services, agent: &AgentId, actor: &ActorRef<AgentMessage>) {
         self.tell(services, |grants| {

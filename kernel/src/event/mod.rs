@@ -33,9 +33,10 @@ pub use run::{
 pub enum Event {
     /// The first record of a run's stream.
     RunOpened(Box<RunOpened>),
-    /// A process took the run up again after the one before it died; counted before any work.
+    /// A process took the run up again after the one before it died; counted before any work. Or one that took it up has taken leave of it.
     RunRecovered {
-        /// Recoveries in a row without an attempt that ended, or that noted that it got further; 0: somebody took a parked run up by name.
+        /// Recoveries in a row without an attempt that ended, or that noted that it got further; 0: somebody took a parked run up by name,
+        /// or the process ended in good order.
         count: u32,
     },
     /// A change of the plan was accepted.

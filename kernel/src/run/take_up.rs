@@ -77,6 +77,17 @@ impl Run {
         turn.events
     }
 
+    /// Takes leave of a run, as its process is to end in good order: it has not ended that process, and those that it may have ended
+    /// before were not in a row. The records, which have taken effect.
+    pub fn take_leave(&mut self, cx: &mut Context<'_>) -> Vec<Event> {
+        if self.recoveries == 0 {
+            return Vec::new();
+        }
+        let mut turn = Turn { run: self, cx, events: Vec::new() };
+        turn.emit(Event::RunRecovered { count: 0 });
+        turn.events
+    }
+
     /// Cancels a run that nobody drives, and closes it: the records, which have taken effect. No attempt of it may
     /// be known to this process. `None` if there is nothing left to cancel, and the run waits to be closed in its
     /// own way.

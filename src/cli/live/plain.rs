@@ -64,7 +64,7 @@ impl Plain {
     /// Of a run that goes on: what it waits for is told at once.
     pub(crate) fn after(before: Before) -> Plain {
         let mut plain = Plain::default();
-        plain.board.client = before.client;
+        (plain.board.client, plain.board.parked) = (before.client, before.parked);
         if before.out_of_credit {
             plain.credits = Credits::UsedUp { at_ms: now_ms() };
         }
@@ -73,7 +73,7 @@ impl Plain {
 
     /// What is told of a record.
     fn told(&mut self, line: &EventLine, out: &Out) -> Option<String> {
-        let time = clock(line.at_ms);
+        let (time, was_parked) = (clock(line.at_ms), self.board.parked);
         if let Some(node) = self.board.record(line) {
             self.names = self.names.max(width(&node.name)).min(NAME_MAX);
             return node_told(node, self.names, out).map(|told| format!("{time} {told}"));
@@ -87,6 +87,8 @@ impl Plain {
                 let nodes = count(self.board.nodes().len(), "node");
                 Some(format!("{time} run {} opened: {}, {nodes}", line.run, self.board.plan))
             }
+            // A process took leave of it.
+            "run_recovered" if line.body["count"] == 0 && !was_parked => None,
             "run_recovered" => Some(format!("{time} taken up again")),
             "plan_version" => Some(format!("{time} the plan is now version {}", line.body["version"])),
             "out_of_credit" if self.board.out_of_credit => {

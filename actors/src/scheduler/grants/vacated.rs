@@ -67,6 +67,20 @@ impl Grants {
         Ok(pushed.is_some())
     }
 
+    /// Queues an attempt anew that is queued to go on, as it waits for no credits any more.
+    pub(in crate::scheduler) fn requeue(
+        &mut self,
+        services: &Services,
+        key: &AttemptKey,
+    ) -> Result<(), ActorProcessingErr> {
+        let Some(leaves) = services.effects.unqueue(key) else { return Ok(()) };
+        self.take_leave(services, key.run, leaves);
+        if !self.reclaim(services, key)? {
+            services.effects.ask_again(key);
+        }
+        Ok(())
+    }
+
     /// Queues whatever wants a slot to go on, in an earlier life of the scheduler or since.
     pub(super) fn reclaim_all(&mut self, services: &Services) -> Result<(), ActorProcessingErr> {
         for key in services.effects.all_wanting() {
