@@ -1,14 +1,13 @@
 //! Which nodes the settling still has to look at, in passes of ascending id. A node that is not in here has no
 //! step to make, so looking only at these gives the very order that looking at all of them would.
 
-use std::collections::BTreeSet;
-
-#[derive(Debug, Clone, Default, PartialEq)]
+/// The nodes to look at, in ascending order.
+#[derive(Debug, Clone, Default)]
 pub(super) struct Dirty {
     /// To be looked at in this pass, all above `passed`.
-    now: BTreeSet<usize>,
+    now: Places,
     /// To be looked at in the next one.
-    next: BTreeSet<usize>,
+    next: Places,
     /// The last node looked at in this pass.
     passed: Option<usize>,
     /// How many nodes were looked at since the plan was last changed.
@@ -31,11 +30,11 @@ impl Dirty {
 
     /// The next node to look at; `None` once there is none left, which ends the passes.
     pub(super) fn take(&mut self) -> Option<usize> {
-        if self.now.is_empty() {
+        if self.now.count == 0 {
             std::mem::swap(&mut self.now, &mut self.next);
             self.passed = None;
         }
-        let at = self.now.pop_first()?;
+        let at = self.now.take_from(self.passed.map_or(0, |passed| passed + 1))?;
         self.passed = Some(at);
         #[cfg(test)]
         {
@@ -47,5 +46,70 @@ impl Dirty {
     /// Forgets everything: the indices are about to change.
     pub(super) fn clear(&mut self) {
         *self = Dirty::default();
+    }
+}
+
+/// A set of indices, a bit each.
+#[derive(Debug, Clone, Default)]
+struct Places {
+    words: Vec<u64>,
+    count: usize,
+}
+
+impl Places {
+    fn insert(&mut self, at: usize) {
+        let (word, bit) = (at / 64, 1 << (at % 64));
+        if self.words.len() <= word {
+            self.words.resize(word + 1, 0);
+        }
+        self.count += usize::from(self.words[word] & bit == 0);
+        self.words[word] |= bit;
+    }
+
+    /// Takes the first out that is not below `from`.
+    fn take_from(&mut self, from: usize) -> Option<usize> {
+        if self.count == 0 {
+            return None;
+        }
+        let first = from / 64;
+        let above = |word: usize| if word == first { u64::MAX << (from % 64) } else { u64::MAX };
+        let (word, bits) = (first..self.words.len())
+            .map(|word| (word, self.words[word] & above(word)))
+            .find(|(_, bits)| *bits != 0)?;
+        let bit = bits.trailing_zeros() as usize;
+        self.words[word] &= !(1 << bit);
+        self.count -= 1;
+        Some(word * 64 + bit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn nodes_are_taken_in_passes_of_ascending_index(marks in prop::collection::vec((0..300usize, any::<bool>()), 0..200)) {
+            let (mut dirty, mut now, mut next) = (Dirty::default(), BTreeSet::new(), BTreeSet::new());
+            let mut passed = None;
+            for (at, take) in marks {
+                dirty.mark(at);
+                if passed.is_none_or(|passed| at > passed) { now.insert(at) } else { next.insert(at) };
+                if take {
+                    if now.is_empty() {
+                        (now, next, passed) = (next, BTreeSet::new(), None);
+                    }
+                    let expected = now.pop_first();
+                    passed = expected.or(passed);
+                    prop_assert_eq!(dirty.take(), expected);
+                }
+            }
+            let left: Vec<usize> = std::iter::from_fn(|| dirty.take()).collect();
+            prop_assert_eq!(left, now.into_iter().chain(next).collect::<Vec<_>>());
+        }
     }
 }
