@@ -168,6 +168,11 @@ impl System {
         self.services.room.watch()
     }
 
+    /// How long a shutdown waits at most for what acts on the world.
+    pub fn drain(&self) -> Duration {
+        self.drain
+    }
+
     /// Runs that this process drives.
     pub fn active(&self) -> usize {
         self.services.driven.all().len()

@@ -11,7 +11,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use ostler_actors::{ReadResult, ResolveHow, RunView, Submission, System, new_run_id};
 use ostler_kernel::id::{AgentId, Digest, RunId, Ticks};
 use ostler_kernel::json;
@@ -24,6 +24,7 @@ use crate::events::{self, Until};
 use crate::keys::{self, Keys};
 use crate::lines;
 use crate::problem::Problem;
+use crate::socket::Leaving;
 use crate::summary::Stands;
 use crate::wire::{
     DamagedResult, GraphView, Health, How, InterjectRequest, Interjected, ResolveRequest, ResultsRead,
@@ -472,12 +473,14 @@ async fn results(State(api): State<Api>, Named(name): Named<String>) -> Result<J
     Ok(Json(told))
 }
 
-async fn health(State(api): State<Api>) -> Json<Health> {
+async fn health(State(api): State<Api>, leaving: Option<Extension<Leaving>>) -> Json<Health> {
+    let drain_ms = || u64::try_from(api.system.drain().as_millis()).unwrap_or(u64::MAX);
     Json(Health {
         status: "ok".to_owned(),
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         active: api.system.active(),
         disk_full: api.system.full().borrow().clone(),
+        leaving_within_ms: leaving.map(|_| drain_ms()),
     })
 }

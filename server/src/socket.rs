@@ -17,7 +17,7 @@ use hyper::body::Incoming;
 use hyper::header::CONNECTION;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, StatusCode};
+use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -74,6 +74,7 @@ pub fn socket_path(data: &Path) -> io::Result<(PathBuf, Option<File>)> {
 #[derive(Debug)]
 pub struct ControlSocket {
     path: PathBuf,
+    leaving: CancellationToken,
     stop: CancellationToken,
     under_way: TaskTracker,
     served: JoinHandle<()>,
@@ -95,13 +96,26 @@ impl ControlSocket {
         let listener = UnixListener::bind(&temporary)?;
         fs::set_permissions(&temporary, Permissions::from_mode(0o600))?;
         fs::rename(&temporary, &path)?;
-        let stop = CancellationToken::new();
+        let (leaving, stop) = (CancellationToken::new(), CancellationToken::new());
         let router = router.layer(middleware::from_fn_with_state(children, refuse_from_within));
         let steps = Arc::new(Semaphore::new(STEP_CONNECTIONS_MAX));
         let under_way = TaskTracker::new();
-        let answers = Answers { router, children, steps, stop: stop.clone(), under_way: under_way.clone() };
+        let answers = Answers {
+            router,
+            children,
+            steps,
+            leaving: leaving.clone(),
+            stop: stop.clone(),
+            under_way: under_way.clone(),
+        };
         let served = tokio::spawn(answers.serve(listener));
-        Ok(ControlSocket { path, stop, under_way, served, _folder: folder })
+        Ok(ControlSocket { path, leaving, stop, under_way, served, _folder: folder })
+    }
+
+    /// From here on, whoever asks may look and cancel runs; all else is refused with the code [`LEAVING`], untouched. Requests under
+    /// way go on. For while the system waits for what acts on the world: call [`ControlSocket::close`] then.
+    pub fn leave(&self) {
+        self.leaving.cancel();
     }
 
     /// Takes the socket away: requests under way go on, those that come now are refused with the code [`LEAVING`], untouched. Call
@@ -112,7 +126,7 @@ impl ControlSocket {
         Ok(())
     }
 
-    /// Waits until what was asked before [`ControlSocket::close`] is dealt with, but not for long: what waits for a run is answered by
+    /// Waits until what was asked before [`ControlSocket::leave`] or [`ControlSocket::close`] is dealt with, but not for long: what waits for a run is answered by
     /// the end of the system, and who follows something is not waited for.
     pub async fn answered(&self) {
         self.under_way.close();
@@ -135,6 +149,7 @@ struct Answers {
     children: Children,
     /// Places for what steps start.
     steps: Arc<Semaphore>,
+    leaving: CancellationToken,
     stop: CancellationToken,
     /// Requests that are dealt with.
     under_way: TaskTracker,
@@ -177,7 +192,7 @@ impl Answers {
     }
 
     async fn answer(self, stream: UnixStream, _place: OwnedSemaphorePermit) {
-        let Answers { router, children, steps, stop, under_way } = self;
+        let Answers { router, children, steps, leaving: leaves, stop, under_way } = self;
         let peer = Peer::of(&stream);
         let step = peer.may_be_a_step(children).then(|| steps.try_acquire());
         if let Some(Err(_)) = step {
@@ -192,10 +207,15 @@ impl Answers {
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(ConnectInfo(peer));
             has_asked.store(true, Ordering::SeqCst);
-            let (router, token, left) = (router.clone(), under_way.token(), left.is_cancelled());
+            let mut refused = left.is_cancelled();
+            if leaves.is_cancelled() {
+                request.extensions_mut().insert(Leaving);
+                refused |= !starts_nothing(&request);
+            }
+            let (router, token) = (router.clone(), under_way.token());
             async move {
                 let _token = token;
-                if left { Ok(leaving().into_response()) } else { router.oneshot(request).await }
+                if refused { Ok(leaving().into_response()) } else { router.oneshot(request).await }
             }
         });
         let mut builder = http1::Builder::new();
@@ -214,6 +234,17 @@ impl Answers {
         connection.as_mut().graceful_shutdown();
         let _ = connection.await;
     }
+}
+
+/// Goes with a request to whoever lets go of the data folder.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Leaving;
+
+/// Whether it only looks, or cancels a run as a whole: then it is answered while the process waits for what acts.
+fn starts_nothing(request: &Request<Body>) -> bool {
+    let parts: Vec<&str> = request.uri().path().split('/').collect();
+    request.method() == Method::GET
+        || (request.method() == Method::POST && matches!(parts[..], ["", "v1", "runs", _, "cancel"]))
 }
 
 /// The answer to whoever asks too late, and the end of their connection.

@@ -21,7 +21,7 @@ use super::advice::placed;
 use super::client::{Client, Refused, part};
 use super::exit::Failure;
 use super::measured::Measured;
-use super::term::{Out, count, say};
+use super::term::{Out, count, say, span};
 use super::{Globals, findings, signals::Signals};
 
 /// How long a holder that does not answer is waited for: it may be starting, or ending.
@@ -29,6 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a process that holds the data folder may take to say that it is well.
 pub(crate) const ANSWER: Duration = Duration::from_secs(2);
+
+/// How long until a holder that starts or ends is looked for again.
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// How often the runs of other terminals are looked at.
 const LOOK: Duration = Duration::from_millis(500);
@@ -41,6 +44,8 @@ pub(crate) const RENEWALS_MAX: usize = 8;
 pub(crate) enum Want {
     /// To read; short. The data folder must be there.
     Look,
+    /// To cancel, which whoever lets go of the data folder takes, too. The data folder must be there.
+    Cancel,
     /// To let runs go on; others may join. The data folder must be there.
     Drive,
     /// To open a run; others may join. Makes a data folder where there is none.
@@ -182,9 +187,11 @@ impl Session {
         {
             return Err(Failure::invalid(nothing));
         }
-        let begun = Instant::now();
+        let (begun, starts_nothing) = (Instant::now(), matches!(want, Want::Look | Want::Cancel));
         loop {
-            if let Some((client, health)) = answering(&data).await {
+            let answer = answering(&data).await;
+            let leaving = answer.as_ref().and_then(|(_, health)| health.leaving_within_ms);
+            if let Some((client, health)) = answer.filter(|_| starts_nothing || leaving.is_none()) {
                 if let Some(why) = health.disk_full {
                     say(no_room(&why));
                 }
@@ -200,7 +207,13 @@ impl Session {
                     return made(client, Some(held));
                 }
                 Err(StartError::Store(OpenError::Held { .. })) if begun.elapsed() < PATIENCE => {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    tokio::time::sleep(AGAIN).await;
+                }
+                Err(StartError::Store(error @ OpenError::Held { .. })) => {
+                    return Err(match leaving {
+                        Some(wait) => being_left(&error, wait),
+                        None => not_opened(&data, &error),
+                    });
                 }
                 Err(StartError::Store(error)) => return Err(not_opened(&data, &error)),
                 Err(error) => return Err(not_started(error)),
@@ -211,6 +224,12 @@ impl Session {
     /// Finds the way again: another process held the data folder, and is gone or on its way.
     pub(crate) async fn renew(&mut self, want: Want) -> Result<(), Failure> {
         if self.client.is_remote() {
+            // Whoever lets go of it takes their time, and does nothing of this.
+            if let (_, Some(data)) = settings(&self.globals, &self.workspace)? {
+                while is_being_left(&data).await {
+                    tokio::time::sleep(AGAIN).await;
+                }
+            }
             *self = Session::open(&self.globals, &self.workspace, want).await?;
         }
         Ok(())
@@ -268,9 +287,12 @@ impl Session {
         let (mut said, mut interrupted) = (false, None);
         while let Some(Door { socket, data, router }) = &door {
             interrupted = self.stay(&os, signals, &mut said).await;
+            if interrupted.is_some() {
+                break;
+            }
             let _ = socket.close(); // one that stays there refuses, and is replaced
             socket.answered().await;
-            if interrupted.is_some() || os.system().active() == 0 || self.running().await == 0 {
+            if os.system().active() == 0 || self.running().await == 0 {
                 break;
             }
             // Somebody has come in at the last moment.
@@ -329,15 +351,17 @@ impl Session {
     }
 }
 
-/// Lets go of the data folder. Whoever follows something there hears of it by the end of the system.
+/// Lets go of the data folder: who looks and who cancels is answered as long as it waits for what acts. Whoever follows something there
+/// hears of it by the end of the system.
 async fn leave(os: Ostler, door: Option<Door>) {
     if let Some(door) = &door {
-        let _ = door.socket.close();
+        door.socket.leave();
         os.system().start_nothing().await;
         door.socket.answered().await;
     }
     tell_in_doubt(&os.shutdown().await);
     if let Some(door) = door {
+        let _ = door.socket.close(); // one that stays there refuses, and is replaced
         door.socket.finish().await;
     }
 }
@@ -399,6 +423,20 @@ pub(crate) async fn answering(data: &Path) -> Option<(Client, Health)> {
     let answer = tokio::time::timeout(ANSWER, client.get::<Health>("/healthz")).await;
     let health = answer.ok()?.ok()?;
     Some((client, health))
+}
+
+/// Whether the process that holds the data folder lets go of it.
+async fn is_being_left(data: &Path) -> bool {
+    answering(data).await.is_some_and(|(_, health)| health.leaving_within_ms.is_some())
+}
+
+/// The data folder is held by a process that ends, and waits for what acts on the world no longer than so many milliseconds.
+fn being_left(held: &OpenError, wait_ms: u64) -> Failure {
+    let wait = span(i64::try_from(wait_ms).unwrap_or(i64::MAX));
+    let what = format!(
+        "{held}, which is ending and waits up to {wait} for work that acts on the world: until then it answers `ostler ps` and `ostler cancel RUN`; ask again when it is gone, nothing is lost"
+    );
+    Failure::store(placed(&what))
 }
 
 fn not_started(error: StartError) -> Failure {

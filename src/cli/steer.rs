@@ -383,7 +383,7 @@ pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Fa
     }
     let mut out = Out::new();
     let mut signals = Signals::listen()?;
-    let mut session = Session::open_measured(globals, Path::new("."), Want::Drive, args.measured).await?;
+    let mut session = Session::open_measured(globals, Path::new("."), Want::Cancel, args.measured).await?;
     let run = match post(&mut session, &args.run, "cancel").await {
         Ok(RunNamed { run }) => run,
         Err(refused) => return fail(session, refused).await,

@@ -343,9 +343,12 @@ impl Ostler {
     pub async fn shutdown(&self) -> Vec<InDoubt> {
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(socket) = &socket {
-            let _ = socket.close(); // one that stays there refuses, and is replaced
+            socket.leave();
         }
         let in_doubt = self.system.shutdown().await;
+        if let Some(socket) = &socket {
+            let _ = socket.close(); // one that stays there refuses, and is replaced
+        }
         if let Some(programs) = self.programs.as_ref().filter(|_| !in_doubt.is_empty()) {
             programs.kill_running();
         }

@@ -1,6 +1,6 @@
 //! Other commands while one holds the data folder.
 
-use super::world::World;
+use super::world::{World, until};
 
 const LONG: &str = "id: long\nnodes:\n  - {id: a, tool: fs.list, params: {path: .}}\n  - {id: nap, tool: time.sleep, params: {ms: 60000}, timeout: 90s, deps: [a]}\n";
 const ASK: &str =
@@ -82,6 +82,32 @@ fn when_the_holder_ends_who_has_a_run_open_goes_on_with_it() {
         let open = world.ostler("ps --state open --json").exits(0).lines();
         assert_eq!((open.len(), &open[0]["plan"]), (1, &"long".into()), "{signal}");
     }
+}
+
+#[test]
+fn who_ends_and_waits_for_what_acts_takes_looks_and_cancels_and_nothing_else() {
+    let world = world();
+    let waits = "until [ -e go ]; do sleep 0.05; done";
+    let act = format!(
+        "id: act\nnodes:\n  - {{id: a, tool: shell.run, params: {{argv: [sh, -c, \"{waits}\"]}}}}\n  - {{id: b, tool: fs.list, params: {{path: .}}, deps: [a]}}\n"
+    );
+    world.file("act.yaml", &act);
+    let mut holder = world.start("run act.yaml --workspace work --intent 2");
+    let run = run_of(&holder.until("opened: act"));
+    until("it acts", || world.ostler(&format!("show {run}")).out.contains("a  running"));
+    holder.signal("INT");
+    let refused = "is ending and waits up to 30.00 s for work that acts on the world";
+    world.ostler("run short.yaml --workspace work").exits(4).complains(refused);
+    world.ostler(&format!("skip {run} b")).exits(4).complains(refused);
+    world.ostler("ps").exits(0).says("running").says("0/2");
+    world.ostler("approvals").exits(0);
+    world.ostler(&format!("show {run}")).exits(0).says("a  running");
+    let cancel = world.start(&format!("cancel {run}"));
+    until("it is cancelled", || world.ostler(&format!("events {run}")).out.contains("cancel_plan"));
+    world.file("work/go", "");
+    cancel.end().exits(0).says("cancelled  act");
+    holder.end().exits(130).complains("stopped, state is kept");
+    world.ostler(&format!("show {run}")).exits(0).says("a  executed").says("b  cancelled");
 }
 
 /// Whoever holds the data folder next has come for something else, and leaves what it finds alone.

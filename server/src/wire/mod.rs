@@ -39,6 +39,10 @@ pub struct Health {
     /// Why what has no room waits for some; absent: there is room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_full: Option<String>,
+    /// It lets go of the data folder, and waits no longer than so for what acts on the world; until then it takes looks and
+    /// cancels runs, and nothing else. Absent: it stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaving_within_ms: Option<u64>,
 }
 
 /// Who pays, where a request does not say.
