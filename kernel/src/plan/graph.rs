@@ -48,8 +48,11 @@ impl Graph {
 pub(super) struct Derived {
     graph: OnceLock<Arc<Graph>>,
     /// Per node that is given nothing but its literal parameters: by which digest of what runs its work was identified, and how.
-    constant: OnceLock<Box<[OnceLock<(Digest, Digest)>]>>,
+    constant: OnceLock<Box<[Identified]>>,
 }
+
+/// A digest of what runs, and the identity of the work that follows from it.
+type Identified = OnceLock<(Digest, Digest)>;
 
 impl Derived {
     pub(super) fn graph(&self, nodes: &[Node]) -> &Arc<Graph> {

@@ -37,9 +37,9 @@ impl Turn<'_, '_, '_> {
         }
     }
 
-    /// Whoever is refused again and again looks for what is allowed: the run is cancelled.
+    /// Whoever is refused again and again looks for what is allowed: the run is cancelled. A simulation has no such budget.
     fn stop_denied(&mut self) {
-        if self.run.denials >= DENIALS_MAX && !self.run.cancelled {
+        if self.cx.settings.complete && self.run.denials >= DENIALS_MAX && !self.run.cancelled {
             self.emit(Event::Operator(OperatorAct::StopDenied));
             self.stop_all(NodeState::Cancelled, &Reason::Denials);
         }
