@@ -102,3 +102,16 @@ fn what_the_words_of_the_format_say_holds_in_corners() {
         json!([["V03", "j"], ["V05", "d"], ["V05", "j"], ["V06", "j"]]),
     );
 }
+
+#[test]
+fn a_simulation_is_not_cancelled_however_often_the_gate_refuses() {
+    let denied = serde_json::json!([{"fail": "gate_denied"}]);
+    let case = serde_json::json!({
+        "plan": {"nodes": [{"id": "a", "patches": 25}]},
+        "policy": {"max_versions": 64},
+        "script": {"a": denied},
+        "patch": {"a": vec![denied.clone(); 25]},
+    });
+    check_given(case.clone(), "/outcome", "failed".into());
+    check_given(case, "/dispatches", 26.into());
+}

@@ -1,6 +1,7 @@
 //! What a plan means depends on where it runs: a simulation or a real run.
 
 use crate::evaluation::Domains;
+use crate::gate::DENIALS_MAX;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -34,6 +35,8 @@ pub struct Settings<'a> {
     pub complete: bool,
     /// Whether the wait before a retry is drawn between nothing and its full length.
     pub jitter: bool,
+    /// Calls of a run that the gate refuses before it is cancelled; `None`: however many, as in a simulation.
+    pub denials_max: Option<u32>,
 }
 
 impl<'a> Settings<'a> {
@@ -50,6 +53,7 @@ impl<'a> Settings<'a> {
             executes: |_| true,
             complete: false,
             jitter: false,
+            denials_max: None,
         }
     }
 
@@ -69,6 +73,7 @@ impl<'a> Settings<'a> {
             executes: |kind| matches!(kind, Kind::Tool | Kind::Aggregator | Kind::HumanApproval),
             complete: true,
             jitter: true,
+            denials_max: Some(DENIALS_MAX),
         }
     }
 }

@@ -5,7 +5,7 @@ use super::turn::{Resolution, Turn};
 use crate::event::{
     AttemptResult, Directive, Event, Failure, HumanRequestKind, OperatorAct, Outcome, TimerKind,
 };
-use crate::gate::{AfterLoss, DENIALS_MAX};
+use crate::gate::AfterLoss;
 use crate::id::NodeId;
 use crate::plan::InDoubt;
 use crate::run::{Category, NodeState, Reason, Strategy};
@@ -37,9 +37,10 @@ impl Turn<'_, '_, '_> {
         }
     }
 
-    /// Whoever is refused again and again looks for what is allowed: the run is cancelled. A simulation has no such budget.
+    /// Whoever is refused again and again looks for what is allowed: the run is cancelled.
     fn stop_denied(&mut self) {
-        if self.cx.settings.complete && self.run.denials >= DENIALS_MAX && !self.run.cancelled {
+        let is_enough = self.cx.settings.denials_max.is_some_and(|most| self.run.denials >= most);
+        if is_enough && !self.run.cancelled {
             self.emit(Event::Operator(OperatorAct::StopDenied));
             self.stop_all(NodeState::Cancelled, &Reason::Denials);
         }

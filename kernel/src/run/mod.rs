@@ -115,6 +115,7 @@ pub struct Run {
     denials: u32,
     tally: Tally,
     terms: RunTerms,
+    /// Finds it again without a look at the names.
     last: Last,
 }
 
