@@ -143,6 +143,8 @@ pub(crate) async fn doctor(globals: &Globals, args: DoctorArgs) -> Result<u8, Fa
         report.good("data folder", format!("{place}, {}", held(folder_bytes(&data))));
         probe(&data, &mut report);
         store(globals, &data, args.repair, &mut report).await?;
+    } else if let Err(error) = Store::check_place(&data) {
+        report.bad("data folder", error.to_string(), "name another with --data, or OSTLER_DATA");
     } else {
         report.good("data folder", format!("no data folder at {place} yet: the first run makes it"));
         probe(&data, &mut report);
@@ -338,12 +340,21 @@ fn measure(path: &Path) -> std::io::Result<Vec<Duration>> {
 const RESTORE: &str =
     "change nothing in the folder; put a backup in its place, or keep it and begin another with --data";
 
+const NOT_LOOKED_AT: &str =
+    "may only be read: its runs are not gone through, nor is it known whether the end of the journal is gone";
+
+const COPY: &str = "copy it to where you may write, and name that with --data";
+
 async fn store(globals: &Globals, data: &Path, repairs: bool, report: &mut Report) -> Result<(), Failure> {
     let examined = if repairs { Store::repair(data) } else { Store::examine(data) };
     match examined {
         Ok(found) => {
             damage::tell(&found, repairs, report);
             if !repairs && !found.is_sound() {
+                return Ok(());
+            }
+            if found.read_only {
+                report.note("runs", format!("{} {NOT_LOOKED_AT}", data.display()), COPY);
                 return Ok(());
             }
         }
@@ -357,6 +368,10 @@ async fn store(globals: &Globals, data: &Path, repairs: bool, report: &mut Repor
         }
         Err(error @ OpenError::NewerFormat { .. }) => {
             report.bad("journal", error.to_string(), "nothing of it is damaged: use that one");
+            return Ok(());
+        }
+        Err(error @ OpenError::ReadOnly { .. }) => {
+            report.bad("journal", format!("{error}: nothing is repaired"), COPY);
             return Ok(());
         }
         Err(error) => {

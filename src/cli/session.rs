@@ -12,7 +12,7 @@ use ostler::{InDoubt, Ostler, StartError};
 use ostler_drivers::tool::{DataFolder, ToolConfig, builtin};
 use ostler_server::wire::{Health, RunList, Standing, Summary};
 use ostler_server::{Children, ControlSocket, router, socket_path};
-use ostler_store::OpenError;
+use ostler_store::{OpenError, Opened, Store};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -128,10 +128,13 @@ pub(crate) fn no_folder(data: Option<&Path>) -> Result<Option<String>, Failure> 
 pub(crate) fn nothing_of(what: &str, data: Option<&Path>) -> Result<Option<String>, Failure> {
     Ok(match data {
         Some(data) if is_there(data)? => None,
-        Some(data) => Some(format!(
-            "there is no {what} yet: no data folder at {} (--data names another)",
-            data.display()
-        )),
+        Some(data) => {
+            Store::check_place(data).map_err(|error| not_opened(data, &error))?;
+            Some(format!(
+                "there is no {what} yet: no data folder at {} (--data names another)",
+                data.display()
+            ))
+        }
         None => Some(format!("there is no {what} yet: what is kept in memory is gone with its process")),
     })
 }
@@ -375,14 +378,28 @@ fn tell_in_doubt(in_doubt: &[InDoubt]) {
     }
 }
 
-async fn hold(os: Ostler, data: &Path, want: Want) -> Result<(Client, Held), Failure> {
-    if let Some(torn) = os.opened().and_then(|opened| opened.torn.as_ref()) {
+/// What was found and done when the data folder was opened.
+fn tell_opened(opened: &Opened, data: &Path) {
+    let place = data.display();
+    if let Some(torn) = &opened.torn {
         say(format!(
-            "note: the last write to {} was cut short; {} bytes that nobody was told of were dropped ({})",
-            data.display(),
-            torn.bytes,
-            torn.what
+            "note: the last write to {place} was cut short; {} bytes that nobody was told of were dropped ({})",
+            torn.bytes, torn.what
         ));
+    }
+    if let Some(lost) = &opened.lost_end {
+        say(placed(&format!(
+            "note: {place} is damaged: {lost}; what is listed is what the index knows, and nothing is written; {TO_REPAIR}"
+        )));
+    }
+    if opened.format_missing {
+        say(format!("note: {place} had records and no format file, which was written anew"));
+    }
+}
+
+async fn hold(os: Ostler, data: &Path, want: Want) -> Result<(Client, Held), Failure> {
+    if let Some(opened) = os.opened() {
+        tell_opened(opened, data);
     }
     if os.ended() > 0 {
         say(format!(
@@ -451,23 +468,22 @@ pub(crate) fn not_opened(data: &Path, error: &OpenError) -> Failure {
     if !data.is_dir() {
         match error {
             OpenError::Io { error, .. } => {
-                return Failure::invalid(format!("cannot make the data folder {place}: {error}"));
+                return Failure::store(format!("cannot make the data folder {place}: {error}"));
             }
             OpenError::ReadOnly { .. } => {
-                return Failure::invalid(format!(
+                return Failure::store(format!(
                     "cannot make the data folder {place}: you may not write where it would lie; name another with --data, or OSTLER_DATA"
                 ));
             }
             _ => {}
         }
     }
+    let nothing_written = format!(": nothing was written; {TO_REPAIR}");
     let advice = match error {
         OpenError::Held { .. } => {
             ", which does not answer at control.sock: wait for it, or end it; nothing is lost"
         }
-        OpenError::Damaged { .. } => {
-            ": nothing was written; `ostler doctor` tells what it touches, `ostler doctor --repair` sets that aside"
-        }
+        OpenError::Damaged { .. } => &nothing_written,
         OpenError::NewerFormat { .. } => "; use that one",
         OpenError::NotOurs { .. } | OpenError::Foreign { .. } | OpenError::NotAFolder { .. } => {
             "; --data names another folder"
@@ -480,9 +496,8 @@ pub(crate) fn not_opened(data: &Path, error: &OpenError) -> Failure {
     let told = error.to_string();
     let place = place.to_string();
     let told = if told.contains(&place) { told } else { format!("{place}: {told}") };
-    let told = placed(&format!("{told}{advice}"));
-    match error {
-        OpenError::Foreign { .. } | OpenError::NotAFolder { .. } => Failure::invalid(told),
-        _ => Failure::store(told),
-    }
+    Failure::store(placed(&format!("{told}{advice}")))
 }
+
+/// What to do about damage.
+const TO_REPAIR: &str = "`ostler doctor` tells what it touches, `ostler doctor --repair` sets that aside";

@@ -10,7 +10,7 @@ use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::port::ArtifactError;
 
 use crate::artifact;
-use crate::data_folder::{OpenError, Store, lock_if_writable, make_folder, sync_folder};
+use crate::data_folder::{OpenError, Store, is_unmarked, lock_if_writable, make_folder, sync_folder};
 use crate::disk::{Disk, Folder};
 use crate::index::Index;
 use crate::journal::segments::{self, Findings, Options, Unwanted};
@@ -28,6 +28,10 @@ pub struct Examination {
     pub artifacts: Vec<ArtifactError>,
     /// Whether its index could not be read. It is built again from the journal.
     pub index_broken: bool,
+    /// Whether it has records and no format file. Who opens it next writes that anew.
+    pub format_missing: bool,
+    /// Whether it may only be read. Its index was not asked then, so that nobody knows whether the end of its journal is gone.
+    pub read_only: bool,
 }
 
 impl Examination {
@@ -162,7 +166,13 @@ fn examine_within(
     }
     let mut artifacts: Vec<ArtifactError> = damaged.into_values().collect();
     artifacts.sort_by_key(ArtifactError::to_string);
-    Ok(Examination { journal, artifacts, index_broken: index.was_broken })
+    Ok(Examination {
+        journal,
+        artifacts,
+        index_broken: index.was_broken,
+        format_missing: is_unmarked(path),
+        read_only: lock.is_none(),
+    })
 }
 
 /// What is unwanted, if there is enough of it that writing the journal anew is worth it: as many runs as stay, or

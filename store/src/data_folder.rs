@@ -183,12 +183,7 @@ impl Store {
     /// See [`OpenError`].
     pub fn open_with(path: &Path, options: Options) -> Result<(Store, Opened), OpenError> {
         let io = |error| OpenError::io(path, error);
-        if fs::metadata(path).is_ok_and(|found| !found.is_dir()) {
-            return Err(OpenError::NotAFolder { path: path.to_owned() });
-        }
-        if let Some(entry) = foreign(path) {
-            return Err(OpenError::Foreign { path: path.to_owned(), entry });
-        }
+        Store::check_place(path)?;
         make_folder(path).map_err(io)?;
         let lock_path = path.join("lock");
         let (lock, epoch_seen) = HeldLock::take(&lock_path).map_err(|error| match error {
@@ -196,6 +191,7 @@ impl Store {
             NotLocked::NotAFile => OpenError::NotAFile { path: lock_path },
             NotLocked::Io(error) => OpenError::io(path, error),
         })?;
+        let format_missing = is_unmarked(path);
         check_format(path, true)?;
         let journal_path = path.join("journal");
         make_folder(&journal_path).map_err(io)?;
@@ -215,7 +211,23 @@ impl Store {
         let keep = |epoch| lock.write(epoch).map(|()| Some(lock));
         let opened = segments::open(disk, index, options, epoch_seen, keep);
         let (journal, opened) = opened.map_err(|error| OpenError::journal(path, error))?;
+        let opened = Opened { format_missing, ..opened };
         Ok((Store { journal: Arc::new(journal), artifacts: Arc::new(artifacts) }, opened))
+    }
+
+    /// Whether nothing but a data folder stands at `path`, which may be nothing yet. Reads no more than what is in it.
+    ///
+    /// # Errors
+    ///
+    /// Something else is there: [`OpenError::NotAFolder`] or [`OpenError::Foreign`].
+    pub fn check_place(path: &Path) -> Result<(), OpenError> {
+        if fs::metadata(path).is_ok_and(|found| !found.is_dir()) {
+            return Err(OpenError::NotAFolder { path: path.to_owned() });
+        }
+        match foreign(path) {
+            Some(entry) => Err(OpenError::Foreign { path: path.to_owned(), entry }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -256,7 +268,15 @@ fn foreign(path: &Path) -> Option<String> {
     names.filter(|name| !BEGUN.contains(&name.as_str())).min()
 }
 
-/// Checks the format file; with `write`, writes it where there is none, or one of an earlier version.
+/// Whether a folder has records, and no format file. They are read all the same: what is too new of them says so itself.
+pub(crate) fn is_unmarked(path: &Path) -> bool {
+    let format = fs::symlink_metadata(path.join("format"));
+    format.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        && fs::read_dir(path.join("journal")).is_ok_and(|mut names| names.next().is_some())
+}
+
+/// Checks the format file; with `write`, writes it where there is none, or one of an earlier version. Without, none is needed beside a
+/// journal.
 fn check_format(path: &Path, write: bool) -> Result<(), OpenError> {
     let file = path.join("format");
     let io = |error| OpenError::io(path, error);
@@ -276,7 +296,8 @@ fn check_format(path: &Path, write: bool) -> Result<(), OpenError> {
         }
         Ok(None) => Err(OpenError::NotAFile { path: file }),
         Err(error) if write && error.kind() == io::ErrorKind::NotFound => mark(path),
-        Err(error) => Err(io(error)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.join("journal").is_dir() => Ok(()),
+        Err(error) => Err(OpenError::io(&file, error)),
     }
 }
 

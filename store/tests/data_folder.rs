@@ -368,6 +368,74 @@ fn a_journal_whose_end_is_gone_is_refused_and_what_it_lost_is_set_aside() {
     }
 }
 
+/// What stands in a folder, without those in it.
+fn files(path: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
+    let paths = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    let files = paths.filter(|path| path.is_file());
+    let mut files: Vec<_> =
+        files.map(|path| (path.file_name().unwrap().to_owned(), fs::read(&path).unwrap())).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn who_looks_at_a_journal_whose_end_is_gone_reads_what_is_whole_and_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data");
+    fill(&open(&path).0);
+    let last = segments(&path).len();
+    for len in [0, 64, 2_500] {
+        let lost = folder.path().join(format!("lost-{len}"));
+        copy(&path, &lost);
+        let segment = lost.join(format!("journal/{last:010}.seg"));
+        File::options().write(true).open(segment).unwrap().set_len(len).unwrap();
+        let before = files(&lost.join("journal"));
+        for look in 0..2 {
+            let looks = Options { sweep_bytes_max: None, ..small() };
+            let (store, found) = Store::open_with(&lost, looks).unwrap();
+            let told = found.lost_end.map(|damage| damage.what).unwrap_or_default();
+            assert!(told.contains("its end is gone"), "{len}, look {look}: {told:?}");
+            assert_eq!(store.journal.runs(false).unwrap().len(), 20);
+            let (mut whole, mut cut) = (0, 0);
+            for number in 1..=20 {
+                match store.journal.read(stream(number), Seq(0), usize::MAX) {
+                    Ok(read) => {
+                        assert_eq!(read.len(), 22, "{len}: run {number}");
+                        whole += 1;
+                    }
+                    Err(error) => {
+                        assert!(error.to_string().contains(&format!("segment {last},")), "{error}");
+                        cut += 1;
+                    }
+                }
+            }
+            assert!(whole > 0 && cut > 0, "{len}: {whole} whole, {cut} cut");
+            let appended = store.journal.append(vec![batch(stream(99), 0, vec![numbered(0)])]);
+            assert!(appended.unwrap_err().to_string().contains("its end is gone"));
+            drop(store);
+            assert!(files(&lost.join("journal")) == before, "{len}, look {look}: it was written to");
+        }
+        assert!(matches!(Store::open_with(&lost, small()), Err(OpenError::Damaged { .. })), "{len}");
+        let found = Store::examine(&lost).unwrap().journal.damages;
+        assert!(!found.is_empty() && found.iter().all(|damage| !damage.torn), "{len}: {found:?}");
+    }
+}
+
+#[test]
+fn records_without_a_format_file_are_read_and_it_is_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(!open(folder.path()).1.format_missing);
+    fill(&open(folder.path()).0);
+    fs::remove_file(folder.path().join("format")).unwrap();
+    let found = Store::examine(folder.path()).unwrap();
+    assert!(found.is_sound() && found.format_missing && !folder.path().join("format").exists());
+    let (store, opened) = open(folder.path());
+    check_filled(&store, "without a format file");
+    assert!(opened.format_missing && folder.path().join("format").exists());
+    drop(store);
+    assert!(!open(folder.path()).1.format_missing);
+}
+
 #[test]
 fn a_torn_end_is_told_from_damage_whatever_its_bytes_look_like() {
     let folder = tempfile::tempdir().unwrap();

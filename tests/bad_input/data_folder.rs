@@ -70,22 +70,32 @@ fn a_newer_format_and_a_foreign_folder_are_refused_and_kept() {
     assert_eq!(world.ostler("ps --json").exits(0).lines().len(), 1);
 }
 
-/// Changes the mode of a folder and of all beneath it.
 #[test]
 fn a_folder_of_something_else_is_not_filled() {
     let world = world();
     fs::create_dir(world.path().join("home")).unwrap();
     fs::write(world.path().join("home/letter"), "dear").unwrap();
     let says = "is not a data folder: letter is in it; --data names another folder";
-    world.ostler(&format!("{RUN} --data home")).exits(2).complains(says);
+    for line in [RUN, "ps", "show @last", "gc"] {
+        world.ostler(&format!("{line} --data home")).exits(4).complains(says);
+        world
+            .ostler(&format!("{line} --data home/letter"))
+            .exits(4)
+            .complains("is not a folder; --data names");
+    }
+    world
+        .ostler("doctor --data home")
+        .exits(4)
+        .says("✘ data folder    home is not a data folder: letter is in");
+    world.ostler("doctor --data home/letter").exits(4).says("✘ data folder    home/letter is not a folder");
     assert_eq!(fs::read_dir(world.path().join("home")).unwrap().count(), 1);
-    world.ostler(&format!("{RUN} --data home/letter")).exits(2).complains("is not a folder");
     // One that was begun and left is gone on with.
     fs::create_dir_all(world.path().join("begun/journal")).unwrap();
     fs::write(world.path().join("begun/format.new"), "ost").unwrap();
     world.ostler(&format!("{RUN} --data begun")).exits(0);
 }
 
+/// Changes the mode of a folder and of all beneath it.
 fn chmod(path: &Path, folder: u32, file: u32) {
     let metadata = fs::symlink_metadata(path).unwrap();
     if metadata.is_dir() {
@@ -138,7 +148,77 @@ fn a_data_folder_that_may_only_be_read_is_named_and_left_alone() {
         assert_eq!(output.status.code(), Some(4), "{line}: {said}");
         assert!(said.contains("data may only be read"), "{line}: {said}");
     }
+    for (line, says, last) in [
+        ("doctor", "may only be read: its runs are not gone through", "one thing is broken"),
+        ("doctor --json", "may only be read: its runs are not gone through", "\"name\":\"runs\""),
+        ("doctor --repair", "may only be read: nothing is repaired", "things are broken"),
+    ] {
+        let output = as_nobody(&world, line).unwrap().output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(told.contains(says) && told.lines().last().unwrap().contains(last), "{line}: {told}");
+        assert!(told.contains("copy it to where you may write") && !told.contains("put a backup"), "{told}");
+        assert_eq!(
+            (output.status.code(), &*String::from_utf8_lossy(&output.stderr)),
+            (Some(4), ""),
+            "{line}"
+        );
+    }
     chmod(world.path(), 0o755, 0o644);
+    is_well(&world);
+}
+
+#[test]
+fn records_without_a_format_file_are_told_of_by_whoever_comes_first() {
+    let world = world();
+    world.ostler(RUN).exits(0);
+    let format = world.data().join("format");
+    for line in ["ps", "show @last", RUN] {
+        fs::remove_file(&format).unwrap();
+        world.ostler(line).exits(0).complains("had records and no format file, which was written anew");
+        assert!(format.exists());
+        world.ostler("ps").exits(0);
+    }
+    fs::remove_file(&format).unwrap();
+    world.ostler("doctor").exits(0).says("! format         the format file is missing").says("✔ runs");
+    is_well(&world);
+}
+
+/// Bytes of the first segment before the blank ones at its end.
+fn used(world: &World) -> u64 {
+    let bytes = fs::read(world.data().join("journal/0000000001.seg")).unwrap();
+    bytes.iter().rposition(|byte| *byte != 0).unwrap() as u64 + 1
+}
+
+#[test]
+fn who_looks_at_a_journal_whose_end_is_gone_is_shown_what_is_whole() {
+    let world = world();
+    (0..3).for_each(|_| drop(world.ostler(RUN).exits(0)));
+    let runs = world.ostler("ps --json").exits(0).lines();
+    let first = runs.iter().map(|line| line["run"].as_str().unwrap()).min().unwrap().to_owned();
+    let segment = world.data().join("journal/0000000001.seg");
+    let cut = |len: u64| fs::File::options().write(true).open(&segment).unwrap().set_len(len).unwrap();
+    for (len, is_whole) in [(used(&world) - 46, true), (0, false)] {
+        cut(len);
+        let before = fs::read(&segment).unwrap();
+        for line in [RUN, "resume", "client add acme", "gc --apply --older-than 1ms"] {
+            world.ostler(line).exits(4).complains("its end is gone").complains("nothing was written");
+        }
+        for line in ["ps", "ps --clients", "ps --agents", "agents", "approvals", "market ls"] {
+            world.ostler(line).exits(0).complains("its end is gone").complains("`ostler doctor` tells what");
+        }
+        assert_eq!(world.ostler("ps --json").exits(0).lines().len(), 3);
+        for line in [format!("show {first}"), format!("events {first}"), format!("artifact {first}/a")] {
+            let ended = world.ostler(&line);
+            let ended = if is_whole { ended.exits(0) } else { ended.exits(4) };
+            ended.complains("its end is gone");
+        }
+        world.ostler("show @last").exits(4).complains("the journal is damaged at segment 1, offset");
+        let told = world.ostler("doctor").exits(4).says("its end is gone");
+        assert!(!told.out.contains("the next run drops"), "{}", told.out);
+        assert!(fs::read(&segment).unwrap() == before, "it was written to");
+    }
+    let told = world.ostler("doctor --repair").exits(0).says("its end is gone");
+    assert!(!told.out.contains("the next run drops"), "{}", told.out);
     is_well(&world);
 }
 
@@ -150,7 +230,7 @@ fn a_data_folder_that_cannot_be_made_is_not_told_to_be_one_that_may_only_be_read
     chmod(world.path(), 0o755, 0o644);
     let Some(output) = made else { return };
     let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(output.status.code(), Some(4), "{said}");
     assert!(
         said.contains("cannot make the data folder") && said.contains("name another with --data"),
         "{said}"

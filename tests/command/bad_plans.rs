@@ -59,7 +59,9 @@ fn what_is_no_regular_file_is_refused_at_once() {
 fn what_cannot_be_begun_with_says_what_is_wrong_with_it() {
     let world = World::new();
     world.file("good.yaml", "id: p\nnodes: [{id: a, tool: time.sleep, params: {ms: 1}}]\n");
-    refused(&world, "run good.yaml --workspace work --data /proc/x")
+    world
+        .ostler("run good.yaml --workspace work --data /proc/x")
+        .exits(4)
         .complains("cannot make the data folder /proc/x: ");
     for command in ["check", "run", "market post"] {
         world.file("job.yaml", "title: t\nbudget: 5\nplan: good.yaml\n");

@@ -64,6 +64,13 @@ pub(super) fn tell(found: &Examination, repaired: bool, report: &mut Report) {
     if damaged.is_empty() || repaired {
         report.good("journal", "every record has the checksum it was written with");
     }
+    if found.format_missing {
+        report.note(
+            "format",
+            "the format file is missing, beside records that can be read without it",
+            "nothing: the next command that opens the folder writes it anew",
+        );
+    }
     if found.index_broken {
         report.note(
             "index",

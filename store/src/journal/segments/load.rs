@@ -26,6 +26,15 @@ pub(crate) struct Loaded {
     pub(crate) stillborn: Option<u32>,
 }
 
+impl Loaded {
+    /// Nothing but what the index covers.
+    pub(crate) fn by(mark: Mark) -> Loaded {
+        let (end, last_segment) = (mark.upto, mark.upto.segment());
+        let fold = Fold::after(Some(mark));
+        Loaded { fold, end, last_write: end, sealed: true, torn: None, last_segment, stillborn: None }
+    }
+}
+
 /// Why the journal could not be read.
 #[derive(Debug)]
 pub(crate) enum LoadError {

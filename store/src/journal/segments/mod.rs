@@ -107,7 +107,8 @@ pub struct Options {
     /// Longest wait for room in the queue, in milliseconds.
     pub queue_wait_ms_max: u64,
     /// Bytes of segments whose checksums are looked at before the journal opens, the newest first; the others are looked at
-    /// beside what goes on. `None`: only what the index does not cover, for who only looks.
+    /// beside what goes on. `None`: only what the index does not cover, for who only looks: a journal whose end is gone opens then, too,
+    /// and takes no appends.
     pub sweep_bytes_max: Option<u64>,
     /// What is removed on opening, once there is as much of it as of everything else.
     pub unwanted: Unwanted,
@@ -222,7 +223,7 @@ impl Shared {
     }
 
     fn poisoned(&self) -> bool {
-        matches!(self.order().standing, Standing::Poisoned(_))
+        matches!(self.order().standing, Standing::Poisoned(_) | Standing::Cut(_))
     }
 
     fn poison(&self, why: String) {
@@ -257,6 +258,9 @@ impl Shared {
 
     /// Mends the index, which nobody moves on meanwhile, and makes the fold anew, with all that it holds no more.
     fn rebuild(&self, order: &mut Order) -> Result<(), JournalError> {
+        if let Standing::Cut(damage) = &order.standing {
+            return Err(damage.clone().into());
+        }
         let still = self.indexing.lock().unwrap_or_else(PoisonError::into_inner);
         self.index.mend();
         self.refold_while(&still, order).inspect_err(|error| {
@@ -334,6 +338,7 @@ impl Shared {
         match &order.standing {
             Standing::Writing => {}
             Standing::Poisoned(why) => return Err(JournalError::Poisoned(why.clone())),
+            Standing::Cut(damage) => return Err(damage.clone().into()),
             Standing::Full { .. } => self.admit_when_full(&mut order, prepared)?,
         }
         Ok(order)
@@ -442,7 +447,7 @@ impl Journal for SegmentJournal {
         let mut order = self.shared.order();
         match order.standing {
             Standing::Full { .. } => self.shared.finds_room(&mut order, ROOM_BYTES),
-            Standing::Writing | Standing::Poisoned(_) => true,
+            Standing::Writing | Standing::Poisoned(_) | Standing::Cut(_) => true,
         }
     }
 

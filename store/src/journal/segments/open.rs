@@ -24,7 +24,7 @@ use crate::lock::HeldLock;
 const SEGMENTS_PER_COMMIT: usize = 64;
 
 /// What was found and done on opening.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct JournalOpened {
     /// The epoch that begins.
     pub epoch: u64,
@@ -32,6 +32,10 @@ pub struct JournalOpened {
     pub torn: Option<Torn>,
     /// Whether the index had to be built from the start.
     pub index_rebuilt: bool,
+    /// What is lost of its end: it was opened to look, and takes no appends.
+    pub lost_end: Option<Damage>,
+    /// Whether the folder had records and no format file: that was written anew.
+    pub format_missing: bool,
 }
 
 /// The end of a write that power or process did not live to finish. Nothing of it was acknowledged, unless the
@@ -90,6 +94,16 @@ pub(crate) fn open(
     swap::finish(&*disk)?;
     let files = Files::new(disk, options.segment_bytes);
     let (loaded, built) = load_or_rebuild(&files, &index)?;
+    if let Some(damage) = built.lost.last().cloned() {
+        if options.sweep_bytes_max.is_some() {
+            return Err(OpenJournalError::Damaged(built.lost));
+        }
+        let epoch = loaded.fold.epoch.max(epoch_seen);
+        let held = lock(epoch)?;
+        let opened = JournalOpened { epoch, lost_end: Some(damage.clone()), ..JournalOpened::default() };
+        let journal = start(files, index, options, loaded, (epoch, Standing::Cut(damage)), held)?;
+        return Ok((journal, opened));
+    }
     // What was read while the index was built is swept already.
     let covered = if built.anew { None } else { built.mark };
     let left = match (covered, options.sweep_bytes_max) {
@@ -112,7 +126,7 @@ pub(crate) fn open(
     files.disk.sync()?;
     let epoch = loaded.fold.epoch.max(epoch_seen) + 1;
     let held = lock(epoch)?;
-    let opened = JournalOpened { epoch, torn, index_rebuilt: built.anew };
+    let opened = JournalOpened { epoch, torn, index_rebuilt: built.anew, ..JournalOpened::default() };
     let journal = start(files, index, options, loaded, (epoch, standing), held)?;
     sweep::sweep_beside(&journal.shared, left, covered.unwrap_or_default())?;
     Ok((journal, opened))
@@ -123,24 +137,30 @@ struct Built {
     anew: bool,
     /// How far it had got before.
     mark: Option<Place>,
+    /// Everything that is wrong with a journal whose end is gone, that last: only what the index covers is loaded then.
+    lost: Vec<Damage>,
 }
 
 fn load_or_rebuild(files: &Files, index: &Index) -> Result<(Loaded, Built), OpenJournalError> {
-    let mark = index.mark().ok().flatten().map(|mark| mark.upto);
+    let known = index.mark().ok().flatten();
+    let mark = known.map(|mark| mark.upto);
     let empty = mark.is_none();
     match build(files, index) {
         Ok(loaded) => {
             let anew = empty && !files.numbers()?.is_empty();
-            Ok((loaded, Built { anew, mark }))
+            Ok((loaded, Built { anew, mark, lost: Vec::new() }))
         }
         Err(LoadError::Index(broken)) => {
-            if broken.ahead {
-                check_end(files, index)?;
+            if let Some(known) = known.filter(|_| broken.ahead) {
+                let lost = damages_without_end(files, index)?;
+                if !lost.is_empty() {
+                    return Ok((Loaded::by(known), Built { anew: false, mark, lost }));
+                }
             }
             tracing::warn!(%broken, "building the index again");
             index.reset();
             let loaded = build(files, index).map_err(|error| refuse(files, error))?;
-            Ok((loaded, Built { anew: true, mark }))
+            Ok((loaded, Built { anew: true, mark, lost: Vec::new() }))
         }
         Err(error) => Err(refuse(files, error)),
     }

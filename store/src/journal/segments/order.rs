@@ -12,6 +12,7 @@ use ostler_kernel::port::{JournalError, StreamBatch, StreamId};
 use super::fold::{Fold, FrameAt};
 use super::frame::{self, Draft, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, Place};
 use super::segment::{SEAL_BYTES_MAX, SEGMENT_HEADER_BYTES};
+use super::verify::Damage;
 use crate::bytes::put_block;
 use crate::codec;
 use crate::index::{Broken, Head, Index};
@@ -54,6 +55,8 @@ pub(crate) enum Standing {
     Full { why: String, urgent_bytes: usize },
     /// No more.
     Poisoned(String),
+    /// No: its end is gone. The index alone knows of that, so it stays as it is.
+    Cut(Damage),
 }
 
 /// What is ordered.

@@ -93,7 +93,7 @@ pub(crate) fn repair(
     commit: Option<&mut dyn FnMut() -> io::Result<()>>,
 ) -> Result<Findings, OpenJournalError> {
     let mut survey = survey(files, None)?;
-    let lost_end = survey.lost_end(files, index);
+    let lost_end = survey.add_lost_end(files, index);
     let (mut list, list_damaged) = match quarantine::read(&*files.disk) {
         Ok(list) => (list, false),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -101,13 +101,7 @@ pub(crate) fn repair(
         }
         Err(error) => return Err(error.into()),
     };
-    let known = match lost_end {
-        Some(lost_end) => {
-            survey.damages.push(lost_end);
-            Known::of(index, &survey)
-        }
-        None => Known::read(files, index, &survey),
-    };
+    let known = if lost_end { Known::of(index, &survey) } else { Known::read(files, index, &survey) };
     let touched = touched(&survey, known.as_ref(), &list);
     let pipes = pipes::touched(&survey, known.as_ref().map(|known| &known.heads[..]));
     let epoch = survey.epoch.max(epoch_seen) + 1;

@@ -89,9 +89,8 @@ pub(crate) fn damages_without_end(files: &Files, index: &Index) -> io::Result<Ve
     if recognise(files, mark).is_ok() {
         return Ok(Vec::new());
     }
-    let survey = survey(files, None)?;
-    let lost = survey.lost_end(files, index);
-    Ok(lost.map(|lost| [survey.damages, vec![lost]].concat()).unwrap_or_default())
+    let mut survey = survey(files, None)?;
+    Ok(if survey.add_lost_end(files, index) { survey.damages } else { Vec::new() })
 }
 
 /// What a journal holds and what is wrong with it, by its segments alone.
@@ -159,9 +158,18 @@ impl Survey {
         self.damages.iter().any(|damage| !damage.torn)
     }
 
+    /// Takes in what [`Survey::lost_end`] says, and whether it says anything. What looks like a torn end is part of that then: no
+    /// opening drops it.
+    pub(crate) fn add_lost_end(&mut self, files: &Files, index: &Index) -> bool {
+        let Some(lost) = self.lost_end(files, index) else { return false };
+        self.damages.retain(|damage| !damage.torn);
+        self.damages.push(lost);
+        true
+    }
+
     /// What is wrong if the index knows of records that the journal does not have: it was durable, and its end is gone. An index
     /// of which nothing is in the journal is one of another journal, and says nothing.
-    pub(crate) fn lost_end(&self, files: &Files, index: &Index) -> Option<Damage> {
+    fn lost_end(&self, files: &Files, index: &Index) -> Option<Damage> {
         let mark = index.mark().ok()??;
         recognise(files, mark).err()?;
         let heads = index.heads().ok()?;
@@ -177,7 +185,8 @@ impl Survey {
             mark.upto.segment(),
             mark.upto.offset()
         );
-        (records > 0).then(|| Damage::new(self.end, what, Vec::new()))
+        let end = self.end.max(Place::new(self.segments.first().copied().unwrap_or(1), 0));
+        (records > 0).then(|| Damage::new(end, what, Vec::new()))
     }
 
     fn segment(&mut self, number: u32, before: u32, bytes: &[u8], last: bool) {
