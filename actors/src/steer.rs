@@ -209,7 +209,8 @@ impl System {
     ///
     /// # Errors
     ///
-    /// The node is unknown, or over already; nothing has changed then.
+    /// The node is unknown, or over already, or [`RunError::InvalidState`]: the run is over, or was set aside and is resumed first;
+    /// nothing has changed then.
     pub async fn cancel_node(&self, run: RunId, node: NodeId) -> Result<(), RunError> {
         self.operate(run, Operation::Cancel(node)).await
     }
@@ -267,7 +268,9 @@ impl System {
 
     async fn operated(&self, run: RunId, operation: Operation) -> Result<(), RunError> {
         // What is refused does not set a run going that rests.
-        self.view(run, None).await?.run.check_operation(&operation, &self.services.settings())?;
+        let view = self.view(run, None).await?;
+        view.run.check_operation(&operation, &self.services.settings())?;
+        self.lifecycle_by(&view).takes_operation()?;
         if self.rests(run) {
             // Before it is taken up, or it would start what it is to do without.
             let position = rest::operate(&self.services, &self.row(run)?, operation)?;
@@ -278,6 +281,8 @@ impl System {
         for _ in 0..TRIES_MAX {
             match self.tell(run, Request::Operate(operation.clone())).await {
                 Err(error) if self.may_pass(run, &error)? => {
+                    // It may have come to rest meanwhile.
+                    self.lifecycle(run).await?.takes_operation()?;
                     told = error;
                     tokio::task::yield_now().await;
                 }

@@ -167,6 +167,15 @@ async fn a_run_that_is_checkpointed_rests_after_what_is_under_way_and_goes_on_wh
     assert_eq!(second.stands(run).await.unwrap(), AgentState::Checkpointed);
     let refused = invalid(second.checkpoint(run).await);
     assert_eq!(refused, (AgentState::Checkpointed, Message::Checkpoint.expected()));
+    let last = format!("n{:03}", NODES - 1);
+    for answer in [
+        second.skip_node(run, last.as_str().into()).await,
+        second.cancel_node(run, last.as_str().into()).await,
+    ] {
+        assert_eq!(invalid(answer), (AgentState::Checkpointed, InvalidState::AT_REST.expected));
+    }
+    assert_eq!(second.outcome(run).await.unwrap(), Settled::Parked(CHECKPOINTED.to_owned()));
+    assert_eq!(states(&second, run).await, told);
     second.resume(run).await.unwrap();
     hold.go(NODES - done);
     assert_eq!(second.outcome(run).await.unwrap(), SUCCEEDED);

@@ -282,8 +282,18 @@ impl Lifecycle {
     ///
     /// [`InvalidState`], with the states in which it would be asked.
     pub fn takes_interjection(self, comes_to_rest: bool) -> Result<(), InvalidState> {
+        self.takes_operation()?;
+        if comes_to_rest { Err(InvalidState::AT_REST) } else { Ok(()) }
+    }
+
+    /// Refuses to cancel or to skip a node of a run that was set aside: the run would go on without it, and nobody has resumed it.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidState`], with the states in which it would be done.
+    pub fn takes_operation(self) -> Result<(), InvalidState> {
         self.takes(Message::Cancel)?;
-        if comes_to_rest || (self.parked && !self.driven) { Err(InvalidState::AT_REST) } else { Ok(()) }
+        if self.parked && !self.driven { Err(InvalidState::AT_REST) } else { Ok(()) }
     }
 }
 
