@@ -192,10 +192,10 @@ fn a_wrong_answer_is_refused_and_changes_nothing() {
 fn an_operator_does_without_a_node_that_asks() {
     let world = world();
     waiting(&world, "question");
-    world.ostler("skip @last ok").exits(1);
+    world.ostler("skip @last ok").exits(1).says("skipped ok: an operator said so  (lost with it: after)");
     assert_eq!(summary(&world)["nodes"], json!({"ok": "skipped", "after": "cancelled"}));
     waiting(&world, "question");
-    world.ostler("cancel @last ok").exits(1);
+    world.ostler("cancel @last ok").exits(1).says("cancelled ok: an operator said so  (lost with it: after)");
     assert_eq!(summary(&world)["nodes"], json!({"ok": "cancelled", "after": "cancelled"}));
 }
 

@@ -63,7 +63,7 @@ pub struct Report {
     pub late: u32,
     /// Credits spent.
     pub cost: u64,
-    /// For each failed or cancelled node, what it comes down to.
+    /// For each failed or cancelled node, and each that an operator skipped though it was needed, what it comes down to.
     pub culprits: Vec<Culprit>,
 }
 
@@ -183,7 +183,7 @@ impl Timeline {
                 (NodeState::Cancelled | NodeState::Blocked, Reason::Upstream(culprit)) => {
                     lost.insert(node.id.clone(), culprit.clone());
                 }
-                (NodeState::Failed | NodeState::Cancelled, _) => {
+                (NodeState::Failed | NodeState::Cancelled, _) | (NodeState::Skipped, Reason::Operator) => {
                     let denied = instance.failure.as_ref().zip(self.denials.get(&node.id));
                     let message = match denied {
                         Some((failure, denial)) if denial.ends_with(&failure.message) => Some(denial.clone()),
@@ -204,6 +204,11 @@ impl Timeline {
                 culprit.lost.push(node.clone());
             }
         }
+        // To do without a node is a loss only of what needs it.
+        let outputs = &run.plan().outputs;
+        found.retain(|node, culprit| {
+            culprit.state != NodeState::Skipped || !culprit.lost.is_empty() || outputs.contains(node)
+        });
         let broken = self.broken.as_ref().filter(|_| run.breaks_contract()).map(|why| Culprit {
             node: super::quiesce::PLAN.into(),
             state: NodeState::Failed,
