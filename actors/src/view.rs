@@ -28,7 +28,7 @@ pub struct RunView {
     pub run: Run,
     /// What it amounts to.
     pub report: Report,
-    /// How long the last attempt of each node took that has ended, in milliseconds.
+    /// How long the last attempt of each node took that has ended, or has taken so far, in milliseconds.
     pub took: BTreeMap<NodeId, Ticks>,
     /// How it ended, if it has.
     pub closed: Option<RunOutcome>,
@@ -57,6 +57,10 @@ fn fold(services: &Services, row: &RunRow, at: Option<Seq>) -> Result<RunView, R
     let mut timeline = Timeline::default();
     let folded = stream::fold(services, row, at, |record| timeline.record(&record.event, record.at_ms))?;
     let Folded { opened, opened_at, run, closed, parked, out_of_credit, last, position } = folded;
+    let goes_on = at.is_none() && closed.is_none() && services.driven.has(row.run);
+    if goes_on && !run.waits_for_person() {
+        timeline.until(services.clock.now());
+    }
     let (report, took) = (timeline.report(&run), timeline.into_took());
     let opened_ms = opened_at;
     Ok(RunView { opened, opened_ms, run, report, took, closed, parked, out_of_credit, last, position })

@@ -26,6 +26,11 @@ fn a_second_terminal_looks_runs_and_cancels() {
     holder.until("a    executed");
     world.ostler("ps").exits(0).says("running").says("1/2");
     world.ostler(&format!("show {run}")).exits(0).says("nap  running");
+    until("the time so far is told", || {
+        let told = |format: &str| world.ostler(&format!("show {run} --format {format}")).exits(0);
+        told("json").lines()[0]["makespan_ms"].as_i64().unwrap() >= 1_000
+            && told("text").out.lines().any(|line| line.contains("nap  running") && line.contains(" s"))
+    });
     let mut follower = world.start(&format!("events {run} --follow --json"));
     follower.until("\"executed\"");
     world.ostler("run short.yaml --workspace work").exits(0).says("succeeded  short");

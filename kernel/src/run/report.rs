@@ -51,7 +51,7 @@ pub struct Report {
     pub peak_ready: u32,
     /// Nodes ready or running, averaged over time.
     pub mean_ready: f64,
-    /// From the first record to the last.
+    /// From the first record to the last, or to now while it goes on.
     pub makespan_ms: Ticks,
     /// The longest chain of attempts, by the time they took.
     pub critical_path_ms: Ticks,
@@ -130,6 +130,17 @@ impl Timeline {
         }
     }
 
+    /// It goes on, and it is `now`: what is under way counts as far as it has come. No record follows.
+    pub fn until(&mut self, now: Ticks) {
+        self.last = self.last.max(now);
+        for (node, started) in std::mem::take(&mut self.started) {
+            let so_far = (now - started).max(0);
+            *self.busy.entry(node.clone()).or_default() += so_far;
+            self.took.insert(node, so_far);
+        }
+        self.ready_changes(self.last, 0);
+    }
+
     fn ready_changes(&mut self, at: Ticks, by: i32) {
         self.ready_area += i64::from(self.ready) * (at - self.ready_since);
         self.ready_since = at;
@@ -137,7 +148,7 @@ impl Timeline {
         self.peak_ready = self.peak_ready.max(self.ready);
     }
 
-    /// How long the last attempt of each node took that has ended.
+    /// How long the last attempt of each node took that has ended, or has taken by [`Timeline::until`].
     pub fn into_took(self) -> BTreeMap<NodeId, Ticks> {
         self.took
     }
@@ -277,6 +288,26 @@ mod tests {
         timeline.record(&Event::AttemptResult(Box::new(result)), 71_000);
         timeline.record(&moved(NodeState::Running, NodeState::Failed), 71_000);
         assert_eq!(timeline.into_took(), BTreeMap::from([("a".into(), 500)]));
+    }
+
+    #[test]
+    fn what_goes_on_has_taken_the_time_so_far() {
+        let starts = Event::NodeTransition(NodeTransition {
+            node: "a".into(),
+            version: 1,
+            from: NodeState::Ready,
+            to: NodeState::Running,
+            attempt: 1,
+            reason: Reason::AllOf,
+        });
+        for (now, took, lasted) in [(1_700, 500, 700), (1_100, 0, 200)] {
+            let mut timeline = Timeline::default();
+            timeline.record(&Event::RunRecovered { count: 1 }, 1_000);
+            timeline.record(&starts, 1_200);
+            timeline.until(now);
+            assert_eq!(timeline.makespan(), lasted, "{now}");
+            assert_eq!(timeline.into_took(), BTreeMap::from([("a".into(), took)]), "{now}");
+        }
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub struct GraphNode {
     /// Its attempt ended with its process, and is done again when the run goes on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut_off: bool,
-    /// Time spent in the last attempt.
+    /// Time spent in the last attempt, so far if it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_ms: Option<i64>,
     /// What its last failed attempt met.

@@ -209,7 +209,7 @@ pub struct Summary {
     pub peak_ready: u32,
     /// Nodes ready or running, averaged over time.
     pub mean_ready: f64,
-    /// From the first record to the last.
+    /// From the first record to the last, or to now while it goes on.
     pub makespan_ms: i64,
     /// The longest chain of attempts, by the time they took.
     pub critical_path_ms: i64,
