@@ -21,6 +21,21 @@ fn refused(world: &World, line: &str) -> Ended {
 }
 
 #[test]
+fn what_a_terminal_obeys_in_a_name_or_title_is_not_printed() {
+    let world = World::new();
+    let plan = r#"{id: "evil\e[31mred\nline2", title: "a\e]0;pwn\a", nodes: [{id: a, tool: fs.list, params: {path: .}}]}"#;
+    world.file("evil.yaml", plan);
+    for (line, told) in [
+        ("check evil.yaml --workspace work", "valid evil\u{fffd}[31mred: a\u{fffd}]0;pwn\u{fffd}\n"),
+        ("run evil.yaml --workspace work", "opened: evil\u{fffd}[31mred, 1 node\n"),
+    ] {
+        let ended = world.ostler(line).exits(0).says(told);
+        let obeyed = |c: char| c.is_control() && c != '\n';
+        assert!(!ended.out.contains(obeyed) && !ended.out.contains("line2"), "{:?}", ended.out);
+    }
+}
+
+#[test]
 fn what_is_no_regular_file_is_refused_at_once() {
     let world = World::new();
     let path = |name: &str| world.path().join(name);

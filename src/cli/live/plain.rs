@@ -4,7 +4,7 @@ use ostler_server::wire::{ClientLine, EventLine};
 
 use super::View;
 use super::board::{Board, Node, State, text};
-use crate::cli::cells::{fit, padded, width};
+use crate::cli::cells::{fit, fit_name, padded, width};
 use crate::cli::clients;
 use crate::cli::follow::Before;
 use crate::cli::term::{Out, Paint, clock, count, now_ms, paint_of, span};
@@ -85,7 +85,8 @@ impl Plain {
         match line.kind.as_str() {
             "run_opened" => {
                 let nodes = count(self.board.nodes().len(), "node");
-                Some(format!("{time} run {} opened: {}, {nodes}", line.run, self.board.plan))
+                let plan = fit_name(&self.board.plan, usize::MAX);
+                Some(format!("{time} run {} opened: {plan}, {nodes}", line.run))
             }
             // A process took leave of it.
             "run_recovered" if line.body["count"] == 0 && !was_parked => None,
