@@ -89,8 +89,10 @@ fn credits(text: &str) -> Result<i64, String> {
 }
 
 fn amount(text: &str) -> Result<i64, String> {
+    let signed = text.strip_prefix(['+', '-']).is_some();
     match text.parse::<i128>() {
         Ok(0) => Err("an amount of 0 changes nothing; without an amount, what is left is shown".to_owned()),
+        Ok(amount) if !signed => Err(format!("give it its sign: +{amount} deposits, -{amount} takes back")),
         Ok(amount) if amount.abs() <= CREDITS_MAX.into() => Ok(amount as i64),
         Ok(_) => Err(format!("give at most {CREDITS_MAX}, either way")),
         Err(_) => Err("give a whole number with its sign, such as +1000 or -200".to_owned()),

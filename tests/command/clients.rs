@@ -101,6 +101,7 @@ fn what_cannot_be_is_refused_with_what_could_be() {
         ("credit acme +0", 2, "an amount of 0 changes nothing"),
         ("credit nobody +5", 2, "nothing is known of a client nobody: `ostler client add nobody` adds it"),
         ("credit nobody", 2, "nothing is known of a client nobody: `ostler client add nobody` adds it"),
+        ("credit acme 100", 2, "give it its sign: +100 deposits, -100 takes back"),
         ("credit acme ten", 2, "give a whole number with its sign"),
         ("credit acme -5", 2, "0 of its credits are left: 5 cannot be taken back"),
         ("credit acme +9007199254740993", 2, "give at most 9007199254740992"),
