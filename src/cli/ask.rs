@@ -202,7 +202,7 @@ impl Asker {
         let line = match came {
             Came::Line(Some(line)) => line,
             Came::Line(None) => {
-                say("\n  left waiting");
+                say("  left waiting");
                 self.open.clear();
                 self.shown = None;
                 return Ok(());
@@ -268,9 +268,11 @@ pub(crate) fn typed_from_now() -> mpsc::UnboundedReceiver<String> {
     std::thread::spawn(move || {
         for line in stdin().lock().lines().map_while(Result::ok) {
             if sender.send(line).is_err() {
-                break;
+                return;
             }
         }
+        // It ended behind the prompt: what is said next begins a line.
+        say("");
     });
     typed
 }

@@ -136,6 +136,10 @@ pub(crate) async fn one(
             }
         }
     };
+    if !matches!(followed, Ok(Ok(()))) && asker.as_ref().is_some_and(Asker::is_asking) {
+        // What is said next begins a line.
+        say("");
+    }
     view.end(out);
     match followed {
         Err(code) => return Ok(Ended::Interrupted(code)),

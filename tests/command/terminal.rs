@@ -356,6 +356,24 @@ fn who_is_asked_can_see_all_of_it_and_how_the_run_stands_and_misses_nothing() {
 }
 
 #[test]
+fn what_is_said_after_a_question_begins_a_line() {
+    let Some(terminal) = with(&asking(), 80, 24) else { return };
+    let begins_a_line = |screen: &str, text: &str| {
+        assert!(screen.lines().any(|line| line.starts_with(text)), "{screen}");
+    };
+    terminal.keys(RUN);
+    terminal.until_says("put >");
+    terminal.press("C-c");
+    begins_a_line(&terminal.until_says("stopping: work"), "stopping: work");
+    terminal.go();
+    terminal.until_says("code 130");
+    terminal.keys("$OSTLER approve @last put");
+    terminal.until_says("or N >");
+    terminal.press("C-d");
+    begins_a_line(&terminal.until_says("left waiting;"), "left waiting;");
+}
+
+#[test]
 fn who_is_asked_is_asked_again_after_a_stop() {
     let Some(terminal) = with(&asking(), 80, 24) else { return };
     terminal.go();
