@@ -197,7 +197,7 @@ fn references_are_judged_by_what_the_source_can_have() {
     check(
         "  - {id: a, tool: fs.read, param_refs: {path: {from: list, path: files.x}}}",
         expect![[r#"
-        V17 a 4:66 "files.x}": parameter path refers to files.x of list: files is a list, and x is no index; take the whole of it
+        V17 a 4:66 "files.x}": parameter path refers to files.x of list: files is a list, and x is no index; take an item, such as files.0, or the whole of it: files
     "#]],
     );
     check(
@@ -223,7 +223,7 @@ fn each_fault_of_a_node_stands_at_its_own_place() {
         "  - {id: list, tool: time.sleep, params: {ms: 1}, timeout: 0, retries: -1}",
         expect![[r#"
         V01 list 4:10 "list, to": is used twice; give each node an id of its own
-        V14 list 4:60 "0, retri": its timeout is 0; give an attempt more time than none
+        V14 list 4:60 "0, retri": its timeout is 0 ms; give an attempt more time than none
         V14 list 4:72 "-1}\n": retries is -1; say 0 or more
     "#]],
     );

@@ -45,4 +45,4 @@ pub use normalise::{PLAN_PATTERNS_BYTES_MAX, Unchecked, normalise};
 pub use pointer::{Origin, Pointer, pointer_steps};
 pub use settings::{BadParam, Settings, ToolDefaults, Tools};
 pub use span::Span;
-pub use validate::{PLAN_EDGES_MAX, validate};
+pub use validate::{PLAN_EDGES_MAX, TIMEOUT_MS_MAX, validate};

@@ -4,14 +4,21 @@ use super::super::fault::{Fault, FaultCode};
 use super::super::pointer::Pointer;
 use super::super::{Approval, Effect, Kind, Node, Settings};
 use super::Subject;
+use crate::id::Ticks;
 
 /// Edges of either kind that a plan may have in a real run.
 pub const PLAN_EDGES_MAX: usize = 100_000;
 
-pub(super) fn judge(subject: &Subject<'_>, at: usize, faults: &mut Vec<Fault>) {
+/// Milliseconds that an attempt or a person may be given in a real run: ten years.
+pub const TIMEOUT_MS_MAX: Ticks = 10 * 366 * 24 * 60 * 60 * 1_000;
+
+pub(super) fn judge(subject: &Subject<'_>, at: usize, settings: &Settings<'_>, faults: &mut Vec<Fault>) {
     let (node, place) = (&subject.plan.nodes[at], || subject.place(at));
-    attempts(node, subject.plan.policy.max_attempts, &place, faults);
-    waiting(node, &place, faults);
+    attempts(node, subject.plan.policy.max_attempts, settings, &place, faults);
+    waiting(node, settings, &place, faults);
+    if settings.complete {
+        endless(node, &place, faults);
+    }
     effect(node, &place, faults);
 }
 
@@ -38,27 +45,45 @@ pub(super) fn size(subject: &Subject<'_>, settings: &Settings<'_>, faults: &mut 
 }
 
 /// Judges the waits before retries. A plan that runs already keeps those it has.
-pub(super) fn backoff(subject: &Subject<'_>, faults: &mut Vec<Fault>) {
+pub(super) fn backoff(subject: &Subject<'_>, settings: &Settings<'_>, faults: &mut Vec<Fault>) {
     let policy = &subject.plan.policy;
     for (name, wait) in [("backoff_base", policy.backoff_base), ("backoff_cap", policy.backoff_cap)] {
         if wait < 0 {
             let place = subject.origin.whole().key("policy").key(name);
-            let (detail, mend) = (format!("policy.{name} is {wait}"), "say 0 or more, such as 200ms");
+            let (detail, mend) =
+                (format!("policy.{name} is {}", told(wait, settings)), "say 0 or more, such as 200ms");
             faults.push(Fault::new(FaultCode::V14, Fault::PLAN, detail, mend).at(&place));
         }
     }
 }
 
-fn attempts(node: &Node, most: i64, place: &dyn Fn() -> Pointer, faults: &mut Vec<Fault>) {
+/// A span of time as it is told: milliseconds in a real run, ticks in a simulation.
+fn told(ticks: Ticks, settings: &Settings<'_>) -> String {
+    let unit = if settings.complete { " ms" } else { "" };
+    format!("{ticks}{unit}")
+}
+
+fn attempts(
+    node: &Node,
+    most: i64,
+    settings: &Settings<'_>,
+    place: &dyn Fn() -> Pointer,
+    faults: &mut Vec<Fault>,
+) {
     let mut fault = |field: &str, detail: String, mend: &str| {
         faults.push(Fault::new(FaultCode::V14, &node.id, detail, mend).at(&place().key(field)));
     };
     if node.timeout <= 0 {
-        fault("timeout", format!("its timeout is {}", node.timeout), "give an attempt more time than none");
+        fault(
+            "timeout",
+            format!("its timeout is {}", told(node.timeout, settings)),
+            "give an attempt more time than none",
+        );
     }
     if let Some(silence) = node.heartbeat_timeout.filter(|silence| *silence <= 0 || *silence >= node.timeout)
     {
-        let detail = format!("its heartbeat_timeout is {silence}, and its timeout {}", node.timeout);
+        let (silence, timeout) = (told(silence, settings), told(node.timeout, settings));
+        let detail = format!("its heartbeat_timeout is {silence}, and its timeout {timeout}");
         fault("heartbeat_timeout", detail, "say more than nothing, and less than its timeout");
     }
     for (name, count) in [("retries", node.retries), ("patches", node.patches)] {
@@ -77,12 +102,12 @@ fn attempts(node: &Node, most: i64, place: &dyn Fn() -> Pointer, faults: &mut Ve
 }
 
 /// Silence of a person must end.
-fn waiting(node: &Node, place: &dyn Fn() -> Pointer, faults: &mut Vec<Fault>) {
+fn waiting(node: &Node, settings: &Settings<'_>, place: &dyn Fn() -> Pointer, faults: &mut Vec<Fault>) {
     let asks = node.approval != Approval::None || node.kind == Kind::HumanApproval;
     if asks && node.human_timeout.is_none_or(|span| span <= 0) {
         let detail = match node.human_timeout {
             None => "asks a person, and nothing says for how long".to_owned(),
-            Some(span) => format!("asks a person, and its human_timeout is {span}"),
+            Some(span) => format!("asks a person, and its human_timeout is {}", told(span, settings)),
         };
         let mend = "say after which time silence cancels it, such as human_timeout: 1h";
         let field = match (node.human_timeout, node.approval) {
@@ -91,6 +116,16 @@ fn waiting(node: &Node, place: &dyn Fn() -> Pointer, faults: &mut Vec<Fault>) {
             (None, Approval::Before | Approval::After) => "approval",
         };
         faults.push(Fault::new(FaultCode::V14, &node.id, detail, mend).at(&place().key(field)));
+    }
+}
+
+/// What nobody lives to see the end of is a slip.
+fn endless(node: &Node, place: &dyn Fn() -> Pointer, faults: &mut Vec<Fault>) {
+    for (name, span) in [("timeout", Some(node.timeout)), ("human_timeout", node.human_timeout)] {
+        let Some(span) = span.filter(|span| *span > TIMEOUT_MS_MAX) else { continue };
+        let detail = format!("its {name} is {span} ms, which is more than ten years");
+        let mend = format!("say {TIMEOUT_MS_MAX} ms or less, such as 1h or 30d");
+        faults.push(Fault::new(FaultCode::V14, &node.id, detail, mend).at(&place().key(name)));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whether something here can do it: V20 of tools, V21 of kinds; and whether it is known here what it is about: V26.
+//! Whether something here can do it: V20 of tools, V21 of kinds and of what they do not call; and whether it is known here what it is about: V26.
 
 use std::collections::BTreeSet;
 
@@ -17,6 +17,15 @@ pub(super) fn judge(subject: &Subject<'_>, at: usize, known: &Known<'_>, faults:
             Kind::ALL.iter().filter(|&&kind| (settings.executes)(kind)).map(|&kind| kind.as_str()).collect();
         let mend = format!("use one of the kinds that are executed: {}", kinds.join(", "));
         faults.push(Fault::new(FaultCode::V21, &node.id, detail, mend).at(&place("kind")));
+    }
+    if settings.complete && matches!(node.kind, Kind::Aggregator | Kind::HumanApproval) {
+        for (key, named) in [("tool", &node.tool), ("model", &node.model)] {
+            let Some(name) = named else { continue };
+            let kind = node.kind.as_str();
+            let detail = format!("names the {key} {name}, which no node of kind {kind} calls");
+            let mend = format!("leave `{key}` out, or call it in a node of its own");
+            faults.push(Fault::new(FaultCode::V21, &node.id, detail, mend).at(&place(key)));
+        }
     }
     if settings.tools.is_none() {
         return;

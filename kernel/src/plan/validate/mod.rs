@@ -17,7 +17,7 @@ mod speculation;
 #[cfg(test)]
 mod tests;
 
-pub use bounds::PLAN_EDGES_MAX;
+pub use bounds::{PLAN_EDGES_MAX, TIMEOUT_MS_MAX};
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,7 +67,7 @@ fn judge(
     }
     bounds::size(subject, settings, faults);
     if fresh {
-        bounds::backoff(subject, faults);
+        bounds::backoff(subject, settings, faults);
         executors::domain(subject, settings, &known.hints, faults);
     }
     for at in 0..subject.plan.nodes.len() {
@@ -86,7 +86,7 @@ fn judge(
 fn node(subject: &Subject<'_>, at: usize, known: &Known<'_>, faults: &mut Vec<Fault>) {
     references::judge(subject, at, known, faults);
     contracts::judge(subject, at, faults);
-    bounds::judge(subject, at, faults);
+    bounds::judge(subject, at, known.settings, faults);
     executors::judge(subject, at, known, faults);
     if known.settings.complete {
         params::judge(subject, at, known, faults);

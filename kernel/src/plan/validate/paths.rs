@@ -45,7 +45,7 @@ fn path(
     let Some(dead_end) = schemas.filter_map(|schema| dead_end(schema, path)).next() else { return };
     let detail = format!("parameter {name} refers to {path} of {from}: {}", dead_end.what);
     let otherwise = match dead_end.known.as_slice() {
-        [] => "take the whole of it".to_owned(),
+        [] => dead_end.mend(),
         known => format!("there are {}", known.join(", ")),
     };
     let mend = known.hints.mend(&dead_end.segment, dead_end.known, &otherwise);
@@ -60,8 +60,27 @@ fn contract_schemas(node: &Node) -> impl Iterator<Item = &Value> {
 /// Where a path leads to nothing.
 struct DeadEnd<'a> {
     segment: String,
+    /// The path as far as it leads to something; empty: not at all.
+    walked: String,
+    /// Whether what stands there is a list.
+    list: bool,
     what: String,
     known: Vec<&'a str>,
+}
+
+impl DeadEnd<'_> {
+    /// What to write where there are no names to choose from. A path has a step: no reference takes a whole result.
+    fn mend(&self) -> String {
+        let DeadEnd { walked, list, .. } = self;
+        match (walked.as_str(), list) {
+            ("", true) => "write the index of an item, such as 0".to_owned(),
+            ("", false) => {
+                "leave the reference out: it has no part to take; to wait for it, use `deps`".to_owned()
+            }
+            (walked, true) => format!("take an item, such as {walked}.0, or the whole of it: {walked}"),
+            (walked, false) => format!("take the whole of it: {walked}"),
+        }
+    }
 }
 
 /// Words that say something of the parts of a value besides `properties` and `items`: nothing is known there.
@@ -87,6 +106,9 @@ fn dead_end<'a>(schema: &'a Value, path: &str) -> Option<DeadEnd<'a>> {
         if COMPOSED.iter().any(|&word| members.contains_key(word)) {
             return None;
         }
+        let end = |what: String, list: bool, known: Vec<&'a str>| {
+            Some(DeadEnd { segment: segment.to_owned(), walked: walked.join("."), list, what, known })
+        };
         let whole = if walked.is_empty() { "the result".to_owned() } else { walked.join(".") };
         match members.get("type").and_then(Value::as_str)? {
             "object" => {
@@ -95,15 +117,8 @@ fn dead_end<'a>(schema: &'a Value, path: &str) -> Option<DeadEnd<'a>> {
                 match (named.and_then(|named| named.get(segment)), closed) {
                     (Some(inner), _) => schema = inner,
                     (None, true) => {
-                        return Some(DeadEnd {
-                            segment: segment.to_owned(),
-                            what: format!("{whole} has no {segment}"),
-                            known: named
-                                .into_iter()
-                                .flat_map(|named| named.keys())
-                                .map(String::as_str)
-                                .collect(),
-                        });
+                        let known = named.into_iter().flat_map(|named| named.keys()).map(String::as_str);
+                        return end(format!("{whole} has no {segment}"), false, known.collect());
                     }
                     (None, false) => return None,
                 }
@@ -116,7 +131,7 @@ fn dead_end<'a>(schema: &'a Value, path: &str) -> Option<DeadEnd<'a>> {
             }
             "array" => {
                 let what = format!("{whole} is a list, and {segment} is no index");
-                return Some(DeadEnd { segment: segment.to_owned(), what, known: Vec::new() });
+                return end(what, true, Vec::new());
             }
             scalar => {
                 let word = match scalar {
@@ -126,7 +141,7 @@ fn dead_end<'a>(schema: &'a Value, path: &str) -> Option<DeadEnd<'a>> {
                     _ => "null",
                 };
                 let what = format!("{whole} is {word}, which has no {segment}");
-                return Some(DeadEnd { segment: segment.to_owned(), what, known: Vec::new() });
+                return end(what, false, Vec::new());
             }
         }
         walked.push(segment);
@@ -159,5 +174,24 @@ mod tests {
             assert_eq!(dead_end(&schema, path).map(|end| end.what).as_deref(), what, "{path}");
         }
         assert!(dead_end(&json!(true), "x").is_none());
+    }
+
+    #[test]
+    fn the_mend_is_a_path_that_may_be_written() {
+        let schema = json!({"type": "object", "properties": {
+            "files": {"type": "array", "items": {"type": "string"}}, "count": {"type": "integer"}}});
+        for (schema, path, mend) in [
+            (&schema, "files.0.x", "take the whole of it: files.0"),
+            (&schema, "files.x", "take an item, such as files.0, or the whole of it: files"),
+            (&schema, "count.0", "take the whole of it: count"),
+            (&json!({"type": "array"}), "x", "write the index of an item, such as 0"),
+            (
+                &json!({"type": "null"}),
+                "x",
+                "leave the reference out: it has no part to take; to wait for it, use `deps`",
+            ),
+        ] {
+            assert_eq!(dead_end(schema, path).unwrap().mend(), mend, "{path}");
+        }
     }
 }

@@ -341,6 +341,22 @@ fn a_real_run_has_rules_of_its_own() {
     check("V08 a, V20 a", json!({"id": "a", "tool": "lok"}));
     check("V08 a, V20 a", json!({"id": "a"}));
     check("V15 a", json!({"id": "a", "tool": "act", "effect": "read"}));
+    for key in ["tool", "model"] {
+        check("V21 a", json!({"id": "a", "kind": "human_approval", "human_timeout": 9, key: "look"}));
+        let params = json!({"template": "x"});
+        check(
+            "V21 a",
+            json!({"id": "a", "kind": "aggregator", "deps": ["s"], "params": params, key: "look"}),
+        );
+    }
+    for field in ["timeout", "human_timeout"] {
+        let ticks =
+            |over: i64| json!({"id": "a", "tool": "look", field: format!("{}ms", TIMEOUT_MS_MAX + over)});
+        check("", ticks(0));
+        check("V14 a", ticks(1));
+    }
+    let slow = json!({"id": "p", "nodes": [{"id": "a", "tool": "look", "timeout": "-5s"}]});
+    assert_eq!(draft(&slow).validate(&settings).unwrap_err()[0].detail, "its timeout is -5000 ms");
     for (expected, rule) in [
         ("", json!({"method": "schema"})),
         ("", json!({"method": "schema", "spec": {"type": "object"}})),
