@@ -79,8 +79,18 @@ pub(super) fn refusals(
             let url = tool.and_then(|tool| bad_url(tool, &node.params, &policy.egress));
             let mend = mend(&denial, &bounds.scope, url.as_ref().map(|(_, fault)| fault));
             let what = format!("would be refused: {}", denial.operator);
-            let place = match url.filter(|_| denial.code == DenialCode::EgressForbidden) {
-                Some((name, _)) => place(node, &format!("params/{name}")),
+            let param = match denial.code {
+                DenialCode::EgressForbidden => url.map(|(name, _)| name),
+                // The one that would be refused alone.
+                DenialCode::PathEscape => node.params.iter().find_map(|(name, value)| {
+                    let alone = Map::from_iter([(name.clone(), value.clone())]);
+                    let denied = judged(node.tool.as_deref()?, alone.into(), 0)?;
+                    (denied.code == denial.code).then_some(name.as_str())
+                }),
+                _ => None,
+            };
+            let place = match param {
+                Some(name) => place(node, &format!("params/{name}")),
                 None => place(node, "tool"),
             };
             found.push(file.found(CODE, node.id.as_str(), &place, &what, &mend));

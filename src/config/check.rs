@@ -11,8 +11,7 @@ use crate::plan_file::meant;
 
 impl Config {
     /// What has the right shape and cannot be gone by: where, what, and what would mend it.
-    /// Of names that are not among `tools`, none is proposed.
-    pub(super) fn check(&self, tools: Option<&BTreeSet<String>>) -> Vec<(Pointer, String, String)> {
+    pub(super) fn check(&self) -> Vec<(Pointer, String, String)> {
         let mut wrong = Vec::new();
         if self.retention.keep.is_some_and(|keep| keep.ticks(1_000) <= 0) {
             wrong.push((
@@ -51,20 +50,32 @@ impl Config {
                 let place = Pointer::root().key("scopes").key(scope).key("caps").key(tool);
                 if *cap > 2 {
                     let detail = format!("the cap of {tool} in scope {scope} is {cap}");
-                    wrong.push((place.clone(), detail, "a cap is 0, 1 or 2".to_owned()));
+                    wrong.push((place, detail, "a cap is 0, 1 or 2".to_owned()));
                 }
-                if !entry.tools.contains(tool) {
-                    let there = entry.tools.iter().filter(|tool| tools.is_none_or(|all| all.contains(*tool)));
-                    let mend = match meant(tool, there.map(String::as_str)) {
-                        Some(meant) => format!("did you mean {meant:?}?"),
-                        None => "name the tool in `tools` too, or leave its cap out".to_owned(),
-                    };
-                    wrong.push((
-                        place,
-                        format!("scope {scope} caps {tool}, which is not among its tools"),
-                        mend,
-                    ));
-                }
+            }
+        }
+        wrong
+    }
+
+    /// The caps of tools that their scope does not name, and where their names stand. Of names that are not among `tools`,
+    /// none is proposed.
+    pub(super) fn foreign_caps(&self, tools: Option<&BTreeSet<String>>) -> Vec<(Pointer, String, String)> {
+        let mut wrong = Vec::new();
+        for (scope, entry) in &self.scopes {
+            for tool in entry.caps.keys().filter(|tool| !entry.tools.contains(*tool)) {
+                let there = entry.tools.iter().filter(|tool| tools.is_none_or(|all| all.contains(*tool)));
+                let near = meant(tool, there.map(String::as_str));
+                let elsewhere = || meant(tool, tools?.iter().map(String::as_str));
+                let mend = match (near, elsewhere()) {
+                    (Some(meant), _) => format!("did you mean {meant:?}?"),
+                    (None, Some(meant)) if meant != tool => {
+                        format!("did you mean {meant:?}? name it in `tools` too")
+                    }
+                    _ => "name the tool in `tools` too, or leave its cap out".to_owned(),
+                };
+                let place = Pointer::root().key("scopes").key(scope).key("caps").key(tool);
+                let detail = format!("scope {scope} caps {tool}, which is not among its tools");
+                wrong.push((place, detail, mend));
             }
         }
         wrong

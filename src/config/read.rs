@@ -69,16 +69,23 @@ impl Config {
         match shaped.value.take() {
             Some(config) if shaped.findings.is_empty() => {
                 let unknown = tools.map(|tools| config.unknown_tools(tools)).unwrap_or_default();
-                let findings: Vec<Finding> = config
-                    .check(tools)
+                let of_values = config
+                    .check()
                     .into_iter()
                     .chain(unknown)
-                    .map(|(pointer, detail, mend)| Finding {
+                    .map(|(pointer, detail, mend)| (shaped.at(pointer.as_str()), detail, mend));
+                let of_names = config
+                    .foreign_caps(tools)
+                    .into_iter()
+                    .map(|(pointer, detail, mend)| (shaped.key_at(pointer.as_str()), detail, mend));
+                let findings: Vec<Finding> = of_values
+                    .chain(of_names)
+                    .map(|(at, detail, mend)| Finding {
                         code: "config".to_owned(),
                         node: None,
                         detail,
                         mend,
-                        place: shaped.at(pointer.as_str()).map(|at| source.place(at)),
+                        place: at.map(|at| source.place(at)),
                     })
                     .collect();
                 if findings.is_empty() {

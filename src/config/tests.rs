@@ -59,7 +59,7 @@ fn values_out_of_range_are_named() {
     refused(
         "[scopes.r]\ntools = ['fs.read']\ncaps = {'fs.raed' = 1}\n",
         expect![[
-            r#"ostler.toml:3:21: scope r caps fs.raed, which is not among its tools: did you mean "fs.read"?"#
+            r#"ostler.toml:3:9: scope r caps fs.raed, which is not among its tools: did you mean "fs.read"?"#
         ]],
     );
     refused(
@@ -112,6 +112,18 @@ fn a_cap_is_not_said_to_be_meant_for_a_name_that_is_no_tool() {
     let told = Config::parse_for("x", text, &tools).unwrap_err().to_string();
     assert!(told.contains("did you mean \"fs.read\"?") && !told.contains("mean \"fs.raed\""), "{told}");
     assert!(told.contains("name the tool in `tools` too"), "{told}");
+}
+
+#[test]
+fn a_cap_of_a_tool_that_no_scope_names_is_told_what_it_may_be_meant_for() {
+    let tools = ["fs.list", "fs.read"].map(str::to_owned).into();
+    let told = |cap: &str| {
+        let text = format!("[scopes.r]\ncaps = {{'{cap}' = 0}}\n");
+        Config::parse_for("x", &text, &tools).unwrap_err().to_string()
+    };
+    let what = |cap: &str| format!("x:2:9: scope r caps {cap}, which is not among its tools: ");
+    assert_eq!(told("fs.raed"), what("fs.raed") + "did you mean \"fs.read\"? name it in `tools` too");
+    assert_eq!(told("fs.read"), what("fs.read") + "name the tool in `tools` too, or leave its cap out");
 }
 
 #[test]

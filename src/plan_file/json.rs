@@ -6,7 +6,13 @@ use super::tree::{Entry, Leaf, NotData, TOLD_TOO_BIG, Tree, told_too_deep};
 
 /// Reads a JSON text.
 pub(super) fn read(text: &str) -> Result<Leaf, NotData> {
-    parse_value(text).map_err(|error| NotData { at: place(&error), what: what(&error) })?;
+    parse_value(text).map_err(|error| {
+        let refused = NotData::new(place(&error), what(&error));
+        match mend(text, &error) {
+            Some(mend) => NotData { mend: mend.to_owned(), ..refused },
+            None => refused,
+        }
+    })?;
     let mut walk = Walk { text, at: 0 };
     Ok(walk.leaf())
 }
@@ -34,6 +40,16 @@ fn what(error: &JsonError) -> String {
         Some(at) => told.replace(&format!(" at byte {at}"), "").replace(", again", ""),
         None => told,
     }
+}
+
+/// What would mend what people write who know other formats.
+fn mend(text: &str, error: &JsonError) -> Option<&'static str> {
+    let &JsonError::Syntax { at, .. } = error else { return None };
+    let (before, after) = text.split_at_checked(at)?;
+    if after.starts_with(['}', ']']) && before.trim_end().ends_with(',') {
+        return Some("leave the comma before it out: it stands between items");
+    }
+    after.starts_with('\'').then_some("write it in double quotes")
 }
 
 /// Walks over a text that is known to be JSON.
@@ -145,6 +161,19 @@ mod tests {
     fn what_is_no_json_is_refused_with_its_place() {
         for (text, at) in [("{\"a\": 1, \"a\": 2}", 9), ("[1,]", 3), ("", 0)] {
             assert_eq!(read(text).expect_err(text).at, Some(at), "{text}");
+        }
+    }
+
+    #[test]
+    fn habits_of_other_formats_are_told_their_mend() {
+        for (text, mend) in [
+            ("[1,]", "leave the comma before it out: it stands between items"),
+            ("{\"a\": 1, \n}", "leave the comma before it out: it stands between items"),
+            ("{'a': 1}", "write it in double quotes"),
+            ("[]]", ""),
+            ("[é", ""),
+        ] {
+            assert_eq!(read(text).expect_err(text).mend, mend, "{text}");
         }
     }
 }

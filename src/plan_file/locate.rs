@@ -1,5 +1,7 @@
 //! Where in a file a part of the plan stands.
 
+use std::collections::BTreeSet;
+
 use ostler_kernel::plan::pointer_steps;
 
 use super::tree::{Leaf, Part, Tree};
@@ -56,6 +58,23 @@ pub(super) fn pointed(root: &Leaf, pointer: &str, key: bool) -> usize {
         (Tree::Map(_), None) => name_of(leaf),
         _ => leaf.at,
     }
+}
+
+/// Whether a JSON pointer leads through one of the keys at these bytes.
+pub(super) fn passes(root: &Leaf, pointer: &str, keys: &BTreeSet<usize>) -> bool {
+    let mut leaf = root;
+    for step in pointer_steps(pointer) {
+        let next = match &leaf.tree {
+            Tree::List(items) => step.parse::<usize>().ok().and_then(|at| items.get(at)),
+            _ => match leaf.get(&step) {
+                Some(entry) if keys.contains(&entry.key_at) => return true,
+                entry => entry.map(|entry| &entry.leaf),
+            },
+        };
+        let Some(next) = next else { return false };
+        leaf = next;
+    }
+    false
 }
 
 /// Where a map is called by its name.

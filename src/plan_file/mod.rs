@@ -90,6 +90,8 @@ pub struct PlanFile {
     findings: Vec<Finding>,
     /// Nodes that lost a part to a finding: what the rules say of them may be wrong.
     hurt: BTreeSet<String>,
+    /// Where keys stand that were read as those that were meant, which is a guess: nothing beneath them is judged.
+    guessed: BTreeSet<usize>,
     /// Whether more was lost than parts of nodes.
     lost: bool,
 }
@@ -115,11 +117,12 @@ impl PlanFile {
             draft: None,
             findings: Vec::new(),
             hurt: BTreeSet::new(),
+            guessed: BTreeSet::new(),
             lost: false,
         };
         match format.read(text) {
             Ok(root) => file.take(root, params),
-            Err(NotData { at, what }) => file.find("syntax", None, what, String::new(), at),
+            Err(NotData { at, what, mend }) => file.find("syntax", None, what, mend, at),
         }
         file
     }
@@ -139,6 +142,9 @@ impl PlanFile {
         }
         let (mut wrongs, told) = (Vec::new(), self.findings.len());
         self.draft = shape::read(&mut root, &mut |root, wrong, part| {
+            if let (tree::Part::Key(at), Some(_)) = (part, wrong.meant) {
+                self.guessed.insert(at);
+            }
             match (part, wrong.meant, locate::node_at(root, part)) {
                 // An unknown key tells nothing that its place lacks, and a slip can be read as meant.
                 (tree::Part::Key(_), ..) | (_, Some(_), _) => {}
@@ -196,8 +202,12 @@ impl PlanFile {
 
     /// The faults that may be told: what a fault of shape has hurt is not judged.
     fn faults(&self, faults: &[Fault]) -> Vec<Finding> {
+        let is_guess = |fault: &Fault| {
+            self.root.as_ref().is_some_and(|root| locate::passes(root, &fault.pointer, &self.guessed))
+        };
         let sound = |fault: &&Fault| {
-            self.findings.is_empty() || (fault.node != Fault::PLAN && !self.hurt.contains(&fault.node))
+            self.findings.is_empty()
+                || (fault.node != Fault::PLAN && !self.hurt.contains(&fault.node) && !is_guess(fault))
         };
         let located = |fault: &Fault| {
             let found =
@@ -268,8 +278,8 @@ impl<T: DeserializeOwned> Shaped<T> {
                 });
                 Shaped { value, findings, root: Some(root) }
             }
-            Err(NotData { at, what }) => {
-                Shaped { value: None, findings: vec![found("syntax", &what, "", at)], root: None }
+            Err(NotData { at, what, mend }) => {
+                Shaped { value: None, findings: vec![found("syntax", &what, &mend, at)], root: None }
             }
         }
     }
@@ -277,6 +287,11 @@ impl<T: DeserializeOwned> Shaped<T> {
     /// The byte that a JSON pointer leads to.
     pub(crate) fn at(&self, pointer: &str) -> Option<usize> {
         self.root.as_ref().map(|root| locate::pointed(root, pointer, false))
+    }
+
+    /// The byte of the key that a JSON pointer leads to.
+    pub(crate) fn key_at(&self, pointer: &str) -> Option<usize> {
+        self.root.as_ref().map(|root| locate::pointed(root, pointer, true))
     }
 }
 
@@ -290,7 +305,7 @@ const NAMES_COMPARED_MAX: usize = 100_000;
 
 fn not_too_deep(root: Leaf) -> Result<Leaf, NotData> {
     match root.too_deep() {
-        Some(at) => Err(NotData { at: Some(at), what: tree::told_too_deep() }),
+        Some(at) => Err(NotData::new(Some(at), tree::told_too_deep())),
         None => Ok(root),
     }
 }

@@ -10,7 +10,7 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use super::tree::{Entry, Leaf, Part, Tree};
+use super::tree::{Entry, Leaf, Part, Tree, WHOLE_MAX};
 use super::{FOLLOWING_FAULTS_MAX, meant};
 
 /// Data that is not what it should be.
@@ -41,7 +41,8 @@ impl WrongShape {
     }
 
     fn unknown(what: String, found: &str, known: &'static [&'static str]) -> WrongShape {
-        let meant = meant(found, known.iter().copied());
+        let other = OTHER_WORDS.iter().find(|(word, _)| *word == found).map(|(_, ours)| *ours);
+        let meant = other.filter(|ours| known.contains(ours)).or_else(|| meant(found, known.iter().copied()));
         let mend = match meant {
             Some(meant) => format!("did you mean {meant:?}?"),
             None if known.is_empty() => "leave it out".to_owned(),
@@ -51,7 +52,11 @@ impl WrongShape {
     }
 
     fn expected(found: Unexpected<'_>, expected: &dyn Expected) -> WrongShape {
-        let wanted = wanted(&expected.to_string());
+        let expected = expected.to_string();
+        let wanted = wanted(&expected);
+        if let Some((what, mend)) = out_of_range(&found, &expected) {
+            return WrongShape::new(format!("expected {wanted}, found one that is {what}"), mend);
+        }
         let mend = match (&found, wanted.as_str()) {
             (Unexpected::Str(text), "a list") if text.len() <= WORD_BYTES_MAX => {
                 format!("write it as a list: [{text:?}]")
@@ -117,6 +122,15 @@ impl de::Error for WrongShape {
     }
 }
 
+/// Words that others have for keys, and that no slip of the pen explains.
+const OTHER_WORDS: [(&str, &str); 5] = [
+    ("needs", "deps"),
+    ("depends_on", "deps"),
+    ("dependencies", "deps"),
+    ("after", "deps"),
+    ("requires", "deps"),
+];
+
 /// Bytes of a word that a hint repeats.
 const WORD_BYTES_MAX: usize = 60;
 
@@ -133,6 +147,28 @@ fn wanted(expected: &str) -> String {
         other if other.starts_with("enum ") => "a word".to_owned(),
         other => other.to_owned(),
     }
+}
+
+/// What is wrong with a whole number of which its type has none so large or so small. Of one that large, what was
+/// written is not known any more.
+fn out_of_range(found: &Unexpected<'_>, expected: &str) -> Option<(&'static str, String)> {
+    let most = match expected {
+        "u8" => u8::MAX.into(),
+        "u16" => u16::MAX.into(),
+        "u32" => u32::MAX.into(),
+        "i64" | "u64" | "usize" => WHOLE_MAX,
+        _ => return None,
+    };
+    let found = match *found {
+        Unexpected::Unsigned(number) => number as f64,
+        Unexpected::Float(number) if number.fract() == 0.0 => number,
+        _ => return None,
+    };
+    if found > most as f64 {
+        return Some(("too large", format!("give it at most {most}")));
+    }
+    let too_small = expected == "i64" && found < -(most as f64);
+    too_small.then(|| ("too small", format!("give it at least -{most}")))
 }
 
 /// Reads data as a type. Each part that does not fit is told to `found`, then mended or left out, until all is

@@ -171,6 +171,54 @@ fn wrong_shapes_are_all_told_and_sound_nodes_are_judged() {
 }
 
 #[test]
+fn a_key_that_was_guessed_makes_no_other_faults() {
+    for (line, meant) in [
+        ("needs: [list]", "deps"),
+        ("depends_on: [list]", "deps"),
+        ("after: [gone]", "deps"),
+        ("requires: [list]", "deps"),
+        ("raeds: [list]", "reads"),
+        ("timout: 0", "timeout"),
+    ] {
+        let text = format!(
+            "id: p\nnodes:\n  - {{id: list, tool: fs.list, {RULE}}}\n  - id: a\n    tool: fs.list\n    {RULE}\n    {line}\n"
+        );
+        let file = PlanFile::parse("p.yaml", Format::Yaml, &text, &BTreeMap::new());
+        let found = file.validate(&Settings::simulation(Default::default(), Some(&tools()))).unwrap_err();
+        let told: Vec<(&str, &str)> = found.iter().map(|it| (it.code.as_str(), it.mend.as_str())).collect();
+        assert_eq!(told, [("shape", format!("did you mean {meant:?}?").as_str())], "{line}");
+    }
+}
+
+#[test]
+fn a_whole_number_beyond_its_type_is_too_large() {
+    let nine = "9".repeat(23);
+    for (line, detail, mend) in [
+        (
+            format!("retries: {nine}"),
+            "a whole number, found one that is too large",
+            "at most 9007199254740992",
+        ),
+        (
+            format!("retries: -{nine}"),
+            "a whole number, found one that is too small",
+            "at least -9007199254740992",
+        ),
+        ("retries: 1.5".to_owned(), "a whole number, found 1.5", ""),
+    ] {
+        let text = format!("id: p\nnodes:\n  - id: a\n    tool: fs.list\n    {line}\n");
+        let file = PlanFile::parse("p.yaml", Format::Yaml, &text, &BTreeMap::new());
+        let [found] = file.findings.as_slice() else { panic!("{:?}", file.findings) };
+        let mend = if mend.is_empty() { String::new() } else { format!("give it {mend}") };
+        assert_eq!((&found.detail, &found.mend), (&format!("expected {detail}"), &mend), "{line}");
+    }
+    let text = "id: p\npolicy: {slots: 5000000000}\nnodes: []\n";
+    let file = PlanFile::parse("p.yaml", Format::Yaml, text, &BTreeMap::new());
+    assert_eq!(file.findings[0].detail, "expected a whole number of 0 or more, found one that is too large");
+    assert_eq!(file.findings[0].mend, "give it at most 4294967295");
+}
+
+#[test]
 fn a_key_of_another_kind_is_no_key_that_is_missing() {
     for (text, told) in [
         ("id: 5\nnodes: [{id: a, tool: fs.list}]\n", &["expected a text, found 5"][..]),
@@ -214,6 +262,7 @@ fn json_and_toml_have_places_too() {
              1 │ {"id": "p",}
                ·            ─
                ╰────
+              help: leave the comma before it out: it stands between items
         "#]],
     );
     check(
@@ -324,7 +373,7 @@ fn a_parameter_stays_text_wherever_a_text_is_written_as_one() {
 
 #[test]
 fn numbers_that_json_cannot_carry_are_refused_where_they_stand() {
-    let told = "an integer beyond 2^53, which JSON cannot carry exactly: write it in quotes, as a text";
+    let told = "an integer beyond 2^53, which JSON cannot carry exactly";
     let yaml = |field: &str| format!("id: p\nnodes:\n  - id: a\n    tool: fs.list\n    {field}\n");
     for (format, text, place) in [
         (Format::Yaml, yaml("retries: 9223372036854775806"), (5, 14)),

@@ -4,19 +4,19 @@ use serde_json::Number;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::tree::{Entry, Leaf, NotData, Tree, told_too_deep};
+use super::tree::{Entry, Leaf, NotData, TOLD_TOO_BIG, Tree, told_too_deep};
 
 /// What the reader says of a text that is nested deeper than it goes, which is deeper than a file may be.
 const TOO_DEEP: &str = "cannot recurse further; max recursion depth met";
 
 /// Reads a TOML text.
 pub(super) fn read(text: &str) -> Result<Leaf, NotData> {
-    let table = DeTable::parse(text).map_err(|error| NotData {
-        at: error.span().map(|span| span.start),
-        what: match error.message().lines().next() {
+    let table = DeTable::parse(text).map_err(|error| {
+        let what = match error.message().lines().next() {
             Some(TOO_DEEP) => told_too_deep(),
             told => told.unwrap_or("not TOML").to_owned(),
-        },
+        };
+        NotData::new(error.span().map(|span| span.start), what)
     })?;
     Ok(Leaf { at: table.span().start, plain: false, tree: map(table.get_ref())? })
 }
@@ -34,13 +34,13 @@ fn map(table: &DeTable<'_>) -> Result<Tree, NotData> {
 
 fn leaf(value: &Spanned<DeValue<'_>>) -> Result<Leaf, NotData> {
     let at = value.span().start;
-    let refuse = |what: &str| NotData { at: Some(at), what: what.to_owned() };
+    let refuse = |what: &str| NotData::new(Some(at), what);
     let tree = match value.get_ref() {
         DeValue::String(text) => Tree::Text(text.to_string()),
         DeValue::Boolean(flag) => Tree::Bool(*flag),
         DeValue::Integer(number) => {
-            let number = i64::from_str_radix(number.as_str(), number.radix())
-                .map_err(|_| refuse("an integer of more than 64 bits"))?;
+            let number =
+                i64::from_str_radix(number.as_str(), number.radix()).map_err(|_| refuse(TOLD_TOO_BIG))?;
             Tree::number(number.into()).map_err(refuse)?
         }
         DeValue::Float(number) => {

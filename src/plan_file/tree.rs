@@ -56,6 +56,16 @@ impl Part {
 pub(super) struct NotData {
     pub at: Option<usize>,
     pub what: String,
+    /// What would mend it; may be empty.
+    pub mend: String,
+}
+
+impl NotData {
+    pub(super) fn new(at: Option<usize>, what: impl Into<String>) -> NotData {
+        let what = what.into();
+        let mend = if what == TOLD_TOO_BIG { TOO_BIG_MEND } else { "" };
+        NotData { at, what, mend: mend.to_owned() }
+    }
 }
 
 /// What is said of a text whose nesting goes beyond the limit, whoever finds out.
@@ -64,8 +74,13 @@ pub(super) fn told_too_deep() -> String {
 }
 
 /// What is said of a number that JSON has no exact text for.
-pub(super) const TOLD_TOO_BIG: &str =
-    "an integer beyond 2^53, which JSON cannot carry exactly: write it in quotes, as a text";
+pub(super) const TOLD_TOO_BIG: &str = "an integer beyond 2^53, which JSON cannot carry exactly";
+
+/// What would mend that.
+const TOO_BIG_MEND: &str = "a number is at most 9007199254740992; where a text may stand, write it in quotes";
+
+/// The largest whole number that JSON carries exactly.
+pub(super) const WHOLE_MAX: u64 = 1 << 53;
 
 impl Tree {
     /// A number, if JSON can carry it.

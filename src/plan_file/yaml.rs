@@ -36,7 +36,7 @@ pub(super) fn read(text: &str) -> Result<Leaf, NotData> {
     let plain = plain_texts(text);
     let root: Spanned<Parsed> = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let at = error.location().map(|location| lines.place(location));
-        NotData { at, what: what(error.without_snippet()) }
+        lines.explained(NotData::new(at, what(error.without_snippet())))
     })?;
     Ok(leaf(root, &lines, &plain))
 }
@@ -96,6 +96,18 @@ fn first_line(text: &str) -> String {
     twice.map_or_else(|| line.to_owned(), |key| format!("the key {key:?} stands twice"))
 }
 
+/// How the reader says that a tab stands where a line is indented.
+const TABS: [&str; 2] = ["while scanning a plain scalar, found a tab", "tabs disallowed within this context"];
+
+/// How it says that a key is a list or a map.
+const NO_KEY: &str = "expected string scalar";
+
+/// How it says that a text goes on with a colon.
+const COLON: &str = "mapping values are not allowed in this context";
+
+/// How it says that nothing begins with this sign.
+const NO_BEGINNING: &str = "unexpected character: ";
+
 /// Where lines begin, to turn places given as line and column into bytes.
 struct Lines<'a> {
     text: &'a str,
@@ -106,6 +118,43 @@ impl Lines<'_> {
     fn of(text: &str) -> Lines<'_> {
         let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
         Lines { text, starts }
+    }
+
+    /// What is wrong and what would mend it, where the reader tells only how it came upon it.
+    fn explained(&self, refused: NotData) -> NotData {
+        let Some(at) = refused.at.filter(|&at| self.text.is_char_boundary(at)) else { return refused };
+        let told =
+            |what: &str, mend: &str| NotData { at: Some(at), what: what.to_owned(), mend: mend.to_owned() };
+        let (before, after) = self.text.split_at(at);
+        let line = &before[before.rfind('\n').map_or(0, |end| end + 1)..];
+        match refused.what.as_str() {
+            what if TABS.iter().any(|tab| what.starts_with(tab)) => {
+                let tab = self.indenting_tab(at - line.len()).or(refused.at);
+                NotData { at: tab, ..told("a tab stands where the line is indented", "indent with spaces") }
+            }
+            NO_KEY if after.starts_with('{') && before.ends_with('{') => {
+                told("a map where the name of a key should stand", "write a text with {{ … }} in quotes")
+            }
+            COLON if line.contains(": ") => told(
+                "a second colon in one line: neither a key nor a text",
+                "write a text with a colon in quotes",
+            ),
+            COLON => told(
+                "a key where the text before it goes on",
+                "indent it as the other keys of its map are, or write a text with a colon in quotes",
+            ),
+            what if what.starts_with(NO_BEGINNING) => told(what, "write a text that begins so in quotes"),
+            _ => refused,
+        }
+    }
+
+    /// The first tab among the blanks that a line begins with, from the line on that begins at `from`.
+    fn indenting_tab(&self, from: usize) -> Option<usize> {
+        self.starts.iter().filter(|&&start| start >= from).find_map(|&start| {
+            let rest = &self.text[start..];
+            let blanks = &rest[..rest.len() - rest.trim_start_matches([' ', '\t']).len()];
+            blanks.find('\t').map(|tab| start + tab)
+        })
     }
 
     fn place(&self, location: Location) -> usize {
@@ -221,6 +270,7 @@ impl<'de> Deserialize<'de> for Parsed {
 mod tests {
     use serde_json::json;
 
+    use super::super::tree::TOLD_TOO_BIG;
     use super::*;
 
     #[test]
@@ -266,6 +316,35 @@ mod tests {
             if at.is_some() {
                 assert_eq!(refused.at, at, "{text}: {}", refused.what);
             }
+        }
+    }
+
+    #[test]
+    fn what_is_often_written_and_no_yaml_is_told_its_mend() {
+        let quotes = "write a text with a colon in quotes";
+        for (text, at, what, mend) in [
+            ("a:\n  - id: x\n\ttool: y\n", 13, "a tab stands", "indent with spaces"),
+            ("a:\n\t- id: x\n", 3, "a tab stands", "indent with spaces"),
+            ("a: {{ x }}\n", 4, "a map where", "write a text with {{ … }} in quotes"),
+            ("a: {{ x }} and ü\n", 4, "a map where", "write a text with {{ … }} in quotes"),
+            ("a: foo: bar\n", 6, "a second colon", quotes),
+            (
+                "a: ü\n  b: 2\n",
+                9,
+                "a key where",
+                &format!("indent it as the other keys of its map are, or {quotes}"),
+            ),
+            ("a: @x\n", 3, "unexpected character", "write a text that begins so in quotes"),
+            (
+                "a: 99999999999999999999\n",
+                3,
+                TOLD_TOO_BIG,
+                "a number is at most 9007199254740992; where a text may stand, write it in quotes",
+            ),
+        ] {
+            let refused = read(text).expect_err(text);
+            assert!(refused.what.starts_with(what), "{text}: {}", refused.what);
+            assert_eq!((refused.at, refused.mend.as_str()), (Some(at), mend), "{text}");
         }
     }
 

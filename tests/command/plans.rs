@@ -581,6 +581,14 @@ fn check_tells_what_the_gate_would_refuse_within_the_bounds_of_a_run() {
         world.file("get.yaml", &format!("id: get\nnodes:\n  - {node}\n"));
         world.ostler("check get.yaml").exits(0).says(mend).says("get.yaml:3:62");
     }
+    for (call, place) in [
+        ("tool: fs.read, params: {path: ../x}", "3:45"),
+        ("tool: shell.run, params: {argv: [ls], cwd: ../..}", "3:58"),
+    ] {
+        world.file("out.yaml", &format!("id: out\nnodes:\n  - {{id: out, {call}}}\n"));
+        let told = world.ostler("check out.yaml --workspace work").exits(0);
+        told.says("W06").says("can lead out").says(&format!("out.yaml:{place}"));
+    }
 
     // What the test of a contract calls counts as well.
     world.file(
