@@ -11,7 +11,7 @@ use ostler_kernel::id::{ClientId, NodeId, RunId};
 use ostler_kernel::lineage;
 use ostler_kernel::plan::Plan;
 use ostler_kernel::port::{Child, ChildEnd, JournalError, LogError, RunRow, RunStanding, StreamId};
-use ostler_kernel::run::{GivenUp, RunOutcome};
+use ostler_kernel::run::{Canceller, GivenUp, RunOutcome};
 use ostler_supervisor::SupervisorRef;
 use serde_json::Map;
 
@@ -262,7 +262,7 @@ impl Services {
                 Vec::new()
             });
             for child in children {
-                match system.cancel(child).await {
+                match system.cancel_by(child, Canceller::Opener).await {
                     Ok(()) | Err(RunError::Over | RunError::InvalidState(_) | RunError::Unknown(_)) => {}
                     Err(error) => {
                         tracing::warn!(%error, run = %child, "a run that is not wanted is not cancelled")

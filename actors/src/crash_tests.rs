@@ -12,7 +12,7 @@ use ostler_kernel::plan::{Effect, Idempotency, PlanDraft};
 use ostler_kernel::port::{
     BoxFuture, CallContext, RunStanding, Seq, StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
 };
-use ostler_kernel::run::{Operation, RunOutcome};
+use ostler_kernel::run::{Canceller, Operation, RunOutcome};
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};
 
@@ -315,7 +315,7 @@ async fn a_request_that_comes_late_does_not_meet_the_next_run_of_the_agent() {
     let cancel = |reply| RegistryMessage::Ask {
         agent: "a".into(),
         run: first,
-        request: Request::Operate(Operation::CancelPlan),
+        request: Request::Operate(Operation::CancelPlan(Canceller::Operator)),
         reply,
     };
     let answer = ask(&registry, cancel).await.unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::{Event, Outcome};
 use ostler_kernel::port::{JournalError, Position, RunRow, RunStanding, Seq, StreamBatch, StreamId};
-use ostler_kernel::run::{Folded, Input, Operation};
+use ostler_kernel::run::{Canceller, Folded, Input, Operation};
 
 use crate::effects::{AttemptKey, Ended};
 use crate::error::RunError;
@@ -28,10 +28,10 @@ pub(crate) fn park(services: &Services, row: &RunRow, reason: String) -> Result<
 
 /// Cancels a run of which no attempt is under way in this process, and closes it. Gives where that is recorded;
 /// `None` if there is nothing left to cancel and it only waits to be closed.
-pub(crate) fn cancel(services: &Services, row: &RunRow) -> Result<Option<Position>, RunError> {
+pub(crate) fn cancel(services: &Services, row: &RunRow, by: Canceller) -> Result<Option<Position>, RunError> {
     alone(|| {
         let Folded { mut run, last, .. } = open(services, row)?;
-        match services.within(row.run, &mut run, |run, cx| run.cancel_at_rest(cx)) {
+        match services.within(row.run, &mut run, |run, cx| run.cancel_at_rest(cx, by)) {
             Some(events) => Ok(Some(append(services, row, last, events)?)),
             None => Ok(None),
         }

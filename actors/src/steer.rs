@@ -5,7 +5,7 @@ use std::time::Duration;
 use ostler_kernel::agent::{AgentState, Lifecycle, Message};
 use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::port::{JournalError, RunStanding};
-use ostler_kernel::run::Operation;
+use ostler_kernel::run::{Canceller, Operation};
 
 use crate::agent::Request;
 use crate::approval::NOTE_BYTES_MAX;
@@ -86,31 +86,36 @@ impl System {
     ///
     /// [`RunError::InvalidState`] for one that is over.
     pub async fn cancel(&self, run: RunId) -> Result<(), RunError> {
+        self.cancel_by(run, Canceller::Operator).await
+    }
+
+    /// The same, whoever has it cancelled.
+    pub(crate) async fn cancel_by(&self, run: RunId, by: Canceller) -> Result<(), RunError> {
         // Its own task: whoever hangs up before the answer must not leave half of it.
         let system = self.clone();
-        let cancelled = tokio::spawn(async move { system.cancel_run(run).await });
+        let cancelled = tokio::spawn(async move { system.cancel_run(run, by).await });
         let cancelled = cancelled.await.unwrap_or(Err(RunError::Restarting));
         self.or_refused(run, Message::Cancel, cancelled).await
     }
 
-    async fn cancel_run(&self, run: RunId) -> Result<(), RunError> {
-        self.cancel_alone(run).await?;
+    async fn cancel_run(&self, run: RunId, by: Canceller) -> Result<(), RunError> {
+        self.cancel_alone(run, by).await?;
         self.cancel_children_of(&self.row(run)?);
         Ok(())
     }
 
-    async fn cancel_alone(&self, run: RunId) -> Result<(), RunError> {
-        if self.rests(run) && self.cancel_at_rest(run).await? {
+    async fn cancel_alone(&self, run: RunId, by: Canceller) -> Result<(), RunError> {
+        if self.rests(run) && self.cancel_at_rest(run, by).await? {
             return Ok(());
         }
         let mut told = RunError::Restarting;
         for _ in 0..TRIES_MAX {
-            match self.cancel_driven(run).await {
+            match self.cancel_driven(run, by).await {
                 // It was set aside meanwhile, as the runs of an agent are that is out of service: nobody takes it up to
                 // learn what its last attempts come to.
                 Err(RunError::Over | RunError::Restarting) if !self.services.driven.has(run) => {
                     self.services.effects.cancel_run(run);
-                    return if self.cancel_at_rest(run).await? { Ok(()) } else { Err(RunError::Over) };
+                    return if self.cancel_at_rest(run, by).await? { Ok(()) } else { Err(RunError::Over) };
                 }
                 // It comes to rest this very moment, or its agent fails again and again: in the end it is set aside.
                 Err(error) if self.may_pass(run, &error)? => {
@@ -185,22 +190,22 @@ impl System {
     }
 
     /// Cancels and closes a run that nobody drives; false if there is nothing left to cancel.
-    async fn cancel_at_rest(&self, run: RunId) -> Result<bool, RunError> {
-        let Some(position) = rest::cancel(&self.services, &self.row(run)?)? else { return Ok(false) };
+    async fn cancel_at_rest(&self, run: RunId, by: Canceller) -> Result<bool, RunError> {
+        let Some(position) = rest::cancel(&self.services, &self.row(run)?, by)? else { return Ok(false) };
         self.services.stir();
         self.services.journal.durable(position).await?;
         Ok(true)
     }
 
-    async fn cancel_driven(&self, run: RunId) -> Result<(), RunError> {
+    async fn cancel_driven(&self, run: RunId, by: Canceller) -> Result<(), RunError> {
         if !self.services.driven.has(run) {
             self.take_up(run, true)?;
         }
         let agent = self.row(run)?.agent;
-        let closed = self.ask_registry(|reply| RegistryMessage::CancelQueued { agent, run, reply }).await;
+        let closed = self.ask_registry(|reply| RegistryMessage::CancelQueued { agent, run, by, reply }).await;
         match closed.ok_or(RunError::Restarting)?? {
             Some(position) => Ok(self.services.journal.durable(position).await?),
-            None => self.tell(run, Request::Operate(Operation::CancelPlan)).await,
+            None => self.tell(run, Request::Operate(Operation::CancelPlan(by))).await,
         }
     }
 

@@ -12,7 +12,7 @@ use ostler_actors::{
     ProgramContext, Settled, Submission, System, VerdictRequest, Violation,
 };
 use ostler_kernel::agent::Oversight;
-use ostler_kernel::event::Event;
+use ostler_kernel::event::{Event, OperatorAct};
 use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::ledger::CreditError;
 use ostler_kernel::market::{JobFault, MarketStep, Offer, Stage};
@@ -73,6 +73,17 @@ fn credits(system: &System) -> (i64, u64, u64) {
     assert_eq!(audit.violations, []);
     assert!(audit.credits.adds_up());
     (audit.credits.balance(), audit.credits.reserved(), audit.credits.spent())
+}
+
+/// What operators did to a run that is over, and what was done in their place.
+async fn acts(system: &System, run: RunId) -> Vec<OperatorAct> {
+    let (mut events, mut acts) = (system.events(run, Seq(0)).unwrap(), Vec::new());
+    while let Some(record) = events.next().await {
+        if let Event::Operator(act) = record.unwrap().event {
+            acts.push(act);
+        }
+    }
+    acts
 }
 
 async fn over(system: &System, job: RunId) -> JobRow {
@@ -405,6 +416,11 @@ async fn a_job_that_is_not_over_by_its_deadline_fails() {
     let row = over(&system, posted).await;
     assert_eq!(row.reason.as_deref(), Some("it was not over by its deadline"));
     assert_eq!(credits(&system).1, 0);
+    assert_eq!(acts(&system, posted).await, [OperatorAct::StopLate]);
+    let all = system.evaluations().unwrap();
+    let [of_agent] = &all[..] else { panic!("{all:?}") };
+    let told = (of_agent.runs, of_agent.zero_intervention_pm());
+    assert_eq!(told, (1, Some(1_000)), "a deadline is no help of a person");
 }
 
 /// A process dies, and the next one finds the job when its deadline is past: whoever asks for what, nothing of it starts any more.
@@ -448,6 +464,7 @@ async fn nothing_of_a_job_starts_after_its_deadline() {
         assert_eq!(row.reason.as_deref(), Some("it was not over by its deadline"), "{begins}, {wants}");
         assert!(!hold.has_started(), "{begins}, {wants}");
         assert_eq!(credits(&second), (1_000, 0, 0), "{begins}, {wants}");
+        assert_eq!(acts(&second, posted).await, [OperatorAct::StopLate], "{begins}, {wants}");
     }
 }
 
@@ -501,6 +518,8 @@ async fn nothing_that_a_job_opened_starts_after_its_deadline() {
     second.resume(child.run).await.unwrap();
     let outcome = second.outcome(child.run).await.unwrap();
     assert_eq!(outcome, Settled::Closed(RunOutcome::Cancelled));
+    assert_eq!(acts(&second, child.run).await, [OperatorAct::StopLate]);
+    assert_eq!(second.evaluation(child.run).await.unwrap().row.acts, 0, "nobody did anything");
     assert!(!hold.has_started());
 }
 

@@ -217,6 +217,12 @@ async fn cancelling_a_run_cancels_those_that_its_agents_opened() {
     let opened = other(&system, run).unwrap();
     system.cancel(run).await.unwrap();
     assert_eq!(system.outcome(opened).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
+    let acts = async |run: RunId| system.evaluation(run).await.unwrap().row.acts;
+    assert_eq!(
+        (acts(run).await, acts(opened).await),
+        (1, 0),
+        "a person cancelled the one, and that the other"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,8 +13,8 @@ use ostler_kernel::id::{NodeId, RunId};
 use ostler_kernel::plan::{Effect, Idempotency, Node, Plan, PlanDraft, Settings, ToolDefaults, Tools};
 use ostler_kernel::port::{JSON, Position, Recorded, Seq};
 use ostler_kernel::run::{
-    Category, Context, Fold, FoldError, Given, Input, InputError, Intended, NoPlanner, NodeState, Operation,
-    RECOVERIES_MAX, Run, RunOutcome, Since, TakenUp, what_runs,
+    Canceller, Category, Context, Fold, FoldError, Given, Input, InputError, Intended, NoPlanner, NodeState,
+    Operation, RECOVERIES_MAX, Run, RunOutcome, Since, TakenUp, what_runs,
 };
 use ostler_kernel::template::RENDER_BYTES_MAX;
 use ostler_kernel::{json, lineage};
@@ -277,7 +277,7 @@ fn check_lost_node(node: Value, stopped: bool, expected: &str, is_again: bool) {
     let mut run = open(json!([node, {"id": "m", "tool": "look"}]));
     intend(&mut run, 1, "n", &[]);
     if stopped {
-        with(&mut run, |run, cx| run.decide(cx, Input::Operator(Operation::CancelPlan)));
+        with(&mut run, |run, cx| run.decide(cx, Input::Operator(Operation::CancelPlan(Canceller::Operator))));
     }
     let taken = with(&mut run, |run, cx| run.take_up(cx, &["n".into()], Since::default()));
     let TakenUp::GoesOn { events, again } = taken else { panic!("{taken:?}") };
@@ -293,13 +293,24 @@ fn check_lost_node(node: Value, stopped: bool, expected: &str, is_again: bool) {
 /// Its deadline and whoever sees to that may both say so.
 #[test]
 fn a_run_is_cancelled_once_however_often_that_is_said() {
-    let mut run = open(json!([{"id": "n", "tool": "fire"}, {"id": "m", "tool": "look"}]));
-    intend(&mut run, 1, "n", &[]);
-    let cancel = |run: &mut Run| with(run, |run, cx| run.decide(cx, Input::Operator(Operation::CancelPlan)));
-    let first = cancel(&mut run);
-    assert_eq!(first[0], Event::Operator(OperatorAct::CancelPlan));
-    assert!(first.contains(&Event::Draining { node: "n".into() }), "{first:?}");
-    assert_eq!(cancel(&mut run), []);
+    for (by, act, why) in [
+        (Canceller::Operator, OperatorAct::CancelPlan, "cancelled plan_cancelled"),
+        (Canceller::Deadline, OperatorAct::StopLate, "cancelled deadline"),
+        (Canceller::Opener, OperatorAct::StopUnwanted, "cancelled unwanted"),
+    ] {
+        let mut run = open(json!([{"id": "n", "tool": "fire"}, {"id": "m", "tool": "look"}]));
+        intend(&mut run, 1, "n", &[]);
+        let cancel = |run: &mut Run, by: Canceller| {
+            with(run, |run, cx| run.decide(cx, Input::Operator(Operation::CancelPlan(by))))
+        };
+        let first = cancel(&mut run, by);
+        assert_eq!(first[0], Event::Operator(act));
+        assert!(first.contains(&Event::Draining { node: "n".into() }), "{first:?}");
+        assert_eq!(state(&run, "m"), why);
+        for again in [Canceller::Operator, Canceller::Deadline, Canceller::Opener] {
+            assert_eq!(cancel(&mut run, again), []);
+        }
+    }
 }
 
 #[test]
@@ -486,7 +497,7 @@ fn a_run_at_rest_is_cancelled_to_its_end_whatever_its_nodes_did() {
     ["look", "write", "fire"].iter().for_each(|node| start(&mut run, node));
     execute(&mut run, 1, "done", &json!({}));
     assert!(!run.waits_for_person());
-    let events = with(&mut run, |run, cx| run.cancel_at_rest(cx)).unwrap();
+    let events = with(&mut run, |run, cx| run.cancel_at_rest(cx, Canceller::Operator)).unwrap();
     assert_eq!(events.last(), Some(&Event::RunClosed { outcome: RunOutcome::Cancelled }));
     let states = ["ready", "look", "write", "fire", "done", "later"].map(|node| state(&run, node));
     assert_eq!(
@@ -511,7 +522,7 @@ fn a_run_at_rest_that_only_waits_for_its_contract_is_left_to_be_judged() {
     let mut run = Run::new(Arc::new(plan), 1, 0);
     with(&mut run, |run, cx| run.decide(cx, Input::Settle));
     execute(&mut run, 1, "n", &json!({}));
-    assert_eq!(with(&mut run, |run, cx| run.cancel_at_rest(cx)), None);
+    assert_eq!(with(&mut run, |run, cx| run.cancel_at_rest(cx, Canceller::Operator)), None);
 }
 
 #[test]

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use ostler_kernel::event::{Event, HumanRequestKind};
 use ostler_kernel::id::{Digest, NodeId, RunId};
 use ostler_kernel::plan::{PlanDraft, PolicyDraft, Settings};
-use ostler_kernel::run::{AnswerError, Context, Input, NoPlanner, NodeState, Operation, OperationError, Run};
+use ostler_kernel::run::{
+    AnswerError, Canceller, Context, Input, NoPlanner, NodeState, Operation, OperationError, Run,
+};
 use serde_json::json;
 
 const SHOWN: Digest = Digest([1; 32]);
@@ -198,6 +200,6 @@ fn a_run_that_is_cancelled_takes_no_interjection() {
     let mut stage = Stage::new();
     stage.within(|run, cx| run.start(cx, &"free".into(), None));
     let (_, late) = stage.run.interjection("go on?", 1_000);
-    stage.within(|run, cx| run.decide(cx, Input::Operator(Operation::CancelPlan)));
+    stage.within(|run, cx| run.decide(cx, Input::Operator(Operation::CancelPlan(Canceller::Operator))));
     assert_eq!(stage.check_operation(late), Err(OperationError::Over));
 }

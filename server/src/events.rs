@@ -207,6 +207,8 @@ fn told(event: &Event) -> (&'static str, Value) {
             OperatorAct::CancelPlan => ("operator", json!({"act": "cancel_plan"})),
             OperatorAct::Cancel(node) => ("operator", json!({"act": "cancel", "node": node})),
             OperatorAct::StopDenied => ("operator", json!({"act": "stop_denied"})),
+            OperatorAct::StopLate => ("operator", json!({"act": "stop_late"})),
+            OperatorAct::StopUnwanted => ("operator", json!({"act": "stop_unwanted"})),
             OperatorAct::Skip(node) => ("operator", json!({"act": "skip", "node": node})),
         },
         Event::ContractBroken { version, why } => {

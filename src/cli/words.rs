@@ -41,6 +41,8 @@ pub(crate) fn reason(reason: &str) -> String {
         "interjection_failed" => "what an operator put in was not agreed to",
         "delta" => "a change of the plan took it out",
         "denials" => "the gate had refused as many calls as a run may make",
+        "deadline" => "its job was not over by its deadline",
+        "unwanted" => "what opened the run has no use for it any more",
         "drained_unapproved" => "it ended, and nobody is asked about its result any more",
         "crash" => "it crashed",
         "timeout" => "it took too long",

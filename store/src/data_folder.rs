@@ -25,7 +25,7 @@ use crate::regular::open_regular;
 
 /// The format of a data folder: its layout, and the kinds of records in it. A version of this program that adds to them has a new one, and marks
 /// every folder with it that it opens to write, so that earlier versions leave it alone. It reads all earlier ones.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 const FORMAT_NAME: &str = "ostler-store";
 

@@ -15,7 +15,7 @@ impl Drive {
     pub(super) fn ask(&mut self, request: Request, reply: AskReply) {
         // What time has decided already counts first.
         self.due();
-        if !matches!(request, Request::Operate(Operation::CancelPlan)) {
+        if !matches!(request, Request::Operate(Operation::CancelPlan(_))) {
             self.end_late();
         }
         let input = match request {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use ostler_kernel::event::{AttemptResult, Event, Output, TimerKind};
 use ostler_kernel::id::NodeId;
-use ostler_kernel::run::{Input, Operation};
+use ostler_kernel::run::{Canceller, Input, Operation};
 use tokio::time::Instant;
 
 use super::AgentMessage;
@@ -46,7 +46,7 @@ impl Drive {
         if self.deadline.take_if(|deadline| *deadline <= now).is_none() {
             return;
         }
-        let cancel = Operation::CancelPlan;
+        let cancel = Operation::CancelPlan(Canceller::Deadline);
         if self.run.check_operation(&cancel, &self.services.settings()).is_ok() {
             self.decide(Input::Operator(cancel));
         }

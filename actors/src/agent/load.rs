@@ -4,7 +4,7 @@ use ostler_kernel::agent::{Lifecycle, Message, Telemetry};
 use ostler_kernel::event::{Event, TimerKind};
 use ostler_kernel::id::NodeId;
 use ostler_kernel::port::{Recorded, RunRow, StreamId};
-use ostler_kernel::run::{Folded, Input, Operation, Since, Standing, TakenUp};
+use ostler_kernel::run::{Canceller, Folded, Input, Operation, Since, Standing, TakenUp};
 use ractor::{ActorProcessingErr, ActorRef};
 
 use super::drive::{Drive, Recovery};
@@ -102,7 +102,7 @@ impl Drive {
         if let Some(parent) = parent
             && children::is_unwanted(&drive.services, &parent)?
         {
-            drive.decide(Input::Operator(Operation::CancelPlan));
+            drive.decide(Input::Operator(Operation::CancelPlan(Canceller::Opener)));
         }
         drive.end_late();
         Ok(Some(drive))

@@ -9,7 +9,7 @@ use ostler_kernel::market::{
 };
 use ostler_kernel::plan::{Fault, Plan, PlanDraft};
 use ostler_kernel::port::{JournalError, RunStanding};
-use ostler_kernel::run::RunOutcome;
+use ostler_kernel::run::{Canceller, RunOutcome};
 use tokio::time::Duration;
 
 use super::MarketError;
@@ -222,7 +222,7 @@ impl System {
                     }
                     let left = deadline.map(|deadline| deadline.saturating_sub(services.clock.now()));
                     if !is_late && left.is_some_and(|left| left <= 0) {
-                        match self.cancel(job.id).await {
+                        match self.cancel_by(job.id, Canceller::Deadline).await {
                             Ok(()) => is_late = true,
                             // It is tried again: what fails does so because something is being restarted.
                             Err(error) => {

@@ -7,7 +7,7 @@ use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::Event;
 use ostler_kernel::id::{AgentId, RunId};
 use ostler_kernel::port::{JournalError, Position, RunRow, RunStanding};
-use ostler_kernel::run::Operation;
+use ostler_kernel::run::{Canceller, Operation};
 use ractor::{ActorProcessingErr, ActorRef};
 use tokio::time::Instant;
 
@@ -203,9 +203,10 @@ impl RegistryState {
         &mut self,
         agent: &AgentId,
         run: RunId,
+        by: Canceller,
     ) -> Result<Option<Position>, RunError> {
         let Some(row) = self.queued(agent, run) else { return Ok(None) };
-        let Some(closed) = rest::cancel(&self.services, row)? else { return Ok(None) };
+        let Some(closed) = rest::cancel(&self.services, row, by)? else { return Ok(None) };
         self.strike(agent, run);
         self.let_go(run);
         let over = self.agents.get(agent).filter(|entry| entry.is_in_line() && entry.runs.is_empty());

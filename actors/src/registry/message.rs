@@ -8,6 +8,7 @@ use ostler_kernel::id::{AgentId, ClientId, RunId};
 use ostler_kernel::json::JsonError;
 use ostler_kernel::market::{MarketStep, Offer};
 use ostler_kernel::port::{JournalError, Position, RunRow};
+use ostler_kernel::run::Canceller;
 use ractor::{ActorRef, RpcReplyPort};
 use tokio::time::Instant;
 
@@ -73,7 +74,12 @@ pub(crate) enum RegistryMessage {
     Wake { agent: AgentId, run: RunId },
     /// A run is to be cancelled. If it waits behind another run of its agent, it is cancelled and closed here and
     /// now; the answer is where that is recorded, or `None` if it does not wait.
-    CancelQueued { agent: AgentId, run: RunId, reply: RpcReplyPort<Result<Option<Position>, RunError>> },
+    CancelQueued {
+        agent: AgentId,
+        run: RunId,
+        by: Canceller,
+        reply: RpcReplyPort<Result<Option<Position>, RunError>>,
+    },
     /// The terms of a client are to change, or its credits; the answer is where that is recorded, if there was anything
     /// to record.
     ChangeClient {

@@ -118,8 +118,8 @@ impl Actor for Registry {
             RegistryMessage::Release { agent, reply } => {
                 let _ = reply.send(state.release(&agent));
             }
-            RegistryMessage::CancelQueued { agent, run, reply } => {
-                let _ = reply.send(state.cancel_queued(&agent, run));
+            RegistryMessage::CancelQueued { agent, run, by, reply } => {
+                let _ = reply.send(state.cancel_queued(&agent, run, by));
             }
             RegistryMessage::ChangeClient { client, change, reply } => {
                 let _ = reply.send(state.change_client(&client, &change));

@@ -57,4 +57,18 @@ pub enum OperatorAct {
     Skip(NodeId),
     /// Nobody: the gate refused as many calls of the run as it may, see [`DENIALS_MAX`](crate::gate::DENIALS_MAX).
     StopDenied,
+    /// Nobody: the deadline of the job that the run is for has passed.
+    StopLate,
+    /// Nobody: what opened the run has no use for it any more.
+    StopUnwanted,
+}
+
+impl OperatorAct {
+    /// Whether a person did it, and not the system by itself.
+    pub fn is_of_person(&self) -> bool {
+        match self {
+            OperatorAct::CancelPlan | OperatorAct::Cancel(_) | OperatorAct::Skip(_) => true,
+            OperatorAct::StopDenied | OperatorAct::StopLate | OperatorAct::StopUnwanted => false,
+        }
+    }
 }

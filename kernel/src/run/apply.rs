@@ -157,7 +157,12 @@ impl Run {
                 self.tally.count_contract(*holds);
             }
             Event::RunRecovered { count } => self.recoveries = *count,
-            Event::Operator(OperatorAct::CancelPlan | OperatorAct::StopDenied) => self.cancel_plan(),
+            Event::Operator(
+                OperatorAct::CancelPlan
+                | OperatorAct::StopDenied
+                | OperatorAct::StopLate
+                | OperatorAct::StopUnwanted,
+            ) => self.cancel_plan(),
             Event::Operator(OperatorAct::Cancel(_) | OperatorAct::Skip(_))
             | Event::RunOpened(_)
             | Event::TimerFired { .. }

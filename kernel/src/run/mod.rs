@@ -71,7 +71,7 @@ pub use standing::{Answered, Identity, Instance, Settlement, Standing};
 pub use state::{Category, NodeState, Reason, RunOutcome};
 pub use strategy::Strategy;
 pub use take_up::{RECOVERIES_MAX, Since, TakenUp};
-pub use turn::{Answer, Context, Input, NoPlanner, Operation, Patch, Planner, Resolution};
+pub use turn::{Answer, Canceller, Context, Input, NoPlanner, Operation, Patch, Planner, Resolution};
 
 use crate::evaluation::{Scores, Tally, Target};
 use crate::event::{Output, RunTerms};

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::Run;
-use super::turn::{Operation, Turn};
+use super::turn::{Canceller, Operation, Turn};
 use crate::event::{ChangeCause, Event, OperatorAct};
 use crate::id::NodeId;
 use crate::plan::{Change, Delta, Fault, Kind, Method, NodeDraft, RuleDraft, Settings, Span};
@@ -54,7 +54,7 @@ impl Run {
                 let change = Change::Delta((**delta).clone());
                 self.judge(&change, settings).map(drop).map_err(OperationError::Refused)
             }
-            Operation::CancelPlan | Operation::Cancel(_) | Operation::Skip(_) => Ok(()),
+            Operation::CancelPlan(_) | Operation::Cancel(_) | Operation::Skip(_) => Ok(()),
         }
     }
 
@@ -70,7 +70,7 @@ impl Run {
                 let (node, state) = (node.clone(), instance.state());
                 if instance.is_live() { Ok(()) } else { Err(OperationError::NodeOver { node, state }) }
             }
-            Operation::CancelPlan | Operation::Delta(_) | Operation::Interject(_) => Ok(()),
+            Operation::CancelPlan(_) | Operation::Delta(_) | Operation::Interject(_) => Ok(()),
         }
     }
 
@@ -100,12 +100,17 @@ impl Turn<'_, '_, '_> {
             return;
         }
         match operation {
-            Operation::CancelPlan => {
+            Operation::CancelPlan(by) => {
+                let (act, reason) = match by {
+                    Canceller::Operator => (OperatorAct::CancelPlan, Reason::PlanCancelled),
+                    Canceller::Deadline => (OperatorAct::StopLate, Reason::Deadline),
+                    Canceller::Opener => (OperatorAct::StopUnwanted, Reason::Unwanted),
+                };
                 // Its deadline and whoever sees to that may both say so.
                 if !self.run.cancelled {
-                    self.emit(Event::Operator(OperatorAct::CancelPlan));
+                    self.emit(Event::Operator(act));
                 }
-                self.stop_all(NodeState::Cancelled, &Reason::PlanCancelled);
+                self.stop_all(NodeState::Cancelled, &reason);
             }
             Operation::Cancel(node) => {
                 self.stop_one(&node, NodeState::Cancelled, OperatorAct::Cancel(node.clone()));

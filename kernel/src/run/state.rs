@@ -56,7 +56,13 @@ impl NodeState {
             S::Cancelled => {
                 matches!(
                     reason,
-                    R::Operator | R::PlanCancelled | R::InterjectionFailed | R::Delta | R::Denials
+                    R::Operator
+                        | R::PlanCancelled
+                        | R::InterjectionFailed
+                        | R::Delta
+                        | R::Denials
+                        | R::Deadline
+                        | R::Unwanted
                 )
             }
             _ => false,
@@ -233,6 +239,8 @@ pub enum Reason {
     Delta,
     DrainedUnapproved,
     Denials,
+    Deadline,
+    Unwanted,
 }
 
 impl Reason {
@@ -267,6 +275,8 @@ impl Reason {
             Reason::Delta => "delta",
             Reason::DrainedUnapproved => "drained_unapproved",
             Reason::Denials => "denials",
+            Reason::Deadline => "deadline",
+            Reason::Unwanted => "unwanted",
         }
     }
 }

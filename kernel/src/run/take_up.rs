@@ -1,7 +1,7 @@
 //! Taking a run up again, after the process that drove it or its actor has died; or ending it without.
 
 use super::turn::{Context, Turn};
-use super::{Input, NodeState, Operation, Quiet, Run, Standing};
+use super::{Canceller, Input, NodeState, Operation, Quiet, Run, Standing};
 use crate::event::Event;
 use crate::id::NodeId;
 
@@ -91,8 +91,8 @@ impl Run {
     /// Cancels a run that nobody drives, and closes it: the records, which have taken effect. No attempt of it may
     /// be known to this process. `None` if there is nothing left to cancel, and the run waits to be closed in its
     /// own way.
-    pub fn cancel_at_rest(&mut self, cx: &mut Context<'_>) -> Option<Vec<Event>> {
-        let mut events = self.decide(cx, Input::Operator(Operation::CancelPlan));
+    pub fn cancel_at_rest(&mut self, cx: &mut Context<'_>, by: Canceller) -> Option<Vec<Event>> {
+        let mut events = self.decide(cx, Input::Operator(Operation::CancelPlan(by)));
         if !self.cancelled {
             return None;
         }

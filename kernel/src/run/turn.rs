@@ -135,7 +135,7 @@ pub enum Resolution {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operation {
     /// Cancel the whole run.
-    CancelPlan,
+    CancelPlan(Canceller),
     /// Cancel one node.
     Cancel(NodeId),
     /// Skip one node.
@@ -145,6 +145,17 @@ pub enum Operation {
     /// Change the plan by nodes that hold everything else until they have ended, see [`Run::interjection`]. One that fails,
     /// that a person says no to or that nobody answers in time cancels the run.
     Interject(Box<Delta>),
+}
+
+/// Who has a whole run cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Canceller {
+    /// An operator asks for it.
+    Operator,
+    /// Nobody: the deadline of the job that it is for has passed.
+    Deadline,
+    /// Nobody: what opened it has no use for it any more.
+    Opener,
 }
 
 /// A run in the middle of a decision.

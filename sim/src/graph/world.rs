@@ -13,7 +13,8 @@ use ostler_kernel::lineage;
 use ostler_kernel::plan::{Delta, Kind, Plan, Settings};
 use ostler_kernel::port::JSON;
 use ostler_kernel::run::{
-    self, Answer, Category, Context, Input, NodeState, Operation, Patch, Planner, Quiet, Run, Standing,
+    self, Answer, Canceller, Category, Context, Input, NodeState, Operation, Patch, Planner, Quiet, Run,
+    Standing,
 };
 use serde_json::{Map, Value};
 
@@ -310,7 +311,7 @@ impl<'s> World<'s> {
     fn operation(&mut self, control: ControlScript) -> Result<Operation, CaseError> {
         let node = || control.node.as_deref().map(NodeId::from).ok_or(CaseError::ControlWithoutNode);
         Ok(match control.op {
-            ControlKind::CancelPlan => Operation::CancelPlan,
+            ControlKind::CancelPlan => Operation::CancelPlan(Canceller::Operator),
             ControlKind::Cancel => Operation::Cancel(node()?),
             ControlKind::Skip => Operation::Skip(node()?),
             ControlKind::Delta => {

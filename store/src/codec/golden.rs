@@ -165,15 +165,21 @@ fn samples() -> Vec<Event> {
     }));
     evaluations(&mut samples);
     market(&mut samples);
-    samples.push(Event::Operator(OperatorAct::StopDenied));
-    samples.push(Event::NodeTransition(NodeTransition {
-        node: node(),
-        version: 1,
-        from: NodeState::Ready,
-        to: NodeState::Cancelled,
-        reason: Reason::Denials,
-        attempt: 0,
-    }));
+    for (act, reason) in [
+        (OperatorAct::StopDenied, Reason::Denials),
+        (OperatorAct::StopLate, Reason::Deadline),
+        (OperatorAct::StopUnwanted, Reason::Unwanted),
+    ] {
+        samples.push(Event::Operator(act));
+        samples.push(Event::NodeTransition(NodeTransition {
+            node: node(),
+            version: 1,
+            from: NodeState::Ready,
+            to: NodeState::Cancelled,
+            reason,
+            attempt: 0,
+        }));
+    }
     samples
 }
 
@@ -427,7 +433,7 @@ fn kind(event: &Event) -> u8 {
 const KINDS: u8 = 42;
 
 /// Samples that each format of a data folder knows, from the first format on.
-const KNOWN: [usize; 2] = [117, 119];
+const KNOWN: [usize; 3] = [117, 119, 123];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ostler_kernel::evaluation::Reputation;
-use ostler_kernel::event::{Accounts, Evaluated, Event, OperatorAct};
+use ostler_kernel::event::{Accounts, Evaluated, Event};
 use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::port::{AccountRow, Position, RunRow, RunStanding, StreamId, StreamKind};
@@ -114,8 +114,8 @@ impl Reader {
             .then_some(Change::Charge(result.accounts, result.cost)),
             Event::Evaluated(evaluated) => Some(Change::Evaluate(*evaluated)),
             Event::Verdict(verdict) => Some(Change::Evaluate(verdict.evaluated)),
-            Event::Operator(OperatorAct::StopDenied) => None,
-            Event::HumanAnswer(_) | Event::Operator(_) => Some(Change::Act),
+            Event::HumanAnswer(_) => Some(Change::Act),
+            Event::Operator(act) => act.is_of_person().then_some(Change::Act),
             _ => None,
         }
     }
