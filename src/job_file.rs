@@ -15,15 +15,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use ostler_kernel::agent::Oversight;
-use ostler_kernel::id::CLIENT_DEFAULT;
-use ostler_kernel::plan::Span;
+use ostler_kernel::evaluation::{Domains, UnknownDomain};
+use ostler_kernel::id::{CLIENT_DEFAULT, NAME_RULE, RunId, is_name};
+use ostler_kernel::json::Json;
+use ostler_kernel::market::{Job, JobError, JobFault};
+use ostler_kernel::plan::{Pointer, Span};
 use serde::Deserialize;
 
 use crate::finding::{Finding, Source};
-use crate::plan_file::{Format, ReadError, Shaped, read_text};
+use crate::plan_file::{Format, ReadError, Shaped, meant, read_text};
 
 /// Bytes of a job file.
 pub const JOB_FILE_BYTES_MAX: usize = 1 << 20;
+
+/// The code of what is wrong in such a file.
+const CODE: &str = "job";
 
 /// A job as written.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -82,8 +88,22 @@ impl JobFile {
     ///
     /// It cannot be read, or everything that is wrong with it.
     pub fn read(path: &Path) -> Result<JobFile, JobFileError> {
+        JobFile::read_with(path, None)
+    }
+
+    /// Reads a file where weights are set for these domains and no others: a job of another one is refused too.
+    ///
+    /// # Errors
+    ///
+    /// See [`JobFile::read`].
+    pub fn read_for(path: &Path, domains: &Domains) -> Result<JobFile, JobFileError> {
+        JobFile::read_with(path, Some(domains))
+    }
+
+    fn read_with(path: &Path, domains: Option<&Domains>) -> Result<JobFile, JobFileError> {
         let format = Format::of(path).ok_or_else(|| ReadError::Format { path: path.to_owned() })?;
-        JobFile::parse(&path.display().to_string(), format, &read_text(path, JOB_FILE_BYTES_MAX)?)
+        let text = read_text(path, JOB_FILE_BYTES_MAX)?;
+        JobFile::parse_with(&path.display().to_string(), format, &text, domains)
     }
 
     /// Reads a text that is called `name` in errors.
@@ -92,11 +112,216 @@ impl JobFile {
     ///
     /// Everything that is wrong with it.
     pub fn parse(name: &str, format: Format, text: &str) -> Result<JobFile, JobFileError> {
+        JobFile::parse_with(name, format, text, None)
+    }
+
+    fn parse_with(
+        name: &str,
+        format: Format,
+        text: &str,
+        domains: Option<&Domains>,
+    ) -> Result<JobFile, JobFileError> {
         let source = Box::new(Source::new(name, text.strip_prefix('\u{feff}').unwrap_or(text)));
-        let Shaped { value, findings, .. } = Shaped::<JobFile>::read(format, &source, "job");
-        match value {
-            Some(job) if findings.is_empty() => Ok(job),
-            _ => Err(JobFileError::Content { source_text: source, findings }),
+        let mut shaped = Shaped::<JobFile>::read(format, &source, CODE);
+        let findings = match shaped.value.take() {
+            Some(job) if shaped.findings.is_empty() => {
+                let wrong = job.check(&shaped, domains).into_iter();
+                let findings: Vec<Finding> = wrong
+                    .map(|(pointer, detail, mend)| Finding {
+                        code: CODE.to_owned(),
+                        node: None,
+                        detail,
+                        mend,
+                        place: shaped.at(pointer.as_str()).map(|at| source.place(at)),
+                    })
+                    .collect();
+                if findings.is_empty() {
+                    return Ok(job);
+                }
+                findings
+            }
+            _ => shaped.findings,
+        };
+        Err(JobFileError::Content { source_text: source, findings })
+    }
+
+    /// What has the right shape and cannot be posted: where, what, and what would mend it.
+    fn check(&self, shaped: &Shaped<JobFile>, domains: Option<&Domains>) -> Vec<(Pointer, String, String)> {
+        let key = |key: &str| Pointer::root().key(key);
+        let mut wrong = Vec::new();
+        if !is_name(&self.client) {
+            let detail = format!("{:?} cannot be the name of a client", self.client);
+            wrong.push((key("client"), detail, format!("a name is {NAME_RULE}")));
+        }
+        for fault in self.faults() {
+            let (place, mend) = match &fault {
+                JobFault::Title(_) => (key("title"), "say in one line what is to be done"),
+                JobFault::Capability(capability) => {
+                    let list = key("capabilities");
+                    let item = shaped.position("capabilities", capability).map(|at| list.item(at));
+                    (item.unwrap_or(list), "write it as a name, such as contracts")
+                }
+                JobFault::TooMany(_) => (key("capabilities"), "leave some out"),
+                // Whatever is no name is no domain that there is.
+                JobFault::Domain(_) if domains.is_some() => continue,
+                JobFault::Domain(_) => (key("domain"), "write it as a name, such as legal"),
+                JobFault::Budget(_) => (key("budget"), "give it the credits that the job may cost at most"),
+                JobFault::Deadline { .. } => (key("deadline"), "give one that is still to come, such as 1h"),
+            };
+            let detail = match &fault {
+                // It says itself what would mend it, to whoever has no file.
+                JobFault::Deadline { .. } => "its deadline is in the past".to_owned(),
+                _ => fault.to_string(),
+            };
+            wrong.push((place, detail, mend.to_owned()));
+        }
+        let unknown = domains.and_then(|domains| domains.check(self.domain.as_deref()).err());
+        if let Some(UnknownDomain { domain, known }) = unknown {
+            let mend = match meant(&domain, known.iter().map(String::as_str)) {
+                Some(meant) => format!("did you mean {meant:?}?"),
+                None => format!("weights are set for {}", known.join(", ")),
+            };
+            wrong.push((key("domain"), format!("there is no domain {domain:?}"), mend));
+        }
+        wrong
+    }
+
+    /// What the market says of it, whoever posts it and for what plan.
+    fn faults(&self) -> Vec<JobFault> {
+        let job = Job {
+            id: RunId::default(),
+            client: self.client.as_str().into(),
+            title: self.title.clone(),
+            capabilities: self.capabilities.clone(),
+            domain: self.domain.clone(),
+            budget: self.budget,
+            // It counts from when it is posted: here, from 0.
+            deadline: self.deadline.map(|span| span.ticks(1_000)),
+            oversight: self.oversight,
+            plan: Json::null(),
+            intent: 0,
+            scope: String::new(),
+            workspace: String::new(),
+        };
+        job.check(0).err().map(|JobError(faults)| faults).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_kernel::agent::CAPABILITIES_MAX;
+    use ostler_kernel::market::TITLE_BYTES_MAX;
+
+    use super::*;
+
+    /// What is told of a text where the domains are those that there always are: `LINE:COLUMN what; what would mend it`.
+    fn told(format: Format, text: &str) -> Vec<String> {
+        let findings = match JobFile::parse_with("job", format, text, Some(&Domains::default())) {
+            Ok(_) => Vec::new(),
+            Err(JobFileError::Content { findings, .. }) => findings,
+            Err(error) => panic!("{error}"),
+        };
+        let line = |Finding { code, detail, mend, place, .. }: Finding| {
+            assert_eq!(code, CODE);
+            let place = place.map(|place| format!("{}:{}", place.line, place.column)).unwrap_or_default();
+            format!("{place} {detail}; {mend}")
+        };
+        findings.into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn what_cannot_be_posted_is_told_where_it_stands() {
+        let long = format!("title: {}", "x".repeat(TITLE_BYTES_MAX + 1));
+        let names: Vec<String> = (0..=CAPABILITIES_MAX).map(|number| format!("c{number}")).collect();
+        let many = format!("capabilities: [{}]", names.join(", "));
+        for (line, expected) in [
+            ("deadline: 1s", None),
+            ("domain: legal", None),
+            (
+                "budget: 0",
+                Some(
+                    "3:9 a budget of 0 credits is not within 1 and 9007199254740992; give it the credits that the job \
+                     may cost at most",
+                ),
+            ),
+            (
+                "deadline: 0s",
+                Some("3:11 its deadline is in the past; give one that is still to come, such as 1h"),
+            ),
+            (
+                "deadline: -5m",
+                Some("3:11 its deadline is in the past; give one that is still to come, such as 1h"),
+            ),
+            ("domain: lega", Some("3:9 there is no domain \"lega\"; did you mean \"legal\"?")),
+            (
+                "domain: poetry",
+                Some(
+                    "3:9 there is no domain \"poetry\"; weights are set for dashboard, default, legal, security, \
+                     web-testing",
+                ),
+            ),
+            (
+                "capabilities: [contracts, a/b]",
+                Some(
+                    "3:27 capability \"a/b\" is not 1 to 64 of A-Z a-z 0-9 . _ -; write it as a name, such as contracts",
+                ),
+            ),
+            (
+                many.as_str(),
+                Some("3:1 it asks for 65 capabilities, CAPABILITIES_MAX allows 64; leave some out"),
+            ),
+            (
+                "client: a/b",
+                Some("3:9 \"a/b\" cannot be the name of a client; a name is 1 to 64 of A-Z a-z 0-9 . _ -"),
+            ),
+            (
+                long.as_str(),
+                Some("3:8 its title has 201 bytes, expected 1 to 200; say in one line what is to be done"),
+            ),
+        ] {
+            let key = line.split(':').next().unwrap_or_default();
+            // The line that is tried stands third, with what else there must be around it.
+            let rest = ["title: read it", "plan: p.yaml", "budget: 5"];
+            let mut lines: Vec<&str> = rest.into_iter().filter(|other| !other.starts_with(key)).collect();
+            if lines.len() < 3 {
+                lines.push("oversight: supervised");
+            }
+            lines.insert(2, line);
+            let expected: Vec<&str> = expected.into_iter().collect();
+            assert_eq!(told(Format::Yaml, &lines.join("\n")), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn every_format_has_places_and_all_faults_are_told_at_once() {
+        for (format, text, places) in [
+            (
+                Format::Yaml,
+                "title: x\nbudget: 0\ndeadline: 0s\ndomain: lega\nplan: p\n",
+                ["2:9", "3:11", "4:9"],
+            ),
+            (
+                Format::Json,
+                "{\"title\": \"x\", \"budget\": 0,\n\"deadline\": \"0s\",\n\"domain\": \"lega\", \"plan\": \"p\"}",
+                ["1:26", "2:13", "3:11"],
+            ),
+            (
+                Format::Toml,
+                "title = 'x'\nbudget = 0\ndeadline = '0s'\ndomain = 'lega'\nplan = 'p'\n",
+                ["2:10", "3:12", "4:10"],
+            ),
+        ] {
+            let told = told(format, text);
+            let found: Vec<&str> = told.iter().filter_map(|line| line.split(' ').next()).collect();
+            assert_eq!(found, places, "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_job_of_a_domain_that_nobody_knows_is_read_where_it_is_not_known_which_there_are() {
+        for (domain, is_read) in [("lega", true), ("a/b", false)] {
+            let text = format!("title: x\nbudget: 1\ndomain: {domain}\nplan: p\n");
+            assert_eq!(JobFile::parse("job", Format::Yaml, &text).is_ok(), is_read, "{domain}");
         }
     }
 }

@@ -222,16 +222,16 @@ async fn post(globals: &Globals, args: PostArgs) -> Result<u8, Failure> {
 
 /// The request that a job file makes.
 fn read(globals: &Globals, args: &PostArgs, out: &mut Out) -> Result<JobRequest, Failure> {
-    let job = match JobFile::read(&args.job) {
+    let workspace_text = args.bounds.workspace()?;
+    let workspace = PathBuf::from(&workspace_text);
+    let (config, data) = session::settings(globals, &workspace)?;
+    let job = match JobFile::read_for(&args.job, &config.domains()) {
         Ok(job) => job,
         Err(JobFileError::Content { source_text, findings }) => {
             return Err(findings::tell(&source_text, &findings, globals.json, out));
         }
         Err(error) => return Err(Failure::invalid(error.to_string())),
     };
-    let workspace_text = args.bounds.workspace()?;
-    let workspace = PathBuf::from(&workspace_text);
-    let (config, data) = session::settings(globals, &workspace)?;
     if let Some(data) = data {
         bounds::apart(&workspace, &data)?;
     }

@@ -293,6 +293,12 @@ impl<T: DeserializeOwned> Shaped<T> {
     pub(crate) fn key_at(&self, pointer: &str) -> Option<usize> {
         self.root.as_ref().map(|root| locate::pointed(root, pointer, true))
     }
+
+    /// Where a text stands in the list under a key of the whole, 0 for the first.
+    pub(crate) fn position(&self, key: &str, text: &str) -> Option<usize> {
+        let list = &self.root.as_ref()?.get(key)?.leaf;
+        list.items().iter().position(|item| item.text() == Some(text))
+    }
 }
 
 /// The known name that somebody meant by an unknown one.

@@ -103,6 +103,7 @@ fn what_cannot_be_posted_is_refused_and_leaves_nothing() {
     world.file("wrong.yaml", &JOB.replace("budget", "budgt"));
     world.file("late.yaml", &format!("{JOB}deadline: 0s\n"));
     world.file("odd.yaml", &format!("{JOB}domain: cooking\n"));
+    world.file("free.yaml", &JOB.replace("500", "0"));
     world.file("none.yaml", &JOB.replace("review.yaml", "none.yml"));
     world.file("bare.yaml", "title: x\nbugdet: 5\ncapabilities: 7\n");
     let bare = world.ostler("market post bare.yaml --workspace work").exits(2);
@@ -115,7 +116,10 @@ fn what_cannot_be_posted_is_refused_and_leaves_nothing() {
         ("dear.yaml", "the budget is beyond the balance: 5000 credits cannot be reserved: 1000 are free"),
         ("wrong.yaml", "did you mean \"budget\"?"),
         ("late.yaml", "its deadline is in the past"),
+        ("late.yaml", "late.yaml:6:11"),
         ("odd.yaml", "there is no domain \"cooking\""),
+        ("odd.yaml", "odd.yaml:6:9"),
+        ("free.yaml", "free.yaml:4:9"),
         ("none.yaml", "none.yml"),
         ("job.yaml --detach", "--detach leaves the job to the process that holds the data folder"),
     ] {
