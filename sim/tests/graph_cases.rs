@@ -115,3 +115,51 @@ fn a_simulation_is_not_cancelled_however_often_the_gate_refuses() {
     check_given(case.clone(), "/outcome", "failed".into());
     check_given(case, "/dispatches", 26.into());
 }
+
+#[test]
+fn what_is_no_case_is_told_with_its_name_and_what_is_wrong() {
+    let plan = r#""plan": {"id": "p", "nodes": [{"id": "a", "contract": [{"method": "schema"}]}]}"#;
+    for (rest, wrong) in [
+        (r#""replans": [{"ad": []}]"#, "a delta cannot be read: unknown field `ad`, expected one of "),
+        (r#""replans": [{"refuse": true, "ad": []}]"#, "unknown field `ad`"),
+        (r#""replans": [{"script": {"a": [{"okay": 1}]}}]"#, "unknown field `okay`"),
+        (r#""replans": [{"dur": 1.5}]"#, "floating point `1.5`"),
+        (r#""script": {"a": [{"ok": 1, "delta": {"cancel": "a"}}]}"#, "a delta cannot be read: invalid type"),
+        (r#""script": {"a": [{"ok": 1, "delta": {"set": {"a": {"timout": 1}}}}]}"#, "unknown field `timout`"),
+        (r#""script": {"a": [{"ok": 1}], "a": [{"fail": "crash"}]}"#, "the key \"a\" stands twice"),
+        (r#""script": {"a": [{"ok": {"b": 1, "b": 2}}]}"#, "the key \"b\" stands twice"),
+        (r#""replans": [{"add": [{"id": "b", "params": {"x": 1, "x": 2}}]}]"#, "the key \"x\" stands twice"),
+        (r#""control": [{"at": 0.5, "op": "cancel_plan"}]"#, "floating point `0.5`"),
+        (r#""control": [{"at": 1, "op": "delta"}]"#, "give the operation a `delta`"),
+        (
+            r#""control": [{"at": 1, "op": "delta", "delta": {"add": [{"id": "b", "timeout": 1.5}]}}]"#,
+            "the timeout of b is 1.5: times are whole numbers of ticks",
+        ),
+        (r#""replans": [{"set": {"a": {"human_timeout": 0.5}}}]"#, "the human_timeout of a is 0.5"),
+        (r#""patch": {"a": [{"set": {"timeout": 2.5}}]}"#, "the timeout of a patch is 2.5"),
+        (r#""policy": {"backoff_base": 0.5}"#, "the backoff_base of the policy is 0.5"),
+    ] {
+        let case = format!(r#"{{"id": "c", {plan}, {rest}}}"#);
+        let told = ostler_sim::graph::live(&case).expect_err(rest).to_string();
+        assert!(told.starts_with("case \"c\": ") && told.contains(wrong), "{rest}: {told}");
+    }
+    let plan = plan.replace(r#""id": "a""#, r#""id": "a", "timeout": 1.5"#);
+    let told =
+        ostler_sim::graph::live(&format!(r#"{{"id": "c", {plan}}}"#)).expect_err("a fraction").to_string();
+    assert!(told.contains("the timeout of a is 1.5"), "{told}");
+    let told = ostler_sim::graph::live("{\"id\": 1}").expect_err("a number").to_string();
+    assert!(told.starts_with("not a case: column "), "{told}");
+}
+
+#[test]
+fn a_delta_that_the_plan_does_not_take_is_refused_and_the_case_goes_on() {
+    use serde_json::json;
+    check_given(
+        json!({
+            "plan": {"nodes": [{"id": "a"}]},
+            "script": {"a": [{"ok": 1, "delta": {"cancel": ["zz"]}}]},
+        }),
+        "/events/3",
+        json!([1, "*", "v1", "v1", "delta_rejected:D03"]),
+    );
+}

@@ -1,5 +1,6 @@
 //! `ostler simulate`: cases in virtual time, by the decisions that real runs make.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
@@ -72,9 +73,15 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::invalid(format!("cannot read {}: {error}", path.display()))
 }
 
+/// A check of nothing is no check that passed.
+fn nothing_to_check(path: &Path, lacks: &str) -> Failure {
+    Failure::invalid(format!("{}: there is {lacks} in it, so nothing was checked", path.display()))
+}
+
 fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure> {
     let file = std::fs::File::open(&args.file).map_err(|error| unreadable(&args.file, &error))?;
     let (mut passed, mut failed) = (0, 0);
+    let mut lines_by_id: BTreeMap<String, usize> = BTreeMap::new();
     for (at, line) in BufReader::new(file).lines().enumerate() {
         let line = line.map_err(|error| unreadable(&args.file, &error))?;
         if line.trim().is_empty() {
@@ -82,6 +89,14 @@ fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
         }
         let lived = graph::live(&line)
             .map_err(|error| Failure::invalid(format!("{}:{}: {error}", args.file.display(), at + 1)))?;
+        if let Some(before) = lines_by_id.insert(lived.id.clone(), at + 1) {
+            return Err(Failure::invalid(format!(
+                "{}:{}: case {:?} stands in line {before} already: give each case an id of its own",
+                args.file.display(),
+                at + 1,
+                lived.id
+            )));
+        }
         if !args.check {
             out.json(&json!({"id": lived.id, "expect": lived.actual}));
             continue;
@@ -109,6 +124,9 @@ fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
     if !args.check {
         return Ok(code::SUCCEEDED);
     }
+    if lines_by_id.is_empty() {
+        return Err(nothing_to_check(&args.file, "no case"));
+    }
     Ok(compared(passed, failed, json, out))
 }
 
@@ -118,6 +136,9 @@ fn queue_trace(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
     if !args.check {
         out.raw(printed.as_bytes());
         return Ok(code::SUCCEEDED);
+    }
+    if input.trim().is_empty() {
+        return Err(nothing_to_check(&args.file, "no operation"));
     }
     let beside = args.file.with_extension("expected.jsonl");
     let expected = std::fs::read_to_string(&beside).map_err(|error| unreadable(&beside, &error))?;

@@ -15,6 +15,7 @@ mod metrics;
 mod pipelines;
 mod plans;
 mod second_terminal;
+mod simulations;
 mod terminal;
 mod top;
 mod world;

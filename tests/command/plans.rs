@@ -525,7 +525,8 @@ fn cases_are_lived_through_and_compared() {
         .find(|line| line.contains("\"makespan\":"))
         .unwrap()
         .to_owned();
-    let wrong = first.replacen("\"makespan\":", "\"makespan\":9", 1);
+    let wrong =
+        first.replacen("\"makespan\":", "\"makespan\":9", 1).replacen("\"id\":\"", "\"id\":\"again-", 1);
     assert_ne!(first, wrong);
     world.file("wrong.jsonl", &format!("{first}\n{wrong}\n"));
     world.ostler("simulate graph wrong.jsonl --check").exits(1).says("1 passed, 1 failed").says("makespan");

@@ -1,35 +1,69 @@
 //! `ostler simulate graph`: cases of a plan and a scripted world, lived through in virtual time by the same
 //! decisions that real runs make.
 
+mod keys;
 mod script;
 mod world;
 
 use std::collections::BTreeSet;
+use std::fmt;
 
-use ostler_kernel::plan::{PlanDraft, Settings};
+use ostler_kernel::plan::Settings;
 use ostler_kernel::run::Standing;
 use serde_json::{Map, Value, json};
 
 use script::Case;
 use world::World;
 
+/// A line that is no case.
+#[derive(Debug)]
+pub struct BadCase {
+    /// The name of the case that it would be, if it says one.
+    pub id: Option<String>,
+    /// What is wrong with it.
+    pub wrong: CaseError,
+}
+
+impl BadCase {
+    fn new(line: &str, wrong: CaseError) -> BadCase {
+        let case: Value = serde_json::from_str(line).unwrap_or_default();
+        BadCase { id: case["id"].as_str().map(str::to_owned), wrong }
+    }
+}
+
+impl fmt::Display for BadCase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.id {
+            Some(id) => write!(f, "case {id:?}: {}", self.wrong),
+            None => write!(f, "not a case: {}", self.wrong),
+        }
+    }
+}
+
+impl std::error::Error for BadCase {}
+
 /// Why a line is no case.
 #[derive(Debug, thiserror::Error)]
 pub enum CaseError {
     /// It is not the JSON that cases are.
-    #[error("not a case: {0}")]
+    #[error("{0}")]
     Shape(String),
     /// An operator's input that names no node.
-    #[error("an operation of the operator names no node")]
+    #[error("an operation of the operator names no node: give it a `node`")]
     ControlWithoutNode,
     /// An operator's delta that is none.
-    #[error("a delta of the operator cannot be read")]
+    #[error("a delta of the operator is not there: give the operation a `delta`")]
     ControlWithoutDelta,
 }
 
 impl CaseError {
     fn shape(error: serde_json::Error) -> CaseError {
-        CaseError::Shape(error.to_string())
+        let told = error.to_string();
+        // A case is one line; which one of its file, only the reader of the file knows.
+        CaseError::Shape(match told.rsplit_once(" at line 1 column ") {
+            Some((what, column)) => format!("column {column}: {what}"),
+            None => told,
+        })
     }
 }
 
@@ -59,23 +93,25 @@ impl Lived {
 }
 
 /// Lives through one case, a line of a file of cases.
-pub fn live(line: &str) -> Result<Lived, CaseError> {
-    let case: Case = serde_json::from_str(line).map_err(CaseError::shape)?;
+///
+/// # Errors
+///
+/// It is no case: something in it cannot be read. A delta that can be read and that the plan does not take is none of that: it
+/// is refused, as the case may expect.
+pub fn live(line: &str) -> Result<Lived, BadCase> {
+    let bad = |wrong| BadCase::new(line, wrong);
+    let case = Case::read(line).map_err(bad)?;
     let id = case.id.clone();
     let expected = case.expect.clone();
-    let (actual, replay) = expect(case)?;
+    let (actual, replay) = expect(case).map_err(bad)?;
     Ok(Lived { id, actual, expected, replay })
 }
 
 fn expect(case: Case) -> Result<(Value, Option<String>), CaseError> {
-    let draft: PlanDraft = serde_json::from_value(case.plan.clone()).map_err(CaseError::shape)?;
-    let overrides = match &case.policy {
-        Some(policy) => serde_json::from_value(policy.clone()).map_err(CaseError::shape)?,
-        None => Default::default(),
-    };
+    let overrides = case.policy.clone().unwrap_or_default();
     let tools: Option<BTreeSet<String>> = case.tools.clone().map(|tools| tools.into_iter().collect());
     let settings = Settings::simulation(overrides, tools.as_ref().map(|tools| tools as _));
-    let plan = match draft.validate(&settings) {
+    let plan = match case.plan.clone().validate(&settings) {
         Ok(plan) => plan,
         Err(faults) => {
             let mut errors: Vec<[String; 2]> =

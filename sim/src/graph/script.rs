@@ -1,11 +1,15 @@
 //! What a case says the tools, models, people and planners will do.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
-use ostler_kernel::plan::NodeFields;
+use ostler_kernel::plan::{Delta, NodeDraft, NodeFields, PlanDraft, PolicyDraft, Span};
 use serde::de::{Error, IntoDeserializer};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+
+use super::CaseError;
+use super::keys::Unrepeated;
 
 /// A case of `graph_cases.jsonl`; what is expected of it stays apart.
 #[derive(Debug, Deserialize)]
@@ -14,9 +18,10 @@ pub(super) struct Case {
     pub(super) id: String,
     #[serde(default, rename = "title")]
     _title: Option<String>,
-    pub(super) plan: Value,
-    #[serde(default)]
-    pub(super) policy: Option<Value>,
+    #[serde(deserialize_with = "plan")]
+    pub(super) plan: PlanDraft,
+    #[serde(default, deserialize_with = "policy")]
+    pub(super) policy: Option<PolicyDraft>,
     #[serde(default)]
     pub(super) tools: Option<Vec<String>>,
     #[serde(default)]
@@ -33,6 +38,14 @@ pub(super) struct Case {
     pub(super) expect: Option<Value>,
 }
 
+impl Case {
+    /// Reads a line.
+    pub(super) fn read(line: &str) -> Result<Case, CaseError> {
+        let Unrepeated = serde_json::from_str(line).map_err(CaseError::shape)?;
+        serde_json::from_str(line).map_err(CaseError::shape)
+    }
+}
+
 /// One attempt: `ok`, `fail` or `invalid`, and how long it takes.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -46,7 +59,7 @@ pub(super) struct OutcomeScript {
     #[serde(default = "one", deserialize_with = "ticks")]
     pub(super) dur: i64,
     #[serde(default)]
-    pub(super) delta: Option<Map<String, Value>>,
+    pub(super) delta: Option<DeltaScript>,
     #[serde(default)]
     pub(super) conclude: bool,
 }
@@ -69,6 +82,54 @@ fn ticks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
 
 fn some_ticks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     Option::<i64>::deserialize(deserializer)?.map(|ticks| self::ticks(ticks.into_deserializer())).transpose()
+}
+
+fn plan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PlanDraft, D::Error> {
+    let plan = PlanDraft::deserialize(deserializer)?;
+    let policy = || plan.policy.as_ref().map_or(Ok(()), whole_policy);
+    plan.nodes.iter().try_for_each(whole_node).and_then(|()| policy()).map_err(D::Error::custom)?;
+    Ok(plan)
+}
+
+fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PolicyDraft>, D::Error> {
+    let policy = Option::<PolicyDraft>::deserialize(deserializer)?;
+    policy.as_ref().map_or(Ok(()), whole_policy).map_err(D::Error::custom)?;
+    Ok(policy)
+}
+
+/// That times are whole: a plan that runs may wait for half a second, but no tick has a half.
+fn whole(whose: &dyn Display, times: &[(&str, Option<Span>)]) -> Result<(), String> {
+    for (name, span) in times {
+        if let Some(Span::Fraction(ticks)) = span
+            && ticks.fract() != 0.0
+        {
+            return Err(format!("the {name} of {whose} is {ticks}: times are whole numbers of ticks"));
+        }
+    }
+    Ok(())
+}
+
+fn whole_node(node: &NodeDraft) -> Result<(), String> {
+    let NodeDraft { timeout, heartbeat_timeout, human_timeout, .. } = *node;
+    let times =
+        [("timeout", timeout), ("heartbeat_timeout", heartbeat_timeout), ("human_timeout", human_timeout)];
+    whole(&node.id, &times)?;
+    node.fallback.as_deref().map_or(Ok(()), |fields| whole_fields(&node.id, fields))
+}
+
+fn whole_fields(whose: &dyn Display, fields: &NodeFields) -> Result<(), String> {
+    let NodeFields { timeout, heartbeat_timeout, human_timeout, .. } = *fields;
+    let times = [
+        ("timeout", timeout),
+        ("heartbeat_timeout", heartbeat_timeout.flatten()),
+        ("human_timeout", human_timeout.flatten()),
+    ];
+    whole(whose, &times)
+}
+
+fn whole_policy(policy: &PolicyDraft) -> Result<(), String> {
+    let times = [("backoff_base", policy.backoff_base), ("backoff_cap", policy.backoff_cap)];
+    whole(&"the policy", &times)
 }
 
 /// An answer of the micro-planner: outcomes alone, or a new configuration too, or a refusal.
@@ -102,6 +163,8 @@ impl<'de> Deserialize<'de> for PatchScript {
             }
             fields => {
                 let Fields { refuse, set, outcomes, dur } = serde_json::from_value(fields).map_err(wrong)?;
+                let times = set.as_ref().map_or(Ok(()), |set| whole_fields(&"a patch", set));
+                times.map_err(D::Error::custom)?;
                 Ok(PatchScript { refuse, set, outcomes, dur })
             }
         }
@@ -126,7 +189,7 @@ pub(super) struct ControlScript {
     #[serde(default)]
     pub(super) node: Option<String>,
     #[serde(default)]
-    pub(super) delta: Option<Map<String, Value>>,
+    pub(super) delta: Option<DeltaScript>,
     #[serde(default, deserialize_with = "some_ticks")]
     pub(super) timeout: Option<i64>,
     #[serde(default)]
@@ -151,21 +214,40 @@ pub(super) struct ReplanScript {
     #[serde(default, deserialize_with = "some_ticks")]
     pub(super) dur: Option<i64>,
     #[serde(flatten)]
-    pub(super) delta: Map<String, Value>,
+    pub(super) delta: DeltaScript,
+}
+
+/// A change as a case has it: the change itself, and beside it the outcomes of what it adds.
+#[derive(Debug, Clone)]
+pub(super) struct DeltaScript {
+    /// The change as it is written.
+    pub(super) written: Map<String, Value>,
+    /// The change. Whether a plan takes it is told when it arrives there; what cannot be read at all is no case.
+    pub(super) delta: Delta,
+    pub(super) script: AddedScript,
 }
 
 /// The outcomes that a delta brings for the nodes it adds.
 pub(super) type AddedScript = BTreeMap<String, Vec<OutcomeScript>>;
 
-/// Parts a delta of a case into the delta itself and the outcomes of what it adds.
-pub(super) fn part(
-    mut delta: Map<String, Value>,
-) -> Result<(Map<String, Value>, AddedScript), serde_json::Error> {
-    let mut script = match delta.remove("script") {
-        Some(script) => serde_json::from_value(script)?,
-        None => AddedScript::new(),
-    };
-    let added: Vec<&Value> = delta.get("add").and_then(Value::as_array).into_iter().flatten().collect();
-    script.retain(|node, _| added.iter().any(|added| added["id"] == *node.as_str()));
-    Ok((delta, script))
+impl DeltaScript {
+    /// Parts a delta of a case into the delta itself and the outcomes of what it adds.
+    fn part(mut written: Map<String, Value>) -> Result<DeltaScript, String> {
+        let unread = |error: serde_json::Error| format!("a delta cannot be read: {error}");
+        let mut script: AddedScript = match written.remove("script") {
+            Some(script) => serde_json::from_value(script).map_err(unread)?,
+            None => AddedScript::new(),
+        };
+        let delta: Delta = serde_json::from_value(Value::Object(written.clone())).map_err(unread)?;
+        delta.add.iter().try_for_each(whole_node)?;
+        delta.set.iter().try_for_each(|(node, fields)| whole_fields(node, fields))?;
+        script.retain(|node, _| delta.add.iter().any(|added| added.id.as_str() == node.as_str()));
+        Ok(DeltaScript { written, delta, script })
+    }
+}
+
+impl<'de> Deserialize<'de> for DeltaScript {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        DeltaScript::part(Map::<String, Value>::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
 }

@@ -20,8 +20,8 @@ use serde_json::{Map, Value};
 
 use super::CaseError;
 use super::script::{
-    AddedScript, Case, ControlKind, ControlScript, HumanScript, OutcomeScript, PatchScript, ReplanScript,
-    part,
+    AddedScript, Case, ControlKind, ControlScript, DeltaScript, HumanScript, OutcomeScript, PatchScript,
+    ReplanScript,
 };
 
 /// What is told of a finished case.
@@ -103,7 +103,10 @@ impl Planner for Script {
         let Some(Some(ReplanScript { refuse, dur, delta })) = self.replans.next() else {
             return Answer::Refused;
         };
-        let delta = if refuse { None } else { self.delta(ChangeCause::Replan, delta) };
+        let delta = (!refuse).then(|| {
+            self.bring(ChangeCause::Replan, delta.script);
+            delta.delta
+        });
         match (dur, delta) {
             (Some(dur), delta) => {
                 self.delayed.push((NodeId::from("*"), dur, Entry::Replanned(delta.map(Box::new))));
@@ -116,13 +119,10 @@ impl Planner for Script {
 }
 
 impl Script {
-    /// Reads a delta of the case, and keeps what its new nodes will do until it is accepted.
-    fn delta(&mut self, cause: ChangeCause, delta: Map<String, Value>) -> Option<Delta> {
-        let (delta, script) = part(delta).ok()?;
-        let delta = serde_json::from_value(Value::Object(delta)).ok()?;
+    /// Keeps what the new nodes of a change will do until it is accepted.
+    fn bring(&mut self, cause: ChangeCause, script: AddedScript) {
         self.added.retain(|(sender, _)| *sender != cause);
         self.added.push((cause, script));
-        Some(delta)
     }
 
     /// The outcome of the next attempt of a node in its `phase`.
@@ -288,12 +288,9 @@ impl<'s> World<'s> {
             OutcomeScript { invalid: true, .. } => failure(Category::InvalidOutput, String::new()),
             OutcomeScript { ok, delta, conclude, .. } => {
                 let delta = match delta {
-                    Some(delta) => {
-                        let (delta, script) = part(delta).map_err(CaseError::shape)?;
-                        let cause = ChangeCause::Node(node.clone());
-                        self.script.added.retain(|(sender, _)| *sender != cause);
-                        self.script.added.push((cause, script));
-                        Some(canonical(&Value::Object(delta))?)
+                    Some(DeltaScript { written, script, .. }) => {
+                        self.script.bring(ChangeCause::Node(node.clone()), script);
+                        Some(canonical(&Value::Object(written))?)
                     }
                     None => None,
                 };
@@ -315,9 +312,10 @@ impl<'s> World<'s> {
             ControlKind::Cancel => Operation::Cancel(node()?),
             ControlKind::Skip => Operation::Skip(node()?),
             ControlKind::Delta => {
-                let delta = control.delta.unwrap_or_default();
-                let delta = self.script.delta(ChangeCause::Operator, delta);
-                Operation::Delta(Box::new(delta.ok_or(CaseError::ControlWithoutDelta)?))
+                let DeltaScript { delta, script, .. } =
+                    control.delta.ok_or(CaseError::ControlWithoutDelta)?;
+                self.script.bring(ChangeCause::Operator, script);
+                Operation::Delta(Box::new(delta))
             }
             ControlKind::Interject => {
                 let node = node()?;
@@ -328,8 +326,7 @@ impl<'s> World<'s> {
                 let delta = serde_json::from_value(add).map_err(CaseError::shape)?;
                 let script =
                     AddedScript::from([(node.to_string(), vec![control.outcome.unwrap_or_default()])]);
-                self.script.added.retain(|(sender, _)| *sender != ChangeCause::Interject);
-                self.script.added.push((ChangeCause::Interject, script));
+                self.script.bring(ChangeCause::Interject, script);
                 Operation::Interject(Box::new(delta))
             }
         })
