@@ -271,7 +271,7 @@ fn an_aggregator_takes_what_became_of_its_dependencies_and_nothing_else() {
     };
     for good in [
         "{{ list.state }}",
-        "{% for entry in list.result.entries %}{{ loop.index }} {{ entry.path }}{% endfor %}{{ range(3) }}",
+        "{% for file in list.result.files %}{{ loop.index }} {{ file | upper }}{% endfor %}{{ range(3) }}",
         "{% set n = list.result.count %}{{ n }} {{ 'lost' }} {# lost #}{% raw %}{{ lost }}{% endraw %}",
         "{% if list.result is defined and list.lost is not defined %}x{% endif %}",
     ] {
@@ -293,6 +293,40 @@ fn an_aggregator_takes_what_became_of_its_dependencies_and_nothing_else() {
         "  - {id: a, kind: aggregator, params: {template: '{{ list.state }}'}}",
         expect![[r#"
             V24 a 4:50 "'{{ list": params.template of an aggregator: line 1: list is none of its dependencies; add list to its deps
+        "#]],
+    );
+}
+
+#[test]
+fn what_a_template_takes_and_is_never_there_is_advised_of() {
+    check(
+        "  - {id: a, kind: aggregator, deps: [list], params: {template: \"{{ list.result.cuont }}\"}}",
+        expect![[r#"
+            W07 a 4:64 "\"{{ list": params.template, line 1: list.result.cuont is never there; did you mean "count"?
+        "#]],
+    );
+    check(
+        "  - {id: a, kind: aggregator, deps: [list], params: {template: \"{{ list.output }}\"}}",
+        expect![[r#"
+            W07 a 4:64 "\"{{ list": params.template, line 1: list.output is never there; there are state, result
+        "#]],
+    );
+    check(
+        "  - {id: a, kind: aggregator, deps: [list], params: {template: \"{{ list.result.count.x }}\"}}",
+        expect![[r#"
+            W07 a 4:64 "\"{{ list": params.template, line 1: list.result.count.x is never there; leave the last step out: what stands there has no parts with names
+        "#]],
+    );
+    check(
+        "  - {id: a, tool: text.render, params: {template: '{{ whom }}', values: {who: x}}}",
+        expect![[r#"
+            W07 a 4:51 "'{{ whom": params.template, line 1: whom is never there; did you mean "who"?
+        "#]],
+    );
+    check(
+        "  - {id: a, tool: text.render, params: {template: '{{ x }}', values: {}}}",
+        expect![[r#"
+            W07 a 4:51 "'{{ x }}": params.template, line 1: x is never there; add it to params.values
         "#]],
     );
 }

@@ -10,7 +10,7 @@ use ostler_kernel::gate::DenialCode;
 use ostler_kernel::pipeline::SpecFault;
 
 /// Every code, with its page.
-const PAGES: [(&str, &str); 55] = [
+const PAGES: [(&str, &str); 56] = [
     page!("D00"),
     page!("D01"),
     page!("D02"),
@@ -60,6 +60,7 @@ const PAGES: [(&str, &str); 55] = [
     page!("W04"),
     page!("W05"),
     page!("W06"),
+    page!("W07"),
     page!("config"),
     page!("job"),
     page!("parameter"),

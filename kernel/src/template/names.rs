@@ -62,6 +62,41 @@ pub(super) fn first_of<'a>(code: &'a str, names: &BTreeSet<String>) -> Option<&'
     (0..words.len()).find(|&at| is_value(at) && names.contains(words[at])).map(|at| words[at])
 }
 
+/// The first of these paths that a tag takes whole, as far as names lead.
+pub(super) fn first_path_of(code: &str, paths: &BTreeSet<String>) -> Option<String> {
+    let words = words(code);
+    let is_name = |at: usize| {
+        let in_front = |first: char| first.is_alphabetic() || first == '_';
+        words.get(at).is_some_and(|word| word.starts_with(in_front))
+    };
+    let is_value = |at: usize| is_name(at) && (at == 0 || !matches!(words[at - 1], "." | "|"));
+    let whole = |mut at: usize| {
+        let mut path = words[at].to_owned();
+        while words.get(at + 1) == Some(&".") && is_name(at + 2) {
+            at += 2;
+            path.push('.');
+            path.push_str(words[at]);
+        }
+        path
+    };
+    (0..words.len()).filter(|&at| is_value(at)).map(whole).find(|path| paths.contains(path))
+}
+
+/// Whether a tag asks what something is, or has something else for what is not there.
+pub(super) fn asks(code: &str) -> bool {
+    words(code).windows(2).any(|pair| matches!(pair, ["|", "default" | "d"] | ["is", _]))
+}
+
+/// The names that a tag gives to something.
+pub(super) fn given_by(code: &str) -> Vec<String> {
+    given(&words(code)).map(str::to_owned).collect()
+}
+
+fn given<'a>(words: &[&'a str]) -> impl Iterator<Item = &'a str> {
+    let gives = matches!(words.first(), Some(&("set" | "for")));
+    words.iter().copied().take_while(move |word| gives && !matches!(*word, "=" | "in")).skip(1)
+}
+
 /// What a template calls by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Called {
@@ -88,10 +123,7 @@ impl<'a> Names<'a> {
     pub(super) fn check(&mut self, code: &str) -> Result<(), String> {
         let words = words(code);
         let at = |at: usize| words.get(at).copied().unwrap_or_default();
-        if matches!(at(0), "set" | "for") {
-            let names = words.iter().take_while(|word| !matches!(**word, "=" | "in")).skip(1);
-            self.bound.extend(names.map(|&name| name.to_owned()));
-        }
+        self.bound.extend(given(&words).map(str::to_owned));
         for (place, &word) in words.iter().enumerate() {
             let before = |back: usize| place.checked_sub(back).map_or("", at);
             let called = match before(1) {

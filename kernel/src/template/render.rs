@@ -125,6 +125,49 @@ pub fn check_values(template: &str, is_there: &dyn Fn(&str) -> bool) -> Result<(
     Err(RenderError::Undefined { line, name: excerpt(&name) })
 }
 
+/// Checks that a template takes no value, and no part of one, but those that `is_there`, as far as names lead: it is asked for
+/// paths such as `a.result.count`. Nothing is said of what the template itself gives a name to, nor of a template that is none
+/// or that asks whether something is there (`default`, `is defined`).
+///
+/// ```
+/// use ostler_kernel::template::check_paths;
+/// let is_there = |path: &str| path != "a.result.cuont";
+/// let error = check_paths("{{ a.state }}\n{{ a.result.cuont }}", &is_there).unwrap_err();
+/// assert_eq!(error.to_string(), "template, line 2: a.result.cuont is not there");
+/// assert!(check_paths("{{ a.result.cuont | default(0) }}", &is_there).is_ok());
+/// ```
+///
+/// # Errors
+///
+/// [`RenderError::Undefined`]: the first one in the text.
+pub fn check_paths(template: &str, is_there: &dyn Fn(&str) -> bool) -> Result<(), RenderError> {
+    if !template.contains('{') {
+        return Ok(()); // no tag
+    }
+    let environment: Environment<'_> = ENVIRONMENT.clone();
+    let Ok(compiled) = environment.template_from_str(template) else { return Ok(()) };
+    let mut taken: BTreeSet<String> = compiled.undeclared_variables(true).into_iter().collect();
+    taken.retain(|path| !is_there(path) && environment.globals().all(|(global, _)| global != path));
+    if taken.is_empty() {
+        return Ok(());
+    }
+    let (mut asks, mut named) = (false, BTreeSet::new());
+    let mut look = |code: &str| -> Result<(), String> {
+        asks |= names::asks(code);
+        named.extend(names::given_by(code));
+        Ok(())
+    };
+    if bounds::check(template, &mut look).is_err() || asks {
+        return Ok(());
+    }
+    taken.retain(|path| path.split('.').next().is_some_and(|name| !named.contains(name)));
+    let first = |code: &str| names::first_path_of(code, &taken).map_or(Ok(()), Err);
+    match bounds::check(template, &mut { first }) {
+        Ok(()) => Ok(()),
+        Err((line, path)) => Err(RenderError::Undefined { line, name: excerpt(&path) }),
+    }
+}
+
 /// Checks a template without values: that it is one, and that there is every filter, test and function it names.
 ///
 /// # Errors
