@@ -10,7 +10,7 @@ use ostler_kernel::gate::DenialCode;
 use ostler_kernel::pipeline::SpecFault;
 
 /// Every code, with its page.
-const PAGES: [(&str, &str); 56] = [
+const PAGES: [(&str, &str); 57] = [
     page!("D00"),
     page!("D01"),
     page!("D02"),
@@ -61,6 +61,7 @@ const PAGES: [(&str, &str); 56] = [
     page!("W05"),
     page!("W06"),
     page!("W07"),
+    page!("W08"),
     page!("config"),
     page!("job"),
     page!("parameter"),

@@ -43,17 +43,20 @@ pub enum AdviceCode {
     W05,
     /// A template that takes what is never there. (W06 depends on the bounds of a run, which nobody knows here.)
     W07,
+    /// A rule that nothing here judges.
+    W08,
 }
 
 impl AdviceCode {
     /// Every code, in order.
-    pub const ALL: [AdviceCode; 6] = [
+    pub const ALL: [AdviceCode; 7] = [
         AdviceCode::W01,
         AdviceCode::W02,
         AdviceCode::W03,
         AdviceCode::W04,
         AdviceCode::W05,
         AdviceCode::W07,
+        AdviceCode::W08,
     ];
 
     /// The code as it is written everywhere, such as `W01`.
@@ -65,6 +68,7 @@ impl AdviceCode {
             AdviceCode::W04 => "W04",
             AdviceCode::W05 => "W05",
             AdviceCode::W07 => "W07",
+            AdviceCode::W08 => "W08",
         }
     }
 }
@@ -191,15 +195,22 @@ fn without(node: &Node, sources: &[(usize, On)], idle: &BTreeSet<usize>) -> Node
 
 fn rules(name: &str, contract: &[Rule], place: &Pointer, advice: &mut Vec<Advice>) {
     for (at, rule) in contract.iter().enumerate() {
-        if rule.method == Method::Schema && rule.spec.is_none() {
-            advice.push(Advice {
-                code: AdviceCode::W05,
-                node: name.to_owned(),
-                pointer: place.item(at).as_str().to_owned(),
-                detail: format!("contract[{at}] asks for a schema and gives none: all passes"),
-                mend: "give it a `spec`, such as {type: object, required: [text]}".to_owned(),
-            });
-        }
+        let (code, detail, mend) = match (rule.method, &rule.spec) {
+            (Method::Schema, None) => (
+                AdviceCode::W05,
+                format!("contract[{at}] asks for a schema and gives none: all passes"),
+                "give it a `spec`, such as {type: object, required: [text]}",
+            ),
+            (Method::Model | Method::Human, _) => {
+                let who = if rule.method == Method::Model { "a model" } else { "a person" };
+                let detail =
+                    format!("contract[{at}] is judged by {who}, and nothing here does that: all fails");
+                (AdviceCode::W08, detail, "take `schema`, `code` or `test`; `approval: after` asks a person")
+            }
+            _ => continue,
+        };
+        let pointer = place.item(at).as_str().to_owned();
+        advice.push(Advice { code, node: name.to_owned(), pointer, detail, mend: mend.to_owned() });
     }
 }
 
@@ -283,6 +294,16 @@ mod tests {
             &["W05 a: contract[1] asks for a schema and gives none: all passes"],
             json!([{"id": "a", "contract": [{"method": "code"}, {"method": "schema"}]}]),
         );
+    }
+
+    #[test]
+    fn a_rule_that_nothing_here_judges_is_named() {
+        for (rule, who) in [(json!({"method": "model"}), "a model"), (json!({"method": "human"}), "a person")]
+        {
+            let told =
+                format!("W08 a: contract[1] is judged by {who}, and nothing here does that: all fails");
+            check(&[&told], json!([{"id": "a", "contract": [{"method": "code"}, rule]}]));
+        }
     }
 
     /// `told` is what is never there, with its line.
