@@ -103,6 +103,18 @@ impl Source {
         Place { line, column: self.text[start..offset].chars().count() + 1, offset }
     }
 
+    /// What is wrong at a byte of it, and concerns no node.
+    pub(crate) fn finding(
+        &self,
+        code: &str,
+        at: Option<usize>,
+        detail: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Finding {
+        let place = at.map(|at| self.place(at));
+        Finding { code: code.to_owned(), node: None, detail: detail.into(), mend: mend.into(), place }
+    }
+
     /// The place of a line, from 1, of the block of YAML (`|`) that a place is the beginning of.
     pub(crate) fn block_line(&self, place: Place, line: usize) -> Option<Place> {
         let text = |at: usize| self.text[self.lines[at]..].lines().next().unwrap_or_default();

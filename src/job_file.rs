@@ -82,31 +82,18 @@ pub enum JobFileError {
 }
 
 impl JobFile {
-    /// Reads a file.
+    /// Reads a file where weights are set for these domains and no others: a job of another one is refused.
     ///
     /// # Errors
     ///
     /// It cannot be read, or everything that is wrong with it.
-    pub fn read(path: &Path) -> Result<JobFile, JobFileError> {
-        JobFile::read_with(path, None)
-    }
-
-    /// Reads a file where weights are set for these domains and no others: a job of another one is refused too.
-    ///
-    /// # Errors
-    ///
-    /// See [`JobFile::read`].
-    pub fn read_for(path: &Path, domains: &Domains) -> Result<JobFile, JobFileError> {
-        JobFile::read_with(path, Some(domains))
-    }
-
-    fn read_with(path: &Path, domains: Option<&Domains>) -> Result<JobFile, JobFileError> {
+    pub fn read(path: &Path, domains: &Domains) -> Result<JobFile, JobFileError> {
         let format = Format::of(path).ok_or_else(|| ReadError::Format { path: path.to_owned() })?;
         let text = read_text(path, JOB_FILE_BYTES_MAX)?;
-        JobFile::parse_with(&path.display().to_string(), format, &text, domains)
+        JobFile::parse_with(&path.display().to_string(), format, &text, Some(domains))
     }
 
-    /// Reads a text that is called `name` in errors.
+    /// Reads a text that is called `name` in errors, of whatever domain.
     ///
     /// # Errors
     ///
@@ -127,12 +114,8 @@ impl JobFile {
             Some(job) if shaped.findings.is_empty() => {
                 let wrong = job.check(&shaped, domains).into_iter();
                 let findings: Vec<Finding> = wrong
-                    .map(|(pointer, detail, mend)| Finding {
-                        code: CODE.to_owned(),
-                        node: None,
-                        detail,
-                        mend,
-                        place: shaped.at(pointer.as_str()).map(|at| source.place(at)),
+                    .map(|(pointer, detail, mend)| {
+                        source.finding(CODE, shaped.at(pointer.as_str()), detail, mend)
                     })
                     .collect();
                 if findings.is_empty() {

@@ -72,9 +72,8 @@ impl PipelineFile {
             Some(stage) => format!("/stages/{stage}{}", fault.part()),
             None => fault.part().to_owned(),
         };
-        let place = self.shaped.at(&pointer).map(|at| self.source.place(at));
         let detail = format!("{}: {fault}", fault.code());
-        Finding { code: CODE.to_owned(), node: None, detail, mend: String::new(), place }
+        self.source.finding(CODE, self.shaped.at(&pointer), detail, "")
     }
 
     /// The file as text with places.

@@ -262,7 +262,7 @@ impl Services {
                 Vec::new()
             });
             for child in children {
-                match system.cancel_by(child, Canceller::Opener).await {
+                match system.cancel_by(child, Canceller::Parent).await {
                     Ok(()) | Err(RunError::Over | RunError::InvalidState(_) | RunError::Unknown(_)) => {}
                     Err(error) => {
                         tracing::warn!(%error, run = %child, "a run that is not wanted is not cancelled")

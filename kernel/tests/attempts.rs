@@ -296,7 +296,7 @@ fn a_run_is_cancelled_once_however_often_that_is_said() {
     for (by, act, why) in [
         (Canceller::Operator, OperatorAct::CancelPlan, "cancelled plan_cancelled"),
         (Canceller::Deadline, OperatorAct::StopLate, "cancelled deadline"),
-        (Canceller::Opener, OperatorAct::StopUnwanted, "cancelled unwanted"),
+        (Canceller::Parent, OperatorAct::StopUnwanted, "cancelled unwanted"),
     ] {
         let mut run = open(json!([{"id": "n", "tool": "fire"}, {"id": "m", "tool": "look"}]));
         intend(&mut run, 1, "n", &[]);
@@ -307,7 +307,7 @@ fn a_run_is_cancelled_once_however_often_that_is_said() {
         assert_eq!(first[0], Event::Operator(act));
         assert!(first.contains(&Event::Draining { node: "n".into() }), "{first:?}");
         assert_eq!(state(&run, "m"), why);
-        for again in [Canceller::Operator, Canceller::Deadline, Canceller::Opener] {
+        for again in [Canceller::Operator, Canceller::Deadline, Canceller::Parent] {
             assert_eq!(cancel(&mut run, again), []);
         }
     }

@@ -225,7 +225,7 @@ fn read(globals: &Globals, args: &PostArgs, out: &mut Out) -> Result<JobRequest,
     let workspace_text = args.bounds.workspace()?;
     let workspace = PathBuf::from(&workspace_text);
     let (config, data) = session::settings(globals, &workspace)?;
-    let job = match JobFile::read_for(&args.job, &config.domains()) {
+    let job = match JobFile::read(&args.job, &config.domains()) {
         Ok(job) => job,
         Err(JobFileError::Content { source_text, findings }) => {
             return Err(findings::tell(&source_text, &findings, globals.json, out));

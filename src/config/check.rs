@@ -64,14 +64,13 @@ impl Config {
         for (scope, entry) in &self.scopes {
             for tool in entry.caps.keys().filter(|tool| !entry.tools.contains(*tool)) {
                 let there = entry.tools.iter().filter(|tool| tools.is_none_or(|all| all.contains(*tool)));
-                let near = meant(tool, there.map(String::as_str));
-                let elsewhere = || meant(tool, tools?.iter().map(String::as_str));
-                let mend = match (near, elsewhere()) {
-                    (Some(meant), _) => format!("did you mean {meant:?}?"),
-                    (None, Some(meant)) if meant != tool => {
-                        format!("did you mean {meant:?}? name it in `tools` too")
-                    }
-                    _ => "name the tool in `tools` too, or leave its cap out".to_owned(),
+                let elsewhere = || meant(tool, tools?.iter().map(String::as_str)).filter(|near| near != tool);
+                let mend = if let Some(near) = meant(tool, there.map(String::as_str)) {
+                    format!("did you mean {near:?}?")
+                } else if let Some(near) = elsewhere() {
+                    format!("did you mean {near:?}? name it in `tools` too")
+                } else {
+                    "name the tool in `tools` too, or leave its cap out".to_owned()
                 };
                 let place = Pointer::root().key("scopes").key(scope).key("caps").key(tool);
                 let detail = format!("scope {scope} caps {tool}, which is not among its tools");

@@ -80,13 +80,7 @@ impl Config {
                     .map(|(pointer, detail, mend)| (shaped.key_at(pointer.as_str()), detail, mend));
                 let findings: Vec<Finding> = of_values
                     .chain(of_names)
-                    .map(|(at, detail, mend)| Finding {
-                        code: "config".to_owned(),
-                        node: None,
-                        detail,
-                        mend,
-                        place: at.map(|at| source.place(at)),
-                    })
+                    .map(|(at, detail, mend)| source.finding("config", at, detail, mend))
                     .collect();
                 if findings.is_empty() {
                     Ok(config)

@@ -260,26 +260,24 @@ pub(crate) struct Shaped<T> {
 
 impl<T: DeserializeOwned> Shaped<T> {
     pub(crate) fn read(format: Format, source: &Source, code: &str) -> Shaped<T> {
-        let found = |code: &str, detail: &str, mend: &str, at: Option<usize>| Finding {
-            code: code.to_owned(),
-            node: None,
-            detail: detail.to_owned(),
-            mend: mend.to_owned(),
-            place: at.map(|at| source.place(at)),
-        };
         match format.read(source.text()) {
             Ok(mut root) => {
                 let mut findings = Vec::new();
                 let value = shape::read(&mut root, &mut |_, wrong, part| {
                     if !wrong.follows {
-                        findings.push(found(code, &wrong.what, &wrong.mend, Some(part.at())));
+                        findings.push(source.finding(
+                            code,
+                            Some(part.at()),
+                            wrong.what.as_str(),
+                            wrong.mend.as_str(),
+                        ));
                     }
                     findings.len() < SHAPE_FAULTS_MAX
                 });
                 Shaped { value, findings, root: Some(root) }
             }
             Err(NotData { at, what, mend }) => {
-                Shaped { value: None, findings: vec![found("syntax", &what, &mend, at)], root: None }
+                Shaped { value: None, findings: vec![source.finding("syntax", at, what, mend)], root: None }
             }
         }
     }

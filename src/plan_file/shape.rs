@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 
+use ostler_kernel::json::MAX_INTEGER;
 use serde::de::value::{BorrowedStrDeserializer, StrDeserializer};
 use serde::de::{
     self, DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, MapAccess,
@@ -10,7 +11,7 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use super::tree::{Entry, Leaf, Part, Tree, WHOLE_MAX};
+use super::tree::{Entry, Leaf, Part, Tree};
 use super::{FOLLOWING_FAULTS_MAX, meant};
 
 /// Data that is not what it should be.
@@ -156,7 +157,7 @@ fn out_of_range(found: &Unexpected<'_>, expected: &str) -> Option<(&'static str,
         "u8" => u8::MAX.into(),
         "u16" => u16::MAX.into(),
         "u32" => u32::MAX.into(),
-        "i64" | "u64" | "usize" => WHOLE_MAX,
+        "i64" | "u64" | "usize" => MAX_INTEGER,
         _ => return None,
     };
     let found = match *found {

@@ -79,9 +79,6 @@ pub(super) const TOLD_TOO_BIG: &str = "an integer beyond 2^53, which JSON cannot
 /// What would mend that.
 const TOO_BIG_MEND: &str = "a number is at most 9007199254740992; where a text may stand, write it in quotes";
 
-/// The largest whole number that JSON carries exactly.
-pub(super) const WHOLE_MAX: u64 = 1 << 53;
-
 impl Tree {
     /// A number, if JSON can carry it.
     pub(super) fn number(number: Number) -> Result<Tree, &'static str> {

@@ -102,7 +102,7 @@ impl Drive {
         if let Some(parent) = parent
             && children::is_unwanted(&drive.services, &parent)?
         {
-            drive.decide(Input::Operator(Operation::CancelPlan(Canceller::Opener)));
+            drive.decide(Input::Operator(Operation::CancelPlan(Canceller::Parent)));
         }
         drive.end_late();
         Ok(Some(drive))

@@ -286,7 +286,8 @@ impl Lifecycle {
         if comes_to_rest { Err(InvalidState::AT_REST) } else { Ok(()) }
     }
 
-    /// Refuses to cancel or to skip a node of a run that was set aside: the run would go on without it, and nobody has resumed it.
+    /// Refuses whatever an operator does to one node (cancel, skip, interject) where the run is over, or was set aside: it would be
+    /// taken up for that, and nobody has resumed it.
     ///
     /// # Errors
     ///

@@ -46,7 +46,7 @@ pub struct HumanAnswer {
     pub note: String,
 }
 
-/// What an operator did to a run.
+/// What an operator did to a run, or what is done in the place of one when nobody is there to do it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum OperatorAct {
     /// Cancel all of it.

@@ -17,6 +17,7 @@
 
 mod advice;
 mod bind;
+mod dead_end;
 mod delta;
 mod draft;
 mod facts;

@@ -104,7 +104,7 @@ impl Turn<'_, '_, '_> {
                 let (act, reason) = match by {
                     Canceller::Operator => (OperatorAct::CancelPlan, Reason::PlanCancelled),
                     Canceller::Deadline => (OperatorAct::StopLate, Reason::Deadline),
-                    Canceller::Opener => (OperatorAct::StopUnwanted, Reason::Unwanted),
+                    Canceller::Parent => (OperatorAct::StopUnwanted, Reason::Unwanted),
                 };
                 // Its deadline and whoever sees to that may both say so.
                 if !self.run.cancelled {

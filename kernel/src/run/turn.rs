@@ -154,8 +154,8 @@ pub enum Canceller {
     Operator,
     /// Nobody: the deadline of the job that it is for has passed.
     Deadline,
-    /// Nobody: what opened it has no use for it any more.
-    Opener,
+    /// Nobody: the attempt that opened it has no use for it any more.
+    Parent,
 }
 
 /// A run in the middle of a decision.

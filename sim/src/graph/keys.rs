@@ -1,4 +1,5 @@
 //! That no object of a case has a key twice: readers would keep the last, and drop what stood before it without a word.
+//! (The strict parser of the kernel refuses that too, but also integers beyond 2^53, and times of a case may be such.)
 
 use std::collections::BTreeSet;
 use std::fmt;

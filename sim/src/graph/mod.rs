@@ -51,7 +51,7 @@ pub enum CaseError {
     /// An operator's input that names no node.
     #[error("an operation of the operator names no node: give it a `node`")]
     ControlWithoutNode,
-    /// An operator's delta that is none.
+    /// An operator's delta that is not there.
     #[error("a delta of the operator is not there: give the operation a `delta`")]
     ControlWithoutDelta,
 }

@@ -3,9 +3,10 @@
 
 use serde_json::Value;
 
+use super::super::dead_end::{contract_schemas, dead_end};
 use super::super::nearest::Hints;
 use super::super::pointer::Origin;
-use super::super::{Kind, Method, Node, Plan};
+use super::super::{Kind, Node, Plan};
 use super::{Advice, AdviceCode};
 use crate::id::NodeId;
 use crate::template::{RenderError, check_paths};
@@ -85,38 +86,12 @@ fn of_fates<'p>(plan: &'p Plan, path: &str) -> Option<Lack<'p>> {
         "state" => rest.first().map(|step| Lack { step: (*step).to_owned(), known: Vec::new() }),
         // What a fallback gives, its own contract says.
         "result" if source.fallback.is_some() => None,
-        "result" => schemas(source).find_map(|schema| ruled_out(schema, &rest)),
+        "result" => {
+            let end = contract_schemas(source).find_map(|schema| dead_end(schema, rest.iter().copied()))?;
+            Some(Lack { step: end.segment, known: end.known })
+        }
         _ => Some(Lack { step: step.to_owned(), known: vec!["state", "result"] }),
     }
-}
-
-/// A result passes these before anybody reads it.
-fn schemas(node: &Node) -> impl Iterator<Item = &Value> {
-    node.contract.iter().filter(|rule| rule.method == Method::Schema).filter_map(|rule| rule.spec.as_deref())
-}
-
-/// The first step that leads to nothing in whatever fits a schema. Only names lead on, so there is nothing in what is no
-/// map. What a schema says beside this can only rule out more; `$ref` alone may stand for all of it.
-fn ruled_out<'s>(schema: &'s Value, steps: &[&str]) -> Option<Lack<'s>> {
-    let mut schema = schema;
-    for step in steps {
-        let says = schema.as_object().filter(|says| !says.contains_key("$ref"))?;
-        let lack = |known: Vec<&'s str>| Some(Lack { step: (*step).to_owned(), known });
-        if says.get("type").and_then(Value::as_str).is_some_and(|kind| kind != "object") {
-            return lack(Vec::new());
-        }
-        let named = says.get("properties").and_then(Value::as_object);
-        let is_closed = says.get("additionalProperties") == Some(&Value::Bool(false))
-            && !says.contains_key("patternProperties");
-        schema = match named.and_then(|named| named.get(*step)) {
-            Some(inner) => inner,
-            None if is_closed => {
-                return lack(named.into_iter().flat_map(|named| named.keys()).map(String::as_str).collect());
-            }
-            None => return None,
-        };
-    }
-    None
 }
 
 /// The first step that leads to nothing in these values.

@@ -27,8 +27,8 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// Nothing but what the index covers.
-    pub(crate) fn by(mark: Mark) -> Loaded {
+    /// What an index covers, without a look at the journal.
+    pub(crate) fn covered_by(mark: Mark) -> Loaded {
         let (end, last_segment) = (mark.upto, mark.upto.segment());
         let fold = Fold::after(Some(mark));
         Loaded { fold, end, last_write: end, sealed: true, torn: None, last_segment, stillborn: None }

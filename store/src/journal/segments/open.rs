@@ -154,7 +154,7 @@ fn load_or_rebuild(files: &Files, index: &Index) -> Result<(Loaded, Built), Open
             if let Some(known) = known.filter(|_| broken.ahead) {
                 let lost = damages_without_end(files, index)?;
                 if !lost.is_empty() {
-                    return Ok((Loaded::by(known), Built { anew: false, mark, lost }));
+                    return Ok((Loaded::covered_by(known), Built { anew: false, mark, lost }));
                 }
             }
             tracing::warn!(%broken, "building the index again");

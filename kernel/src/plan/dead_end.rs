@@ -1,0 +1,152 @@
+//! What the schemas of a result rule out: for V17, which judges references, and for W07, which judges templates.
+
+use serde_json::Value;
+
+use super::{Method, Node};
+
+/// A result passes these before anybody reads it, so what one of them rules out is never there.
+pub(super) fn contract_schemas(node: &Node) -> impl Iterator<Item = &Value> {
+    node.contract.iter().filter(|rule| rule.method == Method::Schema).filter_map(|rule| rule.spec.as_deref())
+}
+
+/// Where a path leads to nothing.
+pub(super) struct DeadEnd<'a> {
+    pub(super) segment: String,
+    /// The path as far as it leads to something; empty: not at all.
+    walked: String,
+    /// Whether what stands there is a list.
+    list: bool,
+    pub(super) what: String,
+    pub(super) known: Vec<&'a str>,
+}
+
+impl DeadEnd<'_> {
+    /// What to write in a reference where there are no names to choose from. A path has a step: none takes a whole result.
+    pub(super) fn mend(&self) -> String {
+        let DeadEnd { walked, list, .. } = self;
+        match (walked.as_str(), list) {
+            ("", true) => "write the index of an item, such as 0".to_owned(),
+            ("", false) => {
+                "leave the reference out: it has no part to take; to wait for it, use `deps`".to_owned()
+            }
+            (walked, true) => format!("take an item, such as {walked}.0, or the whole of it: {walked}"),
+            (walked, false) => format!("take the whole of it: {walked}"),
+        }
+    }
+}
+
+/// Words that say something of the parts of a value besides `properties` and `items`: nothing is known there.
+const COMPOSED: [&str; 10] = [
+    "$ref",
+    "$dynamicRef",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "patternProperties",
+    "dependentSchemas",
+    "unevaluatedProperties",
+];
+
+/// The first segment of a path that values under the schema never have.
+pub(super) fn dead_end<'a, 'p>(
+    schema: &'a Value,
+    path: impl IntoIterator<Item = &'p str>,
+) -> Option<DeadEnd<'a>> {
+    let mut schema = schema;
+    let mut walked: Vec<&'p str> = Vec::new();
+    for segment in path {
+        let members = schema.as_object()?;
+        if COMPOSED.iter().any(|&word| members.contains_key(word)) {
+            return None;
+        }
+        let end = |what: String, list: bool, known: Vec<&'a str>| {
+            Some(DeadEnd { segment: segment.to_owned(), walked: walked.join("."), list, what, known })
+        };
+        let whole = if walked.is_empty() { "the result".to_owned() } else { walked.join(".") };
+        match members.get("type").and_then(Value::as_str)? {
+            "object" => {
+                let named = members.get("properties").and_then(Value::as_object);
+                let closed = members.get("additionalProperties") == Some(&Value::Bool(false));
+                match (named.and_then(|named| named.get(segment)), closed) {
+                    (Some(inner), _) => schema = inner,
+                    (None, true) => {
+                        let known = named.into_iter().flat_map(|named| named.keys()).map(String::as_str);
+                        return end(format!("{whole} has no {segment}"), false, known.collect());
+                    }
+                    (None, false) => return None,
+                }
+            }
+            "array" if segment.bytes().all(|byte| byte.is_ascii_digit()) => {
+                if members.contains_key("prefixItems") {
+                    return None;
+                }
+                schema = members.get("items")?;
+            }
+            "array" => {
+                let what = format!("{whole} is a list, and {segment} is no index");
+                return end(what, true, Vec::new());
+            }
+            scalar => {
+                let word = match scalar {
+                    "string" => "a text",
+                    "integer" | "number" => "a number",
+                    "boolean" => "true or false",
+                    _ => "null",
+                };
+                let what = format!("{whole} is {word}, which has no {segment}");
+                return end(what, false, Vec::new());
+            }
+        }
+        walked.push(segment);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_path_ends_where_the_schema_has_nothing() {
+        let schema = json!({"type": "object", "additionalProperties": false, "properties": {
+            "files": {"type": "array", "items": {"type": "string"}}, "count": {"type": "integer"},
+            "free": {"type": "object"}, "any": {}, "some": {"anyOf": [{"type": "object"}]}}});
+        for (path, what) in [
+            ("files", None),
+            ("files.0", None),
+            ("files.0.x", Some("files.0 is a text, which has no x")),
+            ("files.x", Some("files is a list, and x is no index")),
+            ("fils", Some("the result has no fils")),
+            ("count.0", Some("count is a number, which has no 0")),
+            ("free.x.y", None),
+            ("any.x", None),
+            ("some.x", None),
+        ] {
+            assert_eq!(dead_end(&schema, path.split('.')).map(|end| end.what).as_deref(), what, "{path}");
+        }
+        assert!(dead_end(&json!(true), ["x"]).is_none());
+    }
+
+    #[test]
+    fn the_mend_is_a_path_that_may_be_written() {
+        let schema = json!({"type": "object", "properties": {
+            "files": {"type": "array", "items": {"type": "string"}}, "count": {"type": "integer"}}});
+        for (schema, path, mend) in [
+            (&schema, "files.0.x", "take the whole of it: files.0"),
+            (&schema, "files.x", "take an item, such as files.0, or the whole of it: files"),
+            (&schema, "count.0", "take the whole of it: count"),
+            (&json!({"type": "array"}), "x", "write the index of an item, such as 0"),
+            (
+                &json!({"type": "null"}),
+                "x",
+                "leave the reference out: it has no part to take; to wait for it, use `deps`",
+            ),
+        ] {
+            assert_eq!(dead_end(schema, path.split('.')).unwrap().mend(), mend, "{path}");
+        }
+    }
+}
