@@ -195,19 +195,14 @@ fn without(node: &Node, sources: &[(usize, On)], idle: &BTreeSet<usize>) -> Node
 
 fn rules(name: &str, contract: &[Rule], place: &Pointer, advice: &mut Vec<Advice>) {
     for (at, rule) in contract.iter().enumerate() {
-        let (code, detail, mend) = match (rule.method, &rule.spec) {
-            (Method::Schema, None) => (
-                AdviceCode::W05,
-                format!("contract[{at}] asks for a schema and gives none: all passes"),
-                "give it a `spec`, such as {type: object, required: [text]}",
-            ),
-            (Method::Model | Method::Human, _) => {
-                let who = if rule.method == Method::Model { "a model" } else { "a person" };
-                let detail =
-                    format!("contract[{at}] is judged by {who}, and nothing here does that: all fails");
-                (AdviceCode::W08, detail, "take `schema`, `code` or `test`; `approval: after` asks a person")
-            }
-            _ => continue,
+        let (code, detail, mend) = if let Some(who) = rule.method.judge_outside() {
+            let detail = format!("contract[{at}] is judged by {who}, and nothing here does that: all fails");
+            (AdviceCode::W08, detail, "take `schema`, `code` or `test`; `approval: after` asks a person")
+        } else if rule.method == Method::Schema && rule.spec.is_none() {
+            let detail = format!("contract[{at}] asks for a schema and gives none: all passes");
+            (AdviceCode::W05, detail, "give it a `spec`, such as {type: object, required: [text]}")
+        } else {
+            continue;
         };
         let pointer = place.item(at).as_str().to_owned();
         advice.push(Advice { code, node: name.to_owned(), pointer, detail, mend: mend.to_owned() });

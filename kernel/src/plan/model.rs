@@ -348,6 +348,17 @@ pub enum Method {
     Human,
 }
 
+impl Method {
+    /// Who judges by it, if nothing here does.
+    pub fn judge_outside(self) -> Option<&'static str> {
+        match self {
+            Method::Schema | Method::Code | Method::Test => None,
+            Method::Model => Some("a model"),
+            Method::Human => Some("a person"),
+        }
+    }
+}
+
 /// What a node does to the world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
