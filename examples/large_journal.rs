@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     timed("write", || write(&data, runs))?;
     println!("{} records of {runs} runs, {} MB", runs * RECORDS, megabytes(&data));
     timed("open, with the index and a sweep of all checksums", || Ok(Store::open(&data).map(drop)?))?;
-    let looks = Options { sweep_bytes_max: None, ..Options::default() };
+    let looks = Options { looks: true, ..Options::default() };
     timed("open to look", || Ok(Store::open_with(&data, looks).map(drop)?))?;
     std::fs::remove_file(data.join("index.redb"))?;
     timed("open, without the index", || Ok(Store::open(&data).map(drop)?))?;

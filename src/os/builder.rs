@@ -172,10 +172,8 @@ impl OstlerBuilder {
         let (journal, artifacts, opened): OnDisk = match &data {
             Some(path) => {
                 let measures = meter.as_ref().map(Meter::journal);
-                let mut options = Options { measures, ..Options::default() };
-                if self.looks {
-                    options.sweep_bytes_max = None;
-                } else {
+                let mut options = Options { measures, looks: self.looks, ..Options::default() };
+                if !self.looks {
                     options.unwanted = self.config.retention.unwanted(SystemTime::now());
                 }
                 on_disk(path, options).await?

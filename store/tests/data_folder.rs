@@ -391,7 +391,7 @@ fn who_looks_at_a_journal_whose_end_is_gone_reads_what_is_whole_and_writes_nothi
         File::options().write(true).open(segment).unwrap().set_len(len).unwrap();
         let before = files(&lost.join("journal"));
         for look in 0..2 {
-            let looks = Options { sweep_bytes_max: None, ..small() };
+            let looks = Options { looks: true, ..small() };
             let (store, found) = Store::open_with(&lost, looks).unwrap();
             let told = found.lost_end.map(|damage| damage.what).unwrap_or_default();
             assert!(told.contains("its end is gone"), "{len}, look {look}: {told:?}");
@@ -510,7 +510,7 @@ fn what_the_index_covers_is_swept_before_anything_is_written_and_never_given_out
     fs::write(&segment, bytes).unwrap();
     // Who would write is refused; who looks reads whatever is not damaged.
     let refused = Store::open(folder.path()).map(drop).unwrap_err();
-    let looks = Options { sweep_bytes_max: None, ..small() };
+    let looks = Options { looks: true, ..small() };
     let (store, _) = Store::open_with(folder.path(), looks).unwrap();
     let mut damaged = 0;
     for number in 1..=20 {
@@ -529,7 +529,7 @@ fn what_the_index_covers_is_swept_before_anything_is_written_and_never_given_out
     assert!(matches!(refused, OpenError::Damaged { damages, .. } if damages == found));
     assert_eq!(Store::examine(folder.path()).unwrap().journal.damages, found);
     // What is beyond the limit is swept beside what goes on, which stops when something is found.
-    let little = Options { sweep_bytes_max: Some(0), ..small() };
+    let little = Options { sweep_bytes_max: 0, ..small() };
     let (store, _) = Store::open_with(folder.path(), little).unwrap();
     let begun = std::time::Instant::now();
     let mut expected = 0;

@@ -106,10 +106,12 @@ pub struct Options {
     pub queue_bytes_max: usize,
     /// Longest wait for room in the queue, in milliseconds.
     pub queue_wait_ms_max: u64,
+    /// Whether it is opened only to look. Of segments that the index covers no checksums are looked at then, and a journal whose end is
+    /// gone opens all the same, and takes no appends.
+    pub looks: bool,
     /// Bytes of segments whose checksums are looked at before the journal opens, the newest first; the others are looked at
-    /// beside what goes on. `None`: only what the index does not cover, for who only looks: a journal whose end is gone opens then, too,
-    /// and takes no appends.
-    pub sweep_bytes_max: Option<u64>,
+    /// beside what goes on.
+    pub sweep_bytes_max: u64,
     /// What is removed on opening, once there is as much of it as of everything else.
     pub unwanted: Unwanted,
     /// Where what it does is recorded; `None`: nowhere.
@@ -169,7 +171,8 @@ impl Default for Options {
             reserve_bytes: 1024 * 1024,
             queue_bytes_max: QUEUE_BYTES_MAX,
             queue_wait_ms_max: QUEUE_WAIT_MS_MAX,
-            sweep_bytes_max: Some(SWEEP_BYTES_MAX),
+            looks: false,
+            sweep_bytes_max: SWEEP_BYTES_MAX,
             unwanted: Unwanted::default(),
             measures: None,
         }
@@ -222,7 +225,7 @@ impl Shared {
         self.quarantine.get(&rows::run_of(stream)?)
     }
 
-    fn poisoned(&self) -> bool {
+    fn takes_no_appends(&self) -> bool {
         matches!(self.order().standing, Standing::Poisoned(_) | Standing::Cut(_))
     }
 

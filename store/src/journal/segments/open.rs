@@ -95,7 +95,7 @@ pub(crate) fn open(
     let files = Files::new(disk, options.segment_bytes);
     let (loaded, built) = load_or_rebuild(&files, &index)?;
     if let Some(damage) = built.lost.last().cloned() {
-        if options.sweep_bytes_max.is_some() {
+        if !options.looks {
             return Err(OpenJournalError::Damaged(built.lost));
         }
         let epoch = loaded.fold.epoch.max(epoch_seen);
@@ -106,8 +106,8 @@ pub(crate) fn open(
     }
     // What was read while the index was built is swept already.
     let covered = if built.anew { None } else { built.mark };
-    let left = match (covered, options.sweep_bytes_max) {
-        (Some(upto), Some(bytes_max)) => sweep::sweep_newest(&files, upto, bytes_max)?
+    let left = match covered {
+        Some(upto) if !options.looks => sweep::sweep_newest(&files, upto, options.sweep_bytes_max)?
             .map_err(|damage| refuse(&files, LoadError::Damaged(damage)))?,
         _ => Vec::new(),
     };

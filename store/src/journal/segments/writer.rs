@@ -95,7 +95,7 @@ impl Writer {
 
     /// Writes frames of one segment and answers for them; false if they, and all behind them, are not to be.
     fn commit(&mut self, part: &[Arc<Ordered>]) -> bool {
-        if self.shared.poisoned() {
+        if self.shared.takes_no_appends() {
             return false;
         }
         match self.write(part) {
@@ -249,7 +249,7 @@ impl Writer {
         let bytes = frame::assemble(self.shared.order().epoch, &[], &[]);
         debug_assert!(bytes.len() >= FRAME_HEADER_BYTES && bytes.len() <= segment::SEAL_BYTES_MAX);
         let seal = Arc::new(Ordered { place, bytes, since: None });
-        match !self.shared.poisoned() {
+        match !self.shared.takes_no_appends() {
             true if self.write(std::slice::from_ref(&seal)).is_ok() => self.shared.synced(seal.end()),
             _ => tracing::warn!("the journal was closed without a seal"),
         }
