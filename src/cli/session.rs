@@ -103,9 +103,9 @@ fn tools() -> BTreeSet<String> {
 ///
 /// Nobody can say: it may not be looked into, say.
 pub(crate) fn is_there(data: &Path) -> Result<bool, Failure> {
-    // Where the one is, runs were kept, even if the other is gone.
-    let found = ["format", "journal"].map(|part| std::fs::metadata(data.join(part)));
-    match found.into_iter().reduce(Result::or).expect("there are two") {
+    // Where one of them is, runs were kept, even if the others are gone.
+    let found = ["format", "journal", "index.redb"].map(|part| std::fs::metadata(data.join(part)));
+    match found.into_iter().reduce(Result::or).expect("there are three") {
         Ok(_) => Ok(true),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
         Err(error) => {

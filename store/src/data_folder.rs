@@ -235,6 +235,7 @@ impl Store {
 /// can write to it either.
 pub(crate) fn lock_if_writable(path: &Path) -> Result<Option<(HeldLock, u64)>, OpenError> {
     fs::read_dir(path).map_err(|error| OpenError::io(path, error))?;
+    Store::check_place(path)?;
     check_format(path, false)?;
     let lock_path = path.join("lock");
     match HeldLock::take(&lock_path) {
@@ -265,7 +266,17 @@ fn foreign(path: &Path) -> Option<String> {
     }
     let names =
         fs::read_dir(path).ok()?.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.filter(|name| !BEGUN.contains(&name.as_str())).min()
+    let other = names.filter(|name| !BEGUN.contains(&name.as_str())).min();
+    other.or_else(|| foreign_journal(&path.join("journal")))
+}
+
+/// Something in a folder that is called as a journal is, and has nothing that a journal has.
+fn foreign_journal(path: &Path) -> Option<String> {
+    let entries = fs::read_dir(path).ok()?.flatten();
+    let names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let is_ours = |name: &String| name.ends_with(".seg") || name == "reserve";
+    let first = names.iter().min().filter(|_| !names.iter().any(is_ours))?;
+    Some(format!("journal/{first}"))
 }
 
 /// Whether a folder has records, and no format file. They are read all the same: what is too new of them says so itself.
@@ -276,7 +287,7 @@ pub(crate) fn is_unmarked(path: &Path) -> bool {
 }
 
 /// Checks the format file; with `write`, writes it where there is none, or one of an earlier version. Without, none is needed beside a
-/// journal.
+/// journal or its index.
 fn check_format(path: &Path, write: bool) -> Result<(), OpenError> {
     let file = path.join("format");
     let io = |error| OpenError::io(path, error);
@@ -296,9 +307,14 @@ fn check_format(path: &Path, write: bool) -> Result<(), OpenError> {
         }
         Ok(None) => Err(OpenError::NotAFile { path: file }),
         Err(error) if write && error.kind() == io::ErrorKind::NotFound => mark(path),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && path.join("journal").is_dir() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && has_begun(path) => Ok(()),
         Err(error) => Err(OpenError::io(&file, error)),
     }
+}
+
+/// Whether there is a journal, or the index of one.
+fn has_begun(path: &Path) -> bool {
+    path.join("journal").is_dir() || path.join("index.redb").is_file()
 }
 
 /// Writes the format file. The folder is synced by the caller.

@@ -422,6 +422,58 @@ fn who_looks_at_a_journal_whose_end_is_gone_reads_what_is_whole_and_writes_nothi
 }
 
 #[test]
+fn a_segment_whose_header_is_damaged_is_kept_whoever_looks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data");
+    fill(&open(&path).0);
+    let (first, last) = (1, segments(&path).len());
+    for (name, damage) in [("flipped", last), ("alone", first)] {
+        let damaged = folder.path().join(name);
+        copy(&path, &damaged);
+        let segment = damaged.join(format!("journal/{damage:010}.seg"));
+        if name == "alone" {
+            // The last one is there, and none of those before it.
+            (first..last).for_each(|number| {
+                fs::remove_file(damaged.join(format!("journal/{number:010}.seg"))).unwrap()
+            });
+        } else {
+            let mut bytes = fs::read(&segment).unwrap();
+            bytes[20] ^= 1;
+            fs::write(&segment, bytes).unwrap();
+        }
+        let before = files(&damaged.join("journal"));
+        for looks in [true, false] {
+            let opened = Store::open_with(&damaged, Options { looks, ..small() });
+            assert!(matches!(opened, Err(OpenError::Damaged { .. })), "{name}, {looks}");
+            assert!(files(&damaged.join("journal")) == before, "{name}: it was written to");
+        }
+        assert!(!Store::examine(&damaged).unwrap().is_sound());
+    }
+}
+
+#[test]
+fn what_is_no_data_folder_is_touched_by_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, parts) in [
+        ("other", &["syslog", "journal/notes.new", "artifacts/new/x"][..]),
+        ("notes", &["journal/monday.md", "journal/notes.new"]),
+    ] {
+        let path = folder.path().join(name);
+        for part in parts {
+            fs::create_dir_all(path.join(part).parent().unwrap()).unwrap();
+            fs::write(path.join(part), "x").unwrap();
+        }
+        let before = (files(&path), files(&path.join("journal")));
+        let foreign =
+            |refused: Result<(), OpenError>| assert!(matches!(refused, Err(OpenError::Foreign { .. })));
+        foreign(Store::open(&path).map(drop));
+        foreign(Store::examine(&path).map(drop));
+        foreign(Store::repair(&path).map(drop));
+        assert!((files(&path), files(&path.join("journal"))) == before, "{name}: it was written to");
+    }
+}
+
+#[test]
 fn records_without_a_format_file_are_read_and_it_is_made_anew() {
     let folder = tempfile::tempdir().unwrap();
     assert!(!open(folder.path()).1.format_missing);

@@ -3,11 +3,19 @@
 //! speak of. Hence a template here binds names only to what is there already (never to something larger),
 //! captures no output, and puts only so much together within one tag.
 
+use super::names;
+
 /// Most of the operators `~`, `+` and `*` within one tag.
 const GROWING_OPERATORS_MAX: usize = 8;
 
 /// Most commas within one tag, outside strings.
 const COMMAS_MAX: usize = 32;
+
+/// Most words and signs within one tag: the engine goes as deep as a chain of them is long.
+pub(super) const WORDS_MAX: usize = 500;
+
+/// Most `elif` in a template: each is an `if` within the one before.
+pub(super) const ELIFS_MAX: usize = 250;
 
 /// Most `for` within one another: each holds what it goes through.
 pub(super) const FOR_NESTING_MAX: usize = 8;
@@ -53,6 +61,7 @@ pub(super) fn check(
 struct Bindings {
     loops: usize,
     sets: usize,
+    elifs: usize,
 }
 
 impl Bindings {
@@ -61,6 +70,7 @@ impl Bindings {
             "for" => self.loops += 1,
             "endfor" => self.loops = self.loops.saturating_sub(1),
             "set" => self.sets += 1,
+            "elif" => self.elifs += 1,
             _ => {}
         }
         if self.loops > FOR_NESTING_MAX {
@@ -71,6 +81,9 @@ impl Bindings {
         }
         if self.sets > SETS_MAX {
             return Err(format!("at most {SETS_MAX} set tags in a template, found {}", self.sets));
+        }
+        if self.elifs > ELIFS_MAX {
+            return Err(format!("at most {ELIFS_MAX} elif tags in a template, found {}", self.elifs));
         }
         Ok(())
     }
@@ -148,6 +161,10 @@ fn check_size(code: &str) -> Result<(), String> {
     let count = code.bytes().filter(|&byte| byte == b',').count();
     if count > COMMAS_MAX {
         return Err(format!("at most {COMMAS_MAX} commas in one tag, found {count}"));
+    }
+    let count = names::words(code).len();
+    if count > WORDS_MAX {
+        return Err(format!("at most {WORDS_MAX} words and signs in one tag, found {count}"));
     }
     Ok(())
 }

@@ -171,7 +171,7 @@ impl<'a> Names<'a> {
 }
 
 /// Names and numbers, and every other sign by itself.
-fn words(code: &str) -> Vec<&str> {
+pub(super) fn words(code: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = code.trim_start();
     while let Some(first) = rest.chars().next() {

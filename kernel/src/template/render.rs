@@ -8,7 +8,9 @@ use std::sync::LazyLock;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Rest, Serde, ValueKind, ValueOrKwargs, from_args};
-use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value as Engine, filters};
+use minijinja::{
+    Environment, Error, ErrorKind, State, Template, UndefinedBehavior, Value as Engine, filters,
+};
 use serde_json::{Map, Value};
 
 use super::bounds;
@@ -111,7 +113,7 @@ impl From<RenderError> for BadTemplate {
 /// [`RenderError::Undefined`]: the first one in the text.
 pub fn check_values(template: &str, is_there: &dyn Fn(&str) -> bool) -> Result<(), RenderError> {
     let environment: Environment<'_> = ENVIRONMENT.clone();
-    let Ok(compiled) = environment.template_from_str(template) else { return Ok(()) };
+    let Ok(compiled) = compiled(&environment, template) else { return Ok(()) };
     let mut taken: BTreeSet<String> = compiled.undeclared_variables(false).into_iter().collect();
     taken.retain(|name| !is_there(name) && environment.globals().all(|(global, _)| global != name));
     if taken.is_empty() {
@@ -145,7 +147,7 @@ pub fn check_paths(template: &str, is_there: &dyn Fn(&str) -> bool) -> Result<()
         return Ok(()); // no tag
     }
     let environment: Environment<'_> = ENVIRONMENT.clone();
-    let Ok(compiled) = environment.template_from_str(template) else { return Ok(()) };
+    let Ok(compiled) = compiled(&environment, template) else { return Ok(()) };
     let mut taken: BTreeSet<String> = compiled.undeclared_variables(true).into_iter().collect();
     taken.retain(|path| !is_there(path) && environment.globals().all(|(global, _)| global != path));
     if taken.is_empty() {
@@ -181,7 +183,7 @@ pub fn check_template(template: &str) -> Result<(), RenderError> {
         return Ok(()); // no tag
     }
     let environment: Environment<'_> = ENVIRONMENT.clone();
-    environment.template_from_str(template).map_err(|error| explain(template, &error))?;
+    compiled(&environment, template)?;
     let mut names = Names::of(&environment);
     bounds::check(template, &mut |code| names.check(code))
         .map_err(|(line, what)| RenderError::Template { line, what })
@@ -209,15 +211,23 @@ pub fn render(template: &str, values: &Map<String, Value>) -> Result<String, Ren
     if !template.contains('{') {
         return Ok(template.to_owned()); // no tag, so nothing to do
     }
-    bounds::check(template, &mut |_| Ok(())).map_err(|(line, what)| RenderError::Template { line, what })?;
     let environment: Environment<'_> = ENVIRONMENT.clone();
-    let compiled = environment.template_from_str(template).map_err(|error| explain(template, &error))?;
+    let compiled = compiled(&environment, template)?;
     let mut text = Bounded { bytes: Vec::new(), full: false };
     match compiled.render_captured_to(Engine::from(Serde(values)), &mut text) {
         Ok(_) => Ok(String::from_utf8(text.bytes).expect("a template writes whole strings")),
         Err(_) if text.full => Err(limit("the result (bytes)", RENDER_BYTES_MAX as u64)),
         Err(error) => Err(explain(template, &error)),
     }
+}
+
+/// A template for the engine, which goes as deep as some of it is long: within bounds first.
+fn compiled<'e>(
+    environment: &'e Environment<'_>,
+    template: &'e str,
+) -> Result<Template<'e, 'e>, RenderError> {
+    bounds::check(template, &mut |_| Ok(())).map_err(|(line, what)| RenderError::Template { line, what })?;
+    environment.template_from_str(template).map_err(|error| explain(template, &error))
 }
 
 /// Collects the result up to its limit.
@@ -682,7 +692,7 @@ mod tests {
             ],
         );
         check(
-            &format!("{{{{ {}1{} }}}}", "(".repeat(50_000), ")".repeat(50_000)),
+            &format!("{{{{ {}1{} }}}}", "(".repeat(240), ")".repeat(240)),
             expect![
                 "error: template, line 1: syntax error: template exceeds maximum recursion limits at `(`"
             ],
@@ -749,11 +759,41 @@ mod tests {
             &loops(bounds::FOR_NESTING_MAX + 1),
             expect!["error: template, line 1: at most 8 for loops within one another, found 9"],
         );
+        let elifs = |count: usize| {
+            format!("{{% if name == 1 %}}{}{{% endif %}}", "{% elif name == 1 %}".repeat(count))
+        };
+        check(&elifs(bounds::ELIFS_MAX), expect![""]);
+        check(
+            &elifs(bounds::ELIFS_MAX + 1),
+            expect!["error: template, line 1: at most 250 elif tags in a template, found 251"],
+        );
         check(&"{% set a = name %}".repeat(bounds::SETS_MAX), expect![""]);
         check(
             &"{% set a = name %}".repeat(bounds::SETS_MAX + 1),
             expect!["error: template, line 1: at most 64 set tags in a template, found 65"],
         );
+    }
+
+    /// The engine would go as deep as these are long, and end its process.
+    #[test]
+    fn what_goes_deep_without_brackets_is_bounded() {
+        let values = json!({"a": 1, "no": false});
+        let chain = |words: usize| format!("{{{{ a{} }}}}", ".b".repeat((words - 1) / 2));
+        for (template, refused) in [
+            (format!("{{% if no %}}{}{{% endif %}}", chain(bounds::WORDS_MAX - 1)), false),
+            (chain(bounds::WORDS_MAX + 1), true),
+            (chain(100_000), true),
+            (format!("{{{{ {}a }}}}", "-".repeat(40_000)), true),
+            (format!("{{{{ a{} }}}}", "|e".repeat(40_000)), true),
+            (format!("{{{{ a{} }}}}", " and a".repeat(12_000)), true),
+            (format!("{{% if no %}}{}{{% endif %}}", "{% elif no %}".repeat(6_000)), true),
+        ] {
+            let values = values.as_object().unwrap();
+            let tail = &template[template.len() - 20..];
+            assert_eq!(check_template(&template).is_err(), refused, "{tail}");
+            assert_eq!(render(&template, values).is_err(), refused, "{tail}");
+            assert!(check_paths(&template, &|_| true).is_ok() && check_values(&template, &|_| true).is_ok());
+        }
     }
 
     #[test]

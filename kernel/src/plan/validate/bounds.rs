@@ -16,9 +16,6 @@ pub(super) fn judge(subject: &Subject<'_>, at: usize, settings: &Settings<'_>, f
     let (node, place) = (&subject.plan.nodes[at], || subject.place(at));
     attempts(node, subject.plan.policy.max_attempts, settings, &place, faults);
     waiting(node, settings, &place, faults);
-    if settings.complete {
-        endless(node, &place, faults);
-    }
     effect(node, &place, faults);
 }
 
@@ -119,13 +116,15 @@ fn waiting(node: &Node, settings: &Settings<'_>, place: &dyn Fn() -> Pointer, fa
     }
 }
 
-/// What nobody lives to see the end of is a slip.
-fn endless(node: &Node, place: &dyn Fn() -> Pointer, faults: &mut Vec<Fault>) {
+/// What nobody lives to see the end of is a slip. A plan that runs already keeps its times.
+pub(super) fn endless(subject: &Subject<'_>, at: usize, faults: &mut Vec<Fault>) {
+    let node = &subject.plan.nodes[at];
     for (name, span) in [("timeout", Some(node.timeout)), ("human_timeout", node.human_timeout)] {
         let Some(span) = span.filter(|span| *span > TIMEOUT_MS_MAX) else { continue };
         let detail = format!("its {name} is {span} ms, which is more than ten years");
         let mend = format!("say {TIMEOUT_MS_MAX} ms or less, such as 1h or 30d");
-        faults.push(Fault::new(FaultCode::V14, &node.id, detail, mend).at(&place().key(name)));
+        let place = subject.place(at).key(name);
+        faults.push(Fault::new(FaultCode::V14, &node.id, detail, mend).at(&place));
     }
 }
 

@@ -18,15 +18,6 @@ pub(super) fn judge(subject: &Subject<'_>, at: usize, known: &Known<'_>, faults:
         let mend = format!("use one of the kinds that are executed: {}", kinds.join(", "));
         faults.push(Fault::new(FaultCode::V21, &node.id, detail, mend).at(&place("kind")));
     }
-    if settings.complete && matches!(node.kind, Kind::Aggregator | Kind::HumanApproval) {
-        for (key, named) in [("tool", &node.tool), ("model", &node.model)] {
-            let Some(name) = named else { continue };
-            let kind = node.kind.as_str();
-            let detail = format!("names the {key} {name}, which no node of kind {kind} calls");
-            let mend = format!("leave `{key}` out, or call it in a node of its own");
-            faults.push(Fault::new(FaultCode::V21, &node.id, detail, mend).at(&place(key)));
-        }
-    }
     if settings.tools.is_none() {
         return;
     }
@@ -44,6 +35,22 @@ pub(super) fn judge(subject: &Subject<'_>, at: usize, known: &Known<'_>, faults:
             faults.push(fault.at(&place("tool")));
         }
         None => {}
+    }
+}
+
+/// Judges what a node names and its kind never calls. A plan that runs already keeps that.
+pub(super) fn uncalled(subject: &Subject<'_>, at: usize, faults: &mut Vec<Fault>) {
+    let node = &subject.plan.nodes[at];
+    if !matches!(node.kind, Kind::Aggregator | Kind::HumanApproval) {
+        return;
+    }
+    for (key, named) in [("tool", &node.tool), ("model", &node.model)] {
+        let Some(name) = named else { continue };
+        let kind = node.kind.as_str();
+        let detail = format!("names the {key} {name}, which no node of kind {kind} calls");
+        let mend = format!("leave `{key}` out, or call it in a node of its own");
+        let place = subject.place(at).key(key);
+        faults.push(Fault::new(FaultCode::V21, &node.id, detail, mend).at(&place));
     }
 }
 

@@ -72,6 +72,10 @@ fn judge(
     }
     for at in 0..subject.plan.nodes.len() {
         node(subject, at, &known, faults);
+        if settings.complete && fresh {
+            bounds::endless(subject, at, faults);
+            executors::uncalled(subject, at, faults);
+        }
     }
     let order = cycles::judge(subject, faults)?;
     cycles::depth(subject, &order, faults);

@@ -329,6 +329,20 @@ fn only_tools_aggregators_and_questions_have_an_executor() {
 }
 
 #[test]
+fn a_plan_that_runs_keeps_what_it_was_opened_with() {
+    let settings = Settings::real(4, &TwoTools);
+    let nodes = json!([
+        {"id": "s", "tool": "look"},
+        {"id": "g", "kind": "aggregator", "deps": ["s"], "params": {"template": "x"}},
+    ]);
+    let mut plan = draft(&json!({"id": "p", "nodes": nodes})).validate(&settings).unwrap();
+    (plan.nodes[0].timeout, plan.nodes[1].tool) = (TIMEOUT_MS_MAX + 1, Some("look".into()));
+    let mut faults = Vec::new();
+    super::changed(&plan, &settings, &mut faults);
+    assert_eq!(faults, []);
+}
+
+#[test]
 fn a_real_run_has_rules_of_its_own() {
     let settings = Settings { executes: |kind| kind != Kind::SubAgent, ..Settings::real(4, &TwoTools) };
     let check = |expected: &str, node: Value| {

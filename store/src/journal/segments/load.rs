@@ -110,8 +110,11 @@ fn segment(files: &Files, index: &Index, loaded: &mut Loaded, part: Part) -> Res
         LoadError::Damaged(Damage::new(place, what, streams))
     };
     if segment::previous(part.number, &bytes) != Some(part.before) {
-        let empty = !matches!(walk.step(), Step::Frame { .. }) && walk.resync(false).is_none();
-        if part.last && part.until.is_none() && empty {
+        // From its start, whatever the index covers: one that has frames was not cut short as it was made.
+        let mut whole = Walk::new(part.number, &bytes, 0);
+        let empty = !matches!(whole.step(), Step::Frame { .. }) && whole.resync(false).is_none();
+        let covered = start > SEGMENT_HEADER_BYTES;
+        if part.last && part.until.is_none() && empty && !covered {
             loaded.stillborn = Some(part.number);
             loaded.last_segment = part.before;
             return Ok(());
