@@ -19,7 +19,7 @@ use ostler_kernel::evaluation::{Domains, UnknownDomain};
 use ostler_kernel::id::{CLIENT_DEFAULT, NAME_RULE, RunId, is_name};
 use ostler_kernel::json::Json;
 use ostler_kernel::market::{Job, JobError, JobFault};
-use ostler_kernel::plan::{Pointer, Span};
+use ostler_kernel::plan::{Pointer, Span, TIMEOUT_MS_MAX};
 use serde::Deserialize;
 
 use crate::finding::{Finding, Source};
@@ -157,6 +157,10 @@ impl JobFile {
                 _ => fault.to_string(),
             };
             wrong.push((place, detail, mend.to_owned()));
+        }
+        if self.deadline.is_some_and(|span| span.ticks(1_000) > TIMEOUT_MS_MAX) {
+            let detail = "its deadline is more than ten years away".to_owned();
+            wrong.push((key("deadline"), detail, "give one that is nearer, such as 1h".to_owned()));
         }
         let unknown = domains.and_then(|domains| domains.check(self.domain.as_deref()).err());
         if let Some(UnknownDomain { domain, known }) = unknown {

@@ -256,9 +256,6 @@ fn as_rendered(mut shown: Shown, template: &str, values: &Map<String, Value>) ->
 /// The questions that are open in a run.
 async fn open(services: &Services, view: &RunView) -> Result<Vec<Approval>, JournalError> {
     let mut found = Vec::new();
-    // When the run must be over, nobody can answer any more.
-    let over_by =
-        services.market.deadline_for(services, view.opened.run, view.run.terms().parent.as_ref())?;
     for (node, instance) in view.run.instances() {
         let Standing::WaitingHuman { ask, deadline } = instance.standing else { continue };
         if ask == HumanRequestKind::InDoubt {
@@ -277,7 +274,7 @@ async fn open(services: &Services, view: &RunView) -> Result<Vec<Approval>, Jour
             result,
             is_outdated,
             asked: instance.since,
-            deadline: deadline.into_iter().chain(over_by).min(),
+            deadline: deadline.into_iter().chain(view.over_by).min(),
             holds_up: view.run.held_up(&node.id),
         });
     }

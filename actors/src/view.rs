@@ -36,6 +36,8 @@ pub struct RunView {
     pub parked: Option<String>,
     /// Nothing more of it starts, because the credits of its client are used up, by its last record of that.
     pub out_of_credit: bool,
+    /// When it must be over, by the job that it is for, or that what opened it is for: nobody can answer any more then.
+    pub over_by: Option<Ticks>,
     /// The last record it is folded from.
     pub last: Seq,
     /// Where that record stands in the journal.
@@ -63,7 +65,20 @@ fn fold(services: &Services, row: &RunRow, at: Option<Seq>) -> Result<RunView, R
     }
     let (report, took) = (timeline.report(&run), timeline.into_took());
     let opened_ms = opened_at;
-    Ok(RunView { opened, opened_ms, run, report, took, closed, parked, out_of_credit, last, position })
+    let over_by = services.market.deadline_for(services, opened.run, run.terms().parent.as_ref())?;
+    Ok(RunView {
+        opened,
+        opened_ms,
+        run,
+        report,
+        took,
+        closed,
+        parked,
+        out_of_credit,
+        over_by,
+        last,
+        position,
+    })
 }
 
 /// A result, as it was read to see whether it is what it was.

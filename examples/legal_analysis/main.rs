@@ -112,7 +112,7 @@ async fn work(os: &Ostler, asked: &Asked, contract: String, out: Out<'_>) -> Res
     let id = match os.jobs()?.into_iter().find(|job| job.title == title && !job.stage.is_over()) {
         Some(open) => {
             writeln!(out, "job   {title}: goes on where it was")?;
-            os.system().resume_job(open.job)?;
+            os.system().resume_job(open.job).await?;
             os.system().has_opened(open.job).await?;
             open.job
         }

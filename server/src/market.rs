@@ -63,7 +63,7 @@ pub(crate) async fn resume(
     Named(name): Named<String>,
 ) -> Result<Json<JobLine>, Problem> {
     let job = id(&name)?;
-    api.system.resume_job(job)?;
+    api.system.resume_job(job).await?;
     Ok(Json(line(api.system.job_at(job, Stage::Job).await?)))
 }
 

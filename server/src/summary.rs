@@ -3,7 +3,7 @@
 use ostler_actors::{Ahead, ApprovalId, RunView, Settled, System};
 use ostler_kernel::contract::{precision, reliability};
 use ostler_kernel::event::HumanRequestKind;
-use ostler_kernel::id::RunId;
+use ostler_kernel::id::{RunId, Ticks};
 use ostler_kernel::port::{RunRow, RunStanding};
 use ostler_kernel::run::{Run, Standing as NodeStanding};
 
@@ -92,7 +92,7 @@ pub(crate) fn of(run: RunId, view: &RunView, stands: Stands) -> Summary {
         culprits: culprits.collect(),
         reliability: reliability_of(&view.run),
         outputs: outputs.collect(),
-        waiting: waiting(run, now),
+        waiting: waiting(run, now, view.over_by),
         behind: behind.map(|first| first.to_string()),
         out_of_credit: view.out_of_credit && view.closed.is_none(),
         budget: view.run.terms().budget,
@@ -118,7 +118,7 @@ fn reliability_of(run: &Run) -> Option<ReliabilityBounds> {
     Some(ReliabilityBounds { independent: bounds.independent, always: bounds.always })
 }
 
-fn waiting(id: RunId, run: &Run) -> Vec<Waiting> {
+fn waiting(id: RunId, run: &Run, over_by: Option<Ticks>) -> Vec<Waiting> {
     let asked = run.instances().filter_map(|(node, instance)| {
         let NodeStanding::WaitingHuman { ask, deadline } = instance.standing else { return None };
         let id = ApprovalId { run: id, node: node.id.clone(), request: instance.requests };
@@ -128,7 +128,7 @@ fn waiting(id: RunId, run: &Run) -> Vec<Waiting> {
             ask: word(&ask),
             id: answerable.then(|| id.to_string()),
             digest: instance.shown.as_ref().filter(|_| answerable).map(|shown| shown.to_string()),
-            deadline_ms: deadline,
+            deadline_ms: deadline.into_iter().chain(over_by.filter(|_| answerable)).min(),
             holds_up: run.held_up(&node.id).iter().map(ToString::to_string).collect(),
             attempt: (!answerable).then_some(instance.attempts),
             why: instance.met().filter(|_| !answerable).map(str::to_owned),

@@ -318,7 +318,8 @@ fn contract(line: &JobLine, out: &mut Out) {
     let (winner, price) = (line.winner.as_deref().unwrap_or("-"), line.price.unwrap_or(0));
     let score = line.proposals.iter().find(|it| it.agent == winner).map_or(0, |proposal| proposal.score);
     out.line(format!(
-        "job {job}: {title}\n  {winner} has the contract, for {price} of at most {budget} credits; its proposal scores {score} of 10000"
+        "job {job}: {}\n  {winner} has the contract, for {price} of at most {budget} credits; its proposal scores {score} of 10000",
+        fit(title, usize::MAX)
     ));
 }
 

@@ -9,6 +9,7 @@ use ostler_sim::{graph, queue};
 use serde_json::json;
 
 use super::Globals;
+use super::cells::{fit, fit_name};
 use super::exit::{Failure, code};
 use super::term::Out;
 
@@ -87,8 +88,10 @@ fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
         if line.trim().is_empty() {
             continue;
         }
-        let lived = graph::live(&line)
-            .map_err(|error| Failure::invalid(format!("{}:{}: {error}", args.file.display(), at + 1)))?;
+        let lived = graph::live(&line).map_err(|error| {
+            let told = fit(&error.to_string(), usize::MAX);
+            Failure::invalid(format!("{}:{}: {told}", args.file.display(), at + 1))
+        })?;
         if let Some(before) = lines_by_id.insert(lived.id.clone(), at + 1) {
             return Err(Failure::invalid(format!(
                 "{}:{}: case {:?} stands in line {before} already: give each case an id of its own",
@@ -103,7 +106,7 @@ fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
         }
         if lived.expected.is_none() {
             return Err(Failure::invalid(format!(
-                "{}:{}: case {} expects nothing, so it cannot be checked",
+                "{}:{}: case {:?} expects nothing, so it cannot be checked",
                 args.file.display(),
                 at + 1,
                 lived.id
@@ -116,7 +119,11 @@ fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
                 if json {
                     out.json(&json!({"type": "difference", "id": lived.id, "difference": difference}));
                 } else {
-                    out.line(format!("{}: {difference}", lived.id));
+                    out.line(format!(
+                        "{}: {}",
+                        fit_name(&lived.id, usize::MAX),
+                        fit(&difference, usize::MAX)
+                    ));
                 }
             }
         }

@@ -194,6 +194,13 @@ async fn resume_all(
             Ok(before) => watched.push(Watch::from(&before, globals.json)),
             // One run that cannot be taken up keeps no other from it.
             Err(Refused::Problem(problem)) => {
+                // Its job may have ended it meanwhile: that is told as any end.
+                if let Ok(now) = session.summary(&run).await
+                    && now.standing == Standing::Closed
+                {
+                    watched.push(Watch::from(&now, globals.json));
+                    continue;
+                }
                 say(format!("run {run} is not taken up: {}", placed(&problem.detail)));
                 worst = worst.max(code::INTERNAL);
             }

@@ -142,8 +142,13 @@ impl PlanFile {
         }
         let (mut wrongs, told) = (Vec::new(), self.findings.len());
         self.draft = shape::read(&mut root, &mut |root, wrong, part| {
-            if let (tree::Part::Key(at), Some(_)) = (part, wrong.meant) {
-                self.guessed.insert(at);
+            match (part, wrong.meant) {
+                // Beneath it stands the whole plan, whatever it is called.
+                (_, Some("nodes")) => {}
+                (tree::Part::Key(at), Some(_)) => {
+                    self.guessed.insert(at);
+                }
+                _ => {}
             }
             match (part, wrong.meant, locate::node_at(root, part)) {
                 // An unknown key tells nothing that its place lacks, and a slip can be read as meant.

@@ -9,6 +9,7 @@ use ostler_kernel::json;
 use ostler_kernel::market::{Job, MarketStep, Offer, Proposal, Stage, Standing};
 use ostler_kernel::plan::PlanDraft;
 use ostler_kernel::port::RunStanding;
+use ostler_kernel::run::Canceller;
 
 use super::book::{Entry, check_balance, spent};
 use super::{MarketError, OfferRefused};
@@ -173,11 +174,19 @@ impl System {
     /// # Errors
     ///
     /// There is none.
-    pub fn resume_job(&self, job: RunId) -> Result<(), MarketError> {
-        self.services.market.entry(job).ok_or(MarketError::Unknown(job))?;
-        if self.services.market.has_open(job) {
-            self.pursue(job);
+    pub async fn resume_job(&self, job: RunId) -> Result<(), MarketError> {
+        let entry = self.services.market.entry(job).ok_or(MarketError::Unknown(job))?;
+        if !self.services.market.has_open(job) {
+            return Ok(());
         }
+        // Who is told that it goes on is not to find its run under way when it is late already.
+        let deadline = entry.standing.job().deadline;
+        if deadline.is_some_and(|deadline| deadline <= self.services.clock.now())
+            && let Err(error) = self.cancel_by(job, Canceller::Deadline).await
+        {
+            tracing::debug!(%job, %error, "it is late, and whoever takes it on cancels its run");
+        }
+        self.pursue(job);
         Ok(())
     }
 

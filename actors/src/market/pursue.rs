@@ -242,13 +242,12 @@ impl System {
             let Some(row) = row else { continue };
             services.journal.durable(row.position).await?;
             let spent = spent(services, &row)?;
+            let closed_ms = row.closed_ms.unwrap_or_else(|| services.clock.now());
             let RunStanding::Closed(outcome) = row.standing else { continue };
             let late = "it was not over by its deadline";
             let why = match outcome {
                 RunOutcome::Cancelled if is_late => late.to_owned(),
-                RunOutcome::Cancelled if deadline.is_some_and(|it| it <= services.clock.now()) => {
-                    late.to_owned()
-                }
+                RunOutcome::Cancelled if deadline.is_some_and(|it| it <= closed_ms) => late.to_owned(),
                 RunOutcome::Cancelled => "its run was cancelled".to_owned(),
                 RunOutcome::Succeeded | RunOutcome::Concluded | RunOutcome::Failed => {
                     let composite = row.evaluated.map(|evaluated| evaluated.composite);

@@ -93,11 +93,11 @@ pub fn advise(plan: &Plan, origin: &Origin) -> Vec<Advice> {
     let mut advice = Vec::new();
     let graph = Graph::new(&plan.nodes);
     let idle = idle_edges(plan, &graph);
-    let hints = Hints::new();
+    let (hints, mut renders) = (Hints::new(), 0);
     for (at, (node, idle)) in plan.nodes.iter().zip(&idle).enumerate() {
         edges(plan, at, idle, &graph.sources[at], origin, &mut advice);
         rules(node.id.as_str(), &node.contract, &origin.node(at).key("contract"), &mut advice);
-        advice.extend(templates::judge(plan, at, &hints, origin));
+        advice.extend(templates::judge(plan, at, &hints, &mut renders, origin));
     }
     rules(Fault::PLAN, &plan.contract, &origin.whole().key("contract"), &mut advice);
     shape(plan, &graph, &idle, &mut advice);
@@ -371,6 +371,9 @@ mod tests {
             ("{{ who.no.x }}", Some("line 1: who.no.x")),
             ("{{ list.x }}", Some("line 1: list.x")),
             ("{{ whom | default('you') }}", None),
+            ("{% if who.no %}{{ whom }}{% else %}{{ who.name }}{% endif %}", None),
+            ("{{ who.name or whom }}", None),
+            ("{% if who %}{{ whom }}{% endif %}", Some("line 1: whom")),
             ("no tag", None),
         ] {
             check_template(told, "r", render(template));

@@ -20,7 +20,13 @@ pub(super) fn tell(found: &Examination, repaired: bool, report: &mut Report) {
     let verdict = if repaired { Verdict::Note } else { Verdict::Bad };
     let mend = if repaired { None } else { Some(REPAIR) };
     for damage in journal.damages.iter().filter(|damage| damage.torn) {
-        report.note("journal", damage.to_string(), "nothing: the next run drops the torn end");
+        let next = match found.read_only {
+            true => {
+                "nothing here: copied to where it may be written, its next run drops the torn end, or tells that more is gone"
+            }
+            false => "nothing: the next run drops the torn end",
+        };
+        report.note("journal", damage.to_string(), next);
     }
     let damaged: Vec<String> =
         journal.damages.iter().filter(|damage| !damage.torn).map(ToString::to_string).collect();

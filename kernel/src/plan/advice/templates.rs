@@ -9,7 +9,7 @@ use super::super::pointer::Origin;
 use super::super::{Kind, Node, Plan};
 use super::{Advice, AdviceCode};
 use crate::id::NodeId;
-use crate::template::{RenderError, check_paths};
+use crate::template::{RenderError, check_paths, render};
 
 /// The tool that fills a template in, over `values`.
 const RENDER_TOOL: &str = "text.render";
@@ -17,7 +17,16 @@ const RENDER_TOOL: &str = "text.render";
 /// Names that are told of those that there are.
 const NAMES_TOLD_MAX: usize = 12;
 
-pub(super) fn judge(plan: &Plan, at: usize, hints: &Hints, origin: &Origin) -> Option<Advice> {
+/// Templates of a plan that are filled in to see whether they come to what is not there.
+const RENDERS_MAX: usize = 100;
+
+pub(super) fn judge(
+    plan: &Plan,
+    at: usize,
+    hints: &Hints,
+    renders: &mut usize,
+    origin: &Origin,
+) -> Option<Advice> {
     let node = &plan.nodes[at];
     let template = literal(node, "template")?.as_str()?;
     let (line, path, mend) = match (node.kind, node.tool.as_deref()) {
@@ -27,7 +36,14 @@ pub(super) fn judge(plan: &Plan, at: usize, hints: &Hints, origin: &Origin) -> O
         }
         (Kind::Tool, Some(RENDER_TOOL)) => {
             let values = literal(node, "values").filter(|values| values.is_object())?;
-            judge_by(template, hints, "add it to params.values", &|path| of_values(values, path))?
+            let lack = judge_by(template, hints, "add it to params.values", &|path| of_values(values, path))?;
+            *renders += 1;
+            // What no tag comes to is not missed.
+            let is_filled = || values.as_object().is_some_and(|values| render(template, values).is_ok());
+            if *renders <= RENDERS_MAX && is_filled() {
+                return None;
+            }
+            lack
         }
         _ => return None,
     };
