@@ -239,6 +239,15 @@ mod tests {
                 "deadline: -5m",
                 Some("3:11 its deadline is in the past; give one that is still to come, such as 1h"),
             ),
+            ("deadline: 3660d", None),
+            (
+                "deadline: 3661d",
+                Some("3:11 its deadline is more than ten years away; give one that is nearer, such as 1h"),
+            ),
+            (
+                "deadline: 1e300",
+                Some("3:11 its deadline is more than ten years away; give one that is nearer, such as 1h"),
+            ),
             ("domain: lega", Some("3:9 there is no domain \"lega\"; did you mean \"legal\"?")),
             (
                 "domain: poetry",

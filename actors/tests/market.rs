@@ -426,7 +426,8 @@ async fn a_job_that_is_not_over_by_its_deadline_fails() {
 /// A process dies, and the next one finds the job when its deadline is past: whoever asks for what, nothing of it starts any more.
 #[tokio::test(start_paused = true)]
 async fn nothing_of_a_job_starts_after_its_deadline() {
-    for (begins, wants) in [("asked", "answer"), ("asked", "all"), ("started", "all"), ("started", "resume")]
+    for (begins, wants) in
+        [("asked", "answer"), ("asked", "all"), ("asked", "job"), ("started", "all"), ("started", "resume")]
     {
         let hold = Hold::new("hold", Effect::External, Idempotency::Keyed);
         let journal = Arc::new(MemoryJournal::default());
@@ -458,6 +459,10 @@ async fn nothing_of_a_job_starts_after_its_deadline() {
                 assert!(answered.is_err(), "{begins}, {wants}");
             }
             "resume" => second.resume(posted).await.unwrap(),
+            "job" => {
+                second.resume_job(posted).await.unwrap();
+                assert!(second.view(posted, None).await.unwrap().closed.is_some(), "it is over by then");
+            }
             _ => drop(second.resume_all().await.unwrap()),
         }
         let row = over(&second, posted).await;
@@ -466,6 +471,25 @@ async fn nothing_of_a_job_starts_after_its_deadline() {
         assert_eq!(credits(&second), (1_000, 0, 0), "{begins}, {wants}");
         assert_eq!(acts(&second, posted).await, [OperatorAct::StopLate], "{begins}, {wants}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_a_person_cancelled_in_time_was_not_late_whenever_that_is_seen() {
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), Vec::new()).await;
+    deposit(&first, 1_000).await;
+    offers(&first, "a", 5).await;
+    let asks = json!({"id": "p", "nodes": [{"id": "ok", "kind": "human_approval", "human_timeout": "24h"}]});
+    let posted =
+        first.post(JobRequest { deadline: Some(now_ms() + 600_000), ..job(900, asks) }).await.unwrap();
+    until(async || first.all_approvals().await.unwrap().approvals.len() == 1).await;
+    let second = system(left_by(&journal), Vec::new()).await;
+    second.cancel(posted).await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_secs(700)).await;
+    second.resume_job(posted).await.unwrap();
+    let row = over(&second, posted).await;
+    assert_eq!(row.reason.as_deref(), Some("its run was cancelled"));
+    assert_eq!(acts(&second, posted).await, [OperatorAct::CancelPlan]);
 }
 
 #[tokio::test]
@@ -481,6 +505,7 @@ async fn a_question_of_a_job_shows_the_deadline_that_ends_it() {
         system.job_at(posted, Stage::Execution).await.unwrap();
         until(async || system.approvals(posted).await.unwrap().len() == 1).await;
         let shown = system.approvals(posted).await.unwrap()[0].deadline.unwrap();
+        assert_eq!(system.view(posted, None).await.unwrap().over_by, Some(deadline));
         if expected_ms == of_job {
             assert_eq!(shown, deadline);
         } else {

@@ -191,6 +191,15 @@ fn a_key_that_was_guessed_makes_no_other_faults() {
 }
 
 #[test]
+fn a_guess_at_the_nodes_hides_nothing_of_them() {
+    let text = "id: p\nnods:\n  - {id: a, tool: fs.lst}\n";
+    let file = PlanFile::parse("p.yaml", Format::Yaml, text, &BTreeMap::new());
+    let found = file.validate(&Settings::simulation(Default::default(), Some(&tools()))).unwrap_err();
+    let told: Vec<&str> = found.iter().map(|it| it.code.as_str()).collect();
+    assert_eq!(told, ["shape", "V08", "V20"], "{found:?}");
+}
+
+#[test]
 fn a_whole_number_beyond_its_type_is_too_large() {
     let nine = "9".repeat(23);
     for (line, detail, mend) in [

@@ -95,6 +95,24 @@ fn a_folder_of_something_else_is_not_filled() {
     world.ostler(&format!("{RUN} --data begun")).exits(0);
 }
 
+#[test]
+fn where_only_the_index_is_left_everybody_says_that_the_records_are_gone() {
+    let world = world();
+    world.ostler(RUN).exits(0);
+    let data = world.path().join("data");
+    let data = if data.is_dir() { data } else { world.path().join("work/.ostler") };
+    fs::remove_dir_all(data.join("journal")).unwrap();
+    fs::remove_file(data.join("format")).unwrap();
+    // What the first of them leaves behind makes no difference.
+    for _ in 0..2 {
+        world.ostler("doctor").exits(4).says("its end is gone");
+        world.ostler("ps").exits(0).says("succeeded").complains("its end is gone");
+        world.ostler(RUN).exits(4).complains("its end is gone");
+    }
+    world.ostler("doctor --repair").exits(0);
+    world.ostler(RUN).exits(0);
+}
+
 /// Changes the mode of a folder and of all beneath it.
 fn chmod(path: &Path, folder: u32, file: u32) {
     let metadata = fs::symlink_metadata(path).unwrap();

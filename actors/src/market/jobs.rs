@@ -169,7 +169,8 @@ impl System {
         self.job_row(self.services.market.entry(job).ok_or(MarketError::Unknown(job))?)
     }
 
-    /// Takes a job on that is not over, unless that is done already.
+    /// Takes a job on that is not over, unless that is done already; the run of one that is late is cancelled first. Dropping the future
+    /// may leave both to the next who asks.
     ///
     /// # Errors
     ///
