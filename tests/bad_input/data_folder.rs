@@ -100,7 +100,6 @@ fn where_only_the_index_is_left_everybody_says_that_the_records_are_gone() {
     let world = world();
     world.ostler(RUN).exits(0);
     let data = world.path().join("data");
-    let data = if data.is_dir() { data } else { world.path().join("work/.ostler") };
     fs::remove_dir_all(data.join("journal")).unwrap();
     fs::remove_file(data.join("format")).unwrap();
     // What the first of them leaves behind makes no difference.
