@@ -99,7 +99,7 @@ fn a_folder_of_something_else_is_not_filled() {
 fn where_only_the_index_is_left_everybody_says_that_the_records_are_gone() {
     let world = world();
     world.ostler(RUN).exits(0);
-    let data = world.path().join("data");
+    let data = world.data();
     fs::remove_dir_all(data.join("journal")).unwrap();
     fs::remove_file(data.join("format")).unwrap();
     // What the first of them leaves behind makes no difference.
