@@ -98,18 +98,23 @@ fn a_folder_of_something_else_is_not_filled() {
 #[test]
 fn where_only_the_index_is_left_everybody_says_that_the_records_are_gone() {
     let world = world();
-    world.ostler(RUN).exits(0);
-    let data = world.data();
-    fs::remove_dir_all(data.join("journal")).unwrap();
-    fs::remove_file(data.join("format")).unwrap();
+    let (data, left) = (world.data(), world.path().join("left"));
+    // A process that ends may leave its index behind the journal; the next one takes it up.
+    let knows = (0..20).any(|_| {
+        world.ostler(RUN).exits(0);
+        fs::create_dir_all(&left).unwrap();
+        fs::copy(data.join("index.redb"), left.join("index.redb")).unwrap();
+        world.ostler("ps --data left").exits(0).out.contains("succeeded")
+    });
+    assert!(knows);
     // What the first of them leaves behind makes no difference.
     for _ in 0..2 {
-        world.ostler("doctor").exits(4).says("its end is gone");
-        world.ostler("ps").exits(0).says("succeeded").complains("its end is gone");
-        world.ostler(RUN).exits(4).complains("its end is gone");
+        world.ostler("doctor --data left").exits(4).says("its end is gone");
+        world.ostler("ps --data left").exits(0).says("succeeded").complains("its end is gone");
+        world.ostler(&format!("{RUN} --data left")).exits(4).complains("its end is gone");
     }
-    world.ostler("doctor --repair").exits(0);
-    world.ostler(RUN).exits(0);
+    world.ostler("doctor --repair --data left").exits(0);
+    world.ostler(&format!("{RUN} --data left")).exits(0);
 }
 
 /// Changes the mode of a folder and of all beneath it.
