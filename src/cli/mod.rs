@@ -44,6 +44,7 @@ mod words;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue};
@@ -395,6 +396,9 @@ fn logged() -> EnvFilter {
     EnvFilter::new("error")
 }
 
+/// How long a process that is through waits for its threads.
+const LEAVING: Duration = Duration::from_secs(2);
+
 /// Runs the command line of this process.
 pub(crate) fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -416,8 +420,8 @@ pub(crate) fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(logged()).with_writer(|| Aside).init();
     allow_more_files();
     let ended = runtime.block_on(dispatch(cli));
-    // What still blocks in a thread of its own has been given up.
-    runtime.shutdown_background();
+    // What is dropped last closes the journal; what still blocks in a thread of its own has been given up.
+    runtime.shutdown_timeout(LEAVING);
     let ended = match (ended, term::lost()) {
         (Ok(_), Some(error)) => Err(Failure::internal(format!(
             "standard output could not be written ({error}), and what was told is lost; what was to be changed is changed: look \

@@ -41,8 +41,7 @@ impl Turn<'_, '_, '_> {
     fn stop_denied(&mut self) {
         let is_enough = self.cx.settings.denials_max.is_some_and(|most| self.run.denials >= most);
         if is_enough && !self.run.cancelled {
-            self.emit(Event::Operator(OperatorAct::StopDenied));
-            self.stop_all(NodeState::Cancelled, &Reason::Denials);
+            self.cancel_run(OperatorAct::StopDenied, &Reason::Denials);
         }
     }
 

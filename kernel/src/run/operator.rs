@@ -106,11 +106,7 @@ impl Turn<'_, '_, '_> {
                     Canceller::Deadline => (OperatorAct::StopLate, Reason::Deadline),
                     Canceller::Parent => (OperatorAct::StopUnwanted, Reason::Unwanted),
                 };
-                // Its deadline and whoever sees to that may both say so.
-                if !self.run.cancelled {
-                    self.emit(Event::Operator(act));
-                }
-                self.stop_all(NodeState::Cancelled, &reason);
+                self.cancel_run(act, &reason);
             }
             Operation::Cancel(node) => {
                 self.stop_one(&node, NodeState::Cancelled, OperatorAct::Cancel(node.clone()));
@@ -141,6 +137,14 @@ impl Turn<'_, '_, '_> {
         } else {
             self.transit(at, to, reason.clone());
         }
+    }
+
+    /// Cancels the run, and records once who did: its deadline and whoever sees to that may both say so.
+    pub(super) fn cancel_run(&mut self, act: OperatorAct, reason: &Reason) {
+        if !self.run.cancelled {
+            self.emit(Event::Operator(act));
+        }
+        self.stop_all(NodeState::Cancelled, reason);
     }
 
     pub(super) fn stop_all(&mut self, to: NodeState, reason: &Reason) {

@@ -23,6 +23,8 @@ pub(super) fn judge(subject: &Subject<'_>, at: usize, known: &Known<'_>, faults:
     }
     match &node.tool {
         Some(tool) if names.contains(tool) => {}
+        // What is never called need not be there; that it is never called is told of its own.
+        Some(_) if settings.complete && calls_nothing(node.kind) => {}
         Some(tool) => {
             let otherwise = format!("use a tool that is there: {}", some(names));
             let mend = hints.mend(tool, names.iter().map(String::as_str), &otherwise);
@@ -38,10 +40,14 @@ pub(super) fn judge(subject: &Subject<'_>, at: usize, known: &Known<'_>, faults:
     }
 }
 
+fn calls_nothing(kind: Kind) -> bool {
+    matches!(kind, Kind::Aggregator | Kind::HumanApproval)
+}
+
 /// Judges what a node names and its kind never calls. A plan that runs already keeps that.
 pub(super) fn uncalled(subject: &Subject<'_>, at: usize, faults: &mut Vec<Fault>) {
     let node = &subject.plan.nodes[at];
-    if !matches!(node.kind, Kind::Aggregator | Kind::HumanApproval) {
+    if !calls_nothing(node.kind) {
         return;
     }
     for (key, named) in [("tool", &node.tool), ("model", &node.model)] {

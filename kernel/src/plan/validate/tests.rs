@@ -355,6 +355,7 @@ fn a_real_run_has_rules_of_its_own() {
     check("V08 a, V20 a", json!({"id": "a", "tool": "lok"}));
     check("V08 a, V20 a", json!({"id": "a"}));
     check("V15 a", json!({"id": "a", "tool": "act", "effect": "read"}));
+    check("V21 a", json!({"id": "a", "kind": "human_approval", "human_timeout": 9, "tool": "lok"}));
     for key in ["tool", "model"] {
         check("V21 a", json!({"id": "a", "kind": "human_approval", "human_timeout": 9, key: "look"}));
         let params = json!({"template": "x"});
