@@ -42,7 +42,7 @@ struct Spelled {
 impl Plans {
     /// The plan that a text spells: the one that another run has, if there is one.
     pub(crate) fn read(&self, text: &Json) -> Result<Arc<Plan>, serde_json::Error> {
-        if let Some(plan) = lock(&self.0).recently_spelled(text) {
+        if let Some(plan) = self.recently_spelled(text) {
             return Ok(plan);
         }
         let key = lineage::value(text);
@@ -50,6 +50,19 @@ impl Plans {
             return Ok(plan);
         }
         Ok(lock(&self.0).keep(key, text, Arc::new(serde_json::from_str(text.as_str())?)))
+    }
+
+    /// The plan of a text that was spelled or read of late. Texts are compared as a whole, which takes less than a digest of one, and
+    /// while nobody waits for it.
+    fn recently_spelled(&self, text: &Json) -> Option<Arc<Plan>> {
+        let text = text.as_str();
+        let as_long: Vec<Spelled> = {
+            let held = lock(&self.0);
+            let as_long = held.recent.iter().filter(|recent| recent.text.as_str().len() == text.len());
+            as_long.cloned().collect()
+        };
+        let same = as_long.into_iter().find(|recent| recent.text.as_str() == text);
+        same.map(|same| same.plan)
     }
 
     /// The text that spells a plan, which is kept for the run that is about to ask for it by that text. Written once for
@@ -76,12 +89,6 @@ impl Plans {
 }
 
 impl Held {
-    /// The plan of a text that is not only equal but the same.
-    fn recently_spelled(&self, text: &Json) -> Option<Arc<Plan>> {
-        let same = self.recent.iter().find(|recent| std::ptr::eq(recent.text.as_str(), text.as_str()));
-        same.map(|same| Arc::clone(&same.plan))
-    }
-
     fn keep(&mut self, key: Digest, text: &Json, plan: Arc<Plan>) -> Arc<Plan> {
         if let Some(plan) = self.plans.get(&key).and_then(Weak::upgrade) {
             return plan;

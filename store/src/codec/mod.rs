@@ -10,6 +10,7 @@
 mod golden;
 
 use bincode::config::{self, Configuration, Fixint, Limit, LittleEndian};
+use memchr::memchr;
 use ostler_kernel::event::Event;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -90,7 +91,8 @@ pub fn encode(event: &Event, out: &mut Vec<u8>) -> Result<(), CodecError> {
 /// The record is of a newer format, or not what [`encode`] writes.
 pub fn decode(record: &[u8]) -> Result<Event, CodecError> {
     let (format, kind, body) = split(record)?;
-    let mut bytes = vec![kind, 0, 0, 0];
+    let mut bytes = Vec::with_capacity(VARIANT_BYTES + 2 * body.len());
+    bytes.extend_from_slice(&[kind, 0, 0, 0]);
     match format {
         PACKED => unpack(body, &mut bytes)?,
         _ => unsqueeze(body, &mut bytes)?,
@@ -154,7 +156,7 @@ fn from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
 
 /// Appends `bytes`, each run of up to 255 zeros as a zero and its length.
 fn squeeze(mut bytes: &[u8], out: &mut Vec<u8>) {
-    while let Some(at) = bytes.iter().position(|byte| *byte == 0) {
+    while let Some(at) = memchr(0, bytes) {
         let zeros = bytes[at..].iter().take(255).take_while(|byte| **byte == 0).count();
         out.extend_from_slice(&bytes[..at]);
         out.extend_from_slice(&[0, zeros as u8]);
@@ -165,7 +167,7 @@ fn squeeze(mut bytes: &[u8], out: &mut Vec<u8>) {
 
 /// Appends what [`squeeze`] was given, up to the limit.
 fn unsqueeze(mut bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
-    while let Some(at) = bytes.iter().position(|byte| *byte == 0) {
+    while let Some(at) = memchr(0, bytes) {
         let zeros = match bytes.get(at + 1) {
             Some(0) | None => return Err(CodecError::Malformed("a run of zeros without a length".into())),
             Some(zeros) => usize::from(*zeros),
