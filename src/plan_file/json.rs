@@ -2,43 +2,36 @@
 
 use ostler_kernel::json::{JsonError, parse_value};
 
-use super::tree::{Entry, Leaf, NotData, TOLD_TOO_BIG, Tree, told_too_deep};
+use super::tree::{Entry, Leaf, NotData, Tree, Why};
 
 /// Reads a JSON text.
 pub(super) fn read(text: &str) -> Result<Leaf, NotData> {
-    parse_value(text).map_err(|error| {
-        let refused = NotData::new(place(&error), what(&error));
-        match mend(text, &error) {
-            Some(mend) => NotData { mend: mend.to_owned(), ..refused },
-            None => refused,
-        }
-    })?;
+    parse_value(text).map_err(|error| NotData { at: Some(place(&error)), why: why(text, &error) })?;
     let mut walk = Walk { text, at: 0 };
     Ok(walk.leaf())
 }
 
-fn place(error: &JsonError) -> Option<usize> {
+fn place(error: &JsonError) -> usize {
     match *error {
         JsonError::Syntax { at, .. }
         | JsonError::DuplicateKey { at, .. }
         | JsonError::NotFinite { at }
         | JsonError::LoneSurrogate { at }
         | JsonError::BigInteger { at }
-        | JsonError::TooDeep { at } => Some(at),
+        | JsonError::TooDeep { at } => at,
     }
 }
 
 /// What is wrong. Where it is, is told apart.
-fn what(error: &JsonError) -> String {
+fn why(text: &str, error: &JsonError) -> Why {
     match error {
-        JsonError::TooDeep { .. } => return told_too_deep(),
-        JsonError::BigInteger { .. } => return TOLD_TOO_BIG.to_owned(),
-        _ => {}
-    }
-    let told = error.to_string();
-    match place(error) {
-        Some(at) => told.replace(&format!(" at byte {at}"), "").replace(", again", ""),
-        None => told,
+        JsonError::TooDeep { .. } => Why::TooDeep,
+        JsonError::BigInteger { .. } => Why::TooBig,
+        _ => {
+            let at = format!(" at byte {}", place(error));
+            let what = error.to_string().replace(&at, "").replace(", again", "");
+            Why::Told { what, mend: mend(text, error).unwrap_or_default() }
+        }
     }
 }
 
@@ -173,7 +166,7 @@ mod tests {
             ("[]]", ""),
             ("[é", ""),
         ] {
-            assert_eq!(read(text).expect_err(text).mend, mend, "{text}");
+            assert_eq!(read(text).expect_err(text).why.mend(), mend, "{text}");
         }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) use read::read_text;
 pub use tree::PLAN_FILE_DEPTH_MAX;
 pub use yaml::{YAML_REPEATED_MAX, YAML_VALUES_MAX};
 
-use tree::{Leaf, NotData};
+use tree::{Leaf, NotData, Why};
 
 /// Bytes of a plan file.
 pub const PLAN_FILE_BYTES_MAX: usize = 5 << 20;
@@ -122,7 +122,9 @@ impl PlanFile {
         };
         match format.read(text) {
             Ok(root) => file.take(root, params),
-            Err(NotData { at, what, mend }) => file.find("syntax", None, what, mend, at),
+            Err(NotData { at, why }) => {
+                file.find("syntax", None, why.to_string(), why.mend().to_owned(), at);
+            }
         }
         file
     }
@@ -281,8 +283,9 @@ impl<T: DeserializeOwned> Shaped<T> {
                 });
                 Shaped { value, findings, root: Some(root) }
             }
-            Err(NotData { at, what, mend }) => {
-                Shaped { value: None, findings: vec![source.finding("syntax", at, what, mend)], root: None }
+            Err(NotData { at, why }) => {
+                let finding = source.finding("syntax", at, why.to_string(), why.mend());
+                Shaped { value: None, findings: vec![finding], root: None }
             }
         }
     }
@@ -314,7 +317,7 @@ const NAMES_COMPARED_MAX: usize = 100_000;
 
 fn not_too_deep(root: Leaf) -> Result<Leaf, NotData> {
     match root.too_deep() {
-        Some(at) => Err(NotData::new(Some(at), tree::told_too_deep())),
+        Some(at) => Err(NotData { at: Some(at), why: Why::TooDeep }),
         None => Ok(root),
     }
 }

@@ -4,7 +4,7 @@ use serde_json::Number;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::tree::{Entry, Leaf, NotData, TOLD_TOO_BIG, Tree, told_too_deep};
+use super::tree::{Entry, Leaf, NotData, Tree, Why};
 
 /// What the reader says of a text that is nested deeper than it goes, which is deeper than a file may be.
 const TOO_DEEP: &str = "cannot recurse further; max recursion depth met";
@@ -12,11 +12,11 @@ const TOO_DEEP: &str = "cannot recurse further; max recursion depth met";
 /// Reads a TOML text.
 pub(super) fn read(text: &str) -> Result<Leaf, NotData> {
     let table = DeTable::parse(text).map_err(|error| {
-        let what = match error.message().lines().next() {
-            Some(TOO_DEEP) => told_too_deep(),
-            told => told.unwrap_or("not TOML").to_owned(),
+        let why = match error.message().lines().next() {
+            Some(TOO_DEEP) => Why::TooDeep,
+            told => Why::told(told.unwrap_or("not TOML")),
         };
-        NotData::new(error.span().map(|span| span.start), what)
+        NotData { at: error.span().map(|span| span.start), why }
     })?;
     Ok(Leaf { at: table.span().start, plain: false, tree: map(table.get_ref())? })
 }
@@ -34,20 +34,23 @@ fn map(table: &DeTable<'_>) -> Result<Tree, NotData> {
 
 fn leaf(value: &Spanned<DeValue<'_>>) -> Result<Leaf, NotData> {
     let at = value.span().start;
-    let refuse = |what: &str| NotData::new(Some(at), what);
+    let refuse = |why: Why| NotData { at: Some(at), why };
     let tree = match value.get_ref() {
         DeValue::String(text) => Tree::Text(text.to_string()),
         DeValue::Boolean(flag) => Tree::Bool(*flag),
         DeValue::Integer(number) => {
             let number =
-                i64::from_str_radix(number.as_str(), number.radix()).map_err(|_| refuse(TOLD_TOO_BIG))?;
+                i64::from_str_radix(number.as_str(), number.radix()).map_err(|_| refuse(Why::TooBig))?;
             Tree::number(number.into()).map_err(refuse)?
         }
         DeValue::Float(number) => {
             let number = number.as_str().parse().ok().and_then(Number::from_f64);
-            Tree::number(number.ok_or_else(|| refuse("a number that is not finite"))?).map_err(refuse)?
+            let number = number.ok_or_else(|| refuse(Why::told("a number that is not finite")))?;
+            Tree::number(number).map_err(refuse)?
         }
-        DeValue::Datetime(_) => return Err(refuse("a date, which plans do not have: write it in quotes")),
+        DeValue::Datetime(_) => {
+            return Err(refuse(Why::told("a date, which plans do not have: write it in quotes")));
+        }
         DeValue::Array(items) => Tree::List(items.iter().map(leaf).collect::<Result<_, _>>()?),
         DeValue::Table(table) => map(table)?,
     };

@@ -55,37 +55,44 @@ impl Part {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct NotData {
     pub at: Option<usize>,
-    pub what: String,
-    /// What would mend it; may be empty.
-    pub mend: String,
+    pub why: Why,
 }
 
-impl NotData {
-    pub(super) fn new(at: Option<usize>, what: impl Into<String>) -> NotData {
-        let what = what.into();
-        let mend = if what == TOLD_TOO_BIG { TOO_BIG_MEND } else { "" };
-        NotData { at, what, mend: mend.to_owned() }
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub(super) enum Why {
+    #[error("lists and maps are nested more than {PLAN_FILE_DEPTH_MAX} deep")]
+    TooDeep,
+    /// JSON has no exact text for a number.
+    #[error("an integer beyond 2^53, which JSON cannot carry exactly")]
+    TooBig,
+    /// What only its format knows. The mend may be empty.
+    #[error("{what}")]
+    Told { what: String, mend: &'static str },
+}
+
+impl Why {
+    /// What is told, and nothing that would mend it.
+    pub(super) fn told(what: impl Into<String>) -> Why {
+        Why::Told { what: what.into(), mend: "" }
+    }
+
+    /// What would mend it; may be empty.
+    pub(super) fn mend(&self) -> &'static str {
+        match *self {
+            Why::TooDeep => "",
+            Why::TooBig => "a number is at most 9007199254740992; where a text may stand, write it in quotes",
+            Why::Told { mend, .. } => mend,
+        }
     }
 }
 
-/// What is said of a text whose nesting goes beyond the limit, whoever finds out.
-pub(super) fn told_too_deep() -> String {
-    format!("lists and maps are nested more than {PLAN_FILE_DEPTH_MAX} deep")
-}
-
-/// What is said of a number that JSON has no exact text for.
-pub(super) const TOLD_TOO_BIG: &str = "an integer beyond 2^53, which JSON cannot carry exactly";
-
-/// What would mend that.
-const TOO_BIG_MEND: &str = "a number is at most 9007199254740992; where a text may stand, write it in quotes";
-
 impl Tree {
     /// A number, if JSON can carry it.
-    pub(super) fn number(number: Number) -> Result<Tree, &'static str> {
+    pub(super) fn number(number: Number) -> Result<Tree, Why> {
         let number = Value::Number(number);
         match (canonical(&number), number) {
             (Ok(_), Value::Number(number)) => Ok(Tree::Number(number)),
-            _ => Err(TOLD_TOO_BIG),
+            _ => Err(Why::TooBig),
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span};
 use serde_saphyr::{Location, Spanned};
 
-use super::tree::{Entry, Leaf, NotData, PLAN_FILE_DEPTH_MAX, Tree, told_too_deep};
+use super::tree::{Entry, Leaf, NotData, PLAN_FILE_DEPTH_MAX, Tree, Why};
 
 /// Values that a file may have.
 pub const YAML_VALUES_MAX: usize = 500_000;
@@ -36,7 +36,7 @@ pub(super) fn read(text: &str) -> Result<Leaf, NotData> {
     let plain = plain_texts(text);
     let root: Spanned<Parsed> = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let at = error.location().map(|location| lines.place(location));
-        lines.explained(NotData::new(at, what(error.without_snippet())))
+        lines.explained(NotData { at, why: why(error.without_snippet()) })
     })?;
     Ok(leaf(root, &lines, &plain))
 }
@@ -56,28 +56,30 @@ fn plain_texts(text: &str) -> BTreeSet<usize> {
 }
 
 /// What is wrong, in words of this file and not of its reader.
-fn what(error: &serde_saphyr::Error) -> String {
+fn why(error: &serde_saphyr::Error) -> Why {
     match error {
         serde_saphyr::Error::Budget { breach, .. } => match breach {
-            BudgetBreach::Depth { .. } => told_too_deep(),
+            BudgetBreach::Depth { .. } => Why::TooDeep,
             BudgetBreach::Documents { .. } => {
-                "it has a second document: a file is one, so leave out what begins at the next ---".to_owned()
+                Why::told("it has a second document: a file is one, so leave out what begins at the next ---")
             }
             BudgetBreach::Events { .. } | BudgetBreach::Nodes { .. } => {
-                format!("it has more than {YAML_VALUES_MAX} values")
+                Why::told(format!("it has more than {YAML_VALUES_MAX} values"))
             }
-            BudgetBreach::Anchors { .. } => "it names too many values to repeat: fewer &NAME".to_owned(),
+            BudgetBreach::Anchors { .. } => Why::told("it names too many values to repeat: fewer &NAME"),
             BudgetBreach::Aliases { .. } | BudgetBreach::AliasAnchorRatio { .. } => {
-                "it repeats values too often: fewer *NAME".to_owned()
+                Why::told("it repeats values too often: fewer *NAME")
             }
-            _ => "it is too large".to_owned(),
+            _ => Why::told("it is too large"),
         },
         error => match first_line(&error.to_string()) {
-            told if told == TOO_DEEP => told_too_deep(),
+            told if told == TOO_DEEP => Why::TooDeep,
+            // What was found here comes back from the reader as a text.
+            told if told == Why::TooBig.to_string() => Why::TooBig,
             told if told.starts_with(TOO_OFTEN) => {
-                format!("what *NAME repeats is more than {YAML_REPEATED_MAX} values")
+                Why::told(format!("what *NAME repeats is more than {YAML_REPEATED_MAX} values"))
             }
-            told => told,
+            told => Why::told(told),
         },
     }
 }
@@ -122,12 +124,17 @@ impl Lines<'_> {
 
     /// What is wrong and what would mend it, where the reader tells only how it came upon it.
     fn explained(&self, refused: NotData) -> NotData {
-        let Some(at) = refused.at.filter(|&at| self.text.is_char_boundary(at)) else { return refused };
-        let told =
-            |what: &str, mend: &str| NotData { at: Some(at), what: what.to_owned(), mend: mend.to_owned() };
+        let (Some(at), Why::Told { what, .. }) = (refused.at, &refused.why) else { return refused };
+        if !self.text.is_char_boundary(at) {
+            return refused;
+        }
+        let told = |what: &str, mend: &'static str| NotData {
+            at: Some(at),
+            why: Why::Told { what: what.to_owned(), mend },
+        };
         let (before, after) = self.text.split_at(at);
         let line = &before[before.rfind('\n').map_or(0, |end| end + 1)..];
-        match refused.what.as_str() {
+        match what.as_str() {
             what if TABS.iter().any(|tab| what.starts_with(tab)) => {
                 let tab = self.indenting_tab(at - line.len()).or(refused.at);
                 NotData { at: tab, ..told("a tab stands where the line is indented", "indent with spaces") }
@@ -270,7 +277,6 @@ impl<'de> Deserialize<'de> for Parsed {
 mod tests {
     use serde_json::json;
 
-    use super::super::tree::TOLD_TOO_BIG;
     use super::*;
 
     #[test]
@@ -312,9 +318,9 @@ mod tests {
             ("a: 9007199254740993\n", Some(3)),
         ] {
             let refused = read(text).expect_err(text);
-            assert!(!refused.what.is_empty(), "{text}");
+            assert!(!refused.why.to_string().is_empty(), "{text}");
             if at.is_some() {
-                assert_eq!(refused.at, at, "{text}: {}", refused.what);
+                assert_eq!(refused.at, at, "{text}: {}", refused.why);
             }
         }
     }
@@ -338,13 +344,13 @@ mod tests {
             (
                 "a: 99999999999999999999\n",
                 3,
-                TOLD_TOO_BIG,
+                "an integer beyond 2^53",
                 "a number is at most 9007199254740992; where a text may stand, write it in quotes",
             ),
         ] {
             let refused = read(text).expect_err(text);
-            assert!(refused.what.starts_with(what), "{text}: {}", refused.what);
-            assert_eq!((refused.at, refused.mend.as_str()), (Some(at), mend), "{text}");
+            assert!(refused.why.to_string().starts_with(what), "{text}: {}", refused.why);
+            assert_eq!((refused.at, refused.why.mend()), (Some(at), mend), "{text}");
         }
     }
 
