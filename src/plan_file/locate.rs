@@ -27,30 +27,36 @@ fn holds(leaf: &Leaf, part: Part) -> bool {
         }
 }
 
-/// The byte to point at for a JSON pointer. A short value is pointed at itself, a longer one at its key, and so is
-/// any with `key`. What is not there is pointed at by what stands for it, or by what it should stand in.
-pub(super) fn pointed(root: &Leaf, pointer: &str, key: bool) -> usize {
-    let mut leaf = root;
-    let mut key_at = None;
+/// What a JSON pointer leads to as far as it leads to something, where the keys of the steps to it stand (an item of a list
+/// has none), and the step that leads to nothing.
+fn walk<'a>(root: &'a Leaf, pointer: &str) -> (&'a Leaf, Vec<Option<usize>>, Option<String>) {
+    let (mut leaf, mut keys) = (root, Vec::new());
     for step in pointer_steps(pointer) {
         let next = match &leaf.tree {
-            Tree::Map(_) => leaf.get(&step).map(|entry| (Some(entry.key_at), &entry.leaf)),
             Tree::List(items) => {
                 step.parse::<usize>().ok().and_then(|at| items.get(at)).map(|item| (None, item))
             }
-            _ => None,
+            _ => leaf.get(&step).map(|entry| (Some(entry.key_at), &entry.leaf)),
         };
-        match next {
-            Some(next) => (key_at, leaf) = next,
-            None => {
-                let stands_for = instead(&step).iter().find_map(|other| leaf.get(other));
-                return match (stands_for, key_at) {
-                    (Some(entry), _) => entry.leaf.at,
-                    (None, Some(key_at)) => key_at,
-                    (None, None) => name_of(leaf),
-                };
-            }
-        }
+        let Some((key_at, inner)) = next else { return (leaf, keys, Some(step)) };
+        keys.push(key_at);
+        leaf = inner;
+    }
+    (leaf, keys, None)
+}
+
+/// The byte to point at for a JSON pointer. A short value is pointed at itself, a longer one at its key, and so is
+/// any with `key`. What is not there is pointed at by what stands for it, or by what it should stand in.
+pub(super) fn pointed(root: &Leaf, pointer: &str, key: bool) -> usize {
+    let (leaf, keys, missing) = walk(root, pointer);
+    let key_at = keys.last().copied().flatten();
+    if let Some(missing) = missing {
+        let stands_for = instead(&missing).iter().find_map(|other| leaf.get(other));
+        return match (stands_for, key_at) {
+            (Some(entry), _) => entry.leaf.at,
+            (None, Some(key_at)) => key_at,
+            (None, None) => name_of(leaf),
+        };
     }
     match (&leaf.tree, key_at) {
         (Tree::List(_) | Tree::Map(_), Some(key_at)) => key_at,
@@ -62,19 +68,7 @@ pub(super) fn pointed(root: &Leaf, pointer: &str, key: bool) -> usize {
 
 /// Whether a JSON pointer leads through one of the keys at these bytes.
 pub(super) fn passes(root: &Leaf, pointer: &str, keys: &BTreeSet<usize>) -> bool {
-    let mut leaf = root;
-    for step in pointer_steps(pointer) {
-        let next = match &leaf.tree {
-            Tree::List(items) => step.parse::<usize>().ok().and_then(|at| items.get(at)),
-            _ => match leaf.get(&step) {
-                Some(entry) if keys.contains(&entry.key_at) => return true,
-                entry => entry.map(|entry| &entry.leaf),
-            },
-        };
-        let Some(next) = next else { return false };
-        leaf = next;
-    }
-    false
+    walk(root, pointer).1.iter().flatten().any(|at| keys.contains(at))
 }
 
 /// Where a map is called by its name.
