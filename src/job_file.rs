@@ -16,9 +16,8 @@ use std::path::Path;
 
 use ostler_kernel::agent::Oversight;
 use ostler_kernel::evaluation::{Domains, UnknownDomain};
-use ostler_kernel::id::{CLIENT_DEFAULT, NAME_RULE, RunId, is_name};
-use ostler_kernel::json::Json;
-use ostler_kernel::market::{Job, JobError, JobFault};
+use ostler_kernel::id::{CLIENT_DEFAULT, NAME_RULE, is_name};
+use ostler_kernel::market::{JobFault, JobTerms};
 use ostler_kernel::plan::{Pointer, Span, TIMEOUT_MS_MAX};
 use serde::Deserialize;
 
@@ -136,7 +135,15 @@ impl JobFile {
             let detail = format!("{:?} cannot be the name of a client", self.client);
             wrong.push((key("client"), detail, format!("a name is {NAME_RULE}")));
         }
-        for fault in self.faults() {
+        let terms = JobTerms {
+            title: &self.title,
+            capabilities: &self.capabilities,
+            domain: self.domain.as_deref(),
+            budget: self.budget,
+            // It counts from when it is posted: here, from 0.
+            deadline: self.deadline.map(|span| span.ticks(1_000)),
+        };
+        for fault in terms.faults(0) {
             let (place, mend) = match &fault {
                 JobFault::Title(_) => (key("title"), "say in one line what is to be done"),
                 JobFault::Capability(capability) => {
@@ -171,26 +178,6 @@ impl JobFile {
             wrong.push((key("domain"), format!("there is no domain {domain:?}"), mend));
         }
         wrong
-    }
-
-    /// What the market says of it, whoever posts it and for what plan.
-    fn faults(&self) -> Vec<JobFault> {
-        let job = Job {
-            id: RunId::default(),
-            client: self.client.as_str().into(),
-            title: self.title.clone(),
-            capabilities: self.capabilities.clone(),
-            domain: self.domain.clone(),
-            budget: self.budget,
-            // It counts from when it is posted: here, from 0.
-            deadline: self.deadline.map(|span| span.ticks(1_000)),
-            oversight: self.oversight,
-            plan: Json::null(),
-            intent: 0,
-            scope: String::new(),
-            workspace: String::new(),
-        };
-        job.check(0).err().map(|JobError(faults)| faults).unwrap_or_default()
     }
 }
 

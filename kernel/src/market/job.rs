@@ -72,6 +72,38 @@ pub enum JobFault {
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct JobError(pub Vec<JobFault>);
 
+/// What the market judges of a job, whoever posts it and for what plan.
+#[derive(Debug, Clone, Copy)]
+#[allow(missing_docs)] // the fields are those of Job
+pub struct JobTerms<'a> {
+    pub title: &'a str,
+    pub capabilities: &'a BTreeSet<String>,
+    pub domain: Option<&'a str>,
+    pub budget: u64,
+    pub deadline: Option<Ticks>,
+}
+
+impl JobTerms<'_> {
+    /// Everything that is wrong with them at this time.
+    pub fn faults(self, now: Ticks) -> Vec<JobFault> {
+        let mut faults = Vec::new();
+        if !(1..=TITLE_BYTES_MAX).contains(&self.title.len()) {
+            faults.push(JobFault::Title(self.title.len()));
+        }
+        let (bad, many) = words(self.capabilities);
+        faults.extend(bad.into_iter().map(JobFault::Capability));
+        faults.extend(many.map(JobFault::TooMany));
+        let domain = self.domain.filter(|domain| !is_name(domain));
+        faults.extend(domain.map(|domain| JobFault::Domain(domain.to_owned())));
+        if !(1..=PRICE_MAX).contains(&self.budget) {
+            faults.push(JobFault::Budget(self.budget));
+        }
+        let passed = self.deadline.filter(|deadline| *deadline <= now);
+        faults.extend(passed.map(|deadline| JobFault::Deadline { ago_ms: now.saturating_sub(deadline) }));
+        faults
+    }
+}
+
 impl Job {
     /// Whether it can be posted at this time.
     ///
@@ -79,19 +111,14 @@ impl Job {
     ///
     /// Everything that is wrong with it.
     pub fn check(&self, now: Ticks) -> Result<(), JobError> {
-        let mut faults = Vec::new();
-        if !(1..=TITLE_BYTES_MAX).contains(&self.title.len()) {
-            faults.push(JobFault::Title(self.title.len()));
-        }
-        let (bad, many) = words(&self.capabilities);
-        faults.extend(bad.into_iter().map(JobFault::Capability));
-        faults.extend(many.map(JobFault::TooMany));
-        faults.extend(self.domain.iter().filter(|it| !is_name(it)).cloned().map(JobFault::Domain));
-        if !(1..=PRICE_MAX).contains(&self.budget) {
-            faults.push(JobFault::Budget(self.budget));
-        }
-        let passed = self.deadline.filter(|deadline| *deadline <= now);
-        faults.extend(passed.map(|deadline| JobFault::Deadline { ago_ms: now.saturating_sub(deadline) }));
+        let terms = JobTerms {
+            title: &self.title,
+            capabilities: &self.capabilities,
+            domain: self.domain.as_deref(),
+            budget: self.budget,
+            deadline: self.deadline,
+        };
+        let faults = terms.faults(now);
         if faults.is_empty() { Ok(()) } else { Err(JobError(faults)) }
     }
 }

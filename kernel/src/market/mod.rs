@@ -11,7 +11,7 @@ mod record;
 mod select;
 mod stage;
 
-pub use job::{Job, JobError, JobFault, TITLE_BYTES_MAX};
+pub use job::{Job, JobError, JobFault, JobTerms, TITLE_BYTES_MAX};
 pub use offer::{Offer, OfferError, OfferFault, PRICE_MAX};
 pub use record::{Closing, MarketStep};
 pub use select::{
