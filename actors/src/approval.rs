@@ -4,13 +4,13 @@ use std::fmt;
 use std::str::FromStr;
 
 use ostler_kernel::agent::Message;
-use ostler_kernel::contract::{self, TEST_TOOL};
+use ostler_kernel::contract;
 use ostler_kernel::event::{HumanRequestKind, Output, RunOpened};
 use ostler_kernel::gate::{CallClass, Preview};
 use ostler_kernel::id::{ClientId, Digest, NodeId, RunId, Ticks};
 use ostler_kernel::json;
 use ostler_kernel::lineage;
-use ostler_kernel::plan::{Node, Tools};
+use ostler_kernel::plan::{Node, TEST_TOOL, Tools};
 use ostler_kernel::port::{JSON, JournalError};
 use ostler_kernel::run::{Given, Input, Run, Shown, ShownTest, Standing};
 use serde_json::{Map, Value};

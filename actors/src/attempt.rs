@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use ostler_kernel::contract::{Broken, TEST_TOOL, Test};
+use ostler_kernel::contract::{Broken, Test};
 use ostler_kernel::event::{Failure, Outcome, Output, RunOpened};
 use ostler_kernel::gate::Permit;
 use ostler_kernel::id::{Digest, NodeId};
-use ostler_kernel::plan::{Node, Rule};
+use ostler_kernel::plan::{Node, Rule, TEST_TOOL};
 use ostler_kernel::port::{CallContext, JSON, Tool};
 use ostler_kernel::run::Category;
 use ostler_kernel::{json, lineage, template};

@@ -8,10 +8,10 @@ use ostler::config::Config;
 use ostler::finding::Finding;
 use ostler::plan_file::PlanFile;
 use ostler_drivers::tool::builtin;
-use ostler_kernel::contract::{self, TEST_TOOL};
+use ostler_kernel::contract;
 use ostler_kernel::gate::{Call, Denial, DenialCode, Egress, EgressFault, GatedTool, foresee};
 use ostler_kernel::json::Object;
-use ostler_kernel::plan::{Node, Plan};
+use ostler_kernel::plan::{Node, Plan, TEST_TOOL};
 use serde_json::{Map, Value};
 
 use super::bounds::Bounds;

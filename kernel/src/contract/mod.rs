@@ -38,9 +38,6 @@ pub const TEST_ARGUMENTS_MAX: usize = 256;
 /// Rules of one contract, at most.
 pub const CONTRACT_RULES_MAX: usize = 256;
 
-/// The tool that runs the tests of contracts.
-pub const TEST_TOOL: &str = "shell.run";
-
 /// A contract that is ready to judge.
 ///
 /// ```
@@ -119,7 +116,7 @@ impl fmt::Display for Broken {
     }
 }
 
-/// A test to be run as a call of [`TEST_TOOL`], through the gate. It passes if that call succeeds.
+/// A test to be run as a call of [`TEST_TOOL`](crate::plan::TEST_TOOL), through the gate. It passes if that call succeeds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Test {
     /// Place of the rule in its contract, from 0.
@@ -129,7 +126,7 @@ pub struct Test {
 }
 
 impl Test {
-    /// What [`TEST_TOOL`] is called with.
+    /// What that tool is called with.
     pub fn params(&self) -> Map<String, Value> {
         Map::from_iter([("argv".to_owned(), Value::from(self.argv.clone()))])
     }

@@ -44,6 +44,6 @@ pub use model::*;
 pub use nearest::nearest;
 pub use normalise::{PLAN_PATTERNS_BYTES_MAX, Unchecked, normalise};
 pub use pointer::{Origin, Pointer, pointer_steps};
-pub use settings::{BadParam, Settings, ToolDefaults, Tools};
+pub use settings::{BadParam, RENDER_TOOL, Settings, TEST_TOOL, ToolDefaults, Tools};
 pub use span::Span;
 pub use validate::{PLAN_EDGES_MAX, TIMEOUT_MS_MAX, validate};

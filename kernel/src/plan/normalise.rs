@@ -10,12 +10,10 @@ use super::fault::{Fault, FaultCode};
 use super::pointer::{Origin, Pointer};
 use super::table::Table;
 use super::{
-    Dep, Idempotency, Join, Kind, Method, Node, On, ParamRef, Plan, Policy, Rule, Settings, ToolDefaults,
-    bind,
+    Dep, Idempotency, Join, Kind, Method, Node, On, ParamRef, Plan, Policy, Rule, Settings, TEST_TOOL,
+    ToolDefaults, bind,
 };
-use crate::contract::{
-    self, CONTRACT_PATTERNS_BYTES_MAX, CONTRACT_RULES_MAX, PATTERNS_MEND, TEST_TOOL, check_spec,
-};
+use crate::contract::{self, CONTRACT_PATTERNS_BYTES_MAX, CONTRACT_RULES_MAX, PATTERNS_MEND, check_spec};
 use crate::gate::CallClass;
 use crate::id::NodeId;
 

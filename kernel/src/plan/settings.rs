@@ -78,6 +78,14 @@ impl<'a> Settings<'a> {
     }
 }
 
+/// The tool that runs the tests of contracts. Tools say themselves what they take and do, and the kernel knows none by its name
+/// but two: this one, which a plan has called without naming it, and [`RENDER_TOOL`], of which one parameter says what the
+/// other must hold, which no schema can.
+pub const TEST_TOOL: &str = "shell.run";
+
+/// The tool that fills a template in, over `values`.
+pub const RENDER_TOOL: &str = "text.render";
+
 /// The tools that a plan may name.
 pub trait Tools: Send + Sync {
     /// What calls of `tool` do when these parameters are known and others may come; `None`: no such tool.

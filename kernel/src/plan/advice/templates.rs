@@ -6,13 +6,10 @@ use serde_json::Value;
 use super::super::dead_end::{contract_schemas, dead_end};
 use super::super::nearest::Hints;
 use super::super::pointer::Origin;
-use super::super::{Kind, Node, Plan};
+use super::super::{Kind, Node, Plan, RENDER_TOOL};
 use super::{Advice, AdviceCode};
 use crate::id::NodeId;
 use crate::template::{RenderError, check_paths, render};
-
-/// The tool that fills a template in, over `values`.
-const RENDER_TOOL: &str = "text.render";
 
 /// Names that are told of those that there are.
 const NAMES_TOLD_MAX: usize = 12;
