@@ -217,7 +217,7 @@ mod tests {
     use crate::plan::{PlanDraft, PolicyDraft, Settings};
 
     #[track_caller]
-    fn check(expected: &[&str], nodes: Value) {
+    pub(super) fn check(expected: &[&str], nodes: Value) {
         let mut nodes = nodes;
         for node in nodes.as_array_mut().unwrap() {
             node.as_object_mut().unwrap().entry("contract").or_insert_with(|| json!([{"method": "code"}]));
@@ -299,92 +299,5 @@ mod tests {
                 format!("W08 a: contract[1] is judged by {who}, and nothing here does that: all fails");
             check(&[&told], json!([{"id": "a", "contract": [{"method": "code"}, rule]}]));
         }
-    }
-
-    /// `told` is what is never there, with its line.
-    #[track_caller]
-    fn check_template(told: Option<&str>, node: &str, nodes: Value) {
-        let expected = told.map(|told| format!("W07 {node}: params.template, {told} is never there"));
-        check(&expected.as_deref().into_iter().collect::<Vec<_>>(), nodes);
-    }
-
-    #[test]
-    fn what_a_template_takes_of_a_result_that_never_has_it_is_named() {
-        let schema = json!({"type": "object", "additionalProperties": false, "properties": {
-            "count": {"type": "integer"}, "files": {"type": "array"}, "any": {}, "open": {"type": "object"}}});
-        for (template, told) in [
-            ("{{ a }} {{ a.state }} {{ a.result }} {{ a.result.count }}", None),
-            ("{{ a.result.files[0].x }} {{ a.result.files.0.x }} {{ a.result['x'] }}", None),
-            ("{{ a.result.any.x }} {{ a.result.open.x }}", None),
-            ("x\n{{ a.result.cuont }}", Some("line 2: a.result.cuont")),
-            ("{{ a.result.count.x }}", Some("line 1: a.result.count.x")),
-            ("{{ a.result.files.first }}", Some("line 1: a.result.files.first")),
-            ("{{ a.reslt }}", Some("line 1: a.reslt")),
-            ("{{ a.state.x }}", Some("line 1: a.state.x")),
-            ("\n\n{% for x in a.result.file %}{{ x.y }}{% endfor %}", Some("line 3: a.result.file")),
-            ("{% if a.state == 'failed' %}{{ a.result.why }}{% endif %}", Some("line 1: a.result.why")),
-            // Who asks whether it is there has thought of that.
-            ("{{ a.result.cuont | default(0) }}", None),
-            ("{% if a.result.cuont is defined %}{{ a.result.cuont }}{% endif %}", None),
-            // Another thing of that name.
-            ("{% for a in a.result.files %}{{ a.x }}{% endfor %}", None),
-            ("{% if a.state %}{% set a = a.result %}{% endif %}{{ a.cuont }}", None),
-            ("{# {{ a.reslt }} #}{% raw %}{{ a.reslt }}{% endraw %}{{ 'a.reslt' }}", None),
-        ] {
-            let contract = json!([{"method": "schema", "spec": schema}]);
-            let report =
-                json!({"id": "g", "kind": "aggregator", "deps": ["a"], "params": {"template": template}});
-            check_template(told, "g", json!([{"id": "a", "contract": contract}, report]));
-        }
-    }
-
-    #[test]
-    fn nothing_is_said_of_results_that_may_have_it() {
-        let report = json!({"id": "g", "kind": "aggregator", "deps": ["a"], "params": {"template": "{{ a.result.x }}"}});
-        for schema in [
-            json!({"type": "object"}),
-            json!({"type": "object", "properties": {"y": {}}}),
-            json!({"additionalProperties": false, "patternProperties": {"^x$": {}}}),
-            json!({"$ref": "#/$defs/a", "additionalProperties": false, "$defs": {"a": {"type": "object"}}}),
-            json!({"type": ["object", "null"]}),
-            json!(true),
-        ] {
-            let contract = json!([{"method": "schema", "spec": schema}]);
-            check(&[], json!([{"id": "a", "contract": contract}, report]));
-        }
-    }
-
-    #[test]
-    fn what_a_template_takes_of_values_that_do_not_have_it_is_named() {
-        let render = |template: &str| {
-            let params =
-                json!({"template": template, "values": {"who": {"name": "x", "no": null}, "list": [1]}});
-            json!([{"id": "r", "tool": "text.render", "params": params}])
-        };
-        for (template, told) in [
-            (
-                "{{ who.name }} {{ who }} {{ list[0] }} {% for n in range(3) %}{{ n }}{{ loop.index }}{% endfor %}",
-                None,
-            ),
-            ("{{ whom }}", Some("line 1: whom")),
-            ("{{ who.name }}\n{{ who.nmae }}", Some("line 2: who.nmae")),
-            ("{{ who.no.x }}", Some("line 1: who.no.x")),
-            ("{{ list.x }}", Some("line 1: list.x")),
-            ("{{ whom | default('you') }}", None),
-            ("{% if who.no %}{{ whom }}{% else %}{{ who.name }}{% endif %}", None),
-            ("{{ who.name or whom }}", None),
-            ("{% if who %}{{ whom }}{% endif %}", Some("line 1: whom")),
-            ("no tag", None),
-        ] {
-            check_template(told, "r", render(template));
-        }
-        // Values that are yet to come may have it, and another tool may take something else for a template.
-        let params = json!({"template": "{{ x }}"});
-        let values = json!({"values": {"from": "a", "path": "v"}});
-        check(
-            &[],
-            json!([{"id": "a"}, {"id": "r", "tool": "text.render", "params": params, "param_refs": values}]),
-        );
-        check(&[], json!([{"id": "r", "tool": "t", "params": {"template": "{{ x }}", "values": {}}}]));
     }
 }
