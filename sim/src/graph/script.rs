@@ -98,8 +98,12 @@ fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PolicyDra
 }
 
 /// That times are whole: a plan that runs may wait for half a second, but no tick has a half.
-fn whole(whose: &dyn Display, times: &[(&str, Option<Span>)]) -> Result<(), String> {
-    for (name, span) in times {
+fn whole<const N: usize>(
+    whose: &dyn Display,
+    names: [&str; N],
+    times: [Option<Span>; N],
+) -> Result<(), String> {
+    for (name, span) in names.into_iter().zip(times) {
         if let Some(Span::Fraction(ticks)) = span
             && ticks.fract() != 0.0
         {
@@ -109,27 +113,20 @@ fn whole(whose: &dyn Display, times: &[(&str, Option<Span>)]) -> Result<(), Stri
     Ok(())
 }
 
+const NODE_TIMES: [&str; 3] = ["timeout", "heartbeat_timeout", "human_timeout"];
+
 fn whole_node(node: &NodeDraft) -> Result<(), String> {
-    let NodeDraft { timeout, heartbeat_timeout, human_timeout, .. } = *node;
-    let times =
-        [("timeout", timeout), ("heartbeat_timeout", heartbeat_timeout), ("human_timeout", human_timeout)];
-    whole(&node.id, &times)?;
+    whole(&node.id, NODE_TIMES, [node.timeout, node.heartbeat_timeout, node.human_timeout])?;
     node.fallback.as_deref().map_or(Ok(()), |fields| whole_fields(&node.id, fields))
 }
 
 fn whole_fields(whose: &dyn Display, fields: &NodeFields) -> Result<(), String> {
     let NodeFields { timeout, heartbeat_timeout, human_timeout, .. } = *fields;
-    let times = [
-        ("timeout", timeout),
-        ("heartbeat_timeout", heartbeat_timeout.flatten()),
-        ("human_timeout", human_timeout.flatten()),
-    ];
-    whole(whose, &times)
+    whole(whose, NODE_TIMES, [timeout, heartbeat_timeout.flatten(), human_timeout.flatten()])
 }
 
 fn whole_policy(policy: &PolicyDraft) -> Result<(), String> {
-    let times = [("backoff_base", policy.backoff_base), ("backoff_cap", policy.backoff_cap)];
-    whole(&"the policy", &times)
+    whole(&"the policy", ["backoff_base", "backoff_cap"], [policy.backoff_base, policy.backoff_cap])
 }
 
 /// An answer of the micro-planner: outcomes alone, or a new configuration too, or a refusal.
