@@ -2,6 +2,7 @@
 //! reports and prompts.
 
 mod bounds;
+mod environment;
 mod names;
 mod render;
 
