@@ -1,0 +1,266 @@
+//! What is damaged, torn or gone: it is told, never given out, and set aside on demand.
+
+use std::fs::File;
+
+use super::*;
+
+/// What the segments of a journal hold.
+fn segments(path: &Path) -> Vec<Vec<u8>> {
+    let mut files: Vec<_> =
+        fs::read_dir(path.join("journal")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "seg"));
+    files.sort();
+    files.iter().map(|file| fs::read(file).unwrap()).collect()
+}
+
+#[test]
+fn a_journal_whose_end_is_gone_is_refused_and_what_it_lost_is_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data");
+    fill(&open(&path).0);
+    let last = segments(&path).len();
+    let segment = |path: &Path, number: usize| path.join(format!("journal/{number:010}.seg"));
+    let cut = |path: &Path, len: u64| {
+        File::options().write(true).open(segment(path, last)).unwrap().set_len(len).unwrap();
+    };
+    type Lose<'a> = &'a dyn Fn(&Path);
+    let ways: [(&str, Lose); 5] = [
+        ("half of the last segment", &|path| cut(path, 2_500)),
+        ("all of it but its header", &|path| cut(path, 64)),
+        ("the last segment", &|path| fs::remove_file(segment(path, last)).unwrap()),
+        ("all segments", &|path| (1..=last).for_each(|at| fs::remove_file(segment(path, at)).unwrap())),
+        ("the folder of the journal", &|path| fs::remove_dir_all(path.join("journal")).unwrap()),
+    ];
+    for (at, (what, lose)) in ways.iter().enumerate() {
+        let lost = folder.path().join(format!("lost-{at}"));
+        copy(&path, &lost);
+        lose(&lost);
+        let before = if lost.join("journal").is_dir() { segments(&lost) } else { Vec::new() };
+        let refused = Store::open_with(&lost, small()).map(drop).unwrap_err();
+        let OpenError::Damaged { damages, .. } = &refused else { panic!("{what}: {refused}") };
+        assert!(damages.iter().any(|damage| damage.what.contains("its end is gone")), "{what}: {refused}");
+        // Nor does anybody clear away what its records would need.
+        let unwanted = Unwanted { closed_before_ms: Some(i64::MAX), quarantined: false };
+        for removed in [
+            Store::open_with(&lost, Options { unwanted, ..small() }).map(drop),
+            Store::collect(&lost, unwanted, false).map(drop),
+            Store::collect(&lost, unwanted, true).map(drop),
+        ] {
+            assert!(matches!(removed, Err(OpenError::Damaged { .. })), "{what}: {removed:?}");
+        }
+        let found = Store::examine(&lost).unwrap().journal;
+        assert_eq!(segments(&lost), before, "{what}: who only looks changes nothing");
+        assert!(found.charges_known && !found.runs.is_empty(), "{what}: {found:?}");
+        assert_eq!(Store::repair(&lost).unwrap().journal.runs, found.runs, "{what}");
+        assert!(Store::examine(&lost).unwrap().is_sound(), "{what}");
+        let (store, _) = Store::open_with(&lost, small()).unwrap();
+        // Charged is what was charged, and no run that was over is open again.
+        let spent: u64 = store.journal.accounts().unwrap().iter().map(|row| row.spent).sum();
+        assert_eq!(spent, (1..=20).sum::<u64>(), "{what}");
+        let rows = store.journal.runs(false).unwrap();
+        assert_eq!(rows.len(), 20, "{what}");
+        let set_aside = rows.iter().filter(|row| matches!(row.standing, RunStanding::Quarantined(_))).count();
+        assert_eq!(set_aside, found.runs.len(), "{what}");
+        assert!(store.journal.runs(true).unwrap().iter().all(|row| row.run == run(20)), "{what}");
+        drop(store);
+        // Nobody knows of it where there is no index: that looks like a journal that never had it.
+        let unknown = folder.path().join(format!("unknown-{at}"));
+        copy(&path, &unknown);
+        lose(&unknown);
+        fs::remove_file(unknown.join("index.redb")).unwrap();
+        assert!(Store::open_with(&unknown, small()).is_ok(), "{what}");
+    }
+}
+
+#[test]
+fn who_looks_at_a_journal_whose_end_is_gone_reads_what_is_whole_and_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data");
+    fill(&open(&path).0);
+    let last = segments(&path).len();
+    for len in [0, 64, 2_500] {
+        let lost = folder.path().join(format!("lost-{len}"));
+        copy(&path, &lost);
+        let segment = lost.join(format!("journal/{last:010}.seg"));
+        File::options().write(true).open(segment).unwrap().set_len(len).unwrap();
+        let before = files(&lost.join("journal"));
+        for look in 0..2 {
+            let looks = Options { looks: true, ..small() };
+            let (store, found) = Store::open_with(&lost, looks).unwrap();
+            let told = found.lost_end.map(|damage| damage.what).unwrap_or_default();
+            assert!(told.contains("its end is gone"), "{len}, look {look}: {told:?}");
+            assert_eq!(store.journal.runs(false).unwrap().len(), 20);
+            let (mut whole, mut cut) = (0, 0);
+            for number in 1..=20 {
+                match store.journal.read(stream(number), Seq(0), usize::MAX) {
+                    Ok(read) => {
+                        assert_eq!(read.len(), 22, "{len}: run {number}");
+                        whole += 1;
+                    }
+                    Err(error) => {
+                        assert!(error.to_string().contains(&format!("segment {last},")), "{error}");
+                        cut += 1;
+                    }
+                }
+            }
+            assert!(whole > 0 && cut > 0, "{len}: {whole} whole, {cut} cut");
+            let appended = store.journal.append(vec![batch(stream(99), 0, vec![numbered(0)])]);
+            assert!(appended.unwrap_err().to_string().contains("its end is gone"));
+            drop(store);
+            assert!(files(&lost.join("journal")) == before, "{len}, look {look}: it was written to");
+        }
+        assert!(matches!(Store::open_with(&lost, small()), Err(OpenError::Damaged { .. })), "{len}");
+        let found = Store::examine(&lost).unwrap().journal.damages;
+        assert!(!found.is_empty() && found.iter().all(|damage| !damage.torn), "{len}: {found:?}");
+    }
+}
+
+#[test]
+fn a_segment_whose_header_is_damaged_is_kept_whoever_looks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data");
+    fill(&open(&path).0);
+    let (first, last) = (1, segments(&path).len());
+    for (name, damage) in [("flipped", last), ("alone", first)] {
+        let damaged = folder.path().join(name);
+        copy(&path, &damaged);
+        let segment = damaged.join(format!("journal/{damage:010}.seg"));
+        if name == "alone" {
+            // The last one is there, and none of those before it.
+            (first..last).for_each(|number| {
+                fs::remove_file(damaged.join(format!("journal/{number:010}.seg"))).unwrap()
+            });
+        } else {
+            let mut bytes = fs::read(&segment).unwrap();
+            bytes[20] ^= 1;
+            fs::write(&segment, bytes).unwrap();
+        }
+        let before = files(&damaged.join("journal"));
+        for looks in [true, false] {
+            let opened = Store::open_with(&damaged, Options { looks, ..small() });
+            assert!(matches!(opened, Err(OpenError::Damaged { .. })), "{name}, {looks}");
+            assert!(files(&damaged.join("journal")) == before, "{name}: it was written to");
+        }
+        assert!(!Store::examine(&damaged).unwrap().is_sound());
+    }
+}
+
+#[test]
+fn a_torn_end_is_told_from_damage_whatever_its_bytes_look_like() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data");
+    let (store, _) = Store::open(&path).unwrap();
+    let journal = &*store.journal;
+    wait(journal, journal.append(vec![batch(stream(1), 0, vec![opened(1)])]).unwrap()).unwrap();
+    // Nearly every byte may be the first of a frame of megabytes, as far as its header says.
+    let reason: String = noise(100_000).chars().flat_map(|letter| [letter, 'a', 'a', '\u{1}']).collect();
+    let large = journal.append(vec![batch(stream(1), 1, vec![Event::Parked { reason }])]).unwrap();
+    wait(journal, large).unwrap();
+    let start = (large.0 & 0xffff_ffff) as usize;
+    for (at, lost) in
+        [start..start + 8, start..start + 512, start + 65_536..start + 500_000].into_iter().enumerate()
+    {
+        let torn = folder.path().join(format!("torn-{at}"));
+        copy(&path, &torn);
+        let segment = torn.join("journal/0000000001.seg");
+        let mut bytes = fs::read(&segment).unwrap();
+        bytes[lost].fill(0);
+        fs::write(&segment, bytes).unwrap();
+        assert!(Store::examine(&torn).unwrap().is_sound(), "{at}");
+        let (store, report) = Store::open(&torn).unwrap();
+        assert_eq!(report.torn.unwrap().offset, start as u64, "{at}");
+        assert_eq!(events(&*store.journal, stream(1)), [opened(1)], "{at}");
+    }
+}
+
+#[test]
+fn a_seal_that_is_not_what_it_was_is_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data");
+    fill(&open(&path).0);
+    let last = path.join(format!("journal/{:010}.seg", segments(&path).len()));
+    let bytes = fs::read(&last).unwrap();
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    for at in end - 10..end {
+        let flipped = folder.path().join(format!("flipped-{at}"));
+        copy(&path, &flipped);
+        let mut bytes = bytes.clone();
+        bytes[at] ^= 0x10;
+        fs::write(flipped.join("journal").join(last.file_name().unwrap()), bytes).unwrap();
+        check_filled(&open(&flipped).0, &format!("byte {at} of {end}"));
+    }
+}
+
+#[test]
+fn what_the_index_covers_is_swept_before_anything_is_written_and_never_given_out_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    fill(&open(folder.path()).0);
+    let segment = folder.path().join("journal/0000000002.seg");
+    let mut bytes = fs::read(&segment).unwrap();
+    bytes[1000] ^= 1;
+    fs::write(&segment, bytes).unwrap();
+    // Who would write is refused; who looks reads whatever is not damaged.
+    let refused = Store::open(folder.path()).map(drop).unwrap_err();
+    let looks = Options { looks: true, ..small() };
+    let (store, _) = Store::open_with(folder.path(), looks).unwrap();
+    let mut damaged = 0;
+    for number in 1..=20 {
+        match store.journal.read(stream(number), Seq(0), usize::MAX) {
+            Ok(read) => assert_eq!(read.len(), 22),
+            Err(error) => {
+                assert!(error.to_string().contains("segment 2"), "{error}");
+                damaged += 1;
+            }
+        }
+    }
+    assert_eq!(damaged, 1);
+    let found = store.journal.verify().unwrap();
+    assert_eq!((found.len(), found[0].segment, found[0].streams.len()), (1, 2, 1), "{found:?}");
+    drop(store);
+    assert!(matches!(refused, OpenError::Damaged { damages, .. } if damages == found));
+    assert_eq!(Store::examine(folder.path()).unwrap().journal.damages, found);
+    // What is beyond the limit is swept beside what goes on, which stops when something is found.
+    let little = Options { sweep_bytes_max: 0, ..small() };
+    let (store, _) = Store::open_with(folder.path(), little).unwrap();
+    let begun = std::time::Instant::now();
+    let mut expected = 0;
+    let stopped = loop {
+        match store.journal.append(vec![batch(stream(99), expected, vec![numbered(expected)])]) {
+            Err(error) => break error,
+            Ok(position) => drop(wait(&*store.journal, position)),
+        }
+        expected += 1;
+        assert!(begun.elapsed().as_secs() < 30, "nothing was found");
+    };
+    assert!(stopped.to_string().contains("doctor --repair"), "{stopped}");
+    drop(store);
+    fs::remove_file(folder.path().join("index.redb")).unwrap();
+    assert!(
+        matches!(Store::open(folder.path()), Err(OpenError::Damaged { damages, .. }) if damages == found)
+    );
+}
+
+#[test]
+fn a_damaged_artifact_is_never_given_out_and_can_be_stored_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = open(folder.path());
+    let artifact = Artifact { media: "text/plain".into(), content: b"hello".to_vec() };
+    let digest = runtime().block_on(store.artifacts.put(artifact.clone())).unwrap();
+    let name = digest.to_string();
+    let path = folder.path().join("artifacts").join(&name[..2]).join(&name);
+    let whole = fs::read(&path).unwrap();
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        let got = runtime().block_on(store.artifacts.get(digest));
+        assert!(matches!(got, Err(ArtifactError::Damaged { .. })), "byte {at}: {got:?}");
+    }
+    drop(store);
+    assert_eq!(Store::examine(folder.path()).unwrap().artifacts.len(), 1);
+    let (store, _) = open(folder.path());
+    runtime().block_on(store.artifacts.put(artifact.clone())).unwrap();
+    assert_eq!(runtime().block_on(store.artifacts.get(digest)), Ok(artifact));
+    drop(store);
+    assert_eq!(Store::examine(folder.path()).unwrap().artifacts, []);
+}
