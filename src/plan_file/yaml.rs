@@ -99,7 +99,22 @@ fn first_line(text: &str) -> String {
 }
 
 /// How the reader says that a tab stands where a line is indented.
-const TABS: [&str; 2] = ["while scanning a plain scalar, found a tab", "tabs disallowed within this context"];
+const TABS: [&str; 5] = [
+    "while scanning a plain scalar, found a tab",
+    "tabs disallowed within this context",
+    "tabs disallowed in this context",
+    "tab cannot be used as indentation",
+    "a block scalar content cannot start with a tab",
+];
+
+/// How it says that a list or a map ends where none may: a tab in a text of several lines ends that too.
+const BLOCK_ENDS: &str = "while parsing a block ";
+
+/// How it says that a file goes on where nothing is left of what it began with.
+const OVER: &str = "did not find expected <document start>";
+
+/// What is told of a tab.
+const TAB: &str = "a tab stands where the line is indented";
 
 /// How it says that a key is a list or a map.
 const NO_KEY: &str = "expected string scalar";
@@ -134,11 +149,27 @@ impl Lines<'_> {
         };
         let (before, after) = self.text.split_at(at);
         let line = &before[before.rfind('\n').map_or(0, |end| end + 1)..];
+        let from = at - line.len();
+        let tab = match what.as_str() {
+            what if TABS.iter().any(|tab| what.starts_with(tab)) => self.indenting_tab(from).or(refused.at),
+            what if what.starts_with(BLOCK_ENDS) => self.tab_of(from),
+            // A tab is one blank to the reader, however far in it looks.
+            COLON if !line.contains(": ") => self.line_before(from).and_then(|start| self.tab_of(start)),
+            _ => None,
+        };
+        if tab.is_some() {
+            return NotData { at: tab, ..told(TAB, "indent with spaces") };
+        }
         match what.as_str() {
-            what if TABS.iter().any(|tab| what.starts_with(tab)) => {
-                let tab = self.indenting_tab(at - line.len()).or(refused.at);
-                NotData { at: tab, ..told("a tab stands where the line is indented", "indent with spaces") }
-            }
+            OVER => match self.first_further_in(from) {
+                Some(first) => {
+                    let tab = self.tab_of(first);
+                    let what = tab.map_or("the first line is indented further than those after it", |_| TAB);
+                    let at = tab.unwrap_or(first + self.blanks(first).len());
+                    NotData { at: Some(at), ..told(what, "begin it where the lines after it begin") }
+                }
+                None => refused,
+            },
             NO_KEY if after.starts_with('{') && before.ends_with('{') => {
                 told("a map where the name of a key should stand", "write a text with {{ … }} in quotes")
             }
@@ -155,13 +186,42 @@ impl Lines<'_> {
         }
     }
 
+    /// The blanks that the line begins with that begins at `start`.
+    fn blanks(&self, start: usize) -> &str {
+        let rest = &self.text[start..];
+        &rest[..rest.len() - rest.trim_start_matches([' ', '\t']).len()]
+    }
+
+    /// The first tab among the blanks of the line that begins at `start`.
+    fn tab_of(&self, start: usize) -> Option<usize> {
+        self.blanks(start).find('\t').map(|tab| start + tab)
+    }
+
     /// The first tab among the blanks that a line begins with, from the line on that begins at `from`.
     fn indenting_tab(&self, from: usize) -> Option<usize> {
-        self.starts.iter().filter(|&&start| start >= from).find_map(|&start| {
-            let rest = &self.text[start..];
-            let blanks = &rest[..rest.len() - rest.trim_start_matches([' ', '\t']).len()];
-            blanks.find('\t').map(|tab| start + tab)
-        })
+        self.starts.iter().filter(|&&start| start >= from).find_map(|&start| self.tab_of(start))
+    }
+
+    /// Where the last line with a key and its value begins before the line that begins at `from`, if nothing but blank lines is between.
+    fn line_before(&self, from: usize) -> Option<usize> {
+        let lines = self.starts.iter().rev().map(|&start| (start, self.line(start)));
+        let mut filled = lines.filter(|(start, line)| *start < from && !line.trim().is_empty());
+        filled.next().filter(|(_, line)| line.contains(": ")).map(|(start, _)| start)
+    }
+
+    /// Where the first line that is more than a comment or the head of a document begins, if it is further in than the line that
+    /// begins at `from`, and before that.
+    fn first_further_in(&self, from: usize) -> Option<usize> {
+        let is_filled = |&start: &usize| {
+            let line = self.line(start).trim();
+            !line.is_empty() && !line.starts_with(['#', '%']) && line != "---"
+        };
+        let first = self.starts.iter().copied().find(is_filled)?;
+        (first < from && self.blanks(first).len() > self.blanks(from).len()).then_some(first)
+    }
+
+    fn line(&self, start: usize) -> &str {
+        self.text[start..].lines().next().unwrap_or_default()
     }
 
     fn place(&self, location: Location) -> usize {
@@ -331,6 +391,15 @@ mod tests {
         for (text, at, what, mend) in [
             ("a:\n  - id: x\n\ttool: y\n", 13, "a tab stands", "indent with spaces"),
             ("a:\n\t- id: x\n", 3, "a tab stands", "indent with spaces"),
+            ("a: |\n\ttext\n", 5, "a tab stands", "indent with spaces"),
+            ("a: |\n  one\n \ttwo\n", 12, "a tab stands", "indent with spaces"),
+            ("a:\n  - >-\n      one\n   \ttwo\n", 23, "a tab stands", "indent with spaces"),
+            ("a: \"one\n\ttwo\"\n", 8, "a tab stands", "indent with spaces"),
+            ("?\n\tx\n: 1\n", 2, "a tab stands", "indent with spaces"),
+            ("\tid: a\n\n  b: 1\n", 0, "a tab stands", "indent with spaces"),
+            ("\tid: a\nb: 1\n", 0, "a tab stands", "begin it where the lines after it begin"),
+            ("# ü\n---\n  \t- a\n- b\n", 11, "a tab stands", "begin it where the lines after it begin"),
+            ("  id: a\nb: 1\n", 2, "the first line is indented", "begin it where the lines after it begin"),
             ("a: {{ x }}\n", 4, "a map where", "write a text with {{ … }} in quotes"),
             ("a: {{ x }} and ü\n", 4, "a map where", "write a text with {{ … }} in quotes"),
             ("a: foo: bar\n", 6, "a second colon", quotes),
