@@ -144,7 +144,11 @@ pub(crate) async fn doctor(globals: &Globals, args: DoctorArgs) -> Result<u8, Fa
         probe(&data, &mut report);
         store(globals, &data, args.repair, &mut report).await?;
     } else if let Err(error) = Store::check_place(&data) {
-        report.bad("data folder", error.to_string(), "name another with --data, or OSTLER_DATA");
+        let mend = match error {
+            OpenError::LeadsNowhere { .. } => "make that folder, or name another with --data, or OSTLER_DATA",
+            _ => "name another with --data, or OSTLER_DATA",
+        };
+        report.bad("data folder", error.to_string(), mend);
     } else {
         report.good("data folder", format!("no data folder at {place} yet: the first run makes it"));
         probe(&data, &mut report);

@@ -488,6 +488,7 @@ pub(crate) fn not_opened(data: &Path, error: &OpenError) -> Failure {
         OpenError::NotOurs { .. } | OpenError::Foreign { .. } | OpenError::NotAFolder { .. } => {
             "; --data names another folder"
         }
+        OpenError::LeadsNowhere { .. } => "; make that folder, or name another with --data",
         OpenError::NotAFile { .. } => "; see what it is, and remove it",
         OpenError::Lost { .. } => "; see who holds it, and try again",
         OpenError::ReadOnly { .. } => ": copy it to where you may write, and name that with --data",

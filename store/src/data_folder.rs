@@ -104,6 +104,14 @@ pub enum OpenError {
         /// The place.
         path: PathBuf,
     },
+    /// It is a link, or stands below one, that leads nowhere. What it was to lead to is not made.
+    #[error("{} is a link that leads nowhere: {} is not there", link.display(), target.display())]
+    LeadsNowhere {
+        /// The link.
+        link: PathBuf,
+        /// Where it leads.
+        target: PathBuf,
+    },
     /// Something else is in the place of one of its files. It was not followed, and nothing was read from it.
     #[error("{} is not a regular file, and ostler made none but such", path.display())]
     NotAFile {
@@ -219,16 +227,36 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Something else is there: [`OpenError::NotAFolder`] or [`OpenError::Foreign`].
+    /// Something else is there: [`OpenError::NotAFolder`], [`OpenError::LeadsNowhere`] or [`OpenError::Foreign`].
     pub fn check_place(path: &Path) -> Result<(), OpenError> {
-        if fs::metadata(path).is_ok_and(|found| !found.is_dir()) {
-            return Err(OpenError::NotAFolder { path: path.to_owned() });
-        }
+        check_folder(path)?;
         match foreign(path) {
             Some(entry) => Err(OpenError::Foreign { path: path.to_owned(), entry }),
             None => Ok(()),
         }
     }
+}
+
+/// Whether nothing but a folder stands at `path`, which may be nothing yet.
+fn check_folder(path: &Path) -> Result<(), OpenError> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_dir() => Err(OpenError::NotAFolder { path: path.to_owned() }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match leads_nowhere(path) {
+            Some((link, target)) => Err(OpenError::LeadsNowhere { link, target }),
+            None => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// The link on the way to what is not there that leads nowhere, if it is for one, and where it leads.
+fn leads_nowhere(path: &Path) -> Option<(PathBuf, PathBuf)> {
+    // A link with a slash behind it is what it leads to.
+    let mut parts = path.components().as_path().ancestors();
+    let link = parts.find(|part| fs::symlink_metadata(part).is_ok())?;
+    let target = fs::read_link(link).ok()?;
+    let target = link.parent().map_or_else(|| target.clone(), |folder| folder.join(&target));
+    fs::metadata(link).is_err().then(|| (link.to_owned(), target))
 }
 
 /// The lock of a folder that is there, and the last epoch; `None`: it may only be read, so it cannot be locked, and nobody

@@ -291,6 +291,25 @@ fn a_data_folder_that_leads_nowhere_else_than_to_itself_is_not_taken_for_none() 
 }
 
 #[test]
+fn a_data_folder_that_is_a_link_to_nothing_is_told_as_that() {
+    let world = world();
+    std::os::unix::fs::symlink("gone", world.path().join("link")).unwrap();
+    let says =
+        "link is a link that leads nowhere: gone is not there; make that folder, or name another with --data";
+    for line in LOOKS.into_iter().filter(|line| *line != "doctor") {
+        for place in ["link", "link/", "link/below"] {
+            world.ostler(&format!("{line} --data {place}")).exits(4).complains(says);
+        }
+    }
+    let told = world.ostler("doctor --data link").exits(4);
+    told.says("✘ data folder    link is a link that leads nowhere: gone is not there")
+        .says("→ make that folder");
+    assert!(!world.path().join("gone").exists(), "it was made");
+    fs::create_dir(world.path().join("gone")).unwrap();
+    world.ostler(&format!("{RUN} --data link")).exits(0);
+}
+
+#[test]
 fn where_there_is_no_data_folder_lists_are_empty_and_names_unknown() {
     let world = world();
     for line in [
