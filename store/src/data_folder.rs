@@ -230,10 +230,10 @@ impl Store {
     /// Something else is there: [`OpenError::NotAFolder`], [`OpenError::LeadsNowhere`] or [`OpenError::Foreign`].
     pub fn check_place(path: &Path) -> Result<(), OpenError> {
         check_folder(path)?;
-        match foreign(path) {
-            Some(entry) => Err(OpenError::Foreign { path: path.to_owned(), entry }),
-            None => Ok(()),
+        if let Some(entry) = foreign(path) {
+            return Err(OpenError::Foreign { path: path.to_owned(), entry });
         }
+        ["journal", "artifacts"].iter().try_for_each(|part| check_folder(&path.join(part)))
     }
 }
 

@@ -96,6 +96,31 @@ fn a_folder_of_something_else_is_not_filled() {
 }
 
 #[test]
+fn a_file_in_the_place_of_a_folder_of_ours_is_told_in_the_same_words_everywhere() {
+    let world = world();
+    for part in ["journal", "artifacts"] {
+        world.ostler(&format!("{RUN} --data {part}")).exits(0);
+        let place = world.path().join(part).join(part);
+        fs::remove_dir_all(&place).unwrap();
+        fs::write(&place, "dear").unwrap();
+        let says = format!("{part}/{part} is not a folder");
+        for line in [RUN, "ps", "show @last", "gc", "gc --apply", "market ls"] {
+            let told = world.ostler(&format!("{line} --data {part}"));
+            told.exits(4).complains(&format!("error: {says}; --data names another folder"));
+        }
+        for line in ["doctor", "doctor --repair"] {
+            let told = world.ostler(&format!("{line} --data {part}"));
+            told.exits(4).says(&format!("✘ journal        {says}"));
+        }
+        assert_eq!(fs::read_to_string(&place).unwrap(), "dear");
+    }
+    fs::create_dir(world.path().join("new")).unwrap();
+    fs::write(world.path().join("new/journal"), "dear").unwrap();
+    world.ostler(&format!("{RUN} --data new")).exits(4).complains("new/journal is not a folder");
+    assert_eq!(fs::read_dir(world.path().join("new")).unwrap().count(), 1, "something was made");
+}
+
+#[test]
 fn where_only_the_index_is_left_everybody_says_that_the_records_are_gone() {
     let world = world();
     let (data, left) = (world.data(), world.path().join("left"));
