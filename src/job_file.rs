@@ -145,7 +145,9 @@ impl JobFile {
         };
         for fault in terms.faults(0) {
             let (place, mend) = match &fault {
-                JobFault::Title(_) => (key("title"), "say in one line what is to be done"),
+                JobFault::Title(_) | JobFault::NotALine(_) => {
+                    (key("title"), "say in one line what is to be done")
+                }
                 JobFault::Capability(capability) => {
                     let list = key("capabilities");
                     let item = shaped.position("capabilities", capability).map(|at| list.item(at));
@@ -260,6 +262,10 @@ mod tests {
             (
                 long.as_str(),
                 Some("3:8 its title has 201 bytes, expected 1 to 200; say in one line what is to be done"),
+            ),
+            (
+                "title: \"read it\\nand more\"",
+                Some("3:8 its title has '\\n' in it, expected one line; say in one line what is to be done"),
             ),
         ] {
             let key = line.split(':').next().unwrap_or_default();

@@ -47,6 +47,9 @@ pub enum JobFault {
     /// The title is empty or too long.
     #[error("its title has {0} bytes, expected 1 to {TITLE_BYTES_MAX}")]
     Title(usize),
+    /// The title breaks its line, or has something else in it that a terminal obeys.
+    #[error("its title has {0:?} in it, expected one line")]
+    NotALine(char),
     /// A capability is no name.
     #[error("capability {0:?} is not {NAME_RULE}")]
     Capability(String),
@@ -90,6 +93,8 @@ impl JobTerms<'_> {
         if !(1..=TITLE_BYTES_MAX).contains(&self.title.len()) {
             faults.push(JobFault::Title(self.title.len()));
         }
+        let breaks = |c: &char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+        faults.extend(self.title.chars().find(breaks).map(JobFault::NotALine));
         let (bad, many) = words(self.capabilities);
         faults.extend(bad.into_iter().map(JobFault::Capability));
         faults.extend(many.map(JobFault::TooMany));

@@ -391,6 +391,12 @@ pub(super) mod tests {
             Job { title: long, ..job(u64::MAX, None) },
             &[JobFault::Title(201), JobFault::Budget(u64::MAX)],
         );
+        for (title, sign) in
+            [("read\nit", '\n'), ("read it\n", '\n'), ("a\u{1b}[1m", '\u{1b}'), ("a\u{2028}b", '\u{2028}')]
+        {
+            check(Job { title: title.into(), ..job(1, None) }, &[JobFault::NotALine(sign)]);
+        }
+        check(Job { title: "Läs det 🦀".into(), ..job(1, None) }, &[]);
         let capabilities = BTreeSet::from(["a b".to_owned()]);
         let named = Job { capabilities, domain: Some(String::new()), ..job(1, None) };
         check(named, &[JobFault::Capability("a b".into()), JobFault::Domain(String::new())]);
