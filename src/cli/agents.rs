@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::Globals;
 use super::advice::{self, option, placed};
-use super::cells::{fit, padded, width};
+use super::cells::{across, columns_shown, fit, fit_name, joined, padded, width};
 use super::client::{Refused, part};
 use super::exit::{Failure, code};
 use super::live::painted;
@@ -130,29 +130,46 @@ pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out
         say("there is no agent: a run without one gets an agent of its own, for as long as it is open");
         return Ok(());
     }
-    out.line(format!("{:<36}  {:<12}  {:>7}  {:<11}  RUNS", "AGENT", "CLIENT", "WEIGHT", "STATE"));
-    for line in &list.agents {
-        out.line(format!(
-            "{:<36}  {:<12}  {:>7}  {}  {}",
-            line.agent,
-            fit(&line.client, 12),
-            line.weight,
-            painted(out, &line.state, 11),
-            line.runs_open
-        ));
-        if let Some(says) = says(&line.profile) {
-            out.line(says);
-        }
-        if let Some(offers) = offers(line) {
-            out.line(offers);
-        }
+    let columns = if out.is_terminal() { out.size().0 } else { usize::MAX };
+    listed(&list.agents, columns, out).iter().for_each(|line| out.line(line));
+    Ok(())
+}
+
+/// Columns of an agent's name, and those that other columns leave to it.
+const AGENT: usize = 36;
+const AGENT_MIN: usize = 8;
+
+/// The agents as a table in so many columns; only commands are not cut.
+fn listed(agents: &[AgentLine], columns: usize, out: &Out) -> Vec<String> {
+    let mut widths = [AGENT_MIN, 12, 7, 11, 4];
+    // The client goes first, then the weight, the number of runs and the state.
+    let shown = columns_shown(&widths, &[1, 2, 4, 3], columns);
+    let room = columns.saturating_sub(across(&widths, &shown) - AGENT_MIN);
+    let longest = agents.iter().map(|line| width(&line.agent)).max().unwrap_or(0);
+    widths[0] = longest.max(AGENT).min(room);
+    let row = |[agent, client, weight, state, runs]: [&str; 5]| {
+        let cells = [
+            padded(&fit_name(agent, widths[0]), widths[0]),
+            padded(&fit(client, widths[1]), widths[1]),
+            format!("{weight:>wide$}", wide = widths[2]),
+            state.to_owned(),
+            runs.to_owned(),
+        ];
+        joined(&cells, &shown)
+    };
+    let mut lines = vec![row(["AGENT", "CLIENT", "WEIGHT", &padded("STATE", widths[3]), "RUNS"])];
+    for line in agents {
+        let (weight, runs) = (line.weight.to_string(), line.runs_open.to_string());
+        let state = painted(out, &line.state, widths[3]);
+        lines.push(row([&line.agent, &line.client, &weight, &state, &runs]));
+        lines.extend(says(&line.profile).map(|says| fit(&says, columns)));
+        lines.extend(offers(line).map(|offers| fit(&offers, columns)));
         if let Some(reason) = &line.reason {
-            let columns = if out.is_terminal() { out.size().0 } else { usize::MAX };
-            out.line(fit(&format!("  out of service: {reason}"), columns));
-            out.line(format!("    {}", advice::command("release", &[&line.agent], "")));
+            lines.push(fit(&format!("  out of service: {reason}"), columns));
+            lines.push(format!("    {}", advice::command("release", &[&line.agent], "")));
         }
     }
-    Ok(())
+    lines
 }
 
 /// Puts an agent back into service.
@@ -189,32 +206,45 @@ pub(crate) async fn tree(session: &mut Session, globals: &Globals, out: &mut Out
         lines.iter().filter_map(Line::told).for_each(|line| out.json(&line));
         return Ok(());
     }
-    let names = lines.iter().map(|line| width(&line.name)).max().unwrap_or(0).max(width("CHILD"));
-    out.line(format!(
-        "{}  {:<10}  {:>10}  {:>8}  LAST END",
-        padded("CHILD", names),
-        "STATE",
-        "GENERATION",
-        "RESTARTS"
-    ));
     let columns = if out.is_terminal() { out.size().0 } else { usize::MAX };
-    for Line { name, child, .. } in &lines {
-        let Some(child) = child else {
-            out.line(name);
-            continue;
-        };
-        let end = child.last_exit.as_deref().unwrap_or("-");
-        // What is before it: names, three columns, and two spaces between.
-        let end = fit(end, columns.saturating_sub(names + 10 + 10 + 8 + 4 * 2));
-        let state = painted(out, &child.state, 10);
-        out.line(format!(
-            "{}  {state}  {:>10}  {:>8}  {end}",
-            padded(name, names),
-            child.generation,
-            child.restarts
-        ));
-    }
+    drawn(&lines, columns, out).iter().for_each(|line| out.line(line));
     Ok(())
+}
+
+/// Columns that a name and its branch keep in the tree, and the last end of a child.
+const CHILD_MIN: usize = 24;
+const END_MIN: usize = 4;
+
+/// The tree as a table in so many columns.
+fn drawn(lines: &[Line<'_>], columns: usize, out: &Out) -> Vec<String> {
+    let names = lines.iter().map(|line| width(&line.name)).max().unwrap_or(0).max(width("CHILD"));
+    let mut widths = [names.min(CHILD_MIN), 10, 10, 8, END_MIN];
+    // The generation goes first, then the last end, the restarts and the state.
+    let shown = columns_shown(&widths, &[2, 4, 3, 1], columns);
+    let spare = columns.saturating_sub(across(&widths, &shown));
+    widths[0] = names.min(widths[0].saturating_add(spare)).min(columns);
+    // What is last has what is left.
+    widths[4] = columns.saturating_sub(across(&widths, &shown)).saturating_add(END_MIN);
+    let row = |[name, state, generation, restarts, end]: [&str; 5]| {
+        let cells = [
+            padded(&fit(name, widths[0]), widths[0]),
+            state.to_owned(),
+            format!("{generation:>wide$}", wide = widths[2]),
+            format!("{restarts:>wide$}", wide = widths[3]),
+            fit(end, widths[4]),
+        ];
+        joined(&cells, &shown)
+    };
+    let head = row(["CHILD", &padded("STATE", widths[1]), "GENERATION", "RESTARTS", "LAST END"]);
+    let told = lines.iter().map(|Line { name, child, .. }| match child {
+        None => fit(name, columns),
+        Some(child) => {
+            let state = painted(out, &child.state, widths[1]);
+            let (generation, restarts) = (child.generation.to_string(), child.restarts.to_string());
+            row([name, &state, &generation, &restarts, child.last_exit.as_deref().unwrap_or("-")])
+        }
+    });
+    std::iter::once(head).chain(told).collect()
 }
 
 /// A line of the tree.
@@ -256,5 +286,54 @@ fn grow<'a>(children: &'a [TreeLine], path: &str, trunk: &str, lines: &mut Vec<L
         if more > 0 {
             lines.push(Line { name: format!("{trunk}… and {more} more"), path: own, child: None });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cells::visible;
+    use super::*;
+
+    fn agent(name: &str) -> AgentLine {
+        let line = json!({
+            "agent": name, "client": "acme", "weight": 100, "state": "quarantined", "runs_open": 1,
+            "profile": {"capabilities": ["contracts", "letters", "law of the sea"], "domain": "legal"},
+        });
+        serde_json::from_value(line).unwrap()
+    }
+
+    #[test]
+    fn agents_are_told_in_the_columns_that_there_are() {
+        let agents = [agent("auditor")];
+        for (columns, row) in [
+            (usize::MAX, "auditor                               acme              100  quarantined  1"),
+            (80, "auditor                               acme              100  quarantined  1"),
+            (50, "auditor   acme              100  quarantined  1"),
+            (40, "auditor           100  quarantined  1"),
+            (30, "auditor      quarantined  1"),
+            (20, "auditor"),
+            (5, "audi…"),
+        ] {
+            assert_eq!(listed(&agents, columns, &Out::new())[1], row, "{columns}");
+        }
+    }
+
+    #[test]
+    fn no_line_about_agents_and_of_the_tree_is_longer_than_the_terminal() {
+        let agents = [agent("auditor"), agent(&"a-very-long-name".repeat(4))];
+        let child = |name: &str, children: Vec<Value>| {
+            json!({"name": name, "kind": "worker", "state": "running", "generation": 1, "restarts": 0,
+                   "last_exit": "it was killed, and nobody knows why", "children": children, "width": 5})
+        };
+        let leaf = child("a-very-long-name", Vec::new());
+        let tree: TreeLine = serde_json::from_value(child("pool", vec![child("agent", vec![leaf])])).unwrap();
+        let mut lines = Vec::new();
+        grow(std::slice::from_ref(&tree), "/", "", &mut lines);
+        for columns in 0..120 {
+            let told = [listed(&agents, columns, &Out::new()), drawn(&lines, columns, &Out::new())].concat();
+            told.iter().for_each(|told| assert!(visible(told) <= columns, "{columns}: {told:?}"));
+        }
+        let whole = drawn(&lines, usize::MAX, &Out::new());
+        assert!(whole[1].ends_with("it was killed, and nobody knows why"), "{whole:?}");
     }
 }

@@ -10,7 +10,7 @@ use ostler_server::wire::{ClientLine, ClientList, ClientRequest, Summary, Tier, 
 
 use super::Globals;
 use super::advice;
-use super::cells::{fit_name, padded, width};
+use super::cells::{across, columns_shown, fit_name, joined, padded, width};
 use super::client::{Client, Refused, part};
 use super::exit::{Failure, code};
 use super::ps::tagged;
@@ -258,31 +258,46 @@ pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out
         say("there is no client yet: who runs something without naming one is client local");
         return Ok(());
     }
-    let names = list.clients.iter().map(|line| width(&line.client)).max().unwrap_or(0).clamp(6, NAME_MAX);
-    out.line(format!(
-        "{}  {:<11}  {:>7}  {:>7}  {:>6}  {:>12}  {:>12}",
-        padded("CLIENT", names),
-        "TIER",
-        "WEIGHT",
-        "RUNNING",
-        "QUEUED",
-        "SPENT",
-        "LEFT"
-    ));
-    for line in &list.clients {
-        let name = padded(&fit_name(&line.client, names), names);
-        let left = line.left.map_or_else(|| "-".to_owned(), |left| left.to_string());
-        let parked = if line.parked { out.paint(Paint::Care, "  parked") } else { String::new() };
-        out.line(format!(
-            "{name}  {:<11}  {:>7}  {:>7}  {:>6}  {:>12}  {left:>12}{parked}",
-            tier(line.tier),
-            line.weight,
-            line.running,
-            line.queued,
-            line.spent,
-        ));
-    }
+    let columns = if out.is_terminal() { out.size().0 } else { usize::MAX };
+    listed(&list.clients, columns, out).iter().for_each(|line| out.line(line));
     Ok(())
+}
+
+/// Columns of a client's name that other columns leave to it.
+const NAME_KEPT: usize = 12;
+
+/// The clients as a table in so many columns.
+fn listed(clients: &[ClientLine], columns: usize, out: &Out) -> Vec<String> {
+    let names = clients.iter().map(|line| width(&line.client)).max().unwrap_or(0).clamp(6, NAME_MAX);
+    let parked = if clients.iter().any(|line| line.parked) { "parked".len() } else { 0 };
+    let mut widths = [names.min(NAME_KEPT), 11, 7, 7, 6, 12, 12, parked];
+    // What was spent goes first, then the weight, the tier and what waits and runs: whose credits are used up is told last.
+    let shown = columns_shown(&widths, &[5, 2, 1, 4, 3, 6, 7], columns);
+    let spare = columns.saturating_sub(across(&widths, &shown));
+    widths[0] = names.min(widths[0].saturating_add(spare)).min(columns);
+    let row = |[client, tier, weight, running, queued, spent, left, parked]: [&str; 8]| {
+        let number = |number: &str, at: usize| format!("{number:>wide$}", wide = widths[at]);
+        let cells = [
+            padded(&fit_name(client, widths[0]), widths[0]),
+            padded(tier, widths[1]),
+            number(weight, 2),
+            number(running, 3),
+            number(queued, 4),
+            number(spent, 5),
+            number(left, 6),
+            parked.to_owned(),
+        ];
+        joined(&cells, &shown)
+    };
+    let head = row(["CLIENT", "TIER", "WEIGHT", "RUNNING", "QUEUED", "SPENT", "LEFT", ""]);
+    let told = clients.iter().map(|line| {
+        let left = line.left.map_or_else(|| "-".to_owned(), |left| left.to_string());
+        let parked = if line.parked { out.paint(Paint::Care, "parked") } else { String::new() };
+        let (weight, running) = (line.weight.to_string(), line.running.to_string());
+        let (queued, spent) = (line.queued.to_string(), line.spent.to_string());
+        row([&line.client, tier(line.tier), &weight, &running, &queued, &spent, &left, &parked])
+    });
+    std::iter::once(head).chain(told).collect()
 }
 
 #[cfg(test)]
@@ -296,6 +311,25 @@ mod tests {
             "charged": 0, "lag": 0,
         });
         serde_json::from_value(line).unwrap()
+    }
+
+    #[test]
+    fn clients_are_told_in_the_columns_that_there_are() {
+        let clients = [line(-209, true)];
+        for (columns, row) in [
+            (usize::MAX, "acme    marketplace       10        0       0             0          -209  parked"),
+            (80, "acme    marketplace       10        0       0          -209  parked"),
+            (60, "acme    marketplace        0       0          -209  parked"),
+            (40, "acme          0          -209  parked"),
+            (10, "acme"),
+            (3, "ac…"),
+        ] {
+            assert_eq!(listed(&clients, columns, &Out::new())[1], row, "{columns}");
+        }
+        for columns in 0..120 {
+            let told = listed(&clients, columns, &Out::new());
+            told.iter().for_each(|told| assert!(width(told) <= columns, "{columns}: {told:?}"));
+        }
     }
 
     #[test]

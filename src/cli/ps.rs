@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::advice;
 use super::approve::waited_for;
-use super::cells::{fit, fit_name, padded, width};
+use super::cells::{across, columns_shown, fit, fit_name, joined, padded, width};
 use super::exit::{Failure, code};
 use super::live::painted;
 use super::number::from_one;
@@ -29,6 +29,9 @@ const WAITING_SHOWN_MAX: usize = 3;
 
 /// Columns that the name of a plan or of a client keeps, however narrow the terminal.
 const NAME_MIN: usize = 8;
+
+/// Columns for when a run was opened: how long ago, without how long it took.
+const OPENED_MIN: usize = 9;
 
 #[derive(Debug, Args)]
 pub(crate) struct PsArgs {
@@ -204,16 +207,26 @@ impl<'a> Row<'a> {
     }
 }
 
-/// How wide the columns are; two spaces stand between them.
+/// The columns, from left to right.
+const RUN: usize = 0;
+const PLAN: usize = 1;
+const CLIENT: usize = 2;
+const STATE: usize = 3;
+const NODES: usize = 4;
+const OPENED: usize = 5;
+
+/// What is told in fewer cells where there is no room, first to last, and how many it keeps.
+const NARROWED: [(usize, usize); 3] = [(PLAN, NAME_MIN), (CLIENT, NAME_MIN), (OPENED, OPENED_MIN)];
+
+/// What is left out where that is still too much, first to last.
+const LEFT_OUT: [usize; 5] = [CLIENT, OPENED, NODES, PLAN, STATE];
+
+/// How wide the columns are, and which are shown.
 struct Table {
     /// Runs are named by their ends.
     short: bool,
-    run: usize,
-    plan: usize,
-    client: usize,
-    state: usize,
-    nodes: usize,
-    opened: usize,
+    widths: [usize; 6],
+    shown: Vec<usize>,
 }
 
 impl Table {
@@ -222,51 +235,54 @@ impl Table {
         let widest = |head: &str, cell: &dyn Fn(&Row<'_>) -> usize| {
             rows.iter().map(cell).max().unwrap_or(0).max(width(head))
         };
-        let mut table = Table {
-            short: false,
-            run: widest("RUN", &|row| width(row.run)),
-            plan: widest("PLAN", &|row| width(row.plan)),
-            client: widest("CLIENT", &|row| width(row.client)),
-            state: widest("STATE", &|row| width(row.state)),
-            nodes: widest("NODES", &|row| width(&row.nodes)),
-            opened: widest("OPENED", &|row| width(&row.opened)),
-        };
-        let Some(columns) = columns else { return table };
-        if table.width() > columns {
-            (table.short, table.run) = (true, widest("RUN", &|row| width(ending(row.run))));
+        let mut widths = [
+            widest("RUN", &|row| width(row.run)),
+            widest("PLAN", &|row| width(row.plan)),
+            widest("CLIENT", &|row| width(row.client)),
+            widest("STATE", &|row| width(row.state)),
+            widest("NODES", &|row| width(&row.nodes)),
+            widest("OPENED", &|row| width(&row.opened)),
+        ];
+        let columns = columns.unwrap_or(usize::MAX);
+        let all = columns_shown(&widths, &[], columns);
+        let short = across(&widths, &all) > columns;
+        if short {
+            widths[RUN] = widest("RUN", &|row| width(ending(row.run)));
         }
-        let over = |table: &Table| table.width().saturating_sub(columns);
-        table.plan -= over(&table).min(table.plan.saturating_sub(NAME_MIN));
-        table.client -= over(&table).min(table.client.saturating_sub(NAME_MIN));
-        table.opened -= over(&table).min(table.opened);
-        table
-    }
-
-    fn width(&self) -> usize {
-        self.run + self.plan + self.client + self.state + self.nodes + self.opened + 5 * 2
+        let mut least = widths;
+        NARROWED.iter().for_each(|&(at, kept)| least[at] = least[at].min(kept));
+        let shown = columns_shown(&least, &LEFT_OUT, columns);
+        for (at, kept) in NARROWED {
+            let over = across(&widths, &shown).saturating_sub(columns);
+            widths[at] -= over.min(widths[at].saturating_sub(kept));
+        }
+        // It is all that is shown where there is less room than it takes.
+        widths[RUN] = widths[RUN].min(columns);
+        Table { short, widths, shown }
     }
 
     fn head(&self) -> String {
-        let state = padded("STATE", self.state);
-        self.cells("RUN", "PLAN", "CLIENT", &state, "NODES", "OPENED")
+        let state = padded("STATE", self.widths[STATE]);
+        self.cells(["RUN", "PLAN", "CLIENT", &state, "NODES", "OPENED"])
     }
 
     fn row(&self, row: &Row<'_>, out: &Out) -> String {
         let run = if self.short { ending(row.run) } else { row.run };
-        let state = painted(out, row.state, self.state);
-        self.cells(run, row.plan, row.client, &state, &row.nodes, &row.opened)
+        let state = painted(out, row.state, self.widths[STATE]);
+        self.cells([run, row.plan, row.client, &state, &row.nodes, &row.opened])
     }
 
-    fn cells(&self, run: &str, plan: &str, client: &str, state: &str, nodes: &str, opened: &str) -> String {
-        let cells = format!(
-            "{}  {}  {}  {state}  {nodes:>nodes_wide$}  {}",
-            padded(run, self.run),
-            padded(&fit_name(plan, self.plan), self.plan),
-            padded(&fit_name(client, self.client), self.client),
-            fit(opened, self.opened),
-            nodes_wide = self.nodes,
-        );
-        cells.trim_end().to_owned()
+    fn cells(&self, [run, plan, client, state, nodes, opened]: [&str; 6]) -> String {
+        let name = |name: &str, at: usize| padded(&fit_name(name, self.widths[at]), self.widths[at]);
+        let cells = [
+            name(run, RUN),
+            name(plan, PLAN),
+            name(client, CLIENT),
+            state.to_owned(),
+            format!("{nodes:>wide$}", wide = self.widths[NODES]),
+            fit(opened, self.widths[OPENED]),
+        ];
+        joined(&cells, &self.shown)
     }
 }
 
@@ -297,6 +313,7 @@ pub(crate) fn tagged(kind: &str, line: &impl serde::Serialize) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cells::visible;
     use super::*;
 
     fn row<'a>(plan: &'a str, client: &'a str) -> Row<'a> {
@@ -326,6 +343,12 @@ mod tests {
                 "8ae5e4ba5c62  a-plan…d-soon  local   succeeded  12/12  3 h 05 m ago, took 1.24 s",
             ),
             (long, Some(60), "8ae5e4ba5c62  a-pl…oon  local   succeeded  12/12  3 h 05 m …"),
+            (long, Some(58), "8ae5e4ba5c62  a-pl…oon  succeeded  12/12  3 h 05 m ago, t…"),
+            (long, Some(40), "8ae5e4ba5c62  a-pl…oon  succeeded  12/12"),
+            ("look", Some(40), "8ae5e4ba5c62  look  succeeded  12/12"),
+            (long, Some(36), "8ae5e4ba5c62  a-pla…-soon  succeeded"),
+            (long, Some(30), "8ae5e4ba5c62  succeeded"),
+            (long, Some(8), "8ae5…c62"),
             (
                 long,
                 None,
@@ -337,6 +360,22 @@ mod tests {
             let told = table.row(&rows[0], &Out::new());
             assert_eq!(told, expected, "{columns:?}");
             assert!(columns.is_none_or(|columns| width(&told) <= columns && width(&table.head()) <= columns));
+        }
+    }
+
+    #[test]
+    fn no_row_is_longer_than_the_terminal_however_narrow_it_is() {
+        for (plan, client, state) in [
+            ("look", "local", "succeeded"),
+            ("a-plan-with-a-long-name", "a-client-with-a-long-name", "checkpointed"),
+            ("日本語日本語日本語", "local", "open"),
+        ] {
+            let rows = [Row { state, ..row(plan, client) }, row("p", "c")];
+            for columns in 0..120 {
+                let table = Table::for_rows(&rows, Some(columns));
+                let told = rows.iter().map(|row| table.row(row, &Out::new())).chain([table.head()]);
+                told.for_each(|told| assert!(visible(&told) <= columns, "{columns}: {told:?}"));
+            }
         }
     }
 }
