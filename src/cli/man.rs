@@ -48,6 +48,17 @@ fn pages(command: &Command) -> Vec<&Command> {
     std::iter::once(command).chain(below.flat_map(pages)).collect()
 }
 
+/// The usage line of the help: options stand below with their values, those of every command apart from its own.
+fn synopsis(command: &Command) -> Roff {
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage);
+    let rest = usage.strip_prefix(name).unwrap_or_default().trim_end();
+    let mut synopsis = Roff::new();
+    synopsis.control("SH", ["SYNOPSIS"]).text([bold(name), roman(rest)]);
+    synopsis
+}
+
 /// Writes one page.
 fn render(command: &Command, to: &mut dyn Write) -> io::Result<()> {
     let is_root = command.get_name() == "ostler";
@@ -55,7 +66,7 @@ fn render(command: &Command, to: &mut dyn Write) -> io::Result<()> {
     let man = Man::new(command.clone().disable_help_subcommand(true)).source(format!("ostler {version}"));
     man.render_title(to)?;
     man.render_name_section(to)?;
-    man.render_synopsis_section(to)?;
+    synopsis(command).to_writer(to)?;
     man.render_description_section(to)?;
     man.render_options_section(to)?;
     if command.has_subcommands() {
@@ -82,4 +93,32 @@ fn render(command: &Command, to: &mut dyn Write) -> io::Result<()> {
         rest.control("SH", ["SEE ALSO"]).text([bold("ostler"), roman("(1)")]);
     }
     rest.to_writer(to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_begins_with_the_usage_line_of_the_help() {
+        let mut root = command();
+        root.build();
+        for (name, expected) in [
+            ("ostler", "ostler [OPTIONS] <COMMAND>"),
+            ("ostler-run", "ostler run [OPTIONS] <PLAN>"),
+            ("ostler-ps", "ostler ps [OPTIONS]"),
+            ("ostler-client", "ostler client [OPTIONS] <COMMAND>"),
+            ("ostler-client-add", "ostler client add [OPTIONS] <CLIENT>"),
+            ("ostler-resolve", "ostler resolve [OPTIONS] <--done <FILE>|--redo|--fail> <RUN> <NODE>"),
+            ("ostler-help", "ostler help [OPTIONS] [COMMAND|CODE|TOPIC]..."),
+        ] {
+            let is_it = |page: &&Command| page.get_display_name().unwrap_or_else(|| page.get_name()) == name;
+            let mut page = Vec::new();
+            render(pages(&root).into_iter().find(is_it).unwrap(), &mut page).unwrap();
+            let page = String::from_utf8(page).unwrap();
+            let line = page.lines().skip_while(|line| *line != ".SH SYNOPSIS").nth(1).unwrap();
+            let told = line.replace("\\fB", "").replace("\\fR", "").replace("\\-", "-");
+            assert_eq!(told, expected);
+        }
+    }
 }
