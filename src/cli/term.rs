@@ -130,15 +130,13 @@ pub(crate) fn say(text: impl AsRef<str>) {
     let _ = Aside.write_all(format!("{}\n", text.as_ref()).as_bytes());
 }
 
-/// How findings are shown on stderr: in a pipe without colours, and each text in one line.
+/// How findings are shown on stderr: in a pipe without colours, unless these are asked for, and each text in one line.
 pub(crate) fn stderr_look() -> Look {
-    if !stderr().is_terminal() {
-        return Look::default();
-    }
+    let terminal = stderr().is_terminal();
     let columns = rustix::termios::tcgetwinsize(stderr()).map_or(0, |size| usize::from(size.ws_col));
     Look {
-        colour: wants_colour(true, &variable),
-        width: Some(readable(if columns > 0 { columns } else { WIDTH })),
+        colour: wants_colour(terminal, &variable),
+        width: terminal.then(|| readable(if columns > 0 { columns } else { WIDTH })),
     }
 }
 

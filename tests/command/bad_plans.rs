@@ -36,6 +36,28 @@ fn what_a_terminal_obeys_in_a_name_or_title_is_not_printed() {
 }
 
 #[test]
+fn faults_are_told_in_a_pipe_in_colours_where_these_are_asked_for() {
+    let world = World::new();
+    world.file("bad.yaml", "id: bad\nnodes:\n  - {id: a, tol: fs.list, params: {path: .}}\n");
+    for (variables, coloured) in [
+        (&[][..], false),
+        (&[("CLICOLOR_FORCE", "1")], true),
+        (&[("CLICOLOR_FORCE", "0")], false),
+        (&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")], false),
+    ] {
+        for line in ["check bad.yaml", "run bad.yaml --workspace work"] {
+            let mut command = world.command(line);
+            command.env_remove("CLICOLOR_FORCE").env_remove("NO_COLOR").envs(variables.iter().copied());
+            let ended = command.output().unwrap();
+            let said = String::from_utf8(ended.stderr).unwrap();
+            assert_eq!(ended.status.code(), Some(2), "{said}");
+            assert!(said.contains("unknown key \"tol\""), "{said}");
+            assert_eq!(said.contains("\u{1b}["), coloured, "{line} {variables:?}: {said:?}");
+        }
+    }
+}
+
+#[test]
 fn what_is_no_regular_file_is_refused_at_once() {
     let world = World::new();
     let path = |name: &str| world.path().join(name);
