@@ -93,6 +93,23 @@ async fn number(pipeline: &PipelineHandle, number: u64) {
     pipeline.publisher("source").unwrap().publish("number", &number).await.unwrap();
 }
 
+/// Hears whatever comes, and of what is gone.
+struct Note {
+    heard: Arc<Mutex<Vec<String>>>,
+}
+
+impl Stage for Note {
+    async fn handle(&mut self, event: Arc<PipelineEvent>, _: Outbox) -> Result<(), StageError> {
+        self.heard.lock().unwrap().push(event.seq.to_string());
+        Ok(())
+    }
+
+    async fn lagged(&mut self, gap: Gap, _: Outbox) -> Result<(), StageError> {
+        self.heard.lock().unwrap().push(format!("gap {}-{}", gap.first, gap.last));
+        Ok(())
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_goes_in_at_one_end_comes_out_once_at_the_other() {
     let system = system(journal(), Vec::new()).await;

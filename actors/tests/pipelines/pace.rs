@@ -44,23 +44,6 @@ async fn a_stage_hears_all_events_in_order_wherever_it_begins_and_whatever_is_pu
     system.shutdown().await;
 }
 
-/// Hears whatever comes, and of what is gone.
-struct Note {
-    heard: Arc<Mutex<Vec<String>>>,
-}
-
-impl Stage for Note {
-    async fn handle(&mut self, event: Arc<PipelineEvent>, _: Outbox) -> Result<(), StageError> {
-        self.heard.lock().unwrap().push(event.seq.to_string());
-        Ok(())
-    }
-
-    async fn lagged(&mut self, gap: Gap, _: Outbox) -> Result<(), StageError> {
-        self.heard.lock().unwrap().push(format!("gap {}-{}", gap.first, gap.last));
-        Ok(())
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_farther_behind_than_the_quota_is_told_what_it_missed() {
     let system = system(journal(), Vec::new()).await;
