@@ -63,7 +63,7 @@ fn broken(error: impl std::fmt::Display) -> Broken {
 }
 
 /// How far the index has got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Mark {
     /// Frames before this are in the index.
     pub(crate) upto: Place,

@@ -139,7 +139,7 @@ impl Reader {
 }
 
 /// Lines of both tables: all of them, or those that changed of late.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Lines {
     pub(crate) rows: HashMap<RunId, RunRow>,
     pub(crate) accounts: HashMap<AccountKey, AccountRow>,

@@ -36,7 +36,7 @@ pub(crate) struct Fold {
     reader: Reader,
     /// Highest epoch so far.
     pub(crate) epoch: u64,
-    /// The last frame and its checksum.
+    /// The last frame and its checksum, which is zero until it is written.
     pub(crate) last: (Place, u32),
 }
 
@@ -63,6 +63,12 @@ impl Fold {
             last: (mark.last, mark.last_crc),
             ..Fold::default()
         })
+    }
+
+    /// What it comes to now, whatever comes behind it.
+    pub(crate) fn as_it_is(&self) -> Fold {
+        let (streams, lines) = (self.streams.clone(), self.lines.clone());
+        Fold { streams, lines, reader: Reader::default(), epoch: self.epoch, last: self.last }
     }
 
     /// The end of a stream, to be changed.

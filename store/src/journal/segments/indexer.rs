@@ -1,12 +1,14 @@
 //! Bringing the index up to date, beside the appends: when a segment is full, and at the end.
 
-use std::sync::{Arc, PoisonError};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use crossbeam::channel::Receiver;
 
 use super::files::Files;
-use super::frame::Place;
+use super::frame::{self, Found, Place};
 use super::load::{LoadError, load};
+use super::verify::Damage;
 use super::{Fold, Shared};
 use crate::index::{Index, Mark};
 
@@ -17,8 +19,8 @@ pub(crate) fn run(shared: Arc<Shared>, places: Receiver<Place>) {
             upto = later;
         }
         let caught_up = {
-            let _building = shared.indexing.lock().unwrap_or_else(PoisonError::into_inner);
-            catch_up(&shared.files, &shared.index, upto)
+            let (_building, kept) = shared.to_index(upto);
+            catch_up(&shared.files, &shared.index, upto, kept)
         };
         match caught_up {
             Ok(()) => {
@@ -34,17 +36,62 @@ pub(crate) fn run(shared: Arc<Shared>, places: Receiver<Place>) {
     }
 }
 
-/// Adds everything before `upto`, all of which is durable, to the index.
-pub(crate) fn catch_up(files: &Files, index: &Index, upto: Place) -> Result<(), LoadError> {
+/// Adds everything before `upto`, all of which is durable, to the index: as it was `kept` when it was ordered, or as it is read.
+pub(crate) fn catch_up(
+    files: &Files,
+    index: &Index,
+    upto: Place,
+    kept: Option<Fold>,
+) -> Result<(), LoadError> {
     let mark = index.mark()?;
     if mark.is_some_and(|mark| mark.upto >= upto) {
         return Ok(());
     }
-    let loaded = load(files, index, Some(upto))?;
-    if loaded.last_segment == 0 {
-        return Ok(()); // no segment before it: nothing to say
-    }
-    let Fold { epoch, last: (last, last_crc), .. } = loaded.fold;
-    index.commit(&loaded.fold, mark, Mark { upto, last, last_crc, epoch })?;
+    let fold = match kept {
+        Some(kept) => {
+            let fold = since(files, mark, kept)?;
+            debug_assert!(is_what_is_read(&fold, files, index, mark, upto), "before {upto:?}");
+            fold
+        }
+        None => {
+            let loaded = load(files, index, Some(upto))?;
+            if loaded.last_segment == 0 {
+                return Ok(()); // no segment before it: nothing to say
+            }
+            loaded.fold
+        }
+    };
+    let (epoch, (last, last_crc)) = (fold.epoch, fold.last);
+    index.commit(&fold, mark, Mark { upto, last, last_crc, epoch })?;
     Ok(())
+}
+
+/// What was ordered behind the mark, with the checksum of its last frame, which is on the disk by now.
+fn since(files: &Files, mark: Option<Mark>, mut kept: Fold) -> Result<Fold, LoadError> {
+    let last = kept.last.0;
+    let found = files.read_frame(last)?;
+    if !matches!(frame::look(last, &found), Found::Frame { .. }) {
+        let what = "what was written last is no frame".to_owned();
+        return Err(LoadError::Damaged(Damage::new(last, what, Vec::new())));
+    }
+    kept.last.1 = u32::from_le_bytes([found[0], found[1], found[2], found[3]]);
+    if let Some(mark) = mark {
+        kept.forget(mark.upto);
+    }
+    Ok(kept)
+}
+
+/// Whether a fold is the one that reading comes to, if anything can be read.
+fn is_what_is_read(fold: &Fold, files: &Files, index: &Index, mark: Option<Mark>, upto: Place) -> bool {
+    let Ok(read) = load(files, index, Some(upto)) else { return true };
+    let mut read = read.fold;
+    read.forget(mark.unwrap_or_default().upto);
+    let written = |fold: &Fold| {
+        let streams = fold.streams.iter().filter(|(_, tail)| !tail.frames.is_empty());
+        streams.map(|(stream, tail)| (*stream, (tail.head, tail.frames.clone()))).collect::<HashMap<_, _>>()
+    };
+    (fold.epoch, fold.last) == (read.epoch, read.last)
+        && written(fold) == written(&read)
+        && fold.lines.rows == read.lines.rows
+        && fold.lines.accounts == read.lines.accounts
 }

@@ -10,7 +10,8 @@
 //! - A group is written only when everything before it is durable; its first frame says so. Hence a bad frame with
 //!   such a frame behind it is damage, and one without may be torn and is cut off.
 //! - The index is never needed: it is a fold of the segments before its mark, and memory holds the fold of the
-//!   rest. All three ways to that rest (ordering, opening, taking back) end in the same `Fold`.
+//!   rest. All three ways to that rest (ordering, opening, taking back) end in the same `Fold`. When a segment is full, a copy of that
+//!   is what the index takes in once the segment is durable.
 //! - After an error nobody understands, nothing is written any more until the journal is opened again.
 //! - Who does not hold the folder any more writes nothing and acknowledges nothing.
 
@@ -294,7 +295,17 @@ impl Shared {
                 .map_err(|misfit| unreadable(format!("{misfit:?}")))?;
         }
         order.fold = fold;
+        // It begins elsewhere than those that were kept of it, which lack what the index may have lost.
+        order.full.clear();
         Ok(())
+    }
+
+    /// Keeps the index as it is for whoever is about to move it on, with the fold of everything before `upto`, if that was kept: it
+    /// is complete from where the index ends now.
+    fn to_index(&self, upto: Place) -> (MutexGuard<'_, ()>, Option<Fold>) {
+        let mut order = self.order();
+        let still = self.indexing.lock().unwrap_or_else(PoisonError::into_inner);
+        (still, order.take_full(upto))
     }
 
     /// Asks the fold and then the index. If the index fails, it is mended, the fold takes in what it holds no more, and the

@@ -179,7 +179,7 @@ fn build(files: &Files, index: &Index) -> Result<Loaded, LoadError> {
     for piece in unknown.chunks(SEGMENTS_PER_COMMIT) {
         // Up to the start of its last segment: that one may be torn, or the next piece begins with it.
         let last = piece[piece.len() - 1];
-        indexer::catch_up(files, index, Place::new(last, SEGMENT_HEADER_BYTES as u64))?;
+        indexer::catch_up(files, index, Place::new(last, SEGMENT_HEADER_BYTES as u64), None)?;
     }
     load(files, index, None)
 }
@@ -250,6 +250,7 @@ fn start(
     let order = Order {
         last: fold.last.0,
         fold,
+        full: Default::default(),
         epoch,
         end,
         pending: Default::default(),

@@ -59,9 +59,14 @@ pub(crate) enum Standing {
     Cut(Damage),
 }
 
+/// Folds of full segments that are kept for the index, at most; what it is told of others it reads.
+const FULL_MAX: usize = 2;
+
 /// What is ordered.
 pub(crate) struct Order {
     pub(crate) fold: Fold,
+    /// The fold as it was when a segment was full, and where the next begins: what the index takes in once all of that is durable.
+    pub(crate) full: VecDeque<(Place, Fold)>,
     pub(crate) epoch: u64,
     /// Where the next frame goes.
     pub(crate) end: Place,
@@ -177,6 +182,9 @@ impl Order {
         prepared.drafts.retain(|draft| draft.count > 0);
         let bytes = frame::assemble(self.epoch, &prepared.drafts, &chains);
         let place = self.place_for(bytes.len());
+        if place.segment() != self.end.segment() && self.full.len() < FULL_MAX {
+            self.full.push_back((place, self.fold.as_it_is()));
+        }
         for (draft, chain) in prepared.drafts.iter().zip(&chains) {
             let head = Head { seq: draft.expected + draft.count, chain: draft.chain(chain) };
             self.fold.extend(draft.stream, head, FrameAt { first: draft.expected + 1, place });
@@ -184,6 +192,7 @@ impl Order {
         for (run, change) in prepared.changes.drain(..) {
             self.fold.lines.apply(run, change, place.position());
         }
+        (self.fold.epoch, self.fold.last) = (self.epoch, (place, 0));
         let ordered = Arc::new(Ordered { place, bytes, since: prepared.since });
         self.end = ordered.end();
         self.last = place;
@@ -200,6 +209,12 @@ impl Order {
         } else {
             Place::new(self.end.segment() + 1, SEGMENT_HEADER_BYTES as u64)
         }
+    }
+
+    /// The fold of everything before `upto`, where a segment begins, if it was kept. Those of segments before it are of no more use.
+    pub(crate) fn take_full(&mut self, upto: Place) -> Option<Fold> {
+        let behind = self.full.partition_point(|(place, _)| *place <= upto);
+        self.full.drain(..behind).next_back().filter(|(place, _)| *place == upto).map(|(_, fold)| fold)
     }
 
     /// The frame at `place`, if it is not durable yet.
