@@ -1,6 +1,7 @@
 //! How well runs and agents do, and jobs that agents compete for: `ostler evaluate`, `ostler agents`, `ostler market`.
 
 use std::collections::BTreeSet;
+use std::time::UNIX_EPOCH;
 
 use ostler_kernel::agent::Oversight;
 use ostler_kernel::event::Event;
@@ -9,7 +10,7 @@ use ostler_kernel::market::{Job, MarketStep, Offer, Proposal};
 use ostler_kernel::port::{Journal, Seq, StreamBatch, StreamId};
 use ostler_store::{Options, Store};
 
-use super::world::World;
+use super::world::{World, until};
 
 const PLAN: &str = "id: review
 nodes:
@@ -170,6 +171,56 @@ fn a_job_that_another_process_holds_goes_on_without_this_one() {
     held.end().exits(0);
     world.ostler("resume").exits(0);
     world.ostler("market ls").exits(0).says("evaluation");
+}
+
+/// Deadlines that are tried in turn: on a busy machine the first is past before anybody is asked.
+const DEADLINES: [&str; 3] = ["1s", "10s", "60s"];
+
+/// A job whose run waits for a person, left by the process that posted it; its deadline is past by now.
+fn late() -> World {
+    let asks = PLAN.replace("tool: time.sleep, params: {ms: 700}", "kind: human_approval, human_timeout: 1h");
+    for deadline in DEADLINES {
+        let world = world();
+        world.file("review.yaml", &asks).file("job.yaml", &format!("{JOB}deadline: {deadline}\n"));
+        let posted = world.ostler(POST);
+        let job = world.ostler("market ls --json").exits(0).lines().remove(0);
+        if posted.code != Some(3) || job["stage"] != "execution" || job.get("outcome").is_some() {
+            continue;
+        }
+        posted.says("waits wait: it asks").says("is at the stage execution; `ostler resume` goes on with it");
+        let by = u128::try_from(job["deadline_ms"].as_i64().unwrap()).unwrap();
+        until("its deadline is past", || UNIX_EPOCH.elapsed().unwrap().as_millis() > by);
+        return world;
+    }
+    panic!("it was late before it was left, whatever its deadline");
+}
+
+#[test]
+fn a_job_that_is_late_when_it_is_resumed_is_stopped_and_told_to_be_late_and_that_is_no_error() {
+    for line in ["resume", "resume @last"] {
+        let world = late();
+        let resumed = world.ostler(line).exits(1).says("cancelled  review");
+        let resumed = resumed.says("its job was not over by its deadline");
+        for sign in ["error", "is not taken up"] {
+            assert!(!resumed.err.contains(sign), "{line}: {}", resumed.err);
+        }
+        // Whatever was left of it to be written down is by the end of this.
+        world.ostler("resume").exits(0).complains("nothing to resume: no run is open");
+        world.ostler("resume @last").exits(1).complains("is over, nothing is left to resume");
+        world.ostler("market ls").exits(0).says("failed").says("it was not over by its deadline");
+        let shown = world.ostler("show @last --json").exits(0).lines().remove(0);
+        assert_eq!(
+            (&shown["nodes"]["wait"], &shown["nodes"]["sum"]),
+            (&"cancelled".into(), &"cancelled".into())
+        );
+        let records = world.ostler("events @last --json").exits(0).lines();
+        let acts = records.iter().filter(|record| record["kind"] == "operator");
+        let acts: Vec<_> = acts.map(|record| record["body"]["act"].as_str().unwrap()).collect();
+        assert_eq!(acts, ["stop_late"], "{line}");
+        let credit = &world.ostler("credit acme --json").exits(0).lines()[0];
+        assert_eq!(credit["left"].as_i64(), Some(1_000 - credit["spent"].as_i64().unwrap()), "{line}");
+        world.ostler("doctor").exits(0).says("nothing is broken");
+    }
 }
 
 /// A contract beyond the balance, as no process of ours writes it.
