@@ -159,6 +159,11 @@ impl Source {
     }
 }
 
+/// A text with nothing that a terminal obeys.
+fn harmless(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
 /// A finding as a diagnostic.
 struct Report<'a> {
     finding: &'a Finding,
@@ -173,12 +178,11 @@ impl fmt::Debug for Report<'_> {
 
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-        let detail: String = self.finding.detail.chars().map(told).collect();
+        let detail = harmless(&self.finding.detail);
         match &self.finding.node {
             // A node without a name has no other.
             Some(node) if node.is_empty() => write!(f, "\"\": {detail}"),
-            Some(node) => write!(f, "{}: {detail}", node.chars().map(told).collect::<String>()),
+            Some(node) => write!(f, "{}: {detail}", harmless(node)),
             None => f.write_str(&detail),
         }
     }
@@ -197,7 +201,7 @@ impl Diagnostic for Report<'_> {
 
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
         let mend = &self.finding.mend;
-        (!mend.is_empty()).then(|| Box::new(mend) as Box<dyn fmt::Display + 'a>)
+        (!mend.is_empty()).then(|| Box::new(harmless(mend)) as Box<dyn fmt::Display + 'a>)
     }
 
     fn url<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
@@ -252,7 +256,7 @@ impl Excerpt {
             }
         }
         let lines = text.matches('\n').count() + 1;
-        Excerpt { name: source.name.clone(), text, first, lines, mark, at: (at, place.column - 1) }
+        Excerpt { name: harmless(&source.name), text, first, lines, mark, at: (at, place.column - 1) }
     }
 }
 

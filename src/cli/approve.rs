@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::Globals;
 use super::advice::{self, placed};
 use super::ask::{self, Typed};
-use super::cells::{fit, harmless};
+use super::cells::{fit, fit_name, harmless, harmless_lines};
 use super::client::{Client, Refused, part};
 use super::exit::{Failure, code};
 use super::live::screen::Aside;
@@ -83,6 +83,7 @@ async fn list(session: &mut Session, globals: &Globals, out: &mut Out) -> Result
         let page: ApprovalList = session.get(&format!("/v1/approvals{after}")).await?;
         for UnreadableRun { run, detail } in &page.unreadable {
             told += 1;
+            let detail = harmless_lines(detail);
             say(format!("what run {run} asks is not known: it cannot be read: {detail}"));
         }
         for question in &page.approvals {
@@ -177,7 +178,8 @@ pub(crate) fn lines(question: &ApprovalView, extent: Extent) -> Vec<String> {
         Some(tool) => format!("{tool}, impact {}", question.impact),
         None => question.kind.clone(),
     };
-    let mut lines = vec![format!("{}  {}/{}  {asked}  {what}", question.run, question.plan, question.node)];
+    let plan = fit_name(&question.plan, usize::MAX);
+    let mut lines = vec![format!("{}  {plan}/{}  {asked}  {what}", question.run, question.node)];
     for (name, value) in question.params.as_object().into_iter().flatten() {
         field(name, value, extent, &mut lines);
     }

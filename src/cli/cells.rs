@@ -22,6 +22,11 @@ pub(crate) fn harmless(c: char) -> char {
     }
 }
 
+/// A text of several lines, harmless.
+pub(crate) fn harmless_lines(text: &str) -> String {
+    text.chars().map(|c| if c == '\n' { c } else { harmless(c) }).collect()
+}
+
 /// Cells that a character takes.
 fn cells(c: char) -> usize {
     match c {
@@ -193,6 +198,17 @@ mod tests {
         }
         let heap = format!("z{}y", "\u{336}".repeat(1_000));
         assert_eq!(fit(&heap, 2).chars().count(), 2 + MARKS_MAX);
+    }
+
+    #[test]
+    fn lines_stay_lines_and_are_harmless() {
+        for (text, expected) in [
+            ("", ""),
+            ("a\nb\n", "a\nb\n"),
+            ("a\u{1b}[31m\nb\u{7}\tc\r", "a\u{fffd}[31m\nb\u{fffd} c\u{fffd}"),
+        ] {
+            assert_eq!(harmless_lines(text), expected, "{text:?}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use ostler_server::wire::{
 
 use super::Globals;
 use super::approve::approver;
-use super::cells::{fit_name, padded, width};
+use super::cells::{fit, fit_name, padded, width};
 use super::client::part;
 use super::exit::{Failure, code};
 use super::number::run_name;
@@ -143,18 +143,20 @@ fn told(view: &EvaluationView, out: &mut Out) {
     if let Some(judge) = &view.judge {
         let said =
             judge.quality.map_or_else(|| "could not tell".to_owned(), |pm| format!("quality {}", share(pm)));
-        out.line(format!("  judge       {}: {said}{}", judge.by, noted(&judge.note)));
+        let by = fit_name(&judge.by, usize::MAX);
+        out.line(format!("  judge       {by}: {said}{}", noted(&judge.note)));
     }
     for VerdictView { by, at_ms, quality, adherence, note } in &view.verdicts {
         let said = [("quality", quality), ("adherence", adherence)];
         let said = said.iter().filter_map(|(what, pm)| Some(format!("{what} {}", share((**pm)?))));
         let said = said.collect::<Vec<_>>().join(", ");
+        let by = fit_name(by, usize::MAX);
         out.line(format!("  verdict     {by}, {}: {said}{}", clock(*at_ms), noted(note)));
     }
 }
 
 fn noted(note: &str) -> String {
-    if note.is_empty() { String::new() } else { format!(" ({note})") }
+    if note.is_empty() { String::new() } else { format!(" ({})", fit(note, usize::MAX)) }
 }
 
 pub(crate) async fn agents(globals: &Globals, args: AgentsArgs) -> Result<u8, Failure> {

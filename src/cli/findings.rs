@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use ostler::finding::{Finding, Look, Source};
 use serde_json::json;
 
+use super::cells::fit_name;
 use super::check::NAMES_SHOWN_MAX;
 use super::exit::Failure;
 use super::term::{Out, count, say, stderr_look};
@@ -90,7 +91,8 @@ pub(crate) fn shown(source: &Source, findings: &[&Finding], look: Look) -> Vec<S
 
 /// What stands for findings that are not shown: how many, and of which nodes or lines.
 fn more(code: &str, rest: &[&Finding]) -> String {
-    let mut nodes: Vec<&str> = rest.iter().filter_map(|finding| finding.node.as_deref()).collect();
+    let nodes = rest.iter().filter_map(|finding| finding.node.as_deref());
+    let mut nodes: Vec<String> = nodes.map(|node| fit_name(node, usize::MAX)).collect();
     nodes.dedup();
     let lines = rest.iter().filter_map(|finding| finding.place).map(|place| place.line.to_string());
     let mut lines: Vec<String> = lines.collect();

@@ -312,7 +312,7 @@ fn as_begun(line: JobLine) -> JobLine {
 fn contract(line: &JobLine, out: &mut Out) {
     let JobLine { job, title, budget, .. } = line;
     if let Some(reason) = &line.reason {
-        out.line(format!("job {job} failed: {reason}"));
+        out.line(format!("job {job} failed: {}", fit(reason, usize::MAX)));
         return;
     }
     let (winner, price) = (line.winner.as_deref().unwrap_or("-"), line.price.unwrap_or(0));
@@ -367,7 +367,10 @@ fn rest(spent: u64, budget: u64) -> &'static str {
 fn outcome(line: &JobLine) -> String {
     let JobLine { job, spent, budget, .. } = line;
     match (&line.reason, line.stage.as_str()) {
-        (Some(reason), _) => format!("job {job} failed: {reason}; {spent} of {budget} credits spent"),
+        (Some(reason), _) => {
+            let reason = fit(reason, usize::MAX);
+            format!("job {job} failed: {reason}; {spent} of {budget} credits spent")
+        }
         (None, "evaluation") => {
             let score = line.composite_pm.map_or_else(|| "-".to_owned(), share);
             let lost = line.outcome.as_deref().filter(|outcome| matches!(*outcome, "failed" | "cancelled"));

@@ -433,7 +433,7 @@ pub(crate) fn main() -> ExitCode {
         Ok(code) => code.into(),
         Err(Failure { code, what }) => {
             if !what.is_empty() {
-                say(format!("error: {what}"));
+                say(format!("error: {}", cells::harmless_lines(&what)));
             }
             code.into()
         }

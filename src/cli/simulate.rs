@@ -158,8 +158,8 @@ fn queue_trace(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
         if json {
             out.json(&json!({"type": "difference", "line": at + 1, "expected": expected, "got": got}));
         } else {
-            out.line(format!("line {}: expected {expected}", at + 1));
-            out.line(format!("line {}: got      {got}", at + 1));
+            out.line(format!("line {}: expected {}", at + 1, fit(&expected, usize::MAX)));
+            out.line(format!("line {}: got      {}", at + 1, fit(&got, usize::MAX)));
         }
     }
     Ok(compared(longest - failed, failed, json, out))

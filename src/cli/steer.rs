@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::Globals;
 use super::advice::{self, placed};
+use super::cells::{fit, fit_name, harmless_lines};
 use super::client::{Refused, part};
 use super::exit::{Failure, code};
 use super::follow::{Ended, Part, Watch, code_of, interrupted, lost, one, to_rest, watch};
@@ -201,7 +202,7 @@ async fn resume_all(
                     watched.push(Watch::from(&now, globals.json));
                     continue;
                 }
-                say(format!("run {run} is not taken up: {}", placed(&problem.detail)));
+                say(format!("run {run} is not taken up: {}", placed(&harmless_lines(&problem.detail))));
                 worst = worst.max(code::INTERNAL);
             }
             Err(refused) => return fail(session, refused).await,
@@ -245,6 +246,7 @@ async fn tell_set_aside(session: &mut Session, alone: bool) -> Result<(), Refuse
     for RunLine { run, plan, reason, .. } in &found[..told] {
         let why = reason.as_deref().unwrap_or(CHECKPOINTED);
         let (command, comes) = advice::set_aside(run, why);
+        let (plan, why) = (fit_name(plan, usize::MAX), fit(why, usize::MAX));
         say(format!("run {run} ({plan}) was set aside: {why}; `{command}` {comes}"));
     }
     let rest = found.len() - told;

@@ -7,6 +7,7 @@ mod approvals;
 mod bad_plans;
 mod clients;
 mod damage;
+mod escapes;
 mod heartbeats;
 mod kill;
 mod long_run;

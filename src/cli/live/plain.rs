@@ -102,7 +102,7 @@ impl Plain {
                 self.credits = Credits::Fine;
                 Some(format!("{time} client {} has credits again", self.board.client))
             }
-            "parked" => Some(format!("{time} set aside: {}", text(&line.body, "reason"))),
+            "parked" => Some(format!("{time} set aside: {}", fit(text(&line.body, "reason"), usize::MAX))),
             _ => None,
         }
     }
