@@ -190,7 +190,7 @@ impl PlanFile {
         let origin = unchecked.origin().clone();
         match validate(unchecked, settings) {
             Ok(plan) if self.findings.is_empty() => {
-                let advice = advise(&plan, &origin).into_iter().map(|advice| {
+                let advice = advise(&plan, &origin, settings).into_iter().map(|advice| {
                     self.found(
                         advice.code.as_str(),
                         &advice.node,

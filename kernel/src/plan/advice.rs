@@ -8,9 +8,8 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 use super::fault::Fault;
-use super::nearest::Hints;
 use super::pointer::{Origin, Pointer};
-use super::{Graph, Join, Kind, Method, Node, On, Plan, Rule};
+use super::{Graph, Join, Kind, Method, Node, On, Plan, Rule, Settings};
 use crate::id::NodeId;
 
 /// A piece of advice.
@@ -88,16 +87,16 @@ impl Serialize for AdviceCode {
 /// A chain shorter than this is no news.
 const CHAIN_NODES_MIN: usize = 3;
 
-/// Advice for a valid plan, sorted by code and name. `origin` tells where its parts were written.
-pub fn advise(plan: &Plan, origin: &Origin) -> Vec<Advice> {
+/// Advice for a plan that is valid by these settings, sorted by code and name. `origin` tells where its parts were written.
+pub fn advise(plan: &Plan, origin: &Origin, settings: &Settings<'_>) -> Vec<Advice> {
     let mut advice = Vec::new();
     let graph = Graph::new(&plan.nodes);
     let idle = idle_edges(plan, &graph);
-    let (hints, mut renders) = (Hints::new(), 0);
+    let mut templates = templates::Judge::new(settings);
     for (at, (node, idle)) in plan.nodes.iter().zip(&idle).enumerate() {
         edges(plan, at, idle, &graph.sources[at], origin, &mut advice);
         rules(node.id.as_str(), &node.contract, &origin.node(at).key("contract"), &mut advice);
-        advice.extend(templates::judge(plan, at, &hints, &mut renders, origin));
+        advice.extend(templates.judge(plan, at, origin));
     }
     rules(Fault::PLAN, &plan.contract, &origin.whole().key("contract"), &mut advice);
     shape(plan, &graph, &idle, &mut advice);
@@ -214,17 +213,23 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::plan::{PlanDraft, PolicyDraft, Settings};
+    use crate::plan::{PlanDraft, PolicyDraft, Tools};
 
     #[track_caller]
     pub(super) fn check(expected: &[&str], nodes: Value) {
+        check_with(None, expected, nodes);
+    }
+
+    #[track_caller]
+    pub(super) fn check_with(tools: Option<&dyn Tools>, expected: &[&str], nodes: Value) {
         let mut nodes = nodes;
         for node in nodes.as_array_mut().unwrap() {
             node.as_object_mut().unwrap().entry("contract").or_insert_with(|| json!([{"method": "code"}]));
         }
         let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
-        let plan = draft.validate(&Settings::simulation(PolicyDraft::default(), None)).unwrap();
-        let told: Vec<String> = advise(&plan, &Origin::default())
+        let settings = Settings::simulation(PolicyDraft::default(), tools);
+        let plan = draft.validate(&settings).unwrap();
+        let told: Vec<String> = advise(&plan, &Origin::default(), &settings)
             .iter()
             .map(|a| format!("{} {}: {}", a.code, a.node, a.detail))
             .collect();

@@ -1,26 +1,61 @@
 //! What the schemas of a result rule out: for V17, which judges references, and for W07, which judges templates.
 
-use serde_json::Value;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::{Method, Node};
+use serde_json::{Map, Value};
 
-/// A result passes these before anybody reads it, so what one of them rules out is never there.
-pub(super) fn contract_schemas(node: &Node) -> impl Iterator<Item = &Value> {
-    node.contract.iter().filter(|rule| rule.method == Method::Schema).filter_map(|rule| rule.spec.as_deref())
+use super::{Method, Node, Settings};
+
+/// What is known of results before there are any. They pass the contract of their node and the schema of their tool before anybody
+/// reads them, so what one of these rules out is never there.
+pub(super) struct Results<'a> {
+    settings: &'a Settings<'a>,
+    /// Schemas of what tools give, as far as they were asked for.
+    of_tools: RefCell<BTreeMap<String, Option<Arc<Value>>>>,
+}
+
+impl<'a> Results<'a> {
+    pub(super) fn new(settings: &'a Settings<'a>) -> Results<'a> {
+        Results { settings, of_tools: RefCell::default() }
+    }
+
+    /// Where a path into what `node` gives leads to nothing.
+    pub(super) fn dead_end<'p>(
+        &self,
+        node: &Node,
+        path: impl Iterator<Item = &'p str> + Clone,
+    ) -> Option<DeadEnd> {
+        let rules = node.contract.iter().filter(|rule| rule.method == Method::Schema);
+        let of_tool = node.tool.as_deref().and_then(|tool| self.of_tool(tool));
+        let mut schemas = rules.filter_map(|rule| rule.spec.as_deref()).chain(of_tool.as_deref());
+        schemas.find_map(|schema| dead_end(schema, path.clone()))
+    }
+
+    /// The schema of what a tool gives, whatever its parameters are.
+    fn of_tool(&self, tool: &str) -> Option<Arc<Value>> {
+        if let Some(known) = self.of_tools.borrow().get(tool) {
+            return known.clone();
+        }
+        let result = self.settings.tools.and_then(|tools| tools.defaults(tool, &Map::new())?.result_schema);
+        self.of_tools.borrow_mut().insert(tool.to_owned(), result.clone());
+        result
+    }
 }
 
 /// Where a path leads to nothing.
-pub(super) struct DeadEnd<'a> {
+pub(super) struct DeadEnd {
     pub(super) segment: String,
     /// The path as far as it leads to something; empty: not at all.
     walked: String,
     /// Whether what stands there is a list.
     list: bool,
     pub(super) what: String,
-    pub(super) known: Vec<&'a str>,
+    pub(super) known: Vec<String>,
 }
 
-impl DeadEnd<'_> {
+impl DeadEnd {
     /// What to write in a reference where there are no names to choose from. A path has a step: none takes a whole result.
     pub(super) fn mend(&self) -> String {
         let DeadEnd { walked, list, .. } = self;
@@ -50,10 +85,7 @@ const COMPOSED: [&str; 10] = [
 ];
 
 /// The first segment of a path that values under the schema never have.
-pub(super) fn dead_end<'a, 'p>(
-    schema: &'a Value,
-    path: impl IntoIterator<Item = &'p str>,
-) -> Option<DeadEnd<'a>> {
+fn dead_end<'p>(schema: &Value, path: impl Iterator<Item = &'p str>) -> Option<DeadEnd> {
     let mut schema = schema;
     let mut walked: Vec<&'p str> = Vec::new();
     for segment in path {
@@ -61,7 +93,7 @@ pub(super) fn dead_end<'a, 'p>(
         if COMPOSED.iter().any(|&word| members.contains_key(word)) {
             return None;
         }
-        let end = |what: String, list: bool, known: Vec<&'a str>| {
+        let end = |what: String, list: bool, known: Vec<String>| {
             Some(DeadEnd { segment: segment.to_owned(), walked: walked.join("."), list, what, known })
         };
         let whole = if walked.is_empty() { "the result".to_owned() } else { walked.join(".") };
@@ -128,7 +160,7 @@ mod tests {
         ] {
             assert_eq!(dead_end(&schema, path.split('.')).map(|end| end.what).as_deref(), what, "{path}");
         }
-        assert!(dead_end(&json!(true), ["x"]).is_none());
+        assert!(dead_end(&json!(true), ["x"].into_iter()).is_none());
     }
 
     #[test]

@@ -3,10 +3,10 @@
 
 use serde_json::Value;
 
-use super::super::dead_end::{contract_schemas, dead_end};
+use super::super::dead_end::Results;
 use super::super::nearest::Hints;
 use super::super::pointer::Origin;
-use super::super::{Kind, Node, Plan, RENDER_TOOL};
+use super::super::{Kind, Node, Plan, RENDER_TOOL, Settings};
 use super::{Advice, AdviceCode};
 use crate::id::NodeId;
 use crate::template::{RenderError, check_paths, render};
@@ -17,40 +17,75 @@ const NAMES_TOLD_MAX: usize = 12;
 /// Templates of a plan that are filled in to see whether they come to what is not there.
 const RENDERS_MAX: usize = 100;
 
-pub(super) fn judge(
-    plan: &Plan,
-    at: usize,
-    hints: &Hints,
-    renders: &mut usize,
-    origin: &Origin,
-) -> Option<Advice> {
-    let node = &plan.nodes[at];
-    let template = literal(node, "template")?.as_str()?;
-    let (line, path, mend) = match (node.kind, node.tool.as_deref()) {
-        (Kind::Aggregator, _) => {
-            let otherwise = "leave the last step out: what stands there has no parts with names";
-            judge_by(template, hints, otherwise, &|path| of_fates(plan, path))?
-        }
-        (Kind::Tool, Some(RENDER_TOOL)) => {
-            let values = literal(node, "values").filter(|values| values.is_object())?;
-            let lack = judge_by(template, hints, "add it to params.values", &|path| of_values(values, path))?;
-            *renders += 1;
-            // What no tag comes to is not missed.
-            let is_filled = || values.as_object().is_some_and(|values| render(template, values).is_ok());
-            if *renders <= RENDERS_MAX && is_filled() {
-                return None;
+/// Judges the templates of one plan.
+pub(super) struct Judge<'a> {
+    hints: Hints,
+    results: Results<'a>,
+    /// Templates that were filled in.
+    renders: usize,
+}
+
+impl<'a> Judge<'a> {
+    pub(super) fn new(settings: &'a Settings<'a>) -> Judge<'a> {
+        Judge { hints: Hints::new(), results: Results::new(settings), renders: 0 }
+    }
+
+    /// What the template of the node at `at` takes and never gets.
+    pub(super) fn judge(&mut self, plan: &Plan, at: usize, origin: &Origin) -> Option<Advice> {
+        let node = &plan.nodes[at];
+        let template = literal(node, "template")?.as_str()?;
+        let (line, path, mend) = match (node.kind, node.tool.as_deref()) {
+            (Kind::Aggregator, _) => {
+                let otherwise = "leave the last step out: what stands there has no parts with names";
+                self.first_lack(template, otherwise, &|path| of_fates(plan, &self.results, path))?
             }
-            lack
-        }
-        _ => return None,
-    };
-    Some(Advice {
-        code: AdviceCode::W07,
-        node: node.id.to_string(),
-        pointer: origin.node(at).key("params").key("template").as_str().to_owned(),
-        detail: format!("params.template, line {line}: {path} is never there"),
-        mend,
-    })
+            (Kind::Tool, Some(RENDER_TOOL)) => {
+                let values = literal(node, "values").filter(|values| values.is_object())?;
+                let of_values = |path: &str| of_values(values, path);
+                let lack = self.first_lack(template, "add it to params.values", &of_values)?;
+                self.renders += 1;
+                // What no tag comes to is not missed.
+                let is_filled = || values.as_object().is_some_and(|values| render(template, values).is_ok());
+                if self.renders <= RENDERS_MAX && is_filled() {
+                    return None;
+                }
+                lack
+            }
+            _ => return None,
+        };
+        Some(Advice {
+            code: AdviceCode::W07,
+            node: node.id.to_string(),
+            pointer: origin.node(at).key("params").key("template").as_str().to_owned(),
+            detail: format!("params.template, line {line}: {path} is never there"),
+            mend,
+        })
+    }
+
+    /// The first path of a template that leads to nothing: its line, how it is written, and what would mend it. `otherwise`
+    /// mends it where there are no names.
+    fn first_lack(
+        &self,
+        template: &str,
+        otherwise: &str,
+        lack: &dyn Fn(&str) -> Option<Lack>,
+    ) -> Option<(usize, String, String)> {
+        let Err(RenderError::Undefined { line, name: path }) =
+            check_paths(template, &|path| lack(path).is_none())
+        else {
+            return None;
+        };
+        let there = |lack: &Lack| {
+            let told = &lack.known[..lack.known.len().min(NAMES_TOLD_MAX)];
+            let otherwise = match told {
+                [] => otherwise.to_owned(),
+                told => format!("there are {}", told.join(", ")),
+            };
+            self.hints.mend(&lack.step, lack.known.iter().map(String::as_str), &otherwise)
+        };
+        let mend = lack(&path).as_ref().map_or_else(|| otherwise.to_owned(), there);
+        Some((line, path, mend))
+    }
 }
 
 /// A parameter that is known before the run.
@@ -59,38 +94,13 @@ fn literal<'n>(node: &'n Node, name: &str) -> Option<&'n Value> {
 }
 
 /// A step of a path that leads to nothing, and the names that there are instead, if they are known.
-struct Lack<'a> {
+struct Lack {
     step: String,
-    known: Vec<&'a str>,
-}
-
-/// The first path of a template that leads to nothing: its line, how it is written, and what would mend it. `otherwise`
-/// mends it where there are no names.
-fn judge_by<'a>(
-    template: &str,
-    hints: &Hints,
-    otherwise: &str,
-    lack: &dyn Fn(&str) -> Option<Lack<'a>>,
-) -> Option<(usize, String, String)> {
-    let Err(RenderError::Undefined { line, name: path }) =
-        check_paths(template, &|path| lack(path).is_none())
-    else {
-        return None;
-    };
-    let there = |lack: &Lack<'_>| {
-        let told: Vec<&str> = lack.known.iter().take(NAMES_TOLD_MAX).copied().collect();
-        let otherwise = match told.as_slice() {
-            [] => otherwise.to_owned(),
-            told => format!("there are {}", told.join(", ")),
-        };
-        hints.mend(&lack.step, lack.known.iter().copied(), &otherwise)
-    };
-    let mend = lack(&path).as_ref().map_or_else(|| otherwise.to_owned(), there);
-    Some((line, path, mend))
+    known: Vec<String>,
 }
 
 /// An aggregator sees of each of its dependencies the `state` and, once it is executed, the `result`.
-fn of_fates<'p>(plan: &'p Plan, path: &str) -> Option<Lack<'p>> {
+fn of_fates(plan: &Plan, results: &Results<'_>, path: &str) -> Option<Lack> {
     let mut steps = path.split('.');
     let source = plan.node(&NodeId::from(steps.next()?))?;
     let step = steps.next()?;
@@ -100,20 +110,20 @@ fn of_fates<'p>(plan: &'p Plan, path: &str) -> Option<Lack<'p>> {
         // What a fallback gives, its own contract says.
         "result" if source.fallback.is_some() => None,
         "result" => {
-            let end = contract_schemas(source).find_map(|schema| dead_end(schema, rest.iter().copied()))?;
+            let end = results.dead_end(source, rest.iter().copied())?;
             Some(Lack { step: end.segment, known: end.known })
         }
-        _ => Some(Lack { step: step.to_owned(), known: vec!["state", "result"] }),
+        _ => Some(Lack { step: step.to_owned(), known: ["state", "result"].map(str::to_owned).into() }),
     }
 }
 
 /// The first step that leads to nothing in these values.
-fn of_values<'v>(values: &'v Value, path: &str) -> Option<Lack<'v>> {
+fn of_values(values: &Value, path: &str) -> Option<Lack> {
     let mut value = values;
     for step in path.split('.') {
         let Some(inner) = value.get(step) else {
             let named = value.as_object();
-            let known = named.into_iter().flat_map(|named| named.keys()).map(String::as_str).collect();
+            let known = named.into_iter().flat_map(|named| named.keys()).cloned().collect();
             return Some(Lack { step: step.to_owned(), known });
         };
         value = inner;
@@ -123,9 +133,10 @@ fn of_values<'v>(values: &'v Value, path: &str) -> Option<Lack<'v>> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::{Map, Value, json};
 
-    use super::super::tests::check;
+    use super::super::super::{ToolDefaults, Tools};
+    use super::super::tests::{check, check_with};
 
     /// `told` is what is never there, with its line.
     #[track_caller]
@@ -161,6 +172,31 @@ mod tests {
             let report =
                 json!({"id": "g", "kind": "aggregator", "deps": ["a"], "params": {"template": template}});
             check_template(told, "g", json!([{"id": "a", "contract": contract}, report]));
+        }
+    }
+
+    /// A tool whose results have a text and nothing else.
+    struct Writer;
+
+    impl Tools for Writer {
+        fn defaults(&self, tool: &str, _: &Map<String, Value>) -> Option<ToolDefaults> {
+            let closed = json!({"type": "object", "additionalProperties": false, "properties": {"text": {"type": "string"}}});
+            let schema = if tool == "write" { closed } else { json!({"type": "object"}) };
+            Some(ToolDefaults { result_schema: Some(schema.into()), ..ToolDefaults::default() })
+        }
+
+        fn names(&self) -> Vec<String> {
+            vec!["write".to_owned(), "other".to_owned()]
+        }
+    }
+
+    #[test]
+    fn what_the_tool_of_a_dependency_never_gives_is_named_whatever_its_contract() {
+        let report = json!({"id": "g", "kind": "aggregator", "deps": ["a"], "params": {"template": "{{ a.result.txt }}"}});
+        for (tool, told) in
+            [("write", &["W07 g: params.template, line 1: a.result.txt is never there"][..]), ("other", &[])]
+        {
+            check_with(Some(&Writer), told, json!([{"id": "a", "tool": tool}, report]));
         }
     }
 

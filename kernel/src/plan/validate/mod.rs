@@ -19,12 +19,9 @@ mod tests;
 
 pub use bounds::{PLAN_EDGES_MAX, TIMEOUT_MS_MAX};
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
-use serde_json::{Map, Value};
-
+use super::dead_end::Results;
 use super::fault::{Fault, in_order};
 use super::nearest::Hints;
 use super::pointer::{Origin, Pointer};
@@ -104,24 +101,13 @@ struct Known<'a> {
     hints: Hints,
     /// The names of all tools.
     tools: BTreeSet<String>,
-    /// Schemas of what tools give, as far as they were asked for.
-    results: RefCell<BTreeMap<String, Option<Arc<Value>>>>,
+    results: Results<'a>,
 }
 
 impl<'a> Known<'a> {
     fn new(settings: &'a Settings<'a>) -> Known<'a> {
         let tools = settings.tools.map(Tools::names).unwrap_or_default().into_iter().collect();
-        Known { settings, hints: Hints::new(), tools, results: RefCell::default() }
-    }
-
-    /// The schema of what a tool gives, whatever its parameters are.
-    fn result(&self, tool: &str) -> Option<Arc<Value>> {
-        if let Some(known) = self.results.borrow().get(tool) {
-            return known.clone();
-        }
-        let result = self.settings.tools.and_then(|tools| tools.defaults(tool, &Map::new())?.result_schema);
-        self.results.borrow_mut().insert(tool.to_owned(), result.clone());
-        result
+        Known { settings, hints: Hints::new(), tools, results: Results::new(settings) }
     }
 }
 

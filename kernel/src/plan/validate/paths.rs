@@ -1,7 +1,6 @@
 //! Whether a reference can find anything: the other half of V17.
 
 use super::super::ParamRef;
-use super::super::dead_end::{contract_schemas, dead_end};
 use super::super::fault::{Fault, FaultCode};
 use super::references::is_path;
 use super::{Known, Subject};
@@ -38,17 +37,14 @@ fn path(
     let ParamRef { from, path: Some(path), .. } = reference else { return };
     let Some(source) = subject.table.find(from).filter(|_| is_path(path)) else { return };
     let (node, source) = (&subject.plan.nodes[at], &subject.plan.nodes[source]);
-    let of_tool = source.tool.as_deref().and_then(|tool| known.result(tool));
-    let schemas = contract_schemas(source).chain(of_tool.as_deref());
-    let Some(dead_end) = schemas.filter_map(|schema| dead_end(schema, path.split('.'))).next() else {
-        return;
-    };
+    let Some(dead_end) = known.results.dead_end(source, path.split('.')) else { return };
     let detail = format!("parameter {name} refers to {path} of {from}: {}", dead_end.what);
     let otherwise = match dead_end.known.as_slice() {
         [] => dead_end.mend(),
         known => format!("there are {}", known.join(", ")),
     };
-    let mend = known.hints.mend(&dead_end.segment, dead_end.known, &otherwise);
+    let names = dead_end.known.iter().map(String::as_str);
+    let mend = known.hints.mend(&dead_end.segment, names, &otherwise);
     let place = subject.place(at).key("param_refs").key(name).key("path");
     faults.push(Fault::new(FaultCode::V17, &node.id, detail, mend).at(&place));
 }
