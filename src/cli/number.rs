@@ -3,9 +3,8 @@
 use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
 
-use ostler_kernel::plan::Span;
+use ostler_kernel::plan::{SPAN_RULE, Span};
 use ostler_server::RUN_PART_CHARS_MIN;
-use serde_json::json;
 
 /// A whole number, 1 or more.
 pub(crate) fn from_one(text: &str) -> Result<NonZeroU64, String> {
@@ -32,8 +31,7 @@ pub(crate) fn within(text: &str, range: RangeInclusive<u64>) -> Result<u64, Stri
 
 /// A span of time, with its unit.
 pub(crate) fn span(text: &str) -> Result<Span, String> {
-    let refused = |_| "give a number with a unit, such as 500ms, 30s, 10m, 12h or 30d".to_owned();
-    serde_json::from_value(json!(text)).map_err(refused)
+    Span::with_unit(text).ok_or_else(|| format!("give {SPAN_RULE}"))
 }
 
 /// What may name a run; whether it does is found out where the runs are.

@@ -32,6 +32,7 @@ mod read;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Display};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -41,10 +42,11 @@ use ostler_drivers::tool::ToolConfig;
 use ostler_kernel::evaluation::Domains;
 use ostler_kernel::gate::{CallLimits, GatePolicy, Scope};
 use ostler_kernel::id::Ticks;
-use ostler_kernel::plan::Span;
+use ostler_kernel::plan::{SPAN_RULE, Span};
 use ostler_kernel::port::Tool;
 use ostler_store::Unwanted;
 use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
 
 pub use read::{CONFIG_BYTES_MAX, CONFIG_NAME, ConfigError};
 
@@ -159,7 +161,8 @@ impl TryFrom<String> for StoreUrl {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "the table [retention]")]
 pub struct RetentionConfig {
-    /// How long a run is kept once it is over; absent: for ever.
+    /// How long a run is kept once it is over; absent: for ever. In the file it has its unit.
+    #[serde(deserialize_with = "with_unit")]
     pub keep: Option<Span>,
 }
 
@@ -179,7 +182,8 @@ impl RetentionConfig {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "the table [shutdown]")]
 pub struct ShutdownConfig {
-    /// How long what acts on the world may go on once the process is to end; absent: 30 s.
+    /// How long what acts on the world may go on once the process is to end; absent: 30 s. In the file it has its unit.
+    #[serde(deserialize_with = "with_unit")]
     pub wait: Option<Span>,
 }
 
@@ -231,6 +235,41 @@ pub enum Tier {
     /// Served after the contracted tier, with a guaranteed share.
     #[default]
     Marketplace,
+}
+
+/// A span with its unit. A bare number is seconds in a plan; here `keep = 30` may be meant as days, and the history would go.
+fn with_unit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Span>, D::Error> {
+    struct WithUnit;
+
+    fn refused<T, E: Error>(found: impl Display) -> Result<T, E> {
+        Err(E::custom(format!("{found} is no span of time: give {SPAN_RULE}, in quotes")))
+    }
+
+    impl Visitor<'_> for WithUnit {
+        type Value = Span;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{SPAN_RULE}, in quotes")
+        }
+
+        fn visit_i64<E: Error>(self, number: i64) -> Result<Span, E> {
+            refused(number)
+        }
+
+        fn visit_u64<E: Error>(self, number: u64) -> Result<Span, E> {
+            refused(number)
+        }
+
+        fn visit_f64<E: Error>(self, number: f64) -> Result<Span, E> {
+            refused(number)
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
+            Span::with_unit(text).map_or_else(|| refused(format!("{text:?}")), Ok)
+        }
+    }
+
+    deserializer.deserialize_any(WithUnit).map(Some)
 }
 
 impl Config {

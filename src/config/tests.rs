@@ -82,6 +82,38 @@ fn values_out_of_range_are_named() {
 }
 
 #[test]
+fn a_span_has_its_unit() {
+    let told = |found: &str| {
+        format!(
+            "ostler.toml:2:8: {found} is no span of time: give a number with a unit, such as 500ms, 30s, 10m, 12h or 30d, in quotes"
+        )
+    };
+    for key in ["[retention]\nkeep", "[shutdown]\nwait"] {
+        for (written, found) in [
+            ("30", "30"),
+            ("-30", "-30"),
+            ("0", "0"),
+            ("1.5", "1.5"),
+            ("'30'", "\"30\""),
+            ("'30 days'", "\"30 days\""),
+            ("''", "\"\""),
+        ] {
+            let error = Config::parse("ostler.toml", &format!("{key} = {written}\n")).expect_err(written);
+            assert_eq!(error.to_string(), told(found), "{key} = {written}");
+        }
+        assert!(Config::parse("ostler.toml", &format!("{key} = '12h'\n")).is_ok(), "{key}");
+    }
+    let both = Config::parse("ostler.toml", "[retention]\nkeep = 30\n[shutdown]\nwait = 5\n").unwrap_err();
+    assert_eq!(both.to_string().lines().count(), 2, "{both}");
+    refused(
+        "[retention]\nkeep = true\n",
+        expect![
+            "ostler.toml:2:8: expected a number with a unit, such as 500ms, 30s, 10m, 12h or 30d, in quotes, found true"
+        ],
+    );
+}
+
+#[test]
 fn a_scope_names_tools_that_there_are_unless_others_may_be_added() {
     let tools = ["fs.list", "fs.read", "shell.run"].map(str::to_owned).into();
     for (listed, told) in [

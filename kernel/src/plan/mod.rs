@@ -45,5 +45,5 @@ pub use nearest::nearest;
 pub use normalise::{PLAN_PATTERNS_BYTES_MAX, Unchecked, normalise};
 pub use pointer::{Origin, Pointer, pointer_steps};
 pub use settings::{BadParam, RENDER_TOOL, Settings, TEST_TOOL, ToolDefaults, Tools};
-pub use span::Span;
+pub use span::{SPAN_RULE, Span};
 pub use validate::{PLAN_EDGES_MAX, TIMEOUT_MS_MAX, validate};

@@ -19,6 +19,9 @@ pub enum Span {
     Millis(i64),
 }
 
+/// What [`Span::with_unit`] takes, in words.
+pub const SPAN_RULE: &str = "a number with a unit, such as 500ms, 30s, 10m, 12h or 30d";
+
 /// Milliseconds in a second.
 const SECOND_MS: i64 = 1_000;
 
@@ -39,7 +42,8 @@ impl Span {
         }
     }
 
-    fn parse(text: &str) -> Option<Span> {
+    /// A number with a unit ([`SPAN_RULE`]); `None`: this is none.
+    pub fn with_unit(text: &str) -> Option<Span> {
         let text = text.trim();
         let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
         let (number, unit) = text.split_at(unit_at);
@@ -118,7 +122,7 @@ impl<'de> Deserialize<'de> for Span {
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
-                Span::parse(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+                Span::with_unit(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
             }
         }
         deserializer.deserialize_any(Written)
