@@ -10,6 +10,7 @@ use axum::Router;
 use ostler::config::{Config, ConfigError, StoreUrl};
 use ostler::{InDoubt, Ostler, StartError};
 use ostler_drivers::tool::{DataFolder, ToolConfig, builtin};
+use ostler_kernel::plan::Span;
 use ostler_server::wire::{Health, RunList, Standing, Summary};
 use ostler_server::{Children, ControlSocket, router, socket_path};
 use ostler_store::{OpenError, Opened, Store};
@@ -21,7 +22,7 @@ use super::advice::placed;
 use super::client::{Client, Refused, part};
 use super::exit::Failure;
 use super::measured::Measured;
-use super::term::{Out, count, say, span};
+use super::term::{Out, count, say, span, written};
 use super::{Globals, findings, signals::Signals};
 
 /// How long a holder that does not answer is waited for: it may be starting, or ending.
@@ -206,7 +207,7 @@ impl Session {
             match measured.to(builder).start().await {
                 Ok(os) => {
                     measured.say(&os);
-                    let (client, held) = hold(os, &data, want).await?;
+                    let (client, held) = hold(os, &data, want, config.retention.keep).await?;
                     return made(client, Some(held));
                 }
                 Err(StartError::Store(OpenError::Held { .. })) if begun.elapsed() < PATIENCE => {
@@ -379,7 +380,7 @@ fn tell_in_doubt(in_doubt: &[InDoubt]) {
 }
 
 /// What was found and done when the data folder was opened.
-fn tell_opened(opened: &Opened, data: &Path) {
+fn tell_opened(opened: &Opened, data: &Path, keep: Option<Span>) {
     let place = data.display();
     if let Some(torn) = &opened.torn {
         say(format!(
@@ -395,11 +396,15 @@ fn tell_opened(opened: &Opened, data: &Path) {
     if opened.format_missing {
         say(format!("note: {place} had records and no format file, which was written anew"));
     }
+    if let Some(keep) = keep.filter(|_| opened.removed > 0) {
+        let (runs, were) = (count(opened.removed, "run"), if opened.removed == 1 { "was" } else { "were" });
+        say(format!("note: {runs} older than keep = {} {were} removed", written(keep.ticks(1_000))));
+    }
 }
 
-async fn hold(os: Ostler, data: &Path, want: Want) -> Result<(Client, Held), Failure> {
+async fn hold(os: Ostler, data: &Path, want: Want, keep: Option<Span>) -> Result<(Client, Held), Failure> {
     if let Some(opened) = os.opened() {
-        tell_opened(opened, data);
+        tell_opened(opened, data, keep);
     }
     if os.ended() > 0 {
         say(format!(

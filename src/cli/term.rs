@@ -186,6 +186,15 @@ pub(crate) fn span(ms: i64) -> String {
     }
 }
 
+/// A span of time as a person writes it: in the largest unit that tells all of it.
+pub(crate) fn written(ms: i64) -> String {
+    let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
+    match units.into_iter().find(|(_, unit)| ms != 0 && ms % unit == 0) {
+        Some((name, unit)) => format!("{}{name}", ms / unit),
+        None => format!("{ms}ms"),
+    }
+}
+
 /// How long ago something was, as coarsely as people tell.
 pub(crate) fn ago(ms: i64) -> String {
     match ms / 1_000 {
@@ -243,6 +252,8 @@ mod tests {
             spans.map(span),
             ["0 ms", "999 ms", "1.00 s", "1.24 s", "59.99 s", "1 m 00 s", "2 m 05 s", "1 h 00 m"]
         );
+        let written = [0, 1, 1_500, 30_000, 90_000, 5_400_000, 43_200_000, 2_592_000_000].map(written);
+        assert_eq!(written, ["0ms", "1ms", "1500ms", "30s", "90s", "90m", "12h", "30d"]);
         let agos = [0, 59_999, 60_000, 3_600_000, 86_399_999, 86_400_000].map(ago);
         assert_eq!(agos, ["0 s ago", "59 s ago", "1 m ago", "1 h ago", "23 h ago", "1 d ago"]);
         assert_eq!([0, 1, 2].map(|many| count(many, "node")), ["0 nodes", "1 node", "2 nodes"]);

@@ -207,19 +207,20 @@ impl Store {
         sync_folder(path).map_err(io)?;
         let disk = Arc::new(Folder::new(&journal_path));
         let index = Index::open(Some(&path.join("index.redb")));
+        let mut removed = 0;
         if let Some(unwanted) = care::worthwhile(&index, options.unwanted) {
             match care::collect(path, &index, &options, unwanted, (&lock, epoch_seen), true) {
                 // Nothing has changed, and what is left of the room is for whoever comes to cancel.
                 Err(OpenError::Io { error, .. }) if is_full(&error) => {
                     tracing::warn!(%error, "no room to write the journal anew without the runs that are no longer kept");
                 }
-                collected => drop(collected?),
+                collected => removed = collected?.runs.len(),
             }
         }
         let keep = |epoch| lock.write(epoch).map(|()| Some(lock));
         let opened = segments::open(disk, index, options, epoch_seen, keep);
         let (journal, opened) = opened.map_err(|error| OpenError::journal(path, error))?;
-        let opened = Opened { format_missing, ..opened };
+        let opened = Opened { format_missing, removed, ..opened };
         Ok((Store { journal: Arc::new(journal), artifacts: Arc::new(artifacts) }, opened))
     }
 

@@ -175,6 +175,22 @@ fn runs_that_are_over_for_long_go_and_their_client_has_paid_for_them() {
 }
 
 #[test]
+fn who_opens_the_folder_is_told_what_it_kept_no_longer() {
+    let world = world();
+    run(&world, "small.yaml");
+    world.file("data/ostler.toml", "[retention]\nkeep = \"1ms\"\n");
+    // Who opens it goes by the index, which may not have the end of the last run yet: then the next one does.
+    let mut said = (0..5).map(|_| world.ostler("run small.yaml --workspace work").exits(0).err);
+    let said = said.find(|said| said.contains("keep")).expect("one of five finds something that is due");
+    let note = said.lines().find(|line| line.contains("keep")).unwrap();
+    let of_more = note.starts_with("note: ") && note.ends_with(" runs older than keep = 1ms were removed");
+    assert!(of_more || note == "note: 1 run older than keep = 1ms was removed", "{said}");
+    // Who looks removes nothing.
+    let looked = world.ostler("ps").exits(0);
+    assert!(!looked.err.contains("keep"), "{looked:?}");
+}
+
+#[test]
 fn what_is_held_is_neither_repaired_nor_collected() {
     let world = world();
     run(&world, "small.yaml");

@@ -36,6 +36,8 @@ pub struct JournalOpened {
     pub lost_end: Option<Damage>,
     /// Whether the folder had records and no format file: that was written anew.
     pub format_missing: bool,
+    /// Runs that went, as they were no longer to be kept.
+    pub removed: usize,
 }
 
 /// The end of a write that power or process did not live to finish. Nothing of it was acknowledged, unless the
