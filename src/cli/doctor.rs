@@ -21,7 +21,7 @@ use super::cells::wrapped;
 use super::client::part;
 use super::exit::{Failure, code};
 use super::session::{Session, Want, is_there, settings};
-use super::term::{Out, Paint, bytes, count};
+use super::term::{Out, Paint, bytes, count, written};
 use super::{Globals, clients, pipelines};
 
 mod damage;
@@ -211,6 +211,20 @@ fn configuration(globals: &Globals, config: &Config, data: Option<&Path>, report
         report.note("network", "http.request reaches nothing", OPEN_NETWORK);
     } else {
         report.good("network", "http.request reaches what [tools.http] egress_allow lists");
+    }
+    if data.is_some() {
+        report.good("retention", kept(config));
+    }
+}
+
+/// How long runs are kept.
+fn kept(config: &Config) -> String {
+    match config.retention.keep {
+        Some(keep) => format!(
+            "runs are removed {} after they are over, as a command opens the data folder to run something",
+            written(keep.ticks(1_000))
+        ),
+        None => "runs are kept for ever".to_owned(),
     }
 }
 

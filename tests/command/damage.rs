@@ -178,7 +178,9 @@ fn runs_that_are_over_for_long_go_and_their_client_has_paid_for_them() {
 fn who_opens_the_folder_is_told_what_it_kept_no_longer() {
     let world = world();
     run(&world, "small.yaml");
+    world.ostler("doctor").exits(0).says("✔ retention      runs are kept for ever\n");
     world.file("data/ostler.toml", "[retention]\nkeep = \"1ms\"\n");
+    world.ostler("doctor").exits(0).says("✔ retention      runs are removed 1ms after they are over");
     // Who opens it goes by the index, which may not have the end of the last run yet: then the next one does.
     let mut said = (0..5).map(|_| world.ostler("run small.yaml --workspace work").exits(0).err);
     let said = said.find(|said| said.contains("keep")).expect("one of five finds something that is due");
