@@ -6,7 +6,7 @@ use clap::builder::Styles;
 use clap::{Args, Command};
 
 use super::exit::{Failure, code};
-use super::term::Out;
+use super::term::{Out, wrote};
 use super::{Globals, command, pages};
 
 /// What an exit code says.
@@ -99,8 +99,7 @@ pub(crate) fn help(globals: &Globals, args: &HelpArgs) -> Result<u8, Failure> {
             ))
         })?;
     }
-    // Whoever reads may be gone by now.
-    let _ = asked.print_long_help();
+    wrote(asked.print_long_help());
     if let [name] = args.asked.as_slice()
         && let Some(page) = pages::of(name)
     {

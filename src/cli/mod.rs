@@ -396,6 +396,16 @@ fn logged() -> EnvFilter {
     EnvFilter::new("error")
 }
 
+/// Prints help or the version, if that was asked for, or what is wrong with the command line. Gives the exit code.
+fn not_dispatched(error: &clap::Error) -> u8 {
+    let printed = error.print();
+    if error.use_stderr() {
+        return exit::code::INVALID;
+    }
+    term::wrote(printed);
+    exit::code::SUCCEEDED
+}
+
 /// How long a process that is through waits for its threads.
 const LEAVING: Duration = Duration::from_secs(2);
 
@@ -416,10 +426,14 @@ pub(crate) fn main() -> ExitCode {
         .try_get_matches()
         .inspect(advice::keep)
         .and_then(|matches| Cli::from_arg_matches(&matches));
-    let cli = parsed.unwrap_or_else(|error| with_meant(error).exit());
-    tracing_subscriber::fmt().with_env_filter(logged()).with_writer(|| Aside).init();
-    allow_more_files();
-    let ended = runtime.block_on(dispatch(cli));
+    let ended = match parsed {
+        Ok(cli) => {
+            tracing_subscriber::fmt().with_env_filter(logged()).with_writer(|| Aside).init();
+            allow_more_files();
+            runtime.block_on(dispatch(cli))
+        }
+        Err(error) => Ok(not_dispatched(&with_meant(error))),
+    };
     // What is dropped last closes the journal; what still blocks in a thread of its own has been given up.
     runtime.shutdown_timeout(LEAVING);
     let ended = match (ended, term::lost()) {

@@ -21,6 +21,15 @@ pub(crate) fn lost() -> Option<&'static io::Error> {
     LOST.get()
 }
 
+/// Takes in how writing to standard output came out: that nobody reads it any more is no error.
+pub(crate) fn wrote(written: io::Result<()>) {
+    if let Err(error) = written
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        let _ = LOST.set(error);
+    }
+}
+
 /// Standard output. Once nobody reads it any more, nothing is written; that is no error.
 pub(crate) struct Out {
     gone: bool,
@@ -69,12 +78,9 @@ impl Out {
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
         if !self.gone {
             let mut to = stdout().lock();
-            if let Err(error) = to.write_all(bytes).and_then(|()| to.flush()) {
-                self.gone = true;
-                if error.kind() != ErrorKind::BrokenPipe {
-                    let _ = LOST.set(error);
-                }
-            }
+            let written = to.write_all(bytes).and_then(|()| to.flush());
+            self.gone = written.is_err();
+            wrote(written);
         }
     }
 

@@ -142,7 +142,18 @@ fn a_reader_that_goes_away_is_no_error() {
 #[test]
 fn what_cannot_be_written_is_no_success() {
     let world = world();
-    for line in [RUN, "ps", "show @last", "artifact @last/a", "ps --json"] {
+    for line in [
+        RUN,
+        "ps",
+        "show @last",
+        "artifact @last/a",
+        "ps --json",
+        "--version",
+        "--help",
+        "run --help",
+        "help run",
+        "help V04",
+    ] {
         let mut command = world.command(line);
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let output = command.stdout(full).output().unwrap();
