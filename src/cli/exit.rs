@@ -12,7 +12,7 @@ pub(crate) mod code {
     pub(crate) const INVALID: u8 = 2;
     /// Nothing goes on without a person: it waits for an answer, or was set aside by one.
     pub(crate) const WAITS: u8 = 3;
-    /// The store is damaged or cannot be used, or a process holds it that does not answer.
+    /// The store is damaged, cannot be used, or is held by a process that does not answer, or that has to let go of it for this.
     pub(crate) const STORE: u8 = 4;
     /// Something else went wrong, or a run did not get on; state is kept.
     pub(crate) const INTERNAL: u8 = 5;

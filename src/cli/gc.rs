@@ -78,8 +78,13 @@ fn collect(data: &Path, unwanted: Unwanted, apply: bool) -> Result<Garbage, Fail
     Store::collect(data, unwanted, apply).map_err(|error| match error {
         OpenError::Held { pid, .. } => {
             let who = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
-            let place = data.display();
-            Failure::store(format!("{place} is held by {who}: nothing is removed until it has ended"))
+            let why = match apply {
+                true => "nothing is removed until it has ended".to_owned(),
+                false => format!(
+                    "what could go is found out while nobody writes to it; ask again when {who} has ended"
+                ),
+            };
+            Failure::store(format!("{} is held by {who}: {why}", data.display()))
         }
         error => not_opened(data, &error),
     })

@@ -15,7 +15,7 @@ pub(crate) const EXIT_CODES: [(&str, &str); 8] = [
     ("1", "the run failed or was cancelled; or a comparison found a difference"),
     ("2", "the command line, the plan or another file is not right; nothing was started"),
     ("3", "a run waits for a person to answer, or was set aside by one until `ostler resume RUN`"),
-    ("4", "the data folder is damaged or cannot be used, or a process holds it that does not answer"),
+    ("4", "the data folder is damaged, cannot be used, or is held by a process that must end first"),
     ("5", "something else went wrong, or a run did not get on; what was done is kept: `ostler resume`"),
     ("130", "interrupted (^C); what was done is kept, `ostler resume` goes on"),
     ("143", "terminated; what was done is kept, `ostler resume` goes on"),

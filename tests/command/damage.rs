@@ -200,5 +200,7 @@ fn what_is_held_is_neither_repaired_nor_collected() {
     for line in ["gc --older-than 1ms --apply", "doctor --repair"] {
         world.ostler(line).exits(4).complains("held by process").complains("until it has ended");
     }
+    let again = format!("ask again when process {} has ended", std::process::id());
+    world.ostler("gc --older-than 1ms").exits(4).complains("held by process").complains(&again);
     drop(held);
 }
