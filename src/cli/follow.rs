@@ -27,6 +27,8 @@ pub(crate) struct Watch {
     /// How it stood before; `None`: it begins.
     pub(crate) before: Option<Before>,
     pub(crate) json: bool,
+    /// Others are watched too: its lines tell which it is.
+    pub(crate) among: bool,
 }
 
 /// How a run stood that goes on.
@@ -47,7 +49,7 @@ impl Watch {
         let Summary { run, seq, client, out_of_credit, reason, .. } = before;
         let (out_of_credit, parked) = (*out_of_credit, reason.is_some());
         let before = Before { seq: *seq, client: client.clone(), out_of_credit, parked };
-        Watch { run: run.clone(), before: Some(before), json }
+        Watch { run: run.clone(), before: Some(before), json, among: false }
     }
 }
 
@@ -108,13 +110,16 @@ pub(crate) async fn one(
     watch: Watch,
     out: &mut Out,
 ) -> Result<Ended, Failure> {
-    let Watch { run, before, json } = watch;
+    let Watch { run, before, json, among } = watch;
     let after = before.as_ref().map_or(0, |before| before.seq);
     let (mut view, after): (Box<dyn View + Send>, u64) = match (json, out.is_screen()) {
         (true, _) => (Box::new(Lines), after),
         // A tree shows how things stand, whatever led there.
         (false, true) => (Box::new(Live::new()), 0),
-        (false, false) => (Box::new(before.map_or_else(Plain::default, Plain::after)), after),
+        (false, false) => {
+            let plain = before.map_or_else(Plain::default, Plain::after);
+            (Box::new(if among { plain.marked(&run) } else { plain }), after)
+        }
     };
     let mut asker = if json { None } else { Asker::new(&run) };
     if let Some(asker) = asker.as_mut().filter(|_| after > 0) {

@@ -331,7 +331,7 @@ async fn finish(
     job: &str,
     out: &mut Out,
 ) -> Result<u8, Failure> {
-    let watch = Watch { run: job.to_owned(), before: None, json: globals.json };
+    let watch = Watch { run: job.to_owned(), before: None, json: globals.json, among: false };
     let code = match one(&mut session, signals, watch, out).await {
         Ok(Ended::Settled(code)) => code,
         Ok(Ended::Interrupted(code)) => {

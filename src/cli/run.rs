@@ -102,5 +102,6 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
             });
         }
     };
-    watch(session, &mut signals, Watch { run, before: None, json: globals.json }, &mut out).await
+    watch(session, &mut signals, Watch { run, before: None, json: globals.json, among: false }, &mut out)
+        .await
 }

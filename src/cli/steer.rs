@@ -208,9 +208,10 @@ async fn resume_all(
             Err(refused) => return fail(session, refused).await,
         }
     }
+    let among = watched.len() > 1;
     for what in watched {
         let run = what.run.clone();
-        match one(&mut session, signals, what, out).await {
+        match one(&mut session, signals, Watch { among, ..what }, out).await {
             Ok(Ended::Settled(code)) => worst = worst.max(code),
             Ok(Ended::Interrupted(code)) => {
                 interrupted(session, signals, &run).await;

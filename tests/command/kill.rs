@@ -42,6 +42,32 @@ fn after_a_kill_finished_steps_are_not_repeated() {
 }
 
 #[test]
+fn lines_of_several_runs_say_which_they_are_of() {
+    let world = world();
+    let killed = || {
+        let mut run = world.start(RUN);
+        let opened = run.until(" opened: steps");
+        run.until("first  executed");
+        run.signal("KILL");
+        run.end();
+        let id = opened.split_whitespace().nth(2).unwrap().to_owned();
+        id.rsplit('-').next().unwrap().to_owned()
+    };
+    let runs = [killed(), killed()];
+    let resumed = world.ostler("resume").exits(0);
+    for run in &runs {
+        for what in [" taken up again", " last  executed"] {
+            let is_told = |line: &str| line.starts_with(run) && line.contains(what);
+            assert!(resumed.out.lines().any(is_told), "{run}: {what}: {}", resumed.out);
+        }
+    }
+    // One alone needs no mark.
+    let alone = killed();
+    let resumed = world.ostler("resume").exits(0).says(" taken up again");
+    assert!(!resumed.out.lines().any(|line| line.starts_with(&alone)), "{}", resumed.out);
+}
+
+#[test]
 fn an_interrupt_keeps_the_state_and_tells_how_to_go_on() {
     for (signal, code) in [("INT", 130), ("TERM", 143)] {
         let world = world();

@@ -7,6 +7,7 @@ use super::board::{Board, Node, State, text};
 use crate::cli::cells::{fit, fit_name, padded, width};
 use crate::cli::clients;
 use crate::cli::follow::Before;
+use crate::cli::summary::ending;
 use crate::cli::term::{Out, Paint, clock, count, now_ms, paint_of, span};
 use crate::cli::words;
 
@@ -23,6 +24,8 @@ pub(crate) struct Plain {
     names: usize,
     from_start: bool,
     credits: Credits,
+    /// What each line begins with.
+    mark: String,
 }
 
 /// What was told of the credits of the client.
@@ -41,7 +44,7 @@ impl View for Plain {
     fn record(&mut self, line: &EventLine, out: &mut Out) {
         self.from_start |= line.kind == "run_opened";
         if let Some(told) = self.told(line, out) {
-            out.line(told);
+            out.line(format!("{}{told}", self.mark));
         }
     }
 
@@ -51,7 +54,8 @@ impl View for Plain {
 
     fn credits(&mut self, line: Option<&ClientLine>, out: &mut Out) {
         if let Credits::UsedUp { at_ms } = std::mem::replace(&mut self.credits, Credits::Told) {
-            out.line(format!("{} {}", clock(at_ms), clients::used_up(&self.board.client, line)));
+            let told = clients::used_up(&self.board.client, line);
+            out.line(format!("{}{} {told}", self.mark, clock(at_ms)));
         }
     }
 
@@ -69,6 +73,11 @@ impl Plain {
             plain.credits = Credits::UsedUp { at_ms: now_ms() };
         }
         plain
+    }
+
+    /// Of a run that is told of among others: each line begins with what tells it from them.
+    pub(crate) fn marked(self, run: &str) -> Plain {
+        Plain { mark: format!("{} ", ending(run)), ..self }
     }
 
     /// What is told of a record.
