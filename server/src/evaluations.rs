@@ -9,13 +9,13 @@ use ostler_kernel::id::RunId;
 use ostler_kernel::port::RunStanding;
 use serde::Deserialize;
 
-use crate::names;
 use crate::problem::Problem;
 use crate::routes::{Api, Asked, Named, Sent};
 use crate::wire::{
     AgentEvaluationLine, DegradationView, EvaluationList, EvaluationView, JudgementView, ScoresView,
     VerdictRequest, VerdictView,
 };
+use crate::{agents, names};
 
 /// Agents that are told as like another, at most.
 const LIKE_MAX: usize = 10;
@@ -89,12 +89,11 @@ pub(crate) async fn list(
     let Some(agent) = asked.like else {
         return Ok(Json(EvaluationList { agents: all.iter().map(|one| line(one, None)).collect() }));
     };
-    let unknown = || {
-        let what =
-            format!("no run of an agent {agent} was evaluated: there is nothing to compare others with");
-        Problem::new(StatusCode::NOT_FOUND, "agent_unknown", what)
+    let Some(near) = like(&all, &agent, api.system.domains(), LIKE_MAX) else {
+        agents::client_of(&api.system, &agent.as_str().into()).await?;
+        let what = format!("no run of agent {agent} was evaluated: there is nothing to compare others with");
+        return Err(Problem::new(StatusCode::CONFLICT, "agent_not_evaluated", what));
     };
-    let near = like(&all, &agent, api.system.domains(), LIKE_MAX).ok_or_else(unknown)?;
     let lines = near.into_iter().filter_map(|near| {
         let one = all.iter().find(|one| one.agent.as_ref() == Some(near.who))?;
         Some(line(one, Some(near.distance_micro)))

@@ -571,6 +571,8 @@ async fn a_run_is_judged_and_its_agent_told() {
         refused(&api, post(&path, &body), expected).await;
     }
     refused(&api, get("/v1/evaluations?like=nobody"), (404, "agent_unknown")).await;
+    send(&api, post("/v1/agents", &json!({"agent": "idle"}))).await;
+    refused(&api, get("/v1/evaluations?like=idle"), (409, "agent_not_evaluated")).await;
     let agents = value(send(&api, get("/v1/evaluations")).await).await;
     assert_eq!((&agents["agents"][0]["runs"], &agents["agents"][0]["client"]), (&json!(1), &json!("local")));
 }

@@ -94,7 +94,10 @@ fn a_verdict_counts_and_bad_ones_are_refused() {
     );
     world.ostler("agents").exits(0).says("clerk").says("100.0%");
     world.ostler("agents --like clerk").exits(0).complains("no other agent was evaluated");
-    world.ostler("agents --like nobody").exits(2).complains("nothing to compare others with");
+    world.ostler("agents --like nobody").exits(2).complains("there is no agent nobody");
+    world.ostler("spawn idle").exits(0);
+    let idle = world.ostler("agents --like idle").exits(2);
+    idle.complains("no run of agent idle was evaluated: there is nothing to compare others with");
 }
 
 #[test]
