@@ -1,5 +1,6 @@
 //! `events`, `artifact`: looking, without changing anything.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::path::Path;
 
@@ -44,15 +45,38 @@ pub(crate) struct ArtifactArgs {
 }
 
 /// Records for people.
-struct Table;
+#[derive(Default)]
+struct Table {
+    /// What does each node, as far as the records that were shown say so: its tool, else its kind.
+    done_by: BTreeMap<String, String>,
+}
+
+impl Table {
+    /// Takes in the nodes of a plan, or those that another version changes.
+    fn take_in(&mut self, nodes: &Value) {
+        for node in nodes.as_array().into_iter().flatten() {
+            let done_by = node["tool"].as_str().or(node["kind"].as_str());
+            if let (Some(id), Some(done_by)) = (node["id"].as_str(), done_by) {
+                self.done_by.insert(id.to_owned(), done_by.to_owned());
+            }
+        }
+    }
+}
 
 impl View for Table {
     fn record(&mut self, line: &EventLine, out: &mut Out) {
+        self.take_in(&line.body["plan"]["nodes"]);
+        self.take_in(&line.body["revision"]["nodes"]);
         let node = line.body["node"].as_str().unwrap_or_default();
         let detail = match line.kind.as_str() {
             "node_transition" => {
                 let word = |key: &str| line.body[key].as_str().unwrap_or_default().to_owned();
                 format!("{} -> {}  {}", word("from"), word("to"), word("reason"))
+            }
+            // What is identified, and by what, is for programs.
+            "attempt_intent" => {
+                let done_by = self.done_by.get(node).map(|done_by| format!(", {done_by}"));
+                format!("attempt {}{}", line.body["attempt"], done_by.unwrap_or_default())
             }
             "attempt_result" | "late_result" => {
                 let outcome = &line.body["outcome"];
@@ -113,7 +137,8 @@ async fn tell_events(
             summary.run, summary.seq, args.from
         )));
     }
-    let mut view: Box<dyn View + Send> = if globals.json { Box::new(Lines) } else { Box::new(Table) };
+    let mut view: Box<dyn View + Send> =
+        if globals.json { Box::new(Lines) } else { Box::new(Table::default()) };
     let mut after = args.from.get() - 1;
     let followed = if follows {
         to_rest(session, &summary.run, &mut after, "closed", Part::Looks, &mut *view, None, out).await
