@@ -209,11 +209,15 @@ fn the_jobs_are_valid() {
 fn the_keys_of_a_job_have_their_rows() {
     let page = Page::read("docs/guide/market.md");
     let unknown = JobFile::parse("job.json", Format::Json, r#"{"?": 0}"#).unwrap_err().to_string();
+    let nothing = JobFile::parse("job.json", Format::Json, "{}").unwrap_err().to_string();
     for key in
         ["title", "client", "capabilities", "domain", "budget", "deadline", "oversight", "plan", "params"]
     {
         assert!(unknown.contains(key), "{unknown}");
-        assert!(page.text.contains(&format!("`{key}`")), "{key}");
+        let row = page.text.lines().find(|line| line.starts_with(&format!("| `{key}` |")));
+        let row = row.unwrap_or_else(|| panic!("{key} has no row"));
+        let is_needed = nothing.contains(&format!("the key {key:?} is missing"));
+        assert_eq!(row.ends_with("| must be there |"), is_needed, "{row}");
     }
 }
 
