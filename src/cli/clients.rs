@@ -133,16 +133,25 @@ pub(crate) async fn credit(globals: &Globals, args: CreditArgs) -> Result<u8, Fa
     let want = if args.amount.is_some() { Want::Begin } else { Want::Look };
     let mut session = Session::open(globals, Path::new("."), want).await?;
     let mut line = session.get::<ClientLine>(&path).await;
+    let mut begins = false;
     // Nobody deposits by a slip of the pen for somebody who is not there.
     if let (Ok(known), Some(_)) = (&mut line, args.amount) {
         let request = ClientRequest { credits: args.amount, ..ClientRequest::default() };
-        match session.post(&path, &request).await {
-            Ok(changed) => *known = changed,
+        match session.post::<ClientLine>(&path, &request).await {
+            Ok(changed) => {
+                begins = known.left.is_none() && changed.left.is_some();
+                *known = changed;
+            }
             Err(refused) => line = Err(refused),
         }
     }
     session.stop().await;
-    tell(globals, &line?)
+    let code = tell(globals, &line?)?;
+    if begins {
+        let client = &args.client;
+        say(format!("{client} is metered from now on: its runs stop when its credits are used up"));
+    }
+    Ok(code)
 }
 
 /// The path of a client.

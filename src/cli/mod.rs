@@ -190,8 +190,8 @@ enum Command {
     Client(clients::ClientArgs),
     /// Deposit credits for a client, take some back, or show what is left
     ///
-    /// A credit is a millisecond of a slot. The first deposit makes a client metered: when its credits are used up, nothing more
-    /// of it starts until there are more.
+    /// A credit is a millisecond of a slot. The first deposit makes a client metered, for good: when its credits are used up,
+    /// nothing more of it starts until there are more.
     #[command(
         after_help = "Examples:\n  ostler credit acme +1000\n  ostler credit acme -200\n  ostler credit acme"
     )]

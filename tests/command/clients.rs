@@ -30,6 +30,22 @@ fn a_run_whose_client_is_out_of_credit_says_so_and_goes_on_when_there_is_some() 
 }
 
 #[test]
+fn who_meters_a_client_by_a_deposit_is_told_so_once() {
+    let world = World::new();
+    let told = "acme is metered from now on: its runs stop when its credits are used up\n";
+    world.ostler("client add acme").exits(0).says("not metered");
+    let first = world.ostler("credit acme +500").exits(0).says("500 credits left of 500");
+    assert_eq!(first.err, told);
+    for line in ["credit acme +10", "credit acme", "credit acme -510", "credit acme +5"] {
+        assert_eq!(world.ostler(line).exits(0).err, "", "{line}");
+    }
+    // A program reads of it in what is left.
+    world.ostler("client add other").exits(0);
+    let first = world.ostler("credit other +5 --json").exits(0);
+    assert_eq!((first.lines().len(), first.lines()[0]["left"].as_i64()), (1, Some(5)));
+}
+
+#[test]
 fn who_looks_at_a_run_that_waits_for_credits_or_resumes_it_is_told_so() {
     let world = World::new();
     world.file("two.yaml", &TWO.replace("tool: text.render, params: {template: a, values: {}}", SLOW));
