@@ -94,7 +94,7 @@ pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {
     let file = read_named(&args.plan, args.params)?;
     let (plan, mut advice) = match judge(&file, &config) {
         Ok(judged) => judged,
-        Err(findings) => return Err(findings::tell(file.source(), &findings, globals.json, &mut out)),
+        Err(findings) => return Err(findings::tell_plan(&file, &findings, globals.json, &mut out)),
     };
     advice.extend(foresee::refusals(&file, &plan, &config, &args.bounds, Path::new(&workspace)));
     let advice = findings::in_order(&advice);

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use ostler::finding::{Finding, Look, Source};
+use ostler::plan_file::PlanFile;
 use serde_json::json;
 
 use super::cells::fit_name;
@@ -17,13 +18,28 @@ const FAULTS_SHOWN_MAX: usize = 8;
 /// Code of a cycle, which has a fault for each of its nodes.
 const CYCLE: &str = "V04";
 
+/// Tells what is wrong with a plan, as [`tell`] does, and whether there may be more.
+pub(crate) fn tell_plan(file: &PlanFile, findings: &[Finding], json: bool, out: &mut Out) -> Failure {
+    told(file.source(), findings, file.hides_more(), json, out)
+}
+
 /// Tells what is wrong with a file: to a machine on stdout, to a person on stderr.
 /// A person is told the causes only.
 pub(crate) fn tell(source: &Source, findings: &[Finding], json: bool, out: &mut Out) -> Failure {
+    told(source, findings, false, json, out)
+}
+
+fn told(source: &Source, findings: &[Finding], hides_more: bool, json: bool, out: &mut Out) -> Failure {
     let findings = &in_order(findings);
+    let more = |many: usize| match (hides_more, many) {
+        (false, _) => "",
+        (true, 1) => "; there may be more behind it",
+        (true, _) => "; there may be more behind them",
+    };
     if json {
         findings.iter().for_each(|finding| out.json(&line(source, finding)));
-        return Failure::invalid(format!("{} has {}", source.name(), count(findings.len(), "fault")));
+        let many = findings.len();
+        return Failure::invalid(format!("{} has {}{}", source.name(), count(many, "fault"), more(many)));
     }
     let (causes, follow) = causes(findings);
     shown(source, &causes, stderr_look()).iter().for_each(say);
@@ -32,7 +48,8 @@ pub(crate) fn tell(source: &Source, findings: &[Finding], json: bool, out: &mut 
         1 => "; 1 more comes of it, and goes with it".to_owned(),
         many => format!("; {many} more come of that, and go with it"),
     };
-    Failure::invalid(format!("{} has {}{rest}", source.name(), count(causes.len(), "fault")))
+    let many = causes.len();
+    Failure::invalid(format!("{} has {}{rest}{}", source.name(), count(many, "fault"), more(many)))
 }
 
 /// In the order of the file; what has no place comes last.

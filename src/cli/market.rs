@@ -238,7 +238,7 @@ fn read(globals: &Globals, args: &PostArgs, out: &mut Out) -> Result<JobRequest,
     let folder = args.job.parent().unwrap_or(Path::new("."));
     let file = check::read(&folder.join(&job.plan), job.params.into_iter().collect())?;
     if let Err(findings) = check::judge(&file, &config) {
-        return Err(findings::tell(file.source(), &findings, globals.json, out));
+        return Err(findings::tell_plan(&file, &findings, globals.json, out));
     }
     Ok(JobRequest {
         title: job.title,

@@ -57,7 +57,7 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
     }
     let file = check::read_named(&args.plan, args.params)?;
     if let Err(findings) = check::judge(&file, &config) {
-        return Err(findings::tell(file.source(), &findings, globals.json, &mut out));
+        return Err(findings::tell_plan(&file, &findings, globals.json, &mut out));
     }
     let request = SubmitRequest {
         plan: file.draft().expect("a valid plan was read as a whole").clone(),

@@ -6,25 +6,50 @@ use ostler_kernel::plan::pointer_steps;
 
 use super::tree::{Leaf, Part, Tree};
 
-/// The id of the node that a part belongs to, and whether the part is the whole node or its id.
-pub(super) fn node_at(root: &Leaf, part: Part) -> Option<(String, bool)> {
-    let nodes = root.get("nodes")?;
-    let node = nodes.leaf.items().iter().find(|node| holds(node, part))?;
-    let id = node.get("id");
-    let whole = part == Part::Value(node.at)
-        || id.is_none_or(|id| part == Part::Key(id.key_at) || part == Part::Value(id.leaf.at));
-    Some((id.and_then(|id| id.leaf.text()).unwrap_or_default().to_owned(), whole))
+/// The way to a part, as the keys and indices that it goes through, and what stands there. Of parts at one place it is the
+/// outermost.
+pub(super) fn way(root: &Leaf, part: Part) -> Option<(Vec<String>, &Leaf)> {
+    let mut way = Vec::new();
+    match walk(root, part, &mut way) {
+        Some(leaf) => Some((way, leaf)),
+        None => (part == Part::Value(root.at)).then_some((way, root)),
+    }
 }
 
-fn holds(leaf: &Leaf, part: Part) -> bool {
-    part == Part::Value(leaf.at)
-        || match &leaf.tree {
-            Tree::List(items) => items.iter().any(|item| holds(item, part)),
-            Tree::Map(entries) => {
-                entries.iter().any(|entry| part == Part::Key(entry.key_at) || holds(&entry.leaf, part))
-            }
-            _ => false,
+/// Goes on to a part from what holds it; of a way that leads nowhere nothing is left.
+fn walk<'a>(leaf: &'a Leaf, part: Part, way: &mut Vec<String>) -> Option<&'a Leaf> {
+    let is_it = |leaf: &Leaf| part == Part::Value(leaf.at);
+    let mut into = |step: String, leaf: &'a Leaf| {
+        if !matches!(leaf.tree, Tree::List(_) | Tree::Map(_)) {
+            return None;
         }
+        way.push(step);
+        let found = walk(leaf, part, way);
+        if found.is_none() {
+            way.pop();
+        }
+        found
+    };
+    match &leaf.tree {
+        Tree::List(items) => match items.iter().position(is_it) {
+            Some(at) => {
+                way.push(at.to_string());
+                Some(&items[at])
+            }
+            None => items.iter().enumerate().find_map(|(at, item)| into(at.to_string(), item)),
+        },
+        Tree::Map(entries) => {
+            let found = entries.iter().find(|entry| part == Part::Key(entry.key_at) || is_it(&entry.leaf));
+            match found {
+                Some(entry) => {
+                    way.push(entry.key.clone());
+                    Some(&entry.leaf)
+                }
+                None => entries.iter().find_map(|entry| into(entry.key.clone(), &entry.leaf)),
+            }
+        }
+        _ => None,
+    }
 }
 
 /// What a JSON pointer leads to as far as it leads to something, where the keys of the steps to it stand (an item of a list

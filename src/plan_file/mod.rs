@@ -17,6 +17,7 @@
 //! assert!(file.show(unknown, Default::default()).contains("did you mean \"time.sleep\"?"));
 //! ```
 
+mod damage;
 mod json;
 mod locate;
 mod params;
@@ -38,6 +39,8 @@ pub(crate) use read::read_text;
 pub use tree::PLAN_FILE_DEPTH_MAX;
 pub use yaml::{YAML_REPEATED_MAX, YAML_VALUES_MAX};
 
+use damage::Damage;
+use shape::Next;
 use tree::{Leaf, NotData, Why};
 
 /// Bytes of a plan file.
@@ -88,12 +91,10 @@ pub struct PlanFile {
     root: Option<Leaf>,
     draft: Option<PlanDraft>,
     findings: Vec<Finding>,
-    /// Nodes that lost a part to a finding: what the rules say of them may be wrong.
-    hurt: BTreeSet<String>,
+    /// What the findings keep from being judged.
+    damage: Damage,
     /// Where keys stand that were read as those that were meant, which is a guess: nothing beneath them is judged.
     guessed: BTreeSet<usize>,
-    /// Whether more was lost than parts of nodes.
-    lost: bool,
 }
 
 impl PlanFile {
@@ -116,9 +117,8 @@ impl PlanFile {
             root: None,
             draft: None,
             findings: Vec::new(),
-            hurt: BTreeSet::new(),
+            damage: Damage::default(),
             guessed: BTreeSet::new(),
-            lost: false,
         };
         match format.read(text) {
             Ok(root) => file.take(root, params),
@@ -134,8 +134,13 @@ impl PlanFile {
         params::fill(&mut root, params, &mut bad, &mut used);
         // A slip in a name is one fault: of the place that does not get its value.
         used.extend(bad.iter().filter_map(|bad| bad.meant.clone()));
+        // What is wrong with them is told already.
+        let unfilled: BTreeSet<usize> = bad.iter().map(|bad| bad.at).collect();
+        if bad.len() > SHAPE_FAULTS_MAX {
+            self.damage.lose();
+        }
         for bad in bad.into_iter().take(SHAPE_FAULTS_MAX) {
-            self.lost = true;
+            self.damage.parameter(&root, bad.at);
             self.find("parameter", None, bad.what, bad.mend, Some(bad.at));
         }
         for name in params.keys().filter(|name| !used.contains(*name)) {
@@ -152,18 +157,15 @@ impl PlanFile {
                 }
                 _ => {}
             }
-            match (part, wrong.meant, locate::node_at(root, part)) {
-                // An unknown key tells nothing that its place lacks, and a slip can be read as meant.
-                (tree::Part::Key(_), ..) | (_, Some(_), _) => {}
-                (_, None, Some((name, false))) => {
-                    self.hurt.insert(name);
-                }
-                _ => self.lost = true,
-            }
-            if !wrong.follows {
+            let stand_in = self.damage.shape(root, wrong, part);
+            if !wrong.follows && !unfilled.contains(&part.at()) {
                 wrongs.push((wrong.clone(), part));
             }
-            told + wrongs.len() < SHAPE_FAULTS_MAX
+            match stand_in {
+                _ if told + wrongs.len() >= SHAPE_FAULTS_MAX => Next::Stop,
+                Some(tree) => Next::Put(tree),
+                None => Next::Mend,
+            }
         });
         for (wrong, part) in wrongs {
             self.find("shape", None, wrong.what, wrong.mend, Some(part.at()));
@@ -184,7 +186,7 @@ impl PlanFile {
     /// Judges the plan: the valid plan with advice, or everything that is wrong with it.
     pub fn validate(&self, settings: &Settings<'_>) -> Result<(Plan, Vec<Finding>), Vec<Finding>> {
         let unchecked = match &self.draft {
-            Some(draft) if self.findings.is_empty() || !self.lost => normalise(draft.clone(), settings),
+            Some(draft) if !self.damage.is_lost() => normalise(draft.clone(), settings),
             _ => return Err(self.findings.clone()),
         };
         let origin = unchecked.origin().clone();
@@ -207,14 +209,13 @@ impl PlanFile {
         }
     }
 
-    /// The faults that may be told: what a fault of shape has hurt is not judged.
+    /// The faults that may be told: what a fault of shape or a parameter keeps from being known is not judged.
     fn faults(&self, faults: &[Fault]) -> Vec<Finding> {
-        let is_guess = |fault: &Fault| {
-            self.root.as_ref().is_some_and(|root| locate::passes(root, &fault.pointer, &self.guessed))
-        };
         let sound = |fault: &&Fault| {
-            self.findings.is_empty()
-                || (fault.node != Fault::PLAN && !self.hurt.contains(&fault.node) && !is_guess(fault))
+            self.root.as_ref().is_none_or(|root| {
+                let is_guess = locate::passes(root, &fault.pointer, &self.guessed);
+                !is_guess && self.damage.spares(root, fault)
+            })
         };
         let located = |fault: &Fault| {
             let found =
@@ -222,6 +223,11 @@ impl PlanFile {
             self.on_line(found, fault.line)
         };
         faults.iter().filter(sound).map(located).collect()
+    }
+
+    /// Whether there may be faults that nobody could look for, for those that were found.
+    pub fn hides_more(&self) -> bool {
+        self.root.is_some() && (self.draft.is_none() || self.damage.hides())
     }
 
     /// A fault that was found in the plan of this file, with its place. `node` is the node it names, or `*`;
@@ -279,7 +285,7 @@ impl<T: DeserializeOwned> Shaped<T> {
                             wrong.mend.as_str(),
                         ));
                     }
-                    findings.len() < SHAPE_FAULTS_MAX
+                    if findings.len() < SHAPE_FAULTS_MAX { Next::Mend } else { Next::Stop }
                 });
                 Shaped { value, findings, root: Some(root) }
             }

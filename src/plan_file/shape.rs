@@ -172,11 +172,21 @@ fn out_of_range(found: &Unexpected<'_>, expected: &str) -> Option<(&'static str,
     too_small.then(|| ("too small", format!("give it at least -{most}")))
 }
 
-/// Reads data as a type. Each part that does not fit is told to `found`, then mended or left out, until all is
-/// read, or `found` has enough, or more than [`FOLLOWING_FAULTS_MAX`] follow from others: all is read anew after each.
+/// What comes of a part that does not fit.
+pub(super) enum Next {
+    /// Nothing more is read.
+    Stop,
+    /// The word is put there that was meant, or the part is left out.
+    Mend,
+    /// This is put there.
+    Put(Tree),
+}
+
+/// Reads data as a type. Each part that does not fit is told to `found`, then replaced, mended or left out, until
+/// all is read, or `found` has enough, or more than [`FOLLOWING_FAULTS_MAX`] follow from others: all is read anew after each.
 pub(super) fn read<T: DeserializeOwned>(
     root: &mut Leaf,
-    found: &mut dyn FnMut(&Leaf, &WrongShape, Part) -> bool,
+    found: &mut dyn FnMut(&Leaf, &WrongShape, Part) -> Next,
 ) -> Option<T> {
     let (mut left_out, mut left_out_here) = (BTreeSet::<String>::new(), BTreeSet::<String>::new());
     let mut follow = 0;
@@ -193,7 +203,7 @@ pub(super) fn read<T: DeserializeOwned>(
                 }
                 if let Some(key) = wrong.missing.filter(|_| part == Part::Value(root.at)) {
                     wrong.follows = left_out_here.contains(key);
-                    if !found(root, &wrong, part) || !stand_in(root, key) {
+                    if matches!(found(root, &wrong, part), Next::Stop) || !stand_in(root, key) {
                         return None;
                     }
                     continue;
@@ -203,11 +213,16 @@ pub(super) fn read<T: DeserializeOwned>(
                 if follow > FOLLOWING_FAULTS_MAX {
                     return None;
                 }
+                match found(root, &wrong, part) {
+                    Next::Stop => return None,
+                    Next::Put(tree) if root.put(part, &tree) => continue,
+                    Next::Put(_) | Next::Mend => {}
+                }
                 if let (Part::Value(_), None) = (part, wrong.meant) {
                     left_out_here.extend(root.key_here(part).map(str::to_owned));
                     left_out.extend(root.key_of(part).map(str::to_owned));
                 }
-                if !found(root, &wrong, part) || !root.mend(part, wrong.meant) {
+                if !root.mend(part, wrong.meant) {
                     return None;
                 }
             }

@@ -130,6 +130,36 @@ fn wrong_shapes_are_all_told_and_sound_nodes_are_judged() {
                 ·     ────
                 ╰────
               help: add id: …
+            V08 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V08.md)
+
+              × a: nothing says when its result is good
+               ╭─[p.yaml:4:12]
+             3 │   - id: a
+             4 │     toool: fs.list
+               ·            ───────
+             5 │     retries: many
+               ╰────
+              help: give it a contract, such as [{method: schema, spec: {type: object}}]
+            V20 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V20.md)
+
+              × b: there is no tool nothing
+               ╭─[p.yaml:7:11]
+             6 │   - id: b
+             7 │     tool: nothing
+               ·           ───────
+             8 │     contract: [{method: cod}]
+               ╰────
+              help: use a tool that is there: fs.list, shell.run, text.search, time.sleep
+            V20 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V20.md)
+
+              × c: there is no tool nothing
+                ╭─[p.yaml:10:11]
+              9 │   - id: c
+             10 │     tool: nothing
+                ·           ───────
+             11 │     contract: [{method: code}]
+                ╰────
+              help: use a tool that is there: fs.list, shell.run, text.search, time.sleep
         "#]],
     );
     check(
@@ -240,6 +270,69 @@ fn a_key_of_another_kind_is_no_key_that_is_missing() {
             found.iter().filter(|it| it.code == "shape").map(|it| it.detail.as_str()).collect();
         assert_eq!(found, told, "{text}");
     }
+}
+
+/// Everything that a node of an unknown tool, without a contract and after one that is not there, has.
+const ALL: &[&str] = &["V03", "V08", "V20"];
+
+#[test]
+fn what_a_part_of_another_kind_does_not_touch_is_judged() {
+    for (whole, node, first, rest, hides_more) in [
+        ("id: 5", "", "shape", ALL, false),
+        ("id: true", "", "shape", ALL, false),
+        ("title: [x]", "", "shape", ALL, false),
+        ("policy: many", "", "shape", ALL, false),
+        ("policy: {slots: many}", "", "shape", ALL, false),
+        (
+            "policy: {max_nodes: none, max_depth: none, backoff_base: -1}",
+            "",
+            "shape",
+            &["shape", "V03", "V08", "V14", "V20"],
+            false,
+        ),
+        (
+            "policy: {max_attempts: 1, backoff_base: ages}",
+            ", retries: 5",
+            "shape",
+            &["V03", "V08", "V14", "V20"],
+            false,
+        ),
+        ("policy: {max_attempts: few}", ", retries: 5", "shape", ALL, false),
+        ("strict: maybe", "", "shape", &["V08", "V20"], true),
+        ("outputs: x", "", "shape", ALL, true),
+        ("", ", retries: many", "shape", ALL, false),
+        ("", ", retries: many, patches: -1", "shape", &["V03", "V08", "V14", "V20"], false),
+        ("", ", timeout: 5 minutes", "shape", ALL, false),
+        ("", ", timeout: 5 minutes, heartbeat_timeout: 500", "shape", ALL, false),
+        ("", ", human_timeout: long, approval: before", "shape", ALL, false),
+        ("", ", approval: 5", "shape", ALL, false),
+        ("", ", effect: 5, impact: 1", "shape", ALL, false),
+        ("", ", contract: [{method: code, p: high}]", "shape", &["V03", "V20"], true),
+        ("", ", reads: 5", "shape", &[], true),
+        ("title: ${t}", "", "parameter", ALL, false),
+        ("policy:\n  slots: ${n}", "", "parameter", ALL, false),
+        ("", ", retries: '${n}'", "parameter", ALL, false),
+        ("", ", params: {path: '${p}'}", "parameter", ALL, false),
+    ] {
+        let id = if whole.starts_with("id:") { "" } else { "id: p\n" };
+        let text = format!("{id}{whole}\nnodes:\n  - {{id: x, tool: fs.lst, deps: [zz]{node}}}\n");
+        let file = PlanFile::parse("p.yaml", Format::Yaml, &text, &BTreeMap::new());
+        let found = file.validate(&Settings::simulation(Default::default(), Some(&tools()))).unwrap_err();
+        let told: Vec<&str> = found.iter().map(|it| it.code.as_str()).collect();
+        assert_eq!(told, [&[first][..], rest].concat(), "{text}");
+        assert_eq!(file.hides_more(), hides_more, "{text}");
+    }
+}
+
+#[test]
+fn where_a_node_is_lost_the_others_are_judged_by_themselves() {
+    let text = "id: p\nnodes:\n  - 7\n  - {id: a, tool: fs.list, deps: [b], timeout: 0}\noutputs: [b]\n";
+    let file = PlanFile::parse("p.yaml", Format::Yaml, text, &BTreeMap::new());
+    let found = file.validate(&Settings::simulation(Default::default(), Some(&tools()))).unwrap_err();
+    let told: Vec<(&str, Option<usize>)> =
+        found.iter().map(|it| (it.code.as_str(), it.place.map(|place| place.line))).collect();
+    assert_eq!(told, [("shape", Some(3)), ("V08", Some(4)), ("V14", Some(4))]);
+    assert!(file.hides_more());
 }
 
 #[test]
@@ -448,6 +541,15 @@ fn missing_and_idle_parameters_are_named() {
 
           × nothing takes the parameter "unasked"
           help: write ${unasked} where its value should stand, or leave it out
+        V08 (https://github.com/ostler-os/ostler/blob/main/docs/errors/V08.md)
+
+          × a: nothing says when its result is good
+           ╭─[p.yaml:3:19]
+         2 │ nodes:
+         3 │   - {id: a, tool: fs.list, params: {path: "${}"}}
+           ·                   ───────
+           ╰────
+          help: give it a contract, such as [{method: schema, spec: {type: object}}]
     "#]]
     .assert_eq(&told);
 }

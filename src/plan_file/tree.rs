@@ -186,6 +186,22 @@ impl Leaf {
         }
     }
 
+    /// Puts something in the place of a part that is something else. False if there is no such part.
+    pub(super) fn put(&mut self, part: Part, tree: &Tree) -> bool {
+        let mut inner: Vec<&mut Leaf> = match &mut self.tree {
+            Tree::List(items) => items.iter_mut().collect(),
+            Tree::Map(entries) => entries.iter_mut().map(|entry| &mut entry.leaf).collect(),
+            _ => return false,
+        };
+        match inner.iter().position(|leaf| part == Part::Value(leaf.at) && leaf.tree != *tree) {
+            Some(found) => {
+                inner[found].tree = tree.clone();
+                true
+            }
+            None => inner.into_iter().any(|leaf| leaf.put(part, tree)),
+        }
+    }
+
     /// The value without places.
     #[cfg(test)]
     pub(super) fn value(&self) -> Value {

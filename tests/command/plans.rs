@@ -156,6 +156,26 @@ fn a_slip_in_the_name_of_a_parameter_is_one_fault() {
 }
 
 #[test]
+fn a_value_of_another_kind_hides_no_other_fault() {
+    let world = world();
+    let plan = |whole: &str, node: &str| {
+        format!("{whole}\nnodes:\n  - {{id: x, tool: fs.list, params: {{path: 5}}, deps: [zz]{node}}}\n")
+    };
+    for (text, faults) in [
+        (plan("id: a", ", retries: many"), "3 faults\n"),
+        (plan("id: a", ", timeout: 5 minutes"), "3 faults\n"),
+        (plan("id: 5", ""), "3 faults\n"),
+        (plan("id: a\npolicy: {slots: many}", ""), "3 faults\n"),
+        (plan("id: a\ntitle: ${title}", ""), "3 faults\n"),
+        (plan("id: a", ", reads: 5"), "1 fault; there may be more behind it\n"),
+        (plan("id: a\nstrict: 5", ""), "2 faults; there may be more behind them\n"),
+    ] {
+        world.file("f.yaml", &text);
+        world.ostler("check f.yaml").exits(2).complains(&format!("f.yaml has {faults}"));
+    }
+}
+
+#[test]
 fn of_many_findings_that_are_alike_a_few_are_shown_and_machines_get_all() {
     let world = world();
     let node = |at: usize, dep: usize| {

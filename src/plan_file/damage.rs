@@ -1,0 +1,248 @@
+//! What cannot be judged of a plan of which a part is not what it should be. Everything else is.
+
+use std::collections::BTreeSet;
+
+use ostler_kernel::json::MAX_INTEGER;
+use ostler_kernel::plan::{Fault, FaultCode, Pointer};
+
+use super::locate;
+use super::shape::WrongShape;
+use super::tree::{Entry, Leaf, Part, Tree};
+
+/// What was found of a plan that is not what it should be, as far as it keeps other faults from being known. Nodes are
+/// known by the byte they begin at: those that were left out have changed where the others stand.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Damage {
+    /// Nothing is left to judge.
+    lost: bool,
+    /// There may be other nodes, or other edges than are written: each node can be judged by itself alone.
+    nodes: bool,
+    /// What nodes are for, or do to the world, is not known of all.
+    purpose: bool,
+    /// Nodes of which nothing is judged.
+    hurt: BTreeSet<usize>,
+    /// Places of which nothing is judged, with all below: of a node, or of the plan.
+    places: BTreeSet<(Option<usize>, String)>,
+    /// Whether more of a node is not judged than the part that is not what it should be.
+    more: bool,
+}
+
+/// What is found out by looking at a node, or at what the plan says of itself, whatever else there is.
+const OF_ITSELF: [FaultCode; 12] = [
+    FaultCode::V08,
+    FaultCode::V09,
+    FaultCode::V14,
+    FaultCode::V15,
+    FaultCode::V16,
+    FaultCode::V20,
+    FaultCode::V21,
+    FaultCode::V22,
+    FaultCode::V23,
+    FaultCode::V24,
+    FaultCode::V25,
+    FaultCode::V26,
+];
+
+impl Damage {
+    /// There is too much of it to say what it does not touch.
+    pub(super) fn lose(&mut self) {
+        self.lost = true;
+    }
+
+    /// Whether there is nothing to judge.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    /// Whether more is not judged than the parts themselves that are not what they should be.
+    pub(super) fn hides(&self) -> bool {
+        self.lost || self.nodes || self.purpose || self.more || !self.hurt.is_empty()
+    }
+
+    /// Takes in a part that is not what it should be, before it is mended. Gives what stands in for it, unless it is left
+    /// out, or read as what was meant.
+    pub(super) fn shape(&mut self, root: &Leaf, wrong: &WrongShape, part: Part) -> Option<Tree> {
+        // A slip is read as it was meant, and an unknown key tells nothing that its place lacks.
+        if wrong.meant.is_some() || matches!(part, Part::Key(_)) {
+            return None;
+        }
+        if let Some(key) = wrong.missing.filter(|_| part == Part::Value(root.at)) {
+            self.take(root, &[key]);
+            return None;
+        }
+        let (way, leaf) = locate::way(root, part).unwrap_or((Vec::new(), root));
+        let way: Vec<&str> = way.iter().map(String::as_str).collect();
+        let stand_in = stand_in(&way, &leaf.tree);
+        match way.as_slice() {
+            // Without a name it is no node.
+            ["nodes", _, "id"] if stand_in.is_none() => self.nodes = true,
+            way => self.take(root, way),
+        }
+        stand_in
+    }
+
+    /// Takes in a text with a parameter that is not given: it stands there as it is written.
+    pub(super) fn parameter(&mut self, root: &Leaf, at: usize) {
+        let Some((way, _)) = locate::way(root, Part::Value(at)) else { return self.lose() };
+        let way: Vec<&str> = way.iter().map(String::as_str).collect();
+        match way.as_slice() {
+            // Another node may depend on it by the name that it has.
+            ["nodes", _, "id"] => {
+                self.nodes = true;
+                self.take(root, &way);
+            }
+            ["nodes", node, "params", below @ ..] if !below.is_empty() => {
+                let node = node_at(root, node);
+                self.place(node, &way[2..]);
+                // What a call does to the world may depend on what it is given.
+                ["effect", "impact"].iter().for_each(|key| self.place(node, &[*key]));
+            }
+            way => self.take(root, way),
+        }
+    }
+
+    /// Takes in what stands at the end of a way, and is not what it should be.
+    fn take(&mut self, root: &Leaf, way: &[&str]) {
+        match way {
+            [] => self.lost = true,
+            ["nodes", node, key, ..] => match (node_at(root, node), without(key)) {
+                (Some(node), Some(keys)) => {
+                    keys.iter().for_each(|key| self.place(Some(node), &[*key]));
+                    self.place(Some(node), &["fallback"]);
+                    let own = OWN.contains(key);
+                    self.more |= !own;
+                    self.purpose |= !own && *key != "fallback";
+                }
+                (Some(node), None) => {
+                    self.hurt.insert(node);
+                    self.purpose = true;
+                }
+                (None, _) => self.lost = true,
+            },
+            ["nodes", ..] | ["strict"] => self.nodes = true,
+            ["policy", key, ..] => self.place(None, &["policy", *key]),
+            ["outputs", ..] => {
+                self.purpose = true;
+                self.place(None, &["outputs"]);
+            }
+            [key, ..] => self.place(None, &[*key]),
+        }
+    }
+
+    fn place(&mut self, node: Option<usize>, steps: &[&str]) {
+        let pointer = steps.iter().fold(Pointer::root(), |pointer, step| pointer.key(step));
+        self.places.insert((node, pointer.as_str().to_owned()));
+    }
+
+    /// Whether a fault of what is read is one of what was written too.
+    pub(super) fn spares(&self, root: &Leaf, fault: &Fault) -> bool {
+        if self.nodes && !OF_ITSELF.contains(&fault.code) {
+            return false;
+        }
+        if self.purpose && matches!(fault.code, FaultCode::V05 | FaultCode::V12) {
+            return false;
+        }
+        let (node, rest) = owner(root, &fault.pointer);
+        if node.is_some_and(|node| self.hurt.contains(&node)) {
+            return false;
+        }
+        let within = |place: &str| {
+            rest.strip_prefix(place).is_some_and(|below| below.is_empty() || below.starts_with('/'))
+        };
+        let mut places = self.places.range((node, String::new())..).take_while(|(of, _)| *of == node);
+        !places.any(|(_, place)| within(place.as_str()))
+    }
+}
+
+/// Keys of a node whose value matters for nothing but what is said of it itself.
+const OWN: [&str; 9] = [
+    "id",
+    "timeout",
+    "heartbeat_timeout",
+    "human_timeout",
+    "retries",
+    "patches",
+    "approval",
+    "idem",
+    "effect",
+];
+
+/// Keys of a node that cannot be judged where the value of this one is not known, this one among them; `None`: no key can.
+fn without(key: &str) -> Option<&'static [&'static str]> {
+    let keys: &[&str] = match key {
+        "id" => &["id"],
+        "timeout" => &["timeout", "heartbeat_timeout"],
+        "heartbeat_timeout" => &["heartbeat_timeout"],
+        "human_timeout" => &["human_timeout"],
+        "retries" => &["retries"],
+        "patches" => &["patches"],
+        "approval" => &["approval", "human_timeout"],
+        "idem" => &["idem", "retries", "patches"],
+        "effect" | "impact" => &["effect", "impact"],
+        "contract" => &["contract"],
+        "fallback" => &["fallback"],
+        "params" => &["params", "effect", "impact", "contract", "idem", "retries", "patches"],
+        "tool" | "kind" | "model" => &[
+            "tool",
+            "kind",
+            "model",
+            "params",
+            "contract",
+            "effect",
+            "impact",
+            "idem",
+            "retries",
+            "patches",
+            "approval",
+            "human_timeout",
+        ],
+        _ => return None,
+    };
+    Some(keys)
+}
+
+/// What stands in for a value that is not what it should be, where a default could be at fault: nothing that is told comes
+/// of it.
+fn stand_in(way: &[&str], tree: &Tree) -> Option<Tree> {
+    let number = |number: u64| Some(Tree::Number(number.into()));
+    match (way, tree) {
+        (["id"] | ["nodes", _, "id"], Tree::Number(number)) => Some(Tree::Text(number.to_string())),
+        (["id"] | ["nodes", _, "id"], Tree::Bool(flag)) => Some(Tree::Text(flag.to_string())),
+        (["nodes", _, "retries" | "patches"], _) => number(0),
+        (["nodes", _, "human_timeout"], _) => number(1),
+        (["nodes", _, "approval"], _) => Some(Tree::Text("before".to_owned())),
+        (["policy", "max_nodes" | "max_depth"], _) => number(u32::MAX.into()),
+        (["policy", "max_attempts"], _) => number(MAX_INTEGER),
+        (["policy"], _) => {
+            let limit = |key: &str| {
+                let tree = stand_in(&["policy", key], tree)?;
+                let leaf = Leaf { at: NOWHERE, plain: false, tree };
+                Some(Entry { key: key.to_owned(), key_at: NOWHERE, leaf })
+            };
+            Some(Tree::Map(
+                ["max_nodes", "max_depth", "max_attempts"].into_iter().filter_map(limit).collect(),
+            ))
+        }
+        _ => None,
+    }
+}
+
+/// The last byte that no text has: where parts stand that nobody wrote.
+const NOWHERE: usize = usize::MAX;
+
+/// The byte that a node of the plan begins at.
+fn node_at(root: &Leaf, node: &str) -> Option<usize> {
+    let nodes = root.get("nodes")?.leaf.items();
+    nodes.get(node.parse::<usize>().ok()?).map(|node| node.at)
+}
+
+/// The node that a JSON pointer leads into, if it does, and how it goes on from there.
+fn owner<'a>(root: &Leaf, pointer: &'a str) -> (Option<usize>, &'a str) {
+    let Some(below) = pointer.strip_prefix("/nodes/") else { return (None, pointer) };
+    let end = below.find('/').unwrap_or(below.len());
+    let (node, rest) = below.split_at(end);
+    match node_at(root, node) {
+        Some(node) => (Some(node), rest),
+        None => (None, pointer),
+    }
+}
