@@ -12,7 +12,7 @@ use super::cells::{fit, fit_name, padded, visible, width, wrapped};
 use super::client::{Client, part, whole};
 use super::clients;
 use super::pages;
-use super::term::{Out, Paint, bytes, count, date, now_ms, paint_of, span};
+use super::term::{Out, Paint, bytes, count, date, now_ms, paint_of, span, took};
 use super::words;
 
 /// Columns for who is no terminal.
@@ -188,7 +188,7 @@ pub(crate) fn head(sheet: &Sheet<'_>, summary: &Summary) -> Vec<String> {
         (_, standing) => standing.as_str(),
     };
     let version = if summary.version > 1 { format!(", version {}", summary.version) } else { String::new() };
-    let took = span(summary.makespan_ms);
+    let took = took(summary.makespan_ms);
     let rest = width(word) + width(&version) + width(&summary.run) + width(&took) + 6;
     let plan = fit_name(&summary.plan, sheet.columns.saturating_sub(rest).max(PLAN_MIN));
     let mut when = format!("{}, ", date(summary.opened_ms));
@@ -251,12 +251,7 @@ pub(crate) fn figures(sheet: &Sheet<'_>, summary: &Summary) -> Vec<String> {
     let mut lines = vec![
         fit(&format!("  nodes          {}", states.join(", ")), sheet.columns),
         format!("{before}{rounds}{attempts}"),
-        format!(
-            "  makespan       {}  critical path {}  parallelism {:.2}",
-            span(summary.makespan_ms),
-            span(summary.critical_path_ms),
-            summary.parallelism
-        ),
+        makespan(summary),
     ];
     // Of a run that lost what it was for, there is no result to rely on.
     if let (Some(bounds), Some("succeeded" | "concluded")) = (summary.reliability, summary.outcome.as_deref())
@@ -277,6 +272,18 @@ pub(crate) fn figures(sheet: &Sheet<'_>, summary: &Summary) -> Vec<String> {
         lines.push(fit(&text, sheet.columns));
     }
     lines
+}
+
+/// How long it took, and how much of that its nodes were at work. Of work that took no time that is measured, nobody can say how
+/// much of it went on at once.
+fn makespan(summary: &Summary) -> String {
+    let (path, parallelism) = match (summary.dispatches, summary.critical_path_ms) {
+        (0, _) => ("-".to_owned(), "-".to_owned()),
+        (_, ..1) => (took(0), "-".to_owned()),
+        (_, path) => (took(path), format!("{:.2}", summary.parallelism)),
+    };
+    let whole = took(summary.makespan_ms);
+    format!("  makespan       {whole}  critical path {path}  parallelism {parallelism}")
 }
 
 /// The first rounds, as many as fit; how many there are, if that is not all of them.

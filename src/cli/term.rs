@@ -201,6 +201,11 @@ pub(crate) fn written(ms: i64) -> String {
     }
 }
 
+/// How long something took. Less than a millisecond is not nothing.
+pub(crate) fn took(ms: i64) -> String {
+    if ms < 1 { "<1 ms".to_owned() } else { span(ms) }
+}
+
 /// How long ago something was, as coarsely as people tell.
 pub(crate) fn ago(ms: i64) -> String {
     match ms / 1_000 {
@@ -260,6 +265,7 @@ mod tests {
         );
         let written = [0, 1, 1_500, 30_000, 90_000, 5_400_000, 43_200_000, 2_592_000_000].map(written);
         assert_eq!(written, ["0ms", "1ms", "1500ms", "30s", "90s", "90m", "12h", "30d"]);
+        assert_eq!([0, 1, 1_240].map(took), ["<1 ms", "1 ms", "1.24 s"]);
         let agos = [0, 59_999, 60_000, 3_600_000, 86_399_999, 86_400_000].map(ago);
         assert_eq!(agos, ["0 s ago", "59 s ago", "1 m ago", "1 h ago", "23 h ago", "1 d ago"]);
         assert_eq!([0, 1, 2].map(|many| count(many, "node")), ["0 nodes", "1 node", "2 nodes"]);

@@ -233,6 +233,21 @@ fn twelve_nodes_that_wait_for_a_person() {
 }
 
 #[test]
+fn work_that_takes_no_time_that_is_measured_has_no_parallelism() {
+    let base = Summary { rounds: vec![1, 2], ..summary(&[("executed", 3)]) };
+    for (dispatches, makespan_ms, critical_path_ms, parallelism, told) in [
+        (3, 0, 0, 0.0, "makespan       <1 ms  critical path <1 ms  parallelism -"),
+        (3, 12, 0, 0.0, "makespan       12 ms  critical path <1 ms  parallelism -"),
+        (3, 12, 6, 0.5, "makespan       12 ms  critical path 6 ms  parallelism 0.50"),
+        (0, 12, 0, 0.0, "makespan       12 ms  critical path -  parallelism -"),
+    ] {
+        let summary = Summary { dispatches, makespan_ms, critical_path_ms, parallelism, ..base.clone() };
+        let lines = figures(&Sheet { out: &Out::new(), columns: 80, rows: ROWS_MIN }, &summary);
+        assert!(lines.iter().any(|line| line.trim() == told), "{lines:#?}");
+    }
+}
+
+#[test]
 fn any_plan_fits_a_screen() {
     let some = [0, 1, 5, 14, 5_000];
     for executed in some {
