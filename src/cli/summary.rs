@@ -213,7 +213,7 @@ pub(crate) fn nodes(sheet: &Sheet<'_>, graph: &GraphView) -> Vec<String> {
 }
 
 fn node_told(sheet: &Sheet<'_>, node: &GraphNode, names: usize) -> String {
-    let took = node.busy_ms.map(span).unwrap_or_default();
+    let took = node.busy_ms.map(took).unwrap_or_default();
     let word = if node.cut_off { CUT_OFF } else { words::state(&node.state) };
     let detail = match (node.state.as_str(), &node.failure, &node.reason) {
         _ if node.cut_off => "its process ended; it is done again when the run goes on".to_owned(),

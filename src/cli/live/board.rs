@@ -197,10 +197,17 @@ impl Board {
             "parked" => self.parked = true,
             "run_recovered" => self.parked = false,
             "attempt_result" | "late_result" => {
-                self.cost = self.cost.saturating_add(body["cost"].as_u64().unwrap_or(0));
+                let cost = body["cost"].as_u64().unwrap_or(0);
+                self.cost = self.cost.saturating_add(cost);
                 if line.kind == "attempt_result" {
                     let node = self.place(text(body, "node"), line.at_ms);
                     node.failure = body["outcome"]["failed"]["message"].as_str().map(str::to_owned);
+                    // As the report of the run has it: an attempt took what it measured itself, whenever its records came.
+                    if let (Some(started), Some(took), 1..) =
+                        (&mut node.started_ms, body["duration_ms"].as_u64(), cost)
+                    {
+                        *started = (*started).max(line.at_ms.saturating_sub_unsigned(took));
+                    }
                 }
             }
             "draining" => self.place(text(body, "node"), line.at_ms).state = State::Draining,
@@ -375,6 +382,18 @@ pub(crate) mod tests {
         assert_eq!((node.failure.as_deref(), board.cost), (Some("no such file"), 3));
         move_to(&mut board, 250, "a", "pending", "retry");
         assert_eq!(board.node("a").unwrap().until_ms, None);
+    }
+
+    #[test]
+    fn an_attempt_took_what_its_result_says() {
+        for (duration_ms, cost, took) in [(0, 1, 0), (20, 20, 20), (90, 90, 30), (0, 0, 30)] {
+            let mut board = board(&[("a", &[])]);
+            move_to(&mut board, 20, "a", "running", "attempt:1");
+            let body = json!({"node": "a", "outcome": {}, "duration_ms": duration_ms, "cost": cost});
+            board.record(&line(50, "attempt_result", body));
+            move_to(&mut board, 50, "a", "executed", "ok");
+            assert_eq!(board.node("a").unwrap().took_ms, Some(took), "{duration_ms} {cost}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::cli::advice;
 use crate::cli::cells::{fit, fit_name, padded, width};
 use crate::cli::clients::deposit;
 use crate::cli::summary::{self, ending};
-use crate::cli::term::{Paint, count, painted_if, span};
+use crate::cli::term::{Paint, count, painted_if, span, took};
 use crate::cli::words;
 
 /// Columns of a node's name.
@@ -287,7 +287,7 @@ pub(super) fn detail(node: &Node, now_ms: i64) -> String {
         (State::Running | State::Draining, Some(started), _) => {
             parts.push(lasting((now_ms - started).max(0)))
         }
-        (state, _, Some(took)) if state.is_over() => parts.push(span(took)),
+        (state, _, Some(ms)) if state.is_over() => parts.push(took(ms)),
         _ => {}
     }
     if node.attempt > 1 {

@@ -8,7 +8,7 @@ use crate::cli::cells::{fit, fit_name, padded, width};
 use crate::cli::clients;
 use crate::cli::follow::Before;
 use crate::cli::summary::ending;
-use crate::cli::term::{Out, Paint, clock, count, now_ms, paint_of, span};
+use crate::cli::term::{Out, Paint, clock, count, now_ms, paint_of, took};
 use crate::cli::words;
 
 /// Columns of a node's name.
@@ -126,7 +126,7 @@ fn node_told(node: &Node, names: usize, out: &Out) -> Option<String> {
         State::Retrying => ("tried again", "failed_retryable"),
         state => (state.word(), state.word()),
     };
-    let took = node.took_ms.filter(|_| node.state != State::Waiting).map(span).unwrap_or_default();
+    let took = node.took_ms.filter(|_| node.state != State::Waiting).map(took).unwrap_or_default();
     let again = if node.attempt > 1 { format!("attempt {}", node.attempt) } else { String::new() };
     let detail = match (node.state, &node.failure) {
         (State::Failed | State::Retrying | State::Waiting, Some(failure)) => fit(failure, FAILURE_MAX),
