@@ -247,11 +247,11 @@ pub(crate) fn figures(sheet: &Sheet<'_>, summary: &Summary) -> Vec<String> {
         states.iter().map(|(state, count)| format!("{count} {}", words::state(state))).collect();
     let attempts = format!("  ({})", count(summary.dispatches as usize, "attempt"));
     let before = "  rounds         ";
-    let rounds = rounds(&summary.rounds, sheet.columns.saturating_sub(before.len() + width(&attempts)));
+    let rounds = rounds(&summary.rounds, &attempts, sheet.columns.saturating_sub(before.len()));
     let mut lines = vec![
         fit(&format!("  nodes          {}", states.join(", ")), sheet.columns),
-        format!("{before}{rounds}{attempts}"),
-        makespan(summary),
+        fit(&format!("{before}{rounds}"), sheet.columns),
+        fit(&makespan(summary), sheet.columns),
     ];
     // Of a run that lost what it was for, there is no result to rely on.
     if let (Some(bounds), Some("succeeded" | "concluded")) = (summary.reliability, summary.outcome.as_deref())
@@ -264,7 +264,8 @@ pub(crate) fn figures(sheet: &Sheet<'_>, summary: &Summary) -> Vec<String> {
     }
     if summary.cost > 0 {
         let budget = summary.budget.map(|budget| format!(" of {budget}")).unwrap_or_default();
-        lines.push(format!("  cost           {}{budget}", count(summary.cost as usize, "credit")));
+        let text = format!("  cost           {}{budget}", count(summary.cost as usize, "credit"));
+        lines.push(fit(&text, sheet.columns));
     }
     if let Some(parent) = &summary.parent {
         let text =
@@ -286,10 +287,14 @@ fn makespan(summary: &Summary) -> String {
     format!("  makespan       {whole}  critical path {path}  parallelism {parallelism}")
 }
 
-/// The first rounds, as many as fit; how many there are, if that is not all of them.
-fn rounds(rounds: &[u32], columns: usize) -> String {
+/// The first rounds, as many as fit; how many there are, if that is not all of them; and beside them how many attempts that
+/// were, if there is room for a round too.
+fn rounds(rounds: &[u32], attempts: &str, columns: usize) -> String {
     let many = rounds.len();
     let told = |some: usize| {
+        if many == 0 {
+            return "-".to_owned();
+        }
         let mut told: Vec<String> = rounds[..some].iter().map(ToString::to_string).collect();
         if some < many {
             told.push(format!("… {many} in all"));
@@ -297,8 +302,13 @@ fn rounds(rounds: &[u32], columns: usize) -> String {
         told.join(", ")
     };
     let most = many.min(ROUNDS_MAX);
-    let fitting = (1..=most).rev().map(told).find(|told| width(told) <= columns);
-    fitting.unwrap_or_else(|| fit(&told(0), columns))
+    let fitting =
+        |least: usize, columns: usize| (least..=most).rev().map(told).find(|told| width(told) <= columns);
+    let beside = columns.checked_sub(width(attempts)).and_then(|columns| fitting(most.min(1), columns));
+    match beside {
+        Some(told) => told + attempts,
+        None => fitting(0, columns).unwrap_or_else(|| fit(&told(most), columns)),
+    }
 }
 
 /// The first culprit of every loss: `most` of them, in no more than so many rows, of which there is one at least. What there is room

@@ -248,6 +248,27 @@ fn work_that_takes_no_time_that_is_measured_has_no_parallelism() {
 }
 
 #[test]
+fn figures_fit_a_narrow_terminal() {
+    let few = || vec![1, 2];
+    for (rounds, dispatches, columns, told) in [
+        (few(), 3, 80, "rounds         1, 2  (3 attempts)"),
+        (few(), 3, 35, "rounds         1, 2  (3 attempts)"),
+        (few(), 3, 34, "rounds         1, 2"),
+        (few(), 3, 20, "rounds         1,…"),
+        (few(), 3, PLAN_MIN, "rounds   …"),
+        (Vec::new(), 0, 80, "rounds         -  (0 attempts)"),
+        (Vec::new(), 0, 20, "rounds         -"),
+        ((0..400).collect(), 400, 30, "rounds         … 400 in all"),
+        ((0..400).collect(), 400, 24, "rounds         0, 1, …"),
+    ] {
+        let summary = Summary { rounds, dispatches, ..summary(&[("executed", 3)]) };
+        let lines = figures(&Sheet { out: &Out::new(), columns, rows: ROWS_MIN }, &summary);
+        assert!(lines.iter().any(|line| line.trim() == told), "{columns}: {lines:#?}");
+        assert!(lines.iter().all(|line| width(line) <= columns), "{columns}: {lines:#?}");
+    }
+}
+
+#[test]
 fn any_plan_fits_a_screen() {
     let some = [0, 1, 5, 14, 5_000];
     for executed in some {
