@@ -1,7 +1,9 @@
 //! What is wrong with a file, or could be better: told with the line, a mark under the place, and what would mend
 //! it.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::OnceLock;
 
 use miette::{
     Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents,
@@ -73,13 +75,31 @@ pub struct Source {
     text: String,
     /// The byte each line begins at.
     lines: Vec<usize>,
+    /// Finds the texts without quotes, if its format has them: where each begins and ends.
+    find_unquoted: Option<fn(&str) -> BTreeMap<usize, usize>>,
+    /// What that has found, once somebody has asked.
+    unquoted: OnceLock<BTreeMap<usize, usize>>,
 }
 
 impl Source {
     /// A text that is called `name`.
     pub fn new(name: &str, text: &str) -> Source {
         let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        Source { name: name.to_owned(), text: text.to_owned(), lines }
+        let (name, text) = (name.to_owned(), text.to_owned());
+        Source { name, text, lines, find_unquoted: None, unquoted: OnceLock::new() }
+    }
+
+    /// The same text, of a format that has texts without quotes, which this finds: where each begins and ends.
+    pub(crate) fn with_unquoted(self, find: fn(&str) -> BTreeMap<usize, usize>) -> Source {
+        Source { find_unquoted: Some(find), ..self }
+    }
+
+    /// Characters of the text without quotes that begins at a place, as far as it stands in one line.
+    fn unquoted_at(&self, place: Place) -> Option<usize> {
+        let find = || self.find_unquoted.map(|find| find(&self.text)).unwrap_or_default();
+        let end = *self.unquoted.get_or_init(find).get(&place.offset)?;
+        let line = self.text.get(place.offset..end)?.lines().next()?.trim_end();
+        (!line.is_empty()).then(|| line.chars().count())
     }
 
     /// What it is called.
@@ -248,7 +268,11 @@ impl Excerpt {
             if line == at {
                 let start = text.len();
                 let (shown, lead) = cut(whole, place.column - 1);
-                let length = length(shown[lead..].trim_end_matches('…'));
+                let rest = shown[lead..].trim_end_matches('…');
+                let length = match source.unquoted_at(place) {
+                    Some(many) => rest.char_indices().nth(many).map_or(rest.len(), |(end, _)| end),
+                    None => length(rest),
+                };
                 text.push_str(&shown);
                 mark = SourceSpan::from((start + lead, length));
             } else {

@@ -107,7 +107,7 @@ impl JobFile {
         text: &str,
         domains: Option<&Domains>,
     ) -> Result<JobFile, JobFileError> {
-        let source = Box::new(Source::new(name, text.strip_prefix('\u{feff}').unwrap_or(text)));
+        let source = Box::new(format.source(name, text.strip_prefix('\u{feff}').unwrap_or(text)));
         let mut shaped = Shaped::<JobFile>::read(format, &source, CODE);
         let findings = match shaped.value.take() {
             Some(job) if shaped.findings.is_empty() => {

@@ -44,7 +44,7 @@ impl PipelineFile {
 
     /// Reads a text that is called `name` in findings.
     pub fn parse(name: &str, format: Format, text: &str) -> PipelineFile {
-        let source = Source::new(name, text.strip_prefix('\u{feff}').unwrap_or(text));
+        let source = format.source(name, text.strip_prefix('\u{feff}').unwrap_or(text));
         let shaped = Shaped::read(format, &source, CODE);
         PipelineFile { source, shaped }
     }

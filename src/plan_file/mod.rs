@@ -74,6 +74,15 @@ impl Format {
         }
     }
 
+    /// A text of this format that is called `name`.
+    pub(crate) fn source(self, name: &str, text: &str) -> Source {
+        let source = Source::new(name, text);
+        match self {
+            Format::Yaml => source.with_unquoted(yaml::unquoted),
+            Format::Json | Format::Toml => source,
+        }
+    }
+
     fn read(self, text: &str) -> Result<Leaf, NotData> {
         let root = match self {
             Format::Yaml => yaml::read(text),
@@ -113,7 +122,7 @@ impl PlanFile {
     pub fn parse(name: &str, format: Format, text: &str, params: &BTreeMap<String, String>) -> PlanFile {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut file = PlanFile {
-            source: Source::new(name, text),
+            source: format.source(name, text),
             root: None,
             draft: None,
             findings: Vec::new(),

@@ -336,6 +336,28 @@ fn where_a_node_is_lost_the_others_are_judged_by_themselves() {
 }
 
 #[test]
+fn the_whole_of_a_value_is_marked() {
+    for (node, marked) in [
+        ("{id: a, tool: fs.list, timeout: 5 minutes, retries: 1}", "5 minutes"),
+        ("{id: a, tool: fs.list, timeout: 5 minutes}", "5 minutes"),
+        ("{id: a, tool: fs.list, timeout: '5 minutes'}", "'5 minutes'"),
+        ("{id: a, tool: fs.list, timeout: \"5 minutes\"}", "'5 minutes'"),
+        ("id: a\n    timeout: 5 minutes  # no more", "5 minutes"),
+        ("id: a\n    timeout: ätwas lang", "ätwas lang"),
+        ("id: a\n    timeout: 5 minutes\n      or so", "5 minutes"),
+        ("id: a\n    timeout: http://x", "http://x"),
+        ("id: a\n    no such key: 1", "no such key"),
+    ] {
+        let text = format!("id: p\nnodes:\n  - {node}\n");
+        let file = PlanFile::parse("p.yaml", Format::Yaml, &text, &BTreeMap::new());
+        let [found] = file.findings.as_slice() else { panic!("{:?}", file.findings) };
+        let shown = file.show(found, Look::default());
+        let marks = shown.lines().find(|line| line.trim_start().starts_with('·')).unwrap();
+        assert_eq!(marks.matches('─').count(), marked.chars().count(), "{shown}");
+    }
+}
+
+#[test]
 fn json_and_toml_have_places_too() {
     check(
         Format::Json,

@@ -1,6 +1,6 @@
 //! YAML as data with places. YAML 1.2: `on`, `yes` and `no` are texts; aliases count against a budget.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -50,6 +50,15 @@ fn plain_texts(text: &str) -> BTreeSet<usize> {
         Event::Scalar(text, ScalarStyle::Plain, _, None) if text.contains("${") => {
             span.byte_range().map(|range| range.start)
         }
+        _ => None,
+    };
+    Parser::new_from_str(text).map_while(Result::ok).filter_map(plain).collect()
+}
+
+/// Where texts begin and end that have no quotes and are no block, keys among them.
+pub(super) fn unquoted(text: &str) -> BTreeMap<usize, usize> {
+    let plain = |(event, span): (Event<'_>, Span)| match event {
+        Event::Scalar(_, ScalarStyle::Plain, ..) => span.byte_range().map(|range| (range.start, range.end)),
         _ => None,
     };
     Parser::new_from_str(text).map_while(Result::ok).filter_map(plain).collect()
