@@ -22,7 +22,7 @@ use ostler_kernel::plan::{Pointer, Span, TIMEOUT_MS_MAX};
 use serde::Deserialize;
 
 use crate::finding::{Finding, Source};
-use crate::plan_file::{Format, ReadError, Shaped, meant, read_text};
+use crate::plan_file::{Format, Kind, ReadError, Shaped, meant, read_text};
 
 /// Bytes of a job file.
 pub const JOB_FILE_BYTES_MAX: usize = 1 << 20;
@@ -108,7 +108,7 @@ impl JobFile {
         domains: Option<&Domains>,
     ) -> Result<JobFile, JobFileError> {
         let source = Box::new(format.source(name, text.strip_prefix('\u{feff}').unwrap_or(text)));
-        let mut shaped = Shaped::<JobFile>::read(format, &source, CODE);
+        let mut shaped = Shaped::<JobFile>::read(format, &source, CODE, Some(Kind::Job));
         let findings = match shaped.value.take() {
             Some(job) if shaped.findings.is_empty() => {
                 let wrong = job.check(&shaped, domains).into_iter();

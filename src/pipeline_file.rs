@@ -16,7 +16,7 @@ use std::path::Path;
 use ostler_kernel::pipeline::{PipelineSpec, SpecFault};
 
 use crate::finding::{Finding, Source};
-use crate::plan_file::{Format, ReadError, Shaped, read_text};
+use crate::plan_file::{Format, Kind, ReadError, Shaped, read_text};
 
 /// Bytes of a file that declares a pipeline.
 pub const PIPELINE_FILE_BYTES_MAX: usize = 1 << 20;
@@ -45,7 +45,7 @@ impl PipelineFile {
     /// Reads a text that is called `name` in findings.
     pub fn parse(name: &str, format: Format, text: &str) -> PipelineFile {
         let source = format.source(name, text.strip_prefix('\u{feff}').unwrap_or(text));
-        let shaped = Shaped::read(format, &source, CODE);
+        let shaped = Shaped::read(format, &source, CODE, Some(Kind::Pipeline));
         PipelineFile { source, shaped }
     }
 

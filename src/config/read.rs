@@ -65,7 +65,7 @@ impl Config {
 
     fn parse_with(name: &str, text: &str, tools: Option<&BTreeSet<String>>) -> Result<Config, ConfigError> {
         let source = Box::new(Source::new(name, text.strip_prefix('\u{feff}').unwrap_or(text)));
-        let mut shaped = Shaped::<Config>::read(Format::Toml, &source, "config");
+        let mut shaped = Shaped::<Config>::read(Format::Toml, &source, "config", None);
         match shaped.value.take() {
             Some(config) if shaped.findings.is_empty() => {
                 let unknown = tools.map(|tools| config.unknown_tools(tools)).unwrap_or_default();

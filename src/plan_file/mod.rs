@@ -19,6 +19,7 @@
 
 mod damage;
 mod json;
+mod kind;
 mod locate;
 mod params;
 mod read;
@@ -34,6 +35,7 @@ use ostler_kernel::plan::{Fault, Plan, PlanDraft, Settings, advise, nearest, nor
 use serde::de::DeserializeOwned;
 
 pub use crate::finding::{Finding, Look, Place, Source};
+pub(crate) use kind::Kind;
 pub use read::ReadError;
 pub(crate) use read::read_text;
 pub use tree::PLAN_FILE_DEPTH_MAX;
@@ -139,6 +141,10 @@ impl PlanFile {
     }
 
     fn take(&mut self, mut root: Leaf, params: &BTreeMap<String, String>) {
+        if let Some((kind, at)) = Kind::Plan.other(&root) {
+            self.findings.push(kind.told(&self.source, "shape", at));
+            return;
+        }
         let (mut bad, mut used) = (Vec::new(), BTreeSet::new());
         params::fill(&mut root, params, &mut bad, &mut used);
         // A slip in a name is one fault: of the place that does not get its value.
@@ -281,9 +287,13 @@ pub(crate) struct Shaped<T> {
 }
 
 impl<T: DeserializeOwned> Shaped<T> {
-    pub(crate) fn read(format: Format, source: &Source, code: &str) -> Shaped<T> {
+    /// Reads a text; one that is plainly of another kind is told to be that.
+    pub(crate) fn read(format: Format, source: &Source, code: &str, kind: Option<Kind>) -> Shaped<T> {
         match format.read(source.text()) {
             Ok(mut root) => {
+                if let Some((other, at)) = kind.and_then(|kind| kind.other(&root)) {
+                    return Shaped { value: None, findings: vec![other.told(source, code, at)], root: None };
+                }
                 let mut findings = Vec::new();
                 let value = shape::read(&mut root, &mut |_, wrong, part| {
                     if !wrong.follows {

@@ -113,6 +113,36 @@ fn what_cannot_be_begun_with_says_what_is_wrong_with_it() {
 }
 
 #[test]
+fn a_file_of_another_kind_is_told_what_it_is_and_nothing_else() {
+    let world = World::new();
+    world.file("plan.yaml", "id: p\ntitle: t\nnodes: [{id: a, tool: fs.list, params: {path: .}}]\n");
+    world.file("job.yaml", "title: t\nbudget: 5\nplan: plan.yaml\n");
+    world.file("part.yaml", "title: t\nbudget: many\n");
+    world.file("web.yaml", "id: web\nstages: [{name: a, publishes: [x]}]\n");
+    world.file("lost.yaml", "title: t\nbudget: 5\nplan: web.yaml\n");
+    for (line, file, place, told) in [
+        ("check job.yaml", "job", "3:1", "this is a job"),
+        ("run job.yaml --workspace work", "job", "3:1", "this is a job"),
+        ("run part.yaml --workspace work", "part", "2:1", "this is a job"),
+        ("run web.yaml --workspace work", "web", "2:1", "this is a pipeline"),
+        ("market post plan.yaml --workspace work", "plan", "3:1", "this is a plan"),
+        ("market post lost.yaml --workspace work", "web", "2:1", "this is a pipeline"),
+        ("pipeline create plan.yaml", "plan", "3:1", "this is a plan"),
+        ("pipeline create job.yaml", "job", "3:1", "this is a job"),
+    ] {
+        let mend = match told {
+            "this is a plan" => "`ostler run plan.yaml` runs it".to_owned(),
+            "this is a job" => format!("`ostler market post {file}.yaml` posts it"),
+            _ => "`ostler pipeline create web.yaml` makes it".to_owned(),
+        };
+        let ended = refused(&world, line).complains(told).complains(&mend);
+        ended
+            .complains(&format!("[{file}.yaml:{place}]"))
+            .complains(&format!("error: {file}.yaml has 1 fault\n"));
+    }
+}
+
+#[test]
 fn what_is_no_text_or_too_much_of_it_is_refused() {
     let world = World::new();
     std::fs::write(world.path().join("latin.yaml"), b"id: p\ntitle: caf\xe9\n").unwrap();

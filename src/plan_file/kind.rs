@@ -1,0 +1,49 @@
+//! What a file is of, by its keys: whoever gives one to the wrong command is told that, and not all that another command
+//! misses in it.
+
+use std::path::Path;
+
+use super::tree::Leaf;
+use crate::finding::{Finding, Source};
+
+/// What files declare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Plan,
+    Job,
+    Pipeline,
+}
+
+impl Kind {
+    /// What a file plainly is where this should be, and the byte of the key that says so.
+    pub(super) fn other(self, root: &Leaf) -> Option<(Kind, usize)> {
+        let key = |key: &str| root.get(key).map(|entry| entry.key_at);
+        let of_job = key("plan").or_else(|| key("budget"));
+        let plainly = match (key("nodes"), key("stages"), of_job) {
+            (Some(at), None, None) => Some((Kind::Plan, at)),
+            (None, Some(at), None) => Some((Kind::Pipeline, at)),
+            (None, None, Some(at)) if key("title").is_some() => Some((Kind::Job, at)),
+            _ => None,
+        };
+        plainly.filter(|&(kind, _)| kind != self)
+    }
+
+    /// Tells that a text is of this kind, as a key of it at a byte says.
+    pub(super) fn told(self, source: &Source, code: &str, at: usize) -> Finding {
+        let (word, command, done) = match self {
+            Kind::Plan => ("plan", "run", "runs"),
+            Kind::Job => ("job", "market post", "posts"),
+            Kind::Pipeline => ("pipeline", "pipeline create", "makes"),
+        };
+        let name = source.name();
+        let is_plain = |c: char| c.is_alphanumeric() || "/._-".contains(c);
+        let is_file = Path::new(name).extension().is_some() && name.chars().all(is_plain);
+        let file = if is_file { name } else { "FILE" };
+        source.finding(
+            code,
+            Some(at),
+            format!("this is a {word}"),
+            format!("`ostler {command} {file}` {done} it"),
+        )
+    }
+}
