@@ -120,6 +120,10 @@ struct Target {
 impl Target {
     fn of(workspace: &Workspace, path: &Path) -> Result<Target, Failure> {
         let refused = |error| workspace.refused(path, error);
+        // In whatever mode: no other one can write to it either.
+        if let Ok(found) = workspace.dir().metadata(path) {
+            workspace.regular(path, &found)?;
+        }
         // Through links first: what the path names is to be written, not the link replaced.
         let path = match workspace.dir().canonicalize(path) {
             Ok(real) => real,

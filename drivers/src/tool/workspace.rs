@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
+use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt};
 use ostler_kernel::event::Failure;
 use rustix::fs::OFlags;
 
@@ -127,12 +127,17 @@ impl Workspace {
         options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
         let file = self.dir.open_with(path, &options).map_err(|error| self.refused(path, error))?;
         let metadata = file.metadata().map_err(|error| self.refused(path, error))?;
-        if metadata.is_file() {
-            Ok(file)
-        } else {
-            let kind = if metadata.is_dir() { "a folder" } else { "no regular file" };
-            Err(structural(format!("{} in {} is {kind}", path.display(), self.root.display())))
+        self.regular(path, &metadata)?;
+        Ok(file)
+    }
+
+    /// Refuses what is no regular file, as `found` says.
+    pub(super) fn regular(&self, path: &Path, found: &Metadata) -> Result<(), Failure> {
+        if found.is_file() {
+            return Ok(());
         }
+        let kind = if found.is_dir() { "a folder" } else { "no regular file" };
+        Err(structural(format!("{} in {} is {kind}", path.display(), self.root.display())))
     }
 
     /// The bytes of a regular file that has at most `limit` of them; `advice` says what to do if it has more.

@@ -10,7 +10,7 @@ use crate::world::World;
 use expect_test::{Expect, expect};
 use ostler_drivers::tool::{GITIGNORE_BYTES_MAX, WALK_DEPTH_MAX, WRITE_BYTES_MAX};
 use ostler_kernel::run::Category;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, Mode, RenameFlags, mkfifoat, renameat_with};
 use serde_json::{Value, json};
 
 fn tree() -> World {
@@ -348,22 +348,6 @@ async fn writing_is_all_or_nothing_and_repeatable() {
     check(
         &world,
         "fs.write",
-        write("out", "x", "replace"),
-        expect!["structural: out in ROOT: no regular file"],
-    )
-    .await;
-    check(
-        &world,
-        "fs.write",
-        write("out", "x", "append"),
-        expect!["structural: out in ROOT: Is a directory (os error 21)"],
-    )
-    .await;
-    check(&world, "fs.write", write(".", "x", "replace"), expect!["structural: . is a folder: name a file"])
-        .await;
-    check(
-        &world,
-        "fs.write",
         write("out/log/x", "x", "create"),
         expect!["structural: out/log/x in ROOT: Not a directory (os error 20)"],
     )
@@ -374,6 +358,24 @@ async fn writing_is_all_or_nothing_and_repeatable() {
         .collect();
     left.sort();
     assert_eq!(left, ["log", "new.md"], "nothing temporary stays");
+}
+
+#[tokio::test]
+async fn what_is_no_file_is_told_in_the_same_words_whoever_reads_or_writes_it() {
+    let world = World::new();
+    std::fs::create_dir(world.root().join("d")).unwrap();
+    symlink("d", world.root().join("link")).unwrap();
+    mkfifoat(CWD, world.root().join("pipe"), Mode::RUSR | Mode::WUSR).unwrap();
+    for (path, what) in
+        [("d", "a folder"), (".", "a folder"), ("link", "a folder"), ("pipe", "no regular file")]
+    {
+        let expected = format!("structural: {path} in ROOT is {what}");
+        assert_eq!(world.shown("fs.read", json!({"path": path})).await, expected);
+        for mode in ["create", "replace", "append"] {
+            let params = json!({"path": path, "text": "x", "mode": mode});
+            assert_eq!(world.shown("fs.write", params).await, expected, "{mode}");
+        }
+    }
 }
 
 #[tokio::test]
