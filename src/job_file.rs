@@ -12,6 +12,7 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::Path;
 
 use ostler_kernel::agent::Oversight;
@@ -19,7 +20,9 @@ use ostler_kernel::evaluation::{Domains, UnknownDomain};
 use ostler_kernel::id::{CLIENT_DEFAULT, NAME_RULE, is_name};
 use ostler_kernel::market::{JobFault, JobTerms};
 use ostler_kernel::plan::{Pointer, Span, TIMEOUT_MS_MAX};
-use serde::Deserialize;
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Number;
 
 use crate::finding::{Finding, Source};
 use crate::plan_file::{Format, Kind, ReadError, Shaped, meant, read_text};
@@ -55,13 +58,57 @@ pub struct JobFile {
     pub oversight: Oversight,
     /// The plan to run: a file, from the folder of this one.
     pub plan: String,
-    /// Values of the parameters of the plan.
-    #[serde(default)]
+    /// Values of the parameters of the plan, as `--param` takes them; written as texts, numbers, `true` or `false`.
+    #[serde(default, deserialize_with = "params")]
     pub params: BTreeMap<String, String>,
 }
 
 fn local() -> String {
     CLIENT_DEFAULT.to_owned()
+}
+
+fn params<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let params = BTreeMap::<String, Param>::deserialize(deserializer)?;
+    Ok(params.into_iter().map(|(name, Param(text))| (name, text)).collect())
+}
+
+/// The value of a parameter, as a text that reads as what was written.
+struct Param(String);
+
+impl<'de> Deserialize<'de> for Param {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Param, D::Error> {
+        struct AsText;
+        impl Visitor<'_> for AsText {
+            type Value = Param;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text, a number, true or false")
+            }
+
+            fn visit_bool<E: Error>(self, flag: bool) -> Result<Param, E> {
+                Ok(Param(flag.to_string()))
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Param, E> {
+                Ok(Param(number.to_string()))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Param, E> {
+                Ok(Param(number.to_string()))
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<Param, E> {
+                let finite = Number::from_f64(number);
+                let finite = finite.ok_or_else(|| E::invalid_value(Unexpected::Float(number), &self))?;
+                Ok(Param(finite.to_string()))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Param, E> {
+                Ok(Param(text.to_owned()))
+            }
+        }
+        deserializer.deserialize_any(AsText)
+    }
 }
 
 /// Why a job file is none.
@@ -110,7 +157,10 @@ impl JobFile {
         let source = Box::new(format.source(name, text.strip_prefix('\u{feff}').unwrap_or(text)));
         let mut shaped = Shaped::<JobFile>::read(format, &source, CODE, Some(Kind::Job));
         let findings = match shaped.value.take() {
-            Some(job) if shaped.findings.is_empty() => {
+            Some(mut job) if shaped.findings.is_empty() => {
+                // Within a text a version 1.10 stays one, as it does with `--param`.
+                let written = shaped.numbers("params", &source);
+                job.params.extend(written.map(|(name, number)| (name.to_owned(), number.to_owned())));
                 let wrong = job.check(&shaped, domains).into_iter();
                 let findings: Vec<Finding> = wrong
                     .map(|(pointer, detail, mend)| {
@@ -311,6 +361,45 @@ mod tests {
         for (domain, is_read) in [("lega", true), ("a/b", false)] {
             let text = format!("title: x\nbudget: 1\ndomain: {domain}\nplan: p\n");
             assert_eq!(JobFile::parse("job", Format::Yaml, &text).is_ok(), is_read, "{domain}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_what_the_command_line_would_make_of_them() {
+        for (format, text) in [
+            (
+                Format::Yaml,
+                "title: x\nbudget: 1\nplan: p\nparams:\n  count: 5\n  below: -5\n  share: 1.10\n  hex: 0x10\n  on: true\n  \
+                 text: \"5\"\n",
+            ),
+            (
+                Format::Json,
+                "{\"title\": \"x\", \"budget\": 1, \"plan\": \"p\", \"params\": {\"count\": 5, \"below\": -5, \"share\": 1.10, \
+                 \"hex\": 16, \"on\": true, \"text\": \"5\"}}",
+            ),
+            (
+                Format::Toml,
+                "title = 'x'\nbudget = 1\nplan = 'p'\n[params]\ncount = 5\nbelow = -5\nshare = 1.10\nhex = 0x10\non = true\n\
+                 text = '5'\n",
+            ),
+        ] {
+            let job = JobFile::parse("job", format, text).unwrap();
+            let params: Vec<(&str, &str)> =
+                job.params.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+            let expected = [
+                ("below", "-5"),
+                ("count", "5"),
+                ("hex", "16"),
+                ("on", "true"),
+                ("share", "1.10"),
+                ("text", "5"),
+            ];
+            assert_eq!(params, expected, "{format:?}");
+        }
+        for (value, found) in [("[5]", "a list"), ("null", "null")] {
+            let text = format!("title: x\nbudget: 1\nplan: p\nparams:\n  count: {value}\n");
+            let expected = format!("5:10 expected a text, a number, true or false, found {found}; ");
+            assert_eq!(told(Format::Yaml, &text), [expected], "{value}");
         }
     }
 }

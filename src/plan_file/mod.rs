@@ -33,6 +33,7 @@ use std::path::Path;
 
 use ostler_kernel::plan::{Fault, Plan, PlanDraft, Settings, advise, nearest, normalise, validate};
 use serde::de::DeserializeOwned;
+use serde_json::Number;
 
 pub use crate::finding::{Finding, Look, Place, Source};
 pub(crate) use kind::Kind;
@@ -43,7 +44,7 @@ pub use yaml::{YAML_REPEATED_MAX, YAML_VALUES_MAX};
 
 use damage::Damage;
 use shape::Next;
-use tree::{Leaf, NotData, Why};
+use tree::{Leaf, NotData, Tree, Why};
 
 /// Bytes of a plan file.
 pub const PLAN_FILE_BYTES_MAX: usize = 5 << 20;
@@ -323,6 +324,27 @@ impl<T: DeserializeOwned> Shaped<T> {
     /// The byte of the key that a JSON pointer leads to.
     pub(crate) fn key_at(&self, pointer: &str) -> Option<usize> {
         self.root.as_ref().map(|root| locate::pointed(root, pointer, true))
+    }
+
+    /// The numbers in the map under a key of the whole, by their keys and as they are written, but for those that JSON has
+    /// other words for.
+    pub(crate) fn numbers<'a>(
+        &'a self,
+        key: &str,
+        source: &'a Source,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let entries = match self.root.as_ref().and_then(|root| root.get(key)).map(|entry| &entry.leaf.tree) {
+            Some(Tree::Map(entries)) => entries.as_slice(),
+            _ => &[],
+        };
+        entries.iter().filter_map(|entry| {
+            let Tree::Number(number) = &entry.leaf.tree else { return None };
+            let rest = source.text().get(entry.leaf.at..)?;
+            let is_behind = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.' | '_'));
+            let written = rest.split(is_behind).next()?;
+            let read: Number = serde_json::from_str(written).ok()?;
+            (read == *number).then_some((entry.key.as_str(), written))
+        })
     }
 
     /// Where a text stands in the list under a key of the whole, 0 for the first.

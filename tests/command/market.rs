@@ -148,6 +148,23 @@ fn what_cannot_be_posted_is_refused_and_leaves_nothing() {
 }
 
 #[test]
+fn parameters_of_a_job_are_written_as_what_they_are() {
+    let world = world();
+    world.file(
+        "review.yaml",
+        "id: review\nnodes:\n  - id: tell\n    tool: text.render\n    params:\n      template: \"{{ horse + 1 }} {{ wins }} \
+         ${version}\"\n      values:\n        horse: ${horse}\n        wins: ${wins}\n",
+    );
+    let params = "params:\n  horse: 5\n  wins: true\n  version: 1.10\n";
+    world.file("job.yaml", &format!("{JOB}{params}"));
+    world.ostler(POST).exits(0);
+    world.ostler("artifact @last/tell --path text").exits(0).says("6 true 1.10");
+    world.file("job.yaml", &format!("{JOB}params: {{horse: [5]}}\n"));
+    let refused = world.ostler(POST).exits(2);
+    refused.complains("expected a text, a number, true or false, found a list");
+}
+
+#[test]
 fn a_killed_job_goes_on_and_reserves_its_budget_once() {
     let world = world();
     let mut post = world.start(POST);
