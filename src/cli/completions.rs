@@ -1,6 +1,6 @@
 //! `ostler completions`: what a shell needs to complete our commands and options.
 
-use clap::Args;
+use clap::{Args, Command};
 use clap_complete::{Shell, generate};
 
 use super::exit::{Failure, code};
@@ -57,7 +57,7 @@ pub(crate) struct CompletionsArgs {
 pub(crate) fn completions(globals: &Globals, args: &CompletionsArgs) -> Result<u8, Failure> {
     globals.text_only("completions")?;
     let mut script = Vec::new();
-    generate(args.shell, &mut command(), "ostler", &mut script);
+    generate(args.shell, &mut shown(), "ostler", &mut script);
     let mut out = Out::new();
     if args.shell == Shell::Bash {
         // The last registration counts.
@@ -70,6 +70,17 @@ pub(crate) fn completions(globals: &Globals, args: &CompletionsArgs) -> Result<u
     Ok(code::SUCCEEDED)
 }
 
+/// The command without those below it that are hidden, which the scripts would offer.
+fn shown() -> Command {
+    let whole = command();
+    let below = whole.get_subcommands().filter(|below| !below.is_hide_set()).cloned();
+    Command::new("ostler")
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_help_subcommand(true)
+        .args(whole.get_arguments().cloned())
+        .subcommands(below)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,9 +89,24 @@ mod tests {
     fn every_shell_is_told_the_words_of_an_option_that_has_some() {
         for shell in [Shell::Zsh, Shell::Fish, Shell::Bash] {
             let mut script = Vec::new();
-            generate(shell, &mut command(), "ostler", &mut script);
+            generate(shell, &mut shown(), "ostler", &mut script);
             let script = String::from_utf8(script).unwrap();
             for word in ["autonomous_escalation", "spot_check", "supervised"] {
+                assert!(script.contains(word), "{shell}: {word}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_shell_offers_what_is_hidden() {
+        for shell in [Shell::Bash, Shell::Elvish, Shell::Fish, Shell::PowerShell, Shell::Zsh] {
+            let mut script = Vec::new();
+            generate(shell, &mut shown(), "ostler", &mut script);
+            let script = String::from_utf8(script).unwrap();
+            for told in ["what a shell offers", "subcmd__complete)"] {
+                assert!(!script.contains(told), "{shell}: {told}");
+            }
+            for word in ["completions", "version", "data"] {
                 assert!(script.contains(word), "{shell}: {word}");
             }
         }

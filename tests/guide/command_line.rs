@@ -143,6 +143,7 @@ fn bash_completes_commands_and_options() {
     assert_eq!(offered(&["ostler", "run", "--works"]).unwrap(), ["--workspace"]);
     assert_eq!(offered(&["ostler", "show", "@last", "--format", "mer"]).unwrap(), ["mermaid"]);
     assert!(offered(&["ostler", ""]).unwrap().contains(&"doctor".to_owned()));
+    assert_eq!(offered(&["ostler", "comp"]).unwrap(), ["completions"], "and nothing that is hidden");
 }
 
 /// What bash offers at the end of a line, by the function that our script registers; the folder is where it is typed.
