@@ -1,10 +1,11 @@
-//! What a shell offers for a word that names a run, a node, or what `ostler help` explains: asked by the script of `ostler completions bash`.
+//! What a shell offers for a word that names a run, a node, an agent, a client, a pipeline, a stage, or what `ostler help` explains: asked
+//! by the script of `ostler completions bash`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, Command};
-use ostler_server::wire::{RunList, Summary};
+use clap::{Arg, Args, Command};
+use ostler_server::wire::{AgentList, ClientList, PipelineLine, PipelineList, RunList, Summary};
 
 use super::client::{Client, part};
 use super::exit::{Failure, code};
@@ -19,6 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Runs that are offered, the newest.
 const RUNS_OFFERED_MAX: usize = 100;
 
+/// Names that are offered of those that begin as the word does.
+const NAMES_OFFERED_MAX: usize = 1_000;
+
 #[derive(Debug, Args)]
 pub(crate) struct CompleteArgs {
     /// The words of the line after the command's name; the last is being typed
@@ -26,16 +30,18 @@ pub(crate) struct CompleteArgs {
     words: Vec<String>,
 }
 
-/// Prints a name a line. Where nothing can be said, nothing is: somebody is typing.
+/// Prints a name a line. Where nothing can be said, nothing is: somebody is typing. Where the word names nothing that we know
+/// of, that is said by the code, and the shell may offer what it likes.
 pub(crate) async fn complete(globals: &Globals, args: CompleteArgs) -> Result<u8, Failure> {
-    let root = command();
-    if let Some(asked) = Asked::of(&root, &args.words) {
-        let named = Globals { data: asked.data.clone().or_else(|| globals.data.clone()), ..globals.clone() };
-        let names = tokio::time::timeout(PATIENCE, asked.names(&named)).await;
-        let mut out = Out::new();
-        let names = names.ok().and_then(Result::ok).unwrap_or_default();
-        names.iter().filter(|name| name.starts_with(asked.word)).for_each(|name| out.line(name));
-    }
+    let mut root = command();
+    root.build();
+    let Some(asked) = Asked::of(&root, &args.words) else { return Ok(code::FAILED) };
+    let named = Globals { data: asked.data.clone().or_else(|| globals.data.clone()), ..globals.clone() };
+    let names = tokio::time::timeout(PATIENCE, asked.names(&named)).await;
+    let names = names.ok().and_then(Result::ok).unwrap_or_default();
+    let begun = names.iter().filter(|name| name.starts_with(asked.word));
+    let mut out = Out::new();
+    begun.take(NAMES_OFFERED_MAX).for_each(|name| out.line(format!("{}{name}", asked.option)));
     Ok(code::SUCCEEDED)
 }
 
@@ -47,8 +53,39 @@ enum What<'a> {
     Node(&'a str),
     /// RUN/NODE.
     Result,
+    Agent,
+    Client,
+    Pipeline,
+    /// A stage of this pipeline.
+    Stage(&'a str),
     /// What `ostler help` explains.
     Topic,
+}
+
+impl<'a> What<'a> {
+    /// By the id of an argument that stands by itself, behind these names.
+    fn of(id: &str, names: &[&'a str]) -> Option<What<'a>> {
+        Some(match id {
+            "run" => What::Run,
+            "node" => What::Node(names.first()?),
+            "name" => What::Result,
+            "asked" => What::Topic,
+            "pipeline" => What::Pipeline,
+            "stage" => What::Stage(names.first()?),
+            "agent" => What::Agent,
+            "client" => What::Client,
+            _ => return None,
+        })
+    }
+
+    /// By the id of an option.
+    fn of_option(id: &str) -> Option<What<'a>> {
+        match id {
+            "agent" | "like" => Some(What::Agent),
+            "client" => Some(What::Client),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -56,6 +93,8 @@ struct Asked<'a> {
     command: &'a str,
     what: What<'a>,
     word: &'a str,
+    /// The option that the word is joined to, with its `=`; else nothing.
+    option: &'a str,
     data: Option<PathBuf>,
 }
 
@@ -63,40 +102,41 @@ impl<'a> Asked<'a> {
     /// `None` if the word names none of them.
     fn of(root: &Command, words: &'a [String]) -> Option<Asked<'a>> {
         let (word, before) = words.split_last()?;
-        let (mut called, mut names, mut data) = (None::<&Command>, Vec::new(), None);
+        let (mut called, mut command, mut names, mut data) = (root, "", Vec::new(), None);
         let mut before = before.iter();
         while let Some(word) = before.next() {
-            if let Some(option) = word.strip_prefix("--") {
-                let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
-                let known = called.into_iter().chain([root]).flat_map(Command::get_arguments);
-                let takes = known
-                    .filter(|known| known.get_long() == Some(name))
-                    .any(|known| known.get_action().takes_values());
+            if let Some((option, value)) = option(called, word) {
                 let value = match value {
-                    None if takes => Some(before.next()?.as_str()),
+                    None if option.get_action().takes_values() => match before.next() {
+                        Some(value) => Some(value.as_str()),
+                        None => {
+                            let (what, word) = (What::of_option(option.get_id().as_str())?, words.last()?);
+                            return Some(Asked { command, what, word, option: "", data });
+                        }
+                    },
                     value => value,
                 };
-                if name == "data" {
+                if option.get_id() == "data" {
                     data = value.map(PathBuf::from);
                 }
             } else if word.starts_with('-') {
                 continue;
-            } else if called.is_none() {
-                called = Some(root.find_subcommand(word)?);
+            } else if called.has_subcommands() {
+                (called, command) = (called.find_subcommand(word)?, word.as_str());
             } else {
                 names.push(word.as_str());
             }
         }
-        let called = called.filter(|_| !word.starts_with('-'))?;
-        let what = match called.get_positionals().nth(names.len())?.get_id().as_str() {
-            "run" => What::Run,
-            "node" => What::Node(names.first()?),
-            "name" => What::Result,
-            "asked" => What::Topic,
-            _ => return None,
-        };
-        let command = words.iter().find(|word| *word == called.get_name())?;
-        Some(Asked { command, what, word, data })
+        if let Some((option, Some(value))) = option(called, word) {
+            let what = What::of_option(option.get_id().as_str())?;
+            let option = &word[..word.len() - value.len()];
+            return Some(Asked { command, what, word: value, option, data });
+        }
+        if word.starts_with('-') {
+            return None;
+        }
+        let what = What::of(called.get_positionals().nth(names.len())?.get_id().as_str(), &names)?;
+        Some(Asked { command, what, word, option: "", data })
     }
 
     async fn names(&self, globals: &Globals) -> Result<Vec<String>, Failure> {
@@ -110,6 +150,10 @@ impl<'a> Asked<'a> {
                 let nodes = self.nodes(&session, run).await;
                 nodes.map(|nodes| nodes.into_iter().map(|node| format!("{run}/{node}")).collect())
             }
+            (What::Agent, _) => self.agents(&session.client).await,
+            (What::Client, _) => clients(&session.client).await,
+            (What::Pipeline, _) => pipelines(&session.client).await,
+            (What::Stage(pipeline), _) => self.stages(&session.client, pipeline).await,
             (What::Run | What::Result | What::Topic, _) => self.runs(&session.client).await,
         };
         session.stop().await;
@@ -128,6 +172,24 @@ impl<'a> Asked<'a> {
         Ok(names)
     }
 
+    /// The agents that the command can do something about.
+    async fn agents(&self, client: &Client) -> Result<Vec<String>, Failure> {
+        let list: AgentList = client.get("/v1/agents").await?;
+        let fits = |state: &str| self.command != "release" || state == "quarantined";
+        Ok(list.agents.into_iter().filter(|line| fits(&line.state)).map(|line| line.agent).collect())
+    }
+
+    /// The stages that the command can do something about.
+    async fn stages(&self, client: &Client, pipeline: &str) -> Result<Vec<String>, Failure> {
+        let line: PipelineLine = client.get(&format!("/v1/pipelines/{}", part(pipeline))).await?;
+        let fits = |state: &str| match self.command {
+            "release" => matches!(state, "stopped" | "down"),
+            "end" | "publish" => state != "ended",
+            _ => true,
+        };
+        Ok(line.stages.into_iter().filter(|stage| fits(&stage.state)).map(|stage| stage.stage).collect())
+    }
+
     /// The nodes that the command can do something about.
     async fn nodes(&self, session: &Session, run: &str) -> Result<Vec<String>, Failure> {
         let summary: Summary = session.client.get(&format!("/v1/runs/{}", part(run))).await?;
@@ -144,6 +206,27 @@ impl<'a> Asked<'a> {
             _ => summary.nodes.into_keys().map(|node| node.to_string()).collect(),
         })
     }
+}
+
+/// The option that a word is, and the value that is joined to it.
+fn option<'c, 'w>(called: &'c Command, word: &'w str) -> Option<(&'c Arg, Option<&'w str>)> {
+    let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+    let is_it = |known: &&Arg| match (name.strip_prefix("--"), name.strip_prefix('-')) {
+        (Some(long), _) => known.get_long() == Some(long),
+        (None, Some(short)) => known.get_short().is_some_and(|known| short.chars().eq([known])),
+        (None, None) => false,
+    };
+    Some((called.get_arguments().find(is_it)?, value))
+}
+
+async fn clients(client: &Client) -> Result<Vec<String>, Failure> {
+    let list: ClientList = client.get("/v1/clients").await?;
+    Ok(list.clients.into_iter().map(|line| line.client).collect())
+}
+
+async fn pipelines(client: &Client) -> Result<Vec<String>, Failure> {
+    let list: PipelineList = client.get("/v1/pipelines").await?;
+    Ok(list.pipelines.into_iter().map(|line| line.pipeline).collect())
 }
 
 #[cfg(test)]
@@ -167,7 +250,7 @@ mod tests {
             opened.push(os.submit(Submission::plan(plan.clone())).await.unwrap().id().to_string());
         }
         opened.sort();
-        let asked = Asked { command: "show", what: What::Run, word: "0", data: None };
+        let asked = Asked { command: "show", what: What::Run, word: "0", option: "", data: None };
         let offered = asked.runs(&client).await.map_err(|_| "refused").unwrap();
         let whole: BTreeSet<&String> = offered.iter().filter(|name| opened.contains(name)).collect();
         assert_eq!(whole, opened[1..].iter().collect(), "all but the oldest");
@@ -183,6 +266,28 @@ mod tests {
             ("--data d events 01", Some(("events", What::Run, "01", Some("d")))),
             ("approve @last --data=d pu", Some(("approve", What::Node("@last"), "pu", Some("d")))),
             ("artifact @last/re", Some(("artifact", What::Result, "@last/re", None))),
+            ("run p.yaml --agent ", Some(("run", What::Agent, "", None))),
+            ("run --agent cl", Some(("run", What::Agent, "cl", None))),
+            ("run --data d --client a", Some(("run", What::Client, "a", Some("d")))),
+            ("agents --like j", Some(("agents", What::Agent, "j", None))),
+            ("release a", Some(("release", What::Agent, "a", None))),
+            ("spawn ", Some(("spawn", What::Agent, "", None))),
+            ("credit ", Some(("credit", What::Client, "", None))),
+            ("client add ac", Some(("add", What::Client, "ac", None))),
+            ("market offer ", Some(("offer", What::Agent, "", None))),
+            ("market offer jurist --client ", Some(("offer", What::Client, "", None))),
+            ("pipeline ps ", Some(("ps", What::Pipeline, "", None))),
+            ("pipeline --json events we", Some(("events", What::Pipeline, "we", None))),
+            ("pipeline catch-up web ", Some(("catch-up", What::Stage("web"), "", None))),
+            ("pipeline publish web recon ", None),
+            ("pipeline create ", None),
+            ("pipeline ", None),
+            ("market post ", None),
+            ("credit acme ", None),
+            ("ps -n ", None),
+            ("ps -n 5 ", None),
+            ("run --param ", None),
+            ("run --param agent=c", None),
             ("show --at ", None),
             ("show -", None),
             ("show @last ", None),
@@ -197,9 +302,15 @@ mod tests {
                 command,
                 what,
                 word,
+                option: "",
                 data: data.map(PathBuf::from),
             });
             assert_eq!(Asked::of(&root, &words), expected, "{line}");
         }
+        let mut root = command();
+        root.build();
+        let words = ["run", "p.yaml", "--agent=cl"].map(str::to_owned);
+        let asked = Asked { command: "run", what: What::Agent, word: "cl", option: "--agent=", data: None };
+        assert_eq!(Asked::of(&root, &words), Some(asked));
     }
 }

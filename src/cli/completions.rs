@@ -7,24 +7,28 @@ use super::exit::{Failure, code};
 use super::term::Out;
 use super::{Globals, command};
 
-/// Runs and nodes, where the word being typed names one; else what the script that is made from the arguments says.
+/// Runs, nodes, agents, clients, pipelines and stages, where the word being typed names one; else what the script that is made from the
+/// arguments says.
 /// The word is taken from the line: bash itself takes what follows an `@` for a word of its own.
 const BASH_NAMES: &str = r#"
 _ostler_or_names() {
-    local IFS=$' \t\n' line="${COMP_LINE:0:COMP_POINT}" word
+    local IFS=$' \t\n' line="${COMP_LINE:0:COMP_POINT}" word names
     local -a words
     read -ra words <<< "$line"
     [[ "$line" == *[[:space:]] ]] && words+=("")
     word="${words[${#words[@]}-1]}"
     IFS=$'\n'
-    COMPREPLY=( $("$1" complete -- "${words[@]:1}" 2>/dev/null) )
-    if (( ${#COMPREPLY[@]} )); then
+    if names=$("$1" complete -- "${words[@]:1}" 2>/dev/null); then
+        # A name is meant, and no file, even where there is none that begins so.
+        COMPREPLY=( $names )
         COMPREPLY=( "${COMPREPLY[@]#"${word%"$2"}"}" )
+        compopt +o default +o bashdefault 2>/dev/null
     else
         IFS=$' \t\n'
         _ostler "$@"
         [[ "$2" == -* ]] || _ostler_no_options "$2" "${words[@]:1}"
     fi
+    return 0
 }
 
 # Options are offered to who has begun to type one. Where nothing else is known, a file is meant: of `run` and `check` a plan,

@@ -290,7 +290,7 @@ enum Command {
     Gc(gc::GcArgs),
     /// Print a script that completes commands and options in a shell
     ///
-    /// In bash it completes runs and nodes too, as they are in the data folder.
+    /// In bash it completes names too, as they are in the data folder: of runs, nodes, agents, clients, pipelines and stages.
     ///
     /// For bash, a line for ~/.bashrc: source <(ostler completions bash). For zsh, put the script into a folder of $fpath, as _ostler.
     /// For fish, into ~/.config/fish/completions, as ostler.fish.
@@ -299,6 +299,8 @@ enum Command {
     )]
     Completions(completions::CompletionsArgs),
     /// Print what a shell offers for the last of these words
+    ///
+    /// Exits with 1 if that names nothing of a data folder, and no topic of the help.
     #[command(hide = true, after_help = "Example:\n  ostler complete -- show @")]
     Complete(complete::CompleteArgs),
     /// Print the manual page, or write one for every command

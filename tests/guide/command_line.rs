@@ -194,6 +194,42 @@ fn bash_completes_runs_and_nodes() {
 }
 
 #[test]
+fn bash_completes_agents_clients_pipelines_and_stages() {
+    if offered(&["ostler", "ru"]).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let web =
+        "id: web\nstages:\n  - {name: recon, publishes: [page]}\n  - {name: report, subscribes: [page]}\n";
+    std::fs::write(folder.path().join("web.yaml"), web).unwrap();
+    for line in
+        ["spawn clerk --client acme", "spawn jurist", "client add umbrella", "pipeline create web.yaml"]
+    {
+        let mut ostler = Command::new(env!("CARGO_BIN_EXE_ostler"));
+        ostler.args(line.split(' ')).args(["--data", "d"]).current_dir(folder.path());
+        let output = ostler.env_remove("OSTLER_DATA").env_remove("OSTLER_CONFIG").output().unwrap();
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    for (line, expected) in [
+        ("run web.yaml --data d --agent ", &["clerk", "jurist"][..]),
+        ("run web.yaml --data d --agent=c", &["--agent=clerk"]),
+        ("agents --data d --like j", &["jurist"]),
+        ("market offer --data d cl", &["clerk"]),
+        ("run web.yaml --data d --client um", &["umbrella"]),
+        ("credit --data d um", &["umbrella"]),
+        ("client --data d add u", &["umbrella"]),
+        ("pipeline --data d ps ", &["web"]),
+        ("pipeline catch-up --data d web re", &["recon", "report"]),
+        // Nothing of what there is: no file either.
+        ("run web.yaml --data d --agent w", &[""]),
+        ("release --data d ", &[""]),
+        ("credit --data nothing w", &[""]),
+    ] {
+        assert_eq!(offered_at_the_end_of(&format!("ostler {line}"), folder.path()), expected, "{line:?}");
+    }
+}
+
+#[test]
 fn bash_offers_plans_and_no_options_until_one_is_begun() {
     if offered(&["ostler", "ru"]).is_none() {
         return;
