@@ -46,7 +46,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::builder::Resettable;
+use clap::builder::{Resettable, StyledStr};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
@@ -333,26 +333,37 @@ fn text_only_without_json(command: clap::Command) -> clap::Command {
         .fold(command, |command, name| command.mut_subcommand(name, |it| it.arg(json.clone().hide(true))))
 }
 
+/// What is looked for below a command and stands elsewhere: the command, the words, and where it stands.
+const ELSEWHERE: [(&str, &[&str], &str); 1] = [(
+    "client",
+    &["ls", "list", "ps", "show"],
+    "`ostler ps --clients` lists clients, `ostler credit CLIENT` tells of one",
+)];
+
 /// Adds the command that was meant by one that is not there. Clap itself takes neighbours that changed places for
 /// two wrong letters, which is too many in a short word.
 fn with_meant(mut error: clap::Error) -> clap::Error {
-    let meant = match (error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::SuggestedSubcommand))
+    let name = match (error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::SuggestedSubcommand))
     {
-        (Some(ContextValue::String(name)), None) => {
-            let root = command();
-            // Among its siblings.
-            let words: Vec<String> =
-                std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-            let parent = words.windows(2).find(|pair| pair[1] == *name).map(|pair| pair[0].as_str());
-            let among = parent.and_then(|parent| root.find_subcommand(parent)).unwrap_or(&root);
-            let known = among.get_subcommands().filter(|known| !known.is_hide_set());
-            nearest(name, known.map(clap::Command::get_name), &mut LETTERS_COMPARED_MAX.clone())
-                .map(str::to_owned)
-        }
-        _ => None,
+        (Some(ContextValue::String(name)), None) => name.clone(),
+        _ => return error,
     };
-    if let Some(meant) = meant {
-        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![meant]));
+    let root = command();
+    // Among its siblings.
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let at = words.iter().position(|word| *word == name).unwrap_or(0);
+    let mut before = words[..at].iter().skip(1).filter_map(|word| root.find_subcommand(word));
+    let among = before.find(|before| before.has_subcommands()).unwrap_or(&root);
+    let elsewhere = ELSEWHERE
+        .iter()
+        .find(|(below, words, _)| among.get_name() == *below && words.contains(&name.as_str()));
+    let known = among.get_subcommands().filter(|known| !known.is_hide_set());
+    let meant = nearest(&name, known.map(clap::Command::get_name), &mut LETTERS_COMPARED_MAX.clone());
+    if let Some((_, _, told)) = elsewhere {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(*told)]));
+    } else if let Some(meant) = meant {
+        let meant = ContextValue::Strings(vec![meant.to_owned()]);
+        error.insert(ContextKind::SuggestedSubcommand, meant);
     }
     error
 }

@@ -17,10 +17,13 @@ fn printed(arguments: &[&str]) -> String {
 
 #[test]
 fn errors_of_usage_exit_with_2_and_say_so_on_stderr() {
-    let cases: [(&[&str], &str); 41] = [
+    let cases: [(&[&str], &str); 44] = [
         (&[], "Usage:"),
         (&["runn"], "'run'"),
         (&["rnu"], "'run'"),
+        (&["client", "ls"], "tip: `ostler ps --clients` lists clients"),
+        (&["client", "--json", "list"], "`ostler ps --clients` lists clients"),
+        (&["client", "--json", "dad"], "'add'"),
         (&["run"], "<PLAN>"),
         (&["run", "plan.yaml", "--intent", "3"], "1 (it operates)"),
         (&["ps", "-n", "0"], "invalid value '0' for '--limit <N>': give a whole number, 1 or more"),
