@@ -39,8 +39,8 @@ pub(crate) fn key_value(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// What stands for a plan that comes from stdin.
-const STDIN: &str = "-";
+/// What stands for a file that comes from stdin.
+pub(crate) const STDIN: &str = "-";
 
 /// The plan that somebody named: a file, or what comes from stdin.
 pub(crate) fn read_named(path: &Path, params: Vec<(String, String)>) -> Result<PlanFile, Failure> {

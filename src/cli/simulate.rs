@@ -1,8 +1,8 @@
 //! `ostler simulate`: cases in virtual time, by the decisions that real runs make.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use ostler_sim::{graph, queue};
@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::Globals;
 use super::cells::{fit, fit_name};
+use super::check::STDIN;
 use super::exit::{Failure, code};
 use super::term::Out;
 
@@ -46,11 +47,30 @@ enum What {
 
 #[derive(Debug, Args)]
 struct FileArgs {
-    /// The cases
+    /// The lines; or - for stdin
     file: PathBuf,
     /// Compare with what is expected; exit 1 if anything differs
     #[arg(long)]
     check: bool,
+}
+
+impl FileArgs {
+    fn is_stdin(&self) -> bool {
+        self.file.as_os_str() == STDIN
+    }
+
+    /// What it is called in what is told.
+    fn name(&self) -> String {
+        if self.is_stdin() { "stdin".to_owned() } else { self.file.display().to_string() }
+    }
+
+    fn open(&self) -> Result<Box<dyn BufRead>, Failure> {
+        if self.is_stdin() {
+            return Ok(Box::new(std::io::stdin().lock()));
+        }
+        let file = std::fs::File::open(&self.file).map_err(|error| unreadable(&self.name(), &error))?;
+        Ok(Box::new(BufReader::new(file)))
+    }
 }
 
 pub(crate) fn simulate(globals: &Globals, args: SimulateArgs) -> Result<u8, Failure> {
@@ -70,32 +90,31 @@ fn compared(passed: usize, failed: usize, json: bool, out: &mut Out) -> u8 {
     if failed == 0 { code::SUCCEEDED } else { code::FAILED }
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::invalid(format!("cannot read {}: {error}", path.display()))
+fn unreadable(name: &str, error: &std::io::Error) -> Failure {
+    Failure::invalid(format!("cannot read {name}: {error}"))
 }
 
 /// A check of nothing is no check that passed.
-fn nothing_to_check(path: &Path, lacks: &str) -> Failure {
-    Failure::invalid(format!("{}: there is {lacks} in it, so nothing was checked", path.display()))
+fn nothing_to_check(name: &str, lacks: &str) -> Failure {
+    Failure::invalid(format!("{name}: there is {lacks} in it, so nothing was checked"))
 }
 
 fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure> {
-    let file = std::fs::File::open(&args.file).map_err(|error| unreadable(&args.file, &error))?;
+    let (name, lines) = (args.name(), args.open()?.lines());
     let (mut passed, mut failed) = (0, 0);
     let mut lines_by_id: BTreeMap<String, usize> = BTreeMap::new();
-    for (at, line) in BufReader::new(file).lines().enumerate() {
-        let line = line.map_err(|error| unreadable(&args.file, &error))?;
+    for (at, line) in lines.enumerate() {
+        let line = line.map_err(|error| unreadable(&name, &error))?;
         if line.trim().is_empty() {
             continue;
         }
         let lived = graph::live(&line).map_err(|error| {
             let told = fit(&error.to_string(), usize::MAX);
-            Failure::invalid(format!("{}:{}: {told}", args.file.display(), at + 1))
+            Failure::invalid(format!("{name}:{}: {told}", at + 1))
         })?;
         if let Some(before) = lines_by_id.insert(lived.id.clone(), at + 1) {
             return Err(Failure::invalid(format!(
-                "{}:{}: case {:?} stands in line {before} already: give each case an id of its own",
-                args.file.display(),
+                "{name}:{}: case {:?} stands in line {before} already: give each case an id of its own",
                 at + 1,
                 lived.id
             )));
@@ -106,8 +125,7 @@ fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
         }
         if lived.expected.is_none() {
             return Err(Failure::invalid(format!(
-                "{}:{}: case {:?} expects nothing, so it cannot be checked",
-                args.file.display(),
+                "{name}:{}: case {:?} expects nothing, so it cannot be checked",
                 at + 1,
                 lived.id
             )));
@@ -132,23 +150,29 @@ fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
         return Ok(code::SUCCEEDED);
     }
     if lines_by_id.is_empty() {
-        return Err(nothing_to_check(&args.file, "no case"));
+        return Err(nothing_to_check(&name, "no case"));
     }
     Ok(compared(passed, failed, json, out))
 }
 
 fn queue_trace(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure> {
-    let input = std::fs::read_to_string(&args.file).map_err(|error| unreadable(&args.file, &error))?;
+    if args.check && args.is_stdin() {
+        let what = "beside stdin there is no file of what is expected: name a file, or leave --check out";
+        return Err(Failure::invalid(what.to_owned()));
+    }
+    let (name, mut input) = (args.name(), String::new());
+    args.open()?.read_to_string(&mut input).map_err(|error| unreadable(&name, &error))?;
     let printed = queue::run_trace(&input);
     if !args.check {
         out.raw(printed.as_bytes());
         return Ok(code::SUCCEEDED);
     }
     if input.trim().is_empty() {
-        return Err(nothing_to_check(&args.file, "no operation"));
+        return Err(nothing_to_check(&name, "no operation"));
     }
     let beside = args.file.with_extension("expected.jsonl");
-    let expected = std::fs::read_to_string(&beside).map_err(|error| unreadable(&beside, &error))?;
+    let expected = std::fs::read_to_string(&beside)
+        .map_err(|error| unreadable(&beside.display().to_string(), &error))?;
     let (expected, printed): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), printed.lines().collect());
     let longest = expected.len().max(printed.len());
     let failed = (0..longest).filter(|&at| expected.get(at) != printed.get(at)).count();

@@ -1,6 +1,6 @@
 //! What `ostler simulate` says of files that it cannot go by.
 
-use crate::world::World;
+use crate::world::{Ended, World};
 
 /// A case with nothing but a node `a`; `rest` is what else it says.
 fn case(id: &str, rest: &str) -> String {
@@ -40,4 +40,35 @@ fn a_check_of_nothing_does_not_pass() {
     let queue = world.ostler("simulate queue none.jsonl --check").exits(2);
     queue.complains("none.jsonl: there is no operation in it, so nothing was checked");
     world.ostler("simulate graph none.jsonl").exits(0);
+}
+
+#[test]
+fn cases_and_traces_come_from_stdin_as_plans_do() {
+    let world = World::new();
+    let trace = [
+        r#"{"op": "client", "id": "ada", "weight": 200}"#,
+        r#"{"op": "enqueue", "id": "j", "client": "ada", "est": 5}"#,
+        r#"{"op": "dispatch"}"#,
+    ];
+    world
+        .file("cases.jsonl", &case("one", ""))
+        .file("trace.jsonl", &trace.join("\n"))
+        .file("wrong.jsonl", "\n{}\n");
+    let piped = |file: &str, line: &str| {
+        let mut command = world.command(line);
+        command.stdin(std::fs::File::open(world.path().join(file)).unwrap());
+        let output = command.output().unwrap();
+        let (out, err) =
+            (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        Ended { code: output.status.code(), out, err }
+    };
+    for (file, kind) in [("cases.jsonl", "graph"), ("trace.jsonl", "queue")] {
+        let named = world.ostler(&format!("simulate {kind} {file}")).exits(0).says("{");
+        assert_eq!(piped(file, &format!("simulate {kind} -")).exits(0).out, named.out, "{kind}");
+    }
+    piped("wrong.jsonl", "simulate graph -").exits(2).complains("stdin:2: not a case");
+    let expects_nothing = piped("cases.jsonl", "simulate graph - --check").exits(2);
+    expects_nothing.complains("stdin:1: case \"one\" expects nothing");
+    let beside = piped("trace.jsonl", "simulate queue - --check").exits(2);
+    beside.complains("beside stdin there is no file of what is expected");
 }
