@@ -72,6 +72,10 @@ pub(crate) fn loss(why: &str, met: Option<&str>) -> String {
 pub(crate) fn mend(failure: &str) -> Option<&'static str> {
     // What programs print may say anything.
     let said = failure.split_once(": ").map_or(failure, |(said, _)| said);
+    if said.starts_with("cannot open the workspace ") {
+        let mend = "a run needs its workspace to its end: make the folder again, and run the plan anew";
+        return failure.ends_with(GONE).then_some(mend);
+    }
     MENDS.iter().find(|(sign, _)| said.contains(sign) || failure.ends_with(sign)).map(|(_, mend)| *mend)
 }
 
@@ -82,11 +86,11 @@ const MENDS: [(&str, &str); 6] = [
     ("not done within ", "if it needs longer, give the node a longer timeout, or retries"),
     ("no sign of life for ", "have it tell how far it is, or give the node a longer heartbeat_timeout"),
     ("there is no program ", "install it, or mend the PATH that ostler is started with"),
-    (
-        "No such file or directory (os error 2)",
-        "make it before, or mend the path: it begins in the workspace",
-    ),
+    (GONE, "make it before, or mend the path: it begins in the workspace"),
 ];
+
+/// What the file system says of what is not there.
+const GONE: &str = "No such file or directory (os error 2)";
 
 #[cfg(test)]
 mod tests {
@@ -99,7 +103,12 @@ mod tests {
             ("make ended with status 2: there is no program cc", Some("allow_status")),
             ("not done within 500 ms", Some("longer timeout")),
             ("there is no program cargoo (it, or what interprets it, is not found)", Some("PATH")),
-            ("notes.md in /w: No such file or directory (os error 2)", Some("workspace")),
+            ("notes.md in /w: No such file or directory (os error 2)", Some("it begins in the workspace")),
+            (
+                "cannot open the workspace /w: No such file or directory (os error 2)",
+                Some("make the folder again"),
+            ),
+            ("cannot open the workspace /w: Too many open files (os error 24)", None),
             ("sh was ended (signal: 9): not done within 5 ms", None),
             ("", None),
         ] {

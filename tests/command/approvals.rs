@@ -138,6 +138,15 @@ fn a_no_before_the_action_cancels_it_and_costs_what_depends_on_it() {
 }
 
 #[test]
+fn who_approves_what_has_no_workspace_any_more_is_told_to_make_it_again() {
+    let world = world();
+    waiting(&world, "write");
+    std::fs::remove_dir(world.path().join("work")).unwrap();
+    let failed = approve(&world, "").exits(1).says("cannot open the workspace ");
+    failed.says("make the folder again, and run the plan anew");
+}
+
+#[test]
 fn a_question_of_the_plan_is_answered_like_any_other() {
     let world = world();
     waiting(&world, "question").says("waits ok: it asks");
