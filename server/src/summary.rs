@@ -148,7 +148,11 @@ pub(crate) async fn row(system: &System, row: &RunRow) -> Result<RunLine, Proble
         outcome: None,
         reason: None,
         opened_ms: row.opened_ms,
-        closed_ms: row.closed_ms,
+        // Of one that was set aside, the row tells when that was.
+        closed_ms: match &row.standing {
+            RunStanding::Closed(_) | RunStanding::Quarantined(_) => row.closed_ms,
+            RunStanding::Open | RunStanding::Parked(_) => None,
+        },
         nodes_over: None,
         nodes: None,
         waiting: Vec::new(),

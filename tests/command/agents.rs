@@ -132,6 +132,8 @@ fn a_checkpointed_run_rests_until_it_is_resumed() {
     until("the first step runs", || shown()["nodes"]["nap"] == "running");
     world.ostler("checkpoint @last").exits(0).says("rests; `ostler resume");
     holder.end().exits(3);
-    world.ostler("ps").exits(0).says("it was checkpointed");
+    let rests = world.ostler("ps").exits(0).says("it was checkpointed");
+    assert!(!rests.out.contains("took"), "it is not over: {}", rests.out);
+    assert_eq!(world.ostler("ps --json").exits(0).lines()[0].get("closed_ms"), None);
     world.ostler("resume @last --config sleeps.toml").exits(0).says("after  executed");
 }
