@@ -55,12 +55,16 @@ pub(crate) struct PsArgs {
     state: Option<String>,
 }
 
+/// How a run stands that cannot be read.
+const UNREADABLE: &str = "unreadable";
+
 /// How runs stand, as the column STATE tells it.
-const STATES: [&str; 9] = [
+const STATES: [&str; 10] = [
     "open",
     "running",
     "waiting",
     "checkpointed",
+    UNREADABLE,
     "quarantined",
     "succeeded",
     "concluded",
@@ -70,7 +74,22 @@ const STATES: [&str; 9] = [
 
 /// How a run stands, in a word: how it ended, if it has.
 fn state(line: &RunLine) -> &str {
-    line.outcome.as_deref().unwrap_or(line.standing.as_str())
+    match &line.outcome {
+        Some(outcome) => outcome,
+        None if is_unreadable(line) => UNREADABLE,
+        None => line.standing.as_str(),
+    }
+}
+
+/// Whether a run could not be read just now, and is told to be checkpointed for that, though nobody may have set it aside:
+/// nothing is known of its nodes then.
+fn is_unreadable(line: &RunLine) -> bool {
+    line.standing == Standing::Checkpointed && line.nodes.is_none()
+}
+
+/// Whether a run stands so; `checkpointed` are those too of which that is all that can be told.
+fn stands(line: &RunLine, so: &str) -> bool {
+    state(line) == so || (is_unreadable(line) && line.standing.as_str() == so)
 }
 
 pub(crate) async fn ps(globals: &Globals, args: PsArgs) -> Result<u8, Failure> {
@@ -111,7 +130,7 @@ async fn runs(
         let asked = if only.is_some() { PAGE } else { left.min(PAGE) };
         let mut list: RunList = session.get(&format!("/v1/runs?limit={asked}{after}")).await?;
         if let Some(only) = only {
-            list.runs.retain(|line| state(line) == only);
+            list.runs.retain(|line| stands(line, only));
             list.next = list.next.or_else(|| (list.runs.len() > left).then(String::new));
             list.runs.truncate(left);
         }
@@ -148,8 +167,12 @@ async fn runs(
         out.line(table.row(row, out));
         if let Some(reason) = &line.reason {
             let is_damaged = line.standing == Standing::Quarantined;
-            let word = if is_damaged { "damaged" } else { "set aside" };
-            out.line(fit(&format!("  {word}: {reason}"), columns.unwrap_or(usize::MAX)));
+            let told = match is_damaged {
+                true => format!("  damaged: {reason}"),
+                false if is_unreadable(line) => format!("  {reason}"),
+                false => format!("  set aside: {reason}"),
+            };
+            out.line(fit(&told, columns.unwrap_or(usize::MAX)));
             if !is_damaged {
                 out.line(format!("    {}", advice::set_aside(ending(&line.run), reason).0));
             }

@@ -174,9 +174,8 @@ pub(crate) fn paint_of(state: &str) -> Paint {
     match state {
         "executed" | "succeeded" | "concluded" => Paint::Good,
         "failed" | "cancelled" => Paint::Bad,
-        "waiting_human" | "failed_retryable" | "blocked" | "waiting" | "parked" | "checkpointed" => {
-            Paint::Care
-        }
+        "waiting_human" | "failed_retryable" | "blocked" | "waiting" | "parked" | "checkpointed"
+        | "unreadable" => Paint::Care,
         "running" => Paint::Bold,
         _ => Paint::Dim,
     }

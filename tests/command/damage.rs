@@ -90,6 +90,23 @@ fn a_damaged_journal_is_not_written_to_and_repairing_sets_one_run_aside() {
 }
 
 #[test]
+fn a_run_that_cannot_be_read_is_told_as_that_and_not_as_set_aside() {
+    let world = world();
+    let ask = "id: ask\nnodes:\n  - {id: ok, kind: human_approval, params: {question: \"Now?\"}, human_timeout: 1h}\n";
+    world.file("ask.yaml", ask);
+    world.ostler("run ask.yaml --workspace work").exits(3);
+    flip(&world);
+    let listed = world.ostler("ps").exits(0);
+    let listed =
+        listed.says("unreadable").says("  it cannot be read: the journal is damaged").says("ostler doctor");
+    assert!(!listed.out.contains("set aside") && !listed.out.contains("checkpointed"), "{}", listed.out);
+    for (word, is_it) in [("unreadable", true), ("checkpointed", true), ("waiting", false)] {
+        let listed = world.ostler(&format!("ps --state {word}")).exits(0);
+        assert_eq!(listed.out.contains("it cannot be read"), is_it, "{word}: {}", listed.out);
+    }
+}
+
+#[test]
 fn a_result_that_is_damaged_or_missing_sets_its_run_aside() {
     for missing in [false, true] {
         let world = world();
