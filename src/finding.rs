@@ -68,6 +68,9 @@ pub struct Look {
     pub width: Option<usize>,
 }
 
+/// Where texts without quotes begin and end, in bytes.
+type Unquoted = BTreeMap<usize, usize>;
+
 /// A text that things are found in.
 #[derive(Debug, Clone)]
 pub struct Source {
@@ -75,10 +78,10 @@ pub struct Source {
     text: String,
     /// The byte each line begins at.
     lines: Vec<usize>,
-    /// Finds the texts without quotes, if its format has them: where each begins and ends.
-    find_unquoted: Option<fn(&str) -> BTreeMap<usize, usize>>,
+    /// Finds the texts without quotes, if its format has them.
+    find_unquoted: Option<fn(&str) -> Unquoted>,
     /// What that has found, once somebody has asked.
-    unquoted: OnceLock<BTreeMap<usize, usize>>,
+    unquoted: OnceLock<Unquoted>,
 }
 
 impl Source {
@@ -89,8 +92,8 @@ impl Source {
         Source { name, text, lines, find_unquoted: None, unquoted: OnceLock::new() }
     }
 
-    /// The same text, of a format that has texts without quotes, which this finds: where each begins and ends.
-    pub(crate) fn with_unquoted(self, find: fn(&str) -> BTreeMap<usize, usize>) -> Source {
+    /// The same text, of a format that has texts without quotes, which this finds.
+    pub(crate) fn with_unquoted(self, find: fn(&str) -> Unquoted) -> Source {
         Source { find_unquoted: Some(find), ..self }
     }
 

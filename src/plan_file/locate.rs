@@ -10,21 +10,21 @@ use super::tree::{Leaf, Part, Tree};
 /// outermost.
 pub(super) fn way(root: &Leaf, part: Part) -> Option<(Vec<String>, &Leaf)> {
     let mut way = Vec::new();
-    match walk(root, part, &mut way) {
+    match down_to(root, part, &mut way) {
         Some(leaf) => Some((way, leaf)),
         None => (part == Part::Value(root.at)).then_some((way, root)),
     }
 }
 
 /// Goes on to a part from what holds it; of a way that leads nowhere nothing is left.
-fn walk<'a>(leaf: &'a Leaf, part: Part, way: &mut Vec<String>) -> Option<&'a Leaf> {
+fn down_to<'a>(leaf: &'a Leaf, part: Part, way: &mut Vec<String>) -> Option<&'a Leaf> {
     let is_it = |leaf: &Leaf| part == Part::Value(leaf.at);
     let mut into = |step: String, leaf: &'a Leaf| {
         if !matches!(leaf.tree, Tree::List(_) | Tree::Map(_)) {
             return None;
         }
         way.push(step);
-        let found = walk(leaf, part, way);
+        let found = down_to(leaf, part, way);
         if found.is_none() {
             way.pop();
         }

@@ -104,7 +104,7 @@ fn dead_end<'p>(schema: &Value, path: impl Iterator<Item = &'p str>) -> Option<D
                 match (named.and_then(|named| named.get(segment)), closed) {
                     (Some(inner), _) => schema = inner,
                     (None, true) => {
-                        let known = named.into_iter().flat_map(|named| named.keys()).map(String::as_str);
+                        let known = named.into_iter().flat_map(|named| named.keys()).cloned();
                         return end(format!("{whole} has no {segment}"), false, known.collect());
                     }
                     (None, false) => return None,
