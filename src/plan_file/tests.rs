@@ -546,7 +546,7 @@ fn missing_and_idle_parameters_are_named() {
           × the parameter "name" is not given
            ╭─[p.yaml:1:5]
          1 │ id: ${name}
-           ·     ──────
+           ·     ───────
          2 │ nodes:
            ╰────
           help: "nam" is given: did you mean that?

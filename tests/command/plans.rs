@@ -229,7 +229,7 @@ fn a_run_in_a_pipe_tells_each_node_and_what_came_of_it() {
     world.ostler("show @last --format mermaid").exits(0).says("flowchart TD");
     let told = world.ostler("events @last").exits(0).says("run_closed").out;
     let begun: Vec<&str> = told.lines().filter(|line| line.contains("attempt_intent")).collect();
-    assert!(begun.iter().any(|line| line.ends_with(" attempt 1, text.render")), "{told}");
+    assert!(begun.iter().any(|line| line.ends_with(" attempt 1, fs.list")), "{told}");
     assert!(begun.iter().all(|line| !line.contains('{')), "{told}");
     world.ostler("events @last --json").exits(0).says("\"idempotency_key\":");
     world.ostler("resume").exits(0).complains("no run is open");
