@@ -130,7 +130,7 @@ pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out
         say("there is no agent: a run without one gets an agent of its own, for as long as it is open");
         return Ok(());
     }
-    let columns = if out.is_terminal() { out.size().0 } else { usize::MAX };
+    let columns = out.columns();
     listed(&list.agents, columns, out).iter().for_each(|line| out.line(line));
     Ok(())
 }
@@ -206,7 +206,7 @@ pub(crate) async fn tree(session: &mut Session, globals: &Globals, out: &mut Out
         lines.iter().filter_map(Line::told).for_each(|line| out.json(&line));
         return Ok(());
     }
-    let columns = if out.is_terminal() { out.size().0 } else { usize::MAX };
+    let columns = out.columns();
     drawn(&lines, columns, out).iter().for_each(|line| out.line(line));
     Ok(())
 }

@@ -267,7 +267,7 @@ pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out
         say("there is no client yet: who runs something without naming one is client local");
         return Ok(());
     }
-    let columns = if out.is_terminal() { out.size().0 } else { usize::MAX };
+    let columns = out.columns();
     listed(&list.clients, columns, out).iter().for_each(|line| out.line(line));
     Ok(())
 }

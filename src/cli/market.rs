@@ -182,7 +182,7 @@ async fn ls(globals: &Globals) -> Result<u8, Failure> {
             line.composite_pm.map_or_else(|| "-".to_owned(), share)
         ));
         if let Some(reason) = &line.reason {
-            let columns = if out.is_terminal() { out.size().0 } else { usize::MAX };
+            let columns = out.columns();
             out.line(fit(&format!("  {reason}"), columns));
         }
     }

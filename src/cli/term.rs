@@ -104,6 +104,11 @@ impl Out {
         Look { colour: self.colour, width: self.terminal.then(|| readable(self.size().0)) }
     }
 
+    /// Columns that a line may take: those of the terminal, or as many as it likes.
+    pub(crate) fn columns(&self) -> usize {
+        if self.terminal { self.size().0 } else { usize::MAX }
+    }
+
     /// Columns and rows of the screen.
     pub(crate) fn size(&self) -> (usize, usize) {
         size_of_stdout()
