@@ -250,7 +250,6 @@ fn start(
     let Loaded { fold, end, last_segment, .. } = loaded;
     let quarantine = quarantine::read(&*files.disk)?;
     let order = Order {
-        last: fold.last.0,
         fold,
         full: Default::default(),
         epoch,

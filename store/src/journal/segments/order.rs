@@ -70,8 +70,6 @@ pub(crate) struct Order {
     pub(crate) epoch: u64,
     /// Where the next frame goes.
     pub(crate) end: Place,
-    /// The last frame.
-    pub(crate) last: Place,
     /// Ordered and not durable, ascending.
     pub(crate) pending: VecDeque<Arc<Ordered>>,
     pub(crate) pending_bytes: usize,
@@ -177,7 +175,7 @@ impl Order {
             self.fold.fetch(*run, change, index)?;
         }
         if chains.is_empty() {
-            return Ok(self.last);
+            return Ok(self.fold.last.0);
         }
         prepared.drafts.retain(|draft| draft.count > 0);
         let bytes = frame::assemble(self.epoch, &prepared.drafts, &chains);
@@ -195,7 +193,6 @@ impl Order {
         (self.fold.epoch, self.fold.last) = (self.epoch, (place, 0));
         let ordered = Arc::new(Ordered { place, bytes, since: prepared.since });
         self.end = ordered.end();
-        self.last = place;
         self.pending_bytes += ordered.bytes.len();
         self.pending.push_back(ordered.clone());
         // The writer lives as long as the journal; if it panicked, nobody ever gets an acknowledgement.

@@ -228,8 +228,6 @@ impl Writer {
         order.pending.clear();
         order.pending_bytes = 0;
         shared.refold(&mut order).map_err(|error| io::Error::other(error.to_string()))?;
-        // What was ordered behind that is no place any more that anybody could wait for.
-        order.last = order.fold.last.0;
         // A place is never given out twice: the journal goes on in a new segment.
         let next = lost.segment().max(good.segment()) + 1;
         order.end = Place::new(next, SEGMENT_HEADER_BYTES as u64);
