@@ -36,7 +36,7 @@ pub(crate) struct Fold {
     reader: Reader,
     /// Highest epoch so far.
     pub(crate) epoch: u64,
-    /// The last frame and its checksum, which is zero until it is written.
+    /// The last frame and its checksum, which is zero where the frame was ordered and not read back.
     pub(crate) last: (Place, u32),
 }
 

@@ -190,11 +190,15 @@ pub(crate) fn look(place: Place, bytes: &[u8]) -> Found<'_> {
     }
     let Some(len) = body_len(header) else { return Found::Bad("an impossible length") };
     let Some(body) = rest.get(..len) else { return Found::Bad("it goes on past the end of its segment") };
-    let crc = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
-    if crc != checksum(place, &bytes[4..FRAME_HEADER_BYTES + len]) {
+    if crc(header) != checksum(place, &bytes[4..FRAME_HEADER_BYTES + len]) {
         return Found::Bad("its checksum does not hold");
     }
     Found::Frame { len: FRAME_HEADER_BYTES + len, flags: header[7], body }
+}
+
+/// The checksum that a frame's header (8 bytes) tells.
+pub(crate) fn crc(header: &[u8]) -> u32 {
+    u32::from_le_bytes([header[0], header[1], header[2], header[3]])
 }
 
 /// Length of the body by a frame's header (8 bytes), if it can be one.

@@ -74,10 +74,8 @@ fn since(files: &Files, mark: Option<Mark>, mut kept: Fold) -> Result<Fold, Load
         let what = "what was written last is no frame".to_owned();
         return Err(LoadError::Damaged(Damage::new(last, what, Vec::new())));
     }
-    kept.last.1 = u32::from_le_bytes([found[0], found[1], found[2], found[3]]);
-    if let Some(mark) = mark {
-        kept.forget(mark.upto);
-    }
+    kept.last.1 = frame::crc(&found);
+    kept.forget(mark.unwrap_or_default().upto);
     Ok(kept)
 }
 

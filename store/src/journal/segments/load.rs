@@ -86,7 +86,7 @@ pub(crate) fn recognise(files: &Files, mark: Mark) -> Result<(), LoadError> {
     }
     let found = files.read_frame(mark.last).unwrap_or_default();
     let is_whole = matches!(frame::look(mark.last, &found), Found::Frame { .. });
-    if is_whole && found[..4] == mark.last_crc.to_le_bytes() { Ok(()) } else { Err(Broken::ahead().into()) }
+    if is_whole && frame::crc(&found) == mark.last_crc { Ok(()) } else { Err(Broken::ahead().into()) }
 }
 
 /// One segment of those to read.

@@ -92,10 +92,7 @@ impl<'a> Walk<'a> {
     fn look(&self, place: Place, rest: &'a [u8]) -> Looked<'a> {
         match frame::look(place, rest) {
             Found::Frame { len, flags, body } => match frame::parse(body) {
-                Some(body) => {
-                    let crc = u32::from_le_bytes([rest[0], rest[1], rest[2], rest[3]]);
-                    Looked::Frame { len, crc, flags, body }
-                }
+                Some(body) => Looked::Frame { len, crc: frame::crc(rest), flags, body },
                 None => Looked::Bad("its checksum holds but its contents make no sense"),
             },
             Found::Blank => Looked::Bad("blank, with something behind it"),
