@@ -23,8 +23,8 @@ pub(super) struct Damage {
     hurt: BTreeSet<usize>,
     /// Places of which nothing is judged, with all below: of a node, or of the plan.
     places: BTreeSet<(Option<usize>, String)>,
-    /// Whether more of a node is not judged than the part that is not what it should be.
-    more: bool,
+    /// What a node falls back on is not known of all.
+    fallback: bool,
 }
 
 /// What is found out by looking at a node, or at what the plan says of itself, whatever else there is.
@@ -56,7 +56,7 @@ impl Damage {
 
     /// Whether more is not judged than the parts themselves that are not what they should be.
     pub(super) fn hides(&self) -> bool {
-        self.lost || self.nodes || self.purpose || self.more || !self.hurt.is_empty()
+        self.lost || self.nodes || self.purpose || self.fallback
     }
 
     /// Takes in a part that is not what it should be, before it is mended. Gives what stands in for it, unless it is left
@@ -109,9 +109,10 @@ impl Damage {
                 (Some(node), Some(keys)) => {
                     keys.iter().for_each(|key| self.place(Some(node), &[*key]));
                     self.place(Some(node), &["fallback"]);
-                    let own = OWN.contains(key);
-                    self.more |= !own;
-                    self.purpose |= !own && *key != "fallback";
+                    match *key {
+                        "fallback" => self.fallback = true,
+                        key => self.purpose |= !OWN.contains(&key),
+                    }
                 }
                 (Some(node), None) => {
                     self.hurt.insert(node);
