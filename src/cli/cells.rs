@@ -152,7 +152,7 @@ pub(crate) fn columns_shown(widths: &[usize], left_out: &[usize], columns: usize
 /// The cells of a row that are shown, each of the width of its column.
 pub(crate) fn joined(cells: &[String], shown: &[usize]) -> String {
     let cells: Vec<&str> = shown.iter().map(|&at| cells[at].as_str()).collect();
-    cells.join("  ").trim_end().to_owned()
+    cells.join(&" ".repeat(GAP)).trim_end().to_owned()
 }
 
 #[cfg(test)]
