@@ -104,13 +104,13 @@ impl<'a> Asked<'a> {
         let (word, before) = words.split_last()?;
         let (mut called, mut command, mut names, mut data) = (root, "", Vec::new(), None);
         let mut before = before.iter();
-        while let Some(word) = before.next() {
-            if let Some((option, value)) = option(called, word) {
+        while let Some(given) = before.next() {
+            if let Some((option, value)) = option(called, given) {
                 let value = match value {
                     None if option.get_action().takes_values() => match before.next() {
                         Some(value) => Some(value.as_str()),
                         None => {
-                            let (what, word) = (What::of_option(option.get_id().as_str())?, words.last()?);
+                            let what = What::of_option(option.get_id().as_str())?;
                             return Some(Asked { command, what, word, option: "", data });
                         }
                     },
@@ -119,12 +119,12 @@ impl<'a> Asked<'a> {
                 if option.get_id() == "data" {
                     data = value.map(PathBuf::from);
                 }
-            } else if word.starts_with('-') {
+            } else if given.starts_with('-') {
                 continue;
             } else if called.has_subcommands() {
-                (called, command) = (called.find_subcommand(word)?, word.as_str());
+                (called, command) = (called.find_subcommand(given)?, given.as_str());
             } else {
-                names.push(word.as_str());
+                names.push(given.as_str());
             }
         }
         if let Some((option, Some(value))) = option(called, word) {
