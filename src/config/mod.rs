@@ -32,7 +32,7 @@ mod read;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Display};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -241,10 +241,6 @@ pub enum Tier {
 fn with_unit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Span>, D::Error> {
     struct WithUnit;
 
-    fn refused<T, E: Error>(found: impl Display) -> Result<T, E> {
-        Err(E::custom(format!("{found} is no span of time: give {SPAN_RULE}, in quotes")))
-    }
-
     impl Visitor<'_> for WithUnit {
         type Value = Span;
 
@@ -252,20 +248,10 @@ fn with_unit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Span>,
             write!(f, "{SPAN_RULE}, in quotes")
         }
 
-        fn visit_i64<E: Error>(self, number: i64) -> Result<Span, E> {
-            refused(number)
-        }
-
-        fn visit_u64<E: Error>(self, number: u64) -> Result<Span, E> {
-            refused(number)
-        }
-
-        fn visit_f64<E: Error>(self, number: f64) -> Result<Span, E> {
-            refused(number)
-        }
-
         fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
-            Span::with_unit(text).map_or_else(|| refused(format!("{text:?}")), Ok)
+            // Said here, since whoever is told of a number in quotes is told to leave these out.
+            let refused = || E::custom(format!("expected {SPAN_RULE}, in quotes, found the text {text:?}"));
+            Span::with_unit(text).ok_or_else(refused)
         }
     }
 
