@@ -21,7 +21,7 @@ use super::cells::wrapped;
 use super::client::part;
 use super::exit::{Failure, code};
 use super::session::{Session, Want, is_there, settings};
-use super::term::{Out, Paint, bytes, count, written};
+use super::term::{Out, Paint, bytes, count, span_written};
 use super::{Globals, clients, pipelines};
 
 mod damage;
@@ -222,7 +222,7 @@ fn kept(config: &Config) -> String {
     match config.retention.keep {
         Some(keep) => format!(
             "runs are removed {} after they are over, as a command opens the data folder to run something",
-            written(keep.ticks(1_000))
+            span_written(keep)
         ),
         None => "runs are kept for ever".to_owned(),
     }

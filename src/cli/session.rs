@@ -22,7 +22,7 @@ use super::advice::placed;
 use super::client::{Client, Refused, part};
 use super::exit::Failure;
 use super::measured::Measured;
-use super::term::{Out, count, say, span, written};
+use super::term::{Out, count, say, span, span_written};
 use super::{Globals, findings, signals::Signals};
 
 /// How long a holder that does not answer is waited for: it may be starting, or ending.
@@ -398,7 +398,7 @@ fn tell_opened(opened: &Opened, data: &Path, keep: Option<Span>) {
     }
     if let Some(keep) = keep.filter(|_| opened.removed > 0) {
         let (runs, were) = (count(opened.removed, "run"), if opened.removed == 1 { "was" } else { "were" });
-        say(format!("note: {runs} older than keep = {} {were} removed", written(keep.ticks(1_000))));
+        say(format!("note: {runs} older than keep = {} {were} removed", span_written(keep)));
     }
 }
 

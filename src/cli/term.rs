@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ostler::finding::Look;
+use ostler_kernel::plan::Span;
 
 use super::live::screen::Aside;
 
@@ -197,7 +198,8 @@ pub(crate) fn span(ms: i64) -> String {
 }
 
 /// A span of time as a person writes it: in the largest unit that tells all of it.
-pub(crate) fn written(ms: i64) -> String {
+pub(crate) fn span_written(span: Span) -> String {
+    let ms = span.ticks(1_000);
     let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
     match units.into_iter().find(|(_, unit)| ms != 0 && ms % unit == 0) {
         Some((name, unit)) => format!("{}{name}", ms / unit),
@@ -267,7 +269,8 @@ mod tests {
             spans.map(span),
             ["0 ms", "999 ms", "1.00 s", "1.24 s", "59.99 s", "1 m 00 s", "2 m 05 s", "1 h 00 m"]
         );
-        let written = [0, 1, 1_500, 30_000, 90_000, 5_400_000, 43_200_000, 2_592_000_000].map(written);
+        let written = [0, 1, 1_500, 30_000, 90_000, 5_400_000, 43_200_000, 2_592_000_000];
+        let written = written.map(|ms| span_written(Span::Millis(ms)));
         assert_eq!(written, ["0ms", "1ms", "1500ms", "30s", "90s", "90m", "12h", "30d"]);
         assert_eq!([0, 1, 1_240].map(took), ["<1 ms", "1 ms", "1.24 s"]);
         let agos = [0, 59_999, 60_000, 3_600_000, 86_399_999, 86_400_000].map(ago);
