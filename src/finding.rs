@@ -182,9 +182,20 @@ impl Source {
     }
 }
 
-/// A text with nothing that a terminal obeys.
-fn harmless(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+/// A character that is safe to print in a line: nothing a terminal obeys, nothing that turns the direction of
+/// what follows.
+pub fn harmless(c: char) -> char {
+    match c {
+        '\t' => ' ',
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    }
+}
+
+/// A text with nothing else in it.
+fn harmless_text(text: &str) -> String {
+    text.chars().map(harmless).collect()
 }
 
 /// A finding as a diagnostic.
@@ -201,11 +212,11 @@ impl fmt::Debug for Report<'_> {
 
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let detail = harmless(&self.finding.detail);
+        let detail = harmless_text(&self.finding.detail);
         match &self.finding.node {
             // A node without a name has no other.
             Some(node) if node.is_empty() => write!(f, "\"\": {detail}"),
-            Some(node) => write!(f, "{}: {detail}", harmless(node)),
+            Some(node) => write!(f, "{}: {detail}", harmless_text(node)),
             None => f.write_str(&detail),
         }
     }
@@ -224,7 +235,7 @@ impl Diagnostic for Report<'_> {
 
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
         let mend = &self.finding.mend;
-        (!mend.is_empty()).then(|| Box::new(harmless(mend)) as Box<dyn fmt::Display + 'a>)
+        (!mend.is_empty()).then(|| Box::new(harmless_text(mend)) as Box<dyn fmt::Display + 'a>)
     }
 
     fn url<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
@@ -283,7 +294,7 @@ impl Excerpt {
             }
         }
         let lines = text.matches('\n').count() + 1;
-        Excerpt { name: harmless(&source.name), text, first, lines, mark, at: (at, place.column - 1) }
+        Excerpt { name: harmless_text(&source.name), text, first, lines, mark, at: (at, place.column - 1) }
     }
 }
 
@@ -296,7 +307,7 @@ fn cut(line: &str, column: usize) -> (String, usize) {
         shown.push('…');
     }
     let mut lead = None;
-    let visible = |c: char| if c.is_control() && c != '\t' { '\u{fffd}' } else { c };
+    let visible = |c: char| if c == '\t' { c } else { harmless(c) };
     for (at, c) in line.chars().enumerate().skip(from).take(LINE_CHARS_MAX) {
         if at == column {
             lead = Some(shown.len());
@@ -365,6 +376,7 @@ mod tests {
         assert_eq!(cut("short", 2), ("short".to_owned(), 2));
         assert_eq!(cut("", 0), (String::new(), 0));
         assert_eq!(cut("a\u{1b}[31m", 0).0, "a\u{fffd}[31m");
+        assert_eq!(cut("a\t\u{202e}b", 0).0, "a\t\u{fffd}b");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Widths err to the wide side: a terminal that draws a sequence narrower leaves a gap, none ends up with a
 //! line that is longer than it was thought to be.
 
+pub(crate) use ostler::finding::harmless;
 use unicode_width::UnicodeWidthChar;
 
 /// Marks without a width of their own that may follow one another; more are dropped.
@@ -10,17 +11,6 @@ const MARKS_MAX: usize = 4;
 
 /// The sign of something cut out.
 const CUT: &str = "…";
-
-/// A character that is safe to print in a line: nothing a terminal obeys, nothing that turns the direction of
-/// what follows.
-pub(crate) fn harmless(c: char) -> char {
-    match c {
-        '\t' => ' ',
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-        c if c.is_control() => '\u{fffd}',
-        c => c,
-    }
-}
 
 /// A text of several lines, harmless.
 pub(crate) fn harmless_lines(text: &str) -> String {
