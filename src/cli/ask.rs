@@ -10,7 +10,6 @@ use rustix::termios::{QueueSelector, tcflush};
 use tokio::sync::mpsc;
 
 use super::approve::{Extent, approver, lines};
-use super::cells::harmless_lines;
 use super::client::{Client, Refused, part};
 use super::live::View;
 use super::live::screen::Aside;
@@ -232,7 +231,7 @@ impl Asker {
         match whole {
             Ok(whole) => lines(&whole, Extent::Whole).iter().for_each(say),
             // It was withdrawn in this moment: the records tell.
-            Err(Refused::Problem(problem)) => say(format!("  {}", harmless_lines(&problem.detail))),
+            Err(Refused::Problem(problem)) => say(format!("  {}", problem.detail)),
             Err(gone) => return Err(gone),
         }
         Ok(())
@@ -246,9 +245,7 @@ impl Asker {
         match client.post::<RunNamed>(&path, &request).await {
             Ok(_) => self.open.retain(|open| *open != question.node),
             // It was withdrawn or asked anew in this moment: the records tell, or it is shown again.
-            Err(Refused::Problem(problem)) => {
-                say(format!("  not taken: {}", harmless_lines(&problem.detail)))
-            }
+            Err(Refused::Problem(problem)) => say(format!("  not taken: {}", problem.detail)),
             Err(gone) => {
                 self.shown = Some(question);
                 return Err(gone);

@@ -19,6 +19,7 @@ use tokio::net::UnixStream;
 use tower::ServiceExt;
 
 use super::advice::placed;
+use super::cells::harmless_lines;
 use super::exit::{Failure, code};
 
 /// What is said of a process that ends while it is asked; how the connection broke says nothing more.
@@ -138,7 +139,11 @@ impl Client {
         let bytes = whole(response.into_body()).await?;
         Err(match serde_json::from_slice::<ProblemDetails>(&bytes) {
             Ok(details) if details.code == LEAVING => Refused::NotThere(details.detail),
-            Ok(details) => Refused::Problem(Box::new(details)),
+            // It quotes what somebody wrote, and whoever is refused prints it.
+            Ok(details) => {
+                let detail = harmless_lines(&details.detail);
+                Refused::Problem(Box::new(ProblemDetails { detail, ..details }))
+            }
             Err(_) => problem(status, "answer", format!("the answer is {status}")),
         })
     }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::Globals;
 use super::advice::{self, placed};
-use super::cells::{fit, fit_name, harmless_lines};
+use super::cells::{fit, fit_name};
 use super::client::{Refused, part};
 use super::exit::{Failure, code};
 use super::follow::{Ended, Part, Watch, code_of, interrupted, lost, one, to_rest, watch};
@@ -202,7 +202,7 @@ async fn resume_all(
                     watched.push(Watch::from(&now, globals.json));
                     continue;
                 }
-                say(format!("run {run} is not taken up: {}", placed(&harmless_lines(&problem.detail))));
+                say(format!("run {run} is not taken up: {}", placed(&problem.detail)));
                 worst = worst.max(code::INTERNAL);
             }
             Err(refused) => return fail(session, refused).await,
