@@ -72,6 +72,11 @@ pub(crate) fn fit(text: &str, columns: usize) -> String {
     }
 }
 
+/// The first line of a text, harmless and whole; `…` stands for those after it.
+pub(crate) fn harmless_line(text: &str) -> String {
+    fit(text, usize::MAX)
+}
+
 /// Like [`fit`], but keeps both ends of a name: names that are made in series differ at their ends.
 pub(crate) fn fit_name(name: &str, columns: usize) -> String {
     let (line, _) = first_line(name);

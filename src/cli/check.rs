@@ -15,7 +15,7 @@ use ostler_kernel::plan::{Facts, Method, Plan, Settings};
 use serde_json::json;
 
 use super::bounds::Bounds;
-use super::cells::{fit, fit_name};
+use super::cells::{fit_name, harmless_line};
 use super::exit::{Failure, code};
 use super::term::{Out, Paint, count};
 use super::{Globals, findings, foresee, session};
@@ -111,12 +111,12 @@ pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {
     let look = out.look();
     let advice: Vec<&Finding> = advice.iter().collect();
     findings::shown(file.source(), &advice, look).iter().for_each(|told| out.line(told));
-    let title = plan.title.as_deref().map(|title| format!(": {}", fit(title, usize::MAX)));
+    let title = plan.title.as_deref().map(|title| format!(": {}", harmless_line(title)));
     let (title, id) = (title.unwrap_or_default(), fit_name(&plan.id, usize::MAX));
     out.line(format!("{} {}{title}", out.paint(Paint::Good, "valid"), out.paint(Paint::Bold, &id)));
     let names = |names: Vec<&str>| match names.is_empty() {
         true => "none".to_owned(),
-        false => fit(&names.join(", "), usize::MAX),
+        false => harmless_line(&names.join(", ")),
     };
     let impact = match facts.impact_max {
         0 => "0 (observes)",

@@ -10,7 +10,7 @@ use ostler_server::wire::{
 
 use super::Globals;
 use super::approve::approver;
-use super::cells::{fit, fit_name, padded, width};
+use super::cells::{fit_name, harmless_line, padded, width};
 use super::client::part;
 use super::exit::{Failure, code};
 use super::number::run_name;
@@ -156,7 +156,7 @@ fn told(view: &EvaluationView, out: &mut Out) {
 }
 
 fn noted(note: &str) -> String {
-    if note.is_empty() { String::new() } else { format!(" ({})", fit(note, usize::MAX)) }
+    if note.is_empty() { String::new() } else { format!(" ({})", harmless_line(note)) }
 }
 
 pub(crate) async fn agents(globals: &Globals, args: AgentsArgs) -> Result<u8, Failure> {

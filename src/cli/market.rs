@@ -10,7 +10,7 @@ use ostler_server::wire::{JobLine, JobList, JobRequest, OfferRequest, OfferView,
 
 use super::advice::{self, placed};
 use super::bounds::{self, Bounds};
-use super::cells::{fit, fit_name, padded, width};
+use super::cells::{fit, fit_name, harmless_line, padded, width};
 use super::client::{Client, Refused, part};
 use super::evaluate::share;
 use super::exit::{Failure, code};
@@ -312,14 +312,14 @@ fn as_begun(line: JobLine) -> JobLine {
 fn contract(line: &JobLine, out: &mut Out) {
     let JobLine { job, title, budget, .. } = line;
     if let Some(reason) = &line.reason {
-        out.line(format!("job {job} failed: {}", fit(reason, usize::MAX)));
+        out.line(format!("job {job} failed: {}", harmless_line(reason)));
         return;
     }
     let (winner, price) = (line.winner.as_deref().unwrap_or("-"), line.price.unwrap_or(0));
     let score = line.proposals.iter().find(|it| it.agent == winner).map_or(0, |proposal| proposal.score);
     out.line(format!(
         "job {job}: {}\n  {winner} has the contract, for {price} of at most {budget} credits; its proposal scores {score} of 10000",
-        fit(title, usize::MAX)
+        harmless_line(title)
     ));
 }
 
@@ -368,7 +368,7 @@ fn outcome(line: &JobLine) -> String {
     let JobLine { job, spent, budget, .. } = line;
     match (&line.reason, line.stage.as_str()) {
         (Some(reason), _) => {
-            let reason = fit(reason, usize::MAX);
+            let reason = harmless_line(reason);
             format!("job {job} failed: {reason}; {spent} of {budget} credits spent")
         }
         (None, "evaluation") => {

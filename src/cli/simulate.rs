@@ -9,7 +9,7 @@ use ostler_sim::{graph, queue};
 use serde_json::json;
 
 use super::Globals;
-use super::cells::{fit, fit_name};
+use super::cells::{fit_name, harmless_line};
 use super::check::STDIN;
 use super::exit::{Failure, code};
 use super::term::Out;
@@ -109,7 +109,7 @@ fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
             continue;
         }
         let lived = graph::live(&line).map_err(|error| {
-            let told = fit(&error.to_string(), usize::MAX);
+            let told = harmless_line(&error.to_string());
             Failure::invalid(format!("{name}:{}: {told}", at + 1))
         })?;
         if let Some(before) = lines_by_id.insert(lived.id.clone(), at + 1) {
@@ -137,11 +137,7 @@ fn graph_cases(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
                 if json {
                     out.json(&json!({"type": "difference", "id": lived.id, "difference": difference}));
                 } else {
-                    out.line(format!(
-                        "{}: {}",
-                        fit_name(&lived.id, usize::MAX),
-                        fit(&difference, usize::MAX)
-                    ));
+                    out.line(format!("{}: {}", fit_name(&lived.id, usize::MAX), harmless_line(&difference)));
                 }
             }
         }
@@ -182,8 +178,8 @@ fn queue_trace(args: &FileArgs, json: bool, out: &mut Out) -> Result<u8, Failure
         if json {
             out.json(&json!({"type": "difference", "line": at + 1, "expected": expected, "got": got}));
         } else {
-            out.line(format!("line {}: expected {}", at + 1, fit(&expected, usize::MAX)));
-            out.line(format!("line {}: got      {}", at + 1, fit(&got, usize::MAX)));
+            out.line(format!("line {}: expected {}", at + 1, harmless_line(&expected)));
+            out.line(format!("line {}: got      {}", at + 1, harmless_line(&got)));
         }
     }
     Ok(compared(longest - failed, failed, json, out))

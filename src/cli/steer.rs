@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::Globals;
 use super::advice::{self, placed};
-use super::cells::{fit, fit_name};
+use super::cells::{fit_name, harmless_line};
 use super::client::{Refused, part};
 use super::exit::{Failure, code};
 use super::follow::{Ended, Part, Watch, code_of, interrupted, lost, one, to_rest, watch};
@@ -247,7 +247,7 @@ async fn tell_set_aside(session: &mut Session, alone: bool) -> Result<(), Refuse
     for RunLine { run, plan, reason, .. } in &found[..told] {
         let why = reason.as_deref().unwrap_or(CHECKPOINTED);
         let (command, comes) = advice::set_aside(run, why);
-        let (plan, why) = (fit_name(plan, usize::MAX), fit(why, usize::MAX));
+        let (plan, why) = (fit_name(plan, usize::MAX), harmless_line(why));
         say(format!("run {run} ({plan}) was set aside: {why}; `{command}` {comes}"));
     }
     let rest = found.len() - told;

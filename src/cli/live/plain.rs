@@ -4,7 +4,7 @@ use ostler_server::wire::{ClientLine, EventLine};
 
 use super::View;
 use super::board::{Board, Node, State, text};
-use crate::cli::cells::{fit, fit_name, padded, width};
+use crate::cli::cells::{fit, fit_name, harmless_line, padded, width};
 use crate::cli::clients;
 use crate::cli::follow::Before;
 use crate::cli::summary::ending;
@@ -111,7 +111,7 @@ impl Plain {
                 self.credits = Credits::Fine;
                 Some(format!("{time} client {} has credits again", self.board.client))
             }
-            "parked" => Some(format!("{time} set aside: {}", fit(text(&line.body, "reason"), usize::MAX))),
+            "parked" => Some(format!("{time} set aside: {}", harmless_line(text(&line.body, "reason")))),
             _ => None,
         }
     }
