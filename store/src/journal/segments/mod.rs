@@ -622,4 +622,41 @@ mod tests {
         });
         assert_eq!((seq.unwrap(), asked.get()), (1, 2));
     }
+
+    #[test]
+    fn of_two_full_segments_at_most_the_index_is_told_what_memory_knows_until_the_fold_is_made_anew() {
+        let options = Options { segment_bytes: SEGMENT_BYTES_MIN, ..Options::default() };
+        let journal =
+            open(Arc::new(FaultyDisk::new()), Index::open(None), options.clone(), 0, |_| Ok(None)).unwrap().0;
+        let shared = &journal.shared;
+        let stream = StreamId::client(&"acme".into());
+        // Held all the while, so that the index takes none of it in.
+        let mut order = shared.order();
+        let begins = |segment| Place::new(segment, segment::SEGMENT_HEADER_BYTES as u64);
+        let fill = |order: &mut Order, upto: u32| {
+            while order.end.segment() < upto {
+                let expected = Seq(order.seq(&stream).unwrap_or(0));
+                let events = vec![Event::Parked { reason: "x".repeat(1_000) }];
+                let batch = StreamBatch { stream, expected, at_ms: 1, events };
+                let mut prepared =
+                    order::Prepared::new(&[batch], &shared.reader, options.segment_bytes, None).unwrap();
+                assert!(order.append(&mut prepared, &shared.index).is_ok());
+            }
+        };
+        let kept = |order: &Order| order.full.iter().map(|(place, _)| *place).collect::<Vec<_>>();
+        fill(&mut order, 4);
+        assert_eq!(kept(&order), [begins(2), begins(3)], "and not that of a third");
+        let told = order.take_full(begins(2)).unwrap().streams[&stream].head.seq;
+        assert_eq!(Some(told), order.seq(&stream).map(|seq| seq / 3), "three segments are full");
+        assert!(
+            order.take_full(begins(4)).is_none() && kept(&order).is_empty(),
+            "what is older is of no use"
+        );
+        fill(&mut order, 5);
+        assert_eq!(kept(&order), [begins(5)]);
+        shared.rebuild(&mut order).expect("the journal is whole");
+        assert!(kept(&order).is_empty());
+        drop(order);
+        drop(journal);
+    }
 }
