@@ -158,6 +158,7 @@ pub(crate) async fn row(system: &System, row: &RunRow) -> Result<RunLine, Proble
         waiting: Vec::new(),
         behind: None,
         out_of_credit: false,
+        unreadable: false,
     };
     match &row.standing {
         RunStanding::Closed(outcome) => {
@@ -176,7 +177,7 @@ pub(crate) async fn row(system: &System, row: &RunRow) -> Result<RunLine, Proble
                 Ok(read) => read,
                 // One run that cannot be read hides no other.
                 Err(problem) => {
-                    line.standing = Standing::Checkpointed;
+                    (line.standing, line.unreadable) = (Standing::Checkpointed, true);
                     line.reason = Some(format!("it cannot be read: {}", problem.detail()));
                     return Ok(line);
                 }

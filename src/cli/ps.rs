@@ -76,20 +76,14 @@ const STATES: [&str; 10] = [
 fn state(line: &RunLine) -> &str {
     match &line.outcome {
         Some(outcome) => outcome,
-        None if is_unreadable(line) => UNREADABLE,
+        None if line.unreadable => UNREADABLE,
         None => line.standing.as_str(),
     }
 }
 
-/// Whether a run could not be read just now, and is told to be checkpointed for that, though nobody may have set it aside:
-/// nothing is known of its nodes then.
-fn is_unreadable(line: &RunLine) -> bool {
-    line.standing == Standing::Checkpointed && line.nodes.is_none()
-}
-
 /// Whether a run stands so; `checkpointed` are those too of which that is all that can be told.
 fn stands(line: &RunLine, so: &str) -> bool {
-    state(line) == so || (is_unreadable(line) && line.standing.as_str() == so)
+    state(line) == so || (line.unreadable && line.standing.as_str() == so)
 }
 
 pub(crate) async fn ps(globals: &Globals, args: PsArgs) -> Result<u8, Failure> {
@@ -169,7 +163,7 @@ async fn runs(
             let is_damaged = line.standing == Standing::Quarantined;
             let told = match is_damaged {
                 true => format!("  damaged: {reason}"),
-                false if is_unreadable(line) => format!("  {reason}"),
+                false if line.unreadable => format!("  {reason}"),
                 false => format!("  set aside: {reason}"),
             };
             out.line(fit(&told, columns.unwrap_or(usize::MAX)));

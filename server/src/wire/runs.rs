@@ -141,6 +141,9 @@ pub struct RunLine {
     /// Nothing more of it starts, by its records, because the credits of its client are used up.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub out_of_credit: bool,
+    /// Its records cannot be read: nobody knows how it stands, and nothing of it goes on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unreadable: bool,
 }
 
 /// How a run stands.
