@@ -274,6 +274,8 @@ impl Shared {
     }
 
     fn refold_while(&self, _still: &MutexGuard<'_, ()>, order: &mut Order) -> Result<(), JournalError> {
+        // Whatever comes of it: those that were kept lack what the index may have lost.
+        order.full.clear();
         let until = Some(self.acks.synced());
         let mut loaded = load::load(&self.files, &self.index, until);
         for _ in 0..MENDS_MAX {
@@ -295,8 +297,6 @@ impl Shared {
                 .map_err(|misfit| unreadable(format!("{misfit:?}")))?;
         }
         order.fold = fold;
-        // It begins elsewhere than those that were kept of it, which lack what the index may have lost.
-        order.full.clear();
         Ok(())
     }
 
@@ -623,40 +623,67 @@ mod tests {
         assert_eq!((seq.unwrap(), asked.get()), (1, 2));
     }
 
-    #[test]
-    fn of_two_full_segments_at_most_the_index_is_told_what_memory_knows_until_the_fold_is_made_anew() {
+    /// A journal of small segments, and what fills them up to the beginning of one.
+    fn small(disk: &FaultyDisk) -> (SegmentJournal, impl Fn(&mut Order, u32) + use<>) {
         let options = Options { segment_bytes: SEGMENT_BYTES_MIN, ..Options::default() };
-        let journal =
-            open(Arc::new(FaultyDisk::new()), Index::open(None), options.clone(), 0, |_| Ok(None)).unwrap().0;
-        let shared = &journal.shared;
-        let stream = StreamId::client(&"acme".into());
-        // Held all the while, so that the index takes none of it in.
-        let mut order = shared.order();
-        let begins = |segment| Place::new(segment, segment::SEGMENT_HEADER_BYTES as u64);
-        let fill = |order: &mut Order, upto: u32| {
+        let journal = open(Arc::new(disk.clone()), Index::open(None), options, 0, |_| Ok(None)).unwrap().0;
+        let shared = journal.shared.clone();
+        let fill = move |order: &mut Order, upto: u32| {
             while order.end.segment() < upto {
-                let expected = Seq(order.seq(&stream).unwrap_or(0));
-                let events = vec![Event::Parked { reason: "x".repeat(1_000) }];
-                let batch = StreamBatch { stream, expected, at_ms: 1, events };
-                let mut prepared =
-                    order::Prepared::new(&[batch], &shared.reader, options.segment_bytes, None).unwrap();
-                assert!(order.append(&mut prepared, &shared.index).is_ok());
+                let batch = parked(order.seq(&STREAM).unwrap_or(0));
+                let prepared = order::Prepared::new(&[batch], &shared.reader, SEGMENT_BYTES_MIN, None);
+                assert!(order.append(&mut prepared.unwrap(), &shared.index).is_ok());
             }
         };
-        let kept = |order: &Order| order.full.iter().map(|(place, _)| *place).collect::<Vec<_>>();
+        (journal, fill)
+    }
+
+    const STREAM: StreamId = StreamId { partition: 0, kind: StreamKind::Client, key: [1; 16] };
+
+    fn parked(after: u64) -> StreamBatch {
+        let events = vec![Event::Parked { reason: "x".repeat(1_000) }];
+        StreamBatch { stream: STREAM, expected: Seq(after), at_ms: 1, events }
+    }
+
+    fn begins(segment: u32) -> Place {
+        Place::new(segment, segment::SEGMENT_HEADER_BYTES as u64)
+    }
+
+    fn kept(order: &Order) -> Vec<Place> {
+        order.full.iter().map(|(place, _)| *place).collect()
+    }
+
+    #[test]
+    fn of_two_full_segments_at_most_the_index_is_told_what_memory_knows_until_the_fold_is_made_anew() {
+        let (journal, fill) = small(&FaultyDisk::new());
+        // Held all the while, so that the index takes none of it in.
+        let mut order = journal.shared.order();
         fill(&mut order, 4);
         assert_eq!(kept(&order), [begins(2), begins(3)], "and not that of a third");
-        let told = order.take_full(begins(2)).unwrap().streams[&stream].head.seq;
-        assert_eq!(Some(told), order.seq(&stream).map(|seq| seq / 3), "three segments are full");
+        let told = order.take_full(begins(2)).unwrap().streams[&STREAM].head.seq;
+        assert_eq!(Some(told), order.seq(&STREAM).map(|seq| seq / 3), "three segments are full");
         assert!(
             order.take_full(begins(4)).is_none() && kept(&order).is_empty(),
             "what is older is of no use"
         );
         fill(&mut order, 5);
         assert_eq!(kept(&order), [begins(5)]);
-        shared.rebuild(&mut order).expect("the journal is whole");
+        journal.shared.rebuild(&mut order).expect("the journal is whole");
         assert!(kept(&order).is_empty());
-        drop(order);
-        drop(journal);
+    }
+
+    #[test]
+    fn a_fold_that_cannot_be_made_anew_leaves_the_index_nothing_to_take_in() {
+        let disk = FaultyDisk::new();
+        let (journal, fill) = small(&disk);
+        let first = journal.append(vec![parked(0)]).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(journal.durable(first)).unwrap();
+        let mut order = journal.shared.order();
+        fill(&mut order, 2);
+        assert_eq!(kept(&order), [begins(2)]);
+        disk.flip(&segment::name(1), segment::SEGMENT_HEADER_BYTES + 100, 1);
+        journal.shared.rebuild(&mut order).expect_err("a byte of it is wrong");
+        assert!(kept(&order).is_empty(), "the index is empty, and that begins behind what it had");
     }
 }
