@@ -68,6 +68,14 @@ pub struct Look {
     pub width: Option<usize>,
 }
 
+/// Bytes of a block of a text.
+const BLOCK_BYTES: usize = 1024;
+
+/// Characters of UTF-8 that begin in these bytes.
+fn characters(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|&&byte| byte & 0b1100_0000 != 0b1000_0000).count()
+}
+
 /// Where texts without quotes begin and end, in bytes.
 type Unquoted = BTreeMap<usize, usize>;
 
@@ -78,6 +86,8 @@ pub struct Source {
     text: String,
     /// The byte each line begins at.
     lines: Vec<usize>,
+    /// How many characters begin before each block of the text, so that nobody counts those of a line of megabytes for each place.
+    blocks: Vec<usize>,
     /// Finds the texts without quotes, if its format has them.
     find_unquoted: Option<fn(&str) -> Unquoted>,
     /// What that has found, once somebody has asked.
@@ -88,8 +98,12 @@ impl Source {
     /// A text that is called `name`.
     pub fn new(name: &str, text: &str) -> Source {
         let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        let mut blocks = vec![0];
+        for block in text.as_bytes().chunks(BLOCK_BYTES) {
+            blocks.push(blocks[blocks.len() - 1] + characters(block));
+        }
         let (name, text) = (name.to_owned(), text.to_owned());
-        Source { name, text, lines, find_unquoted: None, unquoted: OnceLock::new() }
+        Source { name, text, lines, blocks, find_unquoted: None, unquoted: OnceLock::new() }
     }
 
     /// The same text, of a format that has texts without quotes, which this finds.
@@ -122,8 +136,13 @@ impl Source {
             offset -= 1;
         }
         let line = self.lines.partition_point(|&start| start <= offset);
-        let start = self.lines[line - 1];
-        Place { line, column: self.text[start..offset].chars().count() + 1, offset }
+        let column = self.characters_before(offset) - self.characters_before(self.lines[line - 1]) + 1;
+        Place { line, column, offset }
+    }
+
+    fn characters_before(&self, offset: usize) -> usize {
+        let block = offset / BLOCK_BYTES;
+        self.blocks[block] + characters(&self.text.as_bytes()[block * BLOCK_BYTES..offset])
     }
 
     /// What is wrong at a byte of it, and concerns no node.

@@ -158,11 +158,20 @@ impl JobFile {
         let mut shaped = Shaped::<JobFile>::read(format, &source, CODE, Some(Kind::Job));
         let findings = match shaped.value.take() {
             Some(mut job) if shaped.findings.is_empty() => {
-                // Within a text a version 1.10 stays one, as it does with `--param`.
-                let written = shaped.numbers("params", &source);
-                job.params.extend(written.map(|(name, number)| (name.to_owned(), number.to_owned())));
-                let wrong = job.check(&shaped, domains).into_iter();
+                let mut wrong = job.check(&shaped, domains);
+                for (name, written) in shaped.numbers("params", &source) {
+                    match written {
+                        // Within a text a version 1.10 stays one, as it does with `--param`.
+                        Some(number) => drop(job.params.insert(name.to_owned(), number.to_owned())),
+                        None => wrong.push((
+                            Pointer::root().key("params").key(name),
+                            format!("its parameter {name} is a number that JSON would write otherwise"),
+                            "write it in quotes, as the text that is meant".to_owned(),
+                        )),
+                    }
+                }
                 let findings: Vec<Finding> = wrong
+                    .into_iter()
                     .map(|(pointer, detail, mend)| {
                         source.finding(CODE, shaped.at(pointer.as_str()), detail, mend)
                     })
@@ -369,32 +378,32 @@ mod tests {
         for (format, text) in [
             (
                 Format::Yaml,
-                "title: x\nbudget: 1\nplan: p\nparams:\n  count: 5\n  below: -5\n  share: 1.10\n  hex: 0x10\n  on: true\n  \
+                "title: x\nbudget: 1\nplan: p\nparams:\n  count: 5\n  below: -5\n  share: 1.10\n  on: true\n  \
                  text: \"5\"\n",
             ),
             (
                 Format::Json,
                 "{\"title\": \"x\", \"budget\": 1, \"plan\": \"p\", \"params\": {\"count\": 5, \"below\": -5, \"share\": 1.10, \
-                 \"hex\": 16, \"on\": true, \"text\": \"5\"}}",
+                 \"on\": true, \"text\": \"5\"}}",
             ),
             (
                 Format::Toml,
-                "title = 'x'\nbudget = 1\nplan = 'p'\n[params]\ncount = 5\nbelow = -5\nshare = 1.10\nhex = 0x10\non = true\n\
+                "title = 'x'\nbudget = 1\nplan = 'p'\n[params]\ncount = 5\nbelow = -5\nshare = 1.10\non = true\n\
                  text = '5'\n",
             ),
         ] {
             let job = JobFile::parse("job", format, text).unwrap();
             let params: Vec<(&str, &str)> =
                 job.params.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-            let expected = [
-                ("below", "-5"),
-                ("count", "5"),
-                ("hex", "16"),
-                ("on", "true"),
-                ("share", "1.10"),
-                ("text", "5"),
-            ];
+            let expected =
+                [("below", "-5"), ("count", "5"), ("on", "true"), ("share", "1.10"), ("text", "5")];
             assert_eq!(params, expected, "{format:?}");
+        }
+        for value in ["0x10", "017", "1_000", "+5", "5.", "*v"] {
+            let text = format!("title: x\nbudget: 1\nplan: p\nparams: {{v: &v 1.10, count: {value}}}\n");
+            let expected = "4:29 its parameter count is a number that JSON would write otherwise; write it in quotes, as the \
+                            text that is meant";
+            assert_eq!(told(Format::Yaml, &text), [expected], "{value}");
         }
         for (value, found) in [("[5]", "a list"), ("null", "null")] {
             let text = format!("title: x\nbudget: 1\nplan: p\nparams:\n  count: {value}\n");

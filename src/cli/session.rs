@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use super::advice::placed;
+use super::cells::harmless_line;
 use super::client::{Client, Refused, part};
 use super::exit::Failure;
 use super::measured::Measured;
@@ -131,10 +132,8 @@ pub(crate) fn nothing_of(what: &str, data: Option<&Path>) -> Result<Option<Strin
         Some(data) if is_there(data)? => None,
         Some(data) => {
             Store::check_place(data).map_err(|error| not_opened(data, &error))?;
-            Some(format!(
-                "there is no {what} yet: no data folder at {} (--data names another)",
-                data.display()
-            ))
+            let data = harmless_line(&data.display().to_string());
+            Some(format!("there is no {what} yet: no data folder at {data} (--data names another)"))
         }
         None => Some(format!("there is no {what} yet: what is kept in memory is gone with its process")),
     })

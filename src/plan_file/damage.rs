@@ -23,8 +23,8 @@ pub(super) struct Damage {
     hurt: BTreeSet<usize>,
     /// Places of which nothing is judged, with all below: of a node, or of the plan.
     places: BTreeSet<(Option<usize>, String)>,
-    /// What a node falls back on is not known of all.
-    fallback: bool,
+    /// Whether what stands in a node beside the part that is not what it should be is not judged for it.
+    beside: bool,
 }
 
 /// What is found out by looking at a node, or at what the plan says of itself, whatever else there is.
@@ -56,12 +56,12 @@ impl Damage {
 
     /// Whether more is not judged than the parts themselves that are not what they should be.
     pub(super) fn hides(&self) -> bool {
-        self.lost || self.nodes || self.purpose || self.fallback
+        self.lost || self.nodes || self.purpose || self.beside
     }
 
     /// Takes in a part that is not what it should be, before it is mended. Gives what stands in for it, unless it is left
     /// out, or read as what was meant.
-    pub(super) fn shape(&mut self, root: &Leaf, wrong: &WrongShape, part: Part) -> Option<Tree> {
+    pub(super) fn shape(&mut self, text: &str, root: &Leaf, wrong: &WrongShape, part: Part) -> Option<Tree> {
         // A slip is read as it was meant, and an unknown key tells nothing that its place lacks.
         if wrong.meant.is_some() || matches!(part, Part::Key(_)) {
             return None;
@@ -72,7 +72,11 @@ impl Damage {
         }
         let (way, leaf) = locate::way(root, part).unwrap_or((Vec::new(), root));
         let way: Vec<&str> = way.iter().map(String::as_str).collect();
-        let stand_in = stand_in(&way, &leaf.tree);
+        let stand_in = stand_in(&way, &leaf.tree).filter(|stand_in| match stand_in {
+            // `007` is no 7 to who depends on it.
+            Tree::Text(name) if way.last() == Some(&"id") => is_written(name, text, leaf.at),
+            _ => true,
+        });
         match way.as_slice() {
             // Without a name it is no node.
             ["nodes", _, "id"] if stand_in.is_none() => self.nodes = true,
@@ -105,14 +109,15 @@ impl Damage {
     fn take(&mut self, root: &Leaf, way: &[&str]) {
         match way {
             [] => self.lost = true,
-            ["nodes", node, key, ..] => match (node_at(root, node), without(key)) {
+            ["nodes", index, key, ..] => match (node_at(root, index), without(key)) {
                 (Some(node), Some(keys)) => {
                     keys.iter().for_each(|key| self.place(Some(node), &[*key]));
                     self.place(Some(node), &["fallback"]);
-                    match *key {
-                        "fallback" => self.fallback = true,
-                        key => self.purpose |= !OWN.contains(&key),
-                    }
+                    let stands =
+                        |other: &&str| leaf_at(root, index).is_some_and(|leaf| leaf.get(other).is_some());
+                    let mut besides = keys.iter().chain(&["fallback"]).filter(|other| *other != key);
+                    self.beside |= *key == "fallback" || besides.any(stands);
+                    self.purpose |= *key != "fallback" && !OWN.contains(key);
                 }
                 (Some(node), None) => {
                     self.hurt.insert(node);
@@ -231,10 +236,20 @@ fn stand_in(way: &[&str], tree: &Tree) -> Option<Tree> {
 /// The last byte that no text has: where parts stand that nobody wrote.
 const NOWHERE: usize = usize::MAX;
 
+/// Whether a word stands at a byte of the text, as a whole.
+fn is_written(word: &str, text: &str, at: usize) -> bool {
+    let rest = text.get(at..).and_then(|rest| rest.strip_prefix(word));
+    rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || "+-._".contains(c)))
+}
+
+/// A node of the plan.
+fn leaf_at<'a>(root: &'a Leaf, node: &str) -> Option<&'a Leaf> {
+    root.get("nodes")?.leaf.items().get(node.parse::<usize>().ok()?)
+}
+
 /// The byte that a node of the plan begins at.
 fn node_at(root: &Leaf, node: &str) -> Option<usize> {
-    let nodes = root.get("nodes")?.leaf.items();
-    nodes.get(node.parse::<usize>().ok()?).map(|node| node.at)
+    leaf_at(root, node).map(|node| node.at)
 }
 
 /// The node that a JSON pointer leads into, if it does, and how it goes on from there.

@@ -173,7 +173,7 @@ impl PlanFile {
                 }
                 _ => {}
             }
-            let stand_in = self.damage.shape(root, wrong, part);
+            let stand_in = self.damage.shape(self.source.text(), root, wrong, part);
             if !wrong.follows && !unfilled.contains(&part.at()) {
                 wrongs.push((wrong.clone(), part));
             }
@@ -243,7 +243,7 @@ impl PlanFile {
 
     /// Whether there may be faults that nobody could look for, for those that were found.
     pub fn hides_more(&self) -> bool {
-        self.root.is_some() && (self.draft.is_none() || self.damage.hides())
+        self.root.is_some() && (self.draft.is_none() || !self.guessed.is_empty() || self.damage.hides())
     }
 
     /// A fault that was found in the plan of this file, with its place. `node` is the node it names, or `*`;
@@ -326,24 +326,23 @@ impl<T: DeserializeOwned> Shaped<T> {
         self.root.as_ref().map(|root| locate::pointed(root, pointer, true))
     }
 
-    /// The numbers in the map under a key of the whole, by their keys and as they are written, but for those that JSON has
-    /// other words for.
+    /// The numbers in the map under a key of the whole, by their keys and as they are written; `None`: JSON would write it otherwise.
     pub(crate) fn numbers<'a>(
         &'a self,
         key: &str,
         source: &'a Source,
-    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+    ) -> impl Iterator<Item = (&'a str, Option<&'a str>)> {
         let entries = match self.root.as_ref().and_then(|root| root.get(key)).map(|entry| &entry.leaf.tree) {
             Some(Tree::Map(entries)) => entries.as_slice(),
             _ => &[],
         };
         entries.iter().filter_map(|entry| {
             let Tree::Number(number) = &entry.leaf.tree else { return None };
-            let rest = source.text().get(entry.leaf.at..)?;
+            let rest = source.text().get(entry.leaf.at..).unwrap_or_default();
             let is_behind = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.' | '_'));
-            let written = rest.split(is_behind).next()?;
-            let read: Number = serde_json::from_str(written).ok()?;
-            (read == *number).then_some((entry.key.as_str(), written))
+            let written = rest.split(is_behind).next().unwrap_or_default();
+            let is_plain = serde_json::from_str::<Number>(written).is_ok_and(|read| read == *number);
+            Some((entry.key.as_str(), is_plain.then_some(written)))
         })
     }
 

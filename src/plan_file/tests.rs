@@ -303,10 +303,13 @@ fn what_a_part_of_another_kind_does_not_touch_is_judged() {
         ("", ", retries: many", "shape", ALL, false),
         ("", ", retries: many, patches: -1", "shape", &["V03", "V08", "V14", "V20"], false),
         ("", ", timeout: 5 minutes", "shape", ALL, false),
-        ("", ", timeout: 5 minutes, heartbeat_timeout: 500", "shape", ALL, false),
+        ("", ", timeout: 5 minutes, heartbeat_timeout: 500", "shape", ALL, true),
+        ("", ", timeout: [1], fallback: {tool: no.such}", "shape", ALL, true),
+        ("", ", idem: [2], retries: 900", "shape", ALL, true),
         ("", ", human_timeout: long, approval: before", "shape", ALL, false),
         ("", ", approval: 5", "shape", ALL, false),
-        ("", ", effect: 5, impact: 1", "shape", ALL, false),
+        ("", ", effect: 5, impact: 1", "shape", ALL, true),
+        ("", ", parms: {path: 5}", "shape", ALL, true),
         ("", ", contract: [{method: code, p: high}]", "shape", &["V03", "V20"], true),
         ("", ", reads: 5", "shape", &[], true),
         ("title: ${t}", "", "parameter", ALL, false),
@@ -321,6 +324,27 @@ fn what_a_part_of_another_kind_does_not_touch_is_judged() {
         let told: Vec<&str> = found.iter().map(|it| it.code.as_str()).collect();
         assert_eq!(told, [&[first][..], rest].concat(), "{text}");
         assert_eq!(file.hides_more(), hides_more, "{text}");
+    }
+}
+
+#[test]
+fn a_number_is_a_name_to_others_only_as_it_is_written() {
+    for (id, dep, told) in [
+        ("7", "7", &["shape"][..]),
+        ("true", "true", &["shape"]),
+        ("7", "8", &["shape", "V03"]),
+        ("007", "007", &["shape"]),
+        ("1.10", "1.10", &["shape"]),
+        ("0x10", "16", &["shape"]),
+    ] {
+        let contract = "contract: [{method: code}]";
+        let text = format!(
+            "id: p\nnodes:\n  - {{id: {id}, tool: fs.list, {contract}}}\n  - {{id: b, tool: fs.list, deps: ['{dep}'], {contract}}}\n"
+        );
+        let file = PlanFile::parse("p.yaml", Format::Yaml, &text, &BTreeMap::new());
+        let found = file.validate(&Settings::simulation(Default::default(), Some(&tools()))).unwrap_err();
+        let codes: Vec<&str> = found.iter().map(|it| it.code.as_str()).collect();
+        assert_eq!(codes, told, "{id} and {dep}");
     }
 }
 

@@ -142,6 +142,7 @@ fn nothing_that_a_terminal_obeys_is_printed_of_what_is_refused() {
     ] {
         check(&world, line, 2, shown);
     }
+    check(&world, &format!("ps --data {GIVEN}"), 0, SHOWN);
 }
 
 #[test]
