@@ -95,7 +95,7 @@ fn check_shows_every_fault_with_its_place() {
            ╰────
           help: did you mean "retries"?
 
-        error: bad.yaml has 3 faults; 1 more comes of it, and goes with it
+        error: bad.yaml has 3 faults; 1 more comes of it, and goes with it; there may be more behind them
     "#]]
     .assert_eq(&ended.err);
     let lines = world.ostler("check bad.yaml --json").exits(2).lines();
