@@ -1,4 +1,5 @@
-//! `docs/durability.md`: every fault names tests, and each of them exists in the file that it is said to stand in.
+//! `docs/durability.md`: every fault names tests, and each of them exists in the file that it is said to stand in. What
+//! `tests/mutants.sh` takes out of the sources is there.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed, and says where")]
 
 use std::path::{Path, PathBuf};
@@ -64,5 +65,21 @@ fn every_fault_is_shown_by_tests_that_exist() {
         for (file, test) in tests {
             assert!(has_test(&file, &test), "{fault}: {} has no test {test}", file.display());
         }
+    }
+}
+
+#[test]
+fn every_mutation_still_applies() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let script = std::fs::read_to_string(root.join("tests/mutants.sh")).unwrap();
+    let mutants: Vec<&str> = script.split("\nmutant ").skip(1).collect();
+    assert!(mutants.len() >= 14, "{}", mutants.len());
+    for mutant in mutants {
+        let file = mutant.split_whitespace().nth(1).unwrap().trim_matches('"');
+        let file = file.replace("$segments", "store/src/journal/segments");
+        let old = mutant.split('\'').nth(1).unwrap();
+        let text =
+            std::fs::read_to_string(root.join(&file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        assert!(text.contains(old), "{file} holds no more: {old}");
     }
 }

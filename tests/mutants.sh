@@ -83,8 +83,8 @@ mutant rewrite "$segments/open.rs" \
     --test faults what_a_failed_sync_left_in_memory_is_written_again_before_it_counts
 # A byte that flipped is not given out.
 mutant crc "$segments/frame.rs" \
-    'if crc != checksum(place, &bytes[4..FRAME_HEADER_BYTES + len]) {' \
-    'if false && crc != checksum(place, &bytes[4..FRAME_HEADER_BYTES + len]) {' \
+    'if crc(header) != checksum(place, &bytes[4..FRAME_HEADER_BYTES + len]) {' \
+    'if false && crc(header) != checksum(place, &bytes[4..FRAME_HEADER_BYTES + len]) {' \
     --test faults a_flipped_byte_is_refused_or_dropped_but_never_given_out
 # Nor one of a result.
 mutant digest store/src/artifact/folder.rs \
@@ -112,7 +112,7 @@ mutant step actors/src/attempt_log.rs \
     --test programs a_step_that_acts_is_written_down_before_and_its_failure_after_so_it_is_no_doubt
 # A finished one is not done again.
 mutant memo kernel/src/notes.rs \
-    'State::Done(output) => Recalled::Done(output.clone()),' 'State::Done(_) => Recalled::Call,' \
+    '(State::Done(output), _) => Recalled::Done(output.clone()),' '(State::Done(_), _) => again(),' \
     --test durable_steps
 # A run goes on only with all that its attempts noted.
 mutant notes "$segments/repair.rs" \
