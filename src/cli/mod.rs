@@ -333,12 +333,9 @@ fn text_only_without_json(command: clap::Command) -> clap::Command {
         .fold(command, |command, name| command.mut_subcommand(name, |it| it.arg(json.clone().hide(true))))
 }
 
-/// What is looked for below a command and stands elsewhere: the command, the words, and where it stands.
-const ELSEWHERE: [(&str, &[&str], &str); 1] = [(
-    "client",
-    &["ls", "list", "ps", "show"],
-    "`ostler ps --clients` lists clients, `ostler credit CLIENT` tells of one",
-)];
+/// What is looked for below `client`, and where it stands.
+const CLIENTS_TOLD: [&str; 4] = ["ls", "list", "ps", "show"];
+const CLIENTS_TOLD_BY: &str = "`ostler ps --clients` lists clients, `ostler credit CLIENT` tells of one";
 
 /// Adds the command that was meant by one that is not there. Clap itself takes neighbours that changed places for
 /// two wrong letters, which is too many in a short word.
@@ -354,13 +351,11 @@ fn with_meant(mut error: clap::Error) -> clap::Error {
     let at = words.iter().position(|word| *word == name).unwrap_or(0);
     let mut before = words[..at].iter().skip(1).filter_map(|word| root.find_subcommand(word));
     let among = before.find(|before| before.has_subcommands()).unwrap_or(&root);
-    let elsewhere = ELSEWHERE
-        .iter()
-        .find(|(below, words, _)| among.get_name() == *below && words.contains(&name.as_str()));
     let known = among.get_subcommands().filter(|known| !known.is_hide_set());
     let meant = nearest(&name, known.map(clap::Command::get_name), &mut LETTERS_COMPARED_MAX.clone());
-    if let Some((_, _, told)) = elsewhere {
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(*told)]));
+    if among.get_name() == "client" && CLIENTS_TOLD.contains(&name.as_str()) {
+        let told = ContextValue::StyledStrs(vec![StyledStr::from(CLIENTS_TOLD_BY)]);
+        error.insert(ContextKind::Suggested, told);
     } else if let Some(meant) = meant {
         let meant = ContextValue::Strings(vec![meant.to_owned()]);
         error.insert(ContextKind::SuggestedSubcommand, meant);

@@ -49,7 +49,7 @@ fn leaf(value: &Spanned<DeValue<'_>>) -> Result<Leaf, NotData> {
             Tree::number(number).map_err(refuse)?
         }
         DeValue::Datetime(_) => {
-            return Err(refuse(Why::told("a date, which plans do not have: write it in quotes")));
+            return Err(refuse(Why::told("a date, which no file of ours has: write it in quotes")));
         }
         DeValue::Array(items) => Tree::List(items.iter().map(leaf).collect::<Result<_, _>>()?),
         DeValue::Table(table) => map(table)?,

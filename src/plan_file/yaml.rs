@@ -46,22 +46,26 @@ fn plain_texts(text: &str) -> BTreeSet<usize> {
     if !text.contains("${") {
         return BTreeSet::new();
     }
-    let plain = |(event, span): (Event<'_>, Span)| match event {
-        Event::Scalar(text, ScalarStyle::Plain, _, None) if text.contains("${") => {
-            span.byte_range().map(|range| range.start)
-        }
-        _ => None,
-    };
-    Parser::new_from_str(text).map_while(Result::ok).filter_map(plain).collect()
+    plain_scalars(text, |value, is_tagged| !is_tagged && value.contains("${"))
+        .map(|(start, _)| start)
+        .collect()
 }
 
 /// Where texts begin and end that have no quotes and are no block, keys among them.
 pub(super) fn unquoted(text: &str) -> BTreeMap<usize, usize> {
-    let plain = |(event, span): (Event<'_>, Span)| match event {
-        Event::Scalar(_, ScalarStyle::Plain, ..) => span.byte_range().map(|range| (range.start, range.end)),
+    plain_scalars(text, |_, _| true).collect()
+}
+
+/// Where texts begin and end that have neither quotes nor are a block, of those that are wanted, by what they say and whether they
+/// have a tag.
+fn plain_scalars(text: &str, is_wanted: impl Fn(&str, bool) -> bool) -> impl Iterator<Item = (usize, usize)> {
+    let plain = move |(event, span): (Event<'_>, Span)| match event {
+        Event::Scalar(value, ScalarStyle::Plain, _, tag) if is_wanted(&value, tag.is_some()) => {
+            span.byte_range().map(|range| (range.start, range.end))
+        }
         _ => None,
     };
-    Parser::new_from_str(text).map_while(Result::ok).filter_map(plain).collect()
+    Parser::new_from_str(text).map_while(Result::ok).filter_map(plain)
 }
 
 /// What is wrong, in words of this file and not of its reader.

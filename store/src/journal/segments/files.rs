@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::frame::{self, FRAME_HEADER_BYTES, Place};
+use super::frame::{self, FRAME_HEADER_BYTES, Found, Place};
 use super::segment;
 use super::swap::SPARE;
 use crate::disk::{Disk, DiskFile, Extent};
@@ -111,6 +111,13 @@ impl Files {
             bytes.truncate(read);
         }
         Ok(bytes)
+    }
+
+    /// The checksum of the frame at `place`; `None`: what is there is none, or not whole.
+    pub(crate) fn frame_crc(&self, place: Place) -> io::Result<Option<u32>> {
+        let found = self.read_frame(place)?;
+        let is_whole = matches!(frame::look(place, &found), Found::Frame { .. });
+        Ok(is_whole.then(|| frame::crc(&found)))
     }
 
     /// The bytes from `place` on that the frame there should take; fewer if it claims nonsense.

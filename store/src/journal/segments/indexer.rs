@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crossbeam::channel::Receiver;
 
 use super::files::Files;
-use super::frame::{self, Found, Place};
+use super::frame::Place;
 use super::load::{LoadError, load};
 use super::verify::Damage;
 use super::{Fold, Shared};
@@ -69,12 +69,8 @@ pub(crate) fn catch_up(
 /// What was ordered behind the mark, with the checksum of its last frame, which is on the disk by now.
 fn since(files: &Files, mark: Option<Mark>, mut kept: Fold) -> Result<Fold, LoadError> {
     let last = kept.last.0;
-    let found = files.read_frame(last)?;
-    if !matches!(frame::look(last, &found), Found::Frame { .. }) {
-        let what = "what was written last is no frame".to_owned();
-        return Err(LoadError::Damaged(Damage::new(last, what, Vec::new())));
-    }
-    kept.last.1 = frame::crc(&found);
+    let no_frame = || Damage::new(last, "what was written last is no frame".to_owned(), Vec::new());
+    kept.last.1 = files.frame_crc(last)?.ok_or_else(|| LoadError::Damaged(no_frame()))?;
     kept.forget(mark.unwrap_or_default().upto);
     Ok(kept)
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use super::files::Files;
 use super::fold::{Fold, Misfit};
-use super::frame::{self, FIRST, Found, Place};
+use super::frame::{FIRST, Place};
 use super::segment::{self, SEGMENT_HEADER_BYTES, Step, Walk};
 use super::verify::Damage;
 use crate::index::{Broken, Index, Mark};
@@ -84,9 +84,8 @@ pub(crate) fn recognise(files: &Files, mark: Mark) -> Result<(), LoadError> {
     if mark.last == Place::default() {
         return Ok(());
     }
-    let found = files.read_frame(mark.last).unwrap_or_default();
-    let is_whole = matches!(frame::look(mark.last, &found), Found::Frame { .. });
-    if is_whole && frame::crc(&found) == mark.last_crc { Ok(()) } else { Err(Broken::ahead().into()) }
+    let found = files.frame_crc(mark.last).ok().flatten();
+    if found == Some(mark.last_crc) { Ok(()) } else { Err(Broken::ahead().into()) }
 }
 
 /// One segment of those to read.
