@@ -51,6 +51,8 @@ impl Drive {
                 self.decide(input);
                 self.answers.push(reply);
             }
+            // It may be refused for what was asked before, which whoever reads the run again is to find there.
+            Err(error) if !self.pending.is_empty() => self.refused.push((reply, error)),
             Err(error) => {
                 let _ = reply.send(Err(error));
             }

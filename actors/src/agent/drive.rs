@@ -61,6 +61,8 @@ pub(super) struct Drive {
     pub(super) has_strays: bool,
     /// To be answered once what was decided is durable.
     pub(super) answers: Vec<AskReply>,
+    /// To be told why not, once what was decided before is appended.
+    pub(super) refused: Vec<(AskReply, RunError)>,
     /// Ready nodes that have a question to ask first.
     pub(super) asking: BTreeSet<NodeId>,
     /// Ready nodes that are not queued yet: (level, id).
@@ -118,6 +120,7 @@ impl Drive {
             stands_still: false,
             has_strays: false,
             answers: Vec::new(),
+            refused: Vec::new(),
             asking: BTreeSet::new(),
             fresh: BTreeSet::new(),
             queued: BTreeSet::new(),

@@ -47,6 +47,9 @@ impl Drive {
                     self.taken.drain(..).for_each(|key| self.services.effects.ordered(key, position));
                 }
                 self.here.recorded();
+                for (reply, error) in self.refused.drain(..) {
+                    let _ = reply.send(Err(error));
+                }
                 self.services.reply_when_durable(position, std::mem::take(&mut self.answers));
                 Ok(Some(position))
             }
@@ -55,7 +58,8 @@ impl Drive {
             Err(error @ (JournalError::Conflict { .. } | JournalError::Refused(_))) => Err(error.into()),
             // It is read again when there may be room.
             Err(error @ JournalError::Full(_)) => {
-                for reply in self.answers.drain(..) {
+                let refused = self.refused.drain(..).map(|(reply, _)| reply);
+                for reply in self.answers.drain(..).chain(refused) {
                     let _ = reply.send(Err(RunError::Journal(error.clone())));
                 }
                 Err(error.into())
