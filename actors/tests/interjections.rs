@@ -260,5 +260,7 @@ async fn a_run_that_rests_until_it_is_resumed_is_not_held() {
     assert!(matches!(refused, RunError::InvalidState(InvalidState::AT_REST)), "{refused}");
     system.resume(run).await.unwrap();
     system.interject(run, "go on?", HOUR).await.unwrap();
+    // What began before it was held ends.
+    hold.go(2);
     system.shutdown().await;
 }
