@@ -140,6 +140,11 @@ impl DrivenRuns {
         any
     }
 
+    /// Whether its agent has found that nothing goes on in a run until a person answers.
+    pub(crate) fn waits(&self, run: RunId) -> bool {
+        lock(&self.0).get(&run).is_some_and(|driven| driven.waits)
+    }
+
     /// Notes the runs of an agent, in their order: only the first of them goes on.
     pub(crate) fn line_up<'a>(&self, runs: impl Iterator<Item = &'a RunId>) {
         let (mut driven, mut first) = (lock(&self.0), None);

@@ -71,7 +71,9 @@ impl System {
         if self.services.driven.held_up_by(run).is_some() {
             return Ok(Some(Settled::WaitsForPerson));
         }
-        Ok(told.filter(|(_, run)| self.waits_for_person(run)).map(|_| Settled::WaitsForPerson))
+        // Taking a run up may end it, whatever it waited for by then: that its agent has looked at it counts.
+        let waits = self.services.driven.waits(run);
+        Ok(told.filter(|(_, run)| waits && self.waits_for_person(run)).map(|_| Settled::WaitsForPerson))
     }
 
     /// What a run has come to, if this view holds its last record; `None` while it goes on.

@@ -262,23 +262,24 @@ impl Drive {
             }
             self.close(position);
         } else {
-            let waits = self.note_standing_still();
-            if waits && position.is_some() {
+            let is_new = self.note_standing_still();
+            if self.stands_still && (is_new || position.is_some()) {
                 self.services.stir_run(self.opened.run);
             }
         }
         Ok(over)
     }
 
-    /// Whether nothing goes on until a person answers. Those behind it in the line of its agent are told when that changes.
+    /// Takes note of whether nothing goes on until a person answers: whether that is new. Those behind it in the line of its agent are
+    /// told.
     fn note_standing_still(&mut self) -> bool {
         let waits = self.services.waits_for_person(&self.run);
-        let changed = std::mem::replace(&mut self.stands_still, waits) != waits;
-        if changed && self.services.driven.note_waits(self.opened.run, waits) && waits {
+        let is_new = std::mem::replace(&mut self.stands_still, waits) != waits;
+        if is_new && self.services.driven.note_waits(self.opened.run, waits) && waits {
             let agent = self.arguments.owner.agent.clone();
             self.services.links.tell_registry(RegistryMessage::StandsStill { agent });
         }
-        waits
+        is_new
     }
 
     /// Tells something of its agent to whoever watches.

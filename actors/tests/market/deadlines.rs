@@ -76,6 +76,11 @@ async fn nothing_of_a_job_starts_after_its_deadline() {
             }
             _ => drop(second.resume_all().await.unwrap()),
         }
+        if matches!(wants, "all" | "resume") {
+            // Whatever its records say that it waits for.
+            let settled = second.outcome(posted).await.unwrap();
+            assert_eq!(settled, Settled::Closed(RunOutcome::Cancelled), "{begins}, {wants}");
+        }
         let row = over(&second, posted).await;
         assert_eq!(row.reason.as_deref(), Some("it was not over by its deadline"), "{begins}, {wants}");
         assert!(!hold.has_started(), "{begins}, {wants}");
