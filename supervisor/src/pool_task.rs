@@ -146,26 +146,31 @@ impl PoolTask {
             }
             State::Stopping(stopping) if stopping.birth == birth => {
                 let exit = stopping.completion.exit().cloned().unwrap_or(Exit::Killed);
-                let entry = book.places.remove(place);
+                let told = stopping.running.is_some().then(|| (entry.spec.id.clone(), entry.generation));
                 drop(book);
-                self.stopped(entry, exit);
+                if let Some((id, generation)) = told {
+                    self.shared.voice.say(&id, generation, What::Exited { exit: &exit, asked: true });
+                }
+                self.stopped(place, birth);
                 ControlFlow::Continue(())
             }
             State::Up(running) if running.birth == birth => {
-                let exit = running.leash.completion.exit().cloned().unwrap_or(Exit::Cancelled);
-                let (id, causes, generation) = (entry.spec.id.clone(), running.causes(), entry.generation);
+                let completion = running.leash.completion.clone();
+                let exit = completion.exit().cloned().unwrap_or(Exit::Cancelled);
+                let causes = running.causes();
+                let (id, generation) = (entry.spec.id.clone(), entry.generation);
                 let again = strategy::restarts(entry.spec.restart, &exit);
-                let removed = if again {
-                    entry.last_exit = Some(Box::new(exit.clone()));
-                    entry.state = State::Restarting { birth, exit: exit.clone(), causes };
-                    None
-                } else {
-                    book.places.remove(place)
-                };
+                let (waiting, turns) = Default::default();
+                let stopping = Stopping { birth, completion, running: None, waiting, turns };
+                let before = std::mem::replace(&mut entry.state, State::Stopping(stopping));
                 drop(book);
-                drop(removed);
+                drop(before);
                 self.shared.voice.say(&id, generation, What::Exited { exit: &exit, asked: false });
-                if again { self.restart(place, birth) } else { ControlFlow::Continue(()) }
+                if again && self.is_to_restart(place, birth, exit, causes) {
+                    return self.restart(place, birth);
+                }
+                self.stopped(place, birth);
+                ControlFlow::Continue(())
             }
             State::Starting(_) | State::Stopping(_) | State::Up(_) | State::Restarting { .. } => {
                 ControlFlow::Continue(())
@@ -187,10 +192,14 @@ impl PoolTask {
         if let Some(limit) = self.child_intensity {
             let window = entry.window.get_or_insert_with(|| Box::new(Window::new(limit)));
             if window.charge(now) == Charge::Exhausted {
-                let entry = book.places.remove(place);
+                drop(book);
+                self.shared.voice.say(&id, generation, What::GivenUp { exit: &exit });
+                let mut book = self.shared.write();
+                let is_due = |entry: &Entry| matches!(&entry.state, State::Restarting { birth: due, .. } if *due == birth);
+                let entry =
+                    if book.places.get(place).is_some_and(is_due) { book.places.remove(place) } else { None };
                 drop(book);
                 drop(entry);
-                self.shared.voice.say(&id, generation, What::GivenUp { exit: &exit });
                 return ControlFlow::Continue(());
             }
         }
@@ -208,24 +217,45 @@ impl PoolTask {
     }
 
     fn unkillable(&mut self, place: Place, birth: u64) -> ControlFlow<Exit> {
+        let told = self.shared.read().places.get(place).and_then(|entry| match &entry.state {
+            State::Stopping(stopping) if stopping.birth == birth => {
+                Some((entry.spec.id.clone(), entry.generation, stopping.running.is_some()))
+            }
+            _ => None,
+        });
+        let Some((id, generation, was_up)) = told else { return ControlFlow::Continue(()) };
+        self.shared.voice.say(&id, generation, What::Unkillable);
+        if was_up {
+            let exit = &Exit::Killed;
+            self.shared.voice.say(&id, generation, What::Exited { exit, asked: true });
+        }
+        self.stopped(place, birth);
+        ControlFlow::Continue(())
+    }
+
+    /// Notes that a child whose end is told is brought up again; false if it was terminated since it ended.
+    fn is_to_restart(&self, place: Place, birth: u64, exit: Exit, causes: Vec<Cause>) -> bool {
+        let mut book = self.shared.write();
+        let Some(entry) = book.places.get_mut(place) else { return false };
+        if matches!(&entry.state, State::Stopping(stopping) if !stopping.waiting.is_empty()) {
+            return false;
+        }
+        let last = entry.last_exit.replace(Box::new(exit.clone()));
+        let before = std::mem::replace(&mut entry.state, State::Restarting { birth, exit, causes });
+        drop(book);
+        drop((last, before));
+        true
+    }
+
+    /// A child that has ended leaves the book, now that its end is told: nobody had its place before, so nobody hears that it is up
+    /// again before that.
+    fn stopped(&self, place: Place, birth: u64) {
         let mut book = self.shared.write();
         let stopping = |entry: &Entry| matches!(&entry.state, State::Stopping(s) if s.birth == birth);
         let entry =
             if book.places.get(place).is_some_and(stopping) { book.places.remove(place) } else { None };
         drop(book);
-        if let Some(entry) = &entry {
-            self.shared.voice.say(&entry.spec.id, entry.generation, What::Unkillable);
-        }
-        self.stopped(entry, Exit::Killed);
-        ControlFlow::Continue(())
-    }
-
-    /// A child that was asked to stop has ended and left the book.
-    fn stopped(&self, entry: Option<Entry>, exit: Exit) {
-        let Some(Entry { state: State::Stopping(stopping), spec, generation, .. }) = entry else { return };
-        if stopping.running.is_some() {
-            self.shared.voice.say(&spec.id, generation, What::Exited { exit: &exit, asked: true });
-        }
+        let Some(Entry { state: State::Stopping(stopping), .. }) = entry else { return };
         for reply in stopping.waiting {
             // Whoever no longer waits is not missed.
             let _ = reply.send(Ok(()));

@@ -1,10 +1,12 @@
 //! What the embedding program relies on beyond the list, and hooks that misbehave.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
+use futures::FutureExt;
 use ostler_supervisor::{
-    Branch, ChildRef, ChildSpec, Event, Exit, Ignore, Restart, Strategy, Supervisor, SupervisorSpec, What,
+    Branch, ChildRef, ChildSpec, Event, Exit, Ignore, Pool, PoolSpec, Restart, Strategy, Supervisor,
+    SupervisorSpec, What,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::watch;
@@ -279,6 +281,44 @@ async fn the_observer_hears_of_every_start_and_end_in_order() {
         *heard.lock().unwrap(),
         ["/a1 started", "/a1 panicked: ouch asked=false", "/a2 restarted", "/a2 shutdown asked=true"]
     );
+}
+
+/// Whoever wants its place while its end is told gets it behind that: else it were up twice for whoever hears.
+#[tokio::test]
+async fn a_place_in_a_pool_is_free_once_the_end_is_told() {
+    for terminated in [true, false] {
+        let pool: Arc<OnceLock<Pool>> = Arc::default();
+        let (heard, told) = (Arc::new(Mutex::new(Vec::new())), pool.clone());
+        let observer = {
+            let heard = heard.clone();
+            move |event: &Event<'_>| {
+                let what = match event.what {
+                    What::Started { .. } => "started",
+                    What::Exited { .. } => "exited",
+                    _ => "other",
+                };
+                if what == "exited" && heard.lock().unwrap().len() == 1 {
+                    let again = told.get().unwrap().start_child(ChildSpec::pool("a", PoolSpec::default()));
+                    if again.now_or_never().is_some() {
+                        heard.lock().unwrap().push("taken");
+                    }
+                }
+                heard.lock().unwrap().push(what);
+            }
+        };
+        let started = Pool::start_observed(PoolSpec::default(), Arc::new(observer)).await.unwrap();
+        let pool = pool.get_or_init(|| started);
+        let spec = || ChildSpec::pool("a", PoolSpec::default()).restart(Restart::Temporary);
+        let child = pool.start_child(spec()).await.unwrap();
+        if terminated {
+            pool.terminate_child("a").await.unwrap();
+        } else {
+            child.pool().unwrap().stop().await;
+        }
+        pool.start_child(spec()).await.unwrap();
+        pool.stop().await;
+        assert_eq!(*heard.lock().unwrap(), ["started", "exited", "started", "exited"], "{terminated}");
+    }
 }
 
 #[tokio::test]
