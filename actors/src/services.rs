@@ -15,7 +15,7 @@ use ostler_kernel::port::{ArtifactStore, Journal, JournalError, Judge, Position,
 use ostler_kernel::run::{Context, Prepared, Run};
 use tokio::sync::watch;
 
-use crate::agent::AskReply;
+use crate::agent::Answer;
 use crate::attempt::Caller;
 use crate::children::{Home, Waiters};
 use crate::clock::Clock;
@@ -174,15 +174,15 @@ impl Services {
     }
 
     /// Answers once what was ordered up to there is durable.
-    pub(crate) fn reply_when_durable(self: &Arc<Services>, position: Position, replies: Vec<AskReply>) {
-        if replies.is_empty() {
+    pub(crate) fn answer_when_durable(self: &Arc<Services>, position: Position, answers: Vec<Answer>) {
+        if answers.is_empty() {
             return;
         }
         let services = Arc::clone(self);
         tokio::spawn(async move {
             let durable = services.journal.durable(position).await.map_err(RunError::from);
-            for reply in replies {
-                let _ = reply.send(durable.clone());
+            for (reply, answer) in answers {
+                let _ = reply.send(durable.clone().and(answer));
             }
         });
     }

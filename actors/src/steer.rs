@@ -258,7 +258,6 @@ impl System {
                 Err(error) => return Err(error),
             };
             // Somebody else may have interjected under that name meanwhile.
-            self.services.journal.durable(self.services.last_ordered()).await?;
             view = self.view(run, None).await?;
             if view.run.node(&node).is_none() {
                 return Err(refused);

@@ -42,21 +42,13 @@ impl Drive {
                     let _ = waiting.send(Err(RunError::Said("it was resumed meanwhile".to_owned())));
                 }
                 self.offer_again();
-                self.answers.push(reply);
+                self.answers.push((reply, Ok(())));
                 return;
             }
         };
-        match input {
-            Ok(input) => {
-                self.decide(input);
-                self.answers.push(reply);
-            }
-            // It may be refused for what was asked before, which whoever reads the run again is to find there.
-            Err(error) if !self.pending.is_empty() => self.refused.push((reply, error)),
-            Err(error) => {
-                let _ = reply.send(Err(error));
-            }
-        }
+        // It may be refused, or done already, for what was asked before: whoever hears so is to find that there.
+        let answer = input.map(|input| self.decide(input));
+        self.answers.push((reply, answer));
     }
 
     /// Asks a person what a ready node wants to know; asks anew where an approval was given for something else.

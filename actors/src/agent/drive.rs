@@ -7,7 +7,7 @@ use ostler_kernel::agent::Telemetry;
 use ostler_kernel::event::{Event, RunOpened, TimerKind};
 use ostler_kernel::id::{NodeId, Ticks};
 use ostler_kernel::json::Json;
-use ostler_kernel::port::{Seq, StreamId};
+use ostler_kernel::port::{Position, Seq, StreamId};
 use ostler_kernel::run::{Context, GivenUp, Input, NodeState, Quiet, Run};
 use ractor::{ActorProcessingErr, ActorRef};
 use tokio::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::appraise::Appraisal;
 use super::deadlines::Deadlines;
 use super::here::Here;
 use super::queue::Waits;
-use super::{AgentArguments, AgentMessage, AskReply};
+use super::{AgentArguments, AgentMessage, Answer, AskReply};
 use crate::attempt::Caller;
 use crate::effects::AttemptKey;
 use crate::error::RunError;
@@ -39,8 +39,9 @@ pub(super) struct Drive {
     pub(super) opened_ms: u64,
     pub(super) run: Run,
     pub(super) stream: StreamId,
-    /// The last record of the stream.
+    /// The last record of the stream, and where it stands.
     pub(super) seq: Seq,
+    pub(super) position: Position,
     /// What is to be durable before anything of it starts.
     pub(super) recovery: Recovery,
     /// Decided in this turn and not appended yet.
@@ -59,10 +60,8 @@ pub(super) struct Drive {
     pub(super) stands_still: bool,
     /// Whether attempts may be under way of whose beginning there is no record.
     pub(super) has_strays: bool,
-    /// To be answered once what was decided is durable.
-    pub(super) answers: Vec<AskReply>,
-    /// To be told why not, once what was decided before is appended.
-    pub(super) refused: Vec<(AskReply, RunError)>,
+    /// What is answered once all that was decided by then is durable: that may be why.
+    pub(super) answers: Vec<Answer>,
     /// Ready nodes that have a question to ask first.
     pub(super) asking: BTreeSet<NodeId>,
     /// Ready nodes that are not queued yet: (level, id).
@@ -99,7 +98,7 @@ impl Drive {
         me: &ActorRef<AgentMessage>,
         (opened, opened_ms): (RunOpened, Ticks),
         run: Run,
-        seq: Seq,
+        (seq, position): (Seq, Position),
     ) -> Drive {
         Drive {
             arguments: arguments.clone(),
@@ -110,6 +109,7 @@ impl Drive {
             opened_ms: u64::try_from(opened_ms).unwrap_or(0),
             run,
             seq,
+            position,
             recovery: Recovery::None,
             pending: Vec::new(),
             slots: VecDeque::new(),
@@ -120,7 +120,6 @@ impl Drive {
             stands_still: false,
             has_strays: false,
             answers: Vec::new(),
-            refused: Vec::new(),
             asking: BTreeSet::new(),
             fresh: BTreeSet::new(),
             queued: BTreeSet::new(),

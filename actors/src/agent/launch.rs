@@ -200,8 +200,8 @@ impl Drive {
             let events = self.within(|run, cx| run.count_recovery(cx));
             self.note(events);
         }
-        let position = self.append()?.unwrap_or_else(|| self.services.last_ordered());
-        self.services.journal.durable(position).await?;
+        self.append()?;
+        self.services.journal.durable(self.position).await?;
         self.services.driven.note_counted(run);
         Ok(())
     }

@@ -63,7 +63,7 @@ impl Drive {
             let given = services.notes.of(StreamId::attempts(&row.client, run)).granted(services)?;
             services.purses.recall(&services.effects, run, budget, (state.cost(), given));
         }
-        let mut drive = Drive::new(arguments, me, (opened, row.opened_ms), state, last);
+        let mut drive = Drive::new(arguments, me, (opened, row.opened_ms), state, (last, position));
         // Which of the two it waited for is found out by whoever asks for a slot.
         drive.waits = if out_of_credit { Waits::Credits } else { Waits::Nothing };
         let parent = drive.run.terms().parent.clone();

@@ -60,6 +60,9 @@ pub(crate) enum AgentMessage {
 /// Where the answer to a request goes.
 pub(crate) type AskReply = RpcReplyPort<Result<(), RunError>>;
 
+/// The answer to a request, and where it goes.
+pub(crate) type Answer = (AskReply, Result<(), RunError>);
+
 /// What may be asked for about a run that is being driven. Answered once what follows from it is durable.
 pub(crate) enum Request {
     /// The operator wants something.

@@ -15,9 +15,7 @@ impl Drive {
     pub(super) fn append(&mut self) -> Result<Option<Position>, ActorProcessingErr> {
         if self.pending.is_empty() {
             self.taken.drain(..).for_each(|key| self.services.effects.forget(&key));
-            for reply in self.answers.drain(..) {
-                let _ = reply.send(Ok(()));
-            }
+            self.services.answer_when_durable(self.position, std::mem::take(&mut self.answers));
             return Ok(None);
         }
         let events = std::mem::take(&mut self.pending);
@@ -37,7 +35,7 @@ impl Drive {
         }
         match appended {
             Ok(position) => {
-                self.seq = last;
+                (self.seq, self.position) = (last, position);
                 told.into_iter().for_each(|event| self.tell(event));
                 if !asks {
                     self.services.driven.note_quiet(run, last, Some(position));
@@ -47,10 +45,7 @@ impl Drive {
                     self.taken.drain(..).for_each(|key| self.services.effects.ordered(key, position));
                 }
                 self.here.recorded();
-                for (reply, error) in self.refused.drain(..) {
-                    let _ = reply.send(Err(error));
-                }
-                self.services.reply_when_durable(position, std::mem::take(&mut self.answers));
+                self.services.answer_when_durable(position, std::mem::take(&mut self.answers));
                 Ok(Some(position))
             }
             // Somebody else wrote to the run, or it wants more at once than is written: that is between the run and its
@@ -58,8 +53,7 @@ impl Drive {
             Err(error @ (JournalError::Conflict { .. } | JournalError::Refused(_))) => Err(error.into()),
             // It is read again when there may be room.
             Err(error @ JournalError::Full(_)) => {
-                let refused = self.refused.drain(..).map(|(reply, _)| reply);
-                for reply in self.answers.drain(..).chain(refused) {
+                for (reply, _) in self.answers.drain(..) {
                     let _ = reply.send(Err(RunError::Journal(error.clone())));
                 }
                 Err(error.into())

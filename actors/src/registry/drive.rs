@@ -117,7 +117,7 @@ impl RegistryState {
         {
             // Whoever wants it held need not wait for its turn.
             match rest::operate(&self.services, row, operation.clone()) {
-                Ok(position) => self.services.reply_when_durable(position, vec![reply]),
+                Ok(position) => self.services.answer_when_durable(position, vec![(reply, Ok(()))]),
                 Err(error) => drop(reply.send(Err(error))),
             }
             return;
@@ -183,7 +183,10 @@ impl RegistryState {
             Err(error @ JournalError::Full(_)) => {
                 replies.into_iter().for_each(|reply| drop(reply.send(Err(error.clone().into()))));
             }
-            parked => self.services.reply_when_durable(parked?, replies),
+            parked => {
+                let answers = replies.into_iter().map(|reply| (reply, Ok(()))).collect();
+                self.services.answer_when_durable(parked?, answers);
+            }
         }
         Ok(())
     }

@@ -6,6 +6,8 @@
     reason = "test support: each file uses its own part, and fails loudly"
 )]
 
+pub(crate) mod late;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};

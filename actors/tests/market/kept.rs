@@ -1,87 +1,13 @@
 //! What is written down of jobs and credits: when it is told, what a process that dies leaves, and what is removed.
 
-use std::sync::Mutex;
-
 use ostler_actors::Violation;
-use ostler_kernel::id::{AgentId, ClientId};
 use ostler_kernel::market::MarketStep;
-use ostler_kernel::port::{
-    AccountRow, BoxFuture, JournalError, Position, Recorded, RunRow, StreamBatch, StreamKind,
-};
+use ostler_kernel::port::{Position, Recorded, StreamBatch};
 use ostler_store::{MemoryArtifacts, Options, Store, Unwanted};
-use tokio::sync::Semaphore;
 
 use super::*;
+use crate::common::late::Late;
 use crate::common::once_let_go;
-
-/// A journal in which some records are durable no earlier than they are let.
-struct Late {
-    journal: MemoryJournal,
-    is_late: fn(&Event) -> bool,
-    late: Mutex<Option<Position>>,
-    go: Semaphore,
-}
-
-impl Late {
-    fn new(is_late: fn(&Event) -> bool) -> Arc<Late> {
-        let (journal, late) = (MemoryJournal::default(), Mutex::default());
-        Arc::new(Late { journal, is_late, late, go: Semaphore::new(0) })
-    }
-}
-
-impl Journal for Late {
-    fn append(&self, batches: Vec<StreamBatch>) -> Result<Position, JournalError> {
-        let mut events = batches.iter().flat_map(|batch| &batch.events);
-        let is_late = events.any(self.is_late);
-        let position = self.journal.append(batches)?;
-        if is_late {
-            *self.late.lock().unwrap() = Some(position);
-        }
-        Ok(position)
-    }
-
-    fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), JournalError>> {
-        let waits = self.late.lock().unwrap().is_some_and(|late| late <= position);
-        Box::pin(async move {
-            if waits {
-                drop(self.go.acquire().await);
-            }
-            self.journal.durable(position).await
-        })
-    }
-
-    fn read(&self, stream: StreamId, after: Seq, limit: usize) -> Result<Vec<Recorded>, JournalError> {
-        self.journal.read(stream, after, limit)
-    }
-
-    fn changed(&self, stream: StreamId, after: Seq) -> BoxFuture<'_, ()> {
-        self.journal.changed(stream, after)
-    }
-
-    fn runs(&self, open_only: bool) -> Result<Vec<RunRow>, JournalError> {
-        self.journal.runs(open_only)
-    }
-
-    fn run(&self, run: RunId) -> Result<Option<RunRow>, JournalError> {
-        self.journal.run(run)
-    }
-
-    fn accounts(&self) -> Result<Vec<AccountRow>, JournalError> {
-        self.journal.accounts()
-    }
-
-    fn streams(&self, kind: StreamKind) -> Result<Vec<StreamId>, JournalError> {
-        self.journal.streams(kind)
-    }
-
-    fn account(
-        &self,
-        client: &ClientId,
-        agent: Option<&AgentId>,
-    ) -> Result<Option<AccountRow>, JournalError> {
-        self.journal.account(client, agent)
-    }
-}
 
 #[tokio::test]
 async fn the_end_of_a_job_is_told_when_it_is_written_down() {
@@ -93,7 +19,7 @@ async fn the_end_of_a_job_is_told_when_it_is_written_down() {
     until(async || system.job(posted).unwrap().stage.is_over()).await;
     let mut told = Box::pin(system.job_over(posted));
     assert!(futures::poll!(&mut told).is_pending(), "it could be lost still");
-    journal.go.close();
+    journal.go();
     assert_eq!(told.await.unwrap().stage, Stage::Failed);
 }
 
@@ -116,7 +42,7 @@ async fn an_offer_that_is_repeated_is_acknowledged_no_earlier_than_the_first() {
         tokio::task::yield_now().await;
     }
     assert!(!again.is_finished(), "it could be lost still");
-    journal.go.close();
+    journal.go();
     first.await.unwrap();
     again.await.unwrap().unwrap();
 }
