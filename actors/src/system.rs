@@ -178,9 +178,9 @@ impl System {
         self.services.driven.all().len()
     }
 
-    /// Waits until something may have changed about how runs stand.
-    pub async fn stirred(&self) {
-        let _ = self.services.stirs.subscribe().changed().await;
+    /// Tells whenever something may have changed about how runs stand: taken before they are looked at, it misses nothing.
+    pub fn stirs(&self) -> watch::Receiver<u64> {
+        self.services.stirs.subscribe()
     }
 
     /// Starts nothing more; what is under way goes on. [`System::shutdown`] follows, and does that first if nobody has.

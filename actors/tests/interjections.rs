@@ -84,12 +84,10 @@ async fn silence_cancels_the_run_and_a_run_that_rests_is_held_as_well() {
     assert_eq!(states(&second, run).await, "interjection-1 waiting_human, s running, say blocked");
     let before = tokio::time::Instant::now();
     second.resume(run).await.unwrap();
-    let over = async {
-        while second.outcome(run).await.unwrap() == Settled::WaitsForPerson {
-            second.stirred().await;
-        }
-    };
-    over.await;
+    let mut stirs = second.stirs();
+    while second.outcome(run).await.unwrap() == Settled::WaitsForPerson {
+        stirs.changed().await.unwrap();
+    }
     assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
     assert!(before.elapsed() <= HOUR);
     assert_eq!(states(&second, run).await, "interjection-1 cancelled, s executed, say cancelled");

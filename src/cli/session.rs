@@ -325,6 +325,7 @@ impl Session {
 
     /// Waits until no run goes on here; gives the exit code if somebody would not wait.
     async fn stay(&self, os: &Ostler, signals: &mut Signals, said: &mut bool) -> Option<u8> {
+        let mut stirs = os.system().stirs();
         while os.system().active() > 0 {
             let running = self.running().await;
             if running == 0 {
@@ -339,7 +340,7 @@ impl Session {
             }
             tokio::select! {
                 () = tokio::time::sleep(LOOK) => {}
-                () = os.system().stirred() => {}
+                _ = stirs.changed() => {}
                 code = signals.next() => return Some(code),
             }
         }
