@@ -38,7 +38,8 @@ pub(crate) fn cancel(services: &Services, row: &RunRow, by: Canceller) -> Result
     })
 }
 
-/// Does something with the records of a run, once more if somebody wrote to it meanwhile: the end of one of its attempts.
+/// Does something with the records of a run, once more if somebody wrote to it meanwhile: the end of one of its attempts, or what
+/// somebody else wants of it.
 fn alone<T>(act: impl Fn() -> Result<T, RunError>) -> Result<T, RunError> {
     for _ in 1..TRIES_MAX {
         match act() {
@@ -57,15 +58,18 @@ const TRIES_MAX: u32 = 8;
 pub(crate) fn operate(
     services: &Arc<Services>,
     row: &RunRow,
-    operation: Operation,
+    operation: &Operation,
 ) -> Result<Position, RunError> {
-    let Folded { mut run, last, .. } = open(services, row)?;
-    run.check_operation(&operation, &services.settings())?;
-    let events = services.within(row.run, &mut run, |run, cx| run.decide(cx, Input::Operator(operation)));
-    let given_up = run.given_up(&events).collect();
-    let position = append(services, row, last, events)?;
-    services.cancel_children(&row.client, row.run, given_up);
-    Ok(position)
+    alone(|| {
+        let Folded { mut run, last, .. } = open(services, row)?;
+        run.check_operation(operation, &services.settings())?;
+        let input = Input::Operator(operation.clone());
+        let events = services.within(row.run, &mut run, |run, cx| run.decide(cx, input));
+        let given_up = run.given_up(&events).collect();
+        let position = append(services, row, last, events)?;
+        services.cancel_children(&row.client, row.run, given_up);
+        Ok(position)
+    })
 }
 
 /// An attempt ended whose run nobody drives: what it came to is written down, so that it is neither done again nor in doubt, and

@@ -277,7 +277,7 @@ impl System {
         self.lifecycle_by(&view).takes_operation()?;
         if self.rests(run) {
             // Before it is taken up, or it would start what it is to do without.
-            let position = rest::operate(&self.services, &self.row(run)?, operation)?;
+            let position = rest::operate(&self.services, &self.row(run)?, &operation)?;
             self.services.journal.durable(position).await?;
             return self.take_up(run, true);
         }

@@ -4,13 +4,16 @@
 mod common;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
 
-use common::{Hold, left_by, memory, plan, states, submit, system, until};
+use common::{Hold, Watched, left_by, memory, plan, states, submit, system, until};
 use ostler_actors::{AgentProfile, Answer, RunError, Settled, Submission, System};
 use ostler_kernel::agent::InvalidState;
+use ostler_kernel::event::Event;
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency};
+use ostler_kernel::port::{Journal, StreamBatch, StreamKind};
 use ostler_kernel::run::RunOutcome;
 use ostler_store::MemoryJournal;
 use serde_json::{Value, json};
@@ -91,6 +94,33 @@ async fn silence_cancels_the_run_and_a_run_that_rests_is_held_as_well() {
     assert_eq!(second.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
     assert!(before.elapsed() <= HOUR);
     assert_eq!(states(&second, run).await, "interjection-1 cancelled, s executed, say cancelled");
+    second.shutdown().await;
+}
+
+/// What others write to it comes between reading and writing it, more than once.
+#[tokio::test]
+async fn a_run_that_rests_is_held_though_others_write_to_it() {
+    let journal = Arc::new(MemoryJournal::default());
+    let first = system(journal.clone(), Vec::new()).await;
+    let nap = json!({"id": "s", "tool": "time.sleep", "params": {"ms": 3_600_000}});
+    let run = submit(&first, json!({"id": "p", "nodes": [nap]})).await;
+    until(async || states(&first, run).await == "s running").await;
+    first.shutdown().await;
+
+    let watched = Watched::over(journal.clone());
+    let second = system(watched.clone(), Vec::new()).await;
+    let left = AtomicU32::new(5);
+    watched.at_end(move |stream, expected| {
+        let one_less = |left: u32| left.checked_sub(1);
+        if stream.kind == StreamKind::Run
+            && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok()
+        {
+            let at_ms = UNIX_EPOCH.elapsed().unwrap().as_millis() as i64;
+            let events = vec![Event::OutOfCredit { out: false }];
+            journal.append(vec![StreamBatch { stream, expected, at_ms, events }]).unwrap();
+        }
+    });
+    assert_eq!(second.interject(run, "go on?", HOUR).await.unwrap().as_str(), "interjection-1");
     second.shutdown().await;
 }
 

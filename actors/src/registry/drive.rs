@@ -116,7 +116,7 @@ impl RegistryState {
             && let Some(row) = self.queued(agent, run)
         {
             // Whoever wants it held need not wait for its turn.
-            match rest::operate(&self.services, row, operation.clone()) {
+            match rest::operate(&self.services, row, operation) {
                 Ok(position) => self.services.answer_when_durable(position, vec![(reply, Ok(()))]),
                 Err(error) => drop(reply.send(Err(error))),
             }

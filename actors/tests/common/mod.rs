@@ -265,6 +265,8 @@ pub(crate) struct Watched {
     largest: AtomicUsize,
     /// What is done after each append, before whoever appended hears of it.
     after: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// What is done after a stream was read to its end, before whoever read it hears of it.
+    at_end: OnceLock<Box<dyn Fn(StreamId, Seq) + Send + Sync>>,
 }
 
 impl Watched {
@@ -274,6 +276,7 @@ impl Watched {
             read: Mutex::default(),
             largest: AtomicUsize::new(0),
             after: OnceLock::new(),
+            at_end: OnceLock::new(),
         })
     }
 
@@ -287,6 +290,11 @@ impl Watched {
     /// From now on does this after each append, before whoever appended hears of it.
     pub(crate) fn after_append(&self, act: impl Fn() + Send + Sync + 'static) {
         assert!(self.after.set(Box::new(act)).is_ok(), "one thing is done");
+    }
+
+    /// From now on does this whenever a stream was read to its end, which is told, before whoever read it hears of it.
+    pub(crate) fn at_end(&self, act: impl Fn(StreamId, Seq) + Send + Sync + 'static) {
+        assert!(self.at_end.set(Box::new(act)).is_ok(), "one thing is done");
     }
 
     /// Records of the largest append so far.
@@ -320,6 +328,9 @@ impl Journal for Watched {
     fn read(&self, stream: StreamId, after: Seq, limit: usize) -> Result<Vec<Recorded>, JournalError> {
         let records = self.journal.read(stream, after, limit)?;
         *self.read.lock().unwrap().entry(stream).or_default() += records.len();
+        if records.is_empty() {
+            self.at_end.get().into_iter().for_each(|act| act(stream, after));
+        }
         Ok(records)
     }
 
