@@ -229,7 +229,11 @@ async fn who_waits_for_an_agent_that_is_taken_out_of_service_is_answered() {
     assert_eq!(settled, Settled::Parked("its agent is quarantined".to_owned()));
     // What its attempts come to is learned by nobody: `first` was under way.
     for run in [first, second, third, fourth] {
+        let row = system.row(run).unwrap();
         system.cancel(run).await.unwrap();
+        // Somebody resumes it who saw it as it was: its agent does not take it, and it is over all the same.
+        system.drive(row, true);
+        system.agents().await;
         assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Cancelled));
     }
     tokio::time::timeout(SOON, system.services.effects.emptied()).await.expect("effects go with their run");

@@ -23,6 +23,11 @@ pub(crate) fn park(services: &Services, row: &RunRow, reason: String) -> Result<
         // Its opening was undone: there is nothing to set aside, and who waits for it hears that.
         return Ok(row.position);
     }
+    // It has come to its end since somebody wanted that.
+    let known = services.journal.run(row.run)?;
+    if let Some(over) = known.filter(|row| matches!(row.standing, RunStanding::Closed(_))) {
+        return Ok(over.position);
+    }
     append(services, row, last, vec![Event::Parked { reason }])
 }
 
