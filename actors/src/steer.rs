@@ -31,8 +31,10 @@ impl System {
             return Err(RunError::Quarantined(why));
         }
         self.lifecycle(run).await?.takes(Message::ExecuteStep)?;
+        // Asked first: it may have come to rest, and be let go, before it is known to go on.
+        let comes_to_rest = self.services.driven.is_resting(run);
         self.or_refused(run, Message::ExecuteStep, self.take_up(run, true)).await?;
-        if self.services.driven.is_resting(run) {
+        if comes_to_rest {
             // It goes on instead.
             return self.go_on(run).await;
         }
