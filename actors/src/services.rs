@@ -3,7 +3,7 @@
 #[cfg(test)]
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ostler_kernel::contract::{Contract, ContractError};
 use ostler_kernel::evaluation::Domains;
@@ -74,8 +74,8 @@ pub(crate) struct Services {
     contracts: Contracts,
     /// Held by who opens a run under an id of their choice.
     pub(crate) opening: Mutex<()>,
-    /// Where the first record stands that was ordered here; `None`: none was.
-    first: OnceLock<Position>,
+    /// Where the first record stands that was ordered here, as far as anybody was told.
+    first: AtomicU64,
     /// Where the last one stands, those of pipelines left out.
     ordered: AtomicU64,
     /// Nothing starts any more.
@@ -127,7 +127,7 @@ impl Services {
             driven: DrivenRuns::default(),
             contracts: Contracts::default(),
             opening: Mutex::default(),
-            first: OnceLock::new(),
+            first: AtomicU64::new(u64::MAX),
             ordered: AtomicU64::new(0),
             stopping: watch::Sender::new(false),
             #[cfg(test)]
@@ -265,8 +265,8 @@ impl Services {
         let appended = self.journal.append(vec![batch]);
         match &appended {
             Ok(position) => {
-                // Whose append is told first does not matter: what was ordered before this process began stands before both.
-                self.first.get_or_init(|| *position);
+                // Who appended first need not be told first.
+                self.first.fetch_min(position.0, Ordering::SeqCst);
                 self.ordered.fetch_max(position.0, Ordering::SeqCst);
             }
             Err(JournalError::Full(why)) => self.room.is_missing(why),
@@ -277,7 +277,7 @@ impl Services {
 
     /// Whether a record that stands there is of this process.
     pub(crate) fn is_ours(&self, position: Position) -> bool {
-        self.first.get().is_some_and(|first| position >= *first)
+        position.0 >= self.first.load(Ordering::SeqCst)
     }
 
     /// Where the last record stands that was ordered here. Pipelines order theirs themselves.

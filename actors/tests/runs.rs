@@ -4,13 +4,17 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
-use common::{left_by, memory, plan, states, submit, system, value};
+use common::{Watched, left_by, memory, plan, states, submit, system, value};
 use ostler_actors::{Settled, Submission, SubmitError, System, Term, new_run_id};
+use ostler_kernel::event::Event;
+use ostler_kernel::port::Seq;
 use ostler_kernel::run::RunOutcome;
 use ostler_store::MemoryJournal;
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 fn render(id: &str, deps: &[&str]) -> serde_json::Value {
     json!({"id": id, "tool": "text.render", "deps": deps, "params": {"template": "hello", "values": {}}})
@@ -23,6 +27,35 @@ async fn a_chain_runs_to_its_end() {
     assert_eq!(system.outcome(run).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
     assert_eq!(states(&system, run).await, "a executed, b executed");
     assert_eq!(value(&system, run, "b").await, json!({"text": "hello"}));
+    system.shutdown().await;
+}
+
+/// Two runs are opened at once, and whoever came second is told first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_was_opened_here_was_not_taken_over_from_another_process() {
+    let journal = Watched::over(Arc::default());
+    let system = system(journal.clone(), Vec::new()).await;
+    let (appends, ordered) = (AtomicU32::new(0), Arc::new(Semaphore::new(0)));
+    let (go, gate) = std::sync::mpsc::channel::<()>();
+    let (gate, is_ordered) = (Mutex::new(gate), ordered.clone());
+    journal.after_append(move || {
+        if appends.fetch_add(1, Ordering::SeqCst) == 0 {
+            is_ordered.add_permits(1);
+            let _ = gate.lock().unwrap().recv();
+        }
+    });
+    let first = {
+        let system = system.clone();
+        tokio::spawn(async move { submit(&system, json!({"id": "p", "nodes": [render("a", &[])]})).await })
+    };
+    ordered.acquire().await.unwrap().forget();
+    submit(&system, json!({"id": "p", "nodes": [render("a", &[])]})).await;
+    go.send(()).unwrap();
+    let mut records = system.events(first.await.unwrap(), Seq(0)).unwrap();
+    while let Some(record) = records.next().await {
+        let event = record.unwrap().event;
+        assert!(!matches!(event, Event::RunRecovered { .. }), "{event:?}");
+    }
     system.shutdown().await;
 }
 
