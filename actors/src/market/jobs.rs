@@ -8,7 +8,7 @@ use ostler_kernel::id::{AgentId, ClientId, RunId, Ticks};
 use ostler_kernel::json;
 use ostler_kernel::market::{Job, MarketStep, Offer, Proposal, Stage, Standing};
 use ostler_kernel::plan::PlanDraft;
-use ostler_kernel::port::RunStanding;
+use ostler_kernel::port::{Position, RunStanding};
 use ostler_kernel::run::Canceller;
 
 use super::book::{Entry, check_balance, spent};
@@ -132,23 +132,38 @@ impl System {
             scope,
             workspace,
         };
-        match self.services.market.entry(id) {
-            Some(Entry { standing, .. }) if is_same(standing.job(), &job) => {}
-            Some(_) => return Err(MarketError::Taken(id)),
-            None => {
-                job.check(self.services.clock.now())?;
-                check_balance(&self.services.ledger, &job.client, budget, 0)?;
-                if self.services.journal.run(id)?.is_some() {
-                    return Err(MarketError::Taken(id));
-                }
-                let step = Box::new(MarketStep::Posted(job));
-                let asked = self.ask_registry(|reply| RegistryMessage::Market { job: id, step, reply }).await;
-                let position = asked.ok_or(MarketError::Restarting)??;
-                self.services.journal.durable(position).await?;
-            }
-        }
+        let position = match self.posted_before(&job)? {
+            Some(position) => position,
+            None => self.post_anew(job).await?,
+        };
+        self.services.journal.durable(position).await?;
         self.pursue(id);
         Ok(id)
+    }
+
+    /// Where it is written down how a job stands that was posted before; `None`: it was not.
+    fn posted_before(&self, job: &Job) -> Result<Option<Position>, MarketError> {
+        match self.services.market.entry(job.id) {
+            Some(Entry { standing, position, .. }) if is_same(standing.job(), job) => Ok(Some(position)),
+            Some(_) => Err(MarketError::Taken(job.id)),
+            None => Ok(None),
+        }
+    }
+
+    /// Posts a job that nobody has posted, and gives where that is written down. Whoever posts the same meanwhile posts it as well.
+    async fn post_anew(&self, job: Job) -> Result<Position, MarketError> {
+        let id = job.id;
+        job.check(self.services.clock.now())?;
+        check_balance(&self.services.ledger, &job.client, job.budget, 0)?;
+        if self.services.journal.run(id)?.is_some() {
+            return self.posted_before(&job)?.ok_or(MarketError::Taken(id));
+        }
+        let step = Box::new(MarketStep::Posted(job.clone()));
+        let asked = self.ask_registry(|reply| RegistryMessage::Market { job: id, step, reply }).await;
+        match asked.ok_or(MarketError::Restarting)? {
+            Err(MarketError::Taken(_)) => self.posted_before(&job)?.ok_or(MarketError::Taken(id)),
+            posted => posted,
+        }
     }
 
     /// All jobs, the oldest first.

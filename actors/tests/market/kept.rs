@@ -1,6 +1,6 @@
 //! What is written down of jobs and credits: when it is told, what a process that dies leaves, and what is removed.
 
-use ostler_actors::Violation;
+use ostler_actors::{Violation, new_run_id};
 use ostler_kernel::market::MarketStep;
 use ostler_kernel::port::{Position, Recorded, StreamBatch};
 use ostler_store::{MemoryArtifacts, Options, Store, Unwanted};
@@ -45,6 +45,46 @@ async fn an_offer_that_is_repeated_is_acknowledged_no_earlier_than_the_first() {
     journal.go();
     first.await.unwrap();
     again.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_job_that_is_posted_again_is_acknowledged_no_earlier_than_the_first_time() {
+    let journal = Late::new(
+        |event| matches!(event, Event::Market { step, .. } if matches!(**step, MarketStep::Posted(_))),
+    );
+    let system = system(journal.clone(), Vec::new()).await;
+    let id = new_run_id();
+    let request = || JobRequest { id: Some(id), ..job(900, says("a")) };
+    let post = |system: System, request: JobRequest| tokio::spawn(async move { system.post(request).await });
+    let first = post(system.clone(), request());
+    until(async || system.job(id).is_ok()).await;
+    let again = post(system.clone(), request());
+    until(async || again.is_finished() || journal.waited_for() > 1).await;
+    assert!(!again.is_finished(), "it could be lost still");
+    journal.go();
+    assert_eq!([first.await.unwrap().unwrap(), again.await.unwrap().unwrap()], [id; 2]);
+    over(&system, id).await;
+    system.shutdown().await;
+}
+
+/// None of them finds it when it looks, and all but one when they write it down.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_is_posted_several_times_at_once_is_one_job() {
+    let system = common::memory().await;
+    for _ in 0..32 {
+        let id = new_run_id();
+        let posts = (0..8).map(|_| {
+            let system = system.clone();
+            let request = JobRequest { id: Some(id), ..job(900, says("a")) };
+            tokio::spawn(async move { system.post(request).await })
+        });
+        for post in posts.collect::<Vec<_>>() {
+            assert_eq!(post.await.unwrap().unwrap(), id);
+        }
+        over(&system, id).await;
+    }
+    assert_eq!(system.jobs().unwrap().len(), 32);
+    system.shutdown().await;
 }
 
 /// A journal that holds what another did up to a position: what a process leaves behind that died there.
