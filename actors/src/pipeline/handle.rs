@@ -302,8 +302,8 @@ impl PipelineHandle {
             }
             upto = read;
         }
-        self.durable().await?;
         let ended = events.is_empty() && gap.is_none() && self.log.is_through(stage)?;
+        self.durable().await?;
         Ok(Heard { after, gap, state, events, upto, ended })
     }
 

@@ -7,6 +7,7 @@ use ostler_actors::System;
 use ostler_store::Unwanted;
 
 use super::*;
+use crate::common::late::Late;
 use crate::common::once_let_go;
 
 /// What stages heard, by stage, across processes.
@@ -226,5 +227,37 @@ async fn what_was_heard_before_it_went_does_not_count_for_what_is_kept() {
     pipeline.publisher("orders").unwrap().publish("refund", &0).await.unwrap();
     assert_eq!(row(&pipeline, "price").cursor, 2, "it has yet to hear three orders");
     assert_eq!(row(&pipeline, "price").missed, 0);
+    system.shutdown().await;
+}
+
+/// What is written down last of a pipeline while somebody waits to be told of it.
+fn is_late(event: &Event) -> bool {
+    let Event::Pipeline(record) = event else { return false };
+    match &**record {
+        PipelineRecord::Acked { stage, .. } => stage.as_str() == "double",
+        PipelineRecord::Ended { .. } => true,
+        _ => false,
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_those_before_a_stage_is_told_no_earlier_than_it_is_written_down() {
+    let journal = Late::new(is_late);
+    let system = system(journal.clone(), Vec::new()).await;
+    let pipeline = system.create_pipeline(&three()).await.unwrap();
+    pipeline.publisher("source").unwrap().publish("number", &1).await.unwrap();
+    let heard = pipeline.heard("double", 10).await.unwrap();
+    let mut acked = Box::pin(pipeline.ack("double", heard.after, heard.upto, None, Vec::new()));
+    assert!(futures::poll!(&mut acked).is_pending());
+    let mut told = Box::pin(pipeline.heard("double", 10));
+    assert!(futures::poll!(&mut told).is_pending(), "the acknowledgement could be lost still");
+    journal.go();
+    let mut ended = Box::pin(pipeline.end("source"));
+    assert!(futures::poll!(&mut ended).is_pending());
+    assert!(!told.await.unwrap().ended, "the end could be lost still");
+    journal.go();
+    acked.await.unwrap();
+    ended.await.unwrap();
+    assert!(pipeline.heard("double", 10).await.unwrap().ended);
     system.shutdown().await;
 }
