@@ -2,9 +2,11 @@
 //! answer, and asks again, gets that run, however far the first request came.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use axum::http::StatusCode;
 use ostler_kernel::id::{Digest, RunId};
+use tokio::sync::Mutex;
 
 use crate::problem::Problem;
 
@@ -17,8 +19,17 @@ const KEY_BYTES_MAX: usize = 255;
 /// The runs that keys open.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
-    runs: BTreeMap<String, (Digest, RunId)>,
+    runs: BTreeMap<String, Bound>,
     order: VecDeque<String>,
+}
+
+/// What requests of a key open.
+#[derive(Debug)]
+struct Bound {
+    body: Digest,
+    run: RunId,
+    /// Held by the request of the key that is dealt with.
+    turn: Arc<Mutex<()>>,
 }
 
 impl Keys {
@@ -29,8 +40,8 @@ impl Keys {
                 format!("an idempotency key has 1 to {KEY_BYTES_MAX} bytes, this one has {}", key.len());
             return Err(Problem::bad("idempotency_key", what));
         }
-        if let Some(bound) = self.runs.get(key) {
-            return Ok(*bound);
+        if let Some(Bound { body, run, .. }) = self.runs.get(key) {
+            return Ok((*body, *run));
         }
         if self.order.len() >= IDEMPOTENCY_KEYS_MAX
             && let Some(oldest) = self.order.pop_front()
@@ -38,14 +49,19 @@ impl Keys {
             self.runs.remove(&oldest);
         }
         self.order.push_back(key.to_owned());
-        self.runs.insert(key.to_owned(), (body, run));
+        self.runs.insert(key.to_owned(), Bound { body, run, turn: Arc::default() });
         Ok((body, run))
+    }
+
+    /// Who holds this is the only one that is about a key: what its last request had is what was opened.
+    pub(crate) fn turn(&self, key: &str) -> Arc<Mutex<()>> {
+        self.runs.get(key).map(|bound| Arc::clone(&bound.turn)).unwrap_or_default()
     }
 
     /// A key opens this run, with this body.
     pub(crate) fn set(&mut self, key: &str, body: Digest, run: RunId) {
         if let Some(bound) = self.runs.get_mut(key) {
-            *bound = (body, run);
+            (bound.body, bound.run) = (body, run);
         }
     }
 }

@@ -202,8 +202,11 @@ async fn submit(
 }
 
 /// Opens the run of a key, unless that is done: then nothing of the request is looked at again, whatever has changed since. As long as
-/// it is not, another body may be what was meant, and opens the same run.
+/// it is not, another body may be what was meant, and opens the same run. One request of a key waits for the one before it.
 async fn submit_once(api: &Api, key: String, digest: Digest, bytes: &Bytes) -> Result<RunId, Problem> {
+    api.keys().bind(&key, digest, new_run_id())?;
+    let turn = api.keys().turn(&key);
+    let _alone = turn.lock().await;
     let (seen, run) = api.keys().bind(&key, digest, new_run_id())?;
     if api.system.has_opened(run).await? {
         return if seen == digest { Ok(run) } else { Err(keys::reused()) };

@@ -203,6 +203,30 @@ async fn a_key_of_what_was_refused_takes_what_was_meant_and_never_gives_a_run_of
     }
 }
 
+#[tokio::test]
+async fn a_key_that_comes_with_two_bodies_at_once_is_that_of_the_body_that_opened_its_run() {
+    let api = api().await;
+    let keyed = |body: &Value| {
+        let body = Body::from(body.to_string());
+        Request::post("/v1/runs").header("idempotency-key", "k1").body(body).unwrap()
+    };
+    // The one that comes first takes longer to be judged.
+    let large: Vec<Value> = (0..2_000)
+        .map(|at| json!({"id": format!("n{at}"), "tool": "text.render", "params": {"template": "hi", "values": {}}}))
+        .collect();
+    let large = json!({"plan": {"id": "large", "nodes": large}, "workspace": "/"});
+    let small = submission("small");
+    let (first, second) = tokio::join!(send(&api, keyed(&large)), send(&api, keyed(&small)));
+    let (opened, other, answer) = match (first.status(), second.status()) {
+        (StatusCode::CREATED, _) => (&large, &small, first),
+        (_, StatusCode::CREATED) => (&small, &large, second),
+        statuses => panic!("{statuses:?}"),
+    };
+    let answer = value(answer).await;
+    assert_eq!(value(send(&api, keyed(opened)).await).await, answer);
+    refused(&api, keyed(other), (422, "idempotency_key_reused")).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_hangs_up_before_the_answer_and_asks_again_under_the_same_key_gets_the_same_run() {
     let disk = FaultyDisk::new();
