@@ -177,6 +177,15 @@ impl Started {
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
     }
 
+    /// Time that processors were busy with it: what others do beside it adds nothing to that.
+    pub(crate) fn busy(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        // Its state is the third field; the fourteenth and the next count hundredths of a second.
+        let (_, fields) = stat.rsplit_once(") ").unwrap();
+        let ticks: u64 = fields.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum();
+        Duration::from_millis(10 * ticks)
+    }
+
     /// Whether it is over.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
