@@ -31,10 +31,10 @@ const RUN: &str = "run copy.yaml --workspace work --intent 2";
 
 #[test]
 fn a_silent_program_is_ended_and_the_next_attempt_goes_on_from_its_token() {
-    let world = world("1s", 1);
+    let world = world("4s", 1);
     std::fs::write(world.path().join("work/hang"), "").unwrap();
     let mut run = world.start(RUN);
-    run.until("no sign of life for 1000 ms, which is its heartbeat_timeout");
+    run.until("no sign of life for 4000 ms, which is its heartbeat_timeout");
     std::fs::remove_file(world.path().join("work/hang")).unwrap();
     run.end().exits(0).says("succeeded");
     assert_eq!(world.work("log"), "from 0\nstep 1\nstep 2\nfrom 2\nstep 3\n");
