@@ -5,7 +5,7 @@ use expect_test::{Expect, expect};
 use ostler_drivers::tool::{HTTP_BODY_BYTES_MAX, HTTP_REQUEST_BYTES_MAX};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::mpsc;
 
 /// Gives every connection the same answer, then closes it. What it was asked can be read.
@@ -182,10 +182,10 @@ async fn a_lost_answer_is_a_crash_and_no_connection_is_transient() {
         expect!["crash: lost the answer of http://127.0.0.1:PORT: end of file before message length reached"],
     )
     .await;
-    let closed = {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        listener.local_addr().unwrap().port()
-    };
+    // It has its port, so that nobody else listens there, and does not listen itself.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let closed = socket.local_addr().unwrap().port();
     let world = World::with(&format!("[http]\negress_allow = [\"127.0.0.1:{closed}\"]"));
     let params = json!({"method": "POST", "url": format!("http://127.0.0.1:{closed}/")});
     let shown = world.shown("http.request", params).await.replace(&closed.to_string(), "PORT");
