@@ -594,7 +594,7 @@ async fn who_waits_for_a_run_goes_on_waiting_while_that_is_checkpointed() {
     assert_eq!(system.outcome(run).await.unwrap(), SUCCEEDED);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_shutdown_does_not_wait_for_a_program_that_waits_for_a_run() {
     let source = json!({"id": "c", "nodes": [{"id": "a", "tool": "hold"}]});
     let (journal, hold) = (Arc::new(MemoryJournal::default()), hold());
@@ -604,7 +604,7 @@ async fn a_shutdown_does_not_wait_for_a_program_that_waits_for_a_run() {
     let first = system(journal.clone(), acting()).await;
     let run = submitted(&first, terms(&first)).await;
     hold.started().await;
-    let begun = std::time::Instant::now();
+    let begun = tokio::time::Instant::now();
     first.shutdown().await;
     assert!(begun.elapsed() < common::DRAIN, "nothing of it can come to its end");
 
