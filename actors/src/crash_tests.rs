@@ -169,7 +169,7 @@ async fn check_killing(child: Option<&str>, times: u32) {
 }
 
 /// Longer than anything here takes, and shorter than a test may hang.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 /// Waits until it is so.
 async fn until(holds: impl AsyncFn() -> bool) {
@@ -392,7 +392,7 @@ async fn a_run_is_closed_though_its_agent_dies_after_an_attempt_was_stopped() {
             // The actor died with the question: it is asked again.
             until(async || matches!(system.cancel(run).await, Ok(()) | Err(RunError::InvalidState(_)))).await;
         }
-        let outcome = tokio::time::timeout(Duration::from_secs(20), system.outcome(run)).await;
+        let outcome = tokio::time::timeout(SOON, system.outcome(run)).await;
         assert_eq!(outcome.expect("it is closed").unwrap(), Settled::Closed(RunOutcome::Cancelled));
         system.shutdown().await;
     }

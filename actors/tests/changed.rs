@@ -17,7 +17,7 @@ use ostler_store::MemoryJournal;
 use serde_json::json;
 
 /// Longer than anything here takes, and shorter than a test may hang.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 fn hold(version: &str) -> Arc<Hold> {
     Hold::of_version(version, "hold", Effect::Read, Idempotency::Natural)

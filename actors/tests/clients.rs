@@ -25,7 +25,7 @@ use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};
 
 /// Longer than anything here takes, and shorter than a test may hang.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 async fn row(system: &System, client: &str) -> ClientRow {
     system.clients().await.into_iter().find(|row| row.client.as_str() == client).unwrap()

@@ -18,7 +18,7 @@ use ostler_store::{Options, SegmentJournal};
 use serde_json::json;
 
 /// Longer than anything here takes, and shorter than a test may hang.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 fn intends(journal: &SegmentJournal, run: RunId, node: &str) -> bool {
     let row = journal.run(run).unwrap().unwrap();

@@ -14,7 +14,7 @@ use ostler_store::MemoryJournal;
 use serde_json::json;
 
 /// Longer than anything here takes, and shorter than a test may hang.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 async fn submit_sleep(system: &System, agent: &AgentHandle, ms: u64) -> RunId {
     let source = json!({"id": "p", "nodes": [{"id": "s", "tool": "time.sleep", "params": {"ms": ms}}]});

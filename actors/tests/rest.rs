@@ -111,7 +111,7 @@ async fn a_slot_that_is_granted_to_a_run_that_rests_by_then_is_free_again() {
             hold.started().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), all_at_once).await.expect("no slot is lost");
+    tokio::time::timeout(Duration::from_secs(60), all_at_once).await.expect("no slot is lost");
     hold.go(SLOTS);
     assert_eq!(system.outcome(all).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
     system.shutdown().await;

@@ -154,7 +154,7 @@ async fn a_stream_after_the_end_of_a_run_ends() {
     for until in ["closed", "settled", "now"] {
         let path = format!("/v1/runs/{run}/events?after={last}&until={until}");
         let ended =
-            tokio::time::timeout(Duration::from_secs(20), async { text(send(&api, get(&path)).await).await });
+            tokio::time::timeout(Duration::from_secs(60), async { text(send(&api, get(&path)).await).await });
         assert_eq!(ended.await.expect(until), "", "{until}");
     }
 }

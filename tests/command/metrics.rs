@@ -22,7 +22,7 @@ nodes:
 ";
 
 /// How long something that is waited for may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A program that ends with the test.
 struct Ending(Child);

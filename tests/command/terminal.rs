@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::world::World;
 
 /// How long something may take to come to the screen.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often the screen is looked at.
 const LOOK: Duration = Duration::from_millis(20);

@@ -148,7 +148,7 @@ impl Drop for Heavy {
     fn drop(&mut self) {
         self.log.lock().unwrap().push(format!("dropping {}", self.start));
         // Longer than anything here takes, and shorter than a test may hang.
-        let _ = self.let_go.lock().unwrap().recv_timeout(Duration::from_secs(10));
+        let _ = self.let_go.lock().unwrap().recv_timeout(Duration::from_secs(60));
         self.log.lock().unwrap().push(format!("dropped {}", self.start));
     }
 }

@@ -15,7 +15,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::{Notify, Semaphore};
 
 /// How long a test waits for something that should happen at once.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a probe does in its start hook.
 #[derive(Debug, Clone, PartialEq)]
