@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 
 use super::Globals;
 use super::advice::{self, option, placed};
-use super::cells::{across, columns_shown, fit, fit_name, joined, padded, width};
+use super::cells::fit;
 use super::client::{Refused, part};
 use super::exit::{Failure, code};
-use super::live::painted;
 use super::market;
 use super::number::{from_zero, within};
 use super::ps::tagged;
 use super::session::{Session, Want};
+use super::table::{Cell, Column, Table};
 use super::term::{Out, say};
 
 #[derive(Debug, Args)]
@@ -135,33 +135,32 @@ pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out
     Ok(())
 }
 
-/// Columns of an agent's name, and those that other columns leave to it.
-const AGENT: usize = 36;
-const AGENT_MIN: usize = 8;
+/// What is told of an agent. The client goes first, then the weight, the number of runs and the state.
+const COLUMNS: [Column; 5] = [
+    Column::name("AGENT").at_least(36).narrows(1, 8),
+    Column::text("CLIENT").at_least(12).at_most(12).goes(1),
+    Column::number("WEIGHT").at_least(7).goes(2),
+    Column::text("STATE").at_least(11).goes(4),
+    Column::text("RUNS").goes(3),
+];
+
+fn row(line: &AgentLine) -> [Cell; 5] {
+    [
+        line.agent.as_str().into(),
+        line.client.as_str().into(),
+        line.weight.to_string().into(),
+        Cell::state(&line.state),
+        line.runs_open.to_string().into(),
+    ]
+}
 
 /// The agents as a table in so many columns; only commands are not cut.
 fn listed(agents: &[AgentLine], columns: usize, out: &Out) -> Vec<String> {
-    let mut widths = [AGENT_MIN, 12, 7, 11, 4];
-    // The client goes first, then the weight, the number of runs and the state.
-    let shown = columns_shown(&widths, &[1, 2, 4, 3], columns);
-    let room = columns.saturating_sub(across(&widths, &shown) - AGENT_MIN);
-    let longest = agents.iter().map(|line| width(&line.agent)).max().unwrap_or(0);
-    widths[0] = longest.max(AGENT).min(room);
-    let row = |[agent, client, weight, state, runs]: [&str; 5]| {
-        let cells = [
-            padded(&fit_name(agent, widths[0]), widths[0]),
-            padded(&fit(client, widths[1]), widths[1]),
-            format!("{weight:>wide$}", wide = widths[2]),
-            state.to_owned(),
-            runs.to_owned(),
-        ];
-        joined(&cells, &shown)
-    };
-    let mut lines = vec![row(["AGENT", "CLIENT", "WEIGHT", &padded("STATE", widths[3]), "RUNS"])];
-    for line in agents {
-        let (weight, runs) = (line.weight.to_string(), line.runs_open.to_string());
-        let state = painted(out, &line.state, widths[3]);
-        lines.push(row([&line.agent, &line.client, &weight, &state, &runs]));
+    let rows: Vec<[Cell; 5]> = agents.iter().map(row).collect();
+    let table = Table::new(COLUMNS, &rows, columns);
+    let mut lines = vec![table.head()];
+    for (row, line) in rows.iter().zip(agents) {
+        lines.push(table.row(row, out));
         lines.extend(says(&line.profile).map(|says| fit(&says, columns)));
         lines.extend(offers(line).map(|offers| fit(&offers, columns)));
         if let Some(reason) = &line.reason {
@@ -211,40 +210,32 @@ pub(crate) async fn tree(session: &mut Session, globals: &Globals, out: &mut Out
     Ok(())
 }
 
-/// Columns that a name and its branch keep in the tree, and the last end of a child.
-const CHILD_MIN: usize = 24;
-const END_MIN: usize = 4;
+/// What is told of a child of the tree. The generation goes first, then the last end, the restarts and the state.
+const CHILD_COLUMNS: [Column; 5] = [
+    Column::text("CHILD").narrows(2, 24),
+    Column::text("STATE").at_least(10).goes(4),
+    Column::number("GENERATION").goes(1),
+    Column::number("RESTARTS").goes(3),
+    Column::text("LAST END").narrows(1, 4).goes(2),
+];
+
+fn child_row(Line { name, child, .. }: &Line<'_>) -> [Cell; 5] {
+    let Some(child) = child else { return [name.as_str(), "", "", "", ""].map(Cell::from) };
+    [
+        name.as_str().into(),
+        Cell::state(&child.state),
+        child.generation.to_string().into(),
+        child.restarts.to_string().into(),
+        child.last_exit.as_deref().unwrap_or("-").into(),
+    ]
+}
 
 /// The tree as a table in so many columns.
 fn drawn(lines: &[Line<'_>], columns: usize, out: &Out) -> Vec<String> {
-    let names = lines.iter().map(|line| width(&line.name)).max().unwrap_or(0).max(width("CHILD"));
-    let mut widths = [names.min(CHILD_MIN), 10, 10, 8, END_MIN];
-    // The generation goes first, then the last end, the restarts and the state.
-    let shown = columns_shown(&widths, &[2, 4, 3, 1], columns);
-    let spare = columns.saturating_sub(across(&widths, &shown));
-    widths[0] = names.min(widths[0].saturating_add(spare)).min(columns);
-    // What is last has what is left.
-    widths[4] = columns.saturating_sub(across(&widths, &shown)).saturating_add(END_MIN);
-    let row = |[name, state, generation, restarts, end]: [&str; 5]| {
-        let cells = [
-            padded(&fit(name, widths[0]), widths[0]),
-            state.to_owned(),
-            format!("{generation:>wide$}", wide = widths[2]),
-            format!("{restarts:>wide$}", wide = widths[3]),
-            fit(end, widths[4]),
-        ];
-        joined(&cells, &shown)
-    };
-    let head = row(["CHILD", &padded("STATE", widths[1]), "GENERATION", "RESTARTS", "LAST END"]);
-    let told = lines.iter().map(|Line { name, child, .. }| match child {
-        None => fit(name, columns),
-        Some(child) => {
-            let state = painted(out, &child.state, widths[1]);
-            let (generation, restarts) = (child.generation.to_string(), child.restarts.to_string());
-            row([name, &state, &generation, &restarts, child.last_exit.as_deref().unwrap_or("-")])
-        }
-    });
-    std::iter::once(head).chain(told).collect()
+    let rows: Vec<[Cell; 5]> = lines.iter().map(child_row).collect();
+    let table = Table::new(CHILD_COLUMNS, &rows, columns);
+    let told = rows.iter().map(|row| table.row(row, out));
+    std::iter::once(table.head()).chain(told).collect()
 }
 
 /// A line of the tree.
@@ -291,7 +282,7 @@ fn grow<'a>(children: &'a [TreeLine], path: &str, trunk: &str, lines: &mut Vec<L
 
 #[cfg(test)]
 mod tests {
-    use super::super::cells::visible;
+    use super::super::table::tests::no_line_is_longer;
     use super::*;
 
     fn agent(name: &str) -> AgentLine {
@@ -311,7 +302,8 @@ mod tests {
             (50, "auditor   acme              100  quarantined  1"),
             (40, "auditor           100  quarantined  1"),
             (30, "auditor      quarantined  1"),
-            (20, "auditor"),
+            (20, "auditor         1"),
+            (13, "auditor"),
             (5, "audi…"),
         ] {
             assert_eq!(listed(&agents, columns, &Out::new())[1], row, "{columns}");
@@ -329,10 +321,9 @@ mod tests {
         let tree: TreeLine = serde_json::from_value(child("pool", vec![child("agent", vec![leaf])])).unwrap();
         let mut lines = Vec::new();
         grow(std::slice::from_ref(&tree), "/", "", &mut lines);
-        for columns in 0..120 {
-            let told = [listed(&agents, columns, &Out::new()), drawn(&lines, columns, &Out::new())].concat();
-            told.iter().for_each(|told| assert!(visible(told) <= columns, "{columns}: {told:?}"));
-        }
+        no_line_is_longer(|columns| {
+            [listed(&agents, columns, &Out::new()), drawn(&lines, columns, &Out::new())].concat()
+        });
         let whole = drawn(&lines, usize::MAX, &Out::new());
         assert!(whole[1].ends_with("it was killed, and nobody knows why"), "{whole:?}");
     }

@@ -123,52 +123,9 @@ pub(crate) fn padded(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
 }
 
-/// Cells between two columns of a table.
-const GAP: usize = 2;
-
-/// Cells that these columns of a table take, by the widths of all.
-pub(crate) fn across(widths: &[usize], shown: &[usize]) -> usize {
-    shown.iter().map(|&at| widths[at]).sum::<usize>() + GAP * shown.len().saturating_sub(1)
-}
-
-/// The columns of a table that are shown in so many cells, by the widths of all: those that are to be left out go, first to last,
-/// until the others have room. Who has no width is not shown.
-pub(crate) fn columns_shown(widths: &[usize], left_out: &[usize], columns: usize) -> Vec<usize> {
-    let mut shown: Vec<usize> = (0..widths.len()).filter(|&at| widths[at] > 0).collect();
-    for out in left_out {
-        if across(widths, &shown) <= columns {
-            break;
-        }
-        shown.retain(|at| at != out);
-    }
-    shown
-}
-
-/// The cells of a row that are shown, each of the width of its column.
-pub(crate) fn joined(cells: &[String], shown: &[usize]) -> String {
-    let cells: Vec<&str> = shown.iter().map(|&at| cells[at].as_str()).collect();
-    cells.join(&" ".repeat(GAP)).trim_end().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn columns_go_in_their_order_until_the_others_have_room() {
-        for (columns, expected) in [
-            (usize::MAX, &[0, 1, 3][..]),
-            (17, &[0, 1, 3]),
-            (16, &[0, 3]),
-            (11, &[0, 3]),
-            (10, &[0]),
-            (0, &[0]),
-        ] {
-            let shown = columns_shown(&[5, 4, 0, 4], &[1, 3], columns);
-            assert_eq!(shown, expected, "{columns}");
-        }
-        assert_eq!(joined(&["a ".into(), "b".into(), "c  ".into()], &[0, 2]), "a   c");
-    }
 
     #[test]
     fn a_text_that_fits_is_one_harmless_line() {

@@ -10,11 +10,11 @@ use ostler_server::wire::{ClientLine, ClientList, ClientRequest, Summary, Tier, 
 
 use super::Globals;
 use super::advice;
-use super::cells::{across, columns_shown, fit_name, joined, padded, width};
 use super::client::{Client, Refused, part};
 use super::exit::{Failure, code};
 use super::ps::tagged;
 use super::session::{Session, Want};
+use super::table::{Cell, Column, Table};
 use super::term::{Out, Paint, say};
 
 /// Columns of a client's name.
@@ -275,42 +275,43 @@ pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out
 /// Columns of a client's name that other columns leave to it.
 const NAME_KEPT: usize = 12;
 
+/// What is told of a client. What was spent goes first, then the weight, the tier and what waits and runs: whose credits are used up is
+/// told last.
+const COLUMNS: [Column; 8] = [
+    Column::name("CLIENT").at_most(NAME_MAX).narrows(1, NAME_KEPT),
+    Column::text("TIER").at_least(11).goes(3),
+    Column::number("WEIGHT").at_least(7).goes(2),
+    Column::number("RUNNING").goes(5),
+    Column::number("QUEUED").goes(4),
+    Column::number("SPENT").at_least(12).goes(1),
+    Column::number("LEFT").at_least(12).goes(6),
+    Column::text("").goes(7),
+];
+
+fn row(line: &ClientLine) -> [Cell; 8] {
+    let left = line.left.map_or_else(|| "-".to_owned(), |left| left.to_string());
+    [
+        line.client.as_str().into(),
+        tier(line.tier).into(),
+        line.weight.to_string().into(),
+        line.running.to_string().into(),
+        line.queued.to_string().into(),
+        line.spent.to_string().into(),
+        left.into(),
+        if line.parked { Cell::painted(Paint::Care, "parked") } else { "".into() },
+    ]
+}
+
 /// The clients as a table in so many columns.
 fn listed(clients: &[ClientLine], columns: usize, out: &Out) -> Vec<String> {
-    let names = clients.iter().map(|line| width(&line.client)).max().unwrap_or(0).clamp(6, NAME_MAX);
-    let parked = if clients.iter().any(|line| line.parked) { "parked".len() } else { 0 };
-    let mut widths = [names.min(NAME_KEPT), 11, 7, 7, 6, 12, 12, parked];
-    // What was spent goes first, then the weight, the tier and what waits and runs: whose credits are used up is told last.
-    let shown = columns_shown(&widths, &[5, 2, 1, 4, 3, 6, 7], columns);
-    let spare = columns.saturating_sub(across(&widths, &shown));
-    widths[0] = names.min(widths[0].saturating_add(spare)).min(columns);
-    let row = |[client, tier, weight, running, queued, spent, left, parked]: [&str; 8]| {
-        let number = |number: &str, at: usize| format!("{number:>wide$}", wide = widths[at]);
-        let cells = [
-            padded(&fit_name(client, widths[0]), widths[0]),
-            padded(tier, widths[1]),
-            number(weight, 2),
-            number(running, 3),
-            number(queued, 4),
-            number(spent, 5),
-            number(left, 6),
-            parked.to_owned(),
-        ];
-        joined(&cells, &shown)
-    };
-    let head = row(["CLIENT", "TIER", "WEIGHT", "RUNNING", "QUEUED", "SPENT", "LEFT", ""]);
-    let told = clients.iter().map(|line| {
-        let left = line.left.map_or_else(|| "-".to_owned(), |left| left.to_string());
-        let parked = if line.parked { out.paint(Paint::Care, "parked") } else { String::new() };
-        let (weight, running) = (line.weight.to_string(), line.running.to_string());
-        let (queued, spent) = (line.queued.to_string(), line.spent.to_string());
-        row([&line.client, tier(line.tier), &weight, &running, &queued, &spent, &left, &parked])
-    });
-    std::iter::once(head).chain(told).collect()
+    let rows: Vec<[Cell; 8]> = clients.iter().map(row).collect();
+    let table = Table::new(COLUMNS, &rows, columns);
+    std::iter::once(table.head()).chain(rows.iter().map(|row| table.row(row, out))).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::tests::no_line_is_longer;
     use super::*;
 
     fn line(left: i64, parked: bool) -> ClientLine {
@@ -335,10 +336,7 @@ mod tests {
         ] {
             assert_eq!(listed(&clients, columns, &Out::new())[1], row, "{columns}");
         }
-        for columns in 0..120 {
-            let told = listed(&clients, columns, &Out::new());
-            told.iter().for_each(|told| assert!(width(told) <= columns, "{columns}: {told:?}"));
-        }
+        no_line_is_longer(|columns| listed(&clients, columns, &Out::new()));
     }
 
     #[test]

@@ -10,12 +10,13 @@ use ostler_server::wire::{
 
 use super::Globals;
 use super::approve::approver;
-use super::cells::{fit_name, harmless_line, padded, width};
+use super::cells::{fit, fit_name, harmless_line};
 use super::client::part;
 use super::exit::{Failure, code};
 use super::number::run_name;
 use super::ps::tagged;
 use super::session::{Session, Want, is_empty};
+use super::table::{Cell, Column, Table};
 use super::term::{Out, Paint, clock, count, say};
 
 /// Who judges where nobody knows their name.
@@ -23,6 +24,9 @@ const SOMEBODY: &str = "operator";
 
 /// Columns of the names of agents and clients.
 const NAME_MAX: usize = 36;
+
+/// Columns that they keep, however narrow the terminal.
+const NAME_MIN: usize = 8;
 
 #[derive(Debug, Args)]
 pub(crate) struct EvaluateArgs {
@@ -176,41 +180,115 @@ pub(crate) async fn agents(globals: &Globals, args: AgentsArgs) -> Result<u8, Fa
     } else if list.agents.is_empty() {
         say("nothing was evaluated yet: a run is, as it is closed");
     } else {
-        table(&list.agents, &mut out);
+        let columns = out.columns();
+        listed(&list.agents, columns, &out).iter().for_each(|line| out.line(line));
     }
     Ok(code::SUCCEEDED)
 }
 
-fn table(lines: &[AgentEvaluationLine], out: &mut Out) {
-    let name = |line: &AgentEvaluationLine| line.agent.clone().unwrap_or_else(|| "(unnamed)".to_owned());
-    let names = lines.iter().map(|line| width(&name(line))).max().unwrap_or(0).clamp(9, NAME_MAX);
-    let clients = lines.iter().map(|line| width(&line.client)).max().unwrap_or(0).clamp(6, NAME_MAX);
-    let is_near = lines.iter().any(|line| line.distance_micro.is_some());
-    let distance = if is_near { "  DISTANCE" } else { "" };
-    out.line(format!(
-        "{}  {}  {:<12}  REPUTATION   SCORE  {:>6}  ON ITS OWN{distance}",
-        padded("AGENT", names),
-        padded("CLIENT", clients),
-        "DOMAIN",
-        "RUNS"
-    ));
-    for line in lines {
-        let or_none = |told: Option<String>| told.unwrap_or_else(|| "-".to_owned());
-        let distance = line.distance_micro.map(|micro| format!("  {:>8}", fine(micro))).unwrap_or_default();
-        out.line(format!(
-            "{}  {}  {:<12}  {:>10}  {:>6}  {:>6}  {:>10}{distance}",
-            padded(&fit_name(&name(line), names), names),
-            padded(&fit_name(&line.client, clients), clients),
-            line.domain,
-            or_none(line.reputation_pm.map(share)),
-            or_none(line.composite_micro.map(fine)),
-            line.runs,
-            or_none(line.zero_intervention_pm.map(|pm| format!("{:.1}%", f64::from(pm) / 10.0))),
-        ));
+/// What is told of an agent. What its work is about and how many runs it had go first; by whose name it stands and its reputation, last.
+const COLUMNS: [Column; 8] = [
+    Column::name("AGENT").at_least(9).at_most(NAME_MAX).narrows(1, NAME_MIN),
+    Column::name("CLIENT").at_most(NAME_MAX).narrows(2, NAME_MIN).goes(5),
+    Column::text("DOMAIN").at_least(12).goes(1),
+    Column::number("REPUTATION").goes(7),
+    Column::number("SCORE").at_least(6).goes(4),
+    Column::number("RUNS").at_least(6).goes(2),
+    Column::number("ON ITS OWN").goes(3),
+    Column::number("DISTANCE").may_lack().goes(6),
+];
+
+fn row(line: &AgentEvaluationLine) -> [Cell; 8] {
+    let or_none = |told: Option<String>| Cell::from(told.unwrap_or_else(|| "-".to_owned()));
+    [
+        line.agent.as_deref().unwrap_or("(unnamed)").into(),
+        line.client.as_str().into(),
+        line.domain.as_str().into(),
+        or_none(line.reputation_pm.map(share)),
+        or_none(line.composite_micro.map(fine)),
+        line.runs.to_string().into(),
+        or_none(line.zero_intervention_pm.map(|pm| format!("{:.1}%", f64::from(pm) / 10.0))),
+        line.distance_micro.map(fine).unwrap_or_default().into(),
+    ]
+}
+
+/// What begins the line about an agent whose last run was far worse.
+const ALARM: &str = "far worse than usual";
+
+/// The agents as a table in so many columns.
+fn listed(agents: &[AgentEvaluationLine], columns: usize, out: &Out) -> Vec<String> {
+    let rows: Vec<[Cell; 8]> = agents.iter().map(row).collect();
+    let table = Table::new(COLUMNS, &rows, columns);
+    let mut lines = vec![table.head()];
+    for (row, line) in rows.iter().zip(agents) {
+        lines.push(table.row(row, out));
         if let Some(fell) = &line.degradation {
             let (from, to) = (share(fell.from_pm), share(fell.to_pm));
-            let alarm = out.paint(Paint::Care, "far worse than usual");
-            out.line(format!("  {alarm}: {} fell from {from} to {to}", fell.dimension));
+            let told = fit(&format!("  {ALARM}: {} fell from {from} to {to}", fell.dimension), columns);
+            lines.push(told.replacen(ALARM, &out.paint(Paint::Care, ALARM), 1));
         }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::tests::no_line_is_longer;
+    use super::*;
+
+    fn agent(name: &str, distance: Option<u32>) -> AgentEvaluationLine {
+        let line = serde_json::json!({
+            "client": "acme", "agent": name, "domain": "legal", "reputation_pm": 963, "evaluations": 4,
+            "composite_micro": 875_000, "runs": 4, "zero_intervention_pm": 750, "distance_micro": distance,
+            "degradation": {"distance_micro": 250_000, "dimension": "quality", "from_pm": 900, "to_pm": 500},
+        });
+        serde_json::from_value(line).unwrap()
+    }
+
+    #[test]
+    fn how_well_agents_do_is_told_in_the_columns_that_there_are() {
+        for (distance, columns, head, row) in [
+            (
+                None,
+                80,
+                "AGENT               CLIENT  DOMAIN        REPUTATION   SCORE    RUNS  ON ITS OWN",
+                "auditor-o…the-city  acme    legal              0.963  0.8750       4       75.0%",
+            ),
+            (
+                None,
+                60,
+                "AGENT         CLIENT  REPUTATION   SCORE    RUNS  ON ITS OWN",
+                "audito…-city  acme         0.963  0.8750       4       75.0%",
+            ),
+            (
+                None,
+                40,
+                "AGENT         CLIENT  REPUTATION   SCORE",
+                "audito…-city  acme         0.963  0.8750",
+            ),
+            (
+                Some(12_300),
+                80,
+                "AGENT     CLIENT  DOMAIN        REPUTATION   SCORE    RUNS  ON ITS OWN  DISTANCE",
+                "audi…ity  acme    legal              0.963  0.8750       4       75.0%    0.0123",
+            ),
+            (
+                Some(12_300),
+                60,
+                "AGENT       CLIENT  REPUTATION   SCORE  ON ITS OWN  DISTANCE",
+                "audit…city  acme         0.963  0.8750       75.0%    0.0123",
+            ),
+        ] {
+            let told = listed(&[agent("auditor-of-the-city", distance)], columns, &Out::new());
+            assert_eq!(told[..2], [head, row], "{columns}");
+        }
+    }
+
+    #[test]
+    fn no_line_about_how_well_agents_do_is_longer_than_the_terminal() {
+        let agents = [agent("auditor", Some(12_300)), agent(&"a-very-long-name".repeat(4), None)];
+        no_line_is_longer(|columns| listed(&agents, columns, &Out::new()));
+        let told = listed(&agents, usize::MAX, &Out::new());
+        assert_eq!(told[2], "  far worse than usual: quality fell from 0.900 to 0.500");
     }
 }

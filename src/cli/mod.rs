@@ -38,6 +38,7 @@ mod signals;
 mod simulate;
 mod steer;
 mod summary;
+mod table;
 mod term;
 mod top;
 mod words;

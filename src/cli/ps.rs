@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use super::advice;
 use super::approve::waited_for;
-use super::cells::{across, columns_shown, fit, fit_name, joined, padded, width};
+use super::cells::fit;
 use super::exit::{Failure, code};
-use super::live::painted;
 use super::number::from_one;
 use super::session::{Session, Want, is_empty};
 use super::summary::{Seen, answers, behind, ending, is_over, silence};
+use super::table::{Cell, Column, Table};
 use super::term::{Out, ago, count, now_ms, say, span};
 use super::{Globals, agents, clients};
 
@@ -154,8 +154,8 @@ async fn runs(
         false => Vec::new(),
     };
     let columns = out.is_terminal().then(|| out.size().0);
-    let rows: Vec<Row<'_>> = lines.iter().map(Row::of).collect();
-    let table = Table::for_rows(&rows, columns);
+    let rows: Vec<[Cell; 6]> = lines.iter().map(row).collect();
+    let table = Table::new(COLUMNS, &rows, columns.unwrap_or(usize::MAX));
     out.line(table.head());
     for (row, line) in rows.iter().zip(&lines) {
         out.line(table.row(row, out));
@@ -196,111 +196,33 @@ async fn runs(
     Ok(())
 }
 
+/// What is told of a run. The name of a plan and of a client are narrowed first, then for how long it took is left out of when it was
+/// opened.
+const COLUMNS: [Column; 6] = [
+    Column::run("RUN"),
+    Column::name("PLAN").narrows(1, NAME_MIN).goes(4),
+    Column::name("CLIENT").narrows(2, NAME_MIN).goes(1),
+    Column::text("STATE").goes(5),
+    Column::number("NODES").goes(3),
+    Column::text("OPENED").narrows(3, OPENED_MIN).goes(2),
+];
+
 /// A run in words.
-struct Row<'a> {
-    run: &'a str,
-    plan: &'a str,
-    client: &'a str,
-    state: &'a str,
-    nodes: String,
-    opened: String,
-}
-
-impl<'a> Row<'a> {
-    fn of(line: &'a RunLine) -> Row<'a> {
-        let ago = ago((now_ms() - line.opened_ms).max(0));
-        let took = line.closed_ms.map(|closed| format!(", took {}", span(closed - line.opened_ms)));
-        Row {
-            run: &line.run,
-            plan: &line.plan,
-            client: &line.client,
-            state: state(line),
-            nodes: match (line.nodes_over, line.nodes) {
-                (Some(over), Some(all)) => format!("{over}/{all}"),
-                _ => String::new(),
-            },
-            opened: format!("{ago}{}", took.unwrap_or_default()),
-        }
-    }
-}
-
-/// The columns, from left to right.
-const RUN: usize = 0;
-const PLAN: usize = 1;
-const CLIENT: usize = 2;
-const STATE: usize = 3;
-const NODES: usize = 4;
-const OPENED: usize = 5;
-
-/// What is told in fewer cells where there is no room, first to last, and how many it keeps.
-const NARROWED: [(usize, usize); 3] = [(PLAN, NAME_MIN), (CLIENT, NAME_MIN), (OPENED, OPENED_MIN)];
-
-/// What is left out where that is still too much, first to last.
-const LEFT_OUT: [usize; 5] = [CLIENT, OPENED, NODES, PLAN, STATE];
-
-/// How wide the columns are, and which are shown.
-struct Table {
-    /// Runs are named by their ends.
-    short: bool,
-    widths: [usize; 6],
-    shown: Vec<usize>,
-}
-
-impl Table {
-    /// Columns that hold everything; where that is more than there is, what can be told in fewer cells is.
-    fn for_rows(rows: &[Row<'_>], columns: Option<usize>) -> Table {
-        let widest = |head: &str, cell: &dyn Fn(&Row<'_>) -> usize| {
-            rows.iter().map(cell).max().unwrap_or(0).max(width(head))
-        };
-        let mut widths = [
-            widest("RUN", &|row| width(row.run)),
-            widest("PLAN", &|row| width(row.plan)),
-            widest("CLIENT", &|row| width(row.client)),
-            widest("STATE", &|row| width(row.state)),
-            widest("NODES", &|row| width(&row.nodes)),
-            widest("OPENED", &|row| width(&row.opened)),
-        ];
-        let columns = columns.unwrap_or(usize::MAX);
-        let all = columns_shown(&widths, &[], columns);
-        let short = across(&widths, &all) > columns;
-        if short {
-            widths[RUN] = widest("RUN", &|row| width(ending(row.run)));
-        }
-        let mut least = widths;
-        NARROWED.iter().for_each(|&(at, kept)| least[at] = least[at].min(kept));
-        let shown = columns_shown(&least, &LEFT_OUT, columns);
-        for (at, kept) in NARROWED {
-            let over = across(&widths, &shown).saturating_sub(columns);
-            widths[at] -= over.min(widths[at].saturating_sub(kept));
-        }
-        // It is all that is shown where there is less room than it takes.
-        widths[RUN] = widths[RUN].min(columns);
-        Table { short, widths, shown }
-    }
-
-    fn head(&self) -> String {
-        let state = padded("STATE", self.widths[STATE]);
-        self.cells(["RUN", "PLAN", "CLIENT", &state, "NODES", "OPENED"])
-    }
-
-    fn row(&self, row: &Row<'_>, out: &Out) -> String {
-        let run = if self.short { ending(row.run) } else { row.run };
-        let state = painted(out, row.state, self.widths[STATE]);
-        self.cells([run, row.plan, row.client, &state, &row.nodes, &row.opened])
-    }
-
-    fn cells(&self, [run, plan, client, state, nodes, opened]: [&str; 6]) -> String {
-        let name = |name: &str, at: usize| padded(&fit_name(name, self.widths[at]), self.widths[at]);
-        let cells = [
-            name(run, RUN),
-            name(plan, PLAN),
-            name(client, CLIENT),
-            state.to_owned(),
-            format!("{nodes:>wide$}", wide = self.widths[NODES]),
-            fit(opened, self.widths[OPENED]),
-        ];
-        joined(&cells, &self.shown)
-    }
+fn row(line: &RunLine) -> [Cell; 6] {
+    let ago = ago((now_ms() - line.opened_ms).max(0));
+    let took = line.closed_ms.map(|closed| format!(", took {}", span(closed - line.opened_ms)));
+    let nodes = match (line.nodes_over, line.nodes) {
+        (Some(over), Some(all)) => format!("{over}/{all}"),
+        _ => String::new(),
+    };
+    [
+        line.run.as_str().into(),
+        line.plan.as_str().into(),
+        line.client.as_str().into(),
+        Cell::state(state(line)),
+        nodes.into(),
+        format!("{ago}{}", took.unwrap_or_default()).into(),
+    ]
 }
 
 /// Who waits for whom, and how to answer.
@@ -330,18 +252,24 @@ pub(crate) fn tagged(kind: &str, line: &impl serde::Serialize) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cells::visible;
+    use super::super::table::tests::no_line_is_longer;
     use super::*;
 
-    fn row<'a>(plan: &'a str, client: &'a str) -> Row<'a> {
-        Row {
-            run: "01a20110-76b1-71da-8f72-8ae5e4ba5c62",
-            plan,
-            client,
-            state: "succeeded",
-            nodes: "12/12".to_owned(),
-            opened: "3 h 05 m ago, took 1.24 s".to_owned(),
-        }
+    fn row(plan: &str, client: &str, state: &str) -> [Cell; 6] {
+        [
+            "01a20110-76b1-71da-8f72-8ae5e4ba5c62".into(),
+            plan.into(),
+            client.into(),
+            Cell::state(state),
+            "12/12".into(),
+            "3 h 05 m ago, took 1.24 s".into(),
+        ]
+    }
+
+    fn told(rows: &[[Cell; 6]], columns: usize) -> Vec<String> {
+        let table = Table::new(COLUMNS, rows, columns);
+        let told = rows.iter().map(|row| table.row(row, &Out::new()));
+        std::iter::once(table.head()).chain(told).collect()
     }
 
     #[test]
@@ -350,33 +278,26 @@ mod tests {
         for (plan, columns, expected) in [
             (
                 "look",
-                Some(120),
+                120,
                 "01a20110-76b1-71da-8f72-8ae5e4ba5c62  look  local   succeeded  12/12  3 h 05 m ago, took 1.24 s",
             ),
-            ("look", Some(80), "8ae5e4ba5c62  look  local   succeeded  12/12  3 h 05 m ago, took 1.24 s"),
+            ("look", 80, "8ae5e4ba5c62  look  local   succeeded  12/12  3 h 05 m ago, took 1.24 s"),
+            (long, 80, "8ae5e4ba5c62  a-plan…d-soon  local   succeeded  12/12  3 h 05 m ago, took 1.24 s"),
+            (long, 60, "8ae5e4ba5c62  a-pl…oon  local   succeeded  12/12  3 h 05 m …"),
+            (long, 58, "8ae5e4ba5c62  a-pl…oon  succeeded  12/12  3 h 05 m ago, t…"),
+            (long, 40, "8ae5e4ba5c62  a-pl…oon  succeeded  12/12"),
+            ("look", 40, "8ae5e4ba5c62  look  succeeded  12/12"),
+            (long, 36, "8ae5e4ba5c62  a-pla…-soon  succeeded"),
+            (long, 30, "8ae5e4ba5c62  succeeded  12/12"),
+            (long, 29, "8ae5e4ba5c62  succeeded"),
+            (long, 8, "8ae5…c62"),
             (
                 long,
-                Some(80),
-                "8ae5e4ba5c62  a-plan…d-soon  local   succeeded  12/12  3 h 05 m ago, took 1.24 s",
-            ),
-            (long, Some(60), "8ae5e4ba5c62  a-pl…oon  local   succeeded  12/12  3 h 05 m …"),
-            (long, Some(58), "8ae5e4ba5c62  a-pl…oon  succeeded  12/12  3 h 05 m ago, t…"),
-            (long, Some(40), "8ae5e4ba5c62  a-pl…oon  succeeded  12/12"),
-            ("look", Some(40), "8ae5e4ba5c62  look  succeeded  12/12"),
-            (long, Some(36), "8ae5e4ba5c62  a-pla…-soon  succeeded"),
-            (long, Some(30), "8ae5e4ba5c62  succeeded"),
-            (long, Some(8), "8ae5…c62"),
-            (
-                long,
-                None,
+                usize::MAX,
                 "01a20110-76b1-71da-8f72-8ae5e4ba5c62  a-plan-with-a-name-that-does-not-come-to-an-end-soon  local   succeeded  12/12  3 h 05 m ago, took 1.24 s",
             ),
         ] {
-            let rows = [row(plan, "local")];
-            let table = Table::for_rows(&rows, columns);
-            let told = table.row(&rows[0], &Out::new());
-            assert_eq!(told, expected, "{columns:?}");
-            assert!(columns.is_none_or(|columns| width(&told) <= columns && width(&table.head()) <= columns));
+            assert_eq!(told(&[row(plan, "local", "succeeded")], columns)[1], expected, "{columns}");
         }
     }
 
@@ -387,12 +308,8 @@ mod tests {
             ("a-plan-with-a-long-name", "a-client-with-a-long-name", "checkpointed"),
             ("日本語日本語日本語", "local", "open"),
         ] {
-            let rows = [Row { state, ..row(plan, client) }, row("p", "c")];
-            for columns in 0..120 {
-                let table = Table::for_rows(&rows, Some(columns));
-                let told = rows.iter().map(|row| table.row(row, &Out::new())).chain([table.head()]);
-                told.for_each(|told| assert!(visible(&told) <= columns, "{columns}: {told:?}"));
-            }
+            let rows = [row(plan, client, state), row("p", "c", "succeeded")];
+            no_line_is_longer(|columns| told(&rows, columns));
         }
     }
 }

@@ -21,7 +21,7 @@ use ostler_server::wire::{ClientLine, EventLine};
 use super::clients::deposit;
 use super::term::{Out, now_ms};
 use board::Board;
-pub(crate) use plain::{Plain, painted};
+pub(crate) use plain::Plain;
 
 /// How often the tree is drawn.
 pub(crate) const REDRAW: Duration = Duration::from_millis(100);

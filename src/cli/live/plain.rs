@@ -8,7 +8,7 @@ use crate::cli::cells::{fit, fit_name, harmless_line, padded, width};
 use crate::cli::clients;
 use crate::cli::follow::Before;
 use crate::cli::summary::ending;
-use crate::cli::term::{Out, Paint, clock, count, now_ms, paint_of, took};
+use crate::cli::term::{Out, clock, count, now_ms, paint_of, took};
 use crate::cli::words;
 
 /// Columns of a node's name.
@@ -137,13 +137,4 @@ fn node_told(node: &Node, names: usize, out: &Out) -> Option<String> {
     let word = out.paint(paint_of(state), &padded(word, 9));
     let told = format!("{}  {word} {}", padded(&node.name, names), parts.join("  "));
     Some(told.trim_end().to_owned())
-}
-
-/// How a word of state is painted in a table.
-pub(crate) fn painted(out: &Out, state: &str, columns: usize) -> String {
-    let padded = padded(state, columns);
-    match paint_of(state) {
-        Paint::Dim => padded,
-        paint => out.paint(paint, &padded),
-    }
 }

@@ -10,9 +10,7 @@ use ratatui::widgets::{Cell, LineGauge, Row, Table, Widget};
 use super::board::Board;
 use super::table::{Column, columns};
 use crate::cli::cells::{fit, fit_name, width};
-
-/// Columns between two of the table.
-const SPACING: usize = 2;
+use crate::cli::table::GAP;
 
 /// Rows that are more than a table needs: at the top the place and the words, at the end the keys.
 const ROWS_OF_ALL: u16 = 8;
@@ -103,7 +101,7 @@ fn gauge(board: &Board, place: Rect, picture: &mut Buffer) {
 }
 
 fn table(board: &mut Board, place: Rect, picture: &mut Buffer) {
-    let found = columns(&board.standings, Some(place.width.into()), SPACING);
+    let found = columns(&board.standings, place.width.into());
     board.shown = found.iter().map(|(column, _)| *column).collect();
     board.page = usize::from(place.height.saturating_sub(1)).max(1);
     board.fit();
@@ -143,7 +141,7 @@ fn table(board: &mut Board, place: Rect, picture: &mut Buffer) {
         rows.collect::<Vec<_>>(),
         found.iter().map(|&(_, wide)| Constraint::Length(side(wide))).collect::<Vec<_>>(),
     );
-    let table = table.header(Row::new(head.collect::<Vec<_>>()).style(DIM)).column_spacing(SPACING as u16);
+    let table = table.header(Row::new(head.collect::<Vec<_>>()).style(DIM)).column_spacing(GAP as u16);
     Widget::render(table, place, picture);
 }
 

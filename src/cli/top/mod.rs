@@ -141,7 +141,7 @@ fn tell(board: &Board, first: bool, out: &mut Out) {
     }
     let totals = &board.totals;
     out.line(format!("{} of {} slots, {}", totals.running, totals.slots, totals.told()));
-    let columns = columns(&board.standings, None, 2);
+    let columns = columns(&board.standings, usize::MAX);
     // There is nothing to compare the first look with.
     let columns: Vec<(Column, usize)> = columns
         .into_iter()

@@ -5,6 +5,7 @@ use std::cmp::{Ordering, Reverse};
 use super::shares::{Share, Standing};
 use crate::cli::cells::{fit_name, padded, width};
 use crate::cli::clients::{NAME_MAX, tier};
+use crate::cli::table::{Extent, GAP, laid_out};
 
 /// Columns of a client's name that other columns leave to it.
 const NAME_KEPT: usize = 12;
@@ -140,48 +141,18 @@ pub(super) fn sort(standings: &mut [Standing], by: Column) {
     });
 }
 
-/// The columns that a table has room for, and how wide each is.
-pub(super) fn columns(standings: &[Standing], room: Option<usize>, spacing: usize) -> Vec<(Column, usize)> {
-    let any = |has: fn(&Standing) -> bool| standings.iter().any(has);
-    let mut found: Vec<(Column, usize)> = COLUMNS
-        .into_iter()
-        .filter(|column| match column {
-            C::Parked => any(|standing| standing.line.parked),
-            _ => true,
-        })
-        .map(|column| {
-            let cells = standings.iter().map(|standing| width(&column.cell(standing)));
-            // The sign of what is sorted by has a place.
-            (column, cells.max().unwrap_or(0).max(width(column.head()) + usize::from(column != C::Parked)))
-        })
-        .collect();
-    let Some(room) = room else { return found };
-    let names = found[0].1;
-    found[0].1 = names.min(NAME_KEPT);
-    let wide = |found: &[(Column, usize)]| -> usize {
-        found.iter().map(|(_, wide)| wide + spacing).sum::<usize>().saturating_sub(spacing)
-    };
-    let all = found.clone();
-    let mut out = Vec::new();
-    for column in LEFT_OUT {
-        if wide(&found) <= room {
-            break;
-        }
-        found.retain(|(shown, _)| *shown != column);
-        out.push(column);
-    }
-    // A wide one that had to go may have made room for one that went before it.
-    for column in out.into_iter().rev() {
-        let with =
-            |(shown, _): &&(Column, usize)| *shown == column || found.iter().any(|(kept, _)| kept == shown);
-        let with: Vec<(Column, usize)> = all.iter().filter(with).copied().collect();
-        if wide(&with) <= room {
-            found = with;
-        }
-    }
-    let free = room.saturating_sub(wide(&found));
-    found[0].1 = names.min(found[0].1 + free);
-    found
+/// The columns that so much room holds, and how wide each is.
+pub(super) fn columns(standings: &[Standing], room: usize) -> Vec<(Column, usize)> {
+    let extents = COLUMNS.map(|column| {
+        let cells = standings.iter().map(|standing| width(&column.cell(standing)));
+        // The sign of what is sorted by has a place.
+        let head = width(column.head()) + usize::from(column != C::Parked);
+        let whole = cells.max().unwrap_or(0).max(head);
+        let least = if column == C::Client { whole.min(NAME_KEPT) } else { whole };
+        Extent { whole, least, narrows: 0, goes: LEFT_OUT.iter().position(|out| *out == column) }
+    });
+    let widths = laid_out(&extents, room);
+    COLUMNS.into_iter().zip(widths).filter_map(|(column, wide)| Some((column, wide?))).collect()
 }
 
 /// A row of a table as plain text.
@@ -193,7 +164,7 @@ pub(super) fn plain(columns: &[(Column, usize)], cell: impl Fn(Column) -> String
             false => padded(&cell(column), wide),
         })
         .collect();
-    cells.join("  ").trim_end().to_owned()
+    cells.join(&" ".repeat(GAP)).trim_end().to_owned()
 }
 
 #[cfg(test)]
