@@ -1,5 +1,7 @@
 //! `ostler market`: offering to do jobs, posting them, and how they stand.
 
+mod jobs;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +12,7 @@ use ostler_server::wire::{JobLine, JobList, JobRequest, OfferRequest, OfferView,
 
 use super::advice::{self, placed};
 use super::bounds::{self, Bounds};
-use super::cells::{fit, fit_name, harmless_line, padded, width};
+use super::cells::harmless_line;
 use super::client::{Client, Refused, part};
 use super::evaluate::share;
 use super::exit::{Failure, code};
@@ -22,6 +24,7 @@ use super::signals::Signals;
 use super::steer::fail;
 use super::term::{Out, now_ms, say, span};
 use super::{Globals, check, findings};
+use jobs::listed;
 
 #[derive(Debug, Args)]
 pub(crate) struct MarketArgs {
@@ -155,37 +158,8 @@ async fn ls(globals: &Globals) -> Result<u8, Failure> {
         say(placed("there is no job yet: `ostler market post FILE` posts one"));
         return Ok(code::SUCCEEDED);
     }
-    let titles = list.jobs.iter().map(|line| width(&line.title)).max().unwrap_or(0).clamp(5, 32);
-    let winners = list.jobs.iter().filter_map(|line| line.winner.as_deref()).map(width);
-    let winners = winners.max().unwrap_or(0).clamp(6, 24);
-    out.line(format!(
-        "{:<36}  {}  {:<13}  {}  {:>8}  {:>8}  {:>8}  SCORE",
-        "JOB",
-        padded("TITLE", titles),
-        "STAGE",
-        padded("WINNER", winners),
-        "PRICE",
-        "BUDGET",
-        "SPENT"
-    ));
-    for line in &list.jobs {
-        let winner = line.winner.as_deref().unwrap_or("-");
-        out.line(format!(
-            "{}  {}  {:<13}  {}  {:>8}  {:>8}  {:>8}  {}",
-            line.job,
-            padded(&fit(&line.title, titles), titles),
-            line.stage,
-            padded(&fit_name(winner, winners), winners),
-            line.price.map_or_else(|| "-".to_owned(), |price| price.to_string()),
-            line.budget,
-            line.spent,
-            line.composite_pm.map_or_else(|| "-".to_owned(), share)
-        ));
-        if let Some(reason) = &line.reason {
-            let columns = out.columns();
-            out.line(fit(&format!("  {reason}"), columns));
-        }
-    }
+    let columns = out.columns();
+    listed(&list.jobs, columns, &out).iter().for_each(|line| out.line(line));
     Ok(code::SUCCEEDED)
 }
 

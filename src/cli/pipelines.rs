@@ -1,5 +1,7 @@
 //! `ostler pipeline`: declares pipelines, looks at them, and steers their stages.
 
+mod stages;
+
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
@@ -10,14 +12,13 @@ use ostler::pipeline_file::PipelineFile;
 use ostler_kernel::json::parse_value;
 use ostler_kernel::pipeline::EVENT_BYTES_MAX;
 use ostler_server::wire::{
-    CatchUpRequest, EventNumbered, GapLine, PipelineEventLine, PipelineLine, PipelineList, PublishRequest,
-    StageLine,
+    CatchUpRequest, EventNumbered, PipelineEventLine, PipelineLine, PipelineList, PublishRequest,
 };
 use serde_json::json;
 
 use super::Globals;
-use super::advice::{self, placed};
-use super::cells::{fit, fit_name, padded, width};
+use super::advice::placed;
+use super::cells::{fit, fit_name};
 use super::check::from_stdin;
 use super::client::{Client, part};
 use super::exit::{Failure, code};
@@ -26,16 +27,15 @@ use super::number::from_one;
 use super::ps::tagged;
 use super::session::{Session, Want, is_empty, nothing_of, settings};
 use super::signals::Signals;
-use super::term::{Out, Paint, clock, count, say};
+use super::term::{Out, clock, count, say};
+use stages::listed;
+pub(crate) use stages::troubles;
 
 /// Columns of a name.
 const NAME_MAX: usize = 32;
 
 /// Columns of what an event says.
 const DATA_MAX: usize = 200;
-
-/// Parked events of a stage that are shown, the newest.
-const PARKED_SHOWN_MAX: usize = 3;
 
 /// Bytes of the text of an event: blanks between its parts do not count for its limit.
 const EVENT_TEXT_BYTES_MAX: usize = 4 * EVENT_BYTES_MAX;
@@ -229,8 +229,9 @@ async fn ps(globals: &Globals, args: &PsArgs) -> Result<u8, Failure> {
     if lines.is_empty() {
         say(placed("there is no pipeline yet: `ostler pipeline create FILE` declares one"));
     }
-    for line in &lines {
-        show(line, &mut out);
+    let columns = out.columns();
+    for line in lines.iter().flat_map(|line| listed(line, columns, &out)).collect::<Vec<_>>() {
+        out.line(line);
     }
     Ok(code::SUCCEEDED)
 }
@@ -241,72 +242,6 @@ pub(crate) async fn lines(session: &mut Session, one: Option<&str>) -> Result<Ve
         Some(one) => vec![session.get(&path(one)).await?],
         None => session.get::<PipelineList>("/v1/pipelines").await?.pipelines,
     })
-}
-
-fn show(line: &PipelineLine, out: &mut Out) {
-    let kept = if line.head == 0 { 0 } else { line.head + 1 - line.oldest };
-    out.line(format!("{}: {} events, {kept} kept", line.pipeline, line.head));
-    let names = line.stages.iter().map(|stage| width(&stage.stage)).max().unwrap_or(0).clamp(5, NAME_MAX);
-    out.line(format!(
-        "  {}  {:<8}  {:>10}  {:>10}  {:>6}  {:>6}",
-        padded("STAGE", names),
-        "STATE",
-        "CURSOR",
-        "LAG",
-        "MISSED",
-        "PARKED"
-    ));
-    for stage in &line.stages {
-        let name = padded(&fit_name(&stage.stage, names), names);
-        let state = format!("{:<8}", stage.state);
-        let state = match stage.state.as_str() {
-            "stopped" | "down" => out.paint(Paint::Bad, &state),
-            _ => state,
-        };
-        let numbers = match stage.subscribes.is_empty() {
-            true => format!("{:>10}  {:>10}  {:>6}  {:>6}", "-", "-", "-", "-"),
-            false => format!(
-                "{:>10}  {:>10}  {:>6}  {:>6}",
-                stage.cursor, stage.lag, stage.missed, stage.parked_total
-            ),
-        };
-        out.line(format!("  {name}  {state}  {numbers}"));
-        if let Some(GapLine { first, last }) = stage.gap {
-            out.line(format!("    events {first} to {last} are gone, which it is told before it hears more"));
-        }
-        troubles(&line.pipeline, stage).iter().for_each(|told| out.line(format!("    {told}")));
-    }
-}
-
-/// What is wrong with a stage, and what mends it, a line each.
-pub(crate) fn troubles(pipeline: &str, stage: &StageLine) -> Vec<String> {
-    let mut told = Vec::new();
-    let release = advice::command("pipeline release", &[pipeline, &stage.stage], "");
-    let newest = stage.parked.iter().rev().take(PARKED_SHOWN_MAX);
-    for parked in newest {
-        let reason = fit(&parked.reason, 160);
-        told.push(match parked.seq {
-            0 => format!("its end was too much for it: {reason}"),
-            seq => format!("event {seq} is parked: {reason}"),
-        });
-        if let (Some(kind), Some(excerpt)) = (&parked.kind, &parked.excerpt) {
-            told.push(format!("  {}  {}", fit_name(kind, NAME_MAX), fit(excerpt, DATA_MAX)));
-        } else if parked.gone {
-            told.push("  what it said is gone: it is over the quota of the pipeline".to_owned());
-        }
-    }
-    match stage.state.as_str() {
-        "stopped" => {
-            told.push(format!("it goes on without that: {release}"));
-        }
-        "down" => {
-            let reason = fit(stage.reason.as_deref().unwrap_or_default(), 160);
-            told.push(format!("its actor is down: {reason}"));
-            told.push(release);
-        }
-        _ => {}
-    }
-    told
 }
 
 async fn publish(globals: &Globals, args: &PublishArgs) -> Result<u8, Failure> {

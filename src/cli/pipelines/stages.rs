@@ -1,0 +1,150 @@
+//! The stages of pipelines as tables: how far each has come, and what is wrong with it.
+
+use ostler_server::wire::{GapLine, PipelineLine, StageLine};
+
+use super::{DATA_MAX, NAME_MAX};
+use crate::cli::advice;
+use crate::cli::cells::{fit, fit_name};
+use crate::cli::table::{Cell, Column, Table};
+use crate::cli::term::{Out, Paint};
+
+/// Parked events of a stage that are shown, the newest.
+const PARKED_SHOWN_MAX: usize = 3;
+
+/// What is told of a stage. How far it has come goes first, then what it missed and what was parked, of which lines below tell too.
+const COLUMNS: [Column; 6] = [
+    Column::name("STAGE").at_most(NAME_MAX).narrows(1, 12),
+    Column::text("STATE").at_least(8).goes(5),
+    Column::number("CURSOR").at_least(10).goes(1),
+    Column::number("LAG").at_least(10).goes(4),
+    Column::number("MISSED").goes(2),
+    Column::number("PARKED").goes(3),
+];
+
+fn row(stage: &StageLine) -> [Cell; 6] {
+    let state = match stage.state.as_str() {
+        state @ ("stopped" | "down") => Cell::painted(Paint::Bad, state),
+        state => state.into(),
+    };
+    let heard = |number: u64| match stage.subscribes.is_empty() {
+        true => Cell::from("-"),
+        false => number.to_string().into(),
+    };
+    [
+        stage.stage.as_str().into(),
+        state,
+        heard(stage.cursor),
+        heard(stage.lag),
+        heard(stage.missed),
+        heard(stage.parked_total),
+    ]
+}
+
+/// A pipeline and the table of its stages, in so many columns; what is told of one stage below its row is whole.
+pub(super) fn listed(line: &PipelineLine, columns: usize, out: &Out) -> Vec<String> {
+    let kept = if line.head == 0 { 0 } else { line.head + 1 - line.oldest };
+    let rows: Vec<[Cell; 6]> = line.stages.iter().map(row).collect();
+    let table = Table::new(COLUMNS, &rows, columns.saturating_sub(2));
+    let mut lines =
+        vec![format!("{}: {} events, {kept} kept", line.pipeline, line.head), format!("  {}", table.head())];
+    for (row, stage) in rows.iter().zip(&line.stages) {
+        lines.push(format!("  {}", table.row(row, out)));
+        if let Some(GapLine { first, last }) = stage.gap {
+            lines.push(format!(
+                "    events {first} to {last} are gone, which it is told before it hears more"
+            ));
+        }
+        lines.extend(troubles(&line.pipeline, stage).iter().map(|told| format!("    {told}")));
+    }
+    lines
+}
+
+/// What is wrong with a stage, and what mends it, a line each.
+pub(crate) fn troubles(pipeline: &str, stage: &StageLine) -> Vec<String> {
+    let mut told = Vec::new();
+    let release = advice::command("pipeline release", &[pipeline, &stage.stage], "");
+    let newest = stage.parked.iter().rev().take(PARKED_SHOWN_MAX);
+    for parked in newest {
+        let reason = fit(&parked.reason, 160);
+        told.push(match parked.seq {
+            0 => format!("its end was too much for it: {reason}"),
+            seq => format!("event {seq} is parked: {reason}"),
+        });
+        if let (Some(kind), Some(excerpt)) = (&parked.kind, &parked.excerpt) {
+            told.push(format!("  {}  {}", fit_name(kind, NAME_MAX), fit(excerpt, DATA_MAX)));
+        } else if parked.gone {
+            told.push("  what it said is gone: it is over the quota of the pipeline".to_owned());
+        }
+    }
+    match stage.state.as_str() {
+        "stopped" => {
+            told.push(format!("it goes on without that: {release}"));
+        }
+        "down" => {
+            let reason = fit(stage.reason.as_deref().unwrap_or_default(), 160);
+            told.push(format!("its actor is down: {reason}"));
+            told.push(release);
+        }
+        _ => {}
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cli::cells::width;
+
+    fn stage(name: &str, subscribes: &[&str], cursor: u64) -> serde_json::Value {
+        json!({
+            "stage": name, "publishes": [], "subscribes": subscribes,
+            "state": if subscribes.is_empty() { "source" } else { "live" },
+            "cursor": cursor, "lag": 3, "missed": 0, "parked_total": 1,
+        })
+    }
+
+    #[test]
+    fn stages_are_told_in_the_columns_that_there_are() {
+        let line = json!({
+            "pipeline": "web", "head": 15, "oldest": 1, "bytes": 0, "keep": {},
+            "stages": [stage("recon-of-the-whole-site", &[], 0), stage("load", &["page"], 12)],
+        });
+        let line: PipelineLine = serde_json::from_value(line).unwrap();
+        for (columns, expected) in [
+            (
+                80,
+                [
+                    "  STAGE                    STATE         CURSOR         LAG  MISSED  PARKED",
+                    "  recon-of-the-whole-site  source             -           -       -       -",
+                    "  load                     live              12           3       0       1",
+                ],
+            ),
+            (
+                60,
+                [
+                    "  STAGE                 STATE            LAG  MISSED  PARKED",
+                    "  recon-of-t…hole-site  source             -       -       -",
+                    "  load                  live               3       0       1",
+                ],
+            ),
+            (
+                40,
+                [
+                    "  STAGE             STATE            LAG",
+                    "  recon-of…le-site  source             -",
+                    "  load              live               3",
+                ],
+            ),
+        ] {
+            let told = listed(&line, columns, &Out::new());
+            assert_eq!(told[0], "web: 15 events, 15 kept");
+            assert_eq!(told[1..], expected, "{columns}");
+        }
+        for columns in 2..100 {
+            let told = listed(&line, columns, &Out::new());
+            told[1..].iter().for_each(|told| assert!(width(told) <= columns, "{columns}: {told:?}"));
+        }
+    }
+}
