@@ -442,7 +442,7 @@ pub(crate) fn waiting(
         });
         lines.extend(answers);
     }
-    lines.extend(summary.behind.as_deref().map(|first| fit(&behind(first), sheet.columns)));
+    lines.extend(summary.behind.as_deref().map(behind));
     let resume = format!("{} goes on", advice::resume(&summary.run));
     match (short, summary.standing == Standing::Open && !summary.past) {
         (Some(short), true) => {

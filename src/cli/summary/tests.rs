@@ -269,6 +269,16 @@ fn figures_fit_a_narrow_terminal() {
 }
 
 #[test]
+fn what_a_run_waits_behind_is_told_with_its_command() {
+    let summary = Summary { behind: Some(RUN.to_owned()), ..summary(&[("executed", 1)]) };
+    for columns in [40, 80] {
+        let sheet = Sheet { out: &Out::new(), columns, rows: ROWS_MIN };
+        let lines = waiting(&sheet, &summary, None, usize::MAX);
+        assert!(lines[0].ends_with("waits for a person: ostler show 1a2b3c4d5e6f"), "{columns}: {lines:?}");
+    }
+}
+
+#[test]
 fn any_plan_fits_a_screen() {
     let some = [0, 1, 5, 14, 5_000];
     for executed in some {
