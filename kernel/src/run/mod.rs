@@ -65,7 +65,7 @@ pub use prepared::{FEEDBACK, Prepared};
 pub use purse::{AttemptOfNode, Purse};
 pub use quiesce::Quiet;
 pub use recovery::backoff;
-pub use report::{Culprit, Report, Timeline};
+pub use report::{Culprit, Report, Timeline, began};
 pub use shown::{Shown, ShownTest};
 pub use standing::{Answered, Identity, Instance, Settlement, Standing};
 pub use state::{Category, NodeState, Reason, RunOutcome};

@@ -82,6 +82,12 @@ pub struct Culprit {
     pub lost: Vec<NodeId>,
 }
 
+/// When an attempt began whose start was recorded at `started` and whose result at `ended`, by what it says that it took and cost. One
+/// that was begun by a process that ended was made again: while nothing ran, nobody was at it.
+pub fn began(started: Ticks, ended: Ticks, duration_ms: u64, cost: u64) -> Ticks {
+    if cost == 0 { started } else { started.max(ended.saturating_sub_unsigned(duration_ms)) }
+}
+
 impl Timeline {
     /// Takes in a record of time `at`.
     pub fn record(&mut self, event: &Event, at: Ticks) {
@@ -113,9 +119,8 @@ impl Timeline {
             }
             Event::AttemptResult(result) => {
                 self.cost += result.cost;
-                // One that was begun by a process that ended was made again: while nothing ran, nobody was at it.
-                if let (Some(started), 1..) = (self.started.get_mut(&result.node), result.cost) {
-                    *started = (*started).max(at.saturating_sub_unsigned(result.duration_ms));
+                if let Some(started) = self.started.get_mut(&result.node) {
+                    *started = began(*started, at, result.duration_ms, result.cost);
                 }
             }
             Event::ContractBroken { why, .. } => self.broken = Some(why.clone()),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use ostler_kernel::run::began;
 use ostler_server::wire::EventLine;
 use serde_json::Value;
 
@@ -202,11 +203,9 @@ impl Board {
                 if line.kind == "attempt_result" {
                     let node = self.place(text(body, "node"), line.at_ms);
                     node.failure = body["outcome"]["failed"]["message"].as_str().map(str::to_owned);
-                    // As the report of the run has it: an attempt took what it measured itself, whenever its records came.
-                    if let (Some(started), Some(took), 1..) =
-                        (&mut node.started_ms, body["duration_ms"].as_u64(), cost)
+                    if let (Some(started), Some(took)) = (&mut node.started_ms, body["duration_ms"].as_u64())
                     {
-                        *started = (*started).max(line.at_ms.saturating_sub_unsigned(took));
+                        *started = began(*started, line.at_ms, took, cost);
                     }
                 }
             }
