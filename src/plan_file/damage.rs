@@ -72,7 +72,7 @@ impl Damage {
         }
         let (way, leaf) = locate::way(root, part).unwrap_or((Vec::new(), root));
         let way: Vec<&str> = way.iter().map(String::as_str).collect();
-        let stand_in = stand_in(&way, &leaf.tree).filter(|stand_in| match stand_in {
+        let stand_in = instead_of(&way, &leaf.tree).filter(|stand_in| match stand_in {
             // `007` is no 7 to who depends on it.
             Tree::Text(name) if way.last() == Some(&"id") => is_written(name, text, leaf.at),
             _ => true,
@@ -209,7 +209,7 @@ fn without(key: &str) -> Option<&'static [&'static str]> {
 
 /// What stands in for a value that is not what it should be, where a default could be at fault: nothing that is told comes
 /// of it.
-fn stand_in(way: &[&str], tree: &Tree) -> Option<Tree> {
+fn instead_of(way: &[&str], tree: &Tree) -> Option<Tree> {
     let number = |number: u64| Some(Tree::Number(number.into()));
     match (way, tree) {
         (["id"] | ["nodes", _, "id"], Tree::Number(number)) => Some(Tree::Text(number.to_string())),
@@ -221,7 +221,7 @@ fn stand_in(way: &[&str], tree: &Tree) -> Option<Tree> {
         (["policy", "max_attempts"], _) => number(MAX_INTEGER),
         (["policy"], _) => {
             let limit = |key: &str| {
-                let tree = stand_in(&["policy", key], tree)?;
+                let tree = instead_of(&["policy", key], tree)?;
                 let leaf = Leaf { at: NOWHERE, plain: false, tree };
                 Some(Entry { key: key.to_owned(), key_at: NOWHERE, leaf })
             };

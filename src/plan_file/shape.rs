@@ -203,7 +203,7 @@ pub(super) fn read<T: DeserializeOwned>(
                 }
                 if let Some(key) = wrong.missing.filter(|_| part == Part::Value(root.at)) {
                     wrong.follows = left_out_here.contains(key);
-                    if matches!(found(root, &wrong, part), Next::Stop) || !stand_in(root, key) {
+                    if matches!(found(root, &wrong, part), Next::Stop) || !put_missing(root, key) {
                         return None;
                     }
                     continue;
@@ -243,7 +243,7 @@ fn stand_ins() -> [Tree; 4] {
 }
 
 /// Puts something in the place of a key that the whole lacks, so that what else is wrong is found too.
-fn stand_in(root: &mut Leaf, key: &str) -> bool {
+fn put_missing(root: &mut Leaf, key: &str) -> bool {
     let Tree::Map(entries) = &mut root.tree else { return false };
     let at = BEYOND + entries.len();
     let [first, ..] = stand_ins();
