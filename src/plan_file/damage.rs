@@ -110,14 +110,14 @@ impl Damage {
         match way {
             [] => self.lost = true,
             ["nodes", index, key, ..] => match (node_at(root, index), without(key)) {
-                (Some(node), Some(keys)) => {
+                (Some(node), Some((keys, purpose))) => {
                     keys.iter().for_each(|key| self.place(Some(node), &[*key]));
                     self.place(Some(node), &["fallback"]);
                     let stands =
                         |other: &&str| leaf_at(root, index).is_some_and(|leaf| leaf.get(other).is_some());
                     let mut besides = keys.iter().chain(&["fallback"]).filter(|other| *other != key);
                     self.beside |= *key == "fallback" || besides.any(stands);
-                    self.purpose |= *key != "fallback" && !OWN.contains(key);
+                    self.purpose |= purpose;
                 }
                 (Some(node), None) => {
                     self.hurt.insert(node);
@@ -160,52 +160,44 @@ impl Damage {
     }
 }
 
-/// Keys of a node whose value matters for nothing but what is said of it itself.
-const OWN: [&str; 9] = [
-    "id",
-    "timeout",
-    "heartbeat_timeout",
-    "human_timeout",
+/// Keys of a node that cannot be judged where the value of this one is not known, this one among them, and whether what the node is
+/// for, or does to the world, is not known then either; `None`: no key can.
+fn without(key: &str) -> Option<(&'static [&'static str], bool)> {
+    let without: (&[&str], bool) = match key {
+        "id" => (&["id"], false),
+        "timeout" => (&["timeout", "heartbeat_timeout"], false),
+        "heartbeat_timeout" => (&["heartbeat_timeout"], false),
+        "human_timeout" => (&["human_timeout"], false),
+        "retries" => (&["retries"], false),
+        "patches" => (&["patches"], false),
+        "approval" => (&["approval", "human_timeout"], false),
+        "idem" => (&["idem", "retries", "patches"], false),
+        "effect" => (&["effect", "impact"], false),
+        "fallback" => (&["fallback"], false),
+        "impact" => (&["effect", "impact"], true),
+        "contract" => (&["contract"], true),
+        "params" => (&["params", "effect", "impact", "contract", "idem", "retries", "patches"], true),
+        "tool" | "kind" | "model" => (&OF_A_CALL, true),
+        _ => return None,
+    };
+    Some(without)
+}
+
+/// Keys of a node that mean something else for another tool.
+const OF_A_CALL: [&str; 12] = [
+    "tool",
+    "kind",
+    "model",
+    "params",
+    "contract",
+    "effect",
+    "impact",
+    "idem",
     "retries",
     "patches",
     "approval",
-    "idem",
-    "effect",
+    "human_timeout",
 ];
-
-/// Keys of a node that cannot be judged where the value of this one is not known, this one among them; `None`: no key can.
-fn without(key: &str) -> Option<&'static [&'static str]> {
-    let keys: &[&str] = match key {
-        "id" => &["id"],
-        "timeout" => &["timeout", "heartbeat_timeout"],
-        "heartbeat_timeout" => &["heartbeat_timeout"],
-        "human_timeout" => &["human_timeout"],
-        "retries" => &["retries"],
-        "patches" => &["patches"],
-        "approval" => &["approval", "human_timeout"],
-        "idem" => &["idem", "retries", "patches"],
-        "effect" | "impact" => &["effect", "impact"],
-        "contract" => &["contract"],
-        "fallback" => &["fallback"],
-        "params" => &["params", "effect", "impact", "contract", "idem", "retries", "patches"],
-        "tool" | "kind" | "model" => &[
-            "tool",
-            "kind",
-            "model",
-            "params",
-            "contract",
-            "effect",
-            "impact",
-            "idem",
-            "retries",
-            "patches",
-            "approval",
-            "human_timeout",
-        ],
-        _ => return None,
-    };
-    Some(keys)
-}
 
 /// What stands in for a value that is not what it should be, where a default could be at fault: nothing that is told comes
 /// of it.
