@@ -381,7 +381,7 @@ async fn store(globals: &Globals, data: &Path, repairs: bool, report: &mut Repor
             if repairs {
                 return Err(Failure::store(format!("held by {who}: nothing is repaired until it has ended")));
             }
-            let what = format!("held by {who}: its checksums are not looked at");
+            let what = format!("held by {who}: its checksums and its index are not looked at");
             report.note("journal", what, "to verify them too, ask again when that process has ended");
         }
         Err(error @ OpenError::NewerFormat { .. }) => {

@@ -12,7 +12,7 @@ use ostler_kernel::port::ArtifactError;
 use crate::artifact;
 use crate::data_folder::{OpenError, Store, is_unmarked, lock_if_writable, make_folder, sync_folder};
 use crate::disk::{Disk, Folder};
-use crate::index::Index;
+use crate::index::{Index, IndexDifferences};
 use crate::journal::segments::{self, Findings, Options, Unwanted};
 use crate::lock::HeldLock;
 
@@ -28,6 +28,8 @@ pub struct Examination {
     pub artifacts: Vec<ArtifactError>,
     /// Whether its index could not be read. It is built again from the journal.
     pub index_broken: bool,
+    /// What its index says otherwise than the records that it was made of, if these are whole. It is not changed.
+    pub index: IndexDifferences,
     /// Whether it has records and no format file. Who opens it next writes that anew.
     pub format_missing: bool,
     /// Whether it may only be read. Its index was not asked then, so that nobody knows whether the end of its journal is gone.
@@ -68,7 +70,7 @@ pub struct Garbage {
 
 impl Store {
     /// Finds out what is wrong with the data folder at `path` and which runs that touches, and changes no record of it. Reads
-    /// everything. What [`Store::repair`] or [`Store::collect`] had begun and did not finish is finished first.
+    /// everything, and compares the index with it. What [`Store::repair`] or [`Store::collect`] had begun and did not finish is finished first.
     ///
     /// # Errors
     ///
@@ -141,7 +143,7 @@ fn examine_within(
         None => Some(format!("artifact {digest} is missing")),
     };
     let index = Index::open(lock.is_some().then(|| path.join("index.redb")).as_deref());
-    let journal = segments::Files::new(Arc::clone(&disk) as Arc<dyn Disk>, segments::SEGMENT_BYTES);
+    let segment_files = segments::Files::new(Arc::clone(&disk) as Arc<dyn Disk>, segments::SEGMENT_BYTES);
     let epoch_seen = lock.map_or(0, |(_, epoch)| *epoch);
     let mut commit = || {
         check(lock)?;
@@ -149,13 +151,19 @@ fn examine_within(
         sync_folder(path)?;
         check(lock)
     };
-    let found =
-        segments::repair(&journal, &index, epoch_seen, &wrong, if apply { Some(&mut commit) } else { None });
+    let commit: Option<&mut dyn FnMut() -> io::Result<()>> = if apply { Some(&mut commit) } else { None };
+    let found = segments::repair(&segment_files, &index, epoch_seen, &wrong, commit);
     if found.is_err() && lock.is_some() && check(lock).is_ok() {
         // What was written for it may be what fills the disk.
         let _ = segments::finish_swap(&*disk);
     }
     let journal = found.map_err(|error| OpenError::journal(path, error))?;
+    let is_whole = journal.damages.iter().all(|damage| damage.torn);
+    let differences = if is_whole {
+        segments::audit_index(&segment_files, &index).map_err(io)?
+    } else {
+        Default::default()
+    };
     if apply {
         // After the runs that need them are set aside: what is missing then surprises nobody.
         for (digest, error) in &damaged {
@@ -170,6 +178,7 @@ fn examine_within(
         journal,
         artifacts,
         index_broken: index.was_broken,
+        index: differences,
         format_missing: is_unmarked(path),
         read_only: lock.is_none(),
     })

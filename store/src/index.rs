@@ -3,6 +3,8 @@
 //! It holds nothing that the journal does not say. Whatever is wrong with it, from a checksum to a panic inside
 //! the database, is [`Broken`], and the answer to that is to build it again.
 
+mod compare;
+
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -18,6 +20,8 @@ use crate::bytes::{Cursor, put_u64};
 use crate::codec;
 use crate::journal::rows::AccountKey;
 use crate::journal::segments::{Chain, Fold, FrameAt, Place, STREAM_BYTES, stream_bytes, stream_from};
+
+pub use compare::IndexDifferences;
 
 /// Memory that the database may use for pages, in bytes.
 const CACHE_BYTES: usize = 16 * 1024 * 1024;

@@ -22,6 +22,7 @@ pub use artifact::{FolderArtifacts, MemoryArtifacts};
 pub use care::{Examination, Garbage};
 pub use codec::{CodecError, RECORD_BYTES_MAX, decode, encode};
 pub use data_folder::{FORMAT, OpenError, Opened, Store};
+pub use index::IndexDifferences;
 pub use journal::MemoryJournal;
 pub use journal::segments::{
     ClientLoss, Damage, Findings, JournalMeasures, Options, PipelineLoss, Quarantined, SegmentJournal, Torn,

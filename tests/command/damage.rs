@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use redb::TableDefinition;
+
 use super::world::World;
 
 const BIG: &str = "id: big
@@ -155,6 +157,30 @@ fn a_damaged_index_is_built_again_and_told() {
     world.ostler("ps").exits(0).says(&small);
     let again = world.ostler("doctor").exits(0);
     assert!(!again.out.contains("! index"), "{}", again.out);
+}
+
+#[test]
+fn an_index_that_says_otherwise_than_the_records_is_told_with_what_makes_it_anew() {
+    let world = world();
+    let small = run(&world, "small.yaml");
+    // Whoever closes the folder in good order leaves an index that has everything.
+    drop(ostler_store::Store::open(&world.data()).unwrap());
+    let sound = world.ostler("doctor").exits(0);
+    assert!(!sound.out.contains(" index "), "{}", sound.out);
+    let index = world.data().join("index.redb");
+    let database = redb::Database::open(&index).unwrap();
+    let write = database.begin_write().unwrap();
+    {
+        let mut rows = write.open_table(TableDefinition::<&[u8], &[u8]>::new("rows")).unwrap();
+        rows.pop_first().unwrap().expect("the run has a line");
+    }
+    write.commit().unwrap();
+    drop(database);
+    let told = world.ostler("doctor").exits(4).says("✘ index").says("remove index.redb");
+    told.says(&format!("run {small} is not listed as over"));
+    fs::remove_file(index).unwrap();
+    world.ostler("doctor").exits(0);
+    world.ostler("ps").exits(0).says(&small);
 }
 
 #[test]

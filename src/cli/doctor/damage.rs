@@ -12,6 +12,8 @@ const REPAIR: &str = "`ostler doctor --repair` sets aside the runs and pipelines
 
 const CLIENT: &str = "compare `ostler ps --clients` with what you know, and put it right with `ostler client add` and `ostler credit`";
 
+const INDEX: &str = "remove index.redb from the data folder while nobody holds it: the next command builds it again from the journal";
+
 const PIPELINE: &str = "declare it again with `ostler pipeline create`: it begins anew";
 
 /// Tells what was found, and with `repaired`, what was done about it.
@@ -77,12 +79,25 @@ pub(super) fn tell(found: &Examination, repaired: bool, report: &mut Report) {
             "nothing: the next command that opens the folder writes it anew",
         );
     }
+    index(found, report);
+}
+
+/// Whether the index can be read, and where it says otherwise than the records.
+fn index(found: &Examination, report: &mut Report) {
     if found.index_broken {
         report.note(
             "index",
             "could not be read: it is built again from the journal",
             "nothing: that is done",
         );
+    }
+    let differences = &found.index;
+    for what in &differences.told {
+        report.bad("index", what, INDEX);
+    }
+    let more = differences.count - differences.told.len() as u64;
+    if more > 0 {
+        report.bad("index", format!("{more} more of these"), INDEX);
     }
 }
 

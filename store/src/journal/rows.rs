@@ -22,6 +22,16 @@ pub(crate) fn run_of(stream: &StreamId) -> Option<RunId> {
     }
 }
 
+/// What a stream is about, for people.
+pub(crate) fn name_of(stream: &StreamId) -> String {
+    let key = u128::from_be_bytes(stream.key);
+    match (stream.kind, run_of(stream)) {
+        (_, Some(run)) => format!("run {run}"),
+        (StreamKind::Pipeline | StreamKind::PipelineLog, _) => format!("pipeline {key:032x}"),
+        _ => format!("client {key:032x}"),
+    }
+}
+
 /// The run whose lines a record of this stream may change: its own, or the one that a verdict is on.
 pub(crate) fn subject_of(stream: &StreamId, event: &Event) -> Option<RunId> {
     match (stream.kind, event) {

@@ -2,6 +2,9 @@
 
 use std::fs::File;
 
+use ostler_store::IndexDifferences;
+use redb::{Database, ReadableTable, TableDefinition};
+
 use super::*;
 
 /// What the segments of a journal hold.
@@ -263,4 +266,76 @@ fn a_damaged_artifact_is_never_given_out_and_can_be_stored_again() {
     assert_eq!(runtime().block_on(store.artifacts.get(digest)), Ok(artifact));
     drop(store);
     assert_eq!(Store::examine(folder.path()).unwrap().artifacts, []);
+}
+
+/// Takes the first entry of a table of the index away, or lets the second say what the first does. Every checksum holds.
+fn tamper(path: &Path, table: &str, replaces: bool) {
+    let database = Database::open(path.join("index.redb")).unwrap();
+    let write = database.begin_write().unwrap();
+    {
+        let mut table = write.open_table(TableDefinition::<&[u8], &[u8]>::new(table)).unwrap();
+        let entries = table.iter().unwrap().map(|entry| {
+            let (key, value) = entry.unwrap();
+            (key.value().to_vec(), value.value()[4..].to_vec())
+        });
+        let entries: Vec<(Vec<u8>, Vec<u8>)> = entries.take(2).collect();
+        if replaces {
+            let (key, value) = (&entries[1].0, &entries[0].1);
+            let crc = crc32c::crc32c_append(crc32c::crc32c(key), value);
+            let bytes = [&crc.to_le_bytes()[..], &value[..]].concat();
+            table.insert(&key[..], &bytes[..]).unwrap();
+        } else {
+            table.remove(&entries[0].0[..]).unwrap();
+        }
+    }
+    write.commit().unwrap();
+}
+
+#[test]
+fn an_index_that_says_otherwise_than_the_records_is_told_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data");
+    fill(&open(&path).0);
+    assert_eq!(Store::examine(&path).unwrap().index, IndexDifferences::default());
+    let of = |number, what: &str| format!("run {}{what}", run(number));
+    for (table, replaces, told) in [
+        ("heads", false, of(1, ": it knows of no records")),
+        ("heads", true, of(2, ": the last record that it knows of is not the last")),
+        ("frames", false, of(1, ": its records from 1 on are not where it says")),
+        ("rows", false, of(20, " is not listed as open")),
+        ("rows", true, "standing is \"open\", by the records {\"closed\":\"succeeded\"}".to_owned()),
+        ("accounts", false, "the account of agent worker of client acme is missing".to_owned()),
+    ] {
+        let context = format!("{table}, {replaces}");
+        let odd = folder.path().join(&context);
+        copy(&path, &odd);
+        tamper(&odd, table, replaces);
+        for look in 0..2 {
+            let found = Store::examine(&odd).unwrap();
+            assert!(found.is_sound() && !found.index_broken, "{context}, look {look}: {found:?}");
+            let IndexDifferences { told: all, count } = found.index;
+            assert!(count == 1 && all[0].contains(&told), "{context}, look {look}: {count}, {all:?}");
+        }
+        fs::remove_file(odd.join("index.redb")).unwrap();
+        check_filled(&open(&odd).0, &context);
+        assert_eq!(Store::examine(&odd).unwrap().index, IndexDifferences::default(), "{context}");
+    }
+}
+
+#[test]
+fn an_index_that_lacks_the_last_records_says_nothing_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = folder.path().join("index.redb");
+    let append = |expected, event| {
+        let (store, _) = open(folder.path());
+        let end = store.journal.append(vec![batch(stream(1), expected, vec![event])]).unwrap();
+        wait(&*store.journal, end).unwrap();
+    };
+    append(0, opened(1));
+    let older = fs::read(&index).unwrap();
+    append(1, Event::RunClosed { outcome: RunOutcome::Succeeded });
+    fs::write(&index, older).unwrap();
+    let found = Store::examine(folder.path()).unwrap();
+    assert!(!found.index_broken, "{found:?}");
+    assert_eq!(found.index, IndexDifferences::default());
 }

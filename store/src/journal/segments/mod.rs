@@ -16,6 +16,7 @@
 //! - Who does not hold the folder any more writes nothing and acknowledges nothing.
 
 mod acks;
+mod audit;
 #[cfg(test)]
 mod care_tests;
 mod collect;
@@ -58,6 +59,7 @@ use tokio::sync::watch;
 pub(crate) use fold::{Fold, FrameAt};
 pub(crate) use frame::{Chain, Place, STREAM_BYTES, stream_bytes, stream_from};
 
+pub(crate) use audit::audit_index;
 pub use collect::Unwanted;
 pub(crate) use collect::collect;
 pub(crate) use files::Files;

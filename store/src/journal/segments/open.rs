@@ -176,14 +176,21 @@ pub(crate) fn check_end(files: &Files, index: &Index) -> Result<(), OpenJournalE
 
 /// Reads the journal, in pieces if the index lacks much of it.
 fn build(files: &Files, index: &Index) -> Result<Loaded, LoadError> {
+    take_in(files, index, u32::MAX)?;
+    load(files, index, None)
+}
+
+/// Adds what is missing to the index, in pieces, up to the start of the last segment there is, or of `last`.
+pub(crate) fn take_in(files: &Files, index: &Index, last: u32) -> Result<(), LoadError> {
     let known = index.mark()?.map_or(0, |mark| mark.upto.segment());
-    let unknown: Vec<u32> = files.numbers()?.into_iter().filter(|number| *number > known).collect();
+    let lacks = |number: &u32| *number > known && *number <= last;
+    let unknown: Vec<u32> = files.numbers()?.into_iter().filter(lacks).collect();
     for piece in unknown.chunks(SEGMENTS_PER_COMMIT) {
         // Up to the start of its last segment: that one may be torn, or the next piece begins with it.
         let last = piece[piece.len() - 1];
         indexer::catch_up(files, index, Place::new(last, SEGMENT_HEADER_BYTES as u64), None)?;
     }
-    load(files, index, None)
+    Ok(())
 }
 
 /// The refusal, with everything that is wrong rather than the first thing.

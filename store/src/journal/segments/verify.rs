@@ -8,7 +8,7 @@ use ostler_kernel::event::{Event, Outcome};
 use ostler_kernel::id::{NodeId, RunId, Ticks};
 use ostler_kernel::json::Json;
 use ostler_kernel::market::MarketStep;
-use ostler_kernel::port::{JournalError, StreamId, StreamKind};
+use ostler_kernel::port::{JournalError, StreamId};
 
 use super::compact::Pipelines;
 use super::files::Files;
@@ -40,12 +40,7 @@ impl fmt::Display for Damage {
         write!(f, "segment {}, offset {}: {}", self.segment, self.offset, self.what)?;
         for (index, stream) in self.streams.iter().enumerate() {
             f.write_str(if index == 0 { "; touches " } else { ", " })?;
-            let key = u128::from_be_bytes(stream.key);
-            match (stream.kind, rows::run_of(stream)) {
-                (_, Some(run)) => write!(f, "run {run}")?,
-                (StreamKind::Pipeline | StreamKind::PipelineLog, _) => write!(f, "pipeline {key:032x}")?,
-                _ => write!(f, "client {key:032x}")?,
-            }
+            f.write_str(&rows::name_of(stream))?;
         }
         Ok(())
     }
