@@ -30,7 +30,9 @@ pub(crate) struct GcArgs {
 
 fn age(text: &str) -> Result<Span, String> {
     let span = span(text)?;
-    if span.ticks(1_000) > 0 { Ok(span) } else { Err("give it a span above zero, such as 30d".to_owned()) }
+    let most = RetentionConfig::KEEP_DAYS_MAX;
+    let refused = || format!("give it a span above zero, up to {most}d, such as 30d");
+    RetentionConfig::takes(span).then_some(span).ok_or_else(refused)
 }
 
 pub(crate) fn gc(globals: &Globals, args: GcArgs) -> Result<u8, Failure> {

@@ -6,18 +6,21 @@ use ostler_kernel::evaluation::{DomainError, Domains, WeightFault};
 use ostler_kernel::id::{NAME_RULE, is_name};
 use ostler_kernel::plan::Pointer;
 
-use super::{Config, SHUTDOWN_WAIT_MS_MAX};
+use super::{Config, RetentionConfig, SHUTDOWN_WAIT_MS_MAX};
 use crate::plan_file::meant;
 
 impl Config {
     /// What has the right shape and cannot be gone by: where, what, and what would mend it.
     pub(super) fn check(&self) -> Vec<(Pointer, String, String)> {
         let mut wrong = Vec::new();
-        if self.retention.keep.is_some_and(|keep| keep.ticks(1_000) <= 0) {
+        if self.retention.keep.is_some_and(|keep| !RetentionConfig::takes(keep)) {
+            let most = RetentionConfig::KEEP_DAYS_MAX;
             wrong.push((
                 Pointer::root().key("retention").key("keep"),
-                "runs cannot be kept for no time, or less".to_owned(),
-                "give it a span above zero, such as \"30d\"".to_owned(),
+                format!("runs cannot be kept for no time, or less, or for more than {most} days"),
+                format!(
+                    "give it a span above zero, up to {most}d, such as \"30d\"; without it they are kept for ever"
+                ),
             ));
         }
         if self.shutdown.wait.is_some_and(|wait| !(0..=SHUTDOWN_WAIT_MS_MAX).contains(&wait.ticks(1_000))) {

@@ -167,6 +167,14 @@ pub struct RetentionConfig {
 }
 
 impl RetentionConfig {
+    /// The longest that runs may be kept for, in days. Longer than a hundred years is for ever, which is said by saying nothing.
+    pub const KEEP_DAYS_MAX: Ticks = 36_500;
+
+    /// Whether runs may be kept for so long: for some time, and up to [`RetentionConfig::KEEP_DAYS_MAX`].
+    pub fn takes(keep: Span) -> bool {
+        (1..=RetentionConfig::KEEP_DAYS_MAX * 24 * 3_600 * 1_000).contains(&keep.ticks(1_000))
+    }
+
     /// What is no longer to be kept at this time.
     pub fn unwanted(&self, now: SystemTime) -> Unwanted {
         let now_ms = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as Ticks;

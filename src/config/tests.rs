@@ -45,12 +45,6 @@ fn values_out_of_range_are_named() {
         ]],
     );
     refused(
-        "[retention]\nkeep = '0s'\n",
-        expect![[
-            r#"ostler.toml:2:8: runs cannot be kept for no time, or less: give it a span above zero, such as "30d""#
-        ]],
-    );
-    refused(
         "[shutdown]\nwait = '25h'\n",
         expect![[
             r#"ostler.toml:2:8: a shutdown cannot wait for less than no time, or for more than a day: give it a span up to 24h, such as "30s""#
@@ -106,6 +100,32 @@ fn a_span_has_its_unit() {
     }
     let both = Config::parse("ostler.toml", "[retention]\nkeep = 30\n[shutdown]\nwait = 5\n").unwrap_err();
     assert_eq!(both.to_string().lines().count(), 2, "{both}");
+}
+
+#[test]
+fn runs_are_kept_for_some_time_and_no_longer_than_a_limit() {
+    let most = RetentionConfig::KEEP_DAYS_MAX;
+    let told = format!(
+        "ostler.toml:2:8: runs cannot be kept for no time, or less, or for more than {most} days: give it a span above zero, up to {most}d, \
+         such as \"30d\"; without it they are kept for ever"
+    );
+    for (keep, is_taken) in [
+        ("-1ms", false),
+        ("0s", false),
+        ("0.0d", false),
+        ("1ms", true),
+        ("36500d", true),
+        ("3153600000001ms", false),
+        ("36500.1d", false),
+        ("9223372036854775807d", false),
+        ("99999999999999999999d", false),
+        ("99999999999999999999.5d", false),
+        ("-99999999999999999999d", false),
+    ] {
+        let found = Config::parse("ostler.toml", &format!("[retention]\nkeep = '{keep}'\n"));
+        let refused = found.err().map(|error| error.to_string());
+        assert_eq!(refused, (!is_taken).then(|| told.clone()), "{keep}");
+    }
 }
 
 #[test]
