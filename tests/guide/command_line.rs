@@ -17,7 +17,7 @@ fn printed(arguments: &[&str]) -> String {
 
 #[test]
 fn errors_of_usage_exit_with_2_and_say_so_on_stderr() {
-    let cases: [(&[&str], &str); 44] = [
+    let cases: [(&[&str], &str); 45] = [
         (&[], "Usage:"),
         (&["runn"], "'run'"),
         (&["rnu"], "'run'"),
