@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::{ArgGroup, Args, Subcommand};
 use ostler::job_file::{JobFile, JobFileError};
 use ostler_actors::new_run_id;
+use ostler_kernel::market::Stage;
 use ostler_server::wire::{JobLine, JobList, JobRequest, OfferRequest, OfferView, Standing};
 
 use super::advice::{self, placed};
@@ -176,7 +177,7 @@ async fn post(globals: &Globals, args: PostArgs) -> Result<u8, Failure> {
     // It names the job: posted twice, it is one, and whoever holds the data folder by then takes it on.
     let begun = session.asked(true, async |client| {
         let posted = client.post::<JobLine>("/v1/market", &request).await?;
-        at(client, &posted.job, "execution").await
+        at(client, &posted.job, Stage::Execution).await
     });
     let begun = match begun.await {
         Ok(begun) => begun,
@@ -231,13 +232,15 @@ fn read(globals: &Globals, args: &PostArgs, out: &mut Out) -> Result<JobRequest,
     })
 }
 
-/// A job, once it is at this stage or beyond.
-async fn at(client: &Client, job: &str, stage: &str) -> Result<JobLine, Refused> {
-    client.get(&format!("/v1/market/{}?at={stage}", part(job))).await
+/// A job, once it is at this stage or beyond. A process that ends takes no job on any more, and leaves this one to the next.
+async fn at(client: &Client, job: &str, stage: Stage) -> Result<JobLine, Refused> {
+    let line: JobLine = client.get(&format!("/v1/market/{}?at={}", part(job), stage.as_str())).await?;
+    let is_there = Stage::ALL.iter().any(|at| *at >= stage && at.as_str() == line.stage);
+    if is_there { Ok(line) } else { Err(Refused::NotThere(outcome(&line))) }
 }
 
 /// A job that is taken on if it is not over, once it is at this stage or beyond.
-async fn taken_on(session: &mut Session, job: &str, stage: &str) -> Result<JobLine, Refused> {
+async fn taken_on(session: &mut Session, job: &str, stage: Stage) -> Result<JobLine, Refused> {
     let resume = format!("/v1/market/{}/resume", part(job));
     // Taken on twice, it is one job: whoever holds the data folder by now does.
     let taken_on = session.asked(true, async |client| {
@@ -252,11 +255,11 @@ pub(crate) async fn resume(session: &mut Session) -> Result<Vec<String>, Refused
     let list: JobList = session.get("/v1/market").await?;
     let mut running = Vec::new();
     for line in list.jobs.iter().filter(|line| !is_over(line)) {
-        let stage = if line.outcome.is_some() { "evaluation" } else { "execution" };
+        let stage = if line.outcome.is_some() { Stage::Evaluation } else { Stage::Execution };
         let begun = taken_on(session, &line.job, stage).await?;
         if is_over(&begun) {
             say(outcome(&begun));
-        } else if line.stage != stage {
+        } else if line.stage != stage.as_str() {
             running.push(begun.job);
         }
     }
@@ -318,7 +321,7 @@ async fn finish(
         Ok(summary) => summary.standing == Standing::Closed,
         Err(failure) => return fail(session, failure).await,
     };
-    let stage = if is_over { "evaluation" } else { "execution" };
+    let stage = if is_over { Stage::Evaluation } else { Stage::Execution };
     let line = match taken_on(&mut session, job, stage).await {
         Ok(line) => line,
         Err(refused) => return fail(session, refused).await,
