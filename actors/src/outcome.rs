@@ -71,8 +71,9 @@ impl System {
         if self.services.driven.held_up_by(run).is_some() {
             return Ok(Some(Settled::WaitsForPerson));
         }
-        // Taking a run up may end it, whatever it waited for by then: that its agent has looked at it counts.
-        let waits = self.services.driven.waits(run);
+        // Taking a run up may end it, whatever it waited for by then: that its agent has looked at it counts. Where there is no room to
+        // end it, what its records say does.
+        let waits = self.services.driven.waits(run) || self.services.room.is_full();
         Ok(told.filter(|(_, run)| waits && self.waits_for_person(run)).map(|_| Settled::WaitsForPerson))
     }
 

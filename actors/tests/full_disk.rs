@@ -17,8 +17,8 @@ use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::id::{Digest, RunId};
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::port::{
-    Artifact, ArtifactError, ArtifactStore, BoxFuture, CallContext, Child, Journal, JournalError, Tool,
-    ToolResult, ToolSpec,
+    Artifact, ArtifactError, ArtifactStore, BoxFuture, CallContext, Child, Journal, JournalError, Seq,
+    StreamBatch, StreamId, Tool, ToolResult, ToolSpec,
 };
 use ostler_kernel::run::RunOutcome;
 use ostler_store::disk::FaultyDisk;
@@ -147,6 +147,42 @@ async fn a_full_disk_stops_what_goes_on_and_room_lets_it_go_on_and_nothing_is_do
     for room in (0..50).map(|at| at * 263) {
         check(room).await;
     }
+}
+
+/// Its agent writes nothing down then, not even that it has looked at it.
+#[tokio::test]
+async fn a_run_that_is_taken_up_on_a_full_disk_waits_for_a_person_all_the_same() {
+    let before = Arc::new(MemoryJournal::default());
+    let first = system(before.clone(), Vec::new()).await;
+    let params = json!({"template": "done", "values": {}});
+    let asks = json!({"id": "n", "tool": "text.render", "params": params, "approval": "before", "human_timeout": "1h"});
+    let run = submit(&first, json!({"id": "p", "nodes": [asks]})).await;
+    assert_eq!(first.outcome(run).await.unwrap(), Settled::WaitsForPerson);
+    first.shutdown().await;
+
+    let disk = FaultyDisk::new();
+    let options =
+        Options { segment_bytes: 32 * 1024, prepare_bytes: 0, reserve_bytes: 8192, ..Options::default() };
+    let store = Arc::new(SegmentJournal::on_disk(Arc::new(disk.clone()), options).unwrap().0);
+    let stream = StreamId::run(&before.run(run).unwrap().unwrap().client, run);
+    for record in before.read(stream, Seq(0), usize::MAX).unwrap() {
+        let (expected, events) = (Seq(record.seq.0 - 1), vec![record.event]);
+        let batch = StreamBatch { stream, expected, at_ms: record.at_ms, events };
+        let position = store.append(vec![batch]).unwrap();
+        store.durable(position).await.unwrap();
+    }
+    let second = system(store, Vec::new()).await;
+    disk.set_capacity(Some(disk.used()));
+    let other = json!({"id": "n", "tool": "text.render", "params": {"template": "x", "values": {}}});
+    let other = json!({"id": "o", "nodes": [other]});
+    let refused = second.submit(Submission::plan(plan(&second, other))).await;
+    assert!(matches!(refused, Err(SubmitError::Journal(JournalError::Full(_)))), "{refused:?}");
+    second.full().wait_for(Option::is_some).await.unwrap();
+    second.resume(run).await.unwrap();
+    let settled = tokio::time::timeout(Duration::from_secs(60), second.outcome(run)).await;
+    assert_eq!(settled.expect("a person can answer").unwrap(), Settled::WaitsForPerson);
+    disk.set_capacity(None);
+    second.shutdown().await;
 }
 
 /// A store that takes nothing while it is full.

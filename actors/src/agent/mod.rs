@@ -226,6 +226,8 @@ impl AgentState {
         self.short = Some(run);
         drop(drive);
         let AgentArguments { owner, services } = &self.arguments;
+        // Whoever waits for it goes by its records now: it may wait for a person.
+        services.stir_run(run);
         services.links.tell_registry(RegistryMessage::Passivate {
             agent: owner.agent.clone(),
             run,
