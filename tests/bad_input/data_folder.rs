@@ -169,15 +169,38 @@ fn as_nobody(world: &World, line: &str) -> Option<Command> {
         return None;
     }
     let mut command = Command::new("setpriv");
-    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(own.get_program());
-    command.args(own.get_args()).current_dir(world.path()).stdin(Stdio::null());
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    Some(behind(command, world, line))
+}
+
+/// The command where the data folder is mounted so that it may only be read; `None` where that cannot be had, with the reason printed.
+fn where_mounted_read_only(world: &World, line: &str) -> Option<Command> {
+    let mounted = || {
+        let mut command = Command::new("unshare");
+        let script = "mount --bind data data && mount -o remount,bind,ro data && exec \"$0\" \"$@\"";
+        command.args(["--map-root-user", "--mount", "sh", "-c", script]);
+        command
+    };
+    let mut probe = mounted();
+    probe.arg("true").current_dir(world.path()).stdout(Stdio::null()).stderr(Stdio::null());
+    if !probe.status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: this user cannot mount a folder so that it may only be read");
+        return None;
+    }
+    Some(behind(mounted(), world, line))
+}
+
+/// The command as what another starts.
+fn behind(mut command: Command, world: &World, line: &str) -> Command {
+    let own = world.command(line);
+    command.arg(own.get_program()).args(own.get_args()).current_dir(world.path()).stdin(Stdio::null());
     for (name, value) in own.get_envs() {
         match value {
             Some(value) => command.env(name, value),
             None => command.env_remove(name),
         };
     }
-    Some(command)
+    command
 }
 
 #[test]
@@ -211,6 +234,19 @@ fn a_data_folder_that_may_only_be_read_is_named_and_left_alone() {
         );
     }
     chmod(world.path(), 0o755, 0o644);
+    is_well(&world);
+}
+
+#[test]
+fn a_data_folder_that_is_mounted_to_be_read_only_is_verified() {
+    let world = world();
+    world.ostler(RUN).exits(0);
+    let Some(mut command) = where_mounted_read_only(&world, "doctor") else { return };
+    let output = command.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    for says in ["every record has the checksum", "may only be read: its runs are not gone through"] {
+        assert!(told.contains(says), "{told}");
+    }
     is_well(&world);
 }
 

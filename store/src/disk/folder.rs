@@ -29,7 +29,7 @@ impl Disk for Folder {
         let mut both = File::options();
         let opened = match open_regular(both.read(true).write(true).create(create).truncate(false), &path) {
             // A folder that may only be read can still be verified.
-            Err(error) if !create && error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(error) if !create && may_only_be_read(&error) => {
                 open_regular(File::options().read(true), &path)?
             }
             opened => opened?,
@@ -57,6 +57,11 @@ impl Disk for Folder {
     fn sync(&self) -> io::Result<()> {
         File::open(&self.0)?.sync_all()
     }
+}
+
+/// Whether a file cannot be written to by who asks: by its rights, or wherever it is mounted like that.
+fn may_only_be_read(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 impl DiskFile for File {
