@@ -227,6 +227,12 @@ async fn who_waits_for_an_agent_that_is_taken_out_of_service_is_answered() {
     let fourth = agent.submit(hour(&system)).await.unwrap();
     let settled = system.outcome(fourth).await.unwrap();
     assert_eq!(settled, Settled::Parked("its agent is quarantined".to_owned()));
+    // The registry ends before it has heard that somebody wants it driven.
+    system.services.driven.add(fourth, true);
+    kill(&system, "registry");
+    let settled = tokio::time::timeout(SOON, system.outcome(fourth)).await.expect("nobody drives it");
+    assert_eq!(settled.unwrap(), Settled::Parked("its agent is quarantined".to_owned()));
+    until(async || system.agents().await.iter().any(|row| row.state == "quarantined")).await;
     // What its attempts come to is learned by nobody: `first` was under way.
     for run in [first, second, third, fourth] {
         let row = system.row(run).unwrap();

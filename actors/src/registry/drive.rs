@@ -25,7 +25,7 @@ impl RegistryState {
         let agent = row.agent.clone();
         let entry = self.entry(&row);
         if entry.is_quarantined() {
-            return Ok(unless_full(self.park(&row, "its agent is quarantined".to_owned()))?);
+            return Ok(unless_full(self.park(&row, OUT_OF_SERVICE.to_owned()))?);
         }
         if !entry.has(row.run) {
             let run = row.run;
@@ -70,6 +70,7 @@ impl RegistryState {
     /// Every actor is gone with the old pool; those with work get a new one. What was told while this actor was down is looked for.
     pub(super) fn pool_up(&mut self) -> Result<(), ActorProcessingErr> {
         self.list_the_missing()?;
+        self.set_aside_the_unserved()?;
         self.line = Line::default();
         self.services.effects.all_ended().iter().for_each(|key| self.unheard(key));
         let agents: Vec<AgentId> = self.agents.keys().cloned().collect();
@@ -93,6 +94,15 @@ impl RegistryState {
             }
         }
         Ok(())
+    }
+
+    /// Runs that were to be driven, or to be set aside, when this ended, and whose agents are out of service: nobody takes those up.
+    fn set_aside_the_unserved(&mut self) -> Result<(), JournalError> {
+        let mut unserved = Vec::new();
+        for entry in self.agents.values_mut().filter(|entry| entry.is_quarantined()) {
+            unserved.extend(entry.runs.drain(..));
+        }
+        unserved.iter().try_for_each(|row| unless_full(self.park(row, OUT_OF_SERVICE.to_owned())))
     }
 
     /// The pool ended before the agent was up. If there is another by now, it is started there; else it is when
@@ -392,6 +402,9 @@ fn unless_full(done: Result<Position, JournalError>) -> Result<(), JournalError>
         _ => Ok(()),
     }
 }
+
+/// Why a run is set aside whose agent is.
+const OUT_OF_SERVICE: &str = "its agent is quarantined";
 
 /// Times that a run may end the actor of its agent, without any progress between, before it is set aside.
 const CRASHES_MAX: u32 = 3;
