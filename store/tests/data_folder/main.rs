@@ -287,15 +287,18 @@ fn the_index_may_be_gone_broken_older_or_of_another_journal() {
         fs::write(&index, bytes).unwrap();
         check(&format!("wrong from byte {at}"), None);
     }
-    // The index of another journal.
+    // The index of another journal, which has nothing in common with this one, or a client.
     let other = folder.path().join("other");
     drop(open(&other));
-    let (store, _) = open(&other);
-    let end = store.journal.append(vec![batch(stream(99), 0, vec![opened(99)])]).unwrap();
-    wait(&*store.journal, end).unwrap();
-    drop(store);
-    fs::copy(other.join("index.redb"), &index).unwrap();
-    check("of another journal", Some(true));
+    let set = Event::ClientSet { client: client(), weight: 2, contracted: true };
+    for (of, event) in [(stream(99), opened(99)), (StreamId::client(&client()), set)] {
+        let (store, _) = open(&other);
+        let end = store.journal.append(vec![batch(of, 0, vec![event])]).unwrap();
+        wait(&*store.journal, end).unwrap();
+        drop(store);
+        fs::copy(other.join("index.redb"), &index).unwrap();
+        check(&format!("of another journal, which has {of:?}"), Some(true));
+    }
 
     let (store, report) = open(&killed);
     assert_eq!((report.torn, report.epoch), (None, 3));

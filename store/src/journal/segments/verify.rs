@@ -163,10 +163,14 @@ impl Survey {
     }
 
     /// What is wrong if the index knows of records that the journal does not have: it was durable, and its end is gone. An index
-    /// of which nothing is in the journal is one of another journal, and says nothing.
+    /// of which nothing is in the journal is one of another journal, and says nothing; so does one that ends where the journal
+    /// is whole and goes on.
     fn lost_end(&self, files: &Files, index: &Index) -> Option<Damage> {
         let mark = index.mark().ok()??;
         recognise(files, mark).err()?;
+        if self.is_whole_beyond(files, mark.upto) {
+            return None;
+        }
         let heads = index.heads().ok()?;
         let seq = |stream: &StreamId| self.heads.get(stream).map_or(0, |(head, _)| head.seq);
         if !self.heads.is_empty() && heads.iter().all(|(stream, _)| seq(stream) == 0) {
@@ -182,6 +186,21 @@ impl Survey {
         );
         let end = self.end.max(Place::new(self.segments.first().copied().unwrap_or(1), 0));
         (records > 0).then(|| Damage::new(end, what, Vec::new()))
+    }
+
+    /// Whether nothing can be missing before a place: it has records behind that, and in its segment up to it.
+    fn is_whole_beyond(&self, files: &Files, place: Place) -> bool {
+        if self.is_damaged() || self.end < place {
+            return false;
+        }
+        let number = place.segment();
+        // Who writes the journal anew begins it with another segment.
+        if number == self.end.segment() || !self.segments.contains(&number) {
+            return true;
+        }
+        let Ok(bytes) = files.read_segment(number) else { return false };
+        let walk = Walk::new(number, &bytes, 0);
+        (walk.offset + walk.left()) as u64 >= place.offset()
     }
 
     fn segment(&mut self, number: u32, before: u32, bytes: &[u8], last: bool) {
