@@ -23,6 +23,7 @@ use crate::registry::{AgentRow, RegistryMessage};
 use crate::room::{ROOM, Room};
 use crate::scheduler::ClientConfig;
 use crate::services::{Services, lock};
+use crate::stream;
 use crate::toolbox::{Toolbox, ToolboxError};
 use crate::tree;
 
@@ -59,7 +60,7 @@ pub enum StartError {
     /// The tools do not go together.
     #[error(transparent)]
     Tools(#[from] ToolboxError),
-    /// What clients were charged cannot be read.
+    /// What clients were charged, or what else is on record of them, cannot be read.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// An actor did not come up.
@@ -90,7 +91,13 @@ impl System {
         let toolbox = Toolbox::new(tools)?;
         let services = Services::new(journal, artifacts, toolbox, gate, run_slots, limits, measures);
         let services = Arc::new(services.with_ledger(ledger).with_evaluation(evaluation));
-        let root = tree::start(&services, config.slots).await?;
+        let root = match tree::start(&services, config.slots).await {
+            Ok(root) => root,
+            Err(error) => {
+                read_clients(&*services.journal)?;
+                return Err(error.into());
+            }
+        };
         tokio::spawn(watch_over(Arc::clone(&services), root.clone()));
         let home = Home { root: root.clone(), drain: config.drain };
         *lock(&services.home) = Some(home);
@@ -227,6 +234,14 @@ pub struct InDoubt {
 
 /// Time after records were undone and all was read again before that is done once more.
 const READ_AGAIN: Duration = Duration::from_secs(10);
+
+/// Whether all that is on record of clients can be read, as the actors do when they start.
+fn read_clients(journal: &dyn Journal) -> Result<(), JournalError> {
+    for stream in journal.clients()? {
+        stream::each(journal, stream, None, |_| Ok::<(), JournalError>(()))?;
+    }
+    Ok(())
+}
 
 /// Has everything read again when records were undone, looks for room where there was none, and says it when the tree ends.
 async fn watch_over(services: Arc<Services>, root: SupervisorRef) {

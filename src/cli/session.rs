@@ -11,6 +11,7 @@ use ostler::config::{Config, ConfigError, StoreUrl};
 use ostler::{InDoubt, Ostler, StartError};
 use ostler_drivers::tool::{DataFolder, ToolConfig, builtin};
 use ostler_kernel::plan::Span;
+use ostler_kernel::port::JournalError;
 use ostler_server::wire::{Health, RunList, Standing, Summary};
 use ostler_server::{Children, ControlSocket, router, socket_path};
 use ostler_store::{OpenError, Opened, Store};
@@ -464,6 +465,11 @@ fn being_left(held: &OpenError, wait_ms: u64) -> Failure {
 fn not_started(error: StartError) -> Failure {
     match error {
         StartError::Metrics { .. } => Failure::invalid(error.to_string()),
+        StartError::System(ostler_actors::StartError::Journal(error @ JournalError::Damaged { .. })) => {
+            let what =
+                format!("{error}, in what is on record of a client, which every command reads: {TO_REPAIR}");
+            Failure::store(placed(&what))
+        }
         error => Failure::internal(error.to_string()),
     }
 }

@@ -92,6 +92,23 @@ fn a_damaged_journal_is_not_written_to_and_repairing_sets_one_run_aside() {
 }
 
 #[test]
+fn damage_in_what_is_on_record_of_a_client_is_told_with_what_mends_it() {
+    let world = world();
+    world.ostler("client add acme --weight 5").exits(0);
+    run(&world, "small.yaml");
+    let mut bytes = fs::read(segment(&world)).unwrap();
+    let name = bytes.windows(4).position(|bytes| bytes == b"acme").unwrap();
+    bytes[name] ^= 0x40;
+    fs::write(segment(&world), bytes).unwrap();
+    for line in ["ps", "ps --clients", "show @last", "agents", "approvals", "market ls"] {
+        let refused = world.ostler(line).exits(4).complains("the journal is damaged at segment 1, offset 64");
+        refused.complains("`ostler doctor --repair` sets that aside");
+    }
+    world.ostler("doctor --repair").exits(0).says("! repaired       no run set aside; 1 segment as found");
+    world.ostler("ps").exits(0).says("succeeded");
+}
+
+#[test]
 fn a_run_that_cannot_be_read_is_told_as_that_and_not_as_set_aside() {
     let world = world();
     let ask = "id: ask\nnodes:\n  - {id: ok, kind: human_approval, params: {question: \"Now?\"}, human_timeout: 1h}\n";

@@ -127,7 +127,10 @@ fn lost(found: &Examination, report: &mut Report) {
 }
 
 fn told_repaired(found: &Examination, report: &mut Report) {
-    let runs = count(found.journal.runs.len(), "run");
+    let runs = match found.journal.runs.len() {
+        0 => "no run set aside".to_owned(),
+        some => format!("{} set aside, what is left in journal/ as RUN.remains", count(some, "run")),
+    };
     let kept = match found.journal.kept.len() {
         0 => String::new(),
         kept => format!("; {} as found, in journal/ as *.damaged-*", count(kept, "segment")),
@@ -136,7 +139,7 @@ fn told_repaired(found: &Examination, report: &mut Report) {
         0 => String::new(),
         some => format!("; {} in artifacts/damaged", count(some, "result")),
     };
-    let what = format!("{runs} set aside, what is left of them in journal/ as RUN.remains{kept}{artifacts}");
+    let what = format!("{runs}{kept}{artifacts}");
     report.tell(Verdict::Note, "repaired", &what, None);
 }
 
