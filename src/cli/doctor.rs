@@ -420,13 +420,14 @@ async fn pipelines(session: &mut Session, report: &mut Report) -> Result<(), Fai
         }
     };
     let events: u64 = lines.iter().map(|line| line.head).sum();
-    report.good("pipelines", format!("{} with {events} events, each in its place", lines.len()));
+    let events = count(events as usize, "event");
+    report.good("pipelines", format!("{} with {events}, each in its place", lines.len()));
     for line in &lines {
         for stage in &line.stages {
             let name = format!("stage {} of pipeline {}", stage.stage, line.pipeline);
             if stage.missed > 0 {
-                let what =
-                    format!("{name} missed {} events, which were gone before it came to them", stage.missed);
+                let missed = count(stage.missed as usize, "event");
+                let what = format!("{name} missed {missed}, gone before it came there");
                 report.note(
                     "missed",
                     what,

@@ -6,7 +6,7 @@ use super::{DATA_MAX, NAME_MAX};
 use crate::cli::advice;
 use crate::cli::cells::{fit, fit_name};
 use crate::cli::table::{Cell, Column, Table};
-use crate::cli::term::{Out, Paint};
+use crate::cli::term::{Out, Paint, count};
 
 /// Parked events of a stage that are shown, the newest.
 const PARKED_SHOWN_MAX: usize = 3;
@@ -45,8 +45,8 @@ pub(super) fn listed(line: &PipelineLine, columns: usize, out: &Out) -> Vec<Stri
     let kept = if line.head == 0 { 0 } else { line.head + 1 - line.oldest };
     let rows: Vec<[Cell; 6]> = line.stages.iter().map(row).collect();
     let table = Table::new(COLUMNS, &rows, columns.saturating_sub(2));
-    let mut lines =
-        vec![format!("{}: {} events, {kept} kept", line.pipeline, line.head), format!("  {}", table.head())];
+    let events = count(line.head as usize, "event");
+    let mut lines = vec![format!("{}: {events}, {kept} kept", line.pipeline), format!("  {}", table.head())];
     for (row, stage) in rows.iter().zip(&line.stages) {
         lines.push(format!("  {}", table.row(row, out)));
         if let Some(GapLine { first, last }) = stage.gap {
@@ -142,6 +142,8 @@ mod tests {
             assert_eq!(told[0], "web: 15 events, 15 kept");
             assert_eq!(told[1..], expected, "{columns}");
         }
+        let one = PipelineLine { head: 1, ..line.clone() };
+        assert_eq!(listed(&one, 80, &Out::new())[0], "web: 1 event, 1 kept");
         for columns in 2..100 {
             let told = listed(&line, columns, &Out::new());
             told[1..].iter().for_each(|told| assert!(width(told) <= columns, "{columns}: {told:?}"));
