@@ -15,6 +15,7 @@ use super::Globals;
 use super::advice::{self, option, placed};
 use super::cells::fit;
 use super::client::{Refused, part};
+use super::clients::NAME_MAX;
 use super::exit::{Failure, code};
 use super::market;
 use super::number::{from_zero, within};
@@ -135,10 +136,10 @@ pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out
     Ok(())
 }
 
-/// What is told of an agent. The client goes first, then the weight, the number of runs and the state.
+/// What is told of an agent. The client is narrowed first, and goes first, then the weight, the number of runs and the state.
 const COLUMNS: [Column; 5] = [
-    Column::name("AGENT").at_least(36).narrows(1, 8),
-    Column::text("CLIENT").at_least(12).at_most(12).goes(1),
+    Column::name("AGENT").at_least(36).narrows(2, 8),
+    Column::name("CLIENT").at_least(12).at_most(NAME_MAX).narrows(1, 12).goes(1),
     Column::number("WEIGHT").at_least(7).goes(2),
     Column::text("STATE").at_least(11).goes(4),
     Column::text("RUNS").goes(3),
@@ -285,9 +286,9 @@ mod tests {
     use super::super::table::tests::no_line_is_longer;
     use super::*;
 
-    fn agent(name: &str) -> AgentLine {
+    fn agent(name: &str, client: &str) -> AgentLine {
         let line = json!({
-            "agent": name, "client": "acme", "weight": 100, "state": "quarantined", "runs_open": 1,
+            "agent": name, "client": client, "weight": 100, "state": "quarantined", "runs_open": 1,
             "profile": {"capabilities": ["contracts", "letters", "law of the sea"], "domain": "legal"},
         });
         serde_json::from_value(line).unwrap()
@@ -295,7 +296,8 @@ mod tests {
 
     #[test]
     fn agents_are_told_in_the_columns_that_there_are() {
-        let agents = [agent("auditor")];
+        let agents = [agent("auditor", "acme")];
+        let long = [agent("auditor", "a-client-with-a-name-that-is-quite-long")];
         for (columns, row) in [
             (usize::MAX, "auditor                               acme              100  quarantined  1"),
             (80, "auditor                               acme              100  quarantined  1"),
@@ -308,11 +310,21 @@ mod tests {
         ] {
             assert_eq!(listed(&agents, columns, &Out::new())[1], row, "{columns}");
         }
+        for (columns, row) in [
+            (
+                usize::MAX,
+                "auditor                               a-client-with-a-…t-is-quite-long      100  quarantined  1",
+            ),
+            (80, "auditor                               a-clien…e-long      100  quarantined  1"),
+            (60, "auditor             a-clie…-long      100  quarantined  1"),
+        ] {
+            assert_eq!(listed(&long, columns, &Out::new())[1], row, "{columns}");
+        }
     }
 
     #[test]
     fn no_line_about_agents_and_of_the_tree_is_longer_than_the_terminal() {
-        let agents = [agent("auditor"), agent(&"a-very-long-name".repeat(4))];
+        let agents = [agent("auditor", "acme"), agent(&"a-very-long-name".repeat(4), &"a-client".repeat(8))];
         let child = |name: &str, children: Vec<Value>| {
             json!({"name": name, "kind": "worker", "state": "running", "generation": 1, "restarts": 0,
                    "last_exit": "it was killed, and nobody knows why", "children": children, "width": 5})
