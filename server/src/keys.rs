@@ -23,25 +23,19 @@ pub(crate) struct Keys {
     order: VecDeque<String>,
 }
 
-/// What requests of a key open.
-#[derive(Debug)]
-struct Bound {
-    body: Digest,
-    run: RunId,
-    /// Held by the request of the key that is dealt with.
-    turn: Arc<Mutex<()>>,
-}
+/// The body that the last request of a key had, and the run that requests of it open. Locked by the one that is dealt with.
+pub(crate) type Bound = Arc<Mutex<(Digest, RunId)>>;
 
 impl Keys {
-    /// The run that requests of this key open, and the body that the last of them had: this run and body, if it is the first.
-    pub(crate) fn bind(&mut self, key: &str, body: Digest, run: RunId) -> Result<(Digest, RunId), Problem> {
+    /// What requests of this key open: this run, with this body, if it is the first.
+    pub(crate) fn bind(&mut self, key: &str, body: Digest, run: RunId) -> Result<Bound, Problem> {
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
             let what =
                 format!("an idempotency key has 1 to {KEY_BYTES_MAX} bytes, this one has {}", key.len());
             return Err(Problem::bad("idempotency_key", what));
         }
-        if let Some(Bound { body, run, .. }) = self.runs.get(key) {
-            return Ok((*body, *run));
+        if let Some(bound) = self.runs.get(key) {
+            return Ok(Arc::clone(bound));
         }
         if self.order.len() >= IDEMPOTENCY_KEYS_MAX
             && let Some(oldest) = self.order.pop_front()
@@ -49,20 +43,9 @@ impl Keys {
             self.runs.remove(&oldest);
         }
         self.order.push_back(key.to_owned());
-        self.runs.insert(key.to_owned(), Bound { body, run, turn: Arc::default() });
-        Ok((body, run))
-    }
-
-    /// Who holds this is the only one that is about a key: what its last request had is what was opened.
-    pub(crate) fn turn(&self, key: &str) -> Arc<Mutex<()>> {
-        self.runs.get(key).map(|bound| Arc::clone(&bound.turn)).unwrap_or_default()
-    }
-
-    /// A key opens this run, with this body.
-    pub(crate) fn set(&mut self, key: &str, body: Digest, run: RunId) {
-        if let Some(bound) = self.runs.get_mut(key) {
-            (bound.body, bound.run) = (body, run);
-        }
+        let bound = Arc::new(Mutex::new((body, run)));
+        self.runs.insert(key.to_owned(), Arc::clone(&bound));
+        Ok(bound)
     }
 }
 
@@ -83,13 +66,17 @@ mod tests {
         format!("0198f3c2-0000-7000-8000-00000000000{last}").parse().unwrap()
     }
 
+    fn bound(keys: &mut Keys, key: &str, body: Digest, run: RunId) -> (Digest, RunId) {
+        *keys.bind(key, body, run).unwrap().try_lock().unwrap()
+    }
+
     #[test]
     fn a_key_has_one_run_and_the_last_body() {
         let (mut keys, body) = (Keys::default(), |byte| Digest([byte; 32]));
-        assert_eq!(keys.bind("k", body(1), run(1)), Ok((body(1), run(1))));
-        assert_eq!(keys.bind("k", body(2), run(2)), Ok((body(1), run(1))));
-        keys.set("k", body(2), run(1));
-        assert_eq!(keys.bind("k", body(3), run(3)), Ok((body(2), run(1))));
+        assert_eq!(bound(&mut keys, "k", body(1), run(1)), (body(1), run(1)));
+        assert_eq!(bound(&mut keys, "k", body(2), run(2)), (body(1), run(1)));
+        *keys.bind("k", body(2), run(2)).unwrap().try_lock().unwrap() = (body(2), run(1));
+        assert_eq!(bound(&mut keys, "k", body(3), run(3)), (body(2), run(1)));
         assert!(keys.bind("", body(1), run(1)).is_err());
         assert!(keys.bind(&"k".repeat(KEY_BYTES_MAX), body(1), run(1)).is_ok());
         assert!(keys.bind(&"k".repeat(KEY_BYTES_MAX + 1), body(1), run(1)).is_err());
@@ -102,7 +89,7 @@ mod tests {
             keys.bind(&at.to_string(), body, run(1)).unwrap();
         }
         assert_eq!(keys.runs.len(), IDEMPOTENCY_KEYS_MAX);
-        assert_eq!(keys.bind("1", body, run(2)), Ok((body, run(1))));
-        assert_eq!(keys.bind("0", body, run(2)), Ok((body, run(2))));
+        assert_eq!(bound(&mut keys, "1", body, run(2)), (body, run(1)));
+        assert_eq!(bound(&mut keys, "0", body, run(2)), (body, run(2)));
     }
 }

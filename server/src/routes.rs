@@ -196,29 +196,28 @@ async fn submit(
     let key = key.transpose()?.map(|key| (key, lineage::hash("aos/request/1", &[&bytes])));
     let run = match key {
         None => api.system.submit(asked(&api.system, &bytes).await?).await?,
-        Some((key, digest)) => submit_once(&api, key, digest, &bytes).await?,
+        Some((key, digest)) => submit_once(&api, &key, digest, &bytes).await?,
     };
     Ok((StatusCode::CREATED, Json(RunNamed { run: run.to_string() })).into_response())
 }
 
 /// Opens the run of a key, unless that is done: then nothing of the request is looked at again, whatever has changed since. As long as
 /// it is not, another body may be what was meant, and opens the same run. One request of a key waits for the one before it.
-async fn submit_once(api: &Api, key: String, digest: Digest, bytes: &Bytes) -> Result<RunId, Problem> {
-    api.keys().bind(&key, digest, new_run_id())?;
-    let turn = api.keys().turn(&key);
-    let _alone = turn.lock().await;
-    let (seen, run) = api.keys().bind(&key, digest, new_run_id())?;
+async fn submit_once(api: &Api, key: &str, digest: Digest, bytes: &Bytes) -> Result<RunId, Problem> {
+    let bound = api.keys().bind(key, digest, new_run_id())?;
+    let mut bound = bound.lock().await;
+    let (seen, run) = *bound;
     if api.system.has_opened(run).await? {
         return if seen == digest { Ok(run) } else { Err(keys::reused()) };
     }
     let mut submission = asked(&api.system, bytes).await?;
     // A run that the body names is the key's only when it is there by these terms.
     if submission.run.is_none() {
-        api.keys().set(&key, digest, run);
+        *bound = (digest, run);
         submission.run = Some(run);
     }
     let run = api.system.submit(submission).await?;
-    api.keys().set(&key, digest, run);
+    *bound = (digest, run);
     Ok(run)
 }
 
