@@ -134,7 +134,11 @@ impl System {
         };
         let position = match self.posted_before(&job)? {
             Some(position) => position,
-            None => self.post_anew(job).await?,
+            None => match self.post_anew(&job).await {
+                // Whoever posted the same meanwhile posted it as well.
+                Err(MarketError::Taken(_)) => self.posted_before(&job)?.ok_or(MarketError::Taken(id))?,
+                posted => posted?,
+            },
         };
         self.services.journal.durable(position).await?;
         self.pursue(id);
@@ -150,20 +154,17 @@ impl System {
         }
     }
 
-    /// Posts a job that nobody has posted, and gives where that is written down. Whoever posts the same meanwhile posts it as well.
-    async fn post_anew(&self, job: Job) -> Result<Position, MarketError> {
+    /// Posts a job that nobody has posted, and gives where that is written down.
+    async fn post_anew(&self, job: &Job) -> Result<Position, MarketError> {
         let id = job.id;
         job.check(self.services.clock.now())?;
         check_balance(&self.services.ledger, &job.client, job.budget, 0)?;
         if self.services.journal.run(id)?.is_some() {
-            return self.posted_before(&job)?.ok_or(MarketError::Taken(id));
+            return Err(MarketError::Taken(id));
         }
         let step = Box::new(MarketStep::Posted(job.clone()));
         let asked = self.ask_registry(|reply| RegistryMessage::Market { job: id, step, reply }).await;
-        match asked.ok_or(MarketError::Restarting)? {
-            Err(MarketError::Taken(_)) => self.posted_before(&job)?.ok_or(MarketError::Taken(id)),
-            posted => posted,
-        }
+        asked.ok_or(MarketError::Restarting)?
     }
 
     /// All jobs, the oldest first.
