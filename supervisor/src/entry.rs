@@ -86,11 +86,11 @@ pub(crate) enum Progress {
     Announced(ChildRef),
 }
 
-/// A stop under way.
+/// A stop under way, or an end that is still to be told.
 pub(crate) struct Stopping {
     pub(crate) birth: u64,
     pub(crate) completion: Arc<Completion>,
-    /// The child, unless its start was broken off.
+    /// The child, unless its start was broken off, or it ended by itself.
     pub(crate) running: Option<Running>,
     pub(crate) waiting: Vec<oneshot::Sender<Result<(), TerminateChildError>>>,
     /// Callers that want a child of the same id.

@@ -123,20 +123,7 @@ impl PoolTask {
 
     /// A child is gone, unless the news is stale.
     async fn exited(&mut self, place: Place, birth: u64) -> ControlFlow<Exit> {
-        let silent = poll_fn(|context| {
-            match self.shared.write().places.get_mut(place).map(|entry| &mut entry.state) {
-                Some(State::Up(running) | State::Stopping(Stopping { running: Some(running), .. }))
-                    if running.birth == birth =>
-                {
-                    running.poll_silent_end(context)
-                }
-                _ => Poll::Ready(None),
-            }
-        });
-        if let Some(end) = silent.await {
-            end.record();
-        }
-
+        self.record_silent_end(place, birth).await;
         let mut book = self.shared.write();
         let Some(entry) = book.places.get_mut(place) else { return ControlFlow::Continue(()) };
         match &mut entry.state {
@@ -160,8 +147,8 @@ impl PoolTask {
                 let causes = running.causes();
                 let (id, generation) = (entry.spec.id.clone(), entry.generation);
                 let again = strategy::restarts(entry.spec.restart, &exit);
-                let (waiting, turns) = Default::default();
-                let stopping = Stopping { birth, completion, running: None, waiting, turns };
+                let stopping =
+                    Stopping { birth, completion, running: None, waiting: Vec::new(), turns: Vec::new() };
                 let before = std::mem::replace(&mut entry.state, State::Stopping(stopping));
                 drop(book);
                 drop(before);
@@ -175,6 +162,23 @@ impl PoolTask {
             State::Starting(_) | State::Stopping(_) | State::Up(_) | State::Restarting { .. } => {
                 ControlFlow::Continue(())
             }
+        }
+    }
+
+    /// Records how a child ended that does not say so itself.
+    async fn record_silent_end(&self, place: Place, birth: u64) {
+        let silent = poll_fn(|context| {
+            match self.shared.write().places.get_mut(place).map(|entry| &mut entry.state) {
+                Some(State::Up(running) | State::Stopping(Stopping { running: Some(running), .. }))
+                    if running.birth == birth =>
+                {
+                    running.poll_silent_end(context)
+                }
+                _ => Poll::Ready(None),
+            }
+        });
+        if let Some(end) = silent.await {
+            end.record();
         }
     }
 
@@ -194,12 +198,10 @@ impl PoolTask {
             if window.charge(now) == Charge::Exhausted {
                 drop(book);
                 self.shared.voice.say(&id, generation, What::GivenUp { exit: &exit });
-                let mut book = self.shared.write();
-                let is_due = |entry: &Entry| matches!(&entry.state, State::Restarting { birth: due, .. } if *due == birth);
-                let entry =
-                    if book.places.get(place).is_some_and(is_due) { book.places.remove(place) } else { None };
-                drop(book);
-                drop(entry);
+                drop(self.remove(
+                    place,
+                    |state| matches!(state, State::Restarting { birth: due, .. } if *due == birth),
+                ));
                 return ControlFlow::Continue(());
             }
         }
@@ -237,7 +239,7 @@ impl PoolTask {
     fn is_to_restart(&self, place: Place, birth: u64, exit: Exit, causes: Vec<Cause>) -> bool {
         let mut book = self.shared.write();
         let Some(entry) = book.places.get_mut(place) else { return false };
-        if matches!(&entry.state, State::Stopping(stopping) if !stopping.waiting.is_empty()) {
+        if !matches!(&entry.state, State::Stopping(s) if s.birth == birth && s.waiting.is_empty()) {
             return false;
         }
         let last = entry.last_exit.replace(Box::new(exit.clone()));
@@ -250,16 +252,19 @@ impl PoolTask {
     /// A child that has ended leaves the book, now that its end is told: nobody had its place before, so nobody hears that it is up
     /// again before that.
     fn stopped(&self, place: Place, birth: u64) {
-        let mut book = self.shared.write();
-        let stopping = |entry: &Entry| matches!(&entry.state, State::Stopping(s) if s.birth == birth);
-        let entry =
-            if book.places.get(place).is_some_and(stopping) { book.places.remove(place) } else { None };
-        drop(book);
+        let entry = self.remove(place, |state| matches!(state, State::Stopping(s) if s.birth == birth));
         let Some(Entry { state: State::Stopping(stopping), .. }) = entry else { return };
         for reply in stopping.waiting {
             // Whoever no longer waits is not missed.
             let _ = reply.send(Ok(()));
         }
+    }
+
+    /// Takes a child out of the book if it is doing this. Whoever gets it drops it, as the book is not locked then.
+    fn remove(&self, place: Place, is: impl FnOnce(&State) -> bool) -> Option<Entry> {
+        let mut book = self.shared.write();
+        let does = book.places.get(place).is_some_and(|entry| is(&entry.state));
+        if does { book.places.remove(place) } else { None }
     }
 
     /// Takes all children out of the book and lets no more in.
