@@ -158,11 +158,9 @@ fn examine_within(
         let _ = segments::finish_swap(&*disk);
     }
     let journal = found.map_err(|error| OpenError::journal(path, error))?;
-    let is_whole = journal.damages.iter().all(|damage| damage.torn);
-    let differences = if is_whole {
-        segments::audit_index(&segment_files, &index).map_err(io)?
-    } else {
-        Default::default()
+    let differences = match journal.is_whole() {
+        true => segments::audit_index(&segment_files, &index).map_err(io)?,
+        false => IndexDifferences::default(),
     };
     if apply {
         // After the runs that need them are set aside: what is missing then surprises nobody.

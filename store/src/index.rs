@@ -4,6 +4,7 @@
 //! the database, is [`Broken`], and the answer to that is to build it again.
 
 mod compare;
+mod entry;
 
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +20,8 @@ use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use crate::bytes::{Cursor, put_u64};
 use crate::codec;
 use crate::journal::rows::AccountKey;
-use crate::journal::segments::{Chain, Fold, FrameAt, Place, STREAM_BYTES, stream_bytes, stream_from};
+use crate::journal::segments::{Chain, Fold, FrameAt, Place, stream_bytes, stream_from};
+use entry::{account_key, checked, entry_bytes, first_of, frames_key, mark_bytes, mark_of, put, row_key};
 
 pub use compare::IndexDifferences;
 
@@ -28,9 +30,6 @@ const CACHE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Frames whose places stand in one entry.
 const FRAMES_PER_ENTRY: usize = 1024;
-
-/// Changes whenever the tables do; another one found means building the index again.
-const FORMAT: u64 = 4;
 
 type Table = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
@@ -45,6 +44,8 @@ const ROWS: Table = TableDefinition::new("rows");
 
 /// Client and agent -> what they were charged.
 const ACCOUNTS: Table = TableDefinition::new("accounts");
+
+const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
 
 /// The index cannot be used and must be built again.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -290,7 +291,7 @@ impl Index {
     /// What all clients were charged.
     pub(crate) fn accounts(&self) -> Result<Vec<AccountRow>, Broken> {
         let mut accounts = Vec::new();
-        self.range(ACCOUNTS, (Bound::Unbounded, Bound::Unbounded), |_, value| {
+        self.range(ACCOUNTS, ALL, |_, value| {
             accounts.push(codec::decode_row(value).map_err(broken)?);
             Ok(true)
         })?;
@@ -300,7 +301,7 @@ impl Index {
     /// The last record of every stream.
     pub(crate) fn heads(&self) -> Result<Vec<(StreamId, Head)>, Broken> {
         let mut heads = Vec::new();
-        self.range(HEADS, (Bound::Unbounded, Bound::Unbounded), |key, value| {
+        self.range(HEADS, ALL, |key, value| {
             let mut cursor = Cursor(value);
             let head = cursor.u64().zip(cursor.array()).map(|(seq, chain)| Head { seq, chain });
             heads.extend(stream_from(key).zip(head));
@@ -354,25 +355,11 @@ impl Index {
                 for (key, row) in &fold.lines.accounts {
                     put(&mut accounts, &account_key(key)?, &codec::encode_row(row).map_err(broken)?)?;
                 }
-                let mut bytes = Vec::new();
-                for number in [FORMAT, mark.upto.0, mark.last.0, u64::from(mark.last_crc), mark.epoch] {
-                    put_u64(&mut bytes, number);
-                }
-                put(&mut marks, MARK_KEY, &bytes)?;
+                put(&mut marks, MARK_KEY, &mark_bytes(mark))?;
             }
             write.commit().map_err(broken)
         })
     }
-}
-
-fn mark_of(bytes: &[u8]) -> Result<Mark, Broken> {
-    let mut cursor = Cursor(bytes);
-    let mut next = || cursor.u64().ok_or_else(|| broken("half a mark"));
-    if next()? != FORMAT {
-        return Err(broken("another format"));
-    }
-    let (upto, last, crc, epoch) = (next()?, next()?, next()?, next()?);
-    Ok(Mark { upto: Place(upto), last: Place(last), last_crc: crc as u32, epoch })
 }
 
 /// The database may panic on a file that was tampered with; that is no reason to stop.
@@ -396,51 +383,4 @@ fn database_in_memory() -> Result<Database, Broken> {
         .set_cache_size(CACHE_BYTES)
         .create_with_backend(InMemoryBackend::new())
         .map_err(broken)
-}
-
-fn put(table: &mut redb::Table<&[u8], &[u8]>, key: &[u8], value: &[u8]) -> Result<(), Broken> {
-    let mut bytes = Vec::with_capacity(4 + value.len());
-    bytes.extend_from_slice(&checksum(key, value).to_le_bytes());
-    bytes.extend_from_slice(value);
-    table.insert(key, bytes.as_slice()).map_err(broken).map(drop)
-}
-
-fn checked<'a>(key: &[u8], bytes: &'a [u8]) -> Result<&'a [u8], Broken> {
-    let (crc, value) = bytes.split_at_checked(4).ok_or_else(|| broken("half an entry"))?;
-    if crc == checksum(key, value).to_le_bytes() { Ok(value) } else { Err(broken("a wrong checksum")) }
-}
-
-fn checksum(key: &[u8], value: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(key), value)
-}
-
-fn frames_key(stream: &StreamId, first: u64) -> Vec<u8> {
-    [&stream_bytes(stream)[..], &first.to_be_bytes()].concat()
-}
-
-fn first_of(key: &[u8]) -> Result<u64, Broken> {
-    let first = key.get(STREAM_BYTES..).and_then(|bytes| bytes.try_into().ok());
-    first.map(u64::from_be_bytes).ok_or_else(|| broken("half a key"))
-}
-
-/// Frames as steps from one to the next, the first from its key and from nothing.
-fn entry_bytes(frames: &[FrameAt]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(frames.len() * 4 + 8);
-    let mut before = FrameAt { first: frames[0].first, place: Place(0) };
-    for frame in frames {
-        put_u64(&mut bytes, frame.first - before.first);
-        put_u64(&mut bytes, frame.place.0 - before.place.0);
-        before = *frame;
-    }
-    bytes
-}
-
-fn account_key(key: &AccountKey) -> Result<Vec<u8>, Broken> {
-    codec::encode_row(key).map_err(broken)
-}
-
-fn row_key(over: bool, run: RunId) -> [u8; 17] {
-    let mut key = [u8::from(over); 17];
-    key[1..].copy_from_slice(run.0.as_bytes());
-    key
 }

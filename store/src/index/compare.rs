@@ -1,13 +1,12 @@
 //! How an index differs from what it should be: from one that was built of the same records just now.
 
-use std::ops::Bound;
-
 use ostler_kernel::port::{AccountRow, RunRow, StreamId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{ACCOUNTS, Broken, HEADS, Index, ROWS, Table, broken};
+use super::entry::is_over;
+use super::{ACCOUNTS, ALL, Broken, HEADS, Index, ROWS, Table, broken};
 use crate::codec;
 use crate::journal::rows;
 use crate::journal::segments::stream_from;
@@ -17,8 +16,6 @@ const DIFFERENCES_TOLD_MAX: usize = 10;
 
 /// Places of frames that are compared at once.
 const FRAMES_AT_ONCE: usize = 1024;
-
-const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
 
 /// What an index says otherwise than the records that it was made of.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -57,7 +54,7 @@ impl Fault<&[u8]> {
 }
 
 impl Index {
-    /// What it says otherwise than `right`, which was built of the same records. Entry by entry: neither is held in memory for it.
+    /// What it says otherwise than `right`, which was built of the same records.
     pub(crate) fn differences(&self, right: &Index) -> IndexDifferences {
         let mut found = IndexDifferences::default();
         if let Err(broken) = self.compare_all(right, &mut found) {
@@ -138,7 +135,7 @@ fn of_head(key: &[u8], fault: Fault<&[u8]>) -> Result<String, Broken> {
 }
 
 fn of_run(key: &[u8], fault: Fault<&[u8]>) -> Result<String, Broken> {
-    let list = if key.first() == Some(&0) { "open" } else { "over or set aside" };
+    let list = if is_over(key) { "over or set aside" } else { "open" };
     Ok(match fault.decoded::<RunRow>()? {
         Fault::Missing(row) => format!("run {} is not listed as {list}", row.run),
         Fault::Needless(row) => format!("run {} is listed as {list}, and by its records is not", row.run),

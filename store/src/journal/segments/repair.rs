@@ -52,12 +52,14 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Whether there is anything to repair.
+    /// Whether there is nothing to repair.
     pub fn is_empty(&self) -> bool {
+        self.is_whole() && self.runs.is_empty() && self.pipelines.is_empty() && !self.list_damaged
+    }
+
+    /// Whether every record can be read.
+    pub(crate) fn is_whole(&self) -> bool {
         self.damages.iter().all(|damage| damage.torn)
-            && self.runs.is_empty()
-            && self.pipelines.is_empty()
-            && !self.list_damaged
     }
 }
 
