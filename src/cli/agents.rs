@@ -227,7 +227,7 @@ fn child_row(Line { name, child, .. }: &Line<'_>) -> [Cell; 5] {
         Cell::state(&child.state),
         child.generation.to_string().into(),
         child.restarts.to_string().into(),
-        child.last_exit.as_deref().unwrap_or("-").into(),
+        Cell::known(child.last_exit.as_deref()),
     ]
 }
 

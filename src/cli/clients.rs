@@ -273,7 +273,7 @@ pub(crate) async fn list(session: &mut Session, globals: &Globals, out: &mut Out
 }
 
 /// Columns of a client's name that other columns leave to it.
-const NAME_KEPT: usize = 12;
+pub(crate) const NAME_KEPT: usize = 12;
 
 /// What is told of a client. What was spent goes first, then the weight, the tier and what waits and runs: whose credits are used up is
 /// told last.
@@ -289,7 +289,6 @@ const COLUMNS: [Column; 8] = [
 ];
 
 fn row(line: &ClientLine) -> [Cell; 8] {
-    let left = line.left.map_or_else(|| "-".to_owned(), |left| left.to_string());
     [
         line.client.as_str().into(),
         tier(line.tier).into(),
@@ -297,7 +296,7 @@ fn row(line: &ClientLine) -> [Cell; 8] {
         line.running.to_string().into(),
         line.queued.to_string().into(),
         line.spent.to_string().into(),
-        left.into(),
+        Cell::known(line.left),
         if line.parked { Cell::painted(Paint::Care, "parked") } else { "".into() },
     ]
 }

@@ -199,15 +199,14 @@ const COLUMNS: [Column; 8] = [
 ];
 
 fn row(line: &AgentEvaluationLine) -> [Cell; 8] {
-    let or_none = |told: Option<String>| Cell::from(told.unwrap_or_else(|| "-".to_owned()));
     [
         line.agent.as_deref().unwrap_or("(unnamed)").into(),
         line.client.as_str().into(),
         line.domain.as_str().into(),
-        or_none(line.reputation_pm.map(share)),
-        or_none(line.composite_micro.map(fine)),
+        Cell::known(line.reputation_pm.map(share)),
+        Cell::known(line.composite_micro.map(fine)),
         line.runs.to_string().into(),
-        or_none(line.zero_intervention_pm.map(|pm| format!("{:.1}%", f64::from(pm) / 10.0))),
+        Cell::known(line.zero_intervention_pm.map(|pm| format!("{:.1}%", f64::from(pm) / 10.0))),
         line.distance_micro.map(fine).unwrap_or_default().into(),
     ]
 }

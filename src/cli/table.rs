@@ -196,6 +196,11 @@ impl Cell {
         Cell { text: text.to_owned(), paint }
     }
 
+    /// What may not be known: a dash then.
+    pub(crate) fn known(text: Option<impl ToString>) -> Cell {
+        Cell::from(text.map_or_else(|| "-".to_owned(), |text| text.to_string()))
+    }
+
     /// A word of state.
     pub(crate) fn state(state: &str) -> Cell {
         match paint_of(state) {

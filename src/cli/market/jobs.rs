@@ -20,16 +20,15 @@ const COLUMNS: [Column; 8] = [
 ];
 
 fn row(line: &JobLine) -> [Cell; 8] {
-    let or_none = |told: Option<String>| Cell::from(told.unwrap_or_else(|| "-".to_owned()));
     [
         line.job.as_str().into(),
         line.title.as_str().into(),
         line.stage.as_str().into(),
-        line.winner.as_deref().unwrap_or("-").into(),
-        or_none(line.price.map(|price| price.to_string())),
+        Cell::known(line.winner.as_deref()),
+        Cell::known(line.price),
         line.budget.to_string().into(),
         line.spent.to_string().into(),
-        or_none(line.composite_pm.map(share)),
+        Cell::known(line.composite_pm.map(share)),
     ]
 }
 

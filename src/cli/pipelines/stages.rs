@@ -26,10 +26,7 @@ fn row(stage: &StageLine) -> [Cell; 6] {
         state @ ("stopped" | "down") => Cell::painted(Paint::Bad, state),
         state => state.into(),
     };
-    let heard = |number: u64| match stage.subscribes.is_empty() {
-        true => Cell::from("-"),
-        false => number.to_string().into(),
-    };
+    let heard = |number: u64| Cell::known((!stage.subscribes.is_empty()).then_some(number));
     [
         stage.stage.as_str().into(),
         state,

@@ -4,11 +4,8 @@ use std::cmp::{Ordering, Reverse};
 
 use super::shares::{Share, Standing};
 use crate::cli::cells::{fit_name, padded, width};
-use crate::cli::clients::{NAME_MAX, tier};
+use crate::cli::clients::{NAME_KEPT, NAME_MAX, tier};
 use crate::cli::table::{Extent, GAP, laid_out};
-
-/// Columns of a client's name that other columns leave to it.
-const NAME_KEPT: usize = 12;
 
 /// Something that is told of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
