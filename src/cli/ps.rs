@@ -153,36 +153,7 @@ async fn runs(
         true => session.get::<ClientList>("/v1/clients").await?.clients,
         false => Vec::new(),
     };
-    let columns = out.is_terminal().then(|| out.size().0);
-    let rows: Vec<[Cell; 6]> = lines.iter().map(row).collect();
-    let table = Table::new(COLUMNS, &rows, columns.unwrap_or(usize::MAX));
-    out.line(table.head());
-    for (row, line) in rows.iter().zip(&lines) {
-        out.line(table.row(row, out));
-        if let Some(reason) = &line.reason {
-            let is_damaged = line.standing == Standing::Quarantined;
-            let told = match is_damaged {
-                true => format!("  damaged: {reason}"),
-                false if line.unreadable => format!("  {reason}"),
-                false => format!("  set aside: {reason}"),
-            };
-            out.line(fit(&told, columns.unwrap_or(usize::MAX)));
-            if !is_damaged {
-                out.line(format!("    {}", advice::set_aside(ending(&line.run), reason).0));
-            }
-        }
-        let short = |client: &&ClientLine| client.client == line.client && clients::is_short(client);
-        if let Some(short) = parked.iter().find(short).filter(|_| line.out_of_credit) {
-            out.line(format!("  {}", clients::waits(short)));
-        }
-        if let Some(first) = &line.behind {
-            out.line(behind(first));
-        }
-        let waiting = line.waiting.iter().take(WAITING_SHOWN_MAX);
-        waiting
-            .flat_map(|waiting| waiting_lines(&line.run, waiting, columns))
-            .for_each(|line| out.line(line));
-    }
+    listed(&lines, &parked, out).iter().for_each(|line| out.line(line));
     if lines.iter().any(|line| line.standing == Standing::Open) {
         out.line(format!(
             "nobody drives what is open: {} goes on with it",
@@ -225,23 +196,56 @@ fn row(line: &RunLine) -> [Cell; 6] {
     ]
 }
 
+/// The runs as a table, each with what it waits for; only commands are not cut.
+fn listed(runs: &[RunLine], parked: &[ClientLine], out: &Out) -> Vec<String> {
+    let columns = out.columns();
+    let seen = if out.is_terminal() { Seen::AtTerminal } else { Seen::NotYet };
+    let rows: Vec<[Cell; 6]> = runs.iter().map(row).collect();
+    let table = Table::new(COLUMNS, &rows, columns);
+    let mut lines = vec![table.head()];
+    for (row, line) in rows.iter().zip(runs) {
+        lines.push(table.row(row, out));
+        lines.extend(set_aside(line, columns));
+        let short = |client: &&ClientLine| client.client == line.client && clients::is_short(client);
+        if let Some(short) = parked.iter().find(short).filter(|_| line.out_of_credit) {
+            lines.push(format!("  {}", clients::waits(short)));
+        }
+        lines.extend(line.behind.as_deref().map(behind));
+        let waiting = line.waiting.iter().take(WAITING_SHOWN_MAX);
+        lines.extend(waiting.flat_map(|waiting| waiting_lines(&line.run, waiting, columns, seen)));
+    }
+    lines
+}
+
+/// Why a run does not go on, and what mends that, if anything does.
+fn set_aside(line: &RunLine, columns: usize) -> Vec<String> {
+    let Some(reason) = &line.reason else { return Vec::new() };
+    let is_damaged = line.standing == Standing::Quarantined;
+    let told = match is_damaged {
+        true => format!("  damaged: {reason}"),
+        false if line.unreadable => format!("  {reason}"),
+        false => format!("  set aside: {reason}"),
+    };
+    let mut lines = vec![fit(&told, columns)];
+    if !is_damaged {
+        lines.push(format!("    {}", advice::set_aside(ending(&line.run), reason).0));
+    }
+    lines
+}
+
 /// Who waits for whom, and how to answer.
-fn waiting_lines(run: &str, waiting: &Waiting, columns: Option<usize>) -> Vec<String> {
+fn waiting_lines(run: &str, waiting: &Waiting, columns: usize, seen: Seen<'_>) -> Vec<String> {
     let node = &waiting.node;
     let waits = if waiting.id.is_none() { "is in doubt" } else { "waits for a person" };
     let silence = waiting.deadline_ms.map(silence).unwrap_or_default();
     let told = format!("  {node} {waits}{silence}{}", waited_for(&waiting.holds_up));
     let answers = match is_over(waiting.deadline_ms) {
         true => Vec::new(),
-        false => {
-            answers(run, node, &waiting.ask, if columns.is_some() { Seen::AtTerminal } else { Seen::NotYet })
-        }
+        false => answers(run, node, &waiting.ask, seen),
     };
     let most = if waiting.id.is_none() { usize::MAX } else { 1 };
     let answer = answers.into_iter().take(most);
-    std::iter::once(fit(&told, columns.unwrap_or(usize::MAX)))
-        .chain(answer.map(|answer| format!("    {answer}")))
-        .collect()
+    std::iter::once(fit(&told, columns)).chain(answer.map(|answer| format!("    {answer}"))).collect()
 }
 
 pub(crate) fn tagged(kind: &str, line: &impl serde::Serialize) -> Value {
