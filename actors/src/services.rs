@@ -74,7 +74,7 @@ pub(crate) struct Services {
     contracts: Contracts,
     /// Held by who opens a run under an id of their choice.
     pub(crate) opening: Mutex<()>,
-    /// Where the first record stands that was ordered here, as far as anybody was told.
+    /// Where the first record stands that was ordered here, as far as anybody was told; beyond all others as long as none was.
     first: AtomicU64,
     /// Where the last one stands, those of pipelines left out.
     ordered: AtomicU64,
