@@ -4,9 +4,8 @@
 mod common;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use common::{Hold, left_by, states, submit, system};
+use common::{Hold, PATIENCE, left_by, states, submit, system};
 use ostler_actors::{ResolveHow, Settled, System};
 use ostler_kernel::event::{Event, Outcome};
 use ostler_kernel::id::RunId;
@@ -15,9 +14,6 @@ use ostler_kernel::port::{Journal, Seq};
 use ostler_kernel::run::RunOutcome;
 use ostler_store::MemoryJournal;
 use serde_json::json;
-
-/// Longer than anything here takes, and shorter than a test may hang.
-const SOON: Duration = Duration::from_secs(60);
 
 fn hold(version: &str) -> Arc<Hold> {
     Hold::of_version(version, "hold", Effect::Read, Idempotency::Natural)
@@ -29,16 +25,16 @@ async fn died() -> (Arc<MemoryJournal>, RunId) {
     let before = system(journal.clone(), vec![first.clone()]).await;
     let nodes = json!([{"id": "a", "tool": "hold"}, {"id": "b", "tool": "hold", "deps": ["a"]}]);
     let run = submit(&before, json!({"id": "p", "nodes": nodes})).await;
-    tokio::time::timeout(SOON, first.started()).await.expect("a starts");
+    tokio::time::timeout(PATIENCE, first.started()).await.expect("a starts");
     first.go(1);
-    tokio::time::timeout(SOON, first.started()).await.expect("b starts");
+    tokio::time::timeout(PATIENCE, first.started()).await.expect("b starts");
     let left = left_by(&journal);
     before.shutdown().await;
     (left, run)
 }
 
 async fn settled(system: &System, run: RunId) -> Settled {
-    tokio::time::timeout(SOON, system.outcome(run)).await.expect("it settles").unwrap()
+    tokio::time::timeout(PATIENCE, system.outcome(run)).await.expect("it settles").unwrap()
 }
 
 fn failures(journal: &MemoryJournal, run: RunId) -> Vec<String> {
@@ -80,7 +76,7 @@ async fn a_lost_attempt_whose_tool_has_changed_is_not_done_again_before_a_person
     assert_eq!(failures(&journal, run), [told]);
 
     system.resolve(run, "b".into(), ResolveHow::Redo).await.unwrap();
-    tokio::time::timeout(SOON, other.started()).await.expect("b is done anew");
+    tokio::time::timeout(PATIENCE, other.started()).await.expect("b is done anew");
     other.go(1);
     assert_eq!(settled(&system, run).await, Settled::Closed(RunOutcome::Succeeded));
     system.shutdown().await;

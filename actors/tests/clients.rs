@@ -6,7 +6,7 @@ mod common;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Hold, plan, system, within};
+use common::{Hold, PATIENCE, plan, system, within};
 use ostler_actors::{
     ClientChange, ClientConfig, ClientError, ClientRow, Limits, Measures, Settled, Submission, System,
     SystemConfig, Weight,
@@ -24,9 +24,6 @@ use ostler_kernel::terms::DepositError;
 use ostler_store::{MemoryArtifacts, MemoryJournal};
 use serde_json::{Map, Value, json};
 
-/// Longer than anything here takes, and shorter than a test may hang.
-const SOON: Duration = Duration::from_secs(60);
-
 async fn row(system: &System, client: &str) -> ClientRow {
     system.clients().await.into_iter().find(|row| row.client.as_str() == client).unwrap()
 }
@@ -42,7 +39,7 @@ async fn until(system: &System, client: &str, is: impl Fn(&ClientRow) -> bool) -
             }
         }
     };
-    tokio::time::timeout(SOON, looked).await.expect("it comes to that")
+    tokio::time::timeout(PATIENCE, looked).await.expect("it comes to that")
 }
 
 fn credits(credits: i64) -> ClientChange {
@@ -355,7 +352,7 @@ async fn nodes_for_which_the_run_queue_has_no_room_wait_and_then_run() {
     }
     assert_eq!(system.queue().await.unwrap().running, 2, "though there are slots for more");
     hold.go(7);
-    let outcome = tokio::time::timeout(SOON, system.outcome(run)).await.expect("nothing is forgotten");
+    let outcome = tokio::time::timeout(PATIENCE, system.outcome(run)).await.expect("nothing is forgotten");
     assert_eq!(outcome.unwrap(), Settled::Closed(RunOutcome::Succeeded));
     system.shutdown().await;
 }
@@ -448,7 +445,7 @@ async fn attempts_that_died_with_their_process_are_done_again_one_by_one_where_t
         again.started().await;
         again.go(1);
     }
-    let outcome = tokio::time::timeout(SOON, second.outcome(run)).await.expect("none is forgotten");
+    let outcome = tokio::time::timeout(PATIENCE, second.outcome(run)).await.expect("none is forgotten");
     assert_eq!(outcome.unwrap(), Settled::Closed(RunOutcome::Succeeded));
     second.shutdown().await;
     first.shutdown().await;

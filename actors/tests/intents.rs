@@ -4,9 +4,9 @@
 mod common;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use common::{Hold, submit, system};
+use common::{Hold, PATIENCE, submit, system};
 use ostler_actors::{Settled, System};
 use ostler_kernel::event::Event;
 use ostler_kernel::id::RunId;
@@ -17,9 +17,6 @@ use ostler_store::disk::FaultyDisk;
 use ostler_store::{Options, SegmentJournal};
 use serde_json::json;
 
-/// Longer than anything here takes, and shorter than a test may hang.
-const SOON: Duration = Duration::from_secs(60);
-
 fn intends(journal: &SegmentJournal, run: RunId, node: &str) -> bool {
     let row = journal.run(run).unwrap().unwrap();
     let records = journal.read(StreamId::run(&row.client, run), Seq(0), usize::MAX).unwrap();
@@ -29,7 +26,7 @@ fn intends(journal: &SegmentJournal, run: RunId, node: &str) -> bool {
 }
 
 async fn settled(system: &System, run: RunId) -> Settled {
-    tokio::time::timeout(SOON, system.outcome(run)).await.expect("it settles").unwrap()
+    tokio::time::timeout(PATIENCE, system.outcome(run)).await.expect("it settles").unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -46,14 +43,14 @@ async fn what_acts_on_the_world_starts_only_when_its_intent_is_durable() {
         {"id": "act", "tool": "act", "deps": ["before"]},
     ]);
     let run = submit(&system, json!({"id": "p", "nodes": nodes})).await;
-    tokio::time::timeout(SOON, look.started()).await.expect("the first node starts");
+    tokio::time::timeout(PATIENCE, look.started()).await.expect("the first node starts");
     disk.hold_syncs();
     look.go(1);
     // What only looks does not wait for the disk.
-    tokio::time::timeout(SOON, look.started()).await.expect("what looks starts");
+    tokio::time::timeout(PATIENCE, look.started()).await.expect("what looks starts");
     let begun = Instant::now();
     while !(intends(&journal, run, "act") && disk.syncs_waiting() > 0) {
-        assert!(begun.elapsed() < SOON, "its intent is written");
+        assert!(begun.elapsed() < PATIENCE, "its intent is written");
         tokio::task::yield_now().await;
     }
     for _ in 0..1_000 {
@@ -61,7 +58,7 @@ async fn what_acts_on_the_world_starts_only_when_its_intent_is_durable() {
     }
     assert!(!act.has_started(), "its intent is not durable");
     disk.release_syncs();
-    tokio::time::timeout(SOON, act.started()).await.expect("what acts starts");
+    tokio::time::timeout(PATIENCE, act.started()).await.expect("what acts starts");
     look.go(1);
     act.go(1);
     assert_eq!(settled(&system, run).await, Settled::Closed(RunOutcome::Succeeded));
@@ -76,7 +73,7 @@ async fn what_came_of_the_last_attempt_is_durable_when_the_system_is_shut_down()
     let act = Hold::new("act", Effect::External, Idempotency::None);
     let system = system(journal.clone(), vec![act.clone()]).await;
     let run = submit(&system, json!({"id": "p", "nodes": [{"id": "act", "tool": "act"}]})).await;
-    tokio::time::timeout(SOON, act.started()).await.expect("it starts");
+    tokio::time::timeout(PATIENCE, act.started()).await.expect("it starts");
     disk.hold_syncs();
     act.go(1);
     let ends = {
@@ -86,7 +83,7 @@ async fn what_came_of_the_last_attempt_is_durable_when_the_system_is_shut_down()
     let is_ended = || journal.run(run).unwrap().is_some_and(|row| row.standing != RunStanding::Open);
     let begun = Instant::now();
     while !(is_ended() && disk.syncs_waiting() > 0) {
-        assert!(begun.elapsed() < SOON, "its end is ordered");
+        assert!(begun.elapsed() < PATIENCE, "its end is ordered");
         tokio::task::yield_now().await;
     }
     for _ in 0..1_000 {
@@ -94,5 +91,5 @@ async fn what_came_of_the_last_attempt_is_durable_when_the_system_is_shut_down()
     }
     assert!(!ends.is_finished(), "it waits for the disk");
     disk.release_syncs();
-    tokio::time::timeout(SOON, ends).await.expect("it ends").unwrap();
+    tokio::time::timeout(PATIENCE, ends).await.expect("it ends").unwrap();
 }

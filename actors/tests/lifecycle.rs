@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{Hold, left_by, plan, states, submit, system, until, with_slots};
+use common::{Hold, PATIENCE, left_by, plan, states, submit, system, until, with_slots};
 use expect_test::expect;
 use ostler_actors::{
     AgentProfile, Answer, ApprovalId, CHECKPOINTED, Program, ProgramContext, RegisterError, RunError,
@@ -258,7 +258,7 @@ async fn what_was_given_back_while_a_run_was_to_rest_is_queued_again_if_it_is_re
     system.resume(run).await.unwrap();
     assert!(matches!(checkpoint.await.unwrap(), Err(RunError::Said(_))));
     hold.go(NODES - ended - 1);
-    let over = tokio::time::timeout(std::time::Duration::from_secs(60), system.outcome(run));
+    let over = tokio::time::timeout(PATIENCE, system.outcome(run));
     assert_eq!(over.await.expect("nothing of it is left behind").unwrap(), SUCCEEDED);
     system.shutdown().await;
 }

@@ -3,18 +3,14 @@
 mod common;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use common::{Hold, plan, states, system};
+use common::{Hold, PATIENCE, plan, states, system};
 use ostler_actors::{AgentHandle, AgentProfile, Answer, RunError, Settled, Submission, System};
 use ostler_kernel::id::RunId;
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::run::RunOutcome;
 use ostler_store::MemoryJournal;
 use serde_json::json;
-
-/// Longer than anything here takes, and shorter than a test may hang.
-const SOON: Duration = Duration::from_secs(60);
 
 async fn submit_sleep(system: &System, agent: &AgentHandle, ms: u64) -> RunId {
     let source = json!({"id": "p", "nodes": [{"id": "s", "tool": "time.sleep", "params": {"ms": ms}}]});
@@ -30,7 +26,7 @@ async fn a_run_that_waits_behind_another_is_cancelled_at_once() {
     let second = submit_sleep(&system_, &agent, 0).await;
     let third = submit_sleep(&system_, &agent, 0).await;
 
-    tokio::time::timeout(SOON, system_.cancel(second))
+    tokio::time::timeout(PATIENCE, system_.cancel(second))
         .await
         .expect("it does not wait for the first")
         .unwrap();
@@ -59,12 +55,12 @@ async fn who_waits_for_a_run_behind_one_that_waits_for_a_person_is_told_and_it_g
     let first = agent.submit(Submission::plan(plan(&system, asks))).await.unwrap();
     let behind = [submit_sleep(&system, &agent, 0).await, submit_sleep(&system, &agent, 0).await];
     for run in behind {
-        let settled = tokio::time::timeout(SOON, system.outcome(run)).await.expect("it is told");
+        let settled = tokio::time::timeout(PATIENCE, system.outcome(run)).await.expect("it is told");
         assert_eq!(settled.unwrap(), Settled::WaitsForPerson);
         assert_eq!(system.held_up_by(run), Some(first));
     }
     assert_eq!(system.held_up_by(first), None);
-    let skipped = tokio::time::timeout(SOON, system.skip_node(behind[0], "s".into())).await;
+    let skipped = tokio::time::timeout(PATIENCE, system.skip_node(behind[0], "s".into())).await;
     let refused = skipped.expect("it does not wait for the first");
     assert!(matches!(refused, Err(RunError::Behind(run)) if run == first), "{refused:?}");
     let asked = system.approvals(first).await.unwrap().remove(0);
@@ -97,7 +93,7 @@ async fn who_wanted_something_of_a_run_before_the_one_in_front_came_to_wait_for_
         _ = system.agents() => {}
     }
     tool.go(1);
-    let refused = tokio::time::timeout(SOON, skipped).await.expect("it does not wait for a person");
+    let refused = tokio::time::timeout(PATIENCE, skipped).await.expect("it does not wait for a person");
     assert!(matches!(refused, Err(RunError::Behind(run)) if run == first), "{refused:?}");
     system.shutdown().await;
 }

@@ -4,9 +4,8 @@
 mod common;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use common::{Hold, SLOTS, memory, plan, states, submit, system, until};
+use common::{Hold, PATIENCE, SLOTS, memory, plan, states, submit, system, until};
 use ostler_actors::{AgentProfile, Settled, Submission, System};
 use ostler_kernel::plan::{Effect, Idempotency};
 use ostler_kernel::run::RunOutcome;
@@ -111,7 +110,7 @@ async fn a_slot_that_is_granted_to_a_run_that_rests_by_then_is_free_again() {
             hold.started().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), all_at_once).await.expect("no slot is lost");
+    tokio::time::timeout(PATIENCE, all_at_once).await.expect("no slot is lost");
     hold.go(SLOTS);
     assert_eq!(system.outcome(all).await.unwrap(), Settled::Closed(RunOutcome::Succeeded));
     system.shutdown().await;

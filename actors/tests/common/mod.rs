@@ -55,7 +55,7 @@ pub(crate) async fn once_let_go<T, E>(act: impl Fn() -> Result<T, E>) -> T {
 }
 
 /// How long something may take that comes at once, on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A system over `journal` with the built-in tools and `more`.
 pub(crate) async fn system(journal: Arc<dyn Journal>, more: Vec<Arc<dyn Tool>>) -> System {

@@ -10,7 +10,7 @@ mod reserved;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use common::{Hold, left_by, system, until, within};
+use common::{Hold, PATIENCE, left_by, system, until, within};
 use ostler_actors::{
     AgentProfile, Answer, ClientChange, JobRequest, JobRow, Limits, MarketError, OfferRefused, Program,
     ProgramContext, Settled, Submission, System, VerdictRequest,
@@ -76,7 +76,7 @@ fn credits(system: &System) -> (i64, u64, u64) {
 }
 
 async fn over(system: &System, job: RunId) -> JobRow {
-    tokio::time::timeout(std::time::Duration::from_secs(60), system.job_over(job)).await.unwrap().unwrap()
+    tokio::time::timeout(PATIENCE, system.job_over(job)).await.unwrap().unwrap()
 }
 
 #[tokio::test]

@@ -96,7 +96,7 @@ async fn a_run_whose_budget_is_used_up_does_not_wait_for_credits() {
     let plan = common::plan(&first, json!({"id": "p", "nodes": (0..8).map(node).collect::<Vec<_>>()}));
     let submission = Submission { client: "acme".into(), budget: Some(300), ..Submission::plan(plan) };
     let run = first.submit(submission).await.unwrap();
-    let outcome = tokio::time::timeout(std::time::Duration::from_secs(60), first.outcome(run)).await;
+    let outcome = tokio::time::timeout(PATIENCE, first.outcome(run)).await;
     assert_eq!(outcome.unwrap().unwrap(), Settled::Closed(RunOutcome::Failed));
     let records = journal.read(StreamId::run(&"acme".into(), run), Seq(0), usize::MAX).unwrap();
     let told = format!("{records:?}");
@@ -124,7 +124,7 @@ async fn what_costs_nothing_goes_on_when_a_budget_is_used_up() {
     hold.started().await;
     let asks = json!({"id": "p", "nodes": [{"id": "ok", "kind": "human_approval", "human_timeout": "9h"}]});
     system.post(job(1_000, asks)).await.unwrap();
-    let outcome = tokio::time::timeout(std::time::Duration::from_secs(60), system.outcome(run)).await;
+    let outcome = tokio::time::timeout(PATIENCE, system.outcome(run)).await;
     let states = common::states(&system, run).await;
     assert_eq!(outcome.expect(&states).unwrap(), Settled::Closed(RunOutcome::Failed));
     assert!(states.contains("late executed") && states.contains("x failed"), "{states}");
@@ -190,7 +190,7 @@ async fn who_waits_for_what_is_reserved_asks_again_at_an_even_pace() {
     assert!(!look.has_started(), "nothing is to be had");
     second.cancel(posted).await.unwrap();
     look.go(2);
-    let outcome = tokio::time::timeout(std::time::Duration::from_secs(60), second.outcome(run)).await;
+    let outcome = tokio::time::timeout(PATIENCE, second.outcome(run)).await;
     assert_eq!(outcome.unwrap().unwrap(), Settled::Closed(RunOutcome::Succeeded));
 }
 
