@@ -8,7 +8,7 @@ use ostler_kernel::event::{AttemptResult, Failure, Outcome, Output};
 use ostler_kernel::id::{Digest, NodeId, RunId};
 use ostler_kernel::json;
 use ostler_kernel::plan::{BadParam, PlanDraft, PolicyDraft, Settings, ToolDefaults, Tools};
-use ostler_kernel::run::{Category, Context, Input, NodeState, Prepared, Run};
+use ostler_kernel::run::{FailureCategory, DecisionContext, RunInput, NodeState, StaticPlanner, Run};
 use serde_json::{Map, Value, json};
 
 /// `plain` takes anything but feedback, `revised` takes that as well.
@@ -23,7 +23,7 @@ impl Tools for TwoTools {
         vec!["plain".to_owned(), "revised".to_owned()]
     }
 
-    fn judge(&self, tool: &str, literal: &Map<String, Value>, _: &BTreeSet<&str>) -> Vec<BadParam> {
+    fn check_params(&self, tool: &str, literal: &Map<String, Value>, _: &BTreeSet<&str>) -> Vec<BadParam> {
         let unknown = |name: &String| BadParam::Unknown {
             pointer: format!("/{name}"),
             name: name.clone(),
@@ -47,7 +47,7 @@ impl Stage {
         let draft: PlanDraft = serde_json::from_value(plan).unwrap();
         let plan = draft.validate(&Self::settings()).unwrap();
         let mut stage = Stage { run: Run::new(Arc::new(plan), 0, 0), id: RunId::default() };
-        stage.take(Input::Settle);
+        stage.take(RunInput::Propagate);
         stage
     }
 
@@ -55,13 +55,13 @@ impl Stage {
         Settings::simulation(PolicyDraft::default(), Some(&TwoTools))
     }
 
-    fn within<T>(&mut self, act: impl FnOnce(&mut Run, &mut Context<'_>) -> T) -> T {
+    fn within<T>(&mut self, act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -> T) -> T {
         let settings = Self::settings();
-        let mut cx = Context { run: self.id, now: 5, settings: &settings, planner: &mut Prepared(&settings) };
+        let mut cx = DecisionContext { run_id: self.id, now: 5, settings: &settings, planner: &StaticPlanner };
         act(&mut self.run, &mut cx)
     }
 
-    fn take(&mut self, input: Input) {
+    fn take(&mut self, input: RunInput) {
         self.within(|run, cx| run.decide(cx, input));
     }
 
@@ -69,15 +69,15 @@ impl Stage {
     fn end(&mut self, node: &str, outcome: Outcome, unsure: bool) -> NodeState {
         self.within(|run, cx| run.start(cx, &node.into(), None));
         let attempt = self.run.instance(&node.into()).unwrap().attempts;
-        let result = Box::new(AttemptResult::unpaid(node.into(), attempt, outcome));
-        self.take(if unsure { Input::Unsure(result) } else { Input::Result(result) });
+        let result = Box::new(AttemptResult::without_cost(node.into(), attempt, outcome));
+        self.take(if unsure { RunInput::Unsure(result) } else { RunInput::Result(result) });
         self.state(node)
     }
 
     fn answer(&mut self, node: &str, approve: bool, note: &str) -> NodeState {
         let request = self.run.instance(&node.into()).unwrap().requests;
         let (by, note) = ("ann".to_owned(), note.to_owned());
-        self.take(Input::Human { node: node.into(), request, approve, by, note });
+        self.take(RunInput::HumanAnswer { node: node.into(), request, approve, by, note });
         self.state(node)
     }
 
@@ -95,7 +95,7 @@ fn given() -> Outcome {
     Outcome::Ok(Output { artifact: Digest([3; 32]), bytes: 12, inline, directive: None })
 }
 
-fn failed(category: Category) -> Outcome {
+fn failed(category: FailureCategory) -> Outcome {
     Outcome::Failed(Failure { category, message: "why".to_owned() })
 }
 
@@ -175,10 +175,10 @@ fn a_fallback_takes_over_once_retries_cannot_help() {
         "id": "a", "tool": "plain", "params": {"size": "large"}, "fallback": {"params": {"size": "small"}},
     }]);
     let mut stage = Stage::new(json!({}), node.clone());
-    assert_eq!(stage.end("a", failed(Category::ResourceExhaustion), false), NodeState::Ready);
+    assert_eq!(stage.end("a", failed(FailureCategory::ResourceExhaustion), false), NodeState::Ready);
     assert_eq!(stage.params("a"), json!({"size": "small"}));
     assert_eq!(
-        stage.end("a", failed(Category::ResourceExhaustion), false),
+        stage.end("a", failed(FailureCategory::ResourceExhaustion), false),
         NodeState::Failed,
         "there is one"
     );
@@ -186,10 +186,10 @@ fn a_fallback_takes_over_once_retries_cannot_help() {
     let mut retried = node;
     retried[0]["retries"] = json!(5);
     let mut stage = Stage::new(json!({}), retried.clone());
-    assert_eq!(stage.end("a", failed(Category::Timeout), false), NodeState::FailedRetryable);
+    assert_eq!(stage.end("a", failed(FailureCategory::Timeout), false), NodeState::FailedRetryable);
     for (policy, category) in [
-        (json!({"domain": "legal"}), Category::Timeout),
-        (json!({"recovery": {"transient": "fallback_agent"}}), Category::Transient),
+        (json!({"domain": "legal"}), FailureCategory::Timeout),
+        (json!({"recovery": {"transient": "fallback_agent"}}), FailureCategory::Transient),
     ] {
         let mut stage = Stage::new(policy, retried.clone());
         assert_eq!(stage.end("a", failed(category), false), NodeState::Ready, "{category}");
@@ -208,7 +208,7 @@ fn a_crash_in_a_legal_run_is_for_a_person_to_settle() {
         (json!({"in_doubt": "fail", "domain": "legal"}), NodeState::Failed),
     ] {
         let mut stage = Stage::new(policy.clone(), node());
-        assert_eq!(stage.end("a", failed(Category::Crash), false), expected, "{policy}");
+        assert_eq!(stage.end("a", failed(FailureCategory::Crash), false), expected, "{policy}");
     }
 }
 
@@ -248,7 +248,7 @@ fn a_legal_step_that_died_with_its_process_is_for_a_person_to_settle() {
         let policy = json!({"in_doubt": "ask", "domain": domain});
         let mut stage = Stage::new(policy, json!([{"id": "a", "tool": "plain"}]));
         stage.within(|run, cx| run.start(cx, &"a".into(), None));
-        stage.take(Input::Lost("a".into()));
+        stage.take(RunInput::AttemptLost("a".into()));
         assert_eq!(stage.state("a"), expected, "{domain}");
     }
 }

@@ -3,7 +3,7 @@
 
 use ostler_kernel::id::NodeId;
 use ostler_kernel::plan::{
-    Change, Effect, Idempotency, Join, Merged, Node, NodeStanding, Plan, PlanDraft, PolicyDraft, Revision,
+    Change, Effect, Idempotency, Join, MergedPlan, Node, NodeProgress, Plan, PlanDraft, PolicyDraft, Revision,
     Settings, ToolDefaults, Tools, apply_change, merge,
 };
 use serde_json::{Map, Value, json};
@@ -43,11 +43,11 @@ fn with_contracts(nodes: &mut [Value]) {
     }
 }
 
-fn standing(id: &NodeId) -> NodeStanding {
+fn standing(id: &NodeId) -> NodeProgress {
     match id.as_str() {
-        "a" => NodeStanding::Terminal,
-        "b" | "g" => NodeStanding::Started,
-        _ => NodeStanding::Movable,
+        "a" => NodeProgress::Terminal,
+        "b" | "g" => NodeProgress::Started,
+        _ => NodeProgress::NotStarted,
     }
 }
 
@@ -58,7 +58,7 @@ fn delta(mut delta: Value) -> Change {
     serde_json::from_value(json!({"delta": delta})).unwrap_or_else(|error| panic!("{delta}: {error}"))
 }
 
-fn merged(plan: &Plan, change: &Change) -> Result<Merged, String> {
+fn merged(plan: &Plan, change: &Change) -> Result<MergedPlan, String> {
     let told = merge(plan, change, &standing, false, &simulation());
     told.map_err(|faults| {
         let mut pairs: Vec<String> =
@@ -74,13 +74,13 @@ fn refused(expected: &str, change: Value) {
 }
 
 #[track_caller]
-fn accepted(change: Value) -> Merged {
+fn accepted(change: Value) -> MergedPlan {
     accepted_by(&plan(), change)
 }
 
 /// Merges, and checks that the revision alone gives the same from what a journal kept.
 #[track_caller]
-fn accepted_by(plan: &Plan, change: Value) -> Merged {
+fn accepted_by(plan: &Plan, change: Value) -> MergedPlan {
     let merged = merged(plan, &delta(change.clone())).unwrap_or_else(|codes| panic!("{change}: {codes}"));
     assert_eq!(merged.plan.version, plan.version + 1);
     assert!(merged.plan.nodes.is_sorted_by(|a, b| a.id < b.id));
@@ -239,8 +239,8 @@ fn set_normalises_nothing_and_null_takes_away() {
 #[test]
 fn a_node_that_is_over_is_judged_by_its_id_and_its_consumers_alone() {
     let over = |id: &NodeId| match id.as_str() {
-        "a" | "g" => NodeStanding::Terminal,
-        _ => NodeStanding::Movable,
+        "a" | "g" => NodeProgress::Terminal,
+        _ => NodeProgress::NotStarted,
     };
     let told = |change: Value| {
         let faults = merge(&plan(), &delta(change), &over, false, &simulation()).unwrap_err();

@@ -3,8 +3,8 @@
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::plan::{Effect, Idempotency};
-use ostler_kernel::port::{ToolSpec, WrongParam};
-use ostler_kernel::run::Category;
+use ostler_kernel::port::{ToolSpec, ParamProblem};
+use ostler_kernel::run::FailureCategory;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
@@ -43,36 +43,36 @@ pub(super) fn parse<T: DeserializeOwned>(params: Map<String, Value>) -> Result<T
 pub(super) fn check_text(
     params: &Map<String, Value>,
     name: &str,
-    mend: &str,
+    help: &str,
     judge: impl FnOnce(&str) -> Result<(), String>,
-) -> Vec<WrongParam> {
+) -> Vec<ParamProblem> {
     let text = params.get(name).and_then(Value::as_str);
     let wrong = text.and_then(|text| judge(text).err());
-    let (name, mend) = (name.to_owned(), mend.to_owned());
-    wrong.map(|what| WrongParam { name, what, mend, line: None }).into_iter().collect()
+    let (name, help) = (name.to_owned(), help.to_owned());
+    wrong.map(|what| ParamProblem { name, what, help, line: None }).into_iter().collect()
 }
 
 /// Trying again cannot help; other parameters may.
 pub(super) fn structural(message: impl Into<String>) -> Failure {
-    failure(Category::Structural, message)
+    failure(FailureCategory::Structural, message)
 }
 
 /// Trying again may help, and nothing was done.
 pub(super) fn transient(message: impl Into<String>) -> Failure {
-    failure(Category::Transient, message)
+    failure(FailureCategory::Transient, message)
 }
 
 /// A named limit was reached.
 pub(super) fn exhausted(message: impl Into<String>) -> Failure {
-    failure(Category::ResourceExhaustion, message)
+    failure(FailureCategory::ResourceExhaustion, message)
 }
 
 /// It broke off; what it did until then is not known.
 pub(super) fn crash(message: impl Into<String>) -> Failure {
-    failure(Category::Crash, message)
+    failure(FailureCategory::Crash, message)
 }
 
 /// A failure of a category.
-pub(super) fn failure(category: Category, message: impl Into<String>) -> Failure {
+pub(super) fn failure(category: FailureCategory, message: impl Into<String>) -> Failure {
     Failure { category, message: message.into() }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler_kernel::port::{CallContext, Tool, ToolResult, WrongParam};
+use ostler_kernel::port::{CallContext, Tool, ToolResult, ParamProblem};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -60,9 +60,9 @@ pub(super) fn tool() -> Arc<dyn Tool> {
     })
 }
 
-fn check(params: &Map<String, Value>) -> Vec<WrongParam> {
-    let mend = "write a glob, such as **/*.rs: * stays within a folder, ** crosses them";
-    check_text(params, "glob", mend, |text| match glob(text) {
+fn check(params: &Map<String, Value>) -> Vec<ParamProblem> {
+    let help = "write a glob, such as **/*.rs: * stays within a folder, ** crosses them";
+    check_text(params, "glob", help, |text| match glob(text) {
         Ok(_) => Ok(()),
         Err(failure) => Err(failure.message),
     })

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ostler_kernel::event::Failure;
-use ostler_kernel::port::{Tool, WrongParam};
+use ostler_kernel::port::{Tool, ParamProblem};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use serde_json_path::JsonPath;
@@ -61,9 +61,9 @@ pub(super) fn tool() -> Arc<dyn Tool> {
     })
 }
 
-fn check(params: &Map<String, Value>) -> Vec<WrongParam> {
-    let mend = "write a JSONPath query (RFC 9535), such as $.items[*].name";
-    check_text(params, "query", mend, |text| match compile(text) {
+fn check(params: &Map<String, Value>) -> Vec<ParamProblem> {
+    let help = "write a JSONPath query (RFC 9535), such as $.items[*].name";
+    check_text(params, "query", help, |text| match compile(text) {
         Ok(_) => Ok(()),
         Err(failure) => Err(failure.message),
     })

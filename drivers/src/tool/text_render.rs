@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ostler_kernel::event::Failure;
 use ostler_kernel::gate::{CallClass, Permit};
 use ostler_kernel::json;
-use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec, WrongParam};
-use ostler_kernel::template::{self, BadTemplate};
+use ostler_kernel::port::{BoxFuture, CallContext, Tool, ToolResult, ToolSpec, ParamProblem};
+use ostler_kernel::template::{self, TemplateError};
 use serde_json::{Map, Value, json};
 
 use super::blocking::off_runtime;
@@ -51,12 +51,12 @@ impl Tool for TextRender {
         PURE
     }
 
-    fn check(&self, params: &Map<String, Value>) -> Vec<WrongParam> {
+    fn check(&self, params: &Map<String, Value>) -> Vec<ParamProblem> {
         let text = params.get("template").and_then(Value::as_str);
         let error = text.and_then(|text| template::check_template(text).err());
         let wrong = error.map(|error| {
-            let BadTemplate { what, mend, line } = error.into();
-            WrongParam { name: "template".to_owned(), what, mend, line }
+            let TemplateError { what, help, line } = error.into();
+            ParamProblem { name: "template".to_owned(), what, help, line }
         });
         wrong.into_iter().collect()
     }

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ostler_kernel::contract::regex_fault;
+use ostler_kernel::contract::regex_error;
 use ostler_kernel::event::Failure;
-use ostler_kernel::port::{CallContext, Tool, ToolResult, WrongParam};
+use ostler_kernel::port::{CallContext, Tool, ToolResult, ParamProblem};
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -78,14 +78,14 @@ pub(super) fn tool() -> Arc<dyn Tool> {
     })
 }
 
-fn check(params: &Map<String, Value>) -> Vec<WrongParam> {
-    let mend = "write a regular expression of the `regex` crate: no look-around, no back-references";
-    check_text(params, "pattern", mend, |text| compile(text).map(drop))
+fn check(params: &Map<String, Value>) -> Vec<ParamProblem> {
+    let help = "write a regular expression of the `regex` crate: no look-around, no back-references";
+    check_text(params, "pattern", help, |text| compile(text).map(drop))
 }
 
 fn compile(pattern: &str) -> Result<Regex, String> {
     let built = regex::RegexBuilder::new(pattern).size_limit(SEARCH_REGEX_BYTES_MAX).build();
-    built.map_err(|error| format!("no regular expression: {}", regex_fault(&error)))
+    built.map_err(|error| format!("no regular expression: {}", regex_error(&error)))
 }
 
 fn search(params: &Params, context: &CallContext, stop: &Stop) -> ToolResult {

@@ -4,13 +4,13 @@
 //! test is work for the caller (a shell call, through the gate like any other), and what a model or a person
 //! must say cannot be judged by a function at all. [`Judgement`] names all three.
 
-mod code;
-mod graph;
+mod code_check;
+mod schema_graph;
 mod patterns;
 mod reliability;
 mod schema;
-mod spec;
-mod steps;
+mod spec_error;
+mod schema_cost;
 
 use std::fmt::{self, Write};
 
@@ -18,16 +18,16 @@ use serde_json::{Map, Value};
 
 use crate::plan::{Method, Rule};
 
-use code::CodeCheck;
-pub(crate) use graph::{Subschema, graph as schema_graph};
+use code_check::CodeCheck;
+pub(crate) use schema_graph::{Subschema, schema_graph};
 pub use patterns::CONTRACT_PATTERNS_BYTES_MAX;
-pub(crate) use patterns::PATTERNS_MEND;
+pub(crate) use patterns::PATTERNS_HELP;
 pub use reliability::{Reliability, precision, reliability};
 use schema::Schema;
 pub(crate) use schema::compile as compile_schema;
 pub use schema::{SCHEMA_BYTES_MAX, SchemaError};
-pub use spec::{WrongSpec, kind_of, regex_fault};
-pub use steps::{JUDGEMENT_STEPS_MAX, SCHEMA_STEPS_MAX};
+pub use spec_error::{SpecError, describe_kind, regex_error};
+pub use schema_cost::{JUDGEMENT_STEPS_MAX, SCHEMA_STEPS_MAX};
 
 /// Longest text about what was found or expected, in bytes.
 const EXCERPT_BYTES_MAX: usize = 300;
@@ -64,7 +64,7 @@ enum Compiled {
     Schema(Box<Schema>),
     Code(CodeCheck),
     Test(Vec<String>),
-    Outside(Method),
+    External(Method),
 }
 
 /// A rule that cannot be judged by, because its `spec` is malformed.
@@ -81,11 +81,11 @@ pub struct ContractError {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Judgement {
     /// The rules that do not hold, in their order.
-    pub broken: Vec<Broken>,
+    pub broken: Vec<BrokenRule>,
     /// The tests that must be run before the contract holds, in their order.
     pub tests: Vec<Test>,
     /// The rules that a model or a person must judge: their places and methods.
-    pub outside: Vec<(usize, Method)>,
+    pub external: Vec<(usize, Method)>,
 }
 
 impl Judgement {
@@ -98,7 +98,7 @@ impl Judgement {
 
 /// A rule that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Broken {
+pub struct BrokenRule {
     /// Place of the rule in its contract, from 0.
     pub rule: usize,
     /// How it is judged.
@@ -109,9 +109,9 @@ pub struct Broken {
     pub found: String,
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for BrokenRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Broken { rule, expected, found, .. } = self;
+        let BrokenRule { rule, expected, found, .. } = self;
         write!(f, "contract[{rule}]: expected {expected}, found {found}")
     }
 }
@@ -151,12 +151,12 @@ impl Contract {
         for (rule, made) in rules.iter().enumerate() {
             let refused = |what: String| ContractError { rule, what };
             if rule == CONTRACT_RULES_MAX {
-                return Err(refused(told_too_many(rules.len())));
+                return Err(refused(too_many_rules(rules.len())));
             }
-            let compiled = compile_rule(made).map_err(|WrongSpec { what, .. }| refused(what))?;
+            let compiled = compile_rule(made).map_err(|SpecError { what, .. }| refused(what))?;
             contract.pattern_bytes += compiled.pattern_bytes();
             if contract.pattern_bytes > CONTRACT_PATTERNS_BYTES_MAX {
-                return Err(refused(told_patterns()));
+                return Err(refused(patterns_too_large()));
             }
             contract.rules.push(compiled);
         }
@@ -177,11 +177,11 @@ impl Contract {
                 Compiled::Schema(schema) => judgement.broken.extend(judge_schema(rule, schema, output)),
                 Compiled::Code(check) => {
                     if let Err((expected, found)) = check.judge(output) {
-                        judgement.broken.push(Broken { rule, method: Method::Code, expected, found });
+                        judgement.broken.push(BrokenRule { rule, method: Method::Code, expected, found });
                     }
                 }
                 Compiled::Test(argv) => judgement.tests.push(Test { rule, argv: argv.clone() }),
-                Compiled::Outside(method) => judgement.outside.push((rule, *method)),
+                Compiled::External(method) => judgement.external.push((rule, *method)),
             }
         }
         judgement
@@ -198,12 +198,12 @@ pub fn judge(rules: &[Rule], output: &Value) -> Result<Judgement, ContractError>
 }
 
 /// What is said of a contract with so many rules.
-pub(crate) fn told_too_many(rules: usize) -> String {
+pub(crate) fn too_many_rules(rules: usize) -> String {
     format!("a contract of {rules} rules, at most {CONTRACT_RULES_MAX} are allowed")
 }
 
 /// What is said of the rule with which the patterns of a contract take more than they may.
-pub(crate) fn told_patterns() -> String {
+pub(crate) fn patterns_too_large() -> String {
     format!(
         "with it, the patterns of the contract take more than {CONTRACT_PATTERNS_BYTES_MAX} bytes once they are compiled"
     )
@@ -214,7 +214,7 @@ pub(crate) fn told_patterns() -> String {
 /// # Errors
 ///
 /// What is wrong with it.
-pub fn check_spec(rule: &Rule) -> Result<usize, WrongSpec> {
+pub fn check_spec(rule: &Rule) -> Result<usize, SpecError> {
     compile_rule(rule).map(|compiled| compiled.pattern_bytes())
 }
 
@@ -232,43 +232,43 @@ impl Compiled {
         match self {
             Compiled::Schema(schema) => schema.pattern_bytes,
             Compiled::Code(check) => check.pattern_bytes(),
-            Compiled::Anything | Compiled::Test(_) | Compiled::Outside(_) => 0,
+            Compiled::Anything | Compiled::Test(_) | Compiled::External(_) => 0,
         }
     }
 }
 
-fn compile_rule(rule: &Rule) -> Result<Compiled, WrongSpec> {
+fn compile_rule(rule: &Rule) -> Result<Compiled, SpecError> {
     let spec = rule.spec.as_deref().filter(|spec| !spec.is_null());
     match (rule.method, spec) {
         (Method::Schema, None) => Ok(Compiled::Anything),
         (Method::Schema, Some(schema)) => {
             let compiled = compile_schema(schema).map_err(|error| {
                 let place = if let SchemaError::Invalid { place, .. } = &error { place.as_str() } else { "" };
-                WrongSpec::new(place, error.to_string(), error.mend())
+                SpecError::new(place, error.to_string(), error.help())
             })?;
             Ok(Compiled::Schema(Box::new(compiled)))
         }
         (Method::Code, None) => {
-            let mend = "give it a `spec`, such as {check: non_empty, path: matches}";
-            Err(WrongSpec::new("", "a code rule without a `spec` asks for nothing", mend))
+            let help = "give it a `spec`, such as {check: non_empty, path: matches}";
+            Err(SpecError::new("", "a code rule without a `spec` asks for nothing", help))
         }
         (Method::Code, Some(spec)) => CodeCheck::compile(spec).map(Compiled::Code),
         (Method::Test, None) => {
-            Err(WrongSpec::new("", "a test rule without a `spec` runs nothing", TEST_SHAPE))
+            Err(SpecError::new("", "a test rule without a `spec` runs nothing", TEST_SHAPE))
         }
         (Method::Test, Some(spec)) => compile_test(spec).map(Compiled::Test),
-        (Method::Model | Method::Human, _) => Ok(Compiled::Outside(rule.method)),
+        (Method::Model | Method::Human, _) => Ok(Compiled::External(rule.method)),
     }
 }
 
 const TEST_SHAPE: &str = "give it the program and its arguments: spec: {argv: [make, check]}";
 
-fn compile_test(spec: &Value) -> Result<Vec<String>, WrongSpec> {
-    let wrong = |pointer: &str, what: String| Err(WrongSpec::new(pointer, what, TEST_SHAPE));
+fn compile_test(spec: &Value) -> Result<Vec<String>, SpecError> {
+    let wrong = |pointer: &str, what: String| Err(SpecError::new(pointer, what, TEST_SHAPE));
     let Value::Object(spec) = spec else {
-        return wrong("", format!("a test rule is a map, not {}", kind_of(spec)));
+        return wrong("", format!("a test rule is a map, not {}", describe_kind(spec)));
     };
-    spec::known_keys(spec, &["argv"])?;
+    spec_error::known_keys(spec, &["argv"])?;
     let Some(Value::Array(listed)) = spec.get("argv") else {
         return wrong(
             if spec.contains_key("argv") { "/argv" } else { "" },
@@ -280,7 +280,7 @@ fn compile_test(spec: &Value) -> Result<Vec<String>, WrongSpec> {
         match argument {
             Value::String(text) => argv.push(text.clone()),
             other => {
-                return wrong(&format!("/argv/{at}"), format!("`argv` holds {}, not a text", kind_of(other)));
+                return wrong(&format!("/argv/{at}"), format!("`argv` holds {}, not a text", describe_kind(other)));
             }
         }
     }
@@ -297,10 +297,10 @@ fn compile_test(spec: &Value) -> Result<Vec<String>, WrongSpec> {
     Ok(argv)
 }
 
-fn judge_schema(rule: usize, schema: &Schema, output: &Value) -> Option<Broken> {
-    let steps = schema.steps.for_value(output);
+fn judge_schema(rule: usize, schema: &Schema, output: &Value) -> Option<BrokenRule> {
+    let steps = schema.cost.for_value(output);
     if steps > JUDGEMENT_STEPS_MAX {
-        return Some(Broken {
+        return Some(BrokenRule {
             rule,
             method: Method::Schema,
             expected: format!("an output that its schema judges in {JUDGEMENT_STEPS_MAX} steps"),
@@ -312,7 +312,7 @@ fn judge_schema(rule: usize, schema: &Schema, output: &Value) -> Option<Broken> 
     let error = schema.validator.validate(output).err()?;
     let place = error.instance_path().as_str();
     let place = if place.is_empty() { String::new() } else { format!(" at {}", excerpt(place)) };
-    Some(Broken {
+    Some(BrokenRule {
         rule,
         method: Method::Schema,
         expected: format!("an output valid under its schema ({})", excerpt(error.masked())),
@@ -356,7 +356,7 @@ mod tests {
     fn check(method: Method, spec: Value, output: &Value, expected: Expect) {
         let found = match judge(&[rule(method, spec)], output) {
             Ok(judgement) if judgement.holds() => "holds".to_owned(),
-            Ok(judgement) => judgement.broken.iter().map(Broken::to_string).collect::<Vec<_>>().join("\n"),
+            Ok(judgement) => judgement.broken.iter().map(BrokenRule::to_string).collect::<Vec<_>>().join("\n"),
             Err(error) => format!("error: {error}"),
         };
         expected.assert_eq(&found);
@@ -414,8 +414,8 @@ mod tests {
         let mut definitions: Map<String, Value> = links.collect();
         definitions.insert("a40".to_owned(), json!({"type": "object"}));
         let fault = check_spec(&rule(Method::Schema, json!({"$defs": definitions, "$ref": "#/$defs/a0"})));
-        let WrongSpec { what, mend, .. } = fault.unwrap_err();
-        expect!["the schema holds one value against more than 10000 of its parts, every reference followed; refer less often to what refers to others: each of allOf, anyOf, oneOf and the like multiplies it"].assert_eq(&format!("{what}; {mend}"));
+        let SpecError { what, help, .. } = fault.unwrap_err();
+        expect!["the schema holds one value against more than 10000 of its parts, every reference followed; refer less often to what refers to others: each of allOf, anyOf, oneOf and the like multiplies it"].assert_eq(&format!("{what}; {help}"));
     }
 
     #[test]
@@ -489,7 +489,7 @@ mod tests {
     fn a_malformed_spec_is_refused_before_anything_runs() {
         let check = |method, spec: Value, expected: Expect| {
             let fault = check_spec(&rule(method, spec)).expect_err("malformed");
-            expected.assert_eq(&format!("{:?} {}; {}", fault.pointer, fault.what, fault.mend));
+            expected.assert_eq(&format!("{:?} {}; {}", fault.pointer, fault.what, fault.help));
         };
         check(
             Method::Code,
@@ -628,7 +628,7 @@ mod tests {
         ];
         let judgement = judge(&rules, &json!("")).unwrap();
         assert_eq!(judgement.tests, [Test { rule: 1, argv: vec!["cargo".into(), "test".into()] }]);
-        assert_eq!(judgement.outside, [(0, Method::Human), (2, Method::Model)]);
+        assert_eq!(judgement.external, [(0, Method::Human), (2, Method::Model)]);
         assert_eq!(judgement.broken.len(), 1);
         assert_eq!(judgement.broken[0].rule, 3);
     }

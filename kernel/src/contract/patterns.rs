@@ -18,7 +18,7 @@ const SIZES: [usize; 5] = [4 * 1024, 16 * 1024, 64 * 1024, 256 * 1024, PATTERN_B
 const CACHE_BYTES_MIN: usize = 64 * 1024;
 
 /// What would mend patterns that take too much, as a sentence without a full stop.
-pub(crate) const PATTERNS_MEND: &str = "use fewer patterns, or smaller ones: {1,1000} repeats what stands before it a thousand times, and \\w holds \
+pub(crate) const PATTERNS_HELP: &str = "use fewer patterns, or smaller ones: {1,1000} repeats what stands before it a thousand times, and \\w holds \
      the letters of all scripts, [a-z] only those";
 
 /// Compiles a pattern, and gives the size that it counts as.

@@ -3,8 +3,8 @@
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
-use super::patterns::{CONTRACT_PATTERNS_BYTES_MAX, PATTERN_BYTES_MAX, PATTERNS_MEND};
-use super::steps::{SCHEMA_STEPS_MAX, Steps};
+use super::patterns::{CONTRACT_PATTERNS_BYTES_MAX, PATTERN_BYTES_MAX, PATTERNS_HELP};
+use super::schema_cost::{SCHEMA_STEPS_MAX, SchemaCost};
 use super::{excerpt, patterns};
 use crate::json::canonical;
 
@@ -63,12 +63,12 @@ pub enum SchemaError {
 
 impl SchemaError {
     /// What would mend it, as a sentence without a full stop.
-    pub(super) fn mend(&self) -> &'static str {
+    pub(super) fn help(&self) -> &'static str {
         match self {
             SchemaError::TooLarge { .. } | SchemaError::NotCanonical(_) | SchemaError::Invalid { .. } => {
                 "give it a JSON Schema, such as {type: object}"
             }
-            SchemaError::Patterns => PATTERNS_MEND,
+            SchemaError::Patterns => PATTERNS_HELP,
             SchemaError::TooManySteps => {
                 "refer less often to what refers to others: each of allOf, anyOf, oneOf and the like multiplies it"
             }
@@ -87,7 +87,7 @@ impl SchemaError {
 #[derive(Debug)]
 pub(crate) struct Schema {
     pub(crate) validator: Validator,
-    pub(super) steps: Steps,
+    pub(super) cost: SchemaCost,
     /// What its patterns take, compiled.
     pub(super) pattern_bytes: usize,
 }
@@ -114,7 +114,7 @@ pub(crate) fn compile(schema: &Value) -> Result<Schema, SchemaError> {
         place: excerpt(error.instance_path()),
         what: excerpt(&error),
     })?;
-    Ok(Schema { validator, steps: Steps::of(schema)?, pattern_bytes })
+    Ok(Schema { validator, cost: SchemaCost::of(schema)?, pattern_bytes })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use super::fault::Fault;
+use super::diagnostic::Diagnostic;
 use super::pointer::{Origin, Pointer};
 use super::{Graph, Join, Kind, Method, Node, On, Plan, Rule, Settings};
 use crate::id::NodeId;
@@ -24,7 +24,8 @@ pub struct Advice {
     /// What was seen, as a sentence without a full stop.
     pub detail: String,
     /// What would be better, as a sentence without a full stop.
-    pub mend: String,
+    #[serde(rename = "mend")]
+    pub help: String,
 }
 
 /// Kinds of advice.
@@ -92,13 +93,13 @@ pub fn advise(plan: &Plan, origin: &Origin, settings: &Settings<'_>) -> Vec<Advi
     let mut advice = Vec::new();
     let graph = Graph::new(&plan.nodes);
     let idle = idle_edges(plan, &graph);
-    let mut templates = templates::Judge::new(settings);
+    let mut templates = templates::TemplateChecker::new(settings);
     for (at, (node, idle)) in plan.nodes.iter().zip(&idle).enumerate() {
         edges(plan, at, idle, &graph.sources[at], origin, &mut advice);
         rules(node.id.as_str(), &node.contract, &origin.node(at).key("contract"), &mut advice);
-        advice.extend(templates.judge(plan, at, origin));
+        advice.extend(templates.check(plan, at, origin));
     }
-    rules(Fault::PLAN, &plan.contract, &origin.whole().key("contract"), &mut advice);
+    rules(Diagnostic::PLAN, &plan.contract, &origin.whole().key("contract"), &mut advice);
     shape(plan, &graph, &idle, &mut advice);
     advice.sort_by(|a, b| (a.code, &a.node).cmp(&(b.code, &b.node)));
     advice
@@ -147,11 +148,11 @@ fn edges(
             )
         }
     };
-    let mend = "leave the dependency out, or say what it takes: in param_refs, or in reads".to_owned();
+    let help = "leave the dependency out, or say what it takes: in param_refs, or in reads".to_owned();
     let first = idle.first().and_then(|first| sources.iter().position(|(source, _)| source == first));
     let place = first.map_or_else(|| origin.node(at), |edge| origin.edge(node, at, edge));
     let (node, pointer) = (node.id.to_string(), place.as_str().to_owned());
-    advice.push(Advice { code, node, pointer, detail, mend });
+    advice.push(Advice { code, node, pointer, detail, help });
 }
 
 /// Whether more of the plan could run at the same time.
@@ -162,10 +163,10 @@ fn shape(plan: &Plan, graph: &Graph, idle: &[BTreeSet<usize>], advice: &mut Vec<
     if count >= CHAIN_NODES_MIN && depth as usize == count {
         advice.push(Advice {
             code: AdviceCode::W02,
-            node: Fault::PLAN.to_owned(),
+            node: Diagnostic::PLAN.to_owned(),
             pointer: String::new(),
             detail: format!("its {count} nodes are one chain: no two ever run at the same time"),
-            mend: "let nodes depend on nothing but what they use, or make the chain one node".to_owned(),
+            help: "let nodes depend on nothing but what they use, or make the chain one node".to_owned(),
         });
     }
     let lean: Vec<Node> =
@@ -174,12 +175,12 @@ fn shape(plan: &Plan, graph: &Graph, idle: &[BTreeSet<usize>], advice: &mut Vec<
     if lean_depth < depth {
         advice.push(Advice {
             code: AdviceCode::W04,
-            node: Fault::PLAN.to_owned(),
+            node: Diagnostic::PLAN.to_owned(),
             pointer: String::new(),
             detail: format!(
                 "its longest path has {depth} nodes, {lean_depth} without edges that nobody uses"
             ),
-            mend: "take out the edges that W01 and W03 name: their nodes can run together".to_owned(),
+            help: "take out the edges that W01 and W03 name: their nodes can run together".to_owned(),
         });
     }
 }
@@ -194,7 +195,7 @@ fn without(node: &Node, sources: &[(usize, On)], idle: &BTreeSet<usize>) -> Node
 
 fn rules(name: &str, contract: &[Rule], place: &Pointer, advice: &mut Vec<Advice>) {
     for (at, rule) in contract.iter().enumerate() {
-        let (code, detail, mend) = if let Some(who) = rule.method.judge_outside() {
+        let (code, detail, help) = if let Some(who) = rule.method.external_judge() {
             let detail = format!("contract[{at}] is judged by {who}, and nothing here does that: all fails");
             (AdviceCode::W08, detail, "take `schema`, `code` or `test`; `approval: after` asks a person")
         } else if rule.method == Method::Schema && rule.spec.is_none() {
@@ -204,7 +205,7 @@ fn rules(name: &str, contract: &[Rule], place: &Pointer, advice: &mut Vec<Advice
             continue;
         };
         let pointer = place.item(at).as_str().to_owned();
-        advice.push(Advice { code, node: name.to_owned(), pointer, detail, mend: mend.to_owned() });
+        advice.push(Advice { code, node: name.to_owned(), pointer, detail, help: help.to_owned() });
     }
 }
 

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::draft::{DepDraft, NodeDraft, NodeFields};
-use super::fault::{Fault, FaultCode, in_order};
-use super::normalise::{PatternRoom, connect, rules, tests_class};
+use super::diagnostic::{Diagnostic, DiagnosticCode, in_order};
+use super::normalise::{PatternBudget, connect, rules, tests_class};
 use super::pointer::Pointer;
 use super::{Join, Method, Node, Plan, Rule, Settings, validate};
 use crate::id::NodeId;
@@ -66,9 +66,9 @@ pub struct Delta {
 
 /// What a change may still do to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NodeStanding {
+pub enum NodeProgress {
     /// Pending or blocked: it may be rewired and set.
-    Movable,
+    NotStarted,
     /// Neither, but not terminal: it may be cancelled.
     Started,
     /// Nothing can follow.
@@ -92,7 +92,7 @@ pub struct Revision {
 
 /// The next version of a plan.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Merged {
+pub struct MergedPlan {
     /// The plan, one version on.
     pub plan: Plan,
     /// The nodes that existed before and whose normalised description changed, ascending: they lose their
@@ -113,11 +113,11 @@ pub struct Merged {
 pub fn merge(
     plan: &Plan,
     change: &Change,
-    standing: &dyn Fn(&NodeId) -> NodeStanding,
+    standing: &dyn Fn(&NodeId) -> NodeProgress,
     closed: bool,
     settings: &Settings<'_>,
-) -> Result<Merged, Vec<Fault>> {
-    let (new, room) = (plan.clone(), PatternRoom::default());
+) -> Result<MergedPlan, Vec<Diagnostic>> {
+    let (new, room) = (plan.clone(), PatternBudget::default());
     let mut draft = Draft { old: plan, new, standing, settings, room, faults: Vec::new() };
     draft.check_run(closed);
     let cancel = match change {
@@ -134,7 +134,7 @@ pub fn merge(
 }
 
 /// Makes the next version of a plan from what was accepted. Judges nothing.
-pub fn apply_change(plan: &Plan, revision: &Revision) -> Merged {
+pub fn apply_change(plan: &Plan, revision: &Revision) -> MergedPlan {
     let mut nodes: BTreeMap<&NodeId, &Node> = plan.nodes.iter().map(|node| (&node.id, node)).collect();
     let (mut changed, mut added) = (Vec::new(), Vec::new());
     for node in &revision.nodes {
@@ -155,7 +155,7 @@ pub fn apply_change(plan: &Plan, revision: &Revision) -> Merged {
         strict: plan.strict,
         derived: Default::default(),
     };
-    Merged { plan: next, changed, added, cancel: revision.cancel.clone(), revision: revision.clone() }
+    MergedPlan { plan: next, changed, added, cancel: revision.cancel.clone(), revision: revision.clone() }
 }
 
 /// The difference between a plan and what a change made of it.
@@ -174,15 +174,15 @@ struct Draft<'a> {
     old: &'a Plan,
     /// The next version, as far as it is made. Every node of `old` keeps its index until nodes are added.
     new: Plan,
-    standing: &'a dyn Fn(&NodeId) -> NodeStanding,
+    standing: &'a dyn Fn(&NodeId) -> NodeProgress,
     settings: &'a Settings<'a>,
-    room: PatternRoom,
-    faults: Vec<Fault>,
+    room: PatternBudget,
+    faults: Vec<Diagnostic>,
 }
 
 impl Draft<'_> {
-    fn fault(&mut self, code: FaultCode, node: impl std::fmt::Display, detail: &str, mend: &str) {
-        self.faults.push(Fault::new(code, node, detail, mend));
+    fn fault(&mut self, code: DiagnosticCode, node: impl std::fmt::Display, detail: &str, help: &str) {
+        self.faults.push(Diagnostic::new(code, node, detail, help));
     }
 
     /// What holds for every change: D02 and D05.
@@ -190,8 +190,8 @@ impl Draft<'_> {
         self.faults.extend(is_last_version(self.old));
         if closed {
             self.fault(
-                FaultCode::D05,
-                Fault::PLAN,
+                DiagnosticCode::D05,
+                Diagnostic::PLAN,
                 "the run is cancelled or concluded",
                 "start a new run: this one takes no changes any more",
             );
@@ -203,16 +203,16 @@ impl Draft<'_> {
         let found = self.old.position(id);
         if found.is_none() {
             let detail = format!("{verb} a node that does not exist");
-            let mend = "name a node of the present version; what a change adds, it describes in full";
-            self.fault(FaultCode::D03, id, &detail, mend);
+            let help = "name a node of the present version; what a change adds, it describes in full";
+            self.fault(DiagnosticCode::D03, id, &detail, help);
         }
         found
     }
 
     fn movable(&mut self, id: &NodeId, verb: &str) {
-        if (self.standing)(id) != NodeStanding::Movable {
+        if (self.standing)(id) != NodeProgress::NotStarted {
             let detail = format!("{verb} a node that is neither pending nor blocked");
-            self.fault(FaultCode::D01, id, &detail, "add a new node and let it replace this one");
+            self.fault(DiagnosticCode::D01, id, &detail, "add a new node and let it replace this one");
         }
     }
 
@@ -226,7 +226,7 @@ impl Draft<'_> {
     fn delta(&mut self, delta: &Delta) -> Vec<NodeId> {
         if let Some(base) = delta.base.filter(|base| *base != self.old.version) {
             let detail = format!("was made for version {base}, the present one is {}", self.old.version);
-            self.fault(FaultCode::D07, Fault::PLAN, &detail, "make it anew for the present version");
+            self.fault(DiagnosticCode::D07, Diagnostic::PLAN, &detail, "make it anew for the present version");
         }
         for (id, fields) in &delta.set {
             match self.existing(id, "sets") {
@@ -286,7 +286,7 @@ impl Draft<'_> {
             }
         };
         for node in &mut self.new.nodes {
-            if (self.standing)(&node.id) == NodeStanding::Movable {
+            if (self.standing)(&node.id) == NodeProgress::NotStarted {
                 node.deps.iter_mut().for_each(|dep| rename(&mut dep.n));
                 node.param_refs.values_mut().for_each(|reference| rename(&mut reference.from));
                 node.reads.iter_mut().for_each(rename);
@@ -307,9 +307,9 @@ impl Draft<'_> {
             if self.existing(id, "cancels").is_none() {
                 continue;
             }
-            if (self.standing)(id) == NodeStanding::Terminal {
+            if (self.standing)(id) == NodeProgress::Terminal {
                 let detail = "cancels a node that is already terminal";
-                self.fault(FaultCode::D01, id, detail, "leave it out: it cannot run any more");
+                self.fault(DiagnosticCode::D01, id, detail, "leave it out: it cannot run any more");
             } else {
                 cancelled.insert(id);
             }
@@ -318,12 +318,12 @@ impl Draft<'_> {
         if self.new.outputs_declared {
             let lost: BTreeSet<NodeId> = outputs.iter().filter(|id| wanted.contains(id)).cloned().collect();
             for id in lost {
-                let mend = "let `outputs` of the change name what the run is for then";
-                self.fault(FaultCode::D04, id, "cancels a declared output", mend);
+                let help = "let `outputs` of the change name what the run is for then";
+                self.fault(DiagnosticCode::D04, id, "cancels a declared output", help);
             }
         } else if !outputs.is_empty() && outputs.iter().all(|id| wanted.contains(id)) {
-            let mend = "cancel the run instead, or name new `outputs`";
-            self.fault(FaultCode::D04, Fault::PLAN, "cancels every output", mend);
+            let help = "cancel the run instead, or name new `outputs`";
+            self.fault(DiagnosticCode::D04, Diagnostic::PLAN, "cancels every output", help);
         } else {
             self.new.outputs.retain(|id| !cancelled.contains(id));
         }
@@ -337,11 +337,11 @@ impl Draft<'_> {
         validate::changed(&self.new, self.settings, &mut found);
         let exists = |name: &str| self.old.nodes.binary_search_by(|node| node.id.as_str().cmp(name)).is_ok();
         found.retain(|fault| match fault.code {
-            code if code <= FaultCode::D07 => true,
-            FaultCode::V01 | FaultCode::V19 => true,
+            code if code <= DiagnosticCode::D07 => true,
+            DiagnosticCode::V01 | DiagnosticCode::V19 => true,
             _ => {
                 let id = NodeId::from(fault.node.as_str());
-                !exists(&fault.node) || (self.standing)(&id) != NodeStanding::Terminal
+                !exists(&fault.node) || (self.standing)(&id) != NodeProgress::Terminal
             }
         });
         self.faults = found;
@@ -349,17 +349,17 @@ impl Draft<'_> {
 }
 
 /// The fault of any change of a plan that can have no further version.
-pub(super) fn is_last_version(plan: &Plan) -> Option<Fault> {
+pub(super) fn is_last_version(plan: &Plan) -> Option<Diagnostic> {
     let most = plan.policy.max_versions;
     let detail = format!("version {} is the last of {most}", plan.version);
-    let mend = "start a new run, or raise policy.max_versions there";
-    (plan.version >= most).then(|| Fault::new(FaultCode::D02, Fault::PLAN, detail, mend))
+    let help = "start a new run, or raise policy.max_versions there";
+    (plan.version >= most).then(|| Diagnostic::new(DiagnosticCode::D02, Diagnostic::PLAN, detail, help))
 }
 
-fn forbid(id: &NodeId, fields: &NodeFields, faults: &mut Vec<Fault>) {
+fn forbid(id: &NodeId, fields: &NodeFields, faults: &mut Vec<Diagnostic>) {
     for name in fields.forbidden() {
-        let mend = "rewire or replace the node: set changes no structure";
-        faults.push(Fault::new(FaultCode::D06, id, format!("sets `{name}`"), mend));
+        let help = "rewire or replace the node: set changes no structure";
+        faults.push(Diagnostic::new(DiagnosticCode::D06, id, format!("sets `{name}`"), help));
     }
 }
 
@@ -369,11 +369,11 @@ pub(super) fn set(
     node: &mut Node,
     fields: &NodeFields,
     settings: &Settings<'_>,
-    room: &mut PatternRoom,
-    faults: &mut Vec<Fault>,
+    room: &mut PatternBudget,
+    faults: &mut Vec<Diagnostic>,
 ) {
     forbid(&node.id, fields, faults);
-    let bare = settings.bare;
+    let bare = settings.ticks_per_second;
     fn put<T: Clone>(field: &mut T, said: &Option<T>) {
         if let Some(said) = said {
             field.clone_from(said);
@@ -397,9 +397,9 @@ pub(super) fn set(
     put(&mut node.human_timeout, &fields.human_timeout.map(|span| span.map(|span| span.ticks(bare))));
     if let Some(contract) = &fields.contract {
         let (drafts, nowhere) = (contract.clone().unwrap_or_default(), Pointer::default);
-        node.contract = rules(&node.id, drafts, settings.complete.then_some(room), &nowhere, faults);
+        node.contract = rules(&node.id, drafts, settings.real_run.then_some(room), &nowhere, faults);
     }
-    if settings.complete {
+    if settings.real_run {
         if matches!(fields.tool, Some(Some(_))) {
             take_from_tool(node, fields, settings);
         }

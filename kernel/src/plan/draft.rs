@@ -9,11 +9,11 @@ use serde::de::{Error, MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::span::Span;
+use super::duration::HumanDuration;
 use super::{Approval, Dep, Dispatch, Effect, Idempotency, InDoubt, Join, Kind, Method, ParamRef};
 use crate::agent::Oversight;
 use crate::id::NodeId;
-use crate::run::{Category, Strategy};
+use crate::run::{FailureCategory, RecoveryStrategy};
 
 /// A plan as written. Unknown fields are refused.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -88,9 +88,9 @@ pub struct NodeDraft {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idem: Option<Idempotency>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<Span>,
+    pub timeout: Option<HumanDuration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heartbeat_timeout: Option<Span>,
+    pub heartbeat_timeout: Option<HumanDuration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,7 +98,7 @@ pub struct NodeDraft {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub human_timeout: Option<Span>,
+    pub human_timeout: Option<HumanDuration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<Box<NodeFields>>,
 }
@@ -159,9 +159,9 @@ pub struct NodeFields {
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     pub idem: Option<Idempotency>,
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
-    pub timeout: Option<Span>,
+    pub timeout: Option<HumanDuration>,
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
-    pub heartbeat_timeout: Option<Option<Span>>,
+    pub heartbeat_timeout: Option<Option<HumanDuration>>,
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     pub retries: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
@@ -169,7 +169,7 @@ pub struct NodeFields {
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     pub approval: Option<Approval>,
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
-    pub human_timeout: Option<Option<Span>>,
+    pub human_timeout: Option<Option<HumanDuration>>,
 
     // What a change may not set. Read all the same, so that the refusal is a fault beside the others (D06).
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
@@ -222,9 +222,9 @@ pub struct PolicyDraft {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub backoff_base: Option<Span>,
+    pub backoff_base: Option<HumanDuration>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub backoff_cap: Option<Span>,
+    pub backoff_cap: Option<HumanDuration>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_doubt: Option<InDoubt>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -232,7 +232,7 @@ pub struct PolicyDraft {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub recovery: Option<BTreeMap<Category, Strategy>>,
+    pub recovery: Option<BTreeMap<FailureCategory, RecoveryStrategy>>,
 }
 
 /// 0 observe, 1 operate, 2 control.

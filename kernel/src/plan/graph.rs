@@ -3,34 +3,34 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use super::table::Table;
-use super::{Lists, Node, On};
+use super::node_index::NodeIndex;
+use super::{PackedLists, Node, On};
 use crate::id::{Digest, NodeId};
 
 /// Adjacency of nodes that are sorted by id and whose edges all lead somewhere.
 #[derive(Debug, Clone)]
 pub struct Graph {
     /// Per node: its sources, in the author's order.
-    pub sources: Lists<(usize, On)>,
+    pub sources: PackedLists<(usize, On)>,
     /// Per node: its consumers, ascending.
-    pub consumers: Lists<(usize, On)>,
+    pub consumers: PackedLists<(usize, On)>,
     /// Per node: edges on the longest path from an entry, over edges of either kind.
     pub level: Vec<u32>,
     /// Per node: edges on the longest path to an exit, over edges of either kind.
     pub height: Vec<u32>,
-    names: Table,
+    names: NodeIndex,
 }
 
 impl Graph {
     /// Builds the adjacency. Edges to nodes that do not exist are left out; on a cycle levels are 0.
     pub fn new(nodes: &[Node]) -> Graph {
-        let mut names = Table::new(nodes);
+        let mut names = NodeIndex::new(nodes);
         let named = std::mem::take(&mut names.sources);
-        let mut sources = Lists::with_capacity(nodes.len(), named.items().len());
+        let mut sources = PackedLists::with_capacity(nodes.len(), named.items().len());
         for (node, named) in nodes.iter().zip(named.iter()) {
             sources.push(node.deps.iter().zip(named).filter_map(|(dep, source)| Some(((*source)?, dep.on))));
         }
-        let consumers = sources.turned();
+        let consumers = sources.transposed();
         let level = longest(&sources, &consumers);
         let height = longest(&consumers, &sources);
         Graph { sources, consumers, level, height, names }
@@ -94,7 +94,7 @@ impl fmt::Debug for Derived {
 }
 
 /// Per node, the edges on the longest path that leads to it along `consumers`.
-fn longest(sources: &Lists<(usize, On)>, consumers: &Lists<(usize, On)>) -> Vec<u32> {
+fn longest(sources: &PackedLists<(usize, On)>, consumers: &PackedLists<(usize, On)>) -> Vec<u32> {
     let mut level = vec![0; sources.len()];
     let mut missing: Vec<usize> = sources.iter().map(<[_]>::len).collect();
     let mut reached: Vec<usize> = (0..sources.len()).filter(|&at| missing[at] == 0).collect();

@@ -10,10 +10,10 @@ use super::Graph;
 use super::draft::NodeFields;
 use super::graph::Derived;
 use crate::agent::Oversight;
-use crate::gate::{AfterLoss, CallClass};
+use crate::gate::{OnLostResult, CallClass};
 use crate::id::{Digest, NodeId, Ticks};
-use crate::json::{Object, has_settled_numbers, settle_numbers};
-use crate::run::{Category, Strategy};
+use crate::json::{Object, has_canonical_numbers, canonicalize_numbers};
+use crate::run::{FailureCategory, RecoveryStrategy};
 
 /// An immutable version of a graph of nodes. Only validation makes one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -71,28 +71,28 @@ impl Plan {
         self.nodes.binary_search_by(|probe| probe.id.cmp(id)).ok()
     }
 
-    /// Whether [`Plan::settle_numbers`] would leave it as it is, for sure.
-    pub fn has_settled_numbers(&self) -> bool {
+    /// Whether [`Plan::canonicalize_numbers`] would leave it as it is, for sure.
+    pub fn has_canonical_numbers(&self) -> bool {
         let fallbacks = self.nodes.iter().filter_map(|node| node.fallback.as_ref()?.params.as_ref());
         let params = self.nodes.iter().map(|node| &*node.params).chain(fallbacks);
         let rules = self.nodes.iter().flat_map(|node| &node.contract).chain(&self.contract);
         let specs = rules.filter_map(|rule| rule.spec.as_deref());
-        params.flat_map(|params| params.values()).chain(specs).all(has_settled_numbers)
+        params.flat_map(|params| params.values()).chain(specs).all(has_canonical_numbers)
     }
 
     /// Makes its numbers those that its canonical text says, so that it is the same plan as one read from there.
-    pub fn settle_numbers(&mut self) {
+    pub fn canonicalize_numbers(&mut self) {
         for node in &mut self.nodes {
             let fallback = node.fallback.iter_mut().filter_map(|fields| fields.params.as_mut());
-            fallback.flat_map(|params| params.values_mut()).for_each(settle_numbers);
-            if !has_settled_numbers(node.params.as_value()) {
-                node.params.make_mut().values_mut().for_each(settle_numbers);
+            fallback.flat_map(|params| params.values_mut()).for_each(canonicalize_numbers);
+            if !has_canonical_numbers(node.params.as_value()) {
+                node.params.make_mut().values_mut().for_each(canonicalize_numbers);
             }
         }
         let of_nodes = self.nodes.iter_mut().flat_map(|node| &mut node.contract);
         for spec in of_nodes.chain(&mut self.contract).filter_map(|rule| rule.spec.as_mut()) {
-            if !has_settled_numbers(spec) {
-                settle_numbers(Arc::make_mut(spec));
+            if !has_canonical_numbers(spec) {
+                canonicalize_numbers(Arc::make_mut(spec));
             }
         }
     }
@@ -191,9 +191,9 @@ impl Node {
 
     /// What may be done about an attempt of it if nobody knows what it came to: what the pickier of its own work and
     /// the tests of its contract permits. Whether a lost attempt is in doubt is decided here and nowhere else.
-    pub fn after_loss(&self) -> AfterLoss {
-        let own = self.own().after_loss();
-        self.tests.map_or(own, |tests| own.max(tests.after_loss()))
+    pub fn on_lost_result(&self) -> OnLostResult {
+        let own = self.own().on_lost_result();
+        self.tests.map_or(own, |tests| own.max(tests.on_lost_result()))
     }
 
     /// Whether it steers a run rather than working for it (reflection, observer, micro-planner, interjection,
@@ -350,7 +350,7 @@ pub enum Method {
 
 impl Method {
     /// Who judges by it, if nothing here does.
-    pub fn judge_outside(self) -> Option<&'static str> {
+    pub fn external_judge(self) -> Option<&'static str> {
         match self {
             Method::Schema | Method::Code | Method::Test => None,
             Method::Model => Some("a model"),
@@ -447,7 +447,7 @@ pub struct Policy {
     pub domain: Option<String>,
     /// What is done about failures where that is more than the default and the domain ask for.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub recovery: BTreeMap<Category, Strategy>,
+    pub recovery: BTreeMap<FailureCategory, RecoveryStrategy>,
 }
 
 impl Policy {

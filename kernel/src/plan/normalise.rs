@@ -6,30 +6,30 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::draft::{NodeDraft, PlanDraft, PolicyDraft, RuleDraft};
-use super::fault::{Fault, FaultCode};
+use super::diagnostic::{Diagnostic, DiagnosticCode};
 use super::pointer::{Origin, Pointer};
-use super::table::Table;
+use super::node_index::NodeIndex;
 use super::{
     Dep, Idempotency, Join, Kind, Method, Node, On, ParamRef, Plan, Policy, Rule, Settings, TEST_TOOL,
-    ToolDefaults, bind,
+    ToolDefaults, policy_floor,
 };
-use crate::contract::{self, CONTRACT_PATTERNS_BYTES_MAX, CONTRACT_RULES_MAX, PATTERNS_MEND, check_spec};
+use crate::contract::{self, CONTRACT_PATTERNS_BYTES_MAX, CONTRACT_RULES_MAX, PATTERNS_HELP, check_spec};
 use crate::gate::CallClass;
 use crate::id::NodeId;
 
 /// A plan with every default filled in that nobody has judged yet: [`validate`](super::validate) does.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Unchecked {
+pub struct UncheckedPlan {
     pub(super) plan: Plan,
     /// Where its nodes stood in the plan as written.
     pub(super) origin: Origin,
     /// What the names in it stand for.
-    pub(super) table: Table,
+    pub(super) index: NodeIndex,
     /// Faults of what a [`Plan`] cannot even hold, such as a rule without a method.
-    pub(super) faults: Vec<Fault>,
+    pub(super) faults: Vec<Diagnostic>,
 }
 
-impl Unchecked {
+impl UncheckedPlan {
     /// The plan as it would be. Not to be run: its ids may repeat, its edges lead nowhere.
     pub fn plan(&self) -> &Plan {
         &self.plan
@@ -43,8 +43,8 @@ impl Unchecked {
 
 /// Fills in every default: fields left out take what [`Settings`] say, kinds are inferred, references add
 /// edges, edges add joins, and the exits become the outputs if none are named.
-pub fn normalise(draft: PlanDraft, settings: &Settings<'_>) -> Unchecked {
-    let (mut faults, mut room) = (Vec::new(), PatternRoom::default());
+pub fn normalise(draft: PlanDraft, settings: &Settings<'_>) -> UncheckedPlan {
+    let (mut faults, mut room) = (Vec::new(), PatternBudget::default());
     let strict = draft.strict.unwrap_or(false);
     let root = Pointer::root();
     let deps = |node: &NodeDraft| node.deps.as_ref().map_or(0, Vec::len);
@@ -59,14 +59,14 @@ pub fn normalise(draft: PlanDraft, settings: &Settings<'_>) -> Unchecked {
     // Both sorts are stable: of one id used twice, the later stays the later.
     places.sort_by(|a, b| nodes[a.0].id.cmp(&nodes[b.0].id));
     nodes.sort_by(|a, b| a.id.cmp(&b.id));
-    let table = Table::new(&nodes);
+    let index = NodeIndex::new(&nodes);
     let place = || root.key("contract");
     if draft.contract.as_ref().is_some_and(Vec::is_empty) {
-        let (detail, mend) = ("the contract of the plan is empty", "give it a rule, or leave it out");
-        faults.push(Fault::new(FaultCode::V08, Fault::PLAN, detail, mend).at(&place()));
+        let (detail, help) = ("the contract of the plan is empty", "give it a rule, or leave it out");
+        faults.push(Diagnostic::new(DiagnosticCode::V08, Diagnostic::PLAN, detail, help).at(&place()));
     }
-    let specs = settings.complete.then_some(&mut room);
-    let contract = rules(Fault::PLAN, draft.contract.unwrap_or_default(), specs, &place, &mut faults);
+    let specs = settings.real_run.then_some(&mut room);
+    let contract = rules(Diagnostic::PLAN, draft.contract.unwrap_or_default(), specs, &place, &mut faults);
     let mut policy = settings.policy.clone();
     draft.policy.unwrap_or_default().overlay(&mut policy, settings);
     settings.overrides.overlay(&mut policy, settings);
@@ -75,19 +75,19 @@ pub fn normalise(draft: PlanDraft, settings: &Settings<'_>) -> Unchecked {
         title: draft.title,
         version: 1,
         outputs_declared: draft.outputs.is_some(),
-        outputs: draft.outputs.unwrap_or_else(|| exits(&nodes, &table)),
+        outputs: draft.outputs.unwrap_or_else(|| exits(&nodes, &index)),
         nodes,
         policy,
         contract,
         strict,
         derived: Default::default(),
     };
-    Unchecked { plan, origin: Origin::new(places), table, faults }
+    UncheckedPlan { plan, origin: Origin::new(places), index, faults }
 }
 
 impl PlanDraft {
     /// Normalises and validates: a plan to run, or every fault.
-    pub fn validate(self, settings: &Settings<'_>) -> Result<Plan, Vec<Fault>> {
+    pub fn validate(self, settings: &Settings<'_>) -> Result<Plan, Vec<Diagnostic>> {
         super::validate(normalise(self, settings), settings)
     }
 }
@@ -99,14 +99,14 @@ impl NodeDraft {
         strict: bool,
         settings: &Settings<'_>,
         place: &dyn Fn() -> Pointer,
-        room: &mut PatternRoom,
-        faults: &mut Vec<Fault>,
+        room: &mut PatternBudget,
+        faults: &mut Vec<Diagnostic>,
     ) -> Node {
         let mut draft = self;
         let said = draft.idem;
         // What a tool says of its own result needs no check, and is the same for many nodes.
         let authored = draft.contract.is_some() || draft.tool.is_none();
-        if settings.complete {
+        if settings.real_run {
             draft.complete(settings);
         }
         let idem = draft.idem.unwrap_or_default();
@@ -127,23 +127,23 @@ impl NodeDraft {
             contract: rules(
                 &draft.id,
                 draft.contract.unwrap_or_default(),
-                (settings.complete && authored).then_some(room),
+                (settings.real_run && authored).then_some(room),
                 &|| place().key("contract"),
                 faults,
             ),
             effect: draft.effect.unwrap_or_default(),
             impact: draft.impact.map_or(0, |impact| impact.get()),
             idem,
-            timeout: draft.timeout.map_or(settings.timeout, |span| span.ticks(settings.bare)),
-            heartbeat_timeout: draft.heartbeat_timeout.map(|span| span.ticks(settings.bare)),
+            timeout: draft.timeout.map_or(settings.timeout, |span| span.ticks(settings.ticks_per_second)),
+            heartbeat_timeout: draft.heartbeat_timeout.map(|span| span.ticks(settings.ticks_per_second)),
             retries: draft.retries.unwrap_or_else(|| (settings.retries)(idem)),
             patches: draft.patches.unwrap_or(i64::from(draft.fallback.is_some())),
             approval: draft.approval.unwrap_or_default(),
-            human_timeout: draft.human_timeout.map(|span| span.ticks(settings.bare)),
+            human_timeout: draft.human_timeout.map(|span| span.ticks(settings.ticks_per_second)),
             fallback: draft.fallback,
             id: draft.id,
         };
-        if settings.complete {
+        if settings.real_run {
             node.tests = tests_class(&node.contract, said, settings);
         }
         connect(&mut node, strict);
@@ -237,15 +237,15 @@ pub(super) fn connect(node: &mut Node, strict: bool) {
 pub const PLAN_PATTERNS_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// What the patterns of a plan may still take.
-pub(super) struct PatternRoom(Option<usize>);
+pub(super) struct PatternBudget(Option<usize>);
 
-impl Default for PatternRoom {
-    fn default() -> PatternRoom {
-        PatternRoom(Some(PLAN_PATTERNS_BYTES_MAX))
+impl Default for PatternBudget {
+    fn default() -> PatternBudget {
+        PatternBudget(Some(PLAN_PATTERNS_BYTES_MAX))
     }
 }
 
-impl PatternRoom {
+impl PatternBudget {
     /// Whether there was none for some: that is told, and what comes after is not looked at.
     fn is_over(&self) -> bool {
         self.0.is_none()
@@ -262,15 +262,15 @@ impl PatternRoom {
 pub(super) fn rules(
     node: impl std::fmt::Display + Copy,
     drafts: Vec<RuleDraft>,
-    specs: Option<&mut PatternRoom>,
+    specs: Option<&mut PatternBudget>,
     place: &dyn Fn() -> Pointer,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<Diagnostic>,
 ) -> Vec<Rule> {
-    let mut specs = specs.map(|room| Specs { room, bytes: 0 });
+    let mut specs = specs.map(|room| SpecChecker { room, bytes: 0 });
     if specs.is_some() && drafts.len() > CONTRACT_RULES_MAX {
-        let mend = "judge by fewer: one schema can ask for many things";
-        let detail = contract::told_too_many(drafts.len());
-        faults.push(Fault::new(FaultCode::V09, node, detail, mend).at(&place()));
+        let help = "judge by fewer: one schema can ask for many things";
+        let detail = contract::too_many_rules(drafts.len());
+        faults.push(Diagnostic::new(DiagnosticCode::V09, node, detail, help).at(&place()));
         specs = None;
     }
     let judged = drafts.into_iter().enumerate().map(|(at, draft)| {
@@ -279,8 +279,8 @@ pub(super) fn rules(
         let rule = Rule { method: draft.method.unwrap_or(Method::Human), p: draft.p, spec: draft.spec };
         if !named {
             let detail = format!("contract[{at}] names no method");
-            let mend = "name one of schema, code, test, model, human";
-            faults.push(Fault::new(FaultCode::V09, node, detail, mend).at(&place()));
+            let help = "name one of schema, code, test, model, human";
+            faults.push(Diagnostic::new(DiagnosticCode::V09, node, detail, help).at(&place()));
         } else if let Some(specs) = &mut specs {
             faults.extend(specs.judge(&rule, at, node, &place));
         }
@@ -290,39 +290,39 @@ pub(super) fn rules(
 }
 
 /// The specs of one contract.
-struct Specs<'a> {
-    room: &'a mut PatternRoom,
+struct SpecChecker<'a> {
+    room: &'a mut PatternBudget,
     /// What its patterns take so far.
     bytes: usize,
 }
 
-impl Specs<'_> {
+impl SpecChecker<'_> {
     fn judge(
         &mut self,
         rule: &Rule,
         at: usize,
         node: impl std::fmt::Display,
         place: &dyn Fn() -> Pointer,
-    ) -> Option<Fault> {
+    ) -> Option<Diagnostic> {
         if self.room.is_over() || self.bytes > CONTRACT_PATTERNS_BYTES_MAX {
             return None;
         }
         let spec = || place().key("spec");
-        let fault = |what: &str, mend: &str, place: &Pointer| {
+        let fault = |what: &str, help: &str, place: &Pointer| {
             let detail = format!("contract[{at}] cannot be judged by: {what}");
-            Some(Fault::new(FaultCode::V09, &node, detail, mend).at(place))
+            Some(Diagnostic::new(DiagnosticCode::V09, &node, detail, help).at(place))
         };
         let bytes = match check_spec(rule) {
             Ok(bytes) => bytes,
             Err(wrong) => {
                 self.room.take(contract::pattern_bytes_at_most(rule));
                 let place = if rule.spec.is_some() { spec().join(&wrong.pointer) } else { place() };
-                return fault(&wrong.what, &wrong.mend, &place);
+                return fault(&wrong.what, &wrong.help, &place);
             }
         };
         self.bytes += bytes;
         if self.bytes > CONTRACT_PATTERNS_BYTES_MAX {
-            return fault(&contract::told_patterns(), PATTERNS_MEND, &spec());
+            return fault(&contract::patterns_too_large(), PATTERNS_HELP, &spec());
         }
         self.room.take(bytes);
         self.room.is_over().then(|| {
@@ -330,19 +330,19 @@ impl Specs<'_> {
                 "with contract[{at}] of {node}, the patterns of the plan take more than {PLAN_PATTERNS_BYTES_MAX} bytes \
                  once they are compiled"
             );
-            Fault::new(FaultCode::V13, Fault::PLAN, detail, PATTERNS_MEND).at(&spec())
+            Diagnostic::new(DiagnosticCode::V13, Diagnostic::PLAN, detail, PATTERNS_HELP).at(&spec())
         })
     }
 }
 
 /// The nodes that no dependency of either kind names, ascending.
-fn exits(nodes: &[Node], table: &Table) -> Vec<NodeId> {
+fn exits(nodes: &[Node], index: &NodeIndex) -> Vec<NodeId> {
     let mut named = vec![false; nodes.len()];
-    for source in table.sources.items().iter().flatten() {
+    for source in index.sources.items().iter().flatten() {
         named[*source] = true;
     }
     let mut exits: Vec<NodeId> =
-        (0..nodes.len()).filter(|&at| !named[table.last(at)]).map(|at| nodes[at].id.clone()).collect();
+        (0..nodes.len()).filter(|&at| !named[index.effective(at)]).map(|at| nodes[at].id.clone()).collect();
     exits.dedup();
     exits
 }
@@ -371,13 +371,13 @@ impl PolicyDraft {
         put(&mut policy.max_nodes, max_nodes);
         put(&mut policy.max_depth, max_depth);
         policy.max_attempts = max_attempts.unwrap_or(policy.max_attempts);
-        policy.backoff_base = backoff_base.map_or(policy.backoff_base, |span| span.ticks(settings.bare));
-        policy.backoff_cap = backoff_cap.map_or(policy.backoff_cap, |span| span.ticks(settings.bare));
+        policy.backoff_base = backoff_base.map_or(policy.backoff_base, |span| span.ticks(settings.ticks_per_second));
+        policy.backoff_cap = backoff_cap.map_or(policy.backoff_cap, |span| span.ticks(settings.ticks_per_second));
         policy.in_doubt = in_doubt.unwrap_or(policy.in_doubt);
         policy.oversight = oversight.or(policy.oversight);
-        bind::heed(&mut policy.recovery, domain.as_deref(), policy.domain.as_deref());
+        policy_floor::keep_domain_floor(&mut policy.recovery, domain.as_deref(), policy.domain.as_deref());
         policy.domain = domain.clone().or(policy.domain.take());
-        recovery.iter().for_each(|recovery| bind::raise(&mut policy.recovery, recovery));
+        recovery.iter().for_each(|recovery| policy_floor::raise_to(&mut policy.recovery, recovery));
     }
 }
 
@@ -392,7 +392,7 @@ mod tests {
 
     #[test]
     fn rules_are_judged_as_long_as_their_patterns_have_room_in_the_plan() {
-        let mut room = PatternRoom(Some(8 * 1024)); // for two small ones
+        let mut room = PatternBudget(Some(8 * 1024)); // for two small ones
         let mut told = |node: &str, patterns: &[&str]| -> Vec<String> {
             let mut faults = Vec::new();
             let drafts = patterns.iter().map(|pattern| matches(pattern)).collect();
@@ -407,7 +407,7 @@ mod tests {
     #[test]
     fn rules_that_cannot_be_judged_by_are_told_as_long_as_finding_out_has_room() {
         let large = r"\w{1000}"; // larger than any may be
-        let mut room = PatternRoom(Some(0));
+        let mut room = PatternBudget(Some(0));
         let no_patterns =
             RuleDraft { method: Some(Method::Code), p: None, spec: Some(json!({"check": "?"}).into()) };
         let (mut faults, drafts) = (Vec::new(), vec![no_patterns, matches(large), matches(large)]);

@@ -19,7 +19,7 @@ pub struct Settings<'a> {
     /// What counts over the plan, key by key.
     pub overrides: PolicyDraft,
     /// What a bare second of time is worth in ticks: 1 in a simulation, 1,000 in a real run.
-    pub bare: Ticks,
+    pub ticks_per_second: Ticks,
     /// Of an attempt, where the plan says nothing.
     pub timeout: Ticks,
     /// Retries of a node, where the plan says nothing.
@@ -32,7 +32,7 @@ pub struct Settings<'a> {
     pub executes: fn(Kind) -> bool,
     /// Whether what a plan leaves out is completed from what its tools and kinds are known to do, and a
     /// parameter may be given only once (V22). True in real runs.
-    pub complete: bool,
+    pub real_run: bool,
     /// Whether the wait before a retry is drawn between nothing and its full length.
     pub jitter: bool,
     /// Calls of a run that the gate refuses before it is cancelled; `None`: however many, as in a simulation.
@@ -45,13 +45,13 @@ impl<'a> Settings<'a> {
         Settings {
             policy: Policy::SIMULATION,
             overrides,
-            bare: 1,
+            ticks_per_second: 1,
             timeout: 100,
             retries: |_| 0,
             tools,
             domains: None,
             executes: |_| true,
-            complete: false,
+            real_run: false,
             jitter: false,
             denials_max: None,
         }
@@ -62,7 +62,7 @@ impl<'a> Settings<'a> {
         Settings {
             policy: Policy::real(slots),
             overrides: PolicyDraft::default(),
-            bare: 1_000,
+            ticks_per_second: 1_000,
             timeout: 60_000,
             retries: |idem| match idem {
                 Idempotency::Natural | Idempotency::Keyed => 2,
@@ -71,7 +71,7 @@ impl<'a> Settings<'a> {
             tools: Some(tools),
             domains: None,
             executes: |kind| matches!(kind, Kind::Tool | Kind::Aggregator | Kind::HumanApproval),
-            complete: true,
+            real_run: true,
             jitter: true,
             denials_max: Some(DENIALS_MAX),
         }
@@ -97,7 +97,7 @@ pub trait Tools: Send + Sync {
     /// What is wrong with the parameters of `tool` before any call, when `literal` are known and those named in
     /// `referred` are yet to come. What depends on values that are to come is not judged. Unless overridden:
     /// nothing is known to be wrong.
-    fn judge(&self, _tool: &str, _literal: &Map<String, Value>, _referred: &BTreeSet<&str>) -> Vec<BadParam> {
+    fn check_params(&self, _tool: &str, _literal: &Map<String, Value>, _referred: &BTreeSet<&str>) -> Vec<BadParam> {
         Vec::new()
     }
 }
@@ -131,7 +131,7 @@ pub enum BadParam {
         /// a parameter of the plan that nobody else is to see.
         what: String,
         /// What would mend it, as a sentence without a full stop.
-        mend: String,
+        help: String,
         /// The line of its text where that is, from 1, if it is known.
         line: Option<usize>,
     },

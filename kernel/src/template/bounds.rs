@@ -33,7 +33,7 @@ pub(super) fn check(
     judge: &mut dyn FnMut(&str) -> Result<(), String>,
 ) -> Result<(), (usize, String)> {
     let mut rest = template;
-    let mut bindings = Bindings::default();
+    let mut counts = TagCounts::default();
     while let Some(open) = rest.find('{') {
         let from = &rest[open..];
         let line = || 1 + template[..template.len() - from.len()].matches('\n').count();
@@ -47,7 +47,7 @@ pub(super) fn check(
         } else if let Some(body) = from.strip_prefix("{%") {
             let (tag, after) = split_tag(body, "%}");
             let word = check_statement(tag, judge).map_err(|what| (line(), what))?;
-            bindings.meet(word).map_err(|what| (line(), what))?;
+            counts.add(word).map_err(|what| (line(), what))?;
             if word == "raw" { skip_raw(after) } else { after }
         } else {
             &from[1..]
@@ -58,14 +58,14 @@ pub(super) fn check(
 
 /// What a template holds at once.
 #[derive(Default)]
-struct Bindings {
+struct TagCounts {
     loops: usize,
     sets: usize,
     elifs: usize,
 }
 
-impl Bindings {
-    fn meet(&mut self, word: &str) -> Result<(), String> {
+impl TagCounts {
+    fn add(&mut self, word: &str) -> Result<(), String> {
         match word {
             "for" => self.loops += 1,
             "endfor" => self.loops = self.loops.saturating_sub(1),

@@ -35,13 +35,13 @@ pub(super) static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(||
     }
     environment.set_formatter(|out, _, value| write_text(value, out));
     environment.add_filter("join", |state: &mut State<'_, '_>, items: Engine, joiner: Option<String>| {
-        join(&items, &joiner.unwrap_or_default(), built(state))
+        join(&items, &joiner.unwrap_or_default(), budget(state))
     });
     environment.add_filter("replace", |state: &mut State<'_, '_>, text: String, from: String, to: String| {
-        replace(&text, &from, &to, built(state))
+        replace(&text, &from, &to, budget(state))
     });
     environment.add_filter("tojson", |state: &mut State<'_, '_>, value: Engine| {
-        let mut text = Budgeted { text: String::new(), built: built(state) };
+        let mut text = BudgetedText { text: String::new(), budget: budget(state) };
         write_json(&value, MAX_DEPTH, &mut text).map(|()| text.text)
     });
     for (names, copies, filter) in copying_filters() {
@@ -107,14 +107,14 @@ fn copy(
     let text = |value: &Engine| value.as_str().map_or(0, str::len);
     let items = |value: &Engine| value.len().unwrap_or(0).saturating_mul(ITEM_BYTES);
     match (copies, args.first()) {
-        (Copies::Items, Some(given)) => book_copy(items(given), built(state))?,
-        (Copies::Parts, Some(given)) => book_copy(text(given), built(state))?,
+        (Copies::Items, Some(given)) => charge_copy(items(given), budget(state))?,
+        (Copies::Parts, Some(given)) => charge_copy(text(given), budget(state))?,
         (Copies::Text, _) | (_, None) => {}
     }
     let result = filter.call(state, args)?;
     match copies {
-        Copies::Text => book_copy(text(&result), built(state))?,
-        Copies::Parts => book_copy(items(&result), built(state))?,
+        Copies::Text => charge_copy(text(&result), budget(state))?,
+        Copies::Parts => charge_copy(items(&result), budget(state))?,
         Copies::Items => {}
     }
     Ok(result)
@@ -132,13 +132,13 @@ fn sum(state: &mut State<'_, '_>, args: &[Engine]) -> Result<Engine, Error> {
 
 /// What the filters of one rendering have built.
 #[derive(Default)]
-struct Built {
+struct FilterBudget {
     bytes: usize,
     copies_bytes: usize,
 }
 
-fn built<'a>(state: &'a mut State<'_, '_>) -> &'a mut Built {
-    state.get_or_insert_extension_with(Built::default)
+fn budget<'a>(state: &'a mut State<'_, '_>) -> &'a mut FilterBudget {
+    state.get_or_insert_extension_with(FilterBudget::default)
 }
 
 fn syntax() -> SyntaxConfig {
@@ -150,29 +150,29 @@ fn refused(error: impl std::fmt::Display) -> Error {
 }
 
 /// Text that a filter builds, out of the budget of the rendering.
-struct Budgeted<'a> {
+struct BudgetedText<'a> {
     text: String,
-    built: &'a mut Built,
+    budget: &'a mut FilterBudget,
 }
 
-impl fmt::Write for Budgeted<'_> {
+impl fmt::Write for BudgetedText<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        book(text.len(), self.built).map_err(|_| fmt::Error)?;
+        charge(text.len(), self.budget).map_err(|_| fmt::Error)?;
         self.text.push_str(text);
         Ok(())
     }
 }
 
 /// Books bytes that a filter is about to build.
-fn book(bytes: usize, built: &mut Built) -> Result<(), Error> {
-    built.bytes = built.bytes.saturating_add(bytes);
-    if built.bytes <= RENDER_BYTES_MAX { Ok(()) } else { Err(over_budget(fmt::Error)) }
+fn charge(bytes: usize, budget: &mut FilterBudget) -> Result<(), Error> {
+    budget.bytes = budget.bytes.saturating_add(bytes);
+    if budget.bytes <= RENDER_BYTES_MAX { Ok(()) } else { Err(over_budget(fmt::Error)) }
 }
 
 /// Books bytes that a filter copies.
-fn book_copy(bytes: usize, built: &mut Built) -> Result<(), Error> {
-    built.copies_bytes = built.copies_bytes.saturating_add(bytes);
-    if built.copies_bytes <= RENDER_COPIES_BYTES_MAX {
+fn charge_copy(bytes: usize, budget: &mut FilterBudget) -> Result<(), Error> {
+    budget.copies_bytes = budget.copies_bytes.saturating_add(bytes);
+    if budget.copies_bytes <= RENDER_COPIES_BYTES_MAX {
         return Ok(());
     }
     Err(refused(format_args!("what filters copy is limited to {RENDER_COPIES_BYTES_MAX} bytes")))
@@ -182,8 +182,8 @@ fn over_budget(_: fmt::Error) -> Error {
     refused(format_args!("a result is limited to {RENDER_BYTES_MAX} bytes"))
 }
 
-fn join(items: &Engine, joiner: &str, built: &mut Built) -> Result<String, Error> {
-    let mut joined = Budgeted { text: String::new(), built };
+fn join(items: &Engine, joiner: &str, budget: &mut FilterBudget) -> Result<String, Error> {
+    let mut joined = BudgetedText { text: String::new(), budget };
     for (index, item) in items.try_iter()?.enumerate() {
         if index > 0 {
             joined.write_str(joiner).map_err(over_budget)?;
@@ -193,9 +193,9 @@ fn join(items: &Engine, joiner: &str, built: &mut Built) -> Result<String, Error
     Ok(joined.text)
 }
 
-fn replace(text: &str, from: &str, to: &str, built: &mut Built) -> Result<String, Error> {
+fn replace(text: &str, from: &str, to: &str, budget: &mut FilterBudget) -> Result<String, Error> {
     let grown = text.matches(from).count().saturating_mul(to.len());
-    book(text.len().saturating_add(grown), built)?;
+    charge(text.len().saturating_add(grown), budget)?;
     Ok(text.replace(from, to))
 }
 

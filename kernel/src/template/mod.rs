@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::json::{JsonError, write_value};
 
 pub use render::{
-    BadTemplate, RENDER_BYTES_MAX, RENDER_COPIES_BYTES_MAX, RENDER_FUEL, RENDER_VALUES_BYTES_MAX,
+    TemplateError, RENDER_BYTES_MAX, RENDER_COPIES_BYTES_MAX, RENDER_FUEL, RENDER_VALUES_BYTES_MAX,
     RenderError, TEMPLATE_BYTES_MAX, check_paths, check_template, check_values, render,
 };
 

@@ -53,7 +53,7 @@ const FILTERS: [&str; 36] = [
 const LETTERS_COMPARED_MAX: usize = 10_000;
 
 /// What stands before a name that may have been meant.
-pub(super) const MEANT: &str = ": did you mean ";
+pub(super) const SUGGESTION: &str = ": did you mean ";
 
 /// The first value that a tag takes among these.
 pub(super) fn first_of<'a>(code: &'a str, names: &BTreeSet<String>) -> Option<&'a str> {
@@ -99,24 +99,24 @@ fn given<'a>(words: &[&'a str]) -> impl Iterator<Item = &'a str> {
 
 /// What a template calls by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Called {
+enum CalledKind {
     Filter,
     Test,
     Function,
 }
 
 /// The names of one template, as far as they were met.
-pub(super) struct Names<'a> {
+pub(super) struct NameChecker<'a> {
     environment: &'a Environment<'a>,
     /// What there is.
-    known: BTreeSet<(Called, String)>,
+    known: BTreeSet<(CalledKind, String)>,
     /// Names that the template gave to something: it may be a function.
     bound: BTreeSet<String>,
 }
 
-impl<'a> Names<'a> {
-    pub(super) fn of(environment: &'a Environment<'a>) -> Names<'a> {
-        Names { environment, known: BTreeSet::new(), bound: BTreeSet::new() }
+impl<'a> NameChecker<'a> {
+    pub(super) fn of(environment: &'a Environment<'a>) -> NameChecker<'a> {
+        NameChecker { environment, known: BTreeSet::new(), bound: BTreeSet::new() }
     }
 
     /// Checks the code of a tag, in which texts are empty.
@@ -128,13 +128,13 @@ impl<'a> Names<'a> {
             let before = |back: usize| place.checked_sub(back).map_or("", at);
             let called = match before(1) {
                 _ if !word.starts_with(|first: char| first.is_alphabetic() || first == '_') => continue,
-                "|" => Called::Filter,
+                "|" => CalledKind::Filter,
                 "is" if word == "not" => continue,
-                "is" => Called::Test,
-                "not" if before(2) == "is" => Called::Test,
+                "is" => CalledKind::Test,
+                "not" if before(2) == "is" => CalledKind::Test,
                 "." => continue,
                 _ if at(place + 1) == "(" && !WORDS.contains(&word) && !self.bound.contains(word) => {
-                    Called::Function
+                    CalledKind::Function
                 }
                 _ => continue,
             };
@@ -143,15 +143,15 @@ impl<'a> Names<'a> {
             }
             if !self.is_known(called, word) {
                 let what = match called {
-                    Called::Filter => "filter",
-                    Called::Test => "test",
-                    Called::Function => "function",
+                    CalledKind::Filter => "filter",
+                    CalledKind::Test => "test",
+                    CalledKind::Function => "function",
                 };
                 let meant = match called {
-                    Called::Filter => nearest(word, FILTERS, &mut LETTERS_COMPARED_MAX.clone()),
-                    Called::Test | Called::Function => None,
+                    CalledKind::Filter => nearest(word, FILTERS, &mut LETTERS_COMPARED_MAX.clone()),
+                    CalledKind::Test | CalledKind::Function => None,
                 };
-                let meant = meant.map(|meant| format!("{MEANT}{meant}?")).unwrap_or_default();
+                let meant = meant.map(|meant| format!("{SUGGESTION}{meant}?")).unwrap_or_default();
                 return Err(format!("there is no {what} {word}{meant}"));
             }
             self.known.insert((called, word.to_owned()));
@@ -160,11 +160,11 @@ impl<'a> Names<'a> {
     }
 
     /// Asks the engine, which looks the name up before anything else.
-    fn is_known(&self, called: Called, name: &str) -> bool {
+    fn is_known(&self, called: CalledKind, name: &str) -> bool {
         let (template, unknown) = match called {
-            Called::Filter => (format!("{{{{ 0|{name} }}}}"), ErrorKind::UnknownFilter),
-            Called::Test => (format!("{{{{ 0 is {name} }}}}"), ErrorKind::UnknownTest),
-            Called::Function => (format!("{{{{ {name}() }}}}"), ErrorKind::UnknownFunction),
+            CalledKind::Filter => (format!("{{{{ 0|{name} }}}}"), ErrorKind::UnknownFilter),
+            CalledKind::Test => (format!("{{{{ 0 is {name} }}}}"), ErrorKind::UnknownTest),
+            CalledKind::Function => (format!("{{{{ {name}() }}}}"), ErrorKind::UnknownFunction),
         };
         self.environment.render_str(&template, ()).map_or_else(|error| error.kind() != unknown, |_| true)
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::bounds;
 use super::environment::ENVIRONMENT;
-use super::names::{self, MEANT, Names};
+use super::names::{self, SUGGESTION, NameChecker};
 use crate::json::measure;
 
 /// Longest template, in bytes.
@@ -62,19 +62,19 @@ pub enum RenderError {
 
 /// What is wrong with a template, for its author.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadTemplate {
+pub struct TemplateError {
     /// What is wrong, with its line.
     pub what: String,
     /// What would mend it.
-    pub mend: String,
+    pub help: String,
     /// Where, from 1, if it is one line.
     pub line: Option<usize>,
 }
 
-impl From<RenderError> for BadTemplate {
-    fn from(error: RenderError) -> BadTemplate {
+impl From<RenderError> for TemplateError {
+    fn from(error: RenderError) -> TemplateError {
         let told = error.to_string().replacen("template, ", "", 1);
-        let (what, mend) = match told.rsplit_once(MEANT) {
+        let (what, help) = match told.rsplit_once(SUGGESTION) {
             Some((what, meant)) => (what.to_owned(), format!("did you mean {meant}")),
             None => (told, "write {{ value }} and {% if … %}, as minijinja has them".to_owned()),
         };
@@ -82,7 +82,7 @@ impl From<RenderError> for BadTemplate {
             RenderError::Template { line, .. } | RenderError::Undefined { line, .. } => Some(line),
             RenderError::Limit { .. } => None,
         };
-        BadTemplate { what, mend, line }
+        TemplateError { what, help, line }
     }
 }
 
@@ -171,7 +171,7 @@ pub fn check_template(template: &str) -> Result<(), RenderError> {
     }
     let environment: Environment<'_> = ENVIRONMENT.clone();
     compiled(&environment, template)?;
-    let mut names = Names::of(&environment);
+    let mut names = NameChecker::of(&environment);
     bounds::check(template, &mut |code| names.check(code))
         .map_err(|(line, what)| RenderError::Template { line, what })
 }
@@ -200,7 +200,7 @@ pub fn render(template: &str, values: &Map<String, Value>) -> Result<String, Ren
     }
     let environment: Environment<'_> = ENVIRONMENT.clone();
     let compiled = compiled(&environment, template)?;
-    let mut text = Bounded { bytes: Vec::new(), full: false };
+    let mut text = BoundedOutput { bytes: Vec::new(), full: false };
     match compiled.render_captured_to(Engine::from(Serde(values)), &mut text) {
         Ok(_) => Ok(String::from_utf8(text.bytes).expect("a template writes whole strings")),
         Err(_) if text.full => Err(limit("the result (bytes)", RENDER_BYTES_MAX as u64)),
@@ -218,12 +218,12 @@ fn compiled<'e>(
 }
 
 /// Collects the result up to its limit.
-struct Bounded {
+struct BoundedOutput {
     bytes: Vec<u8>,
     full: bool,
 }
 
-impl io::Write for Bounded {
+impl io::Write for BoundedOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.bytes.len() + bytes.len() > RENDER_BYTES_MAX {
             self.full = true;

@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use ostler_kernel::plan::Settings;
-use ostler_kernel::run::Standing;
+use ostler_kernel::run::NodeStatus;
 use serde_json::{Map, Value, json};
 
 use script::Case;
-use world::World;
+use world::SimulatedRun;
 
 /// A line that is no case.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl CaseError {
 
 /// What became of a case.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Lived {
+pub struct CaseResult {
     /// Its name.
     pub id: String,
     /// What happened, in the form of `expect`.
@@ -80,7 +80,7 @@ pub struct Lived {
     pub replay: Option<String>,
 }
 
-impl Lived {
+impl CaseResult {
     /// The first place where what happened is not what was expected, or is not what its records tell; `None` if
     /// all is as expected.
     pub fn difference(&self) -> Option<String> {
@@ -98,13 +98,13 @@ impl Lived {
 ///
 /// It is no case: something in it cannot be read. A delta that can be read and that the plan does not take is none of that: it
 /// is refused, as the case may expect.
-pub fn live(line: &str) -> Result<Lived, BadCase> {
+pub fn run_case(line: &str) -> Result<CaseResult, BadCase> {
     let bad = |wrong| BadCase::new(line, wrong);
     let case = Case::read(line).map_err(bad)?;
     let id = case.id.clone();
     let expected = case.expect.clone();
     let (actual, replay) = expect(case).map_err(bad)?;
-    Ok(Lived { id, actual, expected, replay })
+    Ok(CaseResult { id, actual, expected, replay })
 }
 
 fn expect(case: Case) -> Result<(Value, Option<String>), CaseError> {
@@ -120,13 +120,13 @@ fn expect(case: Case) -> Result<(Value, Option<String>), CaseError> {
             return Ok((json!({"valid": false, "errors": errors}), None));
         }
     };
-    let mut world = World::new(plan, case, &settings);
+    let mut world = SimulatedRun::new(plan, case, &settings);
     world.run()?;
     Ok((told(&world), world.replay_difference()))
 }
 
 /// The form of `expect`.
-fn told(world: &World<'_>) -> Value {
+fn told(world: &SimulatedRun<'_>) -> Value {
     let (run, trace) = (&world.run, &world.trace);
     let last: Map<String, Value> = run
         .instances()
@@ -148,7 +148,7 @@ fn told(world: &World<'_>) -> Value {
     if !trace.late.is_empty() {
         told["late"] = json!(trace.late);
     }
-    debug_assert!(run.instances().all(|(_, instance)| instance.standing != Standing::Ready));
+    debug_assert!(run.instances().all(|(_, instance)| instance.status != NodeStatus::Ready));
     told
 }
 

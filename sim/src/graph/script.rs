@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use ostler_kernel::plan::{Delta, NodeDraft, NodeFields, PlanDraft, PolicyDraft, Span};
+use ostler_kernel::plan::{Delta, NodeDraft, NodeFields, PlanDraft, PolicyDraft, HumanDuration};
 use serde::de::{Error, IntoDeserializer};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -53,7 +53,7 @@ pub(super) struct OutcomeScript {
     #[serde(default)]
     pub(super) ok: Value,
     #[serde(default)]
-    pub(super) fail: Option<ostler_kernel::run::Category>,
+    pub(super) fail: Option<ostler_kernel::run::FailureCategory>,
     #[serde(default)]
     pub(super) invalid: bool,
     #[serde(default = "one", deserialize_with = "ticks")]
@@ -101,10 +101,10 @@ fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PolicyDra
 fn whole<const N: usize>(
     whose: &dyn Display,
     names: [&str; N],
-    times: [Option<Span>; N],
+    times: [Option<HumanDuration>; N],
 ) -> Result<(), String> {
     for (name, span) in names.into_iter().zip(times) {
-        if let Some(Span::Fraction(ticks)) = span
+        if let Some(HumanDuration::Fraction(ticks)) = span
             && ticks.fract() != 0.0
         {
             return Err(format!("the {name} of {whose} is {ticks}: times are whole numbers of ticks"));

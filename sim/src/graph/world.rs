@@ -13,8 +13,8 @@ use ostler_kernel::lineage;
 use ostler_kernel::plan::{Delta, Kind, Plan, Settings};
 use ostler_kernel::port::JSON;
 use ostler_kernel::run::{
-    self, Answer, Canceller, Category, Context, Input, NodeState, Operation, Patch, Planner, Quiet, Run,
-    Standing,
+    self, PlannerAnswer, Canceller, FailureCategory, DecisionContext, RunInput, NodeState, Operation, Patch, Planner, Completion, Run,
+    NodeStatus,
 };
 use serde_json::{Map, Value};
 
@@ -54,7 +54,7 @@ enum Entry {
     Operator(Box<ControlScript>),
 }
 
-pub(super) struct World<'s> {
+pub(super) struct SimulatedRun<'s> {
     pub(super) run: Run,
     /// Every record, with its time, as a journal would hold it.
     journal: Vec<(i64, Event)>,
@@ -83,25 +83,25 @@ struct Script {
 }
 
 impl Planner for Script {
-    fn patch(&mut self, run: &Run, node: &NodeId) -> Answer<Patch> {
-        let phase = run.instance(node).map_or(0, |instance| instance.phase as usize);
+    fn patch(&mut self, run: &Run, node: &NodeId) -> PlannerAnswer<Patch> {
+        let patch_count = run.instance(node).map_or(0, |instance| instance.patch_count as usize);
         let script =
-            self.patches.get(node.as_str()).and_then(|answers| answers.get(phase)).cloned().flatten();
-        let Some(PatchScript { refuse, set, dur, .. }) = script else { return Answer::Refused };
+            self.patches.get(node.as_str()).and_then(|answers| answers.get(patch_count)).cloned().flatten();
+        let Some(PatchScript { refuse, set, dur, .. }) = script else { return PlannerAnswer::Refused };
         let patch = (!refuse).then_some(Patch { set });
         match (dur, patch) {
             (Some(dur), patch) => {
                 self.delayed.push((node.clone(), dur, Entry::Patched(node.clone(), patch.map(Box::new))));
-                Answer::Later
+                PlannerAnswer::Later
             }
-            (None, Some(patch)) => Answer::Now(patch),
-            (None, None) => Answer::Refused,
+            (None, Some(patch)) => PlannerAnswer::Now(patch),
+            (None, None) => PlannerAnswer::Refused,
         }
     }
 
-    fn replan(&mut self, _: &Run) -> Answer<Delta> {
+    fn replan(&mut self, _: &Run) -> PlannerAnswer<Delta> {
         let Some(Some(ReplanScript { refuse, dur, delta })) = self.replans.next() else {
-            return Answer::Refused;
+            return PlannerAnswer::Refused;
         };
         let delta = (!refuse).then(|| {
             self.bring(ChangeCause::Replan, delta.script);
@@ -110,10 +110,10 @@ impl Planner for Script {
         match (dur, delta) {
             (Some(dur), delta) => {
                 self.delayed.push((NodeId::from("*"), dur, Entry::Replanned(delta.map(Box::new))));
-                Answer::Later
+                PlannerAnswer::Later
             }
-            (None, Some(delta)) => Answer::Now(delta),
-            (None, None) => Answer::Refused,
+            (None, Some(delta)) => PlannerAnswer::Now(delta),
+            (None, None) => PlannerAnswer::Refused,
         }
     }
 }
@@ -125,9 +125,9 @@ impl Script {
         self.added.push((cause, script));
     }
 
-    /// The outcome of the next attempt of a node in its `phase`.
-    fn next(&mut self, node: &NodeId, phase: u32) -> OutcomeScript {
-        let list = match phase.checked_sub(1) {
+    /// The outcome of the next attempt of a node in its `patch_count`.
+    fn next(&mut self, node: &NodeId, patch_count: u32) -> OutcomeScript {
+        let list = match patch_count.checked_sub(1) {
             None => self.outcomes.get(node.as_str()),
             Some(answer) => {
                 let answers = self.patches.get(node.as_str());
@@ -137,8 +137,8 @@ impl Script {
             }
         };
         let taken = self.taken.entry(node.clone()).or_default();
-        if taken.0 != phase {
-            *taken = (phase, 0);
+        if taken.0 != patch_count {
+            *taken = (patch_count, 0);
         }
         let number = taken.1;
         taken.1 += 1;
@@ -146,8 +146,8 @@ impl Script {
     }
 }
 
-impl<'s> World<'s> {
-    pub(super) fn new(plan: Plan, case: Case, settings: &'s Settings<'s>) -> World<'s> {
+impl<'s> SimulatedRun<'s> {
+    pub(super) fn new(plan: Plan, case: Case, settings: &'s Settings<'s>) -> SimulatedRun<'s> {
         let script = Script {
             outcomes: case.script,
             taken: BTreeMap::new(),
@@ -161,7 +161,7 @@ impl<'s> World<'s> {
         let first = Arc::new(plan);
         let run = Run::new(Arc::clone(&first), 0, 0);
         let (trace, entries, journal) = (Trace::default(), BTreeMap::new(), Vec::new());
-        let mut world = World { run, journal, first, trace, settings, script, now: 0, entries, arrivals: 0 };
+        let mut world = SimulatedRun { run, journal, first, trace, settings, script, now: 0, entries, arrivals: 0 };
         for control in case.control {
             world.schedule(control.at, Rank::Operator, NodeId::from(""), Entry::Operator(Box::new(control)));
         }
@@ -170,7 +170,7 @@ impl<'s> World<'s> {
 
     /// Lives through the case.
     pub(super) fn run(&mut self) -> Result<(), CaseError> {
-        self.decide(Input::Settle);
+        self.decide(RunInput::Propagate);
         loop {
             self.dispatch_and_rest();
             let Some((&(tick, ..), _)) = self.entries.first_key_value() else { return Ok(()) };
@@ -211,25 +211,25 @@ impl<'s> World<'s> {
             if self.trace.dispatches > before {
                 self.trace.rounds.push(self.trace.dispatches - before);
             }
-            let (events, quiet) = self.within(|run, cx| run.quiesce(cx));
+            let (events, quiet) = self.within(|run, cx| run.check_completion(cx));
             self.observe(&events);
             match quiet {
-                Quiet::JudgeContract => {
+                Completion::JudgeContract => {
                     let checks = self.script.outcomes.get("*").cloned().unwrap_or_default();
                     let check = checks.get(self.script.contract_checks).or(checks.last());
                     let holds = !check.is_some_and(|outcome| outcome.invalid);
                     self.script.contract_checks += 1;
-                    self.decide(Input::ContractJudged(holds));
+                    self.decide(RunInput::ContractJudged(holds));
                 }
-                Quiet::Busy if events.is_empty() => return,
-                Quiet::Busy => {}
-                Quiet::Over => return,
+                Completion::InProgress if events.is_empty() => return,
+                Completion::InProgress => {}
+                Completion::Done => return,
             }
         }
     }
 
-    fn within<T>(&mut self, act: impl FnOnce(&mut Run, &mut Context<'_>) -> T) -> T {
-        let mut cx = Context {
+    fn within<T>(&mut self, act: impl FnOnce(&mut Run, &mut DecisionContext<'_>) -> T) -> T {
+        let mut cx = DecisionContext {
             run: RunId::default(),
             now: self.now,
             settings: self.settings,
@@ -238,7 +238,7 @@ impl<'s> World<'s> {
         act(&mut self.run, &mut cx)
     }
 
-    fn decide(&mut self, input: Input) {
+    fn decide(&mut self, input: RunInput) {
         let events = self.within(|run, cx| run.decide(cx, input));
         self.observe(&events);
     }
@@ -247,30 +247,30 @@ impl<'s> World<'s> {
         match entry {
             Entry::Result { node, attempt, outcome } => {
                 let result = self.result(&node, attempt, *outcome)?;
-                self.decide(Input::Result(Box::new(result)));
+                self.decide(RunInput::Result(Box::new(result)));
             }
             Entry::Timeout { node, attempt } => {
                 if self.run.is_current(&node, attempt) {
-                    self.decide(failed(node, attempt, Category::Timeout, String::new()));
+                    self.decide(failed(node, attempt, FailureCategory::Timeout, String::new()));
                 }
             }
             // No attempt was made that could end late.
             Entry::MissingParameter { node, attempt, .. } if !self.run.is_current(&node, attempt) => {}
             Entry::MissingParameter { node, attempt, message } => {
-                self.decide(failed(node, attempt, Category::ParamMissing, message));
+                self.decide(failed(node, attempt, FailureCategory::ParamMissing, message));
             }
             Entry::Human { node, request, approve } => self.decide(match approve {
                 Some(approve) => {
-                    Input::Human { node, request, approve, by: "script".into(), note: String::new() }
+                    RunInput::HumanAnswer { node, request, approve, by: "script".into(), note: String::new() }
                 }
-                None => Input::Silence { node, request },
+                None => RunInput::HumanTimeout { node, request },
             }),
-            Entry::RetryDue(node) => self.decide(Input::RetryDue(node)),
-            Entry::Patched(node, patch) => self.decide(Input::Patched(node, patch)),
-            Entry::Replanned(delta) => self.decide(Input::Replanned(delta)),
+            Entry::RetryDue(node) => self.decide(RunInput::RetryDue(node)),
+            Entry::Patched(node, patch) => self.decide(RunInput::Patched(node, patch)),
+            Entry::Replanned(delta) => self.decide(RunInput::Replanned(delta)),
             Entry::Operator(control) => {
                 let operation = self.operation(*control)?;
-                self.decide(Input::Operator(operation));
+                self.decide(RunInput::Operator(operation));
             }
         }
         Ok(())
@@ -285,7 +285,7 @@ impl<'s> World<'s> {
     ) -> Result<AttemptResult, CaseError> {
         let outcome = match outcome {
             OutcomeScript { fail: Some(category), .. } => failure(category, String::new()),
-            OutcomeScript { invalid: true, .. } => failure(Category::InvalidOutput, String::new()),
+            OutcomeScript { invalid: true, .. } => failure(FailureCategory::InvalidOutput, String::new()),
             OutcomeScript { ok, delta, conclude, .. } => {
                 let delta = match delta {
                     Some(DeltaScript { written, script, .. }) => {
@@ -302,7 +302,7 @@ impl<'s> World<'s> {
                 Outcome::Ok(Output { artifact, bytes, inline: Some(value), directive })
             }
         };
-        Ok(AttemptResult::unpaid(node.clone(), attempt, outcome))
+        Ok(AttemptResult::without_cost(node.clone(), attempt, outcome))
     }
 
     fn operation(&mut self, control: ControlScript) -> Result<Operation, CaseError> {
@@ -376,7 +376,7 @@ impl<'s> World<'s> {
     /// A new attempt: its inputs are resolved, and its end is scheduled.
     fn started(&mut self, id: NodeId, attempt: u32) {
         let node = self.run.node(&id).expect("a node that moved exists").clone();
-        let phase = self.run.instance(&id).map_or(0, |instance| instance.phase);
+        let patch_count = self.run.instance(&id).map_or(0, |instance| instance.patch_count);
         let value = |source: &NodeId| Arc::new(value_of(&self.run, source));
         match run::resolve(&self.run, &node, &value) {
             Err(error) => {
@@ -394,7 +394,7 @@ impl<'s> World<'s> {
         if node.kind == Kind::HumanApproval {
             return;
         }
-        let outcome = self.script.next(&id, phase);
+        let outcome = self.script.next(&id, patch_count);
         if outcome.dur > node.timeout {
             let entry = Entry::Timeout { node: id.clone(), attempt };
             self.schedule(self.now.saturating_add(node.timeout), Rank::Result, id.clone(), entry);
@@ -440,7 +440,7 @@ impl<'s> World<'s> {
 }
 
 fn value_of(run: &Run, node: &NodeId) -> Value {
-    let instance = run.instance(node).filter(|instance| instance.standing == Standing::Executed);
+    let instance = run.instance(node).filter(|instance| instance.status == NodeStatus::Executed);
     let inline = instance.and_then(|instance| instance.output.as_ref()?.inline.as_ref());
     inline.map_or(Value::Null, Json::value)
 }
@@ -449,11 +449,11 @@ fn canonical(value: &Value) -> Result<Json, CaseError> {
     json::canonical(value).map_err(|error| CaseError::Shape(error.to_string()))
 }
 
-fn failure(category: Category, message: String) -> Outcome {
+fn failure(category: FailureCategory, message: String) -> Outcome {
     Outcome::Failed(Failure { category, message })
 }
 
-fn failed(node: NodeId, attempt: u32, category: Category, message: String) -> Input {
+fn failed(node: NodeId, attempt: u32, category: FailureCategory, message: String) -> RunInput {
     let outcome = failure(category, message);
-    Input::Result(Box::new(AttemptResult::unpaid(node, attempt, outcome)))
+    RunInput::Result(Box::new(AttemptResult::without_cost(node, attempt, outcome)))
 }

@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use super::super::dead_end::Results;
-use super::super::nearest::Hints;
+use super::super::unreachable_path::ResultSchemas;
+use super::super::suggest::Suggestions;
 use super::super::pointer::Origin;
 use super::super::{Kind, Node, Plan, RENDER_TOOL, Settings};
 use super::{Advice, AdviceCode};
@@ -18,23 +18,23 @@ const NAMES_TOLD_MAX: usize = 12;
 const RENDERS_MAX: usize = 100;
 
 /// Judges the templates of one plan.
-pub(super) struct Judge<'a> {
-    hints: Hints,
-    results: Results<'a>,
+pub(super) struct TemplateChecker<'a> {
+    suggestions: Suggestions,
+    results: ResultSchemas<'a>,
     /// Templates that were filled in.
     renders: usize,
 }
 
-impl<'a> Judge<'a> {
-    pub(super) fn new(settings: &'a Settings<'a>) -> Judge<'a> {
-        Judge { hints: Hints::new(), results: Results::new(settings), renders: 0 }
+impl<'a> TemplateChecker<'a> {
+    pub(super) fn new(settings: &'a Settings<'a>) -> TemplateChecker<'a> {
+        TemplateChecker { suggestions: Suggestions::new(), results: ResultSchemas::new(settings), renders: 0 }
     }
 
     /// What the template of the node at `at` takes and never gets.
-    pub(super) fn judge(&mut self, plan: &Plan, at: usize, origin: &Origin) -> Option<Advice> {
+    pub(super) fn check(&mut self, plan: &Plan, at: usize, origin: &Origin) -> Option<Advice> {
         let node = &plan.nodes[at];
         let template = literal(node, "template")?.as_str()?;
-        let (line, path, mend) = match (node.kind, node.tool.as_deref()) {
+        let (line, path, help) = match (node.kind, node.tool.as_deref()) {
             (Kind::Aggregator, _) => {
                 let otherwise = "leave the last step out: what stands there has no parts with names";
                 self.first_lack(template, otherwise, &|path| of_fates(plan, &self.results, path))?
@@ -58,7 +58,7 @@ impl<'a> Judge<'a> {
             node: node.id.to_string(),
             pointer: origin.node(at).key("params").key("template").as_str().to_owned(),
             detail: format!("params.template, line {line}: {path} is never there"),
-            mend,
+            help,
         })
     }
 
@@ -68,23 +68,23 @@ impl<'a> Judge<'a> {
         &self,
         template: &str,
         otherwise: &str,
-        lack: &dyn Fn(&str) -> Option<Lack>,
+        lack: &dyn Fn(&str) -> Option<MissingStep>,
     ) -> Option<(usize, String, String)> {
         let Err(RenderError::Undefined { line, name: path }) =
             check_paths(template, &|path| lack(path).is_none())
         else {
             return None;
         };
-        let there = |lack: &Lack| {
+        let there = |lack: &MissingStep| {
             let told = &lack.known[..lack.known.len().min(NAMES_TOLD_MAX)];
             let otherwise = match told {
                 [] => otherwise.to_owned(),
                 told => format!("there are {}", told.join(", ")),
             };
-            self.hints.mend(&lack.step, lack.known.iter().map(String::as_str), &otherwise)
+            self.suggestions.help(&lack.step, lack.known.iter().map(String::as_str), &otherwise)
         };
-        let mend = lack(&path).as_ref().map_or_else(|| otherwise.to_owned(), there);
-        Some((line, path, mend))
+        let help = lack(&path).as_ref().map_or_else(|| otherwise.to_owned(), there);
+        Some((line, path, help))
     }
 }
 
@@ -94,37 +94,37 @@ fn literal<'n>(node: &'n Node, name: &str) -> Option<&'n Value> {
 }
 
 /// A step of a path that leads to nothing, and the names that there are instead, if they are known.
-struct Lack {
+struct MissingStep {
     step: String,
     known: Vec<String>,
 }
 
 /// An aggregator sees of each of its dependencies the `state` and, once it is executed, the `result`.
-fn of_fates(plan: &Plan, results: &Results<'_>, path: &str) -> Option<Lack> {
+fn of_fates(plan: &Plan, results: &ResultSchemas<'_>, path: &str) -> Option<MissingStep> {
     let mut steps = path.split('.');
     let source = plan.node(&NodeId::from(steps.next()?))?;
     let step = steps.next()?;
     let rest: Vec<&str> = steps.collect();
     match step {
-        "state" => rest.first().map(|step| Lack { step: (*step).to_owned(), known: Vec::new() }),
+        "state" => rest.first().map(|step| MissingStep { step: (*step).to_owned(), known: Vec::new() }),
         // What a fallback gives, its own contract says.
         "result" if source.fallback.is_some() => None,
         "result" => {
-            let end = results.dead_end(source, rest.iter().copied())?;
-            Some(Lack { step: end.segment, known: end.known })
+            let end = results.unreachable_path(source, rest.iter().copied())?;
+            Some(MissingStep { step: end.segment, known: end.known })
         }
-        _ => Some(Lack { step: step.to_owned(), known: ["state", "result"].map(str::to_owned).into() }),
+        _ => Some(MissingStep { step: step.to_owned(), known: ["state", "result"].map(str::to_owned).into() }),
     }
 }
 
 /// The first step that leads to nothing in these values.
-fn of_values(values: &Value, path: &str) -> Option<Lack> {
+fn of_values(values: &Value, path: &str) -> Option<MissingStep> {
     let mut value = values;
     for step in path.split('.') {
         let Some(inner) = value.get(step) else {
             let named = value.as_object();
             let known = named.into_iter().flat_map(|named| named.keys()).cloned().collect();
-            return Some(Lack { step: step.to_owned(), known });
+            return Some(MissingStep { step: step.to_owned(), known });
         };
         value = inner;
     }

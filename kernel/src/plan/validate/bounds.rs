@@ -1,9 +1,9 @@
 //! What keeps a run finite: V13 (but for depth) and V14; and V15, that effect and impact agree.
 
-use super::super::fault::{Fault, FaultCode};
+use super::super::diagnostic::{Diagnostic, DiagnosticCode};
 use super::super::pointer::Pointer;
 use super::super::{Approval, Effect, Kind, Node, Settings};
-use super::Subject;
+use super::IndexedPlan;
 use crate::id::Ticks;
 
 /// Edges of either kind that a plan may have in a real run.
@@ -12,19 +12,19 @@ pub const PLAN_EDGES_MAX: usize = 100_000;
 /// Milliseconds that an attempt or a person may be given in a real run: ten years.
 pub const TIMEOUT_MS_MAX: Ticks = 10 * 366 * 24 * 60 * 60 * 1_000;
 
-pub(super) fn judge(subject: &Subject<'_>, at: usize, settings: &Settings<'_>, faults: &mut Vec<Fault>) {
-    let (node, place) = (&subject.plan.nodes[at], || subject.place(at));
-    attempts(node, subject.plan.policy.max_attempts, settings, &place, faults);
+pub(super) fn check(indexed: &IndexedPlan<'_>, at: usize, settings: &Settings<'_>, faults: &mut Vec<Diagnostic>) {
+    let (node, place) = (&indexed.plan.nodes[at], || indexed.place(at));
+    attempts(node, indexed.plan.policy.max_attempts, settings, &place, faults);
     waiting(node, settings, &place, faults);
     effect(node, &place, faults);
 }
 
 /// Judges how large the plan is.
-pub(super) fn size(subject: &Subject<'_>, settings: &Settings<'_>, faults: &mut Vec<Fault>) {
-    let plan = subject.plan;
-    let mut fault = |detail: String, mend: &str| {
-        let place = subject.origin.whole().key("nodes");
-        faults.push(Fault::new(FaultCode::V13, Fault::PLAN, detail, mend).at(&place));
+pub(super) fn size(indexed: &IndexedPlan<'_>, settings: &Settings<'_>, faults: &mut Vec<Diagnostic>) {
+    let plan = indexed.plan;
+    let mut fault = |detail: String, help: &str| {
+        let place = indexed.origin.whole().key("nodes");
+        faults.push(Diagnostic::new(DiagnosticCode::V13, Diagnostic::PLAN, detail, help).at(&place));
     };
     let (count, most) = (plan.nodes.len(), plan.policy.max_nodes);
     if count == 0 {
@@ -35,28 +35,28 @@ pub(super) fn size(subject: &Subject<'_>, settings: &Settings<'_>, faults: &mut 
         fault(detail, "split it, or raise policy.max_nodes");
     }
     let edges: usize = plan.nodes.iter().map(|node| node.deps.len()).sum();
-    if settings.complete && edges > PLAN_EDGES_MAX {
+    if settings.real_run && edges > PLAN_EDGES_MAX {
         let detail = format!("has {edges} edges, {PLAN_EDGES_MAX} are the most");
         fault(detail, "split it, or let a node between gather what many nodes need of many");
     }
 }
 
 /// Judges the waits before retries. A plan that runs already keeps those it has.
-pub(super) fn backoff(subject: &Subject<'_>, settings: &Settings<'_>, faults: &mut Vec<Fault>) {
-    let policy = &subject.plan.policy;
+pub(super) fn backoff(indexed: &IndexedPlan<'_>, settings: &Settings<'_>, faults: &mut Vec<Diagnostic>) {
+    let policy = &indexed.plan.policy;
     for (name, wait) in [("backoff_base", policy.backoff_base), ("backoff_cap", policy.backoff_cap)] {
         if wait < 0 {
-            let place = subject.origin.whole().key("policy").key(name);
-            let (detail, mend) =
+            let place = indexed.origin.whole().key("policy").key(name);
+            let (detail, help) =
                 (format!("policy.{name} is {}", told(wait, settings)), "say 0 or more, such as 200ms");
-            faults.push(Fault::new(FaultCode::V14, Fault::PLAN, detail, mend).at(&place));
+            faults.push(Diagnostic::new(DiagnosticCode::V14, Diagnostic::PLAN, detail, help).at(&place));
         }
     }
 }
 
 /// A span of time as it is told: milliseconds in a real run, ticks in a simulation.
 fn told(ticks: Ticks, settings: &Settings<'_>) -> String {
-    let unit = if settings.complete { " ms" } else { "" };
+    let unit = if settings.real_run { " ms" } else { "" };
     format!("{ticks}{unit}")
 }
 
@@ -65,10 +65,10 @@ fn attempts(
     most: i64,
     settings: &Settings<'_>,
     place: &dyn Fn() -> Pointer,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<Diagnostic>,
 ) {
-    let mut fault = |field: &str, detail: String, mend: &str| {
-        faults.push(Fault::new(FaultCode::V14, &node.id, detail, mend).at(&place().key(field)));
+    let mut fault = |field: &str, detail: String, help: &str| {
+        faults.push(Diagnostic::new(DiagnosticCode::V14, &node.id, detail, help).at(&place().key(field)));
     };
     if node.timeout <= 0 {
         fault(
@@ -99,36 +99,36 @@ fn attempts(
 }
 
 /// Silence of a person must end.
-fn waiting(node: &Node, settings: &Settings<'_>, place: &dyn Fn() -> Pointer, faults: &mut Vec<Fault>) {
+fn waiting(node: &Node, settings: &Settings<'_>, place: &dyn Fn() -> Pointer, faults: &mut Vec<Diagnostic>) {
     let asks = node.approval != Approval::None || node.kind == Kind::HumanApproval;
     if asks && node.human_timeout.is_none_or(|span| span <= 0) {
         let detail = match node.human_timeout {
             None => "asks a person, and nothing says for how long".to_owned(),
             Some(span) => format!("asks a person, and its human_timeout is {}", told(span, settings)),
         };
-        let mend = "say after which time silence cancels it, such as human_timeout: 1h";
+        let help = "say after which time silence cancels it, such as human_timeout: 1h";
         let field = match (node.human_timeout, node.approval) {
             (Some(_), _) => "human_timeout",
             (None, Approval::None) => "kind",
             (None, Approval::Before | Approval::After) => "approval",
         };
-        faults.push(Fault::new(FaultCode::V14, &node.id, detail, mend).at(&place().key(field)));
+        faults.push(Diagnostic::new(DiagnosticCode::V14, &node.id, detail, help).at(&place().key(field)));
     }
 }
 
 /// What nobody lives to see the end of is a slip. A plan that runs already keeps its times.
-pub(super) fn endless(subject: &Subject<'_>, at: usize, faults: &mut Vec<Fault>) {
-    let node = &subject.plan.nodes[at];
+pub(super) fn endless(indexed: &IndexedPlan<'_>, at: usize, faults: &mut Vec<Diagnostic>) {
+    let node = &indexed.plan.nodes[at];
     for (name, span) in [("timeout", Some(node.timeout)), ("human_timeout", node.human_timeout)] {
         let Some(span) = span.filter(|span| *span > TIMEOUT_MS_MAX) else { continue };
         let detail = format!("its {name} is {span} ms, which is more than ten years");
-        let mend = format!("say {TIMEOUT_MS_MAX} ms or less, such as 1h or 30d");
-        let place = subject.place(at).key(name);
-        faults.push(Fault::new(FaultCode::V14, &node.id, detail, mend).at(&place));
+        let help = format!("say {TIMEOUT_MS_MAX} ms or less, such as 1h or 30d");
+        let place = indexed.place(at).key(name);
+        faults.push(Diagnostic::new(DiagnosticCode::V14, &node.id, detail, help).at(&place));
     }
 }
 
-fn effect(node: &Node, place: &dyn Fn() -> Pointer, faults: &mut Vec<Fault>) {
+fn effect(node: &Node, place: &dyn Fn() -> Pointer, faults: &mut Vec<Diagnostic>) {
     let (acts, name) = match node.effect {
         Effect::None => (false, "none"),
         Effect::Read => (false, "read"),
@@ -137,7 +137,7 @@ fn effect(node: &Node, place: &dyn Fn() -> Pointer, faults: &mut Vec<Fault>) {
     };
     if acts != (node.impact > 0) {
         let detail = format!("its effect is {name}, its impact {}", node.impact);
-        let mend = "write and external go with impact 1 or 2, none and read with impact 0";
-        faults.push(Fault::new(FaultCode::V15, &node.id, detail, mend).at(&place().key("effect")));
+        let help = "write and external go with impact 1 or 2, none and read with impact 0";
+        faults.push(Diagnostic::new(DiagnosticCode::V15, &node.id, detail, help).at(&place().key("effect")));
     }
 }

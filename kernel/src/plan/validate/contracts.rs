@@ -1,46 +1,46 @@
 //! What a node must prove: V08, V09, V16; and what the plan as a whole cannot be asked to: V25.
 
-use super::super::fault::{Fault, FaultCode};
+use super::super::diagnostic::{Diagnostic, DiagnosticCode};
 use super::super::pointer::Pointer;
 use super::super::{Approval, Method, Rule};
-use super::Subject;
+use super::IndexedPlan;
 
 /// Judges what the plan as a whole must prove.
-pub(super) fn whole(subject: &Subject<'_>, faults: &mut Vec<Fault>) {
-    let place = || subject.origin.whole().key("contract");
-    probabilities(Fault::PLAN, &subject.plan.contract, &place, faults);
+pub(super) fn whole(indexed: &IndexedPlan<'_>, faults: &mut Vec<Diagnostic>) {
+    let place = || indexed.origin.whole().key("contract");
+    probabilities(Diagnostic::PLAN, &indexed.plan.contract, &place, faults);
 }
 
-pub(super) fn judge(subject: &Subject<'_>, at: usize, faults: &mut Vec<Fault>) {
-    let node = &subject.plan.nodes[at];
-    let place = || subject.place(at).key("contract");
+pub(super) fn check(indexed: &IndexedPlan<'_>, at: usize, faults: &mut Vec<Diagnostic>) {
+    let node = &indexed.plan.nodes[at];
+    let place = || indexed.place(at).key("contract");
     if node.contract.is_empty() {
         let detail = "nothing says when its result is good";
-        let mend = "give it a contract, such as [{method: schema, spec: {type: object}}]";
-        faults.push(Fault::new(FaultCode::V08, &node.id, detail, mend).at(&place()));
+        let help = "give it a contract, such as [{method: schema, spec: {type: object}}]";
+        faults.push(Diagnostic::new(DiagnosticCode::V08, &node.id, detail, help).at(&place()));
     }
     probabilities(&node.id, &node.contract, &place, faults);
     let model_only =
         !node.contract.is_empty() && node.contract.iter().all(|rule| rule.method == Method::Model);
     if node.impact == 2 && model_only && node.approval != Approval::Before {
         let detail = "has impact 2, and only a model judges its result";
-        let mend = "let a person permit it first (approval: before), or add a rule of another method";
-        faults.push(Fault::new(FaultCode::V16, &node.id, detail, mend).at(&place()));
+        let help = "let a person permit it first (approval: before), or add a rule of another method";
+        faults.push(Diagnostic::new(DiagnosticCode::V16, &node.id, detail, help).at(&place()));
     }
 }
 
 /// A test is a call: it passes the gate, waits for a slot, is shown to who approves, and is in doubt if it is lost. All
 /// of that belongs to a node, and the plan as a whole is none.
-pub(super) fn tests_of_the_whole(subject: &Subject<'_>, faults: &mut Vec<Fault>) {
-    let tests = subject.plan.contract.iter().enumerate().filter(|(_, rule)| rule.method == Method::Test);
+pub(super) fn tests_of_the_whole(indexed: &IndexedPlan<'_>, faults: &mut Vec<Diagnostic>) {
+    let tests = indexed.plan.contract.iter().enumerate().filter(|(_, rule)| rule.method == Method::Test);
     for (at, _) in tests {
         let detail = format!("contract[{at}] is a test, and the plan as a whole runs no program");
-        let mend = match subject.plan.outputs.as_slice() {
+        let help = match indexed.plan.outputs.as_slice() {
             [last] => format!("put it into the contract of the last node, {last}"),
             _ => "put it into the contract of the last node: one that needs all outputs".to_owned(),
         };
-        let place = subject.origin.whole().key("contract").item(at).key("method");
-        faults.push(Fault::new(FaultCode::V25, Fault::PLAN, detail, mend).at(&place));
+        let place = indexed.origin.whole().key("contract").item(at).key("method");
+        faults.push(Diagnostic::new(DiagnosticCode::V25, Diagnostic::PLAN, detail, help).at(&place));
     }
 }
 
@@ -48,15 +48,15 @@ fn probabilities(
     name: impl std::fmt::Display,
     rules: &[Rule],
     place: &dyn Fn() -> Pointer,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<Diagnostic>,
 ) {
     for (at, rule) in rules.iter().enumerate() {
         let Some(p) = rule.p else { continue };
         if !(p > 0.0 && p <= 1.0) {
             let detail = format!("contract[{at}] has p = {p}");
-            let mend = "p is the chance that an accepted result is correct: above 0, at most 1; leave it out \
+            let help = "p is the chance that an accepted result is correct: above 0, at most 1; leave it out \
                         if unknown";
-            faults.push(Fault::new(FaultCode::V09, &name, detail, mend).at(&place().item(at).key("p")));
+            faults.push(Diagnostic::new(DiagnosticCode::V09, &name, detail, help).at(&place().item(at).key("p")));
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::super::fault::{Fault, FaultCode};
+use super::super::diagnostic::{Diagnostic, DiagnosticCode};
 use super::super::pointer::Pointer;
-use super::super::{Dispatch, Join, Lists};
-use super::Subject;
+use super::super::{Dispatch, Join, PackedLists};
+use super::IndexedPlan;
 use crate::id::NodeId;
 
 /// Nodes of a cycle that are shown.
@@ -13,8 +13,8 @@ const SHOWN_MAX: usize = 8;
 
 /// Names every node on a cycle; those of the same cycle in the same words. Where there is none, gives all nodes, sources before consumers and each
 /// candidate of an ordered join before the next.
-pub(super) fn judge(subject: &Subject<'_>, faults: &mut Vec<Fault>) -> Option<Vec<usize>> {
-    let graph = Precedence::new(subject);
+pub(super) fn check(indexed: &IndexedPlan<'_>, faults: &mut Vec<Diagnostic>) -> Option<Vec<usize>> {
+    let graph = Precedence::new(indexed);
     let components = components(&graph);
     let mut cyclic = false;
     for component in components.iter() {
@@ -23,10 +23,10 @@ pub(super) fn judge(subject: &Subject<'_>, faults: &mut Vec<Fault>) -> Option<Ve
             continue;
         }
         // Names that are no nodes may wait for each other: that is no fault of the nodes, and keeps none from being put in order.
-        cyclic |= component.iter().any(|&at| at < subject.table.len());
-        let mut through = Through::new(&graph, component);
-        for &at in component.iter().filter(|&&at| at < subject.table.len()) {
-            let mend = if graph.turns.items().is_empty() {
+        cyclic |= component.iter().any(|&at| at < indexed.index.len());
+        let mut through = CycleFinder::new(&graph, component);
+        for &at in component.iter().filter(|&&at| at < indexed.index.len()) {
+            let help = if graph.turns.items().is_empty() {
                 "take out one of these dependencies"
             } else {
                 "take out a dependency, or list candidates of ordered joins in one and the same order"
@@ -34,54 +34,54 @@ pub(super) fn judge(subject: &Subject<'_>, faults: &mut Vec<Fault>) -> Option<Ve
             let cycle = through.cycle(at);
             let detail = format!("waits for itself: {}", graph.show(&cycle));
             let place = graph.edge_place(at, &cycle);
-            faults.push(Fault::new(FaultCode::V04, &subject.plan.nodes[at].id, detail, mend).at(&place));
+            faults.push(Diagnostic::new(DiagnosticCode::V04, &indexed.plan.nodes[at].id, detail, help).at(&place));
         }
     }
     let order = || components.iter().rev().map(|component| component[0]);
-    (!cyclic).then(|| order().filter(|&at| at < subject.table.len()).collect())
+    (!cyclic).then(|| order().filter(|&at| at < indexed.index.len()).collect())
 }
 
 /// Counts the nodes on the longest path. `order` has sources before consumers.
-pub(super) fn depth(subject: &Subject<'_>, order: &[usize], faults: &mut Vec<Fault>) {
-    let mut depth = vec![1u32; subject.table.len()];
+pub(super) fn depth(indexed: &IndexedPlan<'_>, order: &[usize], faults: &mut Vec<Diagnostic>) {
+    let mut depth = vec![1u32; indexed.index.len()];
     for &at in order {
-        for &(source, _) in &subject.edges.sources[at] {
+        for &(source, _) in &indexed.edges.sources[at] {
             depth[at] = depth[at].max(depth[source] + 1);
         }
     }
-    let most = subject.plan.policy.max_depth;
+    let most = indexed.plan.policy.max_depth;
     if let Some((at, &deepest)) = depth.iter().enumerate().max_by_key(|&(_, depth)| depth)
         && deepest > most
     {
-        let last = &subject.plan.nodes[at].id;
+        let last = &indexed.plan.nodes[at].id;
         let detail = format!("the path to {last} has {deepest} nodes, policy.max_depth is {most}");
-        let fault = Fault::new(FaultCode::V13, Fault::PLAN, detail, "shorten it, or raise policy.max_depth");
-        faults.push(fault.at(&subject.place(at).key("id")));
+        let fault = Diagnostic::new(DiagnosticCode::V13, Diagnostic::PLAN, detail, "shorten it, or raise policy.max_depth");
+        faults.push(fault.at(&indexed.place(at).key("id")));
     }
 }
 
 /// What must come after what: edges of either kind, and the order of candidates.
 struct Precedence<'a> {
-    subject: &'a Subject<'a>,
+    indexed: &'a IndexedPlan<'a>,
     /// Per node and name that is none: candidates of ordered joins that come right after it.
-    turns: Lists<usize>,
+    turns: PackedLists<usize>,
     /// Names in lists of candidates that are no nodes; they have indices behind those of the nodes, since
     /// the order of a list reaches across them.
     nameless: Vec<&'a NodeId>,
 }
 
 impl<'a> Precedence<'a> {
-    fn new(subject: &'a Subject<'a>) -> Precedence<'a> {
-        let count = subject.table.len();
+    fn new(indexed: &'a IndexedPlan<'a>) -> Precedence<'a> {
+        let count = indexed.index.len();
         let (mut turns, mut nameless) = (Vec::new(), Vec::new());
         let mut unknown: BTreeMap<&NodeId, usize> = BTreeMap::new();
-        for (at, node) in subject.plan.nodes.iter().enumerate() {
+        for (at, node) in indexed.plan.nodes.iter().enumerate() {
             let ordered = node.join == Some(Join::AnyOf) && node.dispatch == Dispatch::Ordered;
-            if !ordered || !subject.table.counts(at) {
+            if !ordered || !indexed.index.is_effective(at) {
                 continue;
             }
             let mut before: Option<usize> = None;
-            for (dep, source) in node.deps.iter().zip(&subject.table.sources[at]) {
+            for (dep, source) in node.deps.iter().zip(&indexed.index.sources[at]) {
                 let candidate = source.unwrap_or_else(|| {
                     *unknown.entry(&dep.n).or_insert_with(|| {
                         nameless.push(&dep.n);
@@ -92,8 +92,8 @@ impl<'a> Precedence<'a> {
                 before = Some(candidate);
             }
         }
-        let turns = Lists::grouped(count + nameless.len(), turns.iter().copied());
-        Precedence { subject, turns, nameless }
+        let turns = PackedLists::grouped(count + nameless.len(), turns.iter().copied());
+        Precedence { indexed, turns, nameless }
     }
 
     /// How many nodes and names that are none there are.
@@ -103,13 +103,13 @@ impl<'a> Precedence<'a> {
 
     /// What comes right after one of them.
     fn after(&self, at: usize) -> impl Iterator<Item = usize> {
-        let consumers = if at < self.subject.table.len() { &self.subject.edges.consumers[at] } else { &[] };
+        let consumers = if at < self.indexed.index.len() { &self.indexed.edges.consumers[at] } else { &[] };
         consumers.iter().map(|&(consumer, _)| consumer).chain(self.turns[at].iter().copied())
     }
 
     fn name(&self, at: usize) -> &NodeId {
-        let count = self.subject.table.len();
-        if at < count { &self.subject.plan.nodes[at].id } else { self.nameless[at - count] }
+        let count = self.indexed.index.len();
+        if at < count { &self.indexed.plan.nodes[at].id } else { self.nameless[at - count] }
     }
 
     /// A cycle as `a -> b -> a`: each waits for the next.
@@ -126,9 +126,9 @@ impl<'a> Precedence<'a> {
     /// Where a node of a cycle says that it waits for the one before: a dependency, or the order of a join that
     /// stands elsewhere.
     fn edge_place(&self, at: usize, cycle: &Cycle) -> Pointer {
-        let node = &self.subject.plan.nodes[at];
+        let node = &self.indexed.plan.nodes[at];
         let edge = node.deps.iter().position(|dep| dep.n == *self.name(cycle.before));
-        edge.map_or_else(|| self.subject.place(at).key("id"), |edge| self.subject.edge_place(at, edge))
+        edge.map_or_else(|| self.indexed.place(at).key("id"), |edge| self.indexed.edge_place(at, edge))
     }
 }
 
@@ -156,14 +156,14 @@ impl Cycle {
 
 /// Lets a cycle begin with its first node of the plan, whichever it was found by. Gives how far that was from where it
 /// began.
-fn begin_with_first(walk: &mut [usize]) -> usize {
+fn rotate_smallest_first(walk: &mut [usize]) -> usize {
     let first = (0..walk.len()).min_by_key(|&place| walk[place]).unwrap_or(0);
     walk.rotate_left(first);
     first
 }
 
 /// Cycles through the nodes of a component, in which all reach each other.
-struct Through<'a> {
+struct CycleFinder<'a> {
     graph: &'a Precedence<'a>,
     members: Vec<usize>,
     steps_left: usize,
@@ -171,23 +171,23 @@ struct Through<'a> {
     shared: Option<(Vec<usize>, BTreeMap<usize, usize>)>,
 }
 
-impl<'a> Through<'a> {
-    fn new(graph: &'a Precedence<'a>, component: &[usize]) -> Through<'a> {
+impl<'a> CycleFinder<'a> {
+    fn new(graph: &'a Precedence<'a>, component: &[usize]) -> CycleFinder<'a> {
         let mut members = component.to_vec();
         members.sort_unstable();
-        Through { graph, members, steps_left: STEPS_MAX, shared: None }
+        CycleFinder { graph, members, steps_left: STEPS_MAX, shared: None }
     }
 
     /// A shortest cycle through `at`, or, in a large component, one of its cycles.
     fn cycle(&mut self, at: usize) -> Cycle {
         if let Some(mut walk) = self.shortest(at) {
-            let turned = begin_with_first(&mut walk);
+            let turned = rotate_smallest_first(&mut walk);
             let place = (walk.len() - turned) % walk.len();
             return Cycle::of(&walk, place);
         }
         let (walk, places) = self.shared.get_or_insert_with(|| {
             let mut walk = any_cycle(self.graph, &self.members);
-            begin_with_first(&mut walk);
+            rotate_smallest_first(&mut walk);
             let places = walk.iter().enumerate().map(|(place, &at)| (at, place)).collect();
             (walk, places)
         });
@@ -234,14 +234,14 @@ fn any_cycle(graph: &Precedence<'_>, members: &[usize]) -> Vec<usize> {
 
 /// The strongly connected components, each after all that it leads to (Tarjan's algorithm, on a stack of its
 /// own: a plan may be as deep as it is large).
-fn components(graph: &Precedence<'_>) -> Lists<usize> {
+fn components(graph: &Precedence<'_>) -> PackedLists<usize> {
     const UNSEEN: usize = usize::MAX;
     let count = graph.len();
     let mut index = vec![UNSEEN; count];
     let mut low = vec![0; count];
     let mut on_path = vec![false; count];
     let mut path = Vec::new();
-    let mut found = Lists::with_capacity(count, count);
+    let mut found = PackedLists::with_capacity(count, count);
     let mut next_index = 0;
     let mut calls: Vec<(usize, usize)> = Vec::new();
     for root in 0..count {

@@ -1,30 +1,30 @@
 //! Names and where edges lead: V01, V02, V03 of dependencies and outputs, V19.
 
-use super::super::fault::{Fault, FaultCode};
-use super::super::nearest::Hints;
+use super::super::diagnostic::{Diagnostic, DiagnosticCode};
+use super::super::suggest::Suggestions;
 use super::super::{Kind, Plan};
-use super::Subject;
+use super::IndexedPlan;
 use crate::id::{NAME_RULE, NodeId, is_name};
 
-pub(super) fn judge(subject: &Subject<'_>, hints: &Hints, faults: &mut Vec<Fault>) {
-    let plan = subject.plan;
+pub(super) fn check(indexed: &IndexedPlan<'_>, suggestions: &Suggestions, faults: &mut Vec<Diagnostic>) {
+    let plan = indexed.plan;
     for (at, node) in plan.nodes.iter().enumerate() {
-        id(subject, at, faults);
-        let own = subject.table.last(at);
-        for (edge, (dep, source)) in node.deps.iter().zip(&subject.table.sources[at]).enumerate() {
-            let place = || subject.edge_place(at, edge);
+        id(indexed, at, faults);
+        let own = indexed.index.effective(at);
+        for (edge, (dep, source)) in node.deps.iter().zip(&indexed.index.sources[at]).enumerate() {
+            let place = || indexed.edge_place(at, edge);
             let Some(source) = *source else {
-                if !subject.origin.is_written(at, edge) {
+                if !indexed.origin.is_written(at, edge) {
                     continue; // the reference itself is told of
                 }
                 let detail = format!("depends on {}, which the plan does not define", dep.n);
-                let mend = hints.mend(dep.n.as_str(), names(plan), "add that node, or depend on another");
-                faults.push(Fault::new(FaultCode::V03, &node.id, detail, mend).at(&place()));
+                let help = suggestions.help(dep.n.as_str(), names(plan), "add that node, or depend on another");
+                faults.push(Diagnostic::new(DiagnosticCode::V03, &node.id, detail, help).at(&place()));
                 continue;
             };
             if source == own {
-                let mend = "leave that dependency or reference out";
-                faults.push(Fault::new(FaultCode::V02, &node.id, "depends on itself", mend).at(&place()));
+                let help = "leave that dependency or reference out";
+                faults.push(Diagnostic::new(DiagnosticCode::V02, &node.id, "depends on itself", help).at(&place()));
             }
             if plan.nodes[source].kind == Kind::Aggregator {
                 faults.push(consumed(&dep.n, &node.id).at(&place()));
@@ -32,36 +32,36 @@ pub(super) fn judge(subject: &Subject<'_>, hints: &Hints, faults: &mut Vec<Fault
         }
     }
     for (at, output) in plan.outputs.iter().enumerate() {
-        if subject.table.find(output).is_none() {
-            let mend =
-                hints.mend(output.as_str(), names(plan), "add that node, or take it out of the outputs");
-            let place = subject.origin.whole().key("outputs").item(at);
+        if indexed.index.find(output).is_none() {
+            let help =
+                suggestions.help(output.as_str(), names(plan), "add that node, or take it out of the outputs");
+            let place = indexed.origin.whole().key("outputs").item(at);
             let detail = "is an output the plan does not define";
-            faults.push(Fault::new(FaultCode::V03, output, detail, mend).at(&place));
+            faults.push(Diagnostic::new(DiagnosticCode::V03, output, detail, help).at(&place));
         }
     }
 }
 
 /// The fault of an aggregator that a node depends on.
-pub(super) fn consumed(aggregator: &NodeId, consumer: &NodeId) -> Fault {
+pub(super) fn consumed(aggregator: &NodeId, consumer: &NodeId) -> Diagnostic {
     let detail = format!("is an aggregator, and {consumer} depends on it");
-    let mend = "an aggregator ends a run: let its consumer depend on what it aggregates";
-    Fault::new(FaultCode::V19, aggregator, detail, mend)
+    let help = "an aggregator ends a run: let its consumer depend on what it aggregates";
+    Diagnostic::new(DiagnosticCode::V19, aggregator, detail, help)
 }
 
 pub(super) fn names(plan: &Plan) -> impl Iterator<Item = &str> {
     plan.nodes.iter().map(|node| node.id.as_str())
 }
 
-fn id(subject: &Subject<'_>, at: usize, faults: &mut Vec<Fault>) {
-    let id = &subject.plan.nodes[at].id;
-    let place = || subject.place(at).key("id");
+fn id(indexed: &IndexedPlan<'_>, at: usize, faults: &mut Vec<Diagnostic>) {
+    let id = &indexed.plan.nodes[at].id;
+    let place = || indexed.place(at).key("id");
     if !is_name(id.as_str()) {
-        let mend = format!("use {NAME_RULE}");
-        faults.push(Fault::new(FaultCode::V01, id, "is no id", mend).at(&place()));
+        let help = format!("use {NAME_RULE}");
+        faults.push(Diagnostic::new(DiagnosticCode::V01, id, "is no id", help).at(&place()));
     }
-    if at > 0 && subject.plan.nodes[at - 1].id == *id {
-        let mend = "give each node an id of its own";
-        faults.push(Fault::new(FaultCode::V01, id, "is used twice", mend).at(&place()));
+    if at > 0 && indexed.plan.nodes[at - 1].id == *id {
+        let help = "give each node an id of its own";
+        faults.push(Diagnostic::new(DiagnosticCode::V01, id, "is used twice", help).at(&place()));
     }
 }

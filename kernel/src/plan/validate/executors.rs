@@ -2,21 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use super::super::fault::{Fault, FaultCode};
-use super::super::nearest::Hints;
+use super::super::diagnostic::{Diagnostic, DiagnosticCode};
+use super::super::suggest::Suggestions;
 use super::super::{Kind, Settings};
-use super::{Known, Subject};
+use super::{Context, IndexedPlan};
 
-pub(super) fn judge(subject: &Subject<'_>, at: usize, known: &Known<'_>, faults: &mut Vec<Fault>) {
-    let Known { settings, hints, tools: names, .. } = known;
-    let node = &subject.plan.nodes[at];
-    let place = |key: &str| subject.place(at).key(key);
+pub(super) fn check(indexed: &IndexedPlan<'_>, at: usize, context: &Context<'_>, faults: &mut Vec<Diagnostic>) {
+    let Context { settings, suggestions, tools: names, .. } = context;
+    let node = &indexed.plan.nodes[at];
+    let place = |key: &str| indexed.place(at).key(key);
     if !(settings.executes)(node.kind) {
         let detail = format!("nothing here executes nodes of kind {}", node.kind.as_str());
         let kinds: Vec<&str> =
             Kind::ALL.iter().filter(|&&kind| (settings.executes)(kind)).map(|&kind| kind.as_str()).collect();
-        let mend = format!("use one of the kinds that are executed: {}", kinds.join(", "));
-        faults.push(Fault::new(FaultCode::V21, &node.id, detail, mend).at(&place("kind")));
+        let help = format!("use one of the kinds that are executed: {}", kinds.join(", "));
+        faults.push(Diagnostic::new(DiagnosticCode::V21, &node.id, detail, help).at(&place("kind")));
     }
     if settings.tools.is_none() {
         return;
@@ -24,16 +24,16 @@ pub(super) fn judge(subject: &Subject<'_>, at: usize, known: &Known<'_>, faults:
     match &node.tool {
         Some(tool) if names.contains(tool) => {}
         // What is never called need not be there; that it is never called is told of its own.
-        Some(_) if settings.complete && calls_nothing(node.kind) => {}
+        Some(_) if settings.real_run && calls_nothing(node.kind) => {}
         Some(tool) => {
             let otherwise = format!("use a tool that is there: {}", some(names));
-            let mend = hints.mend(tool, names.iter().map(String::as_str), &otherwise);
+            let help = suggestions.help(tool, names.iter().map(String::as_str), &otherwise);
             let detail = format!("there is no tool {tool}");
-            faults.push(Fault::new(FaultCode::V20, &node.id, detail, mend).at(&place("tool")));
+            faults.push(Diagnostic::new(DiagnosticCode::V20, &node.id, detail, help).at(&place("tool")));
         }
         None if node.kind == Kind::Tool => {
-            let mend = "say `tool: NAME`, or another `kind`";
-            let fault = Fault::new(FaultCode::V20, &node.id, "is a tool node without a tool", mend);
+            let help = "say `tool: NAME`, or another `kind`";
+            let fault = Diagnostic::new(DiagnosticCode::V20, &node.id, "is a tool node without a tool", help);
             faults.push(fault.at(&place("tool")));
         }
         None => {}
@@ -45,8 +45,8 @@ fn calls_nothing(kind: Kind) -> bool {
 }
 
 /// Judges what a node names and its kind never calls. A plan that runs already keeps that.
-pub(super) fn uncalled(subject: &Subject<'_>, at: usize, faults: &mut Vec<Fault>) {
-    let node = &subject.plan.nodes[at];
+pub(super) fn uncalled(indexed: &IndexedPlan<'_>, at: usize, faults: &mut Vec<Diagnostic>) {
+    let node = &indexed.plan.nodes[at];
     if !calls_nothing(node.kind) {
         return;
     }
@@ -54,24 +54,24 @@ pub(super) fn uncalled(subject: &Subject<'_>, at: usize, faults: &mut Vec<Fault>
         let Some(name) = named else { continue };
         let kind = node.kind.as_str();
         let detail = format!("names the {key} {name}, which no node of kind {kind} calls");
-        let mend = format!("leave `{key}` out, or call it in a node of its own");
-        let place = subject.place(at).key(key);
-        faults.push(Fault::new(FaultCode::V21, &node.id, detail, mend).at(&place));
+        let help = format!("leave `{key}` out, or call it in a node of its own");
+        let place = indexed.place(at).key(key);
+        faults.push(Diagnostic::new(DiagnosticCode::V21, &node.id, detail, help).at(&place));
     }
 }
 
 /// A plan that runs already keeps its domain, whatever was configured since.
-pub(super) fn domain(subject: &Subject<'_>, settings: &Settings<'_>, hints: &Hints, faults: &mut Vec<Fault>) {
-    let (Some(domains), Some(domain)) = (settings.domains, &subject.plan.policy.domain) else { return };
+pub(super) fn domain(indexed: &IndexedPlan<'_>, settings: &Settings<'_>, suggestions: &Suggestions, faults: &mut Vec<Diagnostic>) {
+    let (Some(domains), Some(domain)) = (settings.domains, &indexed.plan.policy.domain) else { return };
     if domains.get(domain).is_some() {
         return;
     }
     let known: Vec<&str> = domains.names().collect();
     let otherwise = format!("weights are set for {}", known.join(", "));
-    let mend = hints.mend(domain, known.iter().copied(), &otherwise);
-    let place = subject.origin.whole().key("policy").key("domain");
+    let help = suggestions.help(domain, known.iter().copied(), &otherwise);
+    let place = indexed.origin.whole().key("policy").key("domain");
     let detail = format!("there is no domain {domain:?}");
-    faults.push(Fault::new(FaultCode::V26, Fault::PLAN, detail, mend).at(&place));
+    faults.push(Diagnostic::new(DiagnosticCode::V26, Diagnostic::PLAN, detail, help).at(&place));
 }
 
 /// Tools that are named where none is near the one that is not there.

@@ -21,132 +21,132 @@ pub use bounds::{PLAN_EDGES_MAX, TIMEOUT_MS_MAX};
 
 use std::collections::BTreeSet;
 
-use super::dead_end::Results;
-use super::fault::{Fault, in_order};
-use super::nearest::Hints;
+use super::unreachable_path::ResultSchemas;
+use super::diagnostic::{Diagnostic, in_order};
+use super::suggest::Suggestions;
 use super::pointer::{Origin, Pointer};
-use super::table::Table;
-use super::{Lists, On, Plan, Settings, Tools, Unchecked};
+use super::node_index::NodeIndex;
+use super::{PackedLists, On, Plan, Settings, Tools, UncheckedPlan};
 
 /// Gives the plan, its nodes in ascending order of their ids, or every fault, sorted by code and name.
-pub fn validate(unchecked: Unchecked, settings: &Settings<'_>) -> Result<Plan, Vec<Fault>> {
-    let Unchecked { plan, origin, table, mut faults } = unchecked;
-    let edges = Edges::new(&plan, &table);
-    let subject = Subject { plan: &plan, origin: &origin, table: &table, edges: &edges };
-    let order = judge(&subject, settings, true, &mut faults);
+pub fn validate(unchecked: UncheckedPlan, settings: &Settings<'_>) -> Result<Plan, Vec<Diagnostic>> {
+    let UncheckedPlan { plan, origin, index, mut faults } = unchecked;
+    let edges = Edges::new(&plan, &index);
+    let indexed = IndexedPlan { plan: &plan, origin: &origin, index: &index, edges: &edges };
+    let order = check(&indexed, settings, true, &mut faults);
     if let (Some(order), true) = (order, faults.is_empty()) {
-        fallbacks::judge(&subject, settings, &order, &mut faults);
+        fallbacks::check(&indexed, settings, &order, &mut faults);
     }
     if faults.is_empty() { Ok(plan) } else { Err(in_order(faults)) }
 }
 
 /// The faults of a running plan that was changed. V05 does not apply: what a change adds may be there for
 /// the next change alone.
-pub(super) fn changed(plan: &Plan, settings: &Settings<'_>, faults: &mut Vec<Fault>) {
-    let (origin, table) = (Origin::default(), Table::new(&plan.nodes));
-    let edges = Edges::new(plan, &table);
-    judge(&Subject { plan, origin: &origin, table: &table, edges: &edges }, settings, false, faults);
+pub(super) fn changed(plan: &Plan, settings: &Settings<'_>, faults: &mut Vec<Diagnostic>) {
+    let (origin, index) = (Origin::default(), NodeIndex::new(&plan.nodes));
+    let edges = Edges::new(plan, &index);
+    check(&IndexedPlan { plan, origin: &origin, index: &index, edges: &edges }, settings, false, faults);
 }
 
 /// Gives the nodes, sources before consumers; `None` where there is a cycle: then nothing can be said of paths.
-fn judge(
-    subject: &Subject<'_>,
+fn check(
+    indexed: &IndexedPlan<'_>,
     settings: &Settings<'_>,
-    fresh: bool,
-    faults: &mut Vec<Fault>,
+    is_new: bool,
+    faults: &mut Vec<Diagnostic>,
 ) -> Option<Vec<usize>> {
-    let known = Known::new(settings);
-    edges::judge(subject, &known.hints, faults);
-    joins::judge(subject, faults);
-    contracts::whole(subject, faults);
-    if settings.complete && fresh {
-        contracts::tests_of_the_whole(subject, faults);
+    let context = Context::new(settings);
+    edges::check(indexed, &context.suggestions, faults);
+    joins::check(indexed, faults);
+    contracts::whole(indexed, faults);
+    if settings.real_run && is_new {
+        contracts::tests_of_the_whole(indexed, faults);
     }
-    bounds::size(subject, settings, faults);
-    if fresh {
-        bounds::backoff(subject, settings, faults);
-        executors::domain(subject, settings, &known.hints, faults);
+    bounds::size(indexed, settings, faults);
+    if is_new {
+        bounds::backoff(indexed, settings, faults);
+        executors::domain(indexed, settings, &context.suggestions, faults);
     }
-    for at in 0..subject.plan.nodes.len() {
-        node(subject, at, &known, faults);
-        if settings.complete && fresh {
-            bounds::endless(subject, at, faults);
-            executors::uncalled(subject, at, faults);
+    for at in 0..indexed.plan.nodes.len() {
+        node(indexed, at, &context, faults);
+        if settings.real_run && is_new {
+            bounds::endless(indexed, at, faults);
+            executors::uncalled(indexed, at, faults);
         }
     }
-    let order = cycles::judge(subject, faults)?;
-    cycles::depth(subject, &order, faults);
-    speculation::judge(subject, &speculation::cones(subject, &order), faults);
-    if fresh && subject.plan.outputs_declared {
-        reach::judge(subject, faults);
+    let order = cycles::check(indexed, faults)?;
+    cycles::depth(indexed, &order, faults);
+    speculation::check(indexed, &speculation::cones(indexed, &order), faults);
+    if is_new && indexed.plan.outputs_declared {
+        reach::check(indexed, faults);
     }
     Some(order)
 }
 
 /// What is judged of each node by itself: of the others it only matters which there are, and what they give.
-fn node(subject: &Subject<'_>, at: usize, known: &Known<'_>, faults: &mut Vec<Fault>) {
-    references::judge(subject, at, known, faults);
-    contracts::judge(subject, at, faults);
-    bounds::judge(subject, at, known.settings, faults);
-    executors::judge(subject, at, known, faults);
-    if known.settings.complete {
-        params::judge(subject, at, known, faults);
-        paths::judge(subject, at, known, faults);
+fn node(indexed: &IndexedPlan<'_>, at: usize, context: &Context<'_>, faults: &mut Vec<Diagnostic>) {
+    references::check(indexed, at, context, faults);
+    contracts::check(indexed, at, faults);
+    bounds::check(indexed, at, context.settings, faults);
+    executors::check(indexed, at, context, faults);
+    if context.settings.real_run {
+        params::check(indexed, at, context, faults);
+        paths::check(indexed, at, context, faults);
     }
 }
 
 /// What one judgement knows besides the plan.
-struct Known<'a> {
+struct Context<'a> {
     settings: &'a Settings<'a>,
-    hints: Hints,
+    suggestions: Suggestions,
     /// The names of all tools.
     tools: BTreeSet<String>,
-    results: Results<'a>,
+    results: ResultSchemas<'a>,
 }
 
-impl<'a> Known<'a> {
-    fn new(settings: &'a Settings<'a>) -> Known<'a> {
+impl<'a> Context<'a> {
+    fn new(settings: &'a Settings<'a>) -> Context<'a> {
         let tools = settings.tools.map(Tools::names).unwrap_or_default().into_iter().collect();
-        Known { settings, hints: Hints::new(), tools, results: Results::new(settings) }
+        Context { settings, suggestions: Suggestions::new(), tools, results: ResultSchemas::new(settings) }
     }
 }
 
 /// What is judged: the plan, and its edges by index. Of several descriptions of one id the last one has the
 /// edges; an edge that leads nowhere, or from a node to itself, is none.
 #[derive(Clone, Copy)]
-struct Subject<'a> {
+struct IndexedPlan<'a> {
     plan: &'a Plan,
     /// Where its nodes were written.
     origin: &'a Origin,
-    table: &'a Table,
+    index: &'a NodeIndex,
     edges: &'a Edges,
 }
 
 /// The edges of a plan, as they are whatever is set of its nodes.
 struct Edges {
     /// Per node: its sources, in the author's order.
-    sources: Lists<(usize, On)>,
+    sources: PackedLists<(usize, On)>,
     /// Per node: its consumers, ascending.
-    consumers: Lists<(usize, On)>,
+    consumers: PackedLists<(usize, On)>,
     /// Per node: whether the run is for it.
     is_output: Vec<bool>,
 }
 
 impl Edges {
-    fn new(plan: &Plan, table: &Table) -> Edges {
-        let mut sources = Lists::with_capacity(plan.nodes.len(), table.sources.items().len());
+    fn new(plan: &Plan, index: &NodeIndex) -> Edges {
+        let mut sources = PackedLists::with_capacity(plan.nodes.len(), index.sources.items().len());
         for (at, node) in plan.nodes.iter().enumerate() {
-            let named = if table.counts(at) { &table.sources[at] } else { &[] };
+            let named = if index.is_effective(at) { &index.sources[at] } else { &[] };
             let edges = node.deps.iter().zip(named);
             sources.push(edges.filter_map(|(dep, source)| {
                 let source = source.filter(|&source| source != at)?;
                 Some((source, dep.on))
             }));
         }
-        let consumers = sources.turned();
+        let consumers = sources.transposed();
         let mut is_output = vec![false; plan.nodes.len()];
         for output in &plan.outputs {
-            if let Some(at) = table.find(output) {
+            if let Some(at) = index.find(output) {
                 is_output[at] = true;
             }
         }
@@ -154,7 +154,7 @@ impl Edges {
     }
 }
 
-impl Subject<'_> {
+impl IndexedPlan<'_> {
     /// Where the description at `at` was written.
     fn place(&self, at: usize) -> Pointer {
         self.origin.node(at)

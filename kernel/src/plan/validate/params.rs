@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::super::fault::{Fault, FaultCode};
-use super::super::nearest::Hints;
+use super::super::diagnostic::{Diagnostic, DiagnosticCode};
+use super::super::suggest::Suggestions;
 use super::super::pointer::Pointer;
 use super::super::settings::BadParam;
 use super::super::{Kind, Node, ParamRef};
-use super::{Known, Subject};
-use crate::contract::kind_of;
+use super::{Context, IndexedPlan};
+use crate::contract::describe_kind;
 use crate::id::NodeId;
-use crate::template::{BadTemplate, RenderError, TEMPLATE_BYTES_MAX, check_template, check_values};
+use crate::template::{TemplateError, RenderError, TEMPLATE_BYTES_MAX, check_template, check_values};
 
 /// Names that are told of those that there are.
 const NAMES_TOLD_MAX: usize = 12;
@@ -21,25 +21,25 @@ const NAMES_TOLD_MAX: usize = 12;
 /// What an aggregator takes.
 const OF_AGGREGATORS: [&str; 2] = ["template", "schema"];
 
-pub(super) fn judge(subject: &Subject<'_>, at: usize, known: &Known<'_>, faults: &mut Vec<Fault>) {
-    let (node, hints) = (&subject.plan.nodes[at], &known.hints);
-    faults.extend(long_templates(subject, at));
-    let bad = match (node.kind, &node.tool, known.settings.tools) {
+pub(super) fn check(indexed: &IndexedPlan<'_>, at: usize, context: &Context<'_>, faults: &mut Vec<Diagnostic>) {
+    let (node, suggestions) = (&indexed.plan.nodes[at], &context.suggestions);
+    faults.extend(long_templates(indexed, at));
+    let bad = match (node.kind, &node.tool, context.settings.tools) {
         (Kind::Tool, Some(tool), Some(tools)) => {
             let referred: BTreeSet<&str> = node.param_refs.keys().map(String::as_str).collect();
-            tools.judge(tool, &node.params, &referred)
+            tools.check_params(tool, &node.params, &referred)
         }
-        (Kind::Aggregator, ..) => aggregator(subject, node, hints),
+        (Kind::Aggregator, ..) => aggregator(indexed, node, suggestions),
         (Kind::Model, ..) => template(node, "prompt"),
         _ => return,
     };
-    let bad = without_slips(bad, hints);
-    faults.extend(bad.into_iter().map(|bad| told(node, bad, &subject.place(at).key("params"), hints)));
+    let bad = without_slips(bad, suggestions);
+    faults.extend(bad.into_iter().map(|bad| told(node, bad, &indexed.place(at).key("params"), suggestions)));
 }
 
 /// Templates of references that are longer than a template may be.
-fn long_templates(subject: &Subject<'_>, at: usize) -> Vec<Fault> {
-    let node = &subject.plan.nodes[at];
+fn long_templates(indexed: &IndexedPlan<'_>, at: usize) -> Vec<Diagnostic> {
+    let node = &indexed.plan.nodes[at];
     let bytes = |reference: &ParamRef| reference.template.as_ref().map_or(0, String::len);
     let long = node.param_refs.iter().filter(|(_, reference)| bytes(reference) > TEMPLATE_BYTES_MAX);
     let told = long.map(|(name, reference)| {
@@ -47,19 +47,19 @@ fn long_templates(subject: &Subject<'_>, at: usize) -> Vec<Fault> {
             "parameter {name} has a template of {} bytes, at most {TEMPLATE_BYTES_MAX} are allowed",
             bytes(reference)
         );
-        let mend = "shorten it, or put the text together in a node with text.render";
-        let place = subject.place(at).key("param_refs").key(name).key("template");
-        Fault::new(FaultCode::V24, &node.id, detail, mend).at(&place)
+        let help = "shorten it, or put the text together in a node with text.render";
+        let place = indexed.place(at).key("param_refs").key(name).key("template");
+        Diagnostic::new(DiagnosticCode::V24, &node.id, detail, help).at(&place)
     });
     told.collect()
 }
 
 /// Takes out what is missing where it was given under a name that is near: one slip is one fault.
-fn without_slips(mut bad: Vec<BadParam>, hints: &Hints) -> Vec<BadParam> {
+fn without_slips(mut bad: Vec<BadParam>, suggestions: &Suggestions) -> Vec<BadParam> {
     let mut meant: BTreeSet<(String, String)> = BTreeSet::new();
     for unknown in &bad {
         if let BadParam::Unknown { pointer, name, known } = unknown
-            && let Some(near) = hints.meant(name, known.iter().map(String::as_str))
+            && let Some(near) = suggestions.meant(name, known.iter().map(String::as_str))
         {
             let outer = pointer.rsplit_once('/').map_or("", |(outer, _)| outer);
             meant.insert((outer.to_owned(), near.to_owned()));
@@ -72,7 +72,7 @@ fn without_slips(mut bad: Vec<BadParam>, hints: &Hints) -> Vec<BadParam> {
     bad
 }
 
-fn aggregator(subject: &Subject<'_>, node: &Node, hints: &Hints) -> Vec<BadParam> {
+fn aggregator(indexed: &IndexedPlan<'_>, node: &Node, suggestions: &Suggestions) -> Vec<BadParam> {
     let known = || OF_AGGREGATORS.map(str::to_owned).to_vec();
     let names = node.params.keys().chain(node.param_refs.keys());
     let unknown = names.filter(|name| !OF_AGGREGATORS.contains(&name.as_str()));
@@ -89,51 +89,51 @@ fn aggregator(subject: &Subject<'_>, node: &Node, hints: &Hints) -> Vec<BadParam
     }
     let unread = template(node, "template");
     if unread.is_empty() {
-        bad.extend(fates(subject, node, hints));
+        bad.extend(fates(indexed, node, suggestions));
     }
     bad.extend(unread);
     bad
 }
 
 /// A template of an aggregator takes what became of its dependencies, and nothing else.
-fn fates(subject: &Subject<'_>, node: &Node, hints: &Hints) -> Option<BadParam> {
+fn fates(indexed: &IndexedPlan<'_>, node: &Node, suggestions: &Suggestions) -> Option<BadParam> {
     let text = node.params.get("template")?.as_str()?;
     let error = check_values(text, &|name| node.deps.iter().any(|dep| dep.n.as_str() == name)).err()?;
     let RenderError::Undefined { line, name } = error else { return None };
     let known = || node.deps.iter().map(|dep| dep.n.as_str());
     let there: Vec<&str> = known().take(NAMES_TOLD_MAX).collect();
-    let mend = match there.as_slice() {
-        _ if subject.table.find(&NodeId::from(name.as_str())).is_some() => format!("add {name} to its deps"),
+    let help = match there.as_slice() {
+        _ if indexed.index.find(&NodeId::from(name.as_str())).is_some() => format!("add {name} to its deps"),
         [] => "leave it out: an aggregator takes what became of its dependencies, and this one has none"
             .to_owned(),
-        there => hints.mend(&name, known(), &format!("leave it out: it depends on {}", there.join(", "))),
+        there => suggestions.help(&name, known(), &format!("leave it out: it depends on {}", there.join(", "))),
     };
     let what = format!("line {line}: {name} is none of its dependencies");
-    Some(BadParam::Wrong { pointer: "/template".to_owned(), what, mend, line: Some(line) })
+    Some(BadParam::Wrong { pointer: "/template".to_owned(), what, help, line: Some(line) })
 }
 
 /// A parameter that must be a template, if it is there.
 fn template(node: &Node, name: &str) -> Vec<BadParam> {
-    let wrong = |what: String, mend: String, line: Option<usize>| {
-        vec![BadParam::Wrong { pointer: format!("/{name}"), what, mend, line }]
+    let wrong = |what: String, help: String, line: Option<usize>| {
+        vec![BadParam::Wrong { pointer: format!("/{name}"), what, help, line }]
     };
     match node.params.get(name) {
         None => Vec::new(),
         Some(Value::String(text)) => match check_template(text) {
             Ok(()) => Vec::new(),
             Err(error) => {
-                let BadTemplate { what, mend, line } = error.into();
-                wrong(what, mend, line)
+                let TemplateError { what, help, line } = error.into();
+                wrong(what, help, line)
             }
         },
         Some(other) => {
-            let what = format!("must be a text, found {}", kind_of(other));
+            let what = format!("must be a text, found {}", describe_kind(other));
             wrong(what, "write the template as a text".to_owned(), None)
         }
     }
 }
 
-fn told(node: &Node, bad: BadParam, params: &Pointer, hints: &Hints) -> Fault {
+fn told(node: &Node, bad: BadParam, params: &Pointer, suggestions: &Suggestions) -> Diagnostic {
     let whose = match (&node.tool, node.kind) {
         (Some(tool), Kind::Tool) => tool.as_str(),
         (_, Kind::Aggregator) => "an aggregator",
@@ -153,30 +153,30 @@ fn told(node: &Node, bad: BadParam, params: &Pointer, hints: &Hints) -> Fault {
                 let place = within(outer);
                 (format!("{place} of {whose} has no {name}"), format!("leave it out: it has {taken}"))
             };
-            let mend = hints.mend(&name, known.iter().map(String::as_str), &otherwise);
+            let help = suggestions.help(&name, known.iter().map(String::as_str), &otherwise);
             // A parameter that comes by reference is written among the references.
             let top = Pointer::root().key(&name);
             let place = match (node.params.contains_key(&name), top.as_str() == pointer) {
                 (false, true) if node.param_refs.contains_key(&name) => referred(params, &name),
                 _ => params.join(&pointer),
             };
-            Fault::new(FaultCode::V23, &node.id, detail, mend).at(&place)
+            Diagnostic::new(DiagnosticCode::V23, &node.id, detail, help).at(&place)
         }
         BadParam::Missing { pointer, name, says } => {
             let what = if pointer.is_empty() { whose.to_owned() } else { within(&pointer) };
             let detail = format!("{what} needs the parameter {name}, and does not get it");
             let says = if says.is_empty() { String::new() } else { format!(": {says}") };
-            let mend = if pointer.is_empty() && node.kind == Kind::Tool {
+            let help = if pointer.is_empty() && node.kind == Kind::Tool {
                 format!("add `{name}` to params, or to param_refs{says}")
             } else {
                 format!("add `{name}`{says}")
             };
-            Fault::new(FaultCode::V23, &node.id, detail, mend).at(&params.join(&pointer))
+            Diagnostic::new(DiagnosticCode::V23, &node.id, detail, help).at(&params.join(&pointer))
         }
-        BadParam::Wrong { pointer, what, mend, line } => {
+        BadParam::Wrong { pointer, what, help, line } => {
             let detail = format!("{} of {whose}: {what}", within(&pointer));
-            let fault = Fault::new(FaultCode::V24, &node.id, detail, mend).at(&params.join(&pointer));
-            Fault { line, ..fault }
+            let fault = Diagnostic::new(DiagnosticCode::V24, &node.id, detail, help).at(&params.join(&pointer));
+            Diagnostic { line, ..fault }
         }
     }
 }

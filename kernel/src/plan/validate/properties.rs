@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::tests::{TwoTools, draft, told};
 use super::*;
-use crate::plan::{Change, Join, NodeStanding, PlanDraft, PolicyDraft, Settings, merge, normalise};
+use crate::plan::{Change, Join, NodeProgress, PlanDraft, PolicyDraft, Settings, merge, normalise};
 
 /// The definition, word by word: each candidate's cone on its own.
 fn speculative_by_definition(plan: &Plan) -> BTreeSet<String> {
@@ -181,16 +181,16 @@ fn with_fallbacks() -> impl Strategy<Value = Value> {
 }
 
 /// The definition: each fallback merged as a patch, and the whole plan judged that comes of it.
-fn fallbacks_by_merging(unchecked: &Unchecked, settings: &Settings<'_>) -> Vec<Fault> {
+fn fallbacks_by_merging(unchecked: &UncheckedPlan, settings: &Settings<'_>) -> Vec<Diagnostic> {
     let mut faults = Vec::new();
     for (at, node) in unchecked.plan.nodes.iter().enumerate() {
         let Some(fields) = &node.fallback else { continue };
         let patch = Change::Patch { node: node.id.clone(), set: Some((**fields).clone()) };
-        let merged = merge(&unchecked.plan, &patch, &|_| NodeStanding::Movable, false, settings);
+        let merged = merge(&unchecked.plan, &patch, &|_| NodeProgress::NotStarted, false, settings);
         let place = unchecked.origin.node(at).key("fallback");
         faults.extend(merged.err().unwrap_or_default().into_iter().map(|fault| {
             let detail = format!("as its fallback: {}", fault.detail);
-            Fault::new(fault.code, &node.id, detail, fault.mend).at(&place)
+            Diagnostic::new(fault.code, &node.id, detail, fault.help).at(&place)
         }));
     }
     in_order(faults)
@@ -240,7 +240,7 @@ proptest! {
     fn normalising_twice_is_normalising_once(plan in anything()) {
         for settings in [Settings::simulation(PolicyDraft::default(), None), Settings::real(1, &TwoTools)] {
             let once = normalise(draft(&plan), &settings);
-            let mut twice = normalise(written(once.plan(), settings.bare), &settings);
+            let mut twice = normalise(written(once.plan(), settings.ticks_per_second), &settings);
             twice.plan.outputs_declared = once.plan.outputs_declared; // written outputs are declared ones
             prop_assert_eq!(once.plan(), twice.plan());
         }
@@ -270,7 +270,7 @@ proptest! {
         let unchecked = normalise(draft(&plan), &settings);
         let expected = speculative_by_definition(unchecked.plan());
         let faults = validate(unchecked, &settings).err().unwrap_or_default();
-        let named = faults.iter().filter(|f| f.code == crate::plan::FaultCode::V12).map(|f| f.node.clone());
+        let named = faults.iter().filter(|f| f.code == crate::plan::DiagnosticCode::V12).map(|f| f.node.clone());
         prop_assert_eq!(named.collect::<BTreeSet<_>>(), expected);
     }
 }
@@ -292,7 +292,7 @@ fn large() -> PlanDraft {
 
 #[test]
 fn the_largest_plan_is_judged() {
-    let settings = Settings { tools: None, complete: false, ..Settings::real(4, &TwoTools) };
+    let settings = Settings { tools: None, real_run: false, ..Settings::real(4, &TwoTools) };
     let plan = large().validate(&settings).unwrap();
     assert_eq!(plan.nodes.len(), 10_000);
     assert!(plan.nodes.iter().map(|node| node.deps.len()).sum::<usize>() > 90_000);

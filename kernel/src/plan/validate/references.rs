@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::fault::{Fault, FaultCode};
-use super::super::nearest::Hints;
+use super::super::diagnostic::{Diagnostic, DiagnosticCode};
+use super::super::suggest::Suggestions;
 use super::super::{Join, Node, On, ParamRef};
 use super::edges::names;
-use super::{Known, Subject};
+use super::{Context, IndexedPlan};
 use crate::id::NodeId;
 
-pub(super) fn judge(subject: &Subject<'_>, at: usize, known: &Known<'_>, faults: &mut Vec<Fault>) {
-    let (node, hints) = (&subject.plan.nodes[at], &known.hints);
+pub(super) fn check(indexed: &IndexedPlan<'_>, at: usize, context: &Context<'_>, faults: &mut Vec<Diagnostic>) {
+    let (node, suggestions) = (&indexed.plan.nodes[at], &context.suggestions);
     if node.param_refs.is_empty() && node.reads.is_empty() {
         return;
     }
@@ -20,17 +20,17 @@ pub(super) fn judge(subject: &Subject<'_>, at: usize, known: &Known<'_>, faults:
     }
     for (name, reference) in &node.param_refs {
         let success = succeeds.get(&reference.from) == Some(&true);
-        let place = || subject.place(at).key("param_refs").key(name);
-        if let Some(fault) = source(subject, node, name, reference, success, hints) {
+        let place = || indexed.place(at).key("param_refs").key(name);
+        if let Some(fault) = source(indexed, node, name, reference, success, suggestions) {
             faults.push(fault.at(&place().key("from")));
         }
         if let Some(fault) = path(node, name, reference) {
             faults.push(fault.at(&place().key("path")));
         }
-        if known.settings.complete && node.params.contains_key(name) {
+        if context.settings.real_run && node.params.contains_key(name) {
             let detail = format!("parameter {name} is given both in params and in param_refs");
-            let place = subject.place(at).key("params").key(name);
-            faults.push(Fault::new(FaultCode::V22, &node.id, detail, "give it once").at(&place));
+            let place = indexed.place(at).key("params").key(name);
+            faults.push(Diagnostic::new(DiagnosticCode::V22, &node.id, detail, "give it once").at(&place));
         }
     }
     let referred: BTreeSet<&NodeId> = node.param_refs.values().map(|reference| &reference.from).collect();
@@ -38,33 +38,33 @@ pub(super) fn judge(subject: &Subject<'_>, at: usize, known: &Known<'_>, faults:
         if !succeeds.contains_key(read) && !referred.contains(read) {
             let detail = format!("reads {read}, which is neither a dependency nor referred to");
             let named = node.deps.iter().map(|dep| dep.n.as_str());
-            let mend = hints.mend(read.as_str(), named, "depend on it, or take it out of `reads`");
-            let place = subject.place(at).key("reads").item(item);
-            faults.push(Fault::new(FaultCode::V10, &node.id, detail, mend).at(&place));
+            let help = suggestions.help(read.as_str(), named, "depend on it, or take it out of `reads`");
+            let place = indexed.place(at).key("reads").item(item);
+            faults.push(Diagnostic::new(DiagnosticCode::V10, &node.id, detail, help).at(&place));
         }
     }
 }
 
 /// Whether a reference may take from where it does.
 fn source(
-    subject: &Subject<'_>,
+    indexed: &IndexedPlan<'_>,
     node: &Node,
     name: &str,
     reference: &ParamRef,
     success: bool,
-    hints: &Hints,
-) -> Option<Fault> {
+    suggestions: &Suggestions,
+) -> Option<Diagnostic> {
     let from = &reference.from;
     let any_of = node.join == Some(Join::AnyOf);
-    let (detail, mend) = if from.as_str() == ParamRef::WINNER {
+    let (detail, help) = if from.as_str() == ParamRef::WINNER {
         if any_of {
             return None;
         }
         ("there is no winner where nothing joins any_of", "name the node to take it from")
-    } else if subject.table.find(from).is_none() {
+    } else if indexed.index.find(from).is_none() {
         let detail = format!("parameter {name} refers to {from}, which the plan does not define");
-        let mend = hints.mend(from.as_str(), names(subject.plan), "add that node, or refer to another");
-        return Some(Fault::new(FaultCode::V03, &node.id, detail, mend));
+        let help = suggestions.help(from.as_str(), names(indexed.plan), "add that node, or refer to another");
+        return Some(Diagnostic::new(DiagnosticCode::V03, &node.id, detail, help));
     } else if any_of {
         ("one candidate of an any_of may never run", "take it from $winner")
     } else if !success {
@@ -73,17 +73,17 @@ fn source(
         return None;
     };
     let detail = format!("parameter {name} refers to {from}: {detail}");
-    Some(Fault::new(FaultCode::V11, &node.id, detail, mend))
+    Some(Diagnostic::new(DiagnosticCode::V11, &node.id, detail, help))
 }
 
-fn path(node: &Node, name: &str, reference: &ParamRef) -> Option<Fault> {
+fn path(node: &Node, name: &str, reference: &ParamRef) -> Option<Diagnostic> {
     let detail = match &reference.path {
         None => format!("parameter {name} says no path"),
         Some(path) if !is_path(path) => format!("parameter {name} has the path {path:?}"),
         Some(_) => return None,
     };
-    let mend = "say where in the result it stands, as keys and indices with dots: matches.0.line";
-    Some(Fault::new(FaultCode::V17, &node.id, detail, mend))
+    let help = "say where in the result it stands, as keys and indices with dots: matches.0.line";
+    Some(Diagnostic::new(DiagnosticCode::V17, &node.id, detail, help))
 }
 
 pub(super) fn is_path(text: &str) -> bool {

@@ -30,11 +30,11 @@ impl Tools for TwoTools {
 }
 
 /// The pairs of code and name as text, such as `V01 a, V03 b`.
-pub(super) fn told(result: Result<Plan, Vec<Fault>>) -> String {
+pub(super) fn told(result: Result<Plan, Vec<Diagnostic>>) -> String {
     let faults = result.err().unwrap_or_default();
     for fault in &faults {
-        assert!(!fault.detail.is_empty() && !fault.mend.is_empty(), "{fault:?}");
-        assert!(!fault.detail.ends_with('.') && !fault.mend.ends_with('.'), "{fault:?}");
+        assert!(!fault.detail.is_empty() && !fault.help.is_empty(), "{fault:?}");
+        assert!(!fault.detail.ends_with('.') && !fault.help.ends_with('.'), "{fault:?}");
     }
     let mut pairs: Vec<String> =
         faults.iter().map(|fault| format!("{} {}", fault.code, fault.node)).collect();
@@ -47,7 +47,7 @@ pub(super) fn draft(plan: &Value) -> PlanDraft {
 }
 
 /// Nodes without a contract get one; the plan gets an id.
-fn simulated(mut plan: Value) -> Result<Plan, Vec<Fault>> {
+fn simulated(mut plan: Value) -> Result<Plan, Vec<Diagnostic>> {
     plan["id"] = json!("p");
     for node in plan["nodes"].as_array_mut().into_iter().flatten() {
         let node = node.as_object_mut().unwrap();
@@ -416,13 +416,13 @@ fn a_real_run_has_rules_of_its_own() {
     assert_eq!(fault(json!(["s", "t"])), (told, place.to_owned()));
     let mut one = whole(json!(["t"]));
     one["nodes"][1]["deps"] = json!(["s"]);
-    let mend = draft(&one).validate(&settings).unwrap_err().remove(0).mend;
-    assert_eq!(mend, "put it into the contract of the last node, t");
+    let help = draft(&one).validate(&settings).unwrap_err().remove(0).help;
+    assert_eq!(help, "put it into the contract of the last node, t");
     one["nodes"][1]["contract"] = one["contract"].take();
     one.as_object_mut().unwrap().remove("contract");
     draft(&one).validate(&settings).unwrap();
     let plan = json!({"id": "p", "nodes": [{"id": "a", "tool": "lok", "contract": [{"method": "human"}]}]});
-    assert_eq!(draft(&plan).validate(&settings).unwrap_err()[0].mend, "did you mean \"look\"?");
+    assert_eq!(draft(&plan).validate(&settings).unwrap_err()[0].help, "did you mean \"look\"?");
 }
 
 #[test]

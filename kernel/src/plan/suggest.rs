@@ -6,17 +6,17 @@ use std::cell::Cell;
 const PAIRS_MAX: usize = 4_000_000;
 
 /// Finds names that were meant, as long as it does not take too long.
-pub(super) struct Hints {
+pub(super) struct Suggestions {
     pairs_left: Cell<usize>,
 }
 
-impl Hints {
-    pub(super) fn new() -> Hints {
-        Hints { pairs_left: Cell::new(PAIRS_MAX) }
+impl Suggestions {
+    pub(super) fn new() -> Suggestions {
+        Suggestions { pairs_left: Cell::new(PAIRS_MAX) }
     }
 
     /// `did you mean "x"?`, or `otherwise`.
-    pub(super) fn mend<'a>(
+    pub(super) fn help<'a>(
         &self,
         name: &str,
         known: impl IntoIterator<Item = &'a str>,
@@ -108,10 +108,10 @@ mod tests {
 
     #[test]
     fn hints_come_to_an_end() {
-        let hints = Hints::new();
+        let suggestions = Suggestions::new();
         let long = "x".repeat(LETTERS_MAX);
         let known = [long.as_str(); 100];
-        let told: Vec<bool> = (0..20).map(|_| hints.mend(&long[1..], known, "no") != "no").collect();
+        let told: Vec<bool> = (0..20).map(|_| suggestions.help(&long[1..], known, "no") != "no").collect();
         assert!(told[0] && !told[19], "{told:?}");
     }
 }

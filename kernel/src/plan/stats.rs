@@ -10,7 +10,7 @@ use crate::id::NodeId;
 
 /// The size and reach of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Facts {
+pub struct PlanStats {
     /// Nodes.
     pub nodes: usize,
     /// Edges of either kind.
@@ -36,16 +36,16 @@ pub struct Facts {
     pub unknown_precision: Vec<NodeId>,
 }
 
-impl Facts {
+impl PlanStats {
     /// The facts of a valid plan.
-    pub fn of(plan: &Plan) -> Facts {
+    pub fn of(plan: &Plan) -> PlanStats {
         let graph = plan.graph();
         let critical_path = critical_path(plan, graph);
         let mut per_level = vec![0; plan.nodes.len()];
         for &level in &graph.level {
             per_level[level as usize] += 1;
         }
-        Facts {
+        PlanStats {
             nodes: plan.nodes.len(),
             edges: graph.sources.items().len(),
             depth: critical_path.len(),
@@ -118,6 +118,6 @@ mod tests {
         .unwrap();
         let plan = draft.validate(&Settings::simulation(PolicyDraft::default(), None)).unwrap();
         expect![[r#"{"nodes":5,"edges":5,"depth":3,"width":2,"critical_path":["list","a","put"],"impact_max":1,"tools":["fs.list","fs.read","fs.write"],"models":["small"],"reliability":null,"methods":{"code":5},"unknown_precision":["a","b","c","list","put"]}"#]]
-            .assert_eq(&serde_json::to_string(&Facts::of(&plan)).unwrap());
+            .assert_eq(&serde_json::to_string(&PlanStats::of(&plan)).unwrap());
     }
 }

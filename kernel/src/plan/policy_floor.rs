@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use super::{Policy, PolicyDraft};
 use crate::agent::Oversight;
-use crate::run::{Category, Strategy};
+use crate::run::{FailureCategory, RecoveryStrategy};
 
 impl Policy {
     /// By its agent: people watch at least so closely, and it is about `domain` unless it says otherwise. Failures are met at least as
     /// strongly as that domain asks for all the same.
-    pub fn bind(&mut self, oversight: Option<Oversight>, domain: Option<&str>) {
+    pub fn restrict_by_agent(&mut self, oversight: Option<Oversight>, domain: Option<&str>) {
         self.oversight = self.oversight.max(oversight);
-        heed(&mut self.recovery, self.domain.as_deref(), domain);
+        keep_domain_floor(&mut self.recovery, self.domain.as_deref(), domain);
         if self.domain.is_none() {
             self.domain = domain.map(str::to_owned);
         }
@@ -19,32 +19,32 @@ impl Policy {
 
     /// By the run that opens it: whoever watches that watches what it opens, and failures are met at least as strongly.
     pub fn inherit(&mut self, of: &Policy) {
-        self.bind(of.oversight, of.domain.as_deref());
-        raise(&mut self.recovery, &of.recovery);
+        self.restrict_by_agent(of.oversight, of.domain.as_deref());
+        raise_to(&mut self.recovery, &of.recovery);
     }
 }
 
 impl PolicyDraft {
     /// By the contract that it fulfils: people watch at least so closely, and it is about what the job is about, if that says so.
     /// Failures are met at least as strongly as the plan's own domain asks for all the same.
-    pub fn bind(&mut self, oversight: Oversight, domain: Option<&str>) {
+    pub fn restrict_by_job(&mut self, oversight: Oversight, domain: Option<&str>) {
         self.oversight = self.oversight.max(Some(oversight));
         if let Some(domain) = domain {
-            heed(self.recovery.get_or_insert_default(), Some(domain), self.domain.as_deref());
+            keep_domain_floor(self.recovery.get_or_insert_default(), Some(domain), self.domain.as_deref());
             self.domain = Some(domain.to_owned());
         }
     }
 }
 
 /// Makes failures be met at least as strongly as in a domain that is not the one that counts.
-pub(super) fn heed(recovery: &mut BTreeMap<Category, Strategy>, counts: Option<&str>, other: Option<&str>) {
+pub(super) fn keep_domain_floor(recovery: &mut BTreeMap<FailureCategory, RecoveryStrategy>, counts: Option<&str>, other: Option<&str>) {
     let Some(other) = other.filter(|other| counts.is_some_and(|counts| counts != *other)) else { return };
-    let asked = Category::ALL.into_iter();
-    raise(recovery, &asked.filter_map(|it| Some((it, Strategy::of_domain(other, it)?))).collect());
+    let asked = FailureCategory::ALL.into_iter();
+    raise_to(recovery, &asked.filter_map(|it| Some((it, RecoveryStrategy::of_domain(other, it)?))).collect());
 }
 
 /// Makes failures be met at least so strongly.
-pub(super) fn raise(recovery: &mut BTreeMap<Category, Strategy>, least: &BTreeMap<Category, Strategy>) {
+pub(super) fn raise_to(recovery: &mut BTreeMap<FailureCategory, RecoveryStrategy>, least: &BTreeMap<FailureCategory, RecoveryStrategy>) {
     for (category, strategy) in least {
         let own = recovery.entry(*category).or_insert(*strategy);
         *own = own.or_stronger(*strategy);
@@ -54,22 +54,21 @@ pub(super) fn raise(recovery: &mut BTreeMap<Category, Strategy>, least: &BTreeMa
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use proptest::strategy::Strategy as _;
 
-    use super::{Strategy, *};
+    use super::*;
 
     const OVERSIGHT: [Option<Oversight>; 3] = [None, Some(Oversight::SpotCheck), Some(Oversight::Supervised)];
 
     #[test]
     fn what_is_opened_is_watched_and_helped_no_less_than_what_opens_it() {
-        let policy = |oversight, domain: Option<&str>, recovery: &[(Category, Strategy)]| Policy {
+        let policy = |oversight, domain: Option<&str>, recovery: &[(FailureCategory, RecoveryStrategy)]| Policy {
             oversight,
             domain: domain.map(str::to_owned),
             recovery: recovery.iter().copied().collect(),
             ..Policy::SIMULATION
         };
-        let (weak, strong) = (Strategy::Patch, Strategy::HumanEscalation);
-        let (crash, timeout) = (Category::Crash, Category::Timeout);
+        let (weak, strong) = (RecoveryStrategy::Patch, RecoveryStrategy::HumanEscalation);
+        let (crash, timeout) = (FailureCategory::Crash, FailureCategory::Timeout);
         for (lower, oversight) in OVERSIGHT.into_iter().enumerate() {
             for other in &OVERSIGHT[..=lower] {
                 for (own, of) in [(oversight, *other), (*other, oversight)] {
@@ -82,20 +81,20 @@ mod tests {
         }
         let mut opened = policy(None, Some("security"), &[(crash, weak)]);
         opened.inherit(&policy(None, Some("legal"), &[(crash, weak)]));
-        let recovery = [(crash, strong), (timeout, Strategy::FallbackAgent)];
+        let recovery = [(crash, strong), (timeout, RecoveryStrategy::FallbackAgent)];
         assert_eq!(opened, policy(None, Some("security"), &recovery));
     }
 
-    fn domain() -> impl proptest::strategy::Strategy<Value = Option<String>> {
+    fn domain() -> impl Strategy<Value = Option<String>> {
         prop::option::of(
             prop::sample::select(["legal", "security", "testing"].as_slice()).prop_map(str::to_owned),
         )
     }
 
-    fn policy() -> impl proptest::strategy::Strategy<Value = PolicyDraft> {
-        let strategies = prop::sample::select(Strategy::ALL.as_slice());
+    fn policy() -> impl Strategy<Value = PolicyDraft> {
+        let strategies = prop::sample::select(RecoveryStrategy::ALL.as_slice());
         let recovery =
-            prop::collection::btree_map(prop::sample::select(Category::ALL.as_slice()), strategies, 0..4);
+            prop::collection::btree_map(prop::sample::select(FailureCategory::ALL.as_slice()), strategies, 0..4);
         (domain(), prop::option::of(recovery)).prop_map(|(domain, recovery)| PolicyDraft {
             domain,
             recovery,
@@ -117,15 +116,15 @@ mod tests {
             for (mut plan, job, agent) in plans {
                 let of = |domain: &Option<String>| PolicyDraft { domain: domain.clone(), ..PolicyDraft::default() };
                 asked.extend([configured.clone(), plan.clone(), of(&job), of(&agent)]);
-                plan.bind(Oversight::AutonomousEscalation, job.as_deref());
+                plan.restrict_by_job(Oversight::AutonomousEscalation, job.as_deref());
                 let mut policy = Policy::SIMULATION;
                 configured.overlay(&mut policy, &settings);
                 plan.overlay(&mut policy, &settings);
-                policy.bind(None, agent.as_deref());
+                policy.restrict_by_agent(None, agent.as_deref());
                 around.iter().for_each(|around| policy.inherit(around));
-                for (category, one) in Category::ALL.iter().flat_map(|it| asked.iter().map(move |one| (*it, one))) {
-                    let decide = |domain: &Option<String>, own: &BTreeMap<Category, Strategy>| {
-                        Strategy::decide(category, domain.as_deref(), own).level()
+                for (category, one) in FailureCategory::ALL.iter().flat_map(|it| asked.iter().map(move |one| (*it, one))) {
+                    let decide = |domain: &Option<String>, own: &BTreeMap<FailureCategory, RecoveryStrategy>| {
+                        RecoveryStrategy::decide(category, domain.as_deref(), own).level()
                     };
                     let least = decide(&one.domain, one.recovery.as_ref().unwrap_or(&BTreeMap::new()));
                     prop_assert!(decide(&policy.domain, &policy.recovery) >= least, "{category} {one:?} {policy:?}");
@@ -142,7 +141,7 @@ mod tests {
         {
             let own = own.map(str::to_owned);
             let mut draft = PolicyDraft { domain: own, ..PolicyDraft::default() };
-            draft.bind(Oversight::SpotCheck, domain);
+            draft.restrict_by_job(Oversight::SpotCheck, domain);
             assert_eq!((draft.oversight, draft.domain.as_deref()), (Some(Oversight::SpotCheck), expected));
         }
     }

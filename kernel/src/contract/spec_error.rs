@@ -12,40 +12,40 @@ pub(super) const PAIRS_MAX: usize = 100_000;
 
 /// What is wrong with the `spec` of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WrongSpec {
+pub struct SpecError {
     /// Where in the spec, as a JSON pointer; empty: the whole.
     pub pointer: String,
     /// What is wrong, as a sentence without a full stop.
     pub what: String,
     /// What would mend it, as a sentence without a full stop.
-    pub mend: String,
+    pub help: String,
 }
 
-impl WrongSpec {
-    pub(super) fn new(pointer: &str, what: impl Into<String>, mend: impl Into<String>) -> WrongSpec {
-        WrongSpec { pointer: pointer.to_owned(), what: what.into(), mend: mend.into() }
+impl SpecError {
+    pub(super) fn new(pointer: &str, what: impl Into<String>, help: impl Into<String>) -> SpecError {
+        SpecError { pointer: pointer.to_owned(), what: what.into(), help: help.into() }
     }
 }
 
-impl fmt::Display for WrongSpec {
+impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)
     }
 }
 
 /// Refuses a key that is not known.
-pub(super) fn known_keys(spec: &Map<String, Value>, known: &[&str]) -> Result<(), WrongSpec> {
+pub(super) fn known_keys(spec: &Map<String, Value>, known: &[&str]) -> Result<(), SpecError> {
     let Some(unknown) = spec.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
-    let mend = match nearest(unknown, known.iter().copied(), &mut PAIRS_MAX.clone()) {
+    let help = match nearest(unknown, known.iter().copied(), &mut PAIRS_MAX.clone()) {
         Some(meant) => format!("did you mean {meant:?}?"),
         None => format!("leave it out; known here are {}", known.join(", ")),
     };
     let pointer = format!("/{}", unknown.replace('~', "~0").replace('/', "~1"));
-    Err(WrongSpec { pointer, what: format!("unknown key {:?}", excerpt(unknown)), mend })
+    Err(SpecError { pointer, what: format!("unknown key {:?}", excerpt(unknown)), help })
 }
 
 /// What a value is, in the words of plan files: `a text`, `a list`.
-pub fn kind_of(value: &Value) -> &'static str {
+pub fn describe_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(true) => "true",
@@ -60,7 +60,7 @@ pub fn kind_of(value: &Value) -> &'static str {
 }
 
 /// What is wrong with a regular expression, in one line: the parser's drawing of it is left out.
-pub fn regex_fault(error: &regex::Error) -> String {
+pub fn regex_error(error: &regex::Error) -> String {
     match error {
         regex::Error::CompiledTooBig(bytes) => format!("it becomes larger than {bytes} bytes"),
         other => {

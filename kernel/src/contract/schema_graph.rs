@@ -19,12 +19,12 @@ pub(super) const LIST: usize = 1;
 #[derive(Debug)]
 pub(crate) struct Subschema<'a> {
     pub(crate) schema: &'a Value,
-    pub(crate) leads: Vec<Lead<'a>>,
+    pub(crate) edges: Vec<SchemaEdge<'a>>,
 }
 
 /// That a keyword leads from one subschema to another.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Lead<'a> {
+pub(crate) struct SchemaEdge<'a> {
     pub(crate) keyword: &'a str,
     /// Under which name, if the keyword gives its subschemas names.
     pub(crate) name: Option<&'a str>,
@@ -33,7 +33,7 @@ pub(crate) struct Lead<'a> {
     pub(crate) to: usize,
 }
 
-impl Lead<'_> {
+impl SchemaEdge<'_> {
     /// Whether both are about the same value.
     pub(crate) fn is_of_same_value(&self) -> bool {
         matches!(self.role, Role::Same { .. })
@@ -88,7 +88,7 @@ fn subschemas<'a>(keyword: &str, value: &'a Value) -> Vec<(Option<&'a str>, &'a 
 /// # Errors
 ///
 /// A reference leads nowhere, or one cannot tell where to.
-pub(crate) fn graph<T>(schema: &Value, keep: impl Fn(&Subschema<'_>) -> T) -> Result<Vec<T>, SchemaError> {
+pub(crate) fn schema_graph<T>(schema: &Value, keep: impl Fn(&Subschema<'_>) -> T) -> Result<Vec<T>, SchemaError> {
     if dynamic_anchors(schema) > 1 {
         return Err(SchemaError::DynamicAnchors);
     }
@@ -103,7 +103,7 @@ pub(crate) fn graph<T>(schema: &Value, keep: impl Fn(&Subschema<'_>) -> T) -> Re
     let mut found = vec![(schema, resolver.in_subresource(root).map_err(unresolved)?, draft)];
     let mut kept = Vec::new();
     while let Some((schema, resolver, draft)) = found.get(kept.len()).cloned() {
-        let mut leads = Vec::new();
+        let mut edges = Vec::new();
         let mut find = |schema, resolver, draft| {
             *known.entry(std::ptr::from_ref(schema)).or_insert_with(|| {
                 found.push((schema, resolver, draft));
@@ -121,17 +121,17 @@ pub(crate) fn graph<T>(schema: &Value, keep: impl Fn(&Subschema<'_>) -> T) -> Re
             if let Some(target) = target {
                 let (target, resolver, draft) = target.into_inner();
                 let to = find(target, resolver, draft);
-                leads.push(Lead { keyword, name: None, role: Role::Same { again: false }, to });
+                edges.push(SchemaEdge { keyword, name: None, role: Role::Same { again: false }, to });
             }
             let Some(role) = role(keyword) else { continue };
             for (name, inner) in subschemas(keyword, value) {
                 let draft = draft.detect(inner);
                 let resource = draft.create_resource_ref(inner);
                 let to = find(inner, resolver.in_subresource(resource).map_err(unresolved)?, draft);
-                leads.push(Lead { keyword, name, role, to });
+                edges.push(SchemaEdge { keyword, name, role, to });
             }
         }
-        kept.push(keep(&Subschema { schema, leads }));
+        kept.push(keep(&Subschema { schema, edges }));
     }
     Ok(kept)
 }

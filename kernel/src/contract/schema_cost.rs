@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::excerpt;
-use super::graph::{LIST, MAP, Role, Subschema, graph};
+use super::schema_graph::{LIST, MAP, Role, Subschema, schema_graph};
 use super::schema::SchemaError;
 use crate::json::MAX_DEPTH;
 
@@ -17,17 +17,17 @@ pub const JUDGEMENT_STEPS_MAX: u64 = 100_000_000;
 
 /// Steps of a schema along one path of a value, by the depth of the value. A deeper one takes as many as the last.
 #[derive(Debug)]
-pub(super) struct Steps(Vec<u64>);
+pub(super) struct SchemaCost(Vec<u64>);
 
-impl Steps {
+impl SchemaCost {
     /// Counts the steps of a schema that the engine has compiled.
     ///
     /// # Errors
     ///
     /// That there are too many, or without an end.
-    pub(super) fn of(schema: &Value) -> Result<Steps, SchemaError> {
-        let nodes = graph(schema, Node::of)?;
-        let order = targets_first(&nodes)?;
+    pub(super) fn of(schema: &Value) -> Result<SchemaCost, SchemaError> {
+        let nodes = schema_graph(schema, CostNode::of)?;
+        let order = targets_before_sources(&nodes)?;
         let mut steps = Vec::new();
         let mut within = vec![[0; 2]; nodes.len()];
         for depth in 0..=MAX_DEPTH {
@@ -41,7 +41,7 @@ impl Steps {
             }
             within = here;
         }
-        Ok(Steps(steps))
+        Ok(SchemaCost(steps))
     }
 
     /// The most steps that it may take to hold a value against the schema.
@@ -66,7 +66,7 @@ fn extent(value: &Value) -> (u64, usize) {
 
 /// What is counted of a subschema, and where those stand that it leads to.
 #[derive(Debug, Default)]
-struct Node {
+struct CostNode {
     /// Those that the same value is held against; whether `unevaluated…` holds it against them once more.
     same: Vec<(usize, bool)>,
     /// Those for what stands within a map, and within a list.
@@ -83,11 +83,11 @@ struct Within {
     each: Vec<usize>,
 }
 
-impl Node {
+impl CostNode {
     /// What is counted of a subschema.
-    fn of(subschema: &Subschema<'_>) -> Node {
-        let mut node = Node::default();
-        for lead in &subschema.leads {
+    fn of(subschema: &Subschema<'_>) -> CostNode {
+        let mut node = CostNode::default();
+        for lead in &subschema.edges {
             node.unevaluated |= lead.keyword.starts_with("unevaluated");
             match lead.role {
                 Role::Same { again } => node.same.push((lead.to, again)),
@@ -104,7 +104,7 @@ impl Node {
 }
 
 /// The places of all nodes: behind those that the same value is held against.
-fn targets_first(nodes: &[Node]) -> Result<Vec<usize>, SchemaError> {
+fn targets_before_sources(nodes: &[CostNode]) -> Result<Vec<usize>, SchemaError> {
     let mut open: Vec<usize> = nodes.iter().map(|node| node.same.len()).collect();
     let mut sources = vec![Vec::new(); nodes.len()];
     for (source, node) in nodes.iter().enumerate() {
@@ -125,7 +125,7 @@ fn targets_first(nodes: &[Node]) -> Result<Vec<usize>, SchemaError> {
     // Whoever goes on among those that are left goes round in the end, and passes a reference.
     let mut reference = None;
     for _ in 0..2 * nodes.len() {
-        let Node { same, reference: here, .. } = &nodes[at];
+        let CostNode { same, reference: here, .. } = &nodes[at];
         let ahead = same.iter().find(|(target, _)| open[*target] > 0);
         reference = here.as_ref().or(reference);
         at = ahead.map_or(at, |&(target, _)| target);
@@ -134,13 +134,13 @@ fn targets_first(nodes: &[Node]) -> Result<Vec<usize>, SchemaError> {
 }
 
 /// The steps of every node for a map and for a list, from those for what stands within.
-fn count(nodes: &[Node], order: &[usize], within: &[[u64; 2]]) -> Vec<[u64; 2]> {
+fn count(nodes: &[CostNode], order: &[usize], within: &[[u64; 2]]) -> Vec<[u64; 2]> {
     let within = |at: usize| within[at][MAP].max(within[at][LIST]);
     let mut steps = vec![[0; 2]; nodes.len()];
     // What finding out takes which members and items were evaluated: where subschemas hold is judged once more.
     let mut again = vec![[0_u64; 2]; nodes.len()];
     for &at in order {
-        let Node { same, within: inner, unevaluated, .. } = &nodes[at];
+        let CostNode { same, within: inner, unevaluated, .. } = &nodes[at];
         for kind in [MAP, LIST] {
             let Within { one, each } = &inner[kind];
             let one = one.iter().map(|&at| within(at)).max().unwrap_or_default();
@@ -213,7 +213,7 @@ mod tests {
         let parts = |count: u64| json!({"allOf": vec![true; usize::try_from(count).unwrap() - 1]});
         assert_eq!(compile(&parts(SCHEMA_STEPS_MAX)).map(drop), Ok(()));
         assert_eq!(compile(&parts(SCHEMA_STEPS_MAX + 1)).map(drop), Err(SchemaError::TooManySteps));
-        let most = Steps::of(&json!({"items": parts(SCHEMA_STEPS_MAX - 1)})).unwrap();
+        let most = SchemaCost::of(&json!({"items": parts(SCHEMA_STEPS_MAX - 1)})).unwrap();
         let list = |items: usize| most.for_value(&json!(vec![1; items - 1]));
         assert_eq!([list(10_000), list(10_001)], [JUDGEMENT_STEPS_MAX, JUDGEMENT_STEPS_MAX + 10_000]);
     }
@@ -264,7 +264,7 @@ mod tests {
             (any, [4, 28, 649, 51_409]),
             (twice, [3, 54, 180_169, 13_555_990_023]),
         ] {
-            let taken = Steps::of(&schema).unwrap();
+            let taken = SchemaCost::of(&schema).unwrap();
             let values = [json!(1), nested(1), nested(10), nested(100)];
             let found = values.map(|value| taken.for_value(&value));
             assert_eq!(found, steps, "{schema}");

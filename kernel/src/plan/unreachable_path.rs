@@ -10,27 +10,27 @@ use super::{Method, Node, Settings};
 
 /// What is known of results before there are any. They pass the contract of their node and the schema of their tool before anybody
 /// reads them, so what one of these rules out is never there.
-pub(super) struct Results<'a> {
+pub(super) struct ResultSchemas<'a> {
     settings: &'a Settings<'a>,
     /// Schemas of what tools give, as far as they were asked for.
     of_tools: RefCell<BTreeMap<String, Option<Arc<Value>>>>,
 }
 
-impl<'a> Results<'a> {
-    pub(super) fn new(settings: &'a Settings<'a>) -> Results<'a> {
-        Results { settings, of_tools: RefCell::default() }
+impl<'a> ResultSchemas<'a> {
+    pub(super) fn new(settings: &'a Settings<'a>) -> ResultSchemas<'a> {
+        ResultSchemas { settings, of_tools: RefCell::default() }
     }
 
     /// Where a path into what `node` gives leads to nothing.
-    pub(super) fn dead_end<'p>(
+    pub(super) fn unreachable_path<'p>(
         &self,
         node: &Node,
         path: impl Iterator<Item = &'p str> + Clone,
-    ) -> Option<DeadEnd> {
+    ) -> Option<UnreachablePath> {
         let rules = node.contract.iter().filter(|rule| rule.method == Method::Schema);
         let of_tool = node.tool.as_deref().and_then(|tool| self.of_tool(tool));
         let mut schemas = rules.filter_map(|rule| rule.spec.as_deref()).chain(of_tool.as_deref());
-        schemas.find_map(|schema| dead_end(schema, path.clone()))
+        schemas.find_map(|schema| unreachable_path(schema, path.clone()))
     }
 
     /// The schema of what a tool gives, whatever its parameters are.
@@ -45,7 +45,7 @@ impl<'a> Results<'a> {
 }
 
 /// Where a path leads to nothing.
-pub(super) struct DeadEnd {
+pub(super) struct UnreachablePath {
     pub(super) segment: String,
     /// The path as far as it leads to something; empty: not at all.
     walked: String,
@@ -55,10 +55,10 @@ pub(super) struct DeadEnd {
     pub(super) known: Vec<String>,
 }
 
-impl DeadEnd {
+impl UnreachablePath {
     /// What to write in a reference where there are no names to choose from. A path has a step: none takes a whole result.
-    pub(super) fn mend(&self) -> String {
-        let DeadEnd { walked, list, .. } = self;
+    pub(super) fn help(&self) -> String {
+        let UnreachablePath { walked, list, .. } = self;
         match (walked.as_str(), list) {
             ("", true) => "write the index of an item, such as 0".to_owned(),
             ("", false) => {
@@ -85,7 +85,7 @@ const COMPOSED: [&str; 10] = [
 ];
 
 /// The first segment of a path that values under the schema never have.
-fn dead_end<'p>(schema: &Value, path: impl Iterator<Item = &'p str>) -> Option<DeadEnd> {
+fn unreachable_path<'p>(schema: &Value, path: impl Iterator<Item = &'p str>) -> Option<UnreachablePath> {
     let mut schema = schema;
     let mut walked: Vec<&'p str> = Vec::new();
     for segment in path {
@@ -94,7 +94,7 @@ fn dead_end<'p>(schema: &Value, path: impl Iterator<Item = &'p str>) -> Option<D
             return None;
         }
         let end = |what: String, list: bool, known: Vec<String>| {
-            Some(DeadEnd { segment: segment.to_owned(), walked: walked.join("."), list, what, known })
+            Some(UnreachablePath { segment: segment.to_owned(), walked: walked.join("."), list, what, known })
         };
         let whole = if walked.is_empty() { "the result".to_owned() } else { walked.join(".") };
         match members.get("type").and_then(Value::as_str)? {
@@ -158,16 +158,16 @@ mod tests {
             ("any.x", None),
             ("some.x", None),
         ] {
-            assert_eq!(dead_end(&schema, path.split('.')).map(|end| end.what).as_deref(), what, "{path}");
+            assert_eq!(unreachable_path(&schema, path.split('.')).map(|end| end.what).as_deref(), what, "{path}");
         }
-        assert!(dead_end(&json!(true), ["x"].into_iter()).is_none());
+        assert!(unreachable_path(&json!(true), ["x"].into_iter()).is_none());
     }
 
     #[test]
     fn the_mend_is_a_path_that_may_be_written() {
         let schema = json!({"type": "object", "properties": {
             "files": {"type": "array", "items": {"type": "string"}}, "count": {"type": "integer"}}});
-        for (schema, path, mend) in [
+        for (schema, path, help) in [
             (&schema, "files.0.x", "take the whole of it: files.0"),
             (&schema, "files.x", "take an item, such as files.0, or the whole of it: files"),
             (&schema, "count.0", "take the whole of it: count"),
@@ -178,7 +178,7 @@ mod tests {
                 "leave the reference out: it has no part to take; to wait for it, use `deps`",
             ),
         ] {
-            assert_eq!(dead_end(schema, path.split('.')).unwrap().mend(), mend, "{path}");
+            assert_eq!(unreachable_path(schema, path.split('.')).unwrap().help(), help, "{path}");
         }
     }
 }

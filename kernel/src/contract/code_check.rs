@@ -3,7 +3,7 @@
 use regex::Regex;
 use serde_json::Value;
 
-use super::spec::{PAIRS_MAX, WrongSpec, kind_of, known_keys, regex_fault};
+use super::spec_error::{PAIRS_MAX, SpecError, describe_kind, known_keys, regex_error};
 use super::{excerpt, patterns};
 use crate::json::{Json, canonical};
 use crate::plan::nearest;
@@ -37,26 +37,26 @@ enum Question {
 const CHECKS: [&str; 6] = ["non_empty", "max_bytes", "min_items", "matches", "equals", "status"];
 
 impl CodeCheck {
-    pub(super) fn compile(spec: &Value) -> Result<CodeCheck, WrongSpec> {
+    pub(super) fn compile(spec: &Value) -> Result<CodeCheck, SpecError> {
         let Value::Object(spec) = spec else {
-            return Err(WrongSpec::new("", format!("a code rule is a map, not {}", kind_of(spec)), SHAPE));
+            return Err(SpecError::new("", format!("a code rule is a map, not {}", describe_kind(spec)), SHAPE));
         };
         known_keys(spec, &["check", "path", "value"])?;
         let check = match spec.get("check") {
             Some(Value::String(check)) => check.as_str(),
             Some(other) => {
-                let what = format!("`check` is the name of a check, not {}", kind_of(other));
-                return Err(WrongSpec::new("/check", what, one_of_the_checks()));
+                let what = format!("`check` is the name of a check, not {}", describe_kind(other));
+                return Err(SpecError::new("/check", what, one_of_the_checks()));
             }
-            None => return Err(WrongSpec::new("", "it names no `check`", one_of_the_checks())),
+            None => return Err(SpecError::new("", "it names no `check`", one_of_the_checks())),
         };
         let default_path = if check == "status" { STATUS_PATH } else { "" };
         let path = match spec.get("path") {
             None | Some(Value::Null) => default_path.to_owned(),
             Some(Value::String(path)) => path.clone(),
             Some(other) => {
-                let what = format!("`path` is a text, not {}", kind_of(other));
-                return Err(WrongSpec::new(
+                let what = format!("`path` is a text, not {}", describe_kind(other));
+                return Err(SpecError::new(
                     "/path",
                     what,
                     "say where it looks, such as path: matches.0.line",
@@ -110,18 +110,18 @@ fn one_of_the_checks() -> String {
     format!("name one of {}", CHECKS.join(", "))
 }
 
-fn question(check: &str, value: Option<&Value>) -> Result<Question, WrongSpec> {
+fn question(check: &str, value: Option<&Value>) -> Result<Question, SpecError> {
     let must = |wanted: &str| {
         let what = match value {
-            Some(value) => format!("`value` of {check} must be {wanted}, found {}", kind_of(value)),
+            Some(value) => format!("`value` of {check} must be {wanted}, found {}", describe_kind(value)),
             None => format!("{check} needs a `value`: {wanted}"),
         };
-        WrongSpec::new(if value.is_some() { "/value" } else { "" }, what, format!("give it {wanted}"))
+        SpecError::new(if value.is_some() { "/value" } else { "" }, what, format!("give it {wanted}"))
     };
     let number = || value.and_then(Value::as_u64).ok_or_else(|| must("a whole number of 0 or more"));
     match check {
         "non_empty" if value.is_some() => {
-            Err(WrongSpec::new("/value", "non_empty takes no `value`", "leave `value` out"))
+            Err(SpecError::new("/value", "non_empty takes no `value`", "leave `value` out"))
         }
         "non_empty" => Ok(Question::NonEmpty),
         "max_bytes" => number().map(Question::MaxBytes),
@@ -131,22 +131,22 @@ fn question(check: &str, value: Option<&Value>) -> Result<Question, WrongSpec> {
             let value = value.ok_or_else(|| must("what to compare with"))?;
             canonical(value)
                 .map(Question::Equals)
-                .map_err(|error| WrongSpec::new("/value", error.to_string(), "compare with another value"))
+                .map_err(|error| SpecError::new("/value", error.to_string(), "compare with another value"))
         }
         "status" => statuses(value)
             .map(Question::Status)
             .ok_or_else(|| must("a whole number, or a list of one or more")),
         other => {
             let meant = nearest(other, CHECKS, &mut PAIRS_MAX.clone());
-            let mend = meant.map_or_else(one_of_the_checks, |meant| format!("did you mean {meant:?}?"));
-            Err(WrongSpec::new("/check", format!("there is no check {:?}", excerpt(other)), mend))
+            let help = meant.map_or_else(one_of_the_checks, |meant| format!("did you mean {meant:?}?"));
+            Err(SpecError::new("/check", format!("there is no check {:?}", excerpt(other)), help))
         }
     }
 }
 
-fn matches(pattern: &str) -> Result<Question, WrongSpec> {
+fn matches(pattern: &str) -> Result<Question, SpecError> {
     let wrong = |what: String| {
-        WrongSpec::new("/value", what, "write a regular expression of the `regex` crate: no look-around")
+        SpecError::new("/value", what, "write a regular expression of the `regex` crate: no look-around")
     };
     if pattern.len() > PATTERN_TEXT_BYTES_MAX {
         let bytes = pattern.len();
@@ -156,7 +156,7 @@ fn matches(pattern: &str) -> Result<Question, WrongSpec> {
     }
     patterns::compile(pattern)
         .map(|(regex, size)| Question::Matches(Box::new(regex), size))
-        .map_err(|error| wrong(format!("the pattern is no regular expression: {}", regex_fault(&error))))
+        .map_err(|error| wrong(format!("the pattern is no regular expression: {}", regex_error(&error))))
 }
 
 fn statuses(value: Option<&Value>) -> Option<Vec<i64>> {

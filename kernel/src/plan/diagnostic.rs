@@ -8,9 +8,9 @@ use super::pointer::Pointer;
 
 /// One fault of a plan or of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Fault {
+pub struct Diagnostic {
     /// Which rule is broken.
-    pub code: FaultCode,
+    pub code: DiagnosticCode,
     /// The node that breaks it, the name that is missing, or [`Fault::PLAN`].
     pub node: String,
     /// Where it stands in the plan as written, as a JSON pointer (RFC 6901): `/nodes/3/deps/0`. Empty: the plan as
@@ -19,52 +19,53 @@ pub struct Fault {
     /// What is wrong, as a sentence without a full stop.
     pub detail: String,
     /// What would mend it, as a sentence without a full stop.
-    pub mend: String,
+    #[serde(rename = "mend")]
+    pub help: String,
     /// The line where that is, from 1, within the text that stands there; `None`: the text as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
 }
 
-impl Fault {
+impl Diagnostic {
     /// The name under which faults of the plan as a whole are reported.
     pub const PLAN: &'static str = "*";
 
     /// A fault of `node` (or of the plan as a whole), of which nobody says where it stands.
     pub fn new(
-        code: FaultCode,
+        code: DiagnosticCode,
         node: impl fmt::Display,
         detail: impl Into<String>,
-        mend: impl Into<String>,
-    ) -> Fault {
-        Fault {
+        help: impl Into<String>,
+    ) -> Diagnostic {
+        Diagnostic {
             code,
             node: node.to_string(),
             pointer: String::new(),
             detail: detail.into(),
-            mend: mend.into(),
+            help: help.into(),
             line: None,
         }
     }
 
     /// The same fault, standing there.
-    pub fn at(self, place: &Pointer) -> Fault {
-        Fault { pointer: place.as_str().to_owned(), ..self }
+    pub fn at(self, place: &Pointer) -> Diagnostic {
+        Diagnostic { pointer: place.as_str().to_owned(), ..self }
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {}; {}", self.code, self.node, self.detail, self.mend)
+        write!(f, "{} {}: {}; {}", self.code, self.node, self.detail, self.help)
     }
 }
 
 /// Faults of one code and name that are told; of more, only how many there are.
-pub const SAME_FAULTS_MAX: usize = 8;
+pub const SAME_DIAGNOSTICS_MAX: usize = 8;
 
 /// Sorts faults by code and name, those of the same in the order of the plan, and tells each once.
-pub(super) fn in_order(mut faults: Vec<Fault>) -> Vec<Fault> {
+pub(super) fn in_order(mut faults: Vec<Diagnostic>) -> Vec<Diagnostic> {
     faults.sort_by(|a, b| (a.code, &a.node).cmp(&(b.code, &b.node)));
-    let mut told: Vec<Fault> = Vec::with_capacity(faults.len());
+    let mut told: Vec<Diagnostic> = Vec::with_capacity(faults.len());
     let (mut same, mut more) = (0usize, 0usize);
     for fault in faults {
         let alike = told.last().is_some_and(|last| (last.code, &last.node) == (fault.code, &fault.node));
@@ -75,7 +76,7 @@ pub(super) fn in_order(mut faults: Vec<Fault>) -> Vec<Fault> {
         if told[told.len() - same..].contains(&fault) {
             continue;
         }
-        if same < SAME_FAULTS_MAX {
+        if same < SAME_DIAGNOSTICS_MAX {
             told.push(fault);
             same += 1;
         } else {
@@ -86,7 +87,7 @@ pub(super) fn in_order(mut faults: Vec<Fault>) -> Vec<Fault> {
     told
 }
 
-fn tell_more(told: &mut [Fault], more: usize) {
+fn tell_more(told: &mut [Diagnostic], more: usize) {
     if let (Some(last), true) = (told.last_mut(), more > 0) {
         last.detail = format!("{} (and {more} more such faults of {})", last.detail, last.node);
     }
@@ -96,18 +97,18 @@ macro_rules! codes {
     ($($(#[$doc:meta])* $code:ident,)*) => {
         /// The rules a plan (`V..`) and a change of a running plan (`D..`) must keep.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum FaultCode {
+        pub enum DiagnosticCode {
             $($(#[$doc])* $code,)*
         }
 
-        impl FaultCode {
+        impl DiagnosticCode {
             /// Every code, in order.
-            pub const ALL: &'static [FaultCode] = &[$(FaultCode::$code),*];
+            pub const ALL: &'static [DiagnosticCode] = &[$(DiagnosticCode::$code),*];
 
             /// The code as it is written everywhere, such as `V03`.
             pub fn as_str(self) -> &'static str {
                 match self {
-                    $(FaultCode::$code => stringify!($code),)*
+                    $(DiagnosticCode::$code => stringify!($code),)*
                 }
             }
         }
@@ -183,13 +184,13 @@ codes! {
     V26,
 }
 
-impl fmt::Display for FaultCode {
+impl fmt::Display for DiagnosticCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl Serialize for FaultCode {
+impl Serialize for DiagnosticCode {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
     }
@@ -201,23 +202,23 @@ mod tests {
 
     #[test]
     fn codes_sort_as_their_texts_do() {
-        let texts: Vec<&str> = FaultCode::ALL.iter().map(|code| code.as_str()).collect();
+        let texts: Vec<&str> = DiagnosticCode::ALL.iter().map(|code| code.as_str()).collect();
         let mut sorted = texts.clone();
         sorted.sort_unstable();
         assert_eq!(texts, sorted);
-        assert!(FaultCode::ALL.is_sorted());
+        assert!(DiagnosticCode::ALL.is_sorted());
     }
 
     #[test]
     fn faults_of_one_code_and_node_stand_each_for_themselves_up_to_a_limit() {
-        let fault = |code, node: &str, detail: String| Fault::new(code, node, detail, "mend it");
-        let mut faults: Vec<Fault> =
-            (0..SAME_FAULTS_MAX + 2).map(|at| fault(FaultCode::V03, "b", format!("lacks {at}"))).collect();
-        faults.push(fault(FaultCode::V03, "b", "lacks 0".into()));
-        faults.push(fault(FaultCode::V03, "a", "lacks x".into()));
-        faults.push(fault(FaultCode::D01, "z", "has started".into()));
+        let fault = |code, node: &str, detail: String| Diagnostic::new(code, node, detail, "mend it");
+        let mut faults: Vec<Diagnostic> =
+            (0..SAME_DIAGNOSTICS_MAX + 2).map(|at| fault(DiagnosticCode::V03, "b", format!("lacks {at}"))).collect();
+        faults.push(fault(DiagnosticCode::V03, "b", "lacks 0".into()));
+        faults.push(fault(DiagnosticCode::V03, "a", "lacks x".into()));
+        faults.push(fault(DiagnosticCode::D01, "z", "has started".into()));
         let told: Vec<String> = in_order(faults).iter().map(|f| f.to_string()).collect();
-        assert_eq!(told.len(), 2 + SAME_FAULTS_MAX);
+        assert_eq!(told.len(), 2 + SAME_DIAGNOSTICS_MAX);
         assert_eq!(
             (told[0].as_str(), told[1].as_str(), told[2].as_str()),
             ("D01 z: has started; mend it", "V03 a: lacks x; mend it", "V03 b: lacks 0; mend it")

@@ -10,7 +10,7 @@ use crate::id::Ticks;
 /// A span of time as written: a bare number (seconds in a real run, ticks in a simulation), or a number with
 /// a unit: `500ms`, `30s`, `1.5m`, `2h`, `1d`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Span {
+pub enum HumanDuration {
     /// A bare integer.
     Whole(i64),
     /// A bare number with a fraction; finite.
@@ -20,20 +20,20 @@ pub enum Span {
 }
 
 /// What [`Span::with_unit`] takes, in words.
-pub const SPAN_RULE: &str = "a number with a unit, such as 500ms, 30s, 10m, 12h or 30d";
+pub const DURATION_RULE: &str = "a number with a unit, such as 500ms, 30s, 10m, 12h or 30d";
 
 /// Milliseconds in a second.
 const SECOND_MS: i64 = 1_000;
 
-impl Span {
+impl HumanDuration {
     /// How long it is where a second is worth `second` ticks (1 in a simulation, 1,000 in a real run). What
     /// is no whole tick is rounded away from zero, so nothing that was written becomes no time at all; what
     /// is beyond the range of ticks is the nearest that is not.
     pub fn ticks(self, second: Ticks) -> Ticks {
         match self {
-            Span::Whole(seconds) => seconds.saturating_mul(second),
-            Span::Fraction(seconds) => outward(seconds * second as f64),
-            Span::Millis(ms) => {
+            HumanDuration::Whole(seconds) => seconds.saturating_mul(second),
+            HumanDuration::Fraction(seconds) => outward(seconds * second as f64),
+            HumanDuration::Millis(ms) => {
                 let ticks = i128::from(ms) * i128::from(second);
                 let whole = ticks / i128::from(SECOND_MS);
                 let rest = (ticks % i128::from(SECOND_MS)).signum();
@@ -42,8 +42,8 @@ impl Span {
         }
     }
 
-    /// A number with a unit ([`SPAN_RULE`]); `None`: this is none. What is beyond the range of milliseconds is the nearest that is not.
-    pub fn with_unit(text: &str) -> Option<Span> {
+    /// A number with a unit ([`DURATION_RULE`]); `None`: this is none. What is beyond the range of milliseconds is the nearest that is not.
+    pub fn with_unit(text: &str) -> Option<HumanDuration> {
         let text = text.trim();
         let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
         let (number, unit) = text.split_at(unit_at);
@@ -61,10 +61,10 @@ impl Span {
             _ => return None,
         };
         if let Ok(whole) = number.parse::<i64>() {
-            return Some(Span::Millis(whole.saturating_mul(unit_ms)));
+            return Some(HumanDuration::Millis(whole.saturating_mul(unit_ms)));
         }
         let fraction = number.parse::<f64>().ok().filter(|number| number.is_finite())?;
-        Some(Span::Millis(outward(fraction * unit_ms as f64)))
+        Some(HumanDuration::Millis(outward(fraction * unit_ms as f64)))
     }
 }
 
@@ -73,56 +73,56 @@ fn outward(number: f64) -> i64 {
     (number.abs().ceil() as i64).saturating_mul(if number < 0.0 { -1 } else { 1 })
 }
 
-impl fmt::Display for Span {
+impl fmt::Display for HumanDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Span::Whole(seconds) => write!(f, "{seconds}"),
-            Span::Fraction(seconds) => write!(f, "{seconds}"),
-            Span::Millis(ms) => write!(f, "{ms}ms"),
+            HumanDuration::Whole(seconds) => write!(f, "{seconds}"),
+            HumanDuration::Fraction(seconds) => write!(f, "{seconds}"),
+            HumanDuration::Millis(ms) => write!(f, "{ms}ms"),
         }
     }
 }
 
-impl Serialize for Span {
+impl Serialize for HumanDuration {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Span::Whole(seconds) => serializer.serialize_i64(*seconds),
-            Span::Fraction(seconds) => serializer.serialize_f64(*seconds),
-            Span::Millis(_) => serializer.collect_str(self),
+            HumanDuration::Whole(seconds) => serializer.serialize_i64(*seconds),
+            HumanDuration::Fraction(seconds) => serializer.serialize_f64(*seconds),
+            HumanDuration::Millis(_) => serializer.collect_str(self),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Span {
+impl<'de> Deserialize<'de> for HumanDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Written;
         impl Visitor<'_> for Written {
-            type Value = Span;
+            type Value = HumanDuration;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a time: a number, or a text such as \"30s\", \"500ms\", \"2m\", \"1h\"")
             }
 
-            fn visit_i64<E: Error>(self, number: i64) -> Result<Span, E> {
-                Ok(Span::Whole(number))
+            fn visit_i64<E: Error>(self, number: i64) -> Result<HumanDuration, E> {
+                Ok(HumanDuration::Whole(number))
             }
 
-            fn visit_u64<E: Error>(self, number: u64) -> Result<Span, E> {
+            fn visit_u64<E: Error>(self, number: u64) -> Result<HumanDuration, E> {
                 i64::try_from(number)
-                    .map(Span::Whole)
+                    .map(HumanDuration::Whole)
                     .map_err(|_| E::invalid_value(Unexpected::Unsigned(number), &self))
             }
 
-            fn visit_f64<E: Error>(self, number: f64) -> Result<Span, E> {
+            fn visit_f64<E: Error>(self, number: f64) -> Result<HumanDuration, E> {
                 if number.is_finite() {
-                    Ok(Span::Fraction(number))
+                    Ok(HumanDuration::Fraction(number))
                 } else {
                     Err(E::invalid_value(Unexpected::Float(number), &self))
                 }
             }
 
-            fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
-                Span::with_unit(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+            fn visit_str<E: Error>(self, text: &str) -> Result<HumanDuration, E> {
+                HumanDuration::with_unit(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
             }
         }
         deserializer.deserialize_any(Written)
@@ -156,10 +156,10 @@ mod tests {
             (json!(i64::MIN), i64::MIN, i64::MIN),
             (json!(1e300), i64::MAX, i64::MAX),
         ] {
-            let span: Span =
+            let span: HumanDuration =
                 serde_json::from_value(written.clone()).unwrap_or_else(|e| panic!("{written}: {e}"));
             assert_eq!((span.ticks(1), span.ticks(1_000)), (simulated, real), "{written}");
-            let again: Span = serde_json::from_value(serde_json::to_value(span).unwrap()).unwrap();
+            let again: HumanDuration = serde_json::from_value(serde_json::to_value(span).unwrap()).unwrap();
             assert_eq!(again, span, "{written}");
         }
     }
@@ -170,7 +170,7 @@ mod tests {
         for written in
             texts.map(|text| json!(text)).into_iter().chain([json!(u64::MAX), json!(true), json!([1])])
         {
-            let refused = serde_json::from_value::<Span>(written.clone()).expect_err(&written.to_string());
+            let refused = serde_json::from_value::<HumanDuration>(written.clone()).expect_err(&written.to_string());
             assert!(refused.to_string().contains("\"30s\""), "{written}: {refused}");
         }
     }

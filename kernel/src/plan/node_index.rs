@@ -1,16 +1,16 @@
 //! Nodes by name, where ids may repeat and edges may lead nowhere.
 
-use super::{Lists, Node};
+use super::{PackedLists, Node};
 use crate::id::NodeId;
 
 /// What the names in a list of nodes stand for. The nodes are sorted by id; of several descriptions of one
 /// id the last one counts as the node.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Table {
+pub(super) struct NodeIndex {
     /// Side by side, which the nodes are too large for.
     ids: Vec<NodeId>,
     /// Per description and dependency, in the author's order: the node it names, if there is one.
-    pub(super) sources: Lists<Option<usize>>,
+    pub(super) sources: PackedLists<Option<usize>>,
     /// A hash of each id and the node it names, each near the place its hash gives; a power of two of them.
     slots: Vec<Option<(u32, u32)>>,
 }
@@ -19,26 +19,26 @@ pub(super) struct Table {
 /// have one and the same hash cost little more than others.
 const PROBES_MAX: usize = 16;
 
-impl Table {
-    pub(super) fn new(nodes: &[Node]) -> Table {
+impl NodeIndex {
+    pub(super) fn new(nodes: &[Node]) -> NodeIndex {
         debug_assert!(nodes.is_sorted_by(|a, b| a.id <= b.id));
         let slots = vec![None; (nodes.len() * 2).next_power_of_two()];
         let ids = nodes.iter().map(|node| node.id.clone()).collect();
         let edges = nodes.iter().map(|node| node.deps.len()).sum();
-        let mut table = Table { ids, sources: Lists::default(), slots };
+        let mut index = NodeIndex { ids, sources: PackedLists::default(), slots };
         for at in (0..nodes.len()).filter(|&at| at <= u32::MAX as usize) {
-            if table.counts(at) {
-                let hash = hash(&table.ids[at]);
-                if let Some(free) = table.places(hash).find(|&place| table.slots[place].is_none()) {
-                    table.slots[free] = Some((hash, at as u32));
+            if index.is_effective(at) {
+                let hash = hash(&index.ids[at]);
+                if let Some(free) = index.places(hash).find(|&place| index.slots[place].is_none()) {
+                    index.slots[free] = Some((hash, at as u32));
                 }
             }
         }
-        let mut sources = Lists::with_capacity(nodes.len(), edges);
+        let mut sources = PackedLists::with_capacity(nodes.len(), edges);
         for node in nodes {
-            sources.push(node.deps.iter().map(|dep| table.find(&dep.n)));
+            sources.push(node.deps.iter().map(|dep| index.find(&dep.n)));
         }
-        Table { sources, ..table }
+        NodeIndex { sources, ..index }
     }
 
     fn places(&self, hash: u32) -> impl Iterator<Item = usize> + use<> {
@@ -64,12 +64,12 @@ impl Table {
     }
 
     /// The description that counts among those with the id of the one at `at`.
-    pub(super) fn last(&self, at: usize) -> usize {
-        if self.counts(at) { at } else { self.find(&self.ids[at]).unwrap_or(at) }
+    pub(super) fn effective(&self, at: usize) -> usize {
+        if self.is_effective(at) { at } else { self.find(&self.ids[at]).unwrap_or(at) }
     }
 
     /// Whether the description at `at` is the one that counts for its id.
-    pub(super) fn counts(&self, at: usize) -> bool {
+    pub(super) fn is_effective(&self, at: usize) -> bool {
         self.ids.get(at + 1).is_none_or(|next| *next != self.ids[at])
     }
 
@@ -104,16 +104,16 @@ mod tests {
             let nodes: Vec<_> = (0..count).map(|at| json!({"id": format!("n{at}")})).collect();
             let draft: PlanDraft = serde_json::from_value(json!({"id": "p", "nodes": nodes})).unwrap();
             let unchecked = normalise(draft, &Settings::simulation(PolicyDraft::default(), None));
-            let mut table = Table::new(&unchecked.plan().nodes);
+            let mut index = NodeIndex::new(&unchecked.plan().nodes);
             for crowded in [false, true] {
                 if crowded {
-                    table.slots.fill(Some((0, 0))); // as if all places were taken by names of another hash
+                    index.slots.fill(Some((0, 0))); // as if all places were taken by names of another hash
                 }
-                for (at, id) in table.ids.iter().enumerate() {
-                    assert_eq!(table.find(id), Some(at));
+                for (at, id) in index.ids.iter().enumerate() {
+                    assert_eq!(index.find(id), Some(at));
                 }
                 for stranger in ["", "n", "n-1", "zz", "N0"] {
-                    assert_eq!(table.find(&stranger.into()), None, "{stranger}");
+                    assert_eq!(index.find(&stranger.into()), None, "{stranger}");
                 }
             }
         }

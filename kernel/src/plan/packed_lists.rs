@@ -4,16 +4,16 @@ use std::ops::Index;
 
 /// Lists that are found by their index. They are written once, one after the other, and read often.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Lists<T> {
+pub struct PackedLists<T> {
     /// Where each list ends; it begins where the one before it ends.
     ends: Vec<usize>,
     items: Vec<T>,
 }
 
-impl<T> Lists<T> {
+impl<T> PackedLists<T> {
     /// No list yet, with room for so many, and for so many items in all of them.
-    pub(super) fn with_capacity(lists: usize, items: usize) -> Lists<T> {
-        Lists { ends: Vec::with_capacity(lists), items: Vec::with_capacity(items) }
+    pub(super) fn with_capacity(lists: usize, items: usize) -> PackedLists<T> {
+        PackedLists { ends: Vec::with_capacity(lists), items: Vec::with_capacity(items) }
     }
 
     /// Appends a list.
@@ -43,9 +43,9 @@ impl<T> Lists<T> {
     }
 }
 
-impl<T: Copy> Lists<T> {
+impl<T: Copy> PackedLists<T> {
     /// So many lists, filled with the items that name their list; those of one list keep their order.
-    pub(super) fn grouped(lists: usize, items: impl Iterator<Item = (usize, T)> + Clone) -> Lists<T> {
+    pub(super) fn grouped(lists: usize, items: impl Iterator<Item = (usize, T)> + Clone) -> PackedLists<T> {
         let mut ends = vec![0; lists];
         items.clone().for_each(|(list, _)| ends[list] += 1);
         let mut count = 0;
@@ -53,31 +53,31 @@ impl<T: Copy> Lists<T> {
             // Where the list begins, until its items are there.
             count += std::mem::replace(end, count);
         }
-        let Some((_, any)) = items.clone().next() else { return Lists { ends, items: Vec::new() } };
+        let Some((_, any)) = items.clone().next() else { return PackedLists { ends, items: Vec::new() } };
         let mut placed = vec![any; count];
         for (list, item) in items {
             placed[ends[list]] = item;
             ends[list] += 1;
         }
-        Lists { ends, items: placed }
+        PackedLists { ends, items: placed }
     }
 }
 
-impl<T: Copy> Lists<(usize, T)> {
+impl<T: Copy> PackedLists<(usize, T)> {
     /// The same edges from their other ends: where there are lists of sources, those of consumers, ascending.
-    pub(super) fn turned(&self) -> Lists<(usize, T)> {
+    pub(super) fn transposed(&self) -> PackedLists<(usize, T)> {
         let edges = self.iter().enumerate().flat_map(|(at, list)| list.iter().map(move |edge| (at, edge)));
-        Lists::grouped(self.len(), edges.map(|(at, &(other, what))| (other, (at, what))))
+        PackedLists::grouped(self.len(), edges.map(|(at, &(other, what))| (other, (at, what))))
     }
 }
 
-impl<T> Default for Lists<T> {
-    fn default() -> Lists<T> {
-        Lists { ends: Vec::new(), items: Vec::new() }
+impl<T> Default for PackedLists<T> {
+    fn default() -> PackedLists<T> {
+        PackedLists { ends: Vec::new(), items: Vec::new() }
     }
 }
 
-impl<T> Index<usize> for Lists<T> {
+impl<T> Index<usize> for PackedLists<T> {
     type Output = [T];
 
     fn index(&self, at: usize) -> &[T] {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(lists: &Lists<char>, expected: &[&str]) {
+    fn check(lists: &PackedLists<char>, expected: &[&str]) {
         let found: Vec<String> = lists.iter().map(|list| list.iter().collect()).collect();
         assert_eq!(found, expected);
         assert_eq!(lists.items().iter().collect::<String>(), expected.concat());
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn lists_are_what_was_pushed() {
-        let mut lists = Lists::default();
+        let mut lists = PackedLists::default();
         check(&lists, &[]);
         for list in ["", "ab", "", "c", ""] {
             lists.push(list.chars());
@@ -110,8 +110,8 @@ mod tests {
     #[test]
     fn items_are_grouped_in_their_order() {
         let items = [(3, 'a'), (1, 'b'), (3, 'c'), (0, 'd'), (3, 'e')];
-        check(&Lists::grouped(5, items.into_iter()), &["d", "b", "", "ace", ""]);
-        check(&Lists::grouped(2, std::iter::empty()), &["", ""]);
-        check(&Lists::grouped(0, std::iter::empty()), &[]);
+        check(&PackedLists::grouped(5, items.into_iter()), &["d", "b", "", "ace", ""]);
+        check(&PackedLists::grouped(2, std::iter::empty()), &["", ""]);
+        check(&PackedLists::grouped(0, std::iter::empty()), &[]);
     }
 }
