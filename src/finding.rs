@@ -31,7 +31,8 @@ pub struct Finding {
     /// What was found, as a sentence without a full stop.
     pub detail: String,
     /// What would mend it; may be empty.
-    pub mend: String,
+    #[serde(rename = "mend")]
+    pub help: String,
     /// Where, if that is one place.
     pub place: Option<Place>,
 }
@@ -61,7 +62,7 @@ impl Finding {
 
 /// How findings are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Look {
+pub struct RenderStyle {
     /// Whether in colours.
     pub colour: bool,
     /// Columns to wrap at; `None`: what is told stays in one line.
@@ -151,10 +152,10 @@ impl Source {
         code: &str,
         at: Option<usize>,
         detail: impl Into<String>,
-        mend: impl Into<String>,
+        help: impl Into<String>,
     ) -> Finding {
         let place = at.map(|at| self.place(at));
-        Finding { code: code.to_owned(), node: None, detail: detail.into(), mend: mend.into(), place }
+        Finding { code: code.to_owned(), node: None, detail: detail.into(), help: help.into(), place }
     }
 
     /// The place of a line, from 1, of the block of YAML (`|`) that a place is the beginning of.
@@ -182,7 +183,7 @@ impl Source {
     }
 
     /// Prints a finding: what, where, the line with a mark, and what would mend it.
-    pub fn show(&self, finding: &Finding, look: Look) -> String {
+    pub fn show(&self, finding: &Finding, look: RenderStyle) -> String {
         let excerpt = finding.place.map(|place| Excerpt::of(self, place, 1));
         let styles = if look.colour { ThemeStyles::ansi() } else { ThemeStyles::none() };
         let theme = GraphicalTheme { characters: ThemeCharacters::unicode(), styles };
@@ -253,8 +254,8 @@ impl Diagnostic for Report<'_> {
     }
 
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        let mend = &self.finding.mend;
-        (!mend.is_empty()).then(|| Box::new(harmless_text(mend)) as Box<dyn fmt::Display + 'a>)
+        let help = &self.finding.help;
+        (!help.is_empty()).then(|| Box::new(harmless_text(help)) as Box<dyn fmt::Display + 'a>)
     }
 
     fn url<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
@@ -416,10 +417,10 @@ mod tests {
         for text in ["", "\n", "\n\n\n", "a", "é\u{200d}\t\u{7}x: [", "\"open", "{\r\n}\r\n"] {
             let source = Source::new("x", text);
             for offset in 0..=text.len() {
-                for look in [Look::default(), Look { colour: true, width: Some(20) }] {
+                for look in [RenderStyle::default(), RenderStyle { colour: true, width: Some(20) }] {
                     let place = Some(source.place(offset));
-                    let (code, detail, mend) = ("V01".to_owned(), "is\nno id".to_owned(), String::new());
-                    let finding = Finding { code, node: None, detail, mend, place };
+                    let (code, detail, help) = ("V01".to_owned(), "is\nno id".to_owned(), String::new());
+                    let finding = Finding { code, node: None, detail, help, place };
                     let shown = source.show(&finding, look);
                     assert!(shown.contains("V01"), "{text:?} {offset}: {shown}");
                 }

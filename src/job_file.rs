@@ -19,13 +19,13 @@ use ostler_kernel::agent::Oversight;
 use ostler_kernel::evaluation::{Domains, UnknownDomain};
 use ostler_kernel::id::{CLIENT_DEFAULT, NAME_RULE, is_name};
 use ostler_kernel::market::{JobFault, JobTerms};
-use ostler_kernel::plan::{Pointer, Span, TIMEOUT_MS_MAX};
+use ostler_kernel::plan::{Pointer, HumanDuration, TIMEOUT_MS_MAX};
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Number;
 
 use crate::finding::{Finding, Source};
-use crate::plan_file::{Format, Kind, ReadError, Shaped, meant, read_text};
+use crate::plan_file::{Format, FileKind, ReadError, TypedFile, closest_name, read_text};
 
 /// Bytes of a job file.
 pub const JOB_FILE_BYTES_MAX: usize = 1 << 20;
@@ -52,7 +52,7 @@ pub struct JobFile {
     pub budget: u64,
     /// How long from now until it must be over; absent: whenever.
     #[serde(default)]
-    pub deadline: Option<Span>,
+    pub deadline: Option<HumanDuration>,
     /// How closely people watch.
     #[serde(default)]
     pub oversight: Oversight,
@@ -118,7 +118,7 @@ pub enum JobFileError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// It says something that is not known, or not as it should.
-    #[error("{}", .findings.iter().map(|finding| format!("{}: {}", finding.detail, finding.mend)).collect::<Vec<_>>().join("\n"))]
+    #[error("{}", .findings.iter().map(|finding| format!("{}: {}", finding.detail, finding.help)).collect::<Vec<_>>().join("\n"))]
     Content {
         /// The text.
         source_text: Box<Source>,
@@ -155,11 +155,11 @@ impl JobFile {
         domains: Option<&Domains>,
     ) -> Result<JobFile, JobFileError> {
         let source = Box::new(format.source(name, text.strip_prefix('\u{feff}').unwrap_or(text)));
-        let mut shaped = Shaped::<JobFile>::read(format, &source, CODE, Some(Kind::Job));
-        let findings = match shaped.value.take() {
-            Some(mut job) if shaped.findings.is_empty() => {
-                let mut wrong = job.check(&shaped, domains);
-                for (name, written) in shaped.numbers("params", &source) {
+        let mut file = TypedFile::<JobFile>::read(format, &source, CODE, Some(FileKind::Job));
+        let findings = match file.value.take() {
+            Some(mut job) if file.findings.is_empty() => {
+                let mut wrong = job.check(&file, domains);
+                for (name, written) in file.numbers("params", &source) {
                     match written {
                         // Within a text a version 1.10 stays one, as it does with `--param`.
                         Some(number) => drop(job.params.insert(name.to_owned(), number.to_owned())),
@@ -172,8 +172,8 @@ impl JobFile {
                 }
                 let findings: Vec<Finding> = wrong
                     .into_iter()
-                    .map(|(pointer, detail, mend)| {
-                        source.finding(CODE, shaped.at(pointer.as_str()), detail, mend)
+                    .map(|(pointer, detail, help)| {
+                        source.finding(CODE, file.at(pointer.as_str()), detail, help)
                     })
                     .collect();
                 if findings.is_empty() {
@@ -181,13 +181,13 @@ impl JobFile {
                 }
                 findings
             }
-            _ => shaped.findings,
+            _ => file.findings,
         };
         Err(JobFileError::Content { source_text: source, findings })
     }
 
     /// What has the right shape and cannot be posted: where, what, and what would mend it.
-    fn check(&self, shaped: &Shaped<JobFile>, domains: Option<&Domains>) -> Vec<(Pointer, String, String)> {
+    fn check(&self, file: &TypedFile<JobFile>, domains: Option<&Domains>) -> Vec<(Pointer, String, String)> {
         let key = |key: &str| Pointer::root().key(key);
         let mut wrong = Vec::new();
         if !is_name(&self.client) {
@@ -203,13 +203,13 @@ impl JobFile {
             deadline: self.deadline.map(|span| span.ticks(1_000)),
         };
         for fault in terms.faults(0) {
-            let (place, mend) = match &fault {
-                JobFault::Title(_) | JobFault::NotALine(_) => {
+            let (place, help) = match &fault {
+                JobFault::Title(_) | JobFault::ControlCharacter(_) => {
                     (key("title"), "say in one line what is to be done")
                 }
                 JobFault::Capability(capability) => {
                     let list = key("capabilities");
-                    let item = shaped.position("capabilities", capability).map(|at| list.item(at));
+                    let item = file.position("capabilities", capability).map(|at| list.item(at));
                     (item.unwrap_or(list), "write it as a name, such as contracts")
                 }
                 JobFault::TooMany(_) => (key("capabilities"), "leave some out"),
@@ -224,7 +224,7 @@ impl JobFile {
                 JobFault::Deadline { .. } => "its deadline is in the past".to_owned(),
                 _ => fault.to_string(),
             };
-            wrong.push((place, detail, mend.to_owned()));
+            wrong.push((place, detail, help.to_owned()));
         }
         if self.deadline.is_some_and(|span| span.ticks(1_000) > TIMEOUT_MS_MAX) {
             let detail = "its deadline is more than ten years away".to_owned();
@@ -232,11 +232,11 @@ impl JobFile {
         }
         let unknown = domains.and_then(|domains| domains.check(self.domain.as_deref()).err());
         if let Some(UnknownDomain { domain, known }) = unknown {
-            let mend = match meant(&domain, known.iter().map(String::as_str)) {
+            let help = match closest_name(&domain, known.iter().map(String::as_str)) {
                 Some(meant) => format!("did you mean {meant:?}?"),
                 None => format!("weights are set for {}", known.join(", ")),
             };
-            wrong.push((key("domain"), format!("there is no domain {domain:?}"), mend));
+            wrong.push((key("domain"), format!("there is no domain {domain:?}"), help));
         }
         wrong
     }
@@ -256,10 +256,10 @@ mod tests {
             Err(JobFileError::Content { findings, .. }) => findings,
             Err(error) => panic!("{error}"),
         };
-        let line = |Finding { code, detail, mend, place, .. }: Finding| {
+        let line = |Finding { code, detail, help, place, .. }: Finding| {
             assert_eq!(code, CODE);
             let place = place.map(|place| format!("{}:{}", place.line, place.column)).unwrap_or_default();
-            format!("{place} {detail}; {mend}")
+            format!("{place} {detail}; {help}")
         };
         findings.into_iter().map(line).collect()
     }

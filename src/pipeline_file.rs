@@ -16,7 +16,7 @@ use std::path::Path;
 use ostler_kernel::pipeline::{PipelineSpec, SpecFault};
 
 use crate::finding::{Finding, Source};
-use crate::plan_file::{Format, Kind, ReadError, Shaped, read_text};
+use crate::plan_file::{Format, FileKind, ReadError, TypedFile, read_text};
 
 /// Bytes of a file that declares a pipeline.
 pub const PIPELINE_FILE_BYTES_MAX: usize = 1 << 20;
@@ -27,7 +27,7 @@ const CODE: &str = "pipeline";
 /// A file that declares a pipeline, as far as it could be read.
 pub struct PipelineFile {
     source: Source,
-    shaped: Shaped<PipelineSpec>,
+    file: TypedFile<PipelineSpec>,
 }
 
 impl PipelineFile {
@@ -45,8 +45,8 @@ impl PipelineFile {
     /// Reads a text that is called `name` in findings.
     pub fn parse(name: &str, format: Format, text: &str) -> PipelineFile {
         let source = format.source(name, text.strip_prefix('\u{feff}').unwrap_or(text));
-        let shaped = Shaped::read(format, &source, CODE, Some(Kind::Pipeline));
-        PipelineFile { source, shaped }
+        let file = TypedFile::read(format, &source, CODE, Some(FileKind::Pipeline));
+        PipelineFile { source, file }
     }
 
     /// What it declares.
@@ -55,8 +55,8 @@ impl PipelineFile {
     ///
     /// Everything that is wrong with it, and where.
     pub fn validate(&self) -> Result<&PipelineSpec, Vec<Finding>> {
-        let Some(spec) = self.shaped.value.as_ref().filter(|_| self.shaped.findings.is_empty()) else {
-            return Err(self.shaped.findings.clone());
+        let Some(spec) = self.file.value.as_ref().filter(|_| self.file.findings.is_empty()) else {
+            return Err(self.file.findings.clone());
         };
         match spec.validate() {
             Ok(_) => Ok(spec),
@@ -73,7 +73,7 @@ impl PipelineFile {
             None => fault.part().to_owned(),
         };
         let detail = format!("{}: {fault}", fault.code());
-        self.source.finding(CODE, self.shaped.at(&pointer), detail, "")
+        self.source.finding(CODE, self.file.at(&pointer), detail, "")
     }
 
     /// The file as text with places.

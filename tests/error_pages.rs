@@ -13,7 +13,7 @@ use ostler_actors::Toolbox;
 use ostler_drivers::tool::{ToolConfig, builtin};
 use ostler_kernel::evaluation::Domains;
 use ostler_kernel::gate::{Call, DenialCode, GatePolicy, GatedTool, preview};
-use ostler_kernel::plan::{AdviceCode, Change, Delta, FaultCode, NodeStanding, Plan, Settings, merge};
+use ostler_kernel::plan::{AdviceCode, Change, Delta, DiagnosticCode, NodeProgress, Plan, Settings, merge};
 use serde_json::json;
 
 /// What comes before the rules of plans, what is refused before it is looked at, and what is told beside them.
@@ -26,7 +26,7 @@ const JOB: &str = "job";
 const BY_THE_GATE: &str = "W06";
 
 fn codes() -> BTreeSet<String> {
-    let faults = FaultCode::ALL.iter().map(|code| code.as_str());
+    let faults = DiagnosticCode::ALL.iter().map(|code| code.as_str());
     let advice = AdviceCode::ALL.iter().map(|code| code.as_str());
     let denials = DenialCode::ALL.iter().map(|code| code.as_str());
     faults.chain(advice).chain(denials).chain(OTHERS).map(str::to_owned).collect()
@@ -72,8 +72,8 @@ fn found_in_change(plan: &Plan, change: &str, closed: bool) -> BTreeSet<String> 
     let Ok(delta) = serde_json::from_str::<Delta>(change) else { return BTreeSet::from(["D00".to_owned()]) };
     let toolbox = Toolbox::new(builtin(&ToolConfig::default(), None)).unwrap();
     let standing = |id: &ostler_kernel::id::NodeId| match id.as_str() {
-        "begun" => NodeStanding::Started,
-        _ => NodeStanding::Movable,
+        "begun" => NodeProgress::Started,
+        _ => NodeProgress::NotStarted,
     };
     let merged = merge(plan, &Change::Delta(delta), &standing, closed, &Settings::real(4, &toolbox));
     merged.err().unwrap_or_default().iter().map(|fault| fault.code.to_string()).collect()

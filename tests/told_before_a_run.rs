@@ -23,7 +23,7 @@ fn told(format: Format, text: &str) -> String {
         let there: String = text[place.offset..].chars().take(8).collect();
         format!(
             "{} {node} {}:{} {there:?}: {}; {}\n",
-            finding.code, place.line, place.column, finding.detail, finding.mend
+            finding.code, place.line, place.column, finding.detail, finding.help
         )
     };
     findings.iter().map(line).collect()

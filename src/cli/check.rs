@@ -11,7 +11,7 @@ use ostler::plan_file::{Format, PLAN_FILE_BYTES_MAX, PlanFile};
 use ostler_actors::Toolbox;
 use ostler_drivers::tool::builtin;
 use ostler_kernel::contract::Reliability;
-use ostler_kernel::plan::{Facts, Method, Plan, Settings};
+use ostler_kernel::plan::{PlanStats, Method, Plan, Settings};
 use serde_json::json;
 
 use super::bounds::Bounds;
@@ -98,10 +98,10 @@ pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {
     };
     advice.extend(foresee::refusals(&file, &plan, &config, &args.bounds, Path::new(&workspace)));
     let advice = findings::in_order(&advice);
-    let facts = Facts::of(&plan);
+    let stats = PlanStats::of(&plan);
     if globals.json {
         advice.iter().for_each(|finding| out.json(&findings::line(file.source(), finding)));
-        let mut told = serde_json::to_value(&facts).expect("facts are names and numbers");
+        let mut told = serde_json::to_value(&stats).expect("facts are names and numbers");
         told["type"] = json!("plan");
         told["id"] = json!(plan.id);
         told["valid"] = json!(true);
@@ -118,40 +118,40 @@ pub(crate) fn check(globals: &Globals, args: CheckArgs) -> Result<u8, Failure> {
         true => "none".to_owned(),
         false => harmless_line(&names.join(", ")),
     };
-    let impact = match facts.impact_max {
+    let impact = match stats.impact_max {
         0 => "0 (observes)",
         1 => "1 (operates)",
         _ => "2 (controls)",
     };
-    let path: Vec<&str> = facts.critical_path.iter().map(|id| id.as_str()).collect();
-    out.line(format!("  nodes          {} with {}", facts.nodes, count(facts.edges, "edge")));
-    out.line(format!("  depth, width   {}, {}", facts.depth, facts.width));
+    let path: Vec<&str> = stats.critical_path.iter().map(|id| id.as_str()).collect();
+    out.line(format!("  nodes          {} with {}", stats.nodes, count(stats.edges, "edge")));
+    out.line(format!("  depth, width   {}, {}", stats.depth, stats.width));
     out.line(format!("  critical path  {}", shortened(&path)));
     out.line(format!("  impact         {impact}"));
-    out.line(format!("  tools          {}", names(facts.tools.iter().map(String::as_str).collect())));
-    if !facts.models.is_empty() {
-        out.line(format!("  models         {}", names(facts.models.iter().map(String::as_str).collect())));
+    out.line(format!("  tools          {}", names(stats.tools.iter().map(String::as_str).collect())));
+    if !stats.models.is_empty() {
+        out.line(format!("  models         {}", names(stats.models.iter().map(String::as_str).collect())));
     }
     let outputs: Vec<&str> = plan.outputs.iter().map(|id| id.as_str()).collect();
     out.line(format!("  outputs        {}", shortened(&outputs)));
-    out.line(format!("  reliability    {}", reliability(&facts)));
+    out.line(format!("  reliability    {}", reliability(&stats)));
     Ok(code::SUCCEEDED)
 }
 
 /// What the contracts let anybody say of the result.
-fn reliability(facts: &Facts) -> String {
+fn reliability(stats: &PlanStats) -> String {
     let word = |method: &Method| serde_json::to_value(method).ok()?.as_str().map(str::to_owned);
     let methods =
-        facts.methods.iter().filter_map(|(method, nodes)| Some(format!("{} {nodes}", word(method)?)));
+        stats.methods.iter().filter_map(|(method, nodes)| Some(format!("{} {nodes}", word(method)?)));
     let methods = methods.collect::<Vec<_>>().join(", ");
-    match facts.reliability {
+    match stats.reliability {
         Some(Reliability { independent, always }) => {
             format!(
                 "at least {always:.3}; {independent:.3} if nodes err independently (nodes by method: {methods})"
             )
         }
         None => {
-            let unknown: Vec<&str> = facts.unknown_precision.iter().map(|id| id.as_str()).collect();
+            let unknown: Vec<&str> = stats.unknown_precision.iter().map(|id| id.as_str()).collect();
             format!("no bound: a rule without p judges {} (nodes by method: {methods})", shortened(&unknown))
         }
     }

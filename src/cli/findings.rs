@@ -135,7 +135,7 @@ fn first(names: &[impl AsRef<str>]) -> String {
 pub(crate) fn line(source: &Source, finding: &Finding) -> serde_json::Value {
     json!({
         "type": if finding.is_advice() { "advice" } else { "fault" },
-        "code": finding.code, "node": finding.node, "detail": finding.detail, "mend": finding.mend,
+        "code": finding.code, "node": finding.node, "detail": finding.detail, "mend": finding.help,
         "file": source.name(), "line": finding.place.map(|place| place.line),
         "column": finding.place.map(|place| place.column),
         "source": finding.place.map(|place| source.line(place)), "url": finding.url(),
@@ -148,8 +148,8 @@ mod tests {
 
     fn finding(code: &str, node: Option<&str>, line: usize, detail: &str) -> Finding {
         let source = Source::new("p", &"x\n".repeat(100));
-        let (code, node, mend) = (code.to_owned(), node.map(str::to_owned), String::new());
-        Finding { code, node, detail: detail.to_owned(), mend, place: Some(source.place(2 * (line - 1))) }
+        let (code, node, help) = (code.to_owned(), node.map(str::to_owned), String::new());
+        Finding { code, node, detail: detail.to_owned(), help, place: Some(source.place(2 * (line - 1))) }
     }
 
     #[test]

@@ -91,7 +91,7 @@ pub(crate) fn is_of_gate(code: &str) -> bool {
 mod tests {
     use std::collections::BTreeSet;
 
-    use ostler_kernel::plan::FaultCode;
+    use ostler_kernel::plan::DiagnosticCode;
 
     use super::*;
 
@@ -103,7 +103,7 @@ mod tests {
         let files: BTreeSet<String> = files.filter(|name| name != "README").collect();
         let known: BTreeSet<String> = PAGES.iter().map(|(code, _)| (*code).to_owned()).collect();
         assert_eq!(known, files);
-        for code in FaultCode::ALL {
+        for code in DiagnosticCode::ALL {
             assert!(of(code.as_str()).is_some_and(|page| page.starts_with(&format!("# {code}: "))), "{code}");
         }
         for code in DenialCode::ALL {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ostler_actors::new_run_id;
 use ostler_kernel::id::CLIENT_DEFAULT;
-use ostler_server::wire::{RunNamed, SubmitRequest};
+use ostler_server::wire::{RunRef, SubmitRequest};
 
 use super::advice::placed;
 use super::bounds::{self, Bounds};
@@ -73,8 +73,8 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
     let mut signals = Signals::listen()?;
     let mut session = Session::open_measured(globals, &workspace, Want::Begin, args.measured).await?;
     // It names the run: asked for twice, it is one.
-    let run = match session.post_again::<RunNamed>("/v1/runs", &request).await {
-        Ok(RunNamed { run }) => run,
+    let run = match session.post_again::<RunRef>("/v1/runs", &request).await {
+        Ok(RunRef { run }) => run,
         Err(refused) => {
             session.stop().await;
             return Err(match refused {
@@ -88,7 +88,7 @@ pub(crate) async fn run(globals: &Globals, args: RunArgs) -> Result<u8, Failure>
                                 &fault.node,
                                 &fault.pointer,
                                 &fault.detail,
-                                &fault.mend,
+                                &fault.help,
                             );
                             file.on_line(found, fault.line)
                         })

@@ -7,7 +7,7 @@ use ostler_kernel::id::{NAME_RULE, is_name};
 use ostler_kernel::plan::Pointer;
 
 use super::{Config, RetentionConfig, SHUTDOWN_WAIT_MS_MAX};
-use crate::plan_file::meant;
+use crate::plan_file::closest_name;
 
 impl Config {
     /// What has the right shape and cannot be gone by: where, what, and what would mend it.
@@ -67,8 +67,8 @@ impl Config {
         for (scope, entry) in &self.scopes {
             for tool in entry.caps.keys().filter(|tool| !entry.tools.contains(*tool)) {
                 let there = entry.tools.iter().filter(|tool| tools.is_none_or(|all| all.contains(*tool)));
-                let elsewhere = || meant(tool, tools?.iter().map(String::as_str)).filter(|near| near != tool);
-                let mend = if let Some(near) = meant(tool, there.map(String::as_str)) {
+                let elsewhere = || closest_name(tool, tools?.iter().map(String::as_str)).filter(|near| near != tool);
+                let help = if let Some(near) = closest_name(tool, there.map(String::as_str)) {
                     format!("did you mean {near:?}?")
                 } else if let Some(near) = elsewhere() {
                     format!("did you mean {near:?}? name it in `tools` too")
@@ -77,7 +77,7 @@ impl Config {
                 };
                 let place = Pointer::root().key("scopes").key(scope).key("caps").key(tool);
                 let detail = format!("scope {scope} caps {tool}, which is not among its tools");
-                wrong.push((place, detail, mend));
+                wrong.push((place, detail, help));
             }
         }
         wrong
@@ -96,9 +96,9 @@ impl Config {
                             | WeightFault::TooFine { dimension, .. } => place.clone().key(dimension.as_str()),
                             WeightFault::Sum { .. } => place.clone(),
                         };
-                        let mend =
+                        let help =
                             "give each a weight from 0 to 1, such as 0.25, so that all six are 1 together";
-                        wrong.push((place, format!("domain {domain}: {fault}"), mend.to_owned()));
+                        wrong.push((place, format!("domain {domain}: {fault}"), help.to_owned()));
                     }
                 }
                 Err(error @ (DomainError::Name(_) | DomainError::TooMany(_))) => {
@@ -119,14 +119,14 @@ impl Config {
             let list = Pointer::root().key("scopes").key(scope).key("tools");
             let unknown = entry.tools.iter().enumerate().filter(|(_, tool)| !tools.contains(*tool));
             for (at, tool) in unknown {
-                let mend = match meant(tool, tools.iter().map(String::as_str)) {
+                let help = match closest_name(tool, tools.iter().map(String::as_str)) {
                     Some(meant) => format!("did you mean {meant:?}?"),
                     None => {
                         let known: Vec<&str> = tools.iter().map(String::as_str).collect();
                         format!("leave it out; there are {}", known.join(", "))
                     }
                 };
-                wrong.push((list.item(at), format!("scope {scope} names {tool:?}, which is no tool"), mend));
+                wrong.push((list.item(at), format!("scope {scope} names {tool:?}, which is no tool"), help));
             }
         }
         wrong

@@ -42,7 +42,7 @@ use ostler_drivers::tool::ToolConfig;
 use ostler_kernel::evaluation::Domains;
 use ostler_kernel::gate::{CallLimits, GatePolicy, Scope};
 use ostler_kernel::id::Ticks;
-use ostler_kernel::plan::{SPAN_RULE, Span};
+use ostler_kernel::plan::{DURATION_RULE, HumanDuration};
 use ostler_kernel::port::Tool;
 use ostler_store::Unwanted;
 use serde::Deserialize;
@@ -163,7 +163,7 @@ impl TryFrom<String> for StoreUrl {
 pub struct RetentionConfig {
     /// How long a run is kept once it is over; absent: for ever. In the file it has its unit.
     #[serde(deserialize_with = "with_unit")]
-    pub keep: Option<Span>,
+    pub keep: Option<HumanDuration>,
 }
 
 impl RetentionConfig {
@@ -171,7 +171,7 @@ impl RetentionConfig {
     pub const KEEP_DAYS_MAX: Ticks = 36_500;
 
     /// Whether runs may be kept for so long: for some time, and up to [`RetentionConfig::KEEP_DAYS_MAX`].
-    pub fn takes(keep: Span) -> bool {
+    pub fn takes(keep: HumanDuration) -> bool {
         (1..=RetentionConfig::KEEP_DAYS_MAX * 24 * 3_600 * 1_000).contains(&keep.ticks(1_000))
     }
 
@@ -192,7 +192,7 @@ impl RetentionConfig {
 pub struct ShutdownConfig {
     /// How long what acts on the world may go on once the process is to end; absent: 30 s. In the file it has its unit.
     #[serde(deserialize_with = "with_unit")]
-    pub wait: Option<Span>,
+    pub wait: Option<HumanDuration>,
 }
 
 impl ShutdownConfig {
@@ -246,20 +246,20 @@ pub enum Tier {
 }
 
 /// A span with its unit. A bare number is seconds in a plan; here `keep = 30` may be meant as days, and the history would go.
-fn with_unit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Span>, D::Error> {
+fn with_unit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<HumanDuration>, D::Error> {
     struct WithUnit;
 
     impl Visitor<'_> for WithUnit {
-        type Value = Span;
+        type Value = HumanDuration;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "{SPAN_RULE}, in quotes")
+            write!(f, "{DURATION_RULE}, in quotes")
         }
 
-        fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
+        fn visit_str<E: Error>(self, text: &str) -> Result<HumanDuration, E> {
             // Said here, since whoever is told of a number in quotes is told to leave these out.
-            let refused = || E::custom(format!("expected {SPAN_RULE}, in quotes, found the text {text:?}"));
-            Span::with_unit(text).ok_or_else(refused)
+            let refused = || E::custom(format!("expected {DURATION_RULE}, in quotes, found the text {text:?}"));
+            HumanDuration::with_unit(text).ok_or_else(refused)
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::Config;
 use crate::finding::{Finding, Source};
-use crate::plan_file::{Format, ReadError, Shaped, read_text};
+use crate::plan_file::{Format, ReadError, TypedFile, read_text};
 
 /// Name of the file in a data folder or a workspace.
 pub const CONFIG_NAME: &str = "ostler.toml";
@@ -37,8 +37,8 @@ fn told(source: &Source, findings: &[Finding]) -> String {
             Some(place) => format!("{}:{}:{}", source.name(), place.line, place.column),
             None => source.name().to_owned(),
         };
-        let mend = if finding.mend.is_empty() { String::new() } else { format!(": {}", finding.mend) };
-        format!("{place}: {}{mend}", finding.detail)
+        let help = if finding.help.is_empty() { String::new() } else { format!(": {}", finding.help) };
+        format!("{place}: {}{help}", finding.detail)
     };
     findings.iter().map(line).collect::<Vec<_>>().join("\n")
 }
@@ -65,22 +65,22 @@ impl Config {
 
     fn parse_with(name: &str, text: &str, tools: Option<&BTreeSet<String>>) -> Result<Config, ConfigError> {
         let source = Box::new(Source::new(name, text.strip_prefix('\u{feff}').unwrap_or(text)));
-        let mut shaped = Shaped::<Config>::read(Format::Toml, &source, "config", None);
-        match shaped.value.take() {
-            Some(config) if shaped.findings.is_empty() => {
+        let mut file = TypedFile::<Config>::read(Format::Toml, &source, "config", None);
+        match file.value.take() {
+            Some(config) if file.findings.is_empty() => {
                 let unknown = tools.map(|tools| config.unknown_tools(tools)).unwrap_or_default();
                 let of_values = config
                     .check()
                     .into_iter()
                     .chain(unknown)
-                    .map(|(pointer, detail, mend)| (shaped.at(pointer.as_str()), detail, mend));
+                    .map(|(pointer, detail, help)| (file.at(pointer.as_str()), detail, help));
                 let of_names = config
                     .foreign_caps(tools)
                     .into_iter()
-                    .map(|(pointer, detail, mend)| (shaped.key_at(pointer.as_str()), detail, mend));
+                    .map(|(pointer, detail, help)| (file.key_at(pointer.as_str()), detail, help));
                 let findings: Vec<Finding> = of_values
                     .chain(of_names)
-                    .map(|(at, detail, mend)| source.finding("config", at, detail, mend))
+                    .map(|(at, detail, help)| source.finding("config", at, detail, help))
                     .collect();
                 if findings.is_empty() {
                     Ok(config)
@@ -88,7 +88,7 @@ impl Config {
                     Err(ConfigError::Content { source_text: source, findings })
                 }
             }
-            _ => Err(ConfigError::Content { source_text: source, findings: shaped.findings }),
+            _ => Err(ConfigError::Content { source_text: source, findings: file.findings }),
         }
     }
 

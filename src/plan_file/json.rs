@@ -2,11 +2,11 @@
 
 use ostler_kernel::json::{JsonError, parse_value};
 
-use super::tree::{Entry, Leaf, NotData, Tree, Why};
+use super::data::{Entry, Located, SyntaxError, Data, SyntaxErrorKind};
 
 /// Reads a JSON text.
-pub(super) fn read(text: &str) -> Result<Leaf, NotData> {
-    parse_value(text).map_err(|error| NotData { at: Some(place(&error)), why: why(text, &error) })?;
+pub(super) fn read(text: &str) -> Result<Located, SyntaxError> {
+    parse_value(text).map_err(|error| SyntaxError { at: Some(place(&error)), why: why(text, &error) })?;
     let mut walk = Walk { text, at: 0 };
     Ok(walk.leaf())
 }
@@ -23,20 +23,20 @@ fn place(error: &JsonError) -> usize {
 }
 
 /// What is wrong. Where it is, is told apart.
-fn why(text: &str, error: &JsonError) -> Why {
+fn why(text: &str, error: &JsonError) -> SyntaxErrorKind {
     match error {
-        JsonError::TooDeep { .. } => Why::TooDeep,
-        JsonError::BigInteger { .. } => Why::TooBig,
+        JsonError::TooDeep { .. } => SyntaxErrorKind::TooDeep,
+        JsonError::BigInteger { .. } => SyntaxErrorKind::TooBig,
         _ => {
             let at = format!(" at byte {}", place(error));
             let what = error.to_string().replace(&at, "").replace(", again", "");
-            Why::Told { what, mend: mend(text, error).unwrap_or_default() }
+            SyntaxErrorKind::Told { what, help: help(text, error).unwrap_or_default() }
         }
     }
 }
 
 /// What would mend what people write who know other formats.
-fn mend(text: &str, error: &JsonError) -> Option<&'static str> {
+fn help(text: &str, error: &JsonError) -> Option<&'static str> {
     let &JsonError::Syntax { at, .. } = error else { return None };
     let (before, after) = text.split_at_checked(at)?;
     if after.starts_with(['}', ']']) && before.trim_end().ends_with(',') {
@@ -63,7 +63,7 @@ impl Walk<'_> {
         }
     }
 
-    fn leaf(&mut self) -> Leaf {
+    fn leaf(&mut self) -> Located {
         self.skip();
         let at = self.at;
         let tree = match self.peek() {
@@ -73,21 +73,21 @@ impl Walk<'_> {
                 while self.more(b']') {
                     items.push(self.leaf());
                 }
-                Tree::List(items)
+                Data::List(items)
             }
             b'{' => {
                 self.at += 1;
                 let mut entries = Vec::new();
                 while self.more(b'}') {
                     let key_at = self.at;
-                    let Tree::Text(key) = self.scalar() else { break };
+                    let Data::Text(key) = self.scalar() else { break };
                     entries.push(Entry { key, key_at, leaf: self.leaf() });
                 }
-                Tree::Map(entries)
+                Data::Map(entries)
             }
             _ => self.scalar(),
         };
-        Leaf { at, plain: false, tree }
+        Located { at, plain: false, tree }
     }
 
     /// Whether another item comes before the closing bracket, which is stepped over.
@@ -100,7 +100,7 @@ impl Walk<'_> {
         true
     }
 
-    fn scalar(&mut self) -> Tree {
+    fn scalar(&mut self) -> Data {
         let from = self.at;
         if self.peek() == b'"' {
             self.at += 1;
@@ -116,10 +116,10 @@ impl Walk<'_> {
             }
         }
         match parse_value(&self.text[from..self.at]).expect("a part of accepted JSON is accepted again") {
-            serde_json::Value::Bool(flag) => Tree::Bool(flag),
-            serde_json::Value::Number(number) => Tree::Number(number),
-            serde_json::Value::String(text) => Tree::Text(text),
-            _ => Tree::Null,
+            serde_json::Value::Bool(flag) => Data::Bool(flag),
+            serde_json::Value::Number(number) => Data::Number(number),
+            serde_json::Value::String(text) => Data::Text(text),
+            _ => Data::Null,
         }
     }
 }
@@ -159,14 +159,14 @@ mod tests {
 
     #[test]
     fn habits_of_other_formats_are_told_their_mend() {
-        for (text, mend) in [
+        for (text, help) in [
             ("[1,]", "leave the comma before it out: it stands between items"),
             ("{\"a\": 1, \n}", "leave the comma before it out: it stands between items"),
             ("{'a': 1}", "write it in double quotes"),
             ("[]]", ""),
             ("[é", ""),
         ] {
-            assert_eq!(read(text).expect_err(text).why.mend(), mend, "{text}");
+            assert_eq!(read(text).expect_err(text).why.help(), help, "{text}");
         }
     }
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use ostler_kernel::plan::pointer_steps;
 
-use super::tree::{Leaf, Part, Tree};
+use super::data::{Located, Part, Data};
 
 /// The way to a part, as the keys and indices that it goes through, and what stands there. Of parts at one place it is the
 /// outermost.
-pub(super) fn way(root: &Leaf, part: Part) -> Option<(Vec<String>, &Leaf)> {
+pub(super) fn way(root: &Located, part: Part) -> Option<(Vec<String>, &Located)> {
     let mut way = Vec::new();
     match down_to(root, part, &mut way) {
         Some(leaf) => Some((way, leaf)),
@@ -17,10 +17,10 @@ pub(super) fn way(root: &Leaf, part: Part) -> Option<(Vec<String>, &Leaf)> {
 }
 
 /// Goes on to a part from what holds it; of a way that leads nowhere nothing is left.
-fn down_to<'a>(leaf: &'a Leaf, part: Part, way: &mut Vec<String>) -> Option<&'a Leaf> {
-    let is_it = |leaf: &Leaf| part == Part::Value(leaf.at);
-    let mut into = |step: String, leaf: &'a Leaf| {
-        if !matches!(leaf.tree, Tree::List(_) | Tree::Map(_)) {
+fn down_to<'a>(leaf: &'a Located, part: Part, way: &mut Vec<String>) -> Option<&'a Located> {
+    let is_it = |leaf: &Located| part == Part::Value(leaf.at);
+    let mut into = |step: String, leaf: &'a Located| {
+        if !matches!(leaf.tree, Data::List(_) | Data::Map(_)) {
             return None;
         }
         way.push(step);
@@ -31,14 +31,14 @@ fn down_to<'a>(leaf: &'a Leaf, part: Part, way: &mut Vec<String>) -> Option<&'a 
         found
     };
     match &leaf.tree {
-        Tree::List(items) => match items.iter().position(is_it) {
+        Data::List(items) => match items.iter().position(is_it) {
             Some(at) => {
                 way.push(at.to_string());
                 Some(&items[at])
             }
             None => items.iter().enumerate().find_map(|(at, item)| into(at.to_string(), item)),
         },
-        Tree::Map(entries) => {
+        Data::Map(entries) => {
             let found = entries.iter().find(|entry| part == Part::Key(entry.key_at) || is_it(&entry.leaf));
             match found {
                 Some(entry) => {
@@ -54,11 +54,11 @@ fn down_to<'a>(leaf: &'a Leaf, part: Part, way: &mut Vec<String>) -> Option<&'a 
 
 /// What a JSON pointer leads to as far as it leads to something, where the keys of the steps to it stand (an item of a list
 /// has none), and the step that leads to nothing.
-fn walk<'a>(root: &'a Leaf, pointer: &str) -> (&'a Leaf, Vec<Option<usize>>, Option<String>) {
+fn walk<'a>(root: &'a Located, pointer: &str) -> (&'a Located, Vec<Option<usize>>, Option<String>) {
     let (mut leaf, mut keys) = (root, Vec::new());
     for step in pointer_steps(pointer) {
         let next = match &leaf.tree {
-            Tree::List(items) => {
+            Data::List(items) => {
                 step.parse::<usize>().ok().and_then(|at| items.get(at)).map(|item| (None, item))
             }
             _ => leaf.get(&step).map(|entry| (Some(entry.key_at), &entry.leaf)),
@@ -72,7 +72,7 @@ fn walk<'a>(root: &'a Leaf, pointer: &str) -> (&'a Leaf, Vec<Option<usize>>, Opt
 
 /// The byte to point at for a JSON pointer. A short value is pointed at itself, a longer one at its key, and so is
 /// any with `key`. What is not there is pointed at by what stands for it, or by what it should stand in.
-pub(super) fn pointed(root: &Leaf, pointer: &str, key: bool) -> usize {
+pub(super) fn pointed(root: &Located, pointer: &str, key: bool) -> usize {
     let (leaf, keys, missing) = walk(root, pointer);
     let key_at = keys.last().copied().flatten();
     if let Some(missing) = missing {
@@ -84,20 +84,20 @@ pub(super) fn pointed(root: &Leaf, pointer: &str, key: bool) -> usize {
         };
     }
     match (&leaf.tree, key_at) {
-        (Tree::List(_) | Tree::Map(_), Some(key_at)) => key_at,
+        (Data::List(_) | Data::Map(_), Some(key_at)) => key_at,
         (_, Some(key_at)) if key => key_at,
-        (Tree::Map(_), None) => name_of(leaf),
+        (Data::Map(_), None) => name_of(leaf),
         _ => leaf.at,
     }
 }
 
 /// Whether a JSON pointer leads through one of the keys at these bytes.
-pub(super) fn passes(root: &Leaf, pointer: &str, keys: &BTreeSet<usize>) -> bool {
+pub(super) fn passes(root: &Located, pointer: &str, keys: &BTreeSet<usize>) -> bool {
     walk(root, pointer).1.iter().flatten().any(|at| keys.contains(at))
 }
 
 /// Where a map is called by its name.
-fn name_of(leaf: &Leaf) -> usize {
+fn name_of(leaf: &Located) -> usize {
     ["id", "n"].iter().find_map(|key| leaf.get(key)).map_or(leaf.at, |entry| entry.leaf.at)
 }
 

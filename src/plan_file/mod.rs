@@ -17,34 +17,34 @@
 //! assert!(file.show(unknown, Default::default()).contains("did you mean \"time.sleep\"?"));
 //! ```
 
-mod damage;
+mod cascade;
 mod json;
-mod kind;
+mod file_kind;
 mod locate;
 mod params;
 mod read;
 mod shape;
 mod toml;
-mod tree;
+mod data;
 mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use ostler_kernel::plan::{Fault, Plan, PlanDraft, Settings, advise, nearest, normalise, validate};
+use ostler_kernel::plan::{Diagnostic, Plan, PlanDraft, Settings, advise, nearest, normalise, validate};
 use serde::de::DeserializeOwned;
 use serde_json::Number;
 
-pub use crate::finding::{Finding, Look, Place, Source};
-pub(crate) use kind::Kind;
+pub use crate::finding::{Finding, RenderStyle, Place, Source};
+pub(crate) use file_kind::FileKind;
 pub use read::ReadError;
 pub(crate) use read::read_text;
-pub use tree::PLAN_FILE_DEPTH_MAX;
+pub use data::PLAN_FILE_DEPTH_MAX;
 pub use yaml::{YAML_REPEATED_MAX, YAML_VALUES_MAX};
 
-use damage::Damage;
-use shape::Next;
-use tree::{Leaf, NotData, Tree, Why};
+use cascade::CascadeFilter;
+use shape::NextStep;
+use data::{Located, SyntaxError, Data, SyntaxErrorKind};
 
 /// Bytes of a plan file.
 pub const PLAN_FILE_BYTES_MAX: usize = 5 << 20;
@@ -86,7 +86,7 @@ impl Format {
         }
     }
 
-    fn read(self, text: &str) -> Result<Leaf, NotData> {
+    fn read(self, text: &str) -> Result<Located, SyntaxError> {
         let root = match self {
             Format::Yaml => yaml::read(text),
             Format::Json => json::read(text),
@@ -100,11 +100,11 @@ impl Format {
 #[derive(Debug, Clone)]
 pub struct PlanFile {
     source: Source,
-    root: Option<Leaf>,
+    root: Option<Located>,
     draft: Option<PlanDraft>,
     findings: Vec<Finding>,
     /// What the findings keep from being judged.
-    damage: Damage,
+    cascade: CascadeFilter,
     /// Where keys stand that were read as those that were meant, which is a guess: nothing beneath them is judged.
     guessed: BTreeSet<usize>,
 }
@@ -129,20 +129,20 @@ impl PlanFile {
             root: None,
             draft: None,
             findings: Vec::new(),
-            damage: Damage::default(),
+            cascade: CascadeFilter::default(),
             guessed: BTreeSet::new(),
         };
         match format.read(text) {
             Ok(root) => file.take(root, params),
-            Err(NotData { at, why }) => {
-                file.find("syntax", None, why.to_string(), why.mend().to_owned(), at);
+            Err(SyntaxError { at, why }) => {
+                file.find("syntax", None, why.to_string(), why.help().to_owned(), at);
             }
         }
         file
     }
 
-    fn take(&mut self, mut root: Leaf, params: &BTreeMap<String, String>) {
-        if let Some((kind, at)) = Kind::Plan.other(&root) {
+    fn take(&mut self, mut root: Located, params: &BTreeMap<String, String>) {
+        if let Some((kind, at)) = FileKind::Plan.other(&root) {
             self.findings.push(kind.told(&self.source, "shape", at));
             return;
         }
@@ -153,45 +153,45 @@ impl PlanFile {
         // What is wrong with them is told already.
         let unfilled: BTreeSet<usize> = bad.iter().map(|bad| bad.at).collect();
         if bad.len() > SHAPE_FAULTS_MAX {
-            self.damage.lose();
+            self.cascade.lose();
         }
         for bad in bad.into_iter().take(SHAPE_FAULTS_MAX) {
-            self.damage.parameter(&root, bad.at);
-            self.find("parameter", None, bad.what, bad.mend, Some(bad.at));
+            self.cascade.parameter(&root, bad.at);
+            self.find("parameter", None, bad.what, bad.help, Some(bad.at));
         }
         for name in params.keys().filter(|name| !used.contains(*name)) {
-            let mend = format!("write ${{{name}}} where its value should stand, or leave it out");
-            self.find("parameter", None, format!("nothing takes the parameter {name:?}"), mend, None);
+            let help = format!("write ${{{name}}} where its value should stand, or leave it out");
+            self.find("parameter", None, format!("nothing takes the parameter {name:?}"), help, None);
         }
         let (mut wrongs, told) = (Vec::new(), self.findings.len());
         self.draft = shape::read(&mut root, &mut |root, wrong, part| {
             match (part, wrong.meant) {
                 // Beneath it stands the whole plan, whatever it is called.
                 (_, Some("nodes")) => {}
-                (tree::Part::Key(at), Some(_)) => {
+                (data::Part::Key(at), Some(_)) => {
                     self.guessed.insert(at);
                 }
                 _ => {}
             }
-            let stand_in = self.damage.shape(self.source.text(), root, wrong, part);
+            let stand_in = self.cascade.shape(self.source.text(), root, wrong, part);
             if !wrong.follows && !unfilled.contains(&part.at()) {
                 wrongs.push((wrong.clone(), part));
             }
             match stand_in {
-                _ if told + wrongs.len() >= SHAPE_FAULTS_MAX => Next::Stop,
-                Some(tree) => Next::Put(tree),
-                None => Next::Mend,
+                _ if told + wrongs.len() >= SHAPE_FAULTS_MAX => NextStep::Stop,
+                Some(tree) => NextStep::Put(tree),
+                None => NextStep::Repair,
             }
         });
         for (wrong, part) in wrongs {
-            self.find("shape", None, wrong.what, wrong.mend, Some(part.at()));
+            self.find("shape", None, wrong.what, wrong.help, Some(part.at()));
         }
         self.root = Some(root);
     }
 
-    fn find(&mut self, code: &str, node: Option<String>, detail: String, mend: String, at: Option<usize>) {
+    fn find(&mut self, code: &str, node: Option<String>, detail: String, help: String, at: Option<usize>) {
         let place = at.map(|at| self.source.place(at));
-        self.findings.push(Finding { code: code.to_owned(), node, detail, mend, place });
+        self.findings.push(Finding { code: code.to_owned(), node, detail, help, place });
     }
 
     /// The plan as written, if nothing had to be left out.
@@ -202,7 +202,7 @@ impl PlanFile {
     /// Judges the plan: the valid plan with advice, or everything that is wrong with it.
     pub fn validate(&self, settings: &Settings<'_>) -> Result<(Plan, Vec<Finding>), Vec<Finding>> {
         let unchecked = match &self.draft {
-            Some(draft) if !self.damage.is_lost() => normalise(draft.clone(), settings),
+            Some(draft) if !self.cascade.is_lost() => normalise(draft.clone(), settings),
             _ => return Err(self.findings.clone()),
         };
         let origin = unchecked.origin().clone();
@@ -214,7 +214,7 @@ impl PlanFile {
                         &advice.node,
                         &advice.pointer,
                         &advice.detail,
-                        &advice.mend,
+                        &advice.help,
                     )
                 });
                 let advice = advice.collect();
@@ -226,16 +226,16 @@ impl PlanFile {
     }
 
     /// The faults that may be told: what a fault of shape or a parameter keeps from being known is not judged.
-    fn faults(&self, faults: &[Fault]) -> Vec<Finding> {
-        let sound = |fault: &&Fault| {
+    fn faults(&self, faults: &[Diagnostic]) -> Vec<Finding> {
+        let sound = |fault: &&Diagnostic| {
             self.root.as_ref().is_none_or(|root| {
                 let is_guess = locate::passes(root, &fault.pointer, &self.guessed);
-                !is_guess && self.damage.spares(root, fault)
+                !is_guess && self.cascade.spares(root, fault)
             })
         };
-        let located = |fault: &Fault| {
+        let located = |fault: &Diagnostic| {
             let found =
-                self.found(fault.code.as_str(), &fault.node, &fault.pointer, &fault.detail, &fault.mend);
+                self.found(fault.code.as_str(), &fault.node, &fault.pointer, &fault.detail, &fault.help);
             self.on_line(found, fault.line)
         };
         faults.iter().filter(sound).map(located).collect()
@@ -243,17 +243,17 @@ impl PlanFile {
 
     /// Whether there may be faults that nobody could look for, for those that were found.
     pub fn hides_more(&self) -> bool {
-        self.root.is_some() && (self.draft.is_none() || !self.guessed.is_empty() || self.damage.hides())
+        self.root.is_some() && (self.draft.is_none() || !self.guessed.is_empty() || self.cascade.hides())
     }
 
     /// A fault that was found in the plan of this file, with its place. `node` is the node it names, or `*`;
     /// `pointer` leads to its place in the plan as written.
-    pub fn found(&self, code: &str, node: &str, pointer: &str, detail: &str, mend: &str) -> Finding {
+    pub fn found(&self, code: &str, node: &str, pointer: &str, detail: &str, help: &str) -> Finding {
         // The name itself is at fault, not what it stands for.
         let key = matches!(code, "V22" | "V23");
         let place = self.root.as_ref().map(|root| self.source.place(locate::pointed(root, pointer, key)));
-        let node = (node != Fault::PLAN).then(|| node.to_owned());
-        Finding { code: code.to_owned(), node, detail: detail.to_owned(), mend: mend.to_owned(), place }
+        let node = (node != Diagnostic::PLAN).then(|| node.to_owned());
+        Finding { code: code.to_owned(), node, detail: detail.to_owned(), help: help.to_owned(), place }
     }
 
     /// The finding at that line, from 1, of the text that it is about, if the file has that text line by line: a block of
@@ -265,7 +265,7 @@ impl PlanFile {
     }
 
     /// Prints a finding: what, where, the line with a mark, and what would mend it.
-    pub fn show(&self, finding: &Finding, look: Look) -> String {
+    pub fn show(&self, finding: &Finding, look: RenderStyle) -> String {
         self.source.show(finding, look)
     }
 
@@ -281,19 +281,19 @@ impl PlanFile {
 }
 
 /// A text of a format as a type, as far as it could be read, with what is wrong with it under `code`.
-pub(crate) struct Shaped<T> {
+pub(crate) struct TypedFile<T> {
     pub(crate) value: Option<T>,
     pub(crate) findings: Vec<Finding>,
-    root: Option<Leaf>,
+    root: Option<Located>,
 }
 
-impl<T: DeserializeOwned> Shaped<T> {
+impl<T: DeserializeOwned> TypedFile<T> {
     /// Reads a text; one that is plainly of another kind is told to be that.
-    pub(crate) fn read(format: Format, source: &Source, code: &str, kind: Option<Kind>) -> Shaped<T> {
+    pub(crate) fn read(format: Format, source: &Source, code: &str, kind: Option<FileKind>) -> TypedFile<T> {
         match format.read(source.text()) {
             Ok(mut root) => {
                 if let Some((other, at)) = kind.and_then(|kind| kind.other(&root)) {
-                    return Shaped { value: None, findings: vec![other.told(source, code, at)], root: None };
+                    return TypedFile { value: None, findings: vec![other.told(source, code, at)], root: None };
                 }
                 let mut findings = Vec::new();
                 let value = shape::read(&mut root, &mut |_, wrong, part| {
@@ -302,16 +302,16 @@ impl<T: DeserializeOwned> Shaped<T> {
                             code,
                             Some(part.at()),
                             wrong.what.as_str(),
-                            wrong.mend.as_str(),
+                            wrong.help.as_str(),
                         ));
                     }
-                    if findings.len() < SHAPE_FAULTS_MAX { Next::Mend } else { Next::Stop }
+                    if findings.len() < SHAPE_FAULTS_MAX { NextStep::Repair } else { NextStep::Stop }
                 });
-                Shaped { value, findings, root: Some(root) }
+                TypedFile { value, findings, root: Some(root) }
             }
-            Err(NotData { at, why }) => {
-                let finding = source.finding("syntax", at, why.to_string(), why.mend());
-                Shaped { value: None, findings: vec![finding], root: None }
+            Err(SyntaxError { at, why }) => {
+                let finding = source.finding("syntax", at, why.to_string(), why.help());
+                TypedFile { value: None, findings: vec![finding], root: None }
             }
         }
     }
@@ -333,11 +333,11 @@ impl<T: DeserializeOwned> Shaped<T> {
         source: &'a Source,
     ) -> impl Iterator<Item = (&'a str, Option<&'a str>)> {
         let entries = match self.root.as_ref().and_then(|root| root.get(key)).map(|entry| &entry.leaf.tree) {
-            Some(Tree::Map(entries)) => entries.as_slice(),
+            Some(Data::Map(entries)) => entries.as_slice(),
             _ => &[],
         };
         entries.iter().filter_map(|entry| {
-            let Tree::Number(number) = &entry.leaf.tree else { return None };
+            let Data::Number(number) = &entry.leaf.tree else { return None };
             let rest = source.text().get(entry.leaf.at..).unwrap_or_default();
             let is_behind = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.' | '_'));
             let written = rest.split(is_behind).next().unwrap_or_default();
@@ -354,16 +354,16 @@ impl<T: DeserializeOwned> Shaped<T> {
 }
 
 /// The known name that somebody meant by an unknown one.
-pub(crate) fn meant<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn closest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest(name, known, &mut NAMES_COMPARED_MAX.clone())
 }
 
 /// Pairs of letters that are compared to find out what was meant.
 const NAMES_COMPARED_MAX: usize = 100_000;
 
-fn not_too_deep(root: Leaf) -> Result<Leaf, NotData> {
+fn not_too_deep(root: Located) -> Result<Located, SyntaxError> {
     match root.too_deep() {
-        Some(at) => Err(NotData { at: Some(at), why: Why::TooDeep }),
+        Some(at) => Err(SyntaxError { at: Some(at), why: SyntaxErrorKind::TooDeep }),
         None => Ok(root),
     }
 }

@@ -6,44 +6,44 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::meant;
-use super::tree::{Leaf, Tree};
+use super::closest_name;
+use super::data::{Located, Data};
 
 /// A parameter that a text asks for and nobody gives, or something that is none.
 pub(super) struct BadParameter {
     pub at: usize,
     pub what: String,
-    pub mend: String,
+    pub help: String,
     /// The given one that is nearest to it, if one is near.
     pub meant: Option<String>,
 }
 
 /// Replaces every parameter. Gives those that were used.
 pub(super) fn fill(
-    leaf: &mut Leaf,
+    leaf: &mut Located,
     given: &BTreeMap<String, String>,
     bad: &mut Vec<BadParameter>,
     used: &mut BTreeSet<String>,
 ) {
     match &mut leaf.tree {
-        Tree::Text(text) if text.contains("${") => {
+        Data::Text(text) if text.contains("${") => {
             let alone = name_of_all(text).filter(|_| leaf.plain);
             let filled = replaced(text, given, used).and_then(|filled| match alone {
                 Some(name) => read_plain(name, filled),
-                None => Ok(Tree::Text(filled)),
+                None => Ok(Data::Text(filled)),
             });
             match filled {
                 Ok(filled) => leaf.tree = filled,
-                Err(NotFilled { what, mend, meant }) => {
-                    bad.push(BadParameter { at: leaf.at, what, mend, meant });
+                Err(ParameterError { what, help, meant }) => {
+                    bad.push(BadParameter { at: leaf.at, what, help, meant });
                 }
             }
         }
-        Tree::List(items) => items.iter_mut().for_each(|item| fill(item, given, bad, used)),
-        Tree::Map(entries) => {
+        Data::List(items) => items.iter_mut().for_each(|item| fill(item, given, bad, used)),
+        Data::Map(entries) => {
             entries.iter_mut().for_each(|entry| fill(&mut entry.leaf, given, bad, used));
         }
-        Tree::Null | Tree::Bool(_) | Tree::Number(_) | Tree::Text(_) => {}
+        Data::Null | Data::Bool(_) | Data::Number(_) | Data::Text(_) => {}
     }
 }
 
@@ -57,24 +57,24 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
 }
 
-fn read_plain(name: &str, text: String) -> Result<Tree, NotFilled> {
+fn read_plain(name: &str, text: String) -> Result<Data, ParameterError> {
     match serde_json::from_str::<serde_json::Value>(&text) {
-        Ok(serde_json::Value::Bool(flag)) => Ok(Tree::Bool(flag)),
-        Ok(serde_json::Value::Number(number)) => Tree::number(number).map_err(|_| NotFilled {
+        Ok(serde_json::Value::Bool(flag)) => Ok(Data::Bool(flag)),
+        Ok(serde_json::Value::Number(number)) => Data::number(number).map_err(|_| ParameterError {
             what: format!(
                 "the parameter {name:?} is an integer beyond 2^53, which JSON cannot carry exactly"
             ),
-            mend: format!("write \"${{{name}}}\" in quotes: then it is a text"),
+            help: format!("write \"${{{name}}}\" in quotes: then it is a text"),
             meant: None,
         }),
-        _ => Ok(Tree::Text(text)),
+        _ => Ok(Data::Text(text)),
     }
 }
 
 /// Why a text is not filled in.
-struct NotFilled {
+struct ParameterError {
     what: String,
-    mend: String,
+    help: String,
     meant: Option<String>,
 }
 
@@ -82,7 +82,7 @@ fn replaced(
     text: &str,
     given: &BTreeMap<String, String>,
     used: &mut BTreeSet<String>,
-) -> Result<String, NotFilled> {
+) -> Result<String, ParameterError> {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("${") {
@@ -97,22 +97,22 @@ fn replaced(
         let name = inner.split('}').next().unwrap_or_default();
         if !is_name(name) || inner.len() == name.len() {
             let shown: String = inner.chars().take(20).collect();
-            return Err(NotFilled {
+            return Err(ParameterError {
                 what: format!("\"${{{shown}\" is no parameter"),
-                mend: "write ${name}, or $${ for the text itself".to_owned(),
+                help: "write ${name}, or $${ for the text itself".to_owned(),
                 meant: None,
             });
         }
         let Some(value) = given.get(name) else {
-            let meant = meant(name, given.keys().map(String::as_str));
-            let mend = match meant {
+            let meant = closest_name(name, given.keys().map(String::as_str));
+            let help = match meant {
                 Some(meant) => format!("{meant:?} is given: did you mean that?"),
                 None => format!(
                     "give it with --param {name}=VALUE (in a job file under params), or write $${{{name}}} for the text itself"
                 ),
             };
             let what = format!("the parameter {name:?} is not given");
-            return Err(NotFilled { what, mend, meant: meant.map(str::to_owned) });
+            return Err(ParameterError { what, help, meant: meant.map(str::to_owned) });
         };
         used.insert(name.to_owned());
         filled.push_str(value);

@@ -11,16 +11,16 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use super::tree::{Entry, Leaf, Part, Tree};
-use super::{FOLLOWING_FAULTS_MAX, meant};
+use super::data::{Entry, Located, Part, Data};
+use super::{FOLLOWING_FAULTS_MAX, closest_name};
 
 /// Data that is not what it should be.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct WrongShape {
+pub(super) struct ShapeError {
     /// The part it is about; `None` until somebody who knows has been passed.
     pub part: Option<Part>,
     pub what: String,
-    pub mend: String,
+    pub help: String,
     /// What was meant by an unknown word.
     pub meant: Option<&'static str>,
     /// The key that is not there, if that is what is wrong.
@@ -29,36 +29,36 @@ pub(super) struct WrongShape {
     pub follows: bool,
 }
 
-impl WrongShape {
-    fn new(what: impl Into<String>, mend: impl Into<String>) -> WrongShape {
-        WrongShape {
+impl ShapeError {
+    fn new(what: impl Into<String>, help: impl Into<String>) -> ShapeError {
+        ShapeError {
             part: None,
             what: what.into(),
-            mend: mend.into(),
+            help: help.into(),
             meant: None,
             missing: None,
             follows: false,
         }
     }
 
-    fn unknown(what: String, found: &str, known: &'static [&'static str]) -> WrongShape {
+    fn unknown(what: String, found: &str, known: &'static [&'static str]) -> ShapeError {
         let other = OTHER_WORDS.iter().find(|(word, _)| *word == found).map(|(_, ours)| *ours);
-        let meant = other.filter(|ours| known.contains(ours)).or_else(|| meant(found, known.iter().copied()));
-        let mend = match meant {
+        let meant = other.filter(|ours| known.contains(ours)).or_else(|| closest_name(found, known.iter().copied()));
+        let help = match meant {
             Some(meant) => format!("did you mean {meant:?}?"),
             None if known.is_empty() => "leave it out".to_owned(),
             None => format!("use one of {}", known.join(", ")),
         };
-        WrongShape { meant, ..WrongShape::new(what, mend) }
+        ShapeError { meant, ..ShapeError::new(what, help) }
     }
 
-    fn expected(found: Unexpected<'_>, expected: &dyn Expected) -> WrongShape {
+    fn expected(found: Unexpected<'_>, expected: &dyn Expected) -> ShapeError {
         let expected = expected.to_string();
         let wanted = wanted(&expected);
-        if let Some((what, mend)) = out_of_range(&found, &expected) {
-            return WrongShape::new(format!("expected {wanted}, found one that is {what}"), mend);
+        if let Some((what, help)) = out_of_range(&found, &expected) {
+            return ShapeError::new(format!("expected {wanted}, found one that is {what}"), help);
         }
-        let mend = match (&found, wanted.as_str()) {
+        let help = match (&found, wanted.as_str()) {
             (Unexpected::Str(text), "a list") if text.len() <= WORD_BYTES_MAX => {
                 format!("write it as a list: [{text:?}]")
             }
@@ -69,57 +69,57 @@ impl WrongShape {
             ) => "write it in quotes".to_owned(),
             _ => String::new(),
         };
-        WrongShape::new(format!("expected {wanted}, found {}", told(found)), mend)
+        ShapeError::new(format!("expected {wanted}, found {}", told(found)), help)
     }
 
-    fn within(mut self, part: Part) -> WrongShape {
+    fn within(mut self, part: Part) -> ShapeError {
         self.part.get_or_insert(part);
         self
     }
 }
 
-impl Display for WrongShape {
+impl Display for ShapeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)
     }
 }
 
-impl std::error::Error for WrongShape {}
+impl std::error::Error for ShapeError {}
 
-impl de::Error for WrongShape {
+impl de::Error for ShapeError {
     fn custom<T: Display>(what: T) -> Self {
-        WrongShape::new(what.to_string(), "")
+        ShapeError::new(what.to_string(), "")
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        WrongShape::expected(found, expected)
+        ShapeError::expected(found, expected)
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        WrongShape::expected(found, expected)
+        ShapeError::expected(found, expected)
     }
 
     fn unknown_variant(found: &str, known: &'static [&'static str]) -> Self {
         // Of two words the nearer one is as likely the opposite of what was meant.
         if let [one, other] = known {
             let wrong =
-                WrongShape::new(format!("there is no {found:?} here"), format!("use {one} or {other}"));
-            return WrongShape { meant: meant(found, known.iter().copied()), ..wrong };
+                ShapeError::new(format!("there is no {found:?} here"), format!("use {one} or {other}"));
+            return ShapeError { meant: closest_name(found, known.iter().copied()), ..wrong };
         }
-        WrongShape::unknown(format!("there is no {found:?} here"), found, known)
+        ShapeError::unknown(format!("there is no {found:?} here"), found, known)
     }
 
     fn unknown_field(found: &str, known: &'static [&'static str]) -> Self {
-        WrongShape::unknown(format!("unknown key {found:?}"), found, known)
+        ShapeError::unknown(format!("unknown key {found:?}"), found, known)
     }
 
     fn missing_field(name: &'static str) -> Self {
-        let told = WrongShape::new(format!("the key {name:?} is missing"), format!("add {name}: …"));
-        WrongShape { missing: Some(name), ..told }
+        let told = ShapeError::new(format!("the key {name:?} is missing"), format!("add {name}: …"));
+        ShapeError { missing: Some(name), ..told }
     }
 
     fn duplicate_field(name: &'static str) -> Self {
-        WrongShape::new(format!("the key {name:?} stands twice"), "give it once")
+        ShapeError::new(format!("the key {name:?} stands twice"), "give it once")
     }
 }
 
@@ -173,20 +173,20 @@ fn out_of_range(found: &Unexpected<'_>, expected: &str) -> Option<(&'static str,
 }
 
 /// What comes of a part that does not fit.
-pub(super) enum Next {
+pub(super) enum NextStep {
     /// Nothing more is read.
     Stop,
     /// The word is put there that was meant, or the part is left out.
-    Mend,
+    Repair,
     /// This is put there.
-    Put(Tree),
+    Put(Data),
 }
 
 /// Reads data as a type. Each part that does not fit is told to `found`, then replaced, mended or left out, until
 /// all is read, or `found` has enough, or more than [`FOLLOWING_FAULTS_MAX`] follow from others: all is read anew after each.
 pub(super) fn read<T: DeserializeOwned>(
-    root: &mut Leaf,
-    found: &mut dyn FnMut(&Leaf, &WrongShape, Part) -> Next,
+    root: &mut Located,
+    found: &mut dyn FnMut(&Located, &ShapeError, Part) -> NextStep,
 ) -> Option<T> {
     let (mut left_out, mut left_out_here) = (BTreeSet::<String>::new(), BTreeSet::<String>::new());
     let mut follow = 0;
@@ -203,7 +203,7 @@ pub(super) fn read<T: DeserializeOwned>(
                 }
                 if let Some(key) = wrong.missing.filter(|_| part == Part::Value(root.at)) {
                     wrong.follows = left_out_here.contains(key);
-                    if matches!(found(root, &wrong, part), Next::Stop) || !put_missing(root, key) {
+                    if matches!(found(root, &wrong, part), NextStep::Stop) || !put_missing(root, key) {
                         return None;
                     }
                     continue;
@@ -214,15 +214,15 @@ pub(super) fn read<T: DeserializeOwned>(
                     return None;
                 }
                 match found(root, &wrong, part) {
-                    Next::Stop => return None,
-                    Next::Put(tree) if root.put(part, &tree) => continue,
-                    Next::Put(_) | Next::Mend => {}
+                    NextStep::Stop => return None,
+                    NextStep::Put(tree) if root.put(part, &tree) => continue,
+                    NextStep::Put(_) | NextStep::Repair => {}
                 }
                 if let (Part::Value(_), None) = (part, wrong.meant) {
                     left_out_here.extend(root.key_here(part).map(str::to_owned));
                     left_out.extend(root.key_of(part).map(str::to_owned));
                 }
-                if !root.mend(part, wrong.meant) {
+                if !root.repair(part, wrong.meant) {
                     return None;
                 }
             }
@@ -238,22 +238,22 @@ fn is_stand_in(part: Part) -> bool {
 }
 
 /// What may stand in for the value of a missing key. What is read with it is told to have a fault, and nobody goes by it.
-fn stand_ins() -> [Tree; 4] {
-    [Tree::Text("missing".to_owned()), Tree::Number(1.into()), Tree::List(Vec::new()), Tree::Map(Vec::new())]
+fn stand_ins() -> [Data; 4] {
+    [Data::Text("missing".to_owned()), Data::Number(1.into()), Data::List(Vec::new()), Data::Map(Vec::new())]
 }
 
 /// Puts something in the place of a key that the whole lacks, so that what else is wrong is found too.
-fn put_missing(root: &mut Leaf, key: &str) -> bool {
-    let Tree::Map(entries) = &mut root.tree else { return false };
+fn put_missing(root: &mut Located, key: &str) -> bool {
+    let Data::Map(entries) = &mut root.tree else { return false };
     let at = BEYOND + entries.len();
     let [first, ..] = stand_ins();
-    entries.push(Entry { key: key.to_owned(), key_at: at, leaf: Leaf { at, plain: false, tree: first } });
+    entries.push(Entry { key: key.to_owned(), key_at: at, leaf: Located { at, plain: false, tree: first } });
     true
 }
 
 /// Puts something of another kind there, if there is any.
-fn try_another(root: &mut Leaf, part: Part) -> bool {
-    let Tree::Map(entries) = &mut root.tree else { return false };
+fn try_another(root: &mut Located, part: Part) -> bool {
+    let Data::Map(entries) = &mut root.tree else { return false };
     let Some(entry) = entries.iter_mut().find(|entry| entry.leaf.at == part.at()) else { return false };
     let tried = stand_ins().iter().position(|tree| *tree == entry.leaf.tree);
     match tried.and_then(|tried| stand_ins().into_iter().nth(tried + 1)) {
@@ -280,15 +280,15 @@ fn told(found: Unexpected<'_>) -> String {
     }
 }
 
-impl<'de> Deserializer<'de> for &'de Leaf {
-    type Error = WrongShape;
+impl<'de> Deserializer<'de> for &'de Located {
+    type Error = ShapeError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, WrongShape> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ShapeError> {
         let visited = match &self.tree {
-            Tree::Null => visitor.visit_unit(),
-            Tree::Bool(flag) => visitor.visit_bool(*flag),
-            Tree::Text(text) => visitor.visit_borrowed_str(text),
-            Tree::Number(number) => {
+            Data::Null => visitor.visit_unit(),
+            Data::Bool(flag) => visitor.visit_bool(*flag),
+            Data::Text(text) => visitor.visit_borrowed_str(text),
+            Data::Number(number) => {
                 if let Some(number) = number.as_u64() {
                     visitor.visit_u64(number)
                 } else if let Some(number) = number.as_i64() {
@@ -297,8 +297,8 @@ impl<'de> Deserializer<'de> for &'de Leaf {
                     visitor.visit_f64(number.as_f64().unwrap_or_default())
                 }
             }
-            Tree::List(items) => visitor.visit_seq(Items(items.iter())),
-            Tree::Map(entries) => visitor.visit_map(Entries { rest: entries.iter(), value: None }),
+            Data::List(items) => visitor.visit_seq(Items(items.iter())),
+            Data::Map(entries) => visitor.visit_map(Entries { rest: entries.iter(), value: None }),
         };
         visited.map_err(|error| error.within(Part::Value(self.at)))
     }
@@ -308,19 +308,19 @@ impl<'de> Deserializer<'de> for &'de Leaf {
         _name: &'static str,
         _fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, WrongShape> {
+    ) -> Result<V::Value, ShapeError> {
         match self.tree {
-            Tree::List(_) => {
-                let wrong: WrongShape = de::Error::invalid_type(Unexpected::Seq, &visitor);
+            Data::List(_) => {
+                let wrong: ShapeError = de::Error::invalid_type(Unexpected::Seq, &visitor);
                 Err(wrong.within(Part::Value(self.at)))
             }
             _ => self.deserialize_any(visitor),
         }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, WrongShape> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ShapeError> {
         match self.tree {
-            Tree::Null => visitor.visit_none(),
+            Data::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }
@@ -329,7 +329,7 @@ impl<'de> Deserializer<'de> for &'de Leaf {
         self,
         _name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, WrongShape> {
+    ) -> Result<V::Value, ShapeError> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -338,17 +338,17 @@ impl<'de> Deserializer<'de> for &'de Leaf {
         _name: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, WrongShape> {
+    ) -> Result<V::Value, ShapeError> {
         let visited = match &self.tree {
-            Tree::Text(text) => {
-                let text: StrDeserializer<'_, WrongShape> = text.as_str().into_deserializer();
+            Data::Text(text) => {
+                let text: StrDeserializer<'_, ShapeError> = text.as_str().into_deserializer();
                 visitor.visit_enum(text)
             }
-            Tree::Map(entries) if entries.len() == 1 => visitor.visit_enum(Variant(&entries[0])),
+            Data::Map(entries) if entries.len() == 1 => visitor.visit_enum(Variant(&entries[0])),
             _ => {
                 let words = variants.join(", ");
                 let what = format!("expected one of {words}, found {}", self.told());
-                return Err(WrongShape::new(what, "write the word").within(Part::Value(self.at)));
+                return Err(ShapeError::new(what, "write the word").within(Part::Value(self.at)));
             }
         };
         visited.map_err(|error| error.within(Part::Value(self.at)))
@@ -360,15 +360,15 @@ impl<'de> Deserializer<'de> for &'de Leaf {
     }
 }
 
-struct Items<'de>(std::slice::Iter<'de, Leaf>);
+struct Items<'de>(std::slice::Iter<'de, Located>);
 
 impl<'de> SeqAccess<'de> for Items<'de> {
-    type Error = WrongShape;
+    type Error = ShapeError;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
         &mut self,
         seed: T,
-    ) -> Result<Option<T::Value>, WrongShape> {
+    ) -> Result<Option<T::Value>, ShapeError> {
         let Some(leaf) = self.0.next() else { return Ok(None) };
         seed.deserialize(leaf).map(Some).map_err(|error| error.within(Part::Value(leaf.at)))
     }
@@ -380,20 +380,20 @@ impl<'de> SeqAccess<'de> for Items<'de> {
 
 struct Entries<'de> {
     rest: std::slice::Iter<'de, Entry>,
-    value: Option<&'de Leaf>,
+    value: Option<&'de Located>,
 }
 
 impl<'de> MapAccess<'de> for Entries<'de> {
-    type Error = WrongShape;
+    type Error = ShapeError;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, WrongShape> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ShapeError> {
         let Some(entry) = self.rest.next() else { return Ok(None) };
         self.value = Some(&entry.leaf);
         let key = BorrowedStrDeserializer::new(&entry.key);
-        seed.deserialize(key).map(Some).map_err(|error: WrongShape| error.within(Part::Key(entry.key_at)))
+        seed.deserialize(key).map(Some).map_err(|error: ShapeError| error.within(Part::Key(entry.key_at)))
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, WrongShape> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ShapeError> {
         let leaf = self.value.take().expect("a value is asked for after its key");
         seed.deserialize(leaf).map_err(|error| error.within(Part::Value(leaf.at)))
     }
@@ -402,29 +402,29 @@ impl<'de> MapAccess<'de> for Entries<'de> {
 struct Variant<'de>(&'de Entry);
 
 impl<'de> EnumAccess<'de> for Variant<'de> {
-    type Error = WrongShape;
-    type Variant = &'de Leaf;
+    type Error = ShapeError;
+    type Variant = &'de Located;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, &'de Leaf), WrongShape> {
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, &'de Located), ShapeError> {
         let key = BorrowedStrDeserializer::new(&self.0.key);
         let variant =
-            seed.deserialize(key).map_err(|error: WrongShape| error.within(Part::Key(self.0.key_at)))?;
+            seed.deserialize(key).map_err(|error: ShapeError| error.within(Part::Key(self.0.key_at)))?;
         Ok((variant, &self.0.leaf))
     }
 }
 
-impl<'de> VariantAccess<'de> for &'de Leaf {
-    type Error = WrongShape;
+impl<'de> VariantAccess<'de> for &'de Located {
+    type Error = ShapeError;
 
-    fn unit_variant(self) -> Result<(), WrongShape> {
-        Err(WrongShape::new("expected a word, found a map", "").within(Part::Value(self.at)))
+    fn unit_variant(self) -> Result<(), ShapeError> {
+        Err(ShapeError::new("expected a word, found a map", "").within(Part::Value(self.at)))
     }
 
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, WrongShape> {
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, ShapeError> {
         seed.deserialize(self)
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value, WrongShape> {
+    fn tuple_variant<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value, ShapeError> {
         self.deserialize_any(visitor)
     }
 
@@ -432,7 +432,7 @@ impl<'de> VariantAccess<'de> for &'de Leaf {
         self,
         _fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, WrongShape> {
+    ) -> Result<V::Value, ShapeError> {
         self.deserialize_any(visitor)
     }
 }

@@ -25,10 +25,10 @@ fn check(format: Format, text: &str, expected: Expect) {
     let told = match file.validate(&Settings::simulation(Default::default(), Some(&tools))) {
         Ok((plan, advice)) => {
             let advice: Vec<String> =
-                advice.iter().map(|finding| file.show(finding, Look::default())).collect();
+                advice.iter().map(|finding| file.show(finding, RenderStyle::default())).collect();
             format!("valid: {}\n{}", plan.nodes.len(), advice.concat())
         }
-        Err(findings) => findings.iter().map(|finding| file.show(finding, Look::default())).collect(),
+        Err(findings) => findings.iter().map(|finding| file.show(finding, RenderStyle::default())).collect(),
     };
     expected.assert_eq(&told);
 }
@@ -215,7 +215,7 @@ fn a_key_that_was_guessed_makes_no_other_faults() {
         );
         let file = PlanFile::parse("p.yaml", Format::Yaml, &text, &BTreeMap::new());
         let found = file.validate(&Settings::simulation(Default::default(), Some(&tools()))).unwrap_err();
-        let told: Vec<(&str, &str)> = found.iter().map(|it| (it.code.as_str(), it.mend.as_str())).collect();
+        let told: Vec<(&str, &str)> = found.iter().map(|it| (it.code.as_str(), it.help.as_str())).collect();
         assert_eq!(told, [("shape", format!("did you mean {meant:?}?").as_str())], "{line}");
     }
 }
@@ -232,7 +232,7 @@ fn a_guess_at_the_nodes_hides_nothing_of_them() {
 #[test]
 fn a_whole_number_beyond_its_type_is_too_large() {
     let nine = "9".repeat(23);
-    for (line, detail, mend) in [
+    for (line, detail, help) in [
         (
             format!("retries: {nine}"),
             "a whole number, found one that is too large",
@@ -248,13 +248,13 @@ fn a_whole_number_beyond_its_type_is_too_large() {
         let text = format!("id: p\nnodes:\n  - id: a\n    tool: fs.list\n    {line}\n");
         let file = PlanFile::parse("p.yaml", Format::Yaml, &text, &BTreeMap::new());
         let [found] = file.findings.as_slice() else { panic!("{:?}", file.findings) };
-        let mend = if mend.is_empty() { String::new() } else { format!("give it {mend}") };
-        assert_eq!((&found.detail, &found.mend), (&format!("expected {detail}"), &mend), "{line}");
+        let help = if help.is_empty() { String::new() } else { format!("give it {help}") };
+        assert_eq!((&found.detail, &found.help), (&format!("expected {detail}"), &help), "{line}");
     }
     let text = "id: p\npolicy: {slots: 5000000000}\nnodes: []\n";
     let file = PlanFile::parse("p.yaml", Format::Yaml, text, &BTreeMap::new());
     assert_eq!(file.findings[0].detail, "expected a whole number of 0 or more, found one that is too large");
-    assert_eq!(file.findings[0].mend, "give it at most 4294967295");
+    assert_eq!(file.findings[0].help, "give it at most 4294967295");
 }
 
 #[test]
@@ -375,7 +375,7 @@ fn the_whole_of_a_value_is_marked() {
         let text = format!("id: p\nnodes:\n  - {node}\n");
         let file = PlanFile::parse("p.yaml", Format::Yaml, &text, &BTreeMap::new());
         let [found] = file.findings.as_slice() else { panic!("{:?}", file.findings) };
-        let shown = file.show(found, Look::default());
+        let shown = file.show(found, RenderStyle::default());
         let marks = shown.lines().find(|line| line.trim_start().starts_with('·')).unwrap();
         assert_eq!(marks.matches('─').count(), marked.chars().count(), "{shown}");
     }
@@ -551,7 +551,7 @@ fn numbers_that_json_cannot_carry_are_refused_where_they_stand() {
     );
     let [found] = file.findings.as_slice() else { panic!("{:?}", file.findings) };
     assert_eq!((found.code.as_str(), found.place.as_ref().map(|place| place.line)), ("parameter", Some(6)));
-    assert_eq!(found.mend, "write \"${n}\" in quotes: then it is a text");
+    assert_eq!(found.help, "write \"${n}\" in quotes: then it is a text");
 }
 
 #[test]
@@ -562,7 +562,7 @@ fn missing_and_idle_parameters_are_named() {
         .validate(&Settings::simulation(Default::default(), None))
         .unwrap_err()
         .iter()
-        .map(|finding| file.show(finding, Look::default()))
+        .map(|finding| file.show(finding, RenderStyle::default()))
         .collect();
     expect![[r#"
         parameter (https://github.com/ostler-os/ostler/blob/main/docs/errors/parameter.md)
@@ -632,7 +632,7 @@ fn a_line_that_is_too_long_shows_the_part_that_matters() {
     let text = text.replace("\"x\": 1", "\"title\": [1").replace("1, \"nodes\"", "1], \"nodes\"");
     let file = PlanFile::parse("p.json", Format::Json, &text, &BTreeMap::new());
     for finding in &file.findings {
-        let shown = file.show(finding, Look::default());
+        let shown = file.show(finding, RenderStyle::default());
         assert!(shown.lines().all(|line| line.chars().count() < LINE), "{shown}");
     }
     assert_eq!(file.findings.len(), 2, "{:?}", file.findings);

@@ -4,57 +4,57 @@ use serde_json::Number;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::tree::{Entry, Leaf, NotData, Tree, Why};
+use super::data::{Entry, Located, SyntaxError, Data, SyntaxErrorKind};
 
 /// What the reader says of a text that is nested deeper than it goes, which is deeper than a file may be.
 const TOO_DEEP: &str = "cannot recurse further; max recursion depth met";
 
 /// Reads a TOML text.
-pub(super) fn read(text: &str) -> Result<Leaf, NotData> {
+pub(super) fn read(text: &str) -> Result<Located, SyntaxError> {
     let table = DeTable::parse(text).map_err(|error| {
         let why = match error.message().lines().next() {
-            Some(TOO_DEEP) => Why::TooDeep,
-            told => Why::told(told.unwrap_or("not TOML")),
+            Some(TOO_DEEP) => SyntaxErrorKind::TooDeep,
+            told => SyntaxErrorKind::told(told.unwrap_or("not TOML")),
         };
-        NotData { at: error.span().map(|span| span.start), why }
+        SyntaxError { at: error.span().map(|span| span.start), why }
     })?;
-    Ok(Leaf { at: table.span().start, plain: false, tree: map(table.get_ref())? })
+    Ok(Located { at: table.span().start, plain: false, tree: map(table.get_ref())? })
 }
 
-fn map(table: &DeTable<'_>) -> Result<Tree, NotData> {
+fn map(table: &DeTable<'_>) -> Result<Data, SyntaxError> {
     let mut entries = table
         .iter()
         .map(|(key, value)| {
             Ok(Entry { key: key.get_ref().to_string(), key_at: key.span().start, leaf: leaf(value)? })
         })
-        .collect::<Result<Vec<Entry>, NotData>>()?;
+        .collect::<Result<Vec<Entry>, SyntaxError>>()?;
     entries.sort_by_key(|entry| entry.key_at);
-    Ok(Tree::Map(entries))
+    Ok(Data::Map(entries))
 }
 
-fn leaf(value: &Spanned<DeValue<'_>>) -> Result<Leaf, NotData> {
+fn leaf(value: &Spanned<DeValue<'_>>) -> Result<Located, SyntaxError> {
     let at = value.span().start;
-    let refuse = |why: Why| NotData { at: Some(at), why };
+    let refuse = |why: SyntaxErrorKind| SyntaxError { at: Some(at), why };
     let tree = match value.get_ref() {
-        DeValue::String(text) => Tree::Text(text.to_string()),
-        DeValue::Boolean(flag) => Tree::Bool(*flag),
+        DeValue::String(text) => Data::Text(text.to_string()),
+        DeValue::Boolean(flag) => Data::Bool(*flag),
         DeValue::Integer(number) => {
             let number =
-                i64::from_str_radix(number.as_str(), number.radix()).map_err(|_| refuse(Why::TooBig))?;
-            Tree::number(number.into()).map_err(refuse)?
+                i64::from_str_radix(number.as_str(), number.radix()).map_err(|_| refuse(SyntaxErrorKind::TooBig))?;
+            Data::number(number.into()).map_err(refuse)?
         }
         DeValue::Float(number) => {
             let number = number.as_str().parse().ok().and_then(Number::from_f64);
-            let number = number.ok_or_else(|| refuse(Why::told("a number that is not finite")))?;
-            Tree::number(number).map_err(refuse)?
+            let number = number.ok_or_else(|| refuse(SyntaxErrorKind::told("a number that is not finite")))?;
+            Data::number(number).map_err(refuse)?
         }
         DeValue::Datetime(_) => {
-            return Err(refuse(Why::told("a date, which no file of ours has: write it in quotes")));
+            return Err(refuse(SyntaxErrorKind::told("a date, which no file of ours has: write it in quotes")));
         }
-        DeValue::Array(items) => Tree::List(items.iter().map(leaf).collect::<Result<_, _>>()?),
+        DeValue::Array(items) => Data::List(items.iter().map(leaf).collect::<Result<_, _>>()?),
         DeValue::Table(table) => map(table)?,
     };
-    Ok(Leaf { at, plain: false, tree })
+    Ok(Located { at, plain: false, tree })
 }
 
 #[cfg(test)]

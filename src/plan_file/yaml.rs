@@ -9,7 +9,7 @@ use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span};
 use serde_saphyr::{Location, Spanned};
 
-use super::tree::{Entry, Leaf, NotData, PLAN_FILE_DEPTH_MAX, Tree, Why};
+use super::data::{Entry, Located, SyntaxError, PLAN_FILE_DEPTH_MAX, Data, SyntaxErrorKind};
 
 /// Values that a file may have.
 pub const YAML_VALUES_MAX: usize = 500_000;
@@ -18,7 +18,7 @@ pub const YAML_VALUES_MAX: usize = 500_000;
 pub const YAML_REPEATED_MAX: usize = 50_000;
 
 /// Reads a YAML text of one document.
-pub(super) fn read(text: &str) -> Result<Leaf, NotData> {
+pub(super) fn read(text: &str) -> Result<Located, SyntaxError> {
     let budget = serde_saphyr::budget! {
         max_depth: PLAN_FILE_DEPTH_MAX + 1,
         max_events: 2 * YAML_VALUES_MAX,
@@ -36,7 +36,7 @@ pub(super) fn read(text: &str) -> Result<Leaf, NotData> {
     let plain = plain_texts(text);
     let root: Spanned<Parsed> = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let at = error.location().map(|location| lines.place(location));
-        lines.explained(NotData { at, why: why(error.without_snippet()) })
+        lines.explained(SyntaxError { at, why: why(error.without_snippet()) })
     })?;
     Ok(leaf(root, &lines, &plain))
 }
@@ -69,30 +69,30 @@ fn plain_scalars(text: &str, is_wanted: impl Fn(&str, bool) -> bool) -> impl Ite
 }
 
 /// What is wrong, in words of this file and not of its reader.
-fn why(error: &serde_saphyr::Error) -> Why {
+fn why(error: &serde_saphyr::Error) -> SyntaxErrorKind {
     match error {
         serde_saphyr::Error::Budget { breach, .. } => match breach {
-            BudgetBreach::Depth { .. } => Why::TooDeep,
+            BudgetBreach::Depth { .. } => SyntaxErrorKind::TooDeep,
             BudgetBreach::Documents { .. } => {
-                Why::told("it has a second document: a file is one, so leave out what begins at the next ---")
+                SyntaxErrorKind::told("it has a second document: a file is one, so leave out what begins at the next ---")
             }
             BudgetBreach::Events { .. } | BudgetBreach::Nodes { .. } => {
-                Why::told(format!("it has more than {YAML_VALUES_MAX} values"))
+                SyntaxErrorKind::told(format!("it has more than {YAML_VALUES_MAX} values"))
             }
-            BudgetBreach::Anchors { .. } => Why::told("it names too many values to repeat: fewer &NAME"),
+            BudgetBreach::Anchors { .. } => SyntaxErrorKind::told("it names too many values to repeat: fewer &NAME"),
             BudgetBreach::Aliases { .. } | BudgetBreach::AliasAnchorRatio { .. } => {
-                Why::told("it repeats values too often: fewer *NAME")
+                SyntaxErrorKind::told("it repeats values too often: fewer *NAME")
             }
-            _ => Why::told("it is too large"),
+            _ => SyntaxErrorKind::told("it is too large"),
         },
         error => match first_line(&error.to_string()) {
-            told if told == TOO_DEEP => Why::TooDeep,
+            told if told == TOO_DEEP => SyntaxErrorKind::TooDeep,
             // What was found here comes back from the reader as a text.
-            told if told == Why::TooBig.to_string() => Why::TooBig,
+            told if told == SyntaxErrorKind::TooBig.to_string() => SyntaxErrorKind::TooBig,
             told if told.starts_with(TOO_OFTEN) => {
-                Why::told(format!("what *NAME repeats is more than {YAML_REPEATED_MAX} values"))
+                SyntaxErrorKind::told(format!("what *NAME repeats is more than {YAML_REPEATED_MAX} values"))
             }
-            told => Why::told(told),
+            told => SyntaxErrorKind::told(told),
         },
     }
 }
@@ -151,14 +151,14 @@ impl Lines<'_> {
     }
 
     /// What is wrong and what would mend it, where the reader tells only how it came upon it.
-    fn explained(&self, refused: NotData) -> NotData {
-        let (Some(at), Why::Told { what, .. }) = (refused.at, &refused.why) else { return refused };
+    fn explained(&self, refused: SyntaxError) -> SyntaxError {
+        let (Some(at), SyntaxErrorKind::Told { what, .. }) = (refused.at, &refused.why) else { return refused };
         if !self.text.is_char_boundary(at) {
             return refused;
         }
-        let told = |what: &str, mend: &'static str| NotData {
+        let told = |what: &str, help: &'static str| SyntaxError {
             at: Some(at),
-            why: Why::Told { what: what.to_owned(), mend },
+            why: SyntaxErrorKind::Told { what: what.to_owned(), help },
         };
         let (before, after) = self.text.split_at(at);
         let line = &before[before.rfind('\n').map_or(0, |end| end + 1)..];
@@ -171,7 +171,7 @@ impl Lines<'_> {
             _ => None,
         };
         if tab.is_some() {
-            return NotData { at: tab, ..told(TAB, "indent with spaces") };
+            return SyntaxError { at: tab, ..told(TAB, "indent with spaces") };
         }
         match what.as_str() {
             OVER => match self.first_further_in(from) {
@@ -179,7 +179,7 @@ impl Lines<'_> {
                     let tab = self.tab_of(first);
                     let what = tab.map_or("the first line is indented further than those after it", |_| TAB);
                     let at = tab.unwrap_or(first + self.blanks(first).len());
-                    NotData { at: Some(at), ..told(what, "begin it where the lines after it begin") }
+                    SyntaxError { at: Some(at), ..told(what, "begin it where the lines after it begin") }
                 }
                 None => refused,
             },
@@ -250,17 +250,17 @@ impl Lines<'_> {
 }
 
 enum Parsed {
-    Plain(Tree),
+    Plain(Data),
     List(Vec<Spanned<Parsed>>),
     Map(Vec<(Spanned<String>, Spanned<Parsed>)>),
 }
 
 /// What was read, with its place. What an alias repeats stands where the alias does, and is written as what it repeats.
-fn leaf(read: Spanned<Parsed>, lines: &Lines<'_>, plain: &BTreeSet<usize>) -> Leaf {
+fn leaf(read: Spanned<Parsed>, lines: &Lines<'_>, plain: &BTreeSet<usize>) -> Located {
     let tree = match read.value {
         Parsed::Plain(tree) => tree,
-        Parsed::List(items) => Tree::List(items.into_iter().map(|item| leaf(item, lines, plain)).collect()),
-        Parsed::Map(entries) => Tree::Map(
+        Parsed::List(items) => Data::List(items.into_iter().map(|item| leaf(item, lines, plain)).collect()),
+        Parsed::Map(entries) => Data::Map(
             entries
                 .into_iter()
                 .map(|(key, value)| Entry {
@@ -271,11 +271,11 @@ fn leaf(read: Spanned<Parsed>, lines: &Lines<'_>, plain: &BTreeSet<usize>) -> Le
                 .collect(),
         ),
     };
-    Leaf { at: lines.place(read.referenced), plain: plain.contains(&lines.place(read.defined)), tree }
+    Located { at: lines.place(read.referenced), plain: plain.contains(&lines.place(read.defined)), tree }
 }
 
 fn number_of<E: Error>(number: Number) -> Result<Parsed, E> {
-    Tree::number(number).map(Parsed::Plain).map_err(E::custom)
+    Data::number(number).map(Parsed::Plain).map_err(E::custom)
 }
 
 impl<'de> Deserialize<'de> for Parsed {
@@ -289,11 +289,11 @@ impl<'de> Deserialize<'de> for Parsed {
             }
 
             fn visit_unit<E: Error>(self) -> Result<Parsed, E> {
-                Ok(Parsed::Plain(Tree::Null))
+                Ok(Parsed::Plain(Data::Null))
             }
 
             fn visit_none<E: Error>(self) -> Result<Parsed, E> {
-                Ok(Parsed::Plain(Tree::Null))
+                Ok(Parsed::Plain(Data::Null))
             }
 
             fn visit_some<D: Deserializer<'de>>(self, inner: D) -> Result<Parsed, D::Error> {
@@ -301,7 +301,7 @@ impl<'de> Deserialize<'de> for Parsed {
             }
 
             fn visit_bool<E: Error>(self, flag: bool) -> Result<Parsed, E> {
-                Ok(Parsed::Plain(Tree::Bool(flag)))
+                Ok(Parsed::Plain(Data::Bool(flag)))
             }
 
             fn visit_i64<E: Error>(self, number: i64) -> Result<Parsed, E> {
@@ -319,11 +319,11 @@ impl<'de> Deserialize<'de> for Parsed {
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Parsed, E> {
-                Ok(Parsed::Plain(Tree::Text(text.to_owned())))
+                Ok(Parsed::Plain(Data::Text(text.to_owned())))
             }
 
             fn visit_string<E: Error>(self, text: String) -> Result<Parsed, E> {
-                Ok(Parsed::Plain(Tree::Text(text)))
+                Ok(Parsed::Plain(Data::Text(text)))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Parsed, A::Error> {
@@ -401,7 +401,7 @@ mod tests {
     #[test]
     fn what_is_often_written_and_no_yaml_is_told_its_mend() {
         let quotes = "write a text with a colon in quotes";
-        for (text, at, what, mend) in [
+        for (text, at, what, help) in [
             ("a:\n  - id: x\n\ttool: y\n", 13, "a tab stands", "indent with spaces"),
             ("a:\n\t- id: x\n", 3, "a tab stands", "indent with spaces"),
             ("a: |\n\ttext\n", 5, "a tab stands", "indent with spaces"),
@@ -432,7 +432,7 @@ mod tests {
         ] {
             let refused = read(text).expect_err(text);
             assert!(refused.why.to_string().starts_with(what), "{text}: {}", refused.why);
-            assert_eq!((refused.at, refused.why.mend()), (Some(at), mend), "{text}");
+            assert_eq!((refused.at, refused.why.help()), (Some(at), help), "{text}");
         }
     }
 

@@ -167,7 +167,7 @@ fn every_check_has_its_row() {
         spec: Some(json!({"check": check}).into()),
     };
     let refused = contract::check_spec(&rule("?")).unwrap_err();
-    let list = refused.mend.split("one of ").nth(1).unwrap();
+    let list = refused.help.split("one of ").nth(1).unwrap();
     let known: Vec<String> = list.split(", ").map(str::to_owned).collect();
     check(CONTRACTS, "checks", &known);
 }
@@ -233,7 +233,7 @@ fn tools() -> String {
         let _ = write!(text, "\n### {}\n\n{description}\n\n", spec.name);
         let _ = write!(
             text,
-            "| parameter | holds | must be given |\n|---|---|---|\n{}",
+            "| parameter | value | required |\n|---|---|---|\n{}",
             parameters(&spec.params)
         );
         let results: Vec<String> =

@@ -10,21 +10,21 @@ pub const PLAN_FILE_DEPTH_MAX: usize = 64;
 
 /// A value and the byte of the text it begins at.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Leaf {
+pub(super) struct Located {
     pub at: usize,
     /// Whether it is a text that was written as such things are that are none: without quotes, and with nothing that says
     /// that it is one.
     pub plain: bool,
-    pub tree: Tree,
+    pub tree: Data,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Tree {
+pub(super) enum Data {
     Null,
     Bool(bool),
     Number(Number),
     Text(String),
-    List(Vec<Leaf>),
+    List(Vec<Located>),
     Map(Vec<Entry>),
 }
 
@@ -33,7 +33,7 @@ pub(super) enum Tree {
 pub(super) struct Entry {
     pub key: String,
     pub key_at: usize,
-    pub leaf: Leaf,
+    pub leaf: Located,
 }
 
 /// A part of a text, by the byte it begins at. (A map begins where its first key does.)
@@ -53,13 +53,13 @@ impl Part {
 
 /// Why a text is no data at all.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct NotData {
+pub(super) struct SyntaxError {
     pub at: Option<usize>,
-    pub why: Why,
+    pub why: SyntaxErrorKind,
 }
 
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub(super) enum Why {
+pub(super) enum SyntaxErrorKind {
     #[error("lists and maps are nested more than {PLAN_FILE_DEPTH_MAX} deep")]
     TooDeep,
     /// JSON has no exact text for a number.
@@ -67,41 +67,41 @@ pub(super) enum Why {
     TooBig,
     /// What only its format knows. The mend may be empty.
     #[error("{what}")]
-    Told { what: String, mend: &'static str },
+    Told { what: String, help: &'static str },
 }
 
-impl Why {
+impl SyntaxErrorKind {
     /// What is told, and nothing that would mend it.
-    pub(super) fn told(what: impl Into<String>) -> Why {
-        Why::Told { what: what.into(), mend: "" }
+    pub(super) fn told(what: impl Into<String>) -> SyntaxErrorKind {
+        SyntaxErrorKind::Told { what: what.into(), help: "" }
     }
 
     /// What would mend it; may be empty.
-    pub(super) fn mend(&self) -> &'static str {
+    pub(super) fn help(&self) -> &'static str {
         match *self {
-            Why::TooDeep => "",
-            Why::TooBig => "a number is at most 9007199254740992; where a text may stand, write it in quotes",
-            Why::Told { mend, .. } => mend,
+            SyntaxErrorKind::TooDeep => "",
+            SyntaxErrorKind::TooBig => "a number is at most 9007199254740992; where a text may stand, write it in quotes",
+            SyntaxErrorKind::Told { help, .. } => help,
         }
     }
 }
 
-impl Tree {
+impl Data {
     /// A number, if JSON can carry it.
-    pub(super) fn number(number: Number) -> Result<Tree, Why> {
+    pub(super) fn number(number: Number) -> Result<Data, SyntaxErrorKind> {
         let number = Value::Number(number);
         match (canonical(&number), number) {
-            (Ok(_), Value::Number(number)) => Ok(Tree::Number(number)),
-            _ => Err(Why::TooBig),
+            (Ok(_), Value::Number(number)) => Ok(Data::Number(number)),
+            _ => Err(SyntaxErrorKind::TooBig),
         }
     }
 }
 
-impl Leaf {
+impl Located {
     /// What stands under a key, if this is a map.
     pub(super) fn get(&self, key: &str) -> Option<&Entry> {
         match &self.tree {
-            Tree::Map(entries) => entries.iter().find(|entry| entry.key == key),
+            Data::Map(entries) => entries.iter().find(|entry| entry.key == key),
             _ => None,
         }
     }
@@ -109,14 +109,14 @@ impl Leaf {
     /// The text, if this is one.
     pub(super) fn text(&self) -> Option<&str> {
         match &self.tree {
-            Tree::Text(text) => Some(text),
+            Data::Text(text) => Some(text),
             _ => None,
         }
     }
 
     /// The key of this map that a part stands under.
     pub(super) fn key_here(&self, part: Part) -> Option<&str> {
-        let Tree::Map(entries) = &self.tree else { return None };
+        let Data::Map(entries) = &self.tree else { return None };
         let entry = entries.iter().find(|entry| part == Part::Value(entry.leaf.at))?;
         Some(entry.key.as_str())
     }
@@ -124,8 +124,8 @@ impl Leaf {
     /// The key that a part stands under, wherever that is.
     pub(super) fn key_of(&self, part: Part) -> Option<&str> {
         match &self.tree {
-            Tree::List(items) => items.iter().find_map(|item| item.key_of(part)),
-            Tree::Map(entries) => entries.iter().find_map(|entry| {
+            Data::List(items) => items.iter().find_map(|item| item.key_of(part)),
+            Data::Map(entries) => entries.iter().find_map(|entry| {
                 let is_it = part == Part::Value(entry.leaf.at);
                 if is_it { Some(entry.key.as_str()) } else { entry.leaf.key_of(part) }
             }),
@@ -136,45 +136,45 @@ impl Leaf {
     /// What it is, in the words of plan files.
     pub(super) fn told(&self) -> &'static str {
         match self.tree {
-            Tree::Null => "nothing",
-            Tree::Bool(_) => "true or false",
-            Tree::Number(_) => "a number",
-            Tree::Text(_) => "a text",
-            Tree::List(_) => "a list",
-            Tree::Map(_) => "a map",
+            Data::Null => "nothing",
+            Data::Bool(_) => "true or false",
+            Data::Number(_) => "a number",
+            Data::Text(_) => "a text",
+            Data::List(_) => "a list",
+            Data::Map(_) => "a map",
         }
     }
 
     /// The items, if this is a list.
-    pub(super) fn items(&self) -> &[Leaf] {
+    pub(super) fn items(&self) -> &[Located] {
         match &self.tree {
-            Tree::List(items) => items,
+            Data::List(items) => items,
             _ => &[],
         }
     }
 
     /// Mends the part that a fault is about: puts the word there that was meant, or takes the part out. False if
     /// the part is the whole, or nothing.
-    pub(super) fn mend(&mut self, part: Part, meant: Option<&str>) -> bool {
+    pub(super) fn repair(&mut self, part: Part, meant: Option<&str>) -> bool {
         match &mut self.tree {
-            Tree::List(items) => match items.iter().position(|item| part == Part::Value(item.at)) {
+            Data::List(items) => match items.iter().position(|item| part == Part::Value(item.at)) {
                 Some(found) => {
                     match meant {
-                        Some(meant) => items[found].tree = Tree::Text(meant.to_owned()),
+                        Some(meant) => items[found].tree = Data::Text(meant.to_owned()),
                         None => drop(items.remove(found)),
                     }
                     true
                 }
-                None => items.iter_mut().any(|item| item.mend(part, meant)),
+                None => items.iter_mut().any(|item| item.repair(part, meant)),
             },
-            Tree::Map(entries) => {
+            Data::Map(entries) => {
                 let is_it =
                     |entry: &Entry| part == Part::Key(entry.key_at) || part == Part::Value(entry.leaf.at);
                 let Some(found) = entries.iter().position(is_it) else {
-                    return entries.iter_mut().any(|entry| entry.leaf.mend(part, meant));
+                    return entries.iter_mut().any(|entry| entry.leaf.repair(part, meant));
                 };
                 match (meant, part) {
-                    (Some(meant), Part::Value(_)) => entries[found].leaf.tree = Tree::Text(meant.to_owned()),
+                    (Some(meant), Part::Value(_)) => entries[found].leaf.tree = Data::Text(meant.to_owned()),
                     (Some(meant), Part::Key(_)) if entries.iter().all(|entry| entry.key != meant) => {
                         meant.clone_into(&mut entries[found].key);
                     }
@@ -187,10 +187,10 @@ impl Leaf {
     }
 
     /// Puts something in the place of a part that is something else. False if there is no such part.
-    pub(super) fn put(&mut self, part: Part, tree: &Tree) -> bool {
-        let mut inner: Vec<&mut Leaf> = match &mut self.tree {
-            Tree::List(items) => items.iter_mut().collect(),
-            Tree::Map(entries) => entries.iter_mut().map(|entry| &mut entry.leaf).collect(),
+    pub(super) fn put(&mut self, part: Part, tree: &Data) -> bool {
+        let mut inner: Vec<&mut Located> = match &mut self.tree {
+            Data::List(items) => items.iter_mut().collect(),
+            Data::Map(entries) => entries.iter_mut().map(|entry| &mut entry.leaf).collect(),
             _ => return false,
         };
         match inner.iter().position(|leaf| part == Part::Value(leaf.at) && leaf.tree != *tree) {
@@ -206,12 +206,12 @@ impl Leaf {
     #[cfg(test)]
     pub(super) fn value(&self) -> Value {
         match &self.tree {
-            Tree::Null => Value::Null,
-            Tree::Bool(flag) => Value::Bool(*flag),
-            Tree::Number(number) => Value::Number(number.clone()),
-            Tree::Text(text) => Value::String(text.clone()),
-            Tree::List(items) => Value::Array(items.iter().map(Leaf::value).collect()),
-            Tree::Map(entries) => Value::Object(
+            Data::Null => Value::Null,
+            Data::Bool(flag) => Value::Bool(*flag),
+            Data::Number(number) => Value::Number(number.clone()),
+            Data::Text(text) => Value::String(text.clone()),
+            Data::List(items) => Value::Array(items.iter().map(Located::value).collect()),
+            Data::Map(entries) => Value::Object(
                 entries.iter().map(|entry| (entry.key.clone(), entry.leaf.value())).collect::<Map<_, _>>(),
             ),
         }
@@ -219,10 +219,10 @@ impl Leaf {
 
     /// Where the nesting first goes beyond the limit, if it does.
     pub(super) fn too_deep(&self) -> Option<usize> {
-        fn look(leaf: &Leaf, room: usize) -> Option<usize> {
-            let mut inner: Box<dyn Iterator<Item = &Leaf>> = match &leaf.tree {
-                Tree::List(items) => Box::new(items.iter()),
-                Tree::Map(entries) => Box::new(entries.iter().map(|entry| &entry.leaf)),
+        fn look(leaf: &Located, room: usize) -> Option<usize> {
+            let mut inner: Box<dyn Iterator<Item = &Located>> = match &leaf.tree {
+                Data::List(items) => Box::new(items.iter()),
+                Data::Map(entries) => Box::new(entries.iter().map(|entry| &entry.leaf)),
                 _ => return None,
             };
             match room.checked_sub(1) {

@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 
 use ostler_kernel::json::MAX_INTEGER;
-use ostler_kernel::plan::{Fault, FaultCode, Pointer};
+use ostler_kernel::plan::{Diagnostic, DiagnosticCode, Pointer};
 
 use super::locate;
-use super::shape::WrongShape;
-use super::tree::{Entry, Leaf, Part, Tree};
+use super::shape::ShapeError;
+use super::data::{Entry, Located, Part, Data};
 
 /// What was found of a plan that is not what it should be, as far as it keeps other faults from being known. Nodes are
 /// known by the byte they begin at: those that were left out have changed where the others stand.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Damage {
+pub(super) struct CascadeFilter {
     /// Nothing is left to judge.
     lost: bool,
     /// There may be other nodes, or other edges than are written: each node can be judged by itself alone.
@@ -28,22 +28,22 @@ pub(super) struct Damage {
 }
 
 /// What is found out by looking at a node, or at what the plan says of itself, whatever else there is.
-const OF_ITSELF: [FaultCode; 12] = [
-    FaultCode::V08,
-    FaultCode::V09,
-    FaultCode::V14,
-    FaultCode::V15,
-    FaultCode::V16,
-    FaultCode::V20,
-    FaultCode::V21,
-    FaultCode::V22,
-    FaultCode::V23,
-    FaultCode::V24,
-    FaultCode::V25,
-    FaultCode::V26,
+const OF_ITSELF: [DiagnosticCode; 12] = [
+    DiagnosticCode::V08,
+    DiagnosticCode::V09,
+    DiagnosticCode::V14,
+    DiagnosticCode::V15,
+    DiagnosticCode::V16,
+    DiagnosticCode::V20,
+    DiagnosticCode::V21,
+    DiagnosticCode::V22,
+    DiagnosticCode::V23,
+    DiagnosticCode::V24,
+    DiagnosticCode::V25,
+    DiagnosticCode::V26,
 ];
 
-impl Damage {
+impl CascadeFilter {
     /// There is too much of it to say what it does not touch.
     pub(super) fn lose(&mut self) {
         self.lost = true;
@@ -61,7 +61,7 @@ impl Damage {
 
     /// Takes in a part that is not what it should be, before it is mended. Gives what stands in for it, unless it is left
     /// out, or read as what was meant.
-    pub(super) fn shape(&mut self, text: &str, root: &Leaf, wrong: &WrongShape, part: Part) -> Option<Tree> {
+    pub(super) fn shape(&mut self, text: &str, root: &Located, wrong: &ShapeError, part: Part) -> Option<Data> {
         // A slip is read as it was meant, and an unknown key tells nothing that its place lacks.
         if wrong.meant.is_some() || matches!(part, Part::Key(_)) {
             return None;
@@ -74,7 +74,7 @@ impl Damage {
         let way: Vec<&str> = way.iter().map(String::as_str).collect();
         let stand_in = instead_of(&way, &leaf.tree).filter(|stand_in| match stand_in {
             // `007` is no 7 to who depends on it.
-            Tree::Text(name) if way.last() == Some(&"id") => is_written(name, text, leaf.at),
+            Data::Text(name) if way.last() == Some(&"id") => is_written(name, text, leaf.at),
             _ => true,
         });
         match way.as_slice() {
@@ -86,7 +86,7 @@ impl Damage {
     }
 
     /// Takes in a text with a parameter that is not given: it stands there as it is written.
-    pub(super) fn parameter(&mut self, root: &Leaf, at: usize) {
+    pub(super) fn parameter(&mut self, root: &Located, at: usize) {
         let Some((way, _)) = locate::way(root, Part::Value(at)) else { return self.lose() };
         let way: Vec<&str> = way.iter().map(String::as_str).collect();
         match way.as_slice() {
@@ -106,7 +106,7 @@ impl Damage {
     }
 
     /// Takes in what stands at the end of a way, and is not what it should be.
-    fn take(&mut self, root: &Leaf, way: &[&str]) {
+    fn take(&mut self, root: &Located, way: &[&str]) {
         match way {
             [] => self.lost = true,
             ["nodes", index, key, ..] => match (node_at(root, index), without(key)) {
@@ -141,11 +141,11 @@ impl Damage {
     }
 
     /// Whether a fault of what is read is one of what was written too.
-    pub(super) fn spares(&self, root: &Leaf, fault: &Fault) -> bool {
+    pub(super) fn spares(&self, root: &Located, fault: &Diagnostic) -> bool {
         if self.nodes && !OF_ITSELF.contains(&fault.code) {
             return false;
         }
-        if self.purpose && matches!(fault.code, FaultCode::V05 | FaultCode::V12) {
+        if self.purpose && matches!(fault.code, DiagnosticCode::V05 | DiagnosticCode::V12) {
             return false;
         }
         let (node, rest) = owner(root, &fault.pointer);
@@ -201,23 +201,23 @@ const OF_A_CALL: [&str; 12] = [
 
 /// What stands in for a value that is not what it should be, where a default could be at fault: nothing that is told comes
 /// of it.
-fn instead_of(way: &[&str], tree: &Tree) -> Option<Tree> {
-    let number = |number: u64| Some(Tree::Number(number.into()));
+fn instead_of(way: &[&str], tree: &Data) -> Option<Data> {
+    let number = |number: u64| Some(Data::Number(number.into()));
     match (way, tree) {
-        (["id"] | ["nodes", _, "id"], Tree::Number(number)) => Some(Tree::Text(number.to_string())),
-        (["id"] | ["nodes", _, "id"], Tree::Bool(flag)) => Some(Tree::Text(flag.to_string())),
+        (["id"] | ["nodes", _, "id"], Data::Number(number)) => Some(Data::Text(number.to_string())),
+        (["id"] | ["nodes", _, "id"], Data::Bool(flag)) => Some(Data::Text(flag.to_string())),
         (["nodes", _, "retries" | "patches"], _) => number(0),
         (["nodes", _, "human_timeout"], _) => number(1),
-        (["nodes", _, "approval"], _) => Some(Tree::Text("before".to_owned())),
+        (["nodes", _, "approval"], _) => Some(Data::Text("before".to_owned())),
         (["policy", "max_nodes" | "max_depth"], _) => number(u32::MAX.into()),
         (["policy", "max_attempts"], _) => number(MAX_INTEGER),
         (["policy"], _) => {
             let limit = |key: &str| {
                 let tree = instead_of(&["policy", key], tree)?;
-                let leaf = Leaf { at: NOWHERE, plain: false, tree };
+                let leaf = Located { at: NOWHERE, plain: false, tree };
                 Some(Entry { key: key.to_owned(), key_at: NOWHERE, leaf })
             };
-            Some(Tree::Map(
+            Some(Data::Map(
                 ["max_nodes", "max_depth", "max_attempts"].into_iter().filter_map(limit).collect(),
             ))
         }
@@ -235,17 +235,17 @@ fn is_written(word: &str, text: &str, at: usize) -> bool {
 }
 
 /// A node of the plan.
-fn leaf_at<'a>(root: &'a Leaf, node: &str) -> Option<&'a Leaf> {
+fn leaf_at<'a>(root: &'a Located, node: &str) -> Option<&'a Located> {
     root.get("nodes")?.leaf.items().get(node.parse::<usize>().ok()?)
 }
 
 /// The byte that a node of the plan begins at.
-fn node_at(root: &Leaf, node: &str) -> Option<usize> {
+fn node_at(root: &Located, node: &str) -> Option<usize> {
     leaf_at(root, node).map(|node| node.at)
 }
 
 /// The node that a JSON pointer leads into, if it does, and how it goes on from there.
-fn owner<'a>(root: &Leaf, pointer: &'a str) -> (Option<usize>, &'a str) {
+fn owner<'a>(root: &Located, pointer: &'a str) -> (Option<usize>, &'a str) {
     let Some(below) = pointer.strip_prefix("/nodes/") else { return (None, pointer) };
     let end = below.find('/').unwrap_or(below.len());
     let (node, rest) = below.split_at(end);

@@ -3,26 +3,26 @@
 
 use std::path::Path;
 
-use super::tree::Leaf;
+use super::data::Located;
 use crate::finding::{Finding, Source};
 
 /// What files declare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FileKind {
     Plan,
     Job,
     Pipeline,
 }
 
-impl Kind {
+impl FileKind {
     /// What a file plainly is where this should be, and the byte of the key that says so.
-    pub(super) fn other(self, root: &Leaf) -> Option<(Kind, usize)> {
+    pub(super) fn other(self, root: &Located) -> Option<(FileKind, usize)> {
         let key = |key: &str| root.get(key).map(|entry| entry.key_at);
         let of_job = key("plan").or_else(|| key("budget"));
         let plainly = match (key("nodes"), key("stages"), of_job) {
-            (Some(at), None, None) => Some((Kind::Plan, at)),
-            (None, Some(at), None) => Some((Kind::Pipeline, at)),
-            (None, None, Some(at)) if key("title").is_some() => Some((Kind::Job, at)),
+            (Some(at), None, None) => Some((FileKind::Plan, at)),
+            (None, Some(at), None) => Some((FileKind::Pipeline, at)),
+            (None, None, Some(at)) if key("title").is_some() => Some((FileKind::Job, at)),
             _ => None,
         };
         plainly.filter(|&(kind, _)| kind != self)
@@ -31,9 +31,9 @@ impl Kind {
     /// Tells that a text is of this kind, as a key of it at a byte says.
     pub(super) fn told(self, source: &Source, code: &str, at: usize) -> Finding {
         let (word, command, done) = match self {
-            Kind::Plan => ("plan", "run", "runs"),
-            Kind::Job => ("job", "market post", "posts"),
-            Kind::Pipeline => ("pipeline", "pipeline create", "makes"),
+            FileKind::Plan => ("plan", "run", "runs"),
+            FileKind::Job => ("job", "market post", "posts"),
+            FileKind::Pipeline => ("pipeline", "pipeline create", "makes"),
         };
         let name = source.name();
         let is_plain = |c: char| c.is_alphanumeric() || "/._-".contains(c);
