@@ -7,9 +7,10 @@ use ostler_actors::{AgentProfile, RegisterError, ReleaseError, SpawnError, Syste
 use ostler_kernel::agent::Profile;
 use ostler_kernel::id::{AgentId, CLIENT_DEFAULT, ClientId, NAME_RULE, is_name};
 
+use crate::extract::{JsonBody, PathParams};
 use crate::problem::Problem;
-use crate::routes::{Api, Named, Sent};
-use crate::wire::{AgentLine, AgentList, AgentNamed, OfferRequest, SpawnRequest, TreeLine, TreeView};
+use crate::routes::Api;
+use crate::wire::{AgentLine, AgentList, AgentRef, OfferRequest, SpawnRequest, TreeLine, TreeView};
 
 pub(crate) async fn list(State(api): State<Api>) -> Json<AgentList> {
     let agents = api.system.agents().await.into_iter().map(|row| AgentLine {
@@ -27,9 +28,9 @@ pub(crate) async fn list(State(api): State<Api>) -> Json<AgentList> {
 
 pub(crate) async fn spawn(
     State(api): State<Api>,
-    Sent(asked): Sent<SpawnRequest>,
-) -> Result<(StatusCode, Json<AgentNamed>), Problem> {
-    let SpawnRequest { agent, client, weight, profile } = asked;
+    JsonBody(request): JsonBody<SpawnRequest>,
+) -> Result<(StatusCode, Json<AgentRef>), Problem> {
+    let SpawnRequest { agent, client, weight, profile } = request;
     let client = match client {
         Some(client) => client,
         None => {
@@ -43,7 +44,7 @@ pub(crate) async fn spawn(
     let profile = AgentProfile::new(&agent).client(&client).profile(profile);
     let profile = weight.into_iter().fold(profile, AgentProfile::weight);
     api.system.spawn(profile).await?;
-    Ok((StatusCode::CREATED, Json(AgentNamed { agent })))
+    Ok((StatusCode::CREATED, Json(AgentRef { agent })))
 }
 
 /// The client of an agent that is there.
@@ -54,10 +55,10 @@ pub(crate) async fn client_of(system: &System, agent: &AgentId) -> Result<Client
 
 pub(crate) async fn release(
     State(api): State<Api>,
-    Named(agent): Named<String>,
-) -> Result<Json<AgentNamed>, Problem> {
+    PathParams(agent): PathParams<String>,
+) -> Result<Json<AgentRef>, Problem> {
     api.system.release(&agent).await?;
-    Ok(Json(AgentNamed { agent }))
+    Ok(Json(AgentRef { agent }))
 }
 
 pub(crate) async fn tree(State(api): State<Api>) -> Json<TreeView> {

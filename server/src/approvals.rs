@@ -8,11 +8,12 @@ use ostler_kernel::id::{Digest, RunId};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::names;
+use crate::run_lookup;
 use crate::problem::Problem;
-use crate::routes::{Api, Asked, Named, Sent};
+use crate::extract::{JsonBody, PathParams, QueryParams};
+use crate::routes::Api;
 use crate::wire::{
-    AnswerRequest, ApprovalList, ApprovalView, Decision, RunNamed, TestView, UnreadableRun, word,
+    AnswerRequest, ApprovalList, ApprovalView, Decision, RunRef, TestView, UnreadableRun, word,
 };
 
 /// Questions on one page.
@@ -23,7 +24,7 @@ pub const RESULT_LISTED_BYTES_MAX: u64 = 16 << 10;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ApprovalsAsked {
+pub(crate) struct ApprovalsQuery {
     /// Only those of this run.
     run: Option<String>,
     after: Option<String>,
@@ -33,11 +34,11 @@ pub(crate) struct ApprovalsAsked {
 /// `GET /v1/approvals`
 pub(crate) async fn list(
     State(api): State<Api>,
-    Asked(asked): Asked<ApprovalsAsked>,
+    QueryParams(query): QueryParams<ApprovalsQuery>,
 ) -> Result<Json<ApprovalList>, Problem> {
-    let limit = asked.limit.unwrap_or(APPROVALS_LISTED_MAX).clamp(1, APPROVALS_LISTED_MAX);
-    let run = asked.run.map(|name| names::run(&api.system, &name)).transpose()?;
-    let after: Option<ApprovalId> = asked
+    let limit = query.limit.unwrap_or(APPROVALS_LISTED_MAX).clamp(1, APPROVALS_LISTED_MAX);
+    let run = query.run.map(|name| run_lookup::find(&api.system, &name)).transpose()?;
+    let after: Option<ApprovalId> = query
         .after
         .map(|cursor| cursor.parse().map_err(|_| Problem::bad("cursor", "`after` is no cursor of this list")))
         .transpose()?;
@@ -65,7 +66,7 @@ pub(crate) async fn list(
 /// `GET /v1/approvals/{id}`
 pub(crate) async fn one(
     State(api): State<Api>,
-    Named(name): Named<String>,
+    PathParams(name): PathParams<String>,
 ) -> Result<Json<ApprovalView>, Problem> {
     let id = id(&name)?;
     let found = api.system.approvals(id.run).await?;
@@ -79,11 +80,11 @@ pub(crate) async fn one(
 /// `POST /v1/approvals/{id}`
 pub(crate) async fn answer(
     State(api): State<Api>,
-    Named(name): Named<String>,
-    Sent(asked): Sent<AnswerRequest>,
-) -> Result<Json<RunNamed>, Problem> {
+    PathParams(name): PathParams<String>,
+    JsonBody(request): JsonBody<AnswerRequest>,
+) -> Result<Json<RunRef>, Problem> {
     let id = id(&name)?;
-    let AnswerRequest { decision, digest, note, by } = asked;
+    let AnswerRequest { decision, digest, note, by } = request;
     let digest: Digest = digest.parse().map_err(|_| {
         Problem::bad("digest", "`digest` is not b3: and 64 hex digits: give the one that is shown")
     })?;
@@ -97,7 +98,7 @@ pub(crate) async fn answer(
         None => answer,
     };
     api.system.answer(&id, digest, answer).await?;
-    Ok(Json(RunNamed { run: id.run.to_string() }))
+    Ok(Json(RunRef { run: id.run.to_string() }))
 }
 
 fn id(name: &str) -> Result<ApprovalId, Problem> {
@@ -157,7 +158,7 @@ async fn view(system: &System, approval: Approval, result_bytes_max: u64) -> App
         outdated: is_outdated,
         asked_ms: asked,
         deadline_ms: deadline,
-        holds_up: holds_up.iter().map(ToString::to_string).collect(),
+        blocks: holds_up.iter().map(ToString::to_string).collect(),
         id: id.to_string(),
     }
 }

@@ -5,8 +5,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use ostler_actors::{ClientChange, ClientError, ClientRow, Weight};
 
+use crate::extract::{JsonBody, PathParams};
 use crate::problem::Problem;
-use crate::routes::{Api, Named, Sent};
+use crate::routes::Api;
 use crate::wire::{ClientLine, ClientList, ClientRequest, QueueView, Tier, WeightName, WeightRequest};
 
 pub(crate) async fn list(State(api): State<Api>) -> Json<ClientList> {
@@ -16,17 +17,17 @@ pub(crate) async fn list(State(api): State<Api>) -> Json<ClientList> {
 
 pub(crate) async fn one(
     State(api): State<Api>,
-    Named(name): Named<String>,
+    PathParams(name): PathParams<String>,
 ) -> Result<Json<ClientLine>, Problem> {
     find(&api, &name).await.map(Json)
 }
 
 pub(crate) async fn change(
     State(api): State<Api>,
-    Named(name): Named<String>,
-    Sent(asked): Sent<ClientRequest>,
+    PathParams(name): PathParams<String>,
+    JsonBody(request): JsonBody<ClientRequest>,
 ) -> Result<Json<ClientLine>, Problem> {
-    let ClientRequest { weight, tier, credits } = asked;
+    let ClientRequest { weight, tier, credits } = request;
     let weight = weight.map(|weight| match weight {
         WeightRequest::Chosen(weight) => Weight::Chosen(weight),
         WeightRequest::Named(WeightName::Credits) => Weight::OfCredits,

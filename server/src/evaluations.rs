@@ -4,37 +4,38 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use ostler_actors::{AgentEvaluation, EvaluationError, RunEvaluation, VerdictRequest as Verdict, like};
-use ostler_kernel::evaluation::{Degradation, Dimension, Judgement, Scores};
+use ostler_kernel::evaluation::{Regression, Dimension, Judgement, Scores};
 use ostler_kernel::id::RunId;
-use ostler_kernel::port::RunStanding;
+use ostler_kernel::port::RunRowStatus;
 use serde::Deserialize;
 
+use crate::extract::{JsonBody, PathParams, QueryParams};
 use crate::problem::Problem;
-use crate::routes::{Api, Asked, Named, Sent};
+use crate::routes::Api;
 use crate::wire::{
     AgentEvaluationLine, DegradationView, EvaluationList, EvaluationView, JudgementView, ScoresView,
     VerdictRequest, VerdictView,
 };
-use crate::{agents, names};
+use crate::{agents, run_lookup};
 
 /// Agents that are told as like another, at most.
 const LIKE_MAX: usize = 10;
 
 pub(crate) async fn one(
     State(api): State<Api>,
-    Named(name): Named<String>,
+    PathParams(name): PathParams<String>,
 ) -> Result<Json<EvaluationView>, Problem> {
-    let run = names::run(&api.system, &name)?;
+    let run = run_lookup::find(&api.system, &name)?;
     told(&api, run).await
 }
 
 pub(crate) async fn judge(
     State(api): State<Api>,
-    Named(name): Named<String>,
-    Sent(asked): Sent<VerdictRequest>,
+    PathParams(name): PathParams<String>,
+    JsonBody(request): JsonBody<VerdictRequest>,
 ) -> Result<Json<EvaluationView>, Problem> {
-    let run = names::run(&api.system, &name)?;
-    let VerdictRequest { quality_pm, adherence_pm, by, note } = asked;
+    let run = run_lookup::find(&api.system, &name)?;
+    let VerdictRequest { quality_pm, adherence_pm, by, note } = request;
     api.system.judge(run, Verdict { quality_pm, adherence_pm, by, note }).await?;
     told(&api, run).await
 }
@@ -42,8 +43,8 @@ pub(crate) async fn judge(
 async fn told(api: &Api, run: RunId) -> Result<Json<EvaluationView>, Problem> {
     let RunEvaluation { row, appraised, composite, verdicts } = api.system.evaluation(run).await?;
     let weights = Dimension::ALL.iter().map(|dimension| dimension.to_string()).zip(appraised.weights.pm());
-    let outcome = match &row.standing {
-        RunStanding::Closed(outcome) => Some(outcome.to_string()),
+    let outcome = match &row.status {
+        RunRowStatus::Closed(outcome) => Some(outcome.to_string()),
         _ => None,
     };
     let verdicts = verdicts.into_iter().map(|(at_ms, verdict)| VerdictView {
@@ -76,17 +77,17 @@ fn scores(Scores { quality, adherence, speed, cost, errors, revisions }: Scores)
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ListAsked {
+pub(crate) struct ListQuery {
     /// Only those whose scores are nearest to those of this agent.
     like: Option<String>,
 }
 
 pub(crate) async fn list(
     State(api): State<Api>,
-    Asked(asked): Asked<ListAsked>,
+    QueryParams(query): QueryParams<ListQuery>,
 ) -> Result<Json<EvaluationList>, Problem> {
     let all = api.system.evaluations()?;
-    let Some(agent) = asked.like else {
+    let Some(agent) = query.like else {
         return Ok(Json(EvaluationList { agents: all.iter().map(|one| line(one, None)).collect() }));
     };
     let Some(near) = like(&all, &agent, api.system.domains(), LIKE_MAX) else {
@@ -95,14 +96,14 @@ pub(crate) async fn list(
         return Err(Problem::new(StatusCode::CONFLICT, "agent_not_evaluated", what));
     };
     let lines = near.into_iter().filter_map(|near| {
-        let one = all.iter().find(|one| one.agent.as_ref() == Some(near.who))?;
+        let one = all.iter().find(|one| one.agent.as_ref() == Some(near.id))?;
         Some(line(one, Some(near.distance_micro)))
     });
     Ok(Json(EvaluationList { agents: lines.collect() }))
 }
 
 fn line(one: &AgentEvaluation, distance_micro: Option<u32>) -> AgentEvaluationLine {
-    let degradation = one.degradation.map(|Degradation { distance_micro, dimension, from_pm, to_pm }| {
+    let degradation = one.degradation.map(|Regression { distance_micro, dimension, from_pm, to_pm }| {
         DegradationView { distance_micro, dimension: dimension.to_string(), from_pm, to_pm }
     });
     AgentEvaluationLine {

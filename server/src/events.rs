@@ -22,10 +22,10 @@ pub(crate) enum Until {
 }
 
 /// A record as a line.
-pub(crate) fn line(run: RunId, record: &Recorded) -> EventLine {
-    let (kind, body) = told(&record.event);
+pub(crate) fn event_line(run: RunId, record: &Recorded) -> EventLine {
+    let (kind, body) = event_json(&record.event);
     EventLine {
-        kind_of_line: "event".to_owned(),
+        line_type: "event".to_owned(),
         seq: record.seq.0,
         at_ms: record.at_ms,
         run: run.to_string(),
@@ -62,7 +62,7 @@ pub(crate) fn follow(
     let state = Follow { run, cursor, until, last_now, ending: false, over, settled };
     Ok(stream::unfold(state, |mut state| async move {
         let record = state.next().await?;
-        let told = record.map(|record| line(state.run, &record));
+        let told = record.map(|record| event_line(state.run, &record));
         Some((told, state))
     }))
 }
@@ -111,7 +111,7 @@ impl Follow {
 }
 
 /// What a record is called, and what it says.
-fn told(event: &Event) -> (&'static str, Value) {
+fn event_json(event: &Event) -> (&'static str, Value) {
     match event {
         Event::RunOpened(opened) => (
             "run_opened",
@@ -142,13 +142,13 @@ fn told(event: &Event) -> (&'static str, Value) {
         Event::AttemptIntent(intent) => (
             "attempt_intent",
             json!({
-                "node": intent.node, "generation": intent.generation, "phase": intent.phase,
+                "node": intent.node, "generation": intent.generation, "phase": intent.patch_count,
                 "attempt": intent.attempt, "reuse": intent.reuse, "idempotency_key": intent.idempotency_key,
                 "intent": intent.intent, "policy_epoch": intent.policy_epoch, "provenance": intent.provenance,
             }),
         ),
-        Event::AttemptResult(result) => ("attempt_result", result_told(result)),
-        Event::LateResult(result) => ("late_result", result_told(result)),
+        Event::AttemptResult(result) => ("attempt_result", result_json(result)),
+        Event::LateResult(result) => ("late_result", result_json(result)),
         Event::HumanRequest(request) => (
             "human_request",
             json!({
@@ -195,7 +195,7 @@ fn told(event: &Event) -> (&'static str, Value) {
         }
         Event::StepResult(result) => (
             "step_result",
-            json!({"of": result.of, "step": result.step, "outcome": outcome_told(&result.outcome)}),
+            json!({"of": result.of, "step": result.step, "outcome": outcome_json(&result.outcome)}),
         ),
         Event::StepInDoubt { of, step } => ("step_in_doubt", json!({"of": of, "step": step})),
         Event::ChildRun { of, step, run, budget } => {
@@ -244,14 +244,14 @@ fn told(event: &Event) -> (&'static str, Value) {
     }
 }
 
-fn result_told(result: &AttemptResult) -> Value {
+fn result_json(result: &AttemptResult) -> Value {
     json!({
-        "node": result.node, "attempt": result.attempt, "outcome": outcome_told(&result.outcome),
+        "node": result.node, "attempt": result.attempt, "outcome": outcome_json(&result.outcome),
         "duration_ms": result.duration_ms, "cost": result.cost,
     })
 }
 
-fn outcome_told(outcome: &Outcome) -> Value {
+fn outcome_json(outcome: &Outcome) -> Value {
     match outcome {
         Outcome::Ok(output) => json!({
             "ok": {

@@ -6,7 +6,7 @@ use ostler_kernel::id::RunId;
 use crate::wire::{GraphEdge, GraphNode, GraphView, word};
 
 /// The graph of a run as it stood at the view's last record; or as taking it up would find it, if nobody drives it.
-pub(crate) fn of(run: RunId, view: &RunView, ahead: Option<&Ahead>) -> GraphView {
+pub(crate) fn graph_view(run: RunId, view: &RunView, ahead: Option<&Ahead>) -> GraphView {
     let now = ahead.map_or(&view.run, |ahead| &ahead.run);
     let (plan, graph) = (now.plan(), now.graph());
     let mut nodes: Vec<GraphNode> = now
@@ -23,9 +23,9 @@ pub(crate) fn of(run: RunId, view: &RunView, ahead: Option<&Ahead>) -> GraphView
                 reason: instance.reason.as_ref().map(ToString::to_string),
                 since_ms: instance.since,
                 attempts: instance.attempts,
-                cut_off: ahead.is_some_and(|ahead| ahead.again.contains(&node.id)),
+                interrupted: ahead.is_some_and(|ahead| ahead.again.contains(&node.id)),
                 busy_ms: view.took.get(&node.id).copied(),
-                failure: instance.met().map(str::to_owned),
+                failure: instance.failure_message().map(str::to_owned),
                 artifact: output.map(|output| output.artifact.to_string()),
                 bytes: output.map(|output| output.bytes),
             }

@@ -1,22 +1,21 @@
-//! The /v1 API over a running system: the one way in for other processes, and for this one's own command line.
+//! The `/v1` HTTP API over a running [`System`](ostler_actors::System).
 //!
-//! [`router`] answers; [`ControlSocket`] lets other processes of the same user ask, over `DATA/control.sock`.
+//! [`router`] serves the API; [`ControlSocket`] offers the same API to other processes of the user at `DATA/control.sock`.
 //!
-//! | file | idea |
+//! | file | content |
 //! |---|---|
-//! | `wire` | what is said, for both sides |
-//! | `routes` | which path asks what of the system |
-//! | `approvals` | questions to people, and their answers |
-//! | `clients` | who pays, and the run queue |
-//! | `pipelines` | pipelines, their events, and stages that are dealt with elsewhere |
-//! | `evaluations`, `market` | how well runs were done; jobs that agents compete for |
-//! | `names` | from `@last` or a part of an id to a run |
-//! | `events` | records as they are told, once, or as they come |
-//! | `lines` | a stream as JSON lines or as server-sent events |
-//! | `summary`, `graph` | a run as people and machines want it |
-//! | `problem` | errors, as RFC 9457 wants them |
-//! | `keys` | a request that is sent twice is one |
-//! | `socket` | the local socket |
+//! | `wire` | request and response types, shared with the command line |
+//! | `routes`, `extract` | route table; query, path and body extractors |
+//! | `submit`, `idempotency` | opening a run, once per idempotency key |
+//! | `runs`, `run_lookup` | reading and controlling runs; from `@last` or part of an id to a run |
+//! | `summary`, `graph` | a run as a summary, a table row and a graph |
+//! | `events`, `streaming` | journal records as JSON; JSON lines and server-sent events |
+//! | `approvals` | approval requests and their answers |
+//! | `agents`, `clients` | agents and the supervision tree; clients, credits and the run queue |
+//! | `market`, `evaluations` | jobs, offers and credit audits; scores and verdicts |
+//! | `pipelines` | pipelines, their events, and stages that another process consumes |
+//! | `problem` | errors as RFC 9457 problem details |
+//! | `socket`, `peer` | the control socket, and which processes may use it |
 #![forbid(unsafe_code)]
 
 mod agents;
@@ -24,24 +23,29 @@ mod approvals;
 mod clients;
 mod evaluations;
 mod events;
+mod extract;
 mod graph;
-mod keys;
-mod lines;
+mod idempotency;
 mod market;
-mod names;
 mod peer;
 mod pipelines;
 mod problem;
 mod routes;
+mod run_lookup;
+mod runs;
 mod socket;
+mod streaming;
+mod submit;
 mod summary;
 pub mod wire;
 
 pub use approvals::{APPROVALS_LISTED_MAX, RESULT_LISTED_BYTES_MAX};
-pub use keys::IDEMPOTENCY_KEYS_MAX;
-pub use names::RUN_PART_CHARS_MIN;
-pub use peer::Children;
-pub use pipelines::HEARD_AT_ONCE_MAX;
+pub use extract::{BODY_BYTES_MAX, BODY_DEPTH_MAX};
+pub use idempotency::IDEMPOTENCY_KEYS_MAX;
+pub use peer::ChildPrograms;
+pub use pipelines::STAGE_EVENTS_MAX;
 pub use problem::Problem;
-pub use routes::{BODY_BYTES_MAX, BODY_DEPTH_MAX, RUNS_LISTED_MAX, router};
-pub use socket::{CONNECTIONS_MAX, ControlSocket, LEAVING, STEP_CONNECTIONS_MAX, socket_path};
+pub use routes::router;
+pub use run_lookup::RUN_PART_CHARS_MIN;
+pub use runs::RUNS_LISTED_MAX;
+pub use socket::{CONNECTIONS_MAX, ControlSocket, SHUTTING_DOWN, STEP_CONNECTIONS_MAX, socket_path};

@@ -1,7 +1,5 @@
 //! The market, what agents offer there, and whether credits add up.
 
-use std::path::PathBuf;
-
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -10,17 +8,19 @@ use ostler_kernel::id::{AgentId, RunId};
 use ostler_kernel::market::{Offer, Stage, score};
 use serde::Deserialize;
 
-use crate::names;
+use crate::run_lookup;
+use crate::extract::{JsonBody, PathParams, QueryParams};
 use crate::problem::Problem;
-use crate::routes::{Api, Asked, Named, Sent};
+use crate::routes::Api;
+use crate::submit::absolute_workspace;
 use crate::wire::{
     AuditLine, AuditView, JobLine, JobList, JobRequest, OfferRequest, OfferView, ProposalLine,
 };
 
 pub(crate) async fn offer(
     State(api): State<Api>,
-    Named(agent): Named<String>,
-    Sent(offer): Sent<OfferRequest>,
+    PathParams(agent): PathParams<String>,
+    JsonBody(offer): JsonBody<OfferRequest>,
 ) -> Result<Json<OfferView>, Problem> {
     let id = AgentId::from(agent.as_str());
     let owner = api.system.agent(&id).await.ok_or(OfferRefused::Unknown(id))?.client;
@@ -36,31 +36,31 @@ pub(crate) async fn offer(
 
 pub(crate) async fn post(
     State(api): State<Api>,
-    Sent(asked): Sent<JobRequest>,
+    JsonBody(request): JsonBody<JobRequest>,
 ) -> Result<(StatusCode, Json<JobLine>), Problem> {
-    let posted = api.system.post(job(asked)?).await?;
+    let posted = api.system.post(job_request(request)?).await?;
     Ok((StatusCode::CREATED, Json(line(api.system.job_at(posted, Stage::Job).await?))))
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct JobAsked {
+pub(crate) struct JobQuery {
     /// Answer once the job is there or beyond, or once nothing takes it on any more.
     at: Option<Stage>,
 }
 
 pub(crate) async fn one(
     State(api): State<Api>,
-    Named(name): Named<String>,
-    Asked(asked): Asked<JobAsked>,
+    PathParams(name): PathParams<String>,
+    QueryParams(query): QueryParams<JobQuery>,
 ) -> Result<Json<JobLine>, Problem> {
     let job = id(&name)?;
-    Ok(Json(line(api.system.job_at(job, asked.at.unwrap_or(Stage::Job)).await?)))
+    Ok(Json(line(api.system.job_at(job, query.at.unwrap_or(Stage::Job)).await?)))
 }
 
 pub(crate) async fn resume(
     State(api): State<Api>,
-    Named(name): Named<String>,
+    PathParams(name): PathParams<String>,
 ) -> Result<Json<JobLine>, Problem> {
     let job = id(&name)?;
     api.system.resume_job(job).await?;
@@ -150,13 +150,9 @@ impl From<MarketError> for Problem {
 }
 
 /// The job of a request, as the system takes it.
-fn job(request: JobRequest) -> Result<Job, Problem> {
-    let workspace = PathBuf::from(&request.workspace);
-    if !workspace.is_absolute() {
-        let what = format!("the workspace {} is not an absolute path", workspace.display());
-        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "workspace_unusable", what));
-    }
-    let id = request.job.as_deref().map(|job| names::chosen(job, "job_name")).transpose()?;
+fn job_request(request: JobRequest) -> Result<Job, Problem> {
+    let workspace = absolute_workspace(request.workspace)?;
+    let id = request.job.as_deref().map(|job| run_lookup::chosen_id(job, "job_name")).transpose()?;
     Ok(Job {
         id,
         client: request.client.as_str().into(),

@@ -16,7 +16,7 @@ use crate::problem::Problem;
 
 /// What a process that answers starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Children {
+pub enum ChildPrograms {
     /// Programs of steps alone: whoever descends from it counts as a step, even if it cleared its environment.
     Steps,
     /// Other programs too, such as those of an application that embeds the library: the mark in the environment tells.
@@ -67,16 +67,16 @@ impl Peer {
     }
 
     /// Whether a step of a run has started it, or may have.
-    pub(crate) fn may_be_a_step(&self, children: Children) -> bool {
+    pub(crate) fn may_be_a_step(&self, children: ChildPrograms) -> bool {
         self.origin.may_be_a_step(children)
     }
 }
 
 impl Origin {
-    fn may_be_a_step(self, children: Children) -> bool {
+    fn may_be_a_step(self, children: ChildPrograms) -> bool {
         match self {
             Origin::Outside => false,
-            Origin::Child => children == Children::Steps,
+            Origin::Child => children == ChildPrograms::Steps,
             Origin::Unknown | Origin::Within => true,
         }
     }
@@ -88,7 +88,7 @@ pub(crate) const ROOT: u32 = 0;
 /// Refuses whatever another user asks, and what a step of a run wants changed; it may look on. Who connected is looked at again with each such request:
 /// whoever is gone by then may have left the connection to anybody.
 pub(crate) async fn refuse_from_within(
-    State(children): State<Children>,
+    State(children): State<ChildPrograms>,
     ConnectInfo(peer): ConnectInfo<Peer>,
     request: Request,
     next: Next,

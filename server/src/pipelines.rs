@@ -10,51 +10,52 @@ use ostler_actors::{
 };
 use ostler_kernel::event::Event;
 use ostler_kernel::json::{Json as Canonical, canonical};
-use ostler_kernel::pipeline::{ParkedEvent, PipelineSpec, PublishRefusal};
+use ostler_kernel::pipeline::{DeadLetter, PipelineSpec, PublishRefusal};
 use ostler_kernel::port::{JournalError, Recorded};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::lines::{answer, last_seen};
+use crate::streaming::{last_event_id, respond};
+use crate::extract::{JsonBody, PathParams, QueryParams};
 use crate::problem::Problem;
-use crate::routes::{Api, Asked, Named, Sent};
+use crate::routes::Api;
 use crate::wire::{
-    AckRequest, CatchUpRequest, EventNumbered, GapLine, HeardView, ParkedLine, PipelineEventLine,
+    AckRequest, CatchUpRequest, EventRef, GapLine, StageEvents, DeadLetterLine, PipelineEventLine,
     PipelineLine, PipelineList, PublishRequest, StageLine,
 };
 
 /// Events that a stage which is dealt with elsewhere is told at once.
-pub const HEARD_AT_ONCE_MAX: usize = 256;
+pub const STAGE_EVENTS_MAX: usize = 256;
 
 /// Characters of a parked event that are told.
 const EXCERPT_CHARS_MAX: usize = 200;
 
 pub(crate) async fn list(State(api): State<Api>) -> Result<Json<PipelineList>, Problem> {
     let rows = api.system.pipelines().await?;
-    let lines = rows.into_iter().map(|row| with_parked(&api.system.pipeline(row.pipeline.as_str())?, row));
+    let lines = rows.into_iter().map(|row| with_dead_letters(&api.system.pipeline(row.pipeline.as_str())?, row));
     Ok(Json(PipelineList { pipelines: lines.collect::<Result<_, Problem>>()? }))
 }
 
 pub(crate) async fn create(
     State(api): State<Api>,
-    Sent(spec): Sent<PipelineSpec>,
+    JsonBody(spec): JsonBody<PipelineSpec>,
 ) -> Result<Response, Problem> {
     let pipeline = api.system.create_pipeline(&spec).await?;
-    Ok((StatusCode::CREATED, stands(&pipeline).await?).into_response())
+    Ok((StatusCode::CREATED, durable_line(&pipeline).await?).into_response())
 }
 
 pub(crate) async fn one(
     State(api): State<Api>,
-    Named(id): Named<String>,
+    PathParams(id): PathParams<String>,
 ) -> Result<Json<PipelineLine>, Problem> {
     let pipeline = api.system.pipeline(&id)?;
-    let line = with_parked(&pipeline, pipeline.row())?;
+    let line = with_dead_letters(&pipeline, pipeline.row())?;
     pipeline.durable().await?;
     Ok(Json(line))
 }
 
 /// How a pipeline stands, with what was parked, as far as that can still be read.
-fn with_parked(pipeline: &PipelineHandle, row: PipelineRow) -> Result<PipelineLine, Problem> {
+fn with_dead_letters(pipeline: &PipelineHandle, row: PipelineRow) -> Result<PipelineLine, Problem> {
     let mut line = line(row);
     for parked in line.stages.iter_mut().flat_map(|stage| &mut stage.parked).filter(|parked| parked.seq > 0) {
         match pipeline.event(parked.seq)? {
@@ -76,7 +77,7 @@ fn excerpt(text: &str) -> String {
 }
 
 /// How a pipeline stands, durably.
-async fn stands(pipeline: &PipelineHandle) -> Result<Json<PipelineLine>, Problem> {
+async fn durable_line(pipeline: &PipelineHandle) -> Result<Json<PipelineLine>, Problem> {
     let row = pipeline.row();
     pipeline.durable().await?;
     Ok(Json(line(row)))
@@ -84,7 +85,7 @@ async fn stands(pipeline: &PipelineHandle) -> Result<Json<PipelineLine>, Problem
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct EventsAsked {
+pub(crate) struct EventsQuery {
     after: Option<u64>,
     until: Option<Until>,
 }
@@ -101,16 +102,16 @@ enum Until {
 
 pub(crate) async fn events(
     State(api): State<Api>,
-    Named(id): Named<String>,
-    Asked(asked): Asked<EventsAsked>,
+    PathParams(id): PathParams<String>,
+    QueryParams(query): QueryParams<EventsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let pipeline = api.system.pipeline(&id)?;
     let row = pipeline.row();
-    let after = asked.after.or(last_seen(&headers)?).unwrap_or(row.oldest - 1);
-    let last = (asked.until == Some(Until::Now)).then_some(row.head);
+    let after = query.after.or(last_event_id(&headers)?).unwrap_or(row.oldest - 1);
+    let last = (query.until == Some(Until::Now)).then_some(row.head);
     let lines = follow(pipeline.events_after(after)?, after, last);
-    Ok(answer(&headers, lines))
+    Ok(respond(&headers, lines))
 }
 
 /// Events as lines, up to `last`. A journal that fails ends them with an error.
@@ -140,7 +141,7 @@ fn recorded(record: Recorded) -> Result<PipelineEventLine, JournalError> {
         return Err(JournalError::Damaged { place, what });
     };
     Ok(PipelineEventLine {
-        kind_of_line: KIND.to_owned(),
+        line_type: KIND.to_owned(),
         seq: record.seq.0,
         at_ms: record.at_ms,
         stage: event.stage.to_string(),
@@ -154,30 +155,30 @@ const KIND: &str = "pipeline_event";
 
 pub(crate) async fn publish(
     State(api): State<Api>,
-    Named(id): Named<String>,
-    Sent(asked): Sent<PublishRequest>,
+    PathParams(id): PathParams<String>,
+    JsonBody(request): JsonBody<PublishRequest>,
 ) -> Result<Response, Problem> {
-    let PublishRequest { stage, kind, data } = asked;
+    let PublishRequest { stage, kind, data } = request;
     let pipeline = api.system.pipeline(&id)?;
     let publisher = pipeline.publisher(&stage)?;
     let seq = publisher.publish(&kind, &data).await.map_err(PipelineError::from)?;
-    Ok((StatusCode::CREATED, Json(EventNumbered { pipeline: id, seq })).into_response())
+    Ok((StatusCode::CREATED, Json(EventRef { pipeline: id, seq })).into_response())
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct HeardAsked {
+pub(crate) struct StageEventsQuery {
     limit: Option<usize>,
 }
 
-pub(crate) async fn heard(
+pub(crate) async fn stage_events(
     State(api): State<Api>,
-    Named((id, stage)): Named<(String, String)>,
-    Asked(asked): Asked<HeardAsked>,
-) -> Result<Json<HeardView>, Problem> {
-    let limit = asked.limit.unwrap_or(HEARD_AT_ONCE_MAX).clamp(1, HEARD_AT_ONCE_MAX);
+    PathParams((id, stage)): PathParams<(String, String)>,
+    QueryParams(query): QueryParams<StageEventsQuery>,
+) -> Result<Json<StageEvents>, Problem> {
+    let limit = query.limit.unwrap_or(STAGE_EVENTS_MAX).clamp(1, STAGE_EVENTS_MAX);
     let heard = api.system.pipeline(&id)?.heard(&stage, limit).await?;
-    Ok(Json(HeardView {
+    Ok(Json(StageEvents {
         after: heard.after,
         gap: heard.gap.map(gap),
         state: heard.state.map(|state| state.value()),
@@ -193,7 +194,7 @@ fn gap(gap: Gap) -> GapLine {
 
 fn event(event: &PipelineEvent) -> PipelineEventLine {
     PipelineEventLine {
-        kind_of_line: KIND.to_owned(),
+        line_type: KIND.to_owned(),
         seq: event.seq,
         at_ms: event.at_ms,
         stage: event.stage.to_string(),
@@ -204,10 +205,10 @@ fn event(event: &PipelineEvent) -> PipelineEventLine {
 
 pub(crate) async fn ack(
     State(api): State<Api>,
-    Named((id, stage)): Named<(String, String)>,
-    Sent(asked): Sent<AckRequest>,
+    PathParams((id, stage)): PathParams<(String, String)>,
+    JsonBody(request): JsonBody<AckRequest>,
 ) -> Result<Json<PipelineLine>, Problem> {
-    let AckRequest { after, upto, state, publish } = asked;
+    let AckRequest { after, upto, state, publish } = request;
     let written = |value: &Value| -> Result<Canonical, Problem> {
         canonical(value).map_err(|error| Problem::bad("body", error.to_string()))
     };
@@ -218,37 +219,37 @@ pub(crate) async fn ack(
     }
     let pipeline = api.system.pipeline(&id)?;
     pipeline.ack(&stage, after, upto, state, events).await?;
-    stands(&pipeline).await
+    durable_line(&pipeline).await
 }
 
 pub(crate) async fn catch_up(
     State(api): State<Api>,
-    Named((id, stage)): Named<(String, String)>,
-    Sent(asked): Sent<CatchUpRequest>,
+    PathParams((id, stage)): PathParams<(String, String)>,
+    JsonBody(request): JsonBody<CatchUpRequest>,
 ) -> Result<Json<PipelineLine>, Problem> {
-    let CatchUpRequest { from, keep_state } = asked;
+    let CatchUpRequest { from, keep_state } = request;
     let after = from.checked_sub(1).ok_or_else(|| Problem::bad("from", "events are numbered from 1"))?;
     let pipeline = api.system.pipeline(&id)?;
     pipeline.catch_up(&stage, after, keep_state).await?;
-    stands(&pipeline).await
+    durable_line(&pipeline).await
 }
 
 pub(crate) async fn release(
     State(api): State<Api>,
-    Named((id, stage)): Named<(String, String)>,
+    PathParams((id, stage)): PathParams<(String, String)>,
 ) -> Result<Json<PipelineLine>, Problem> {
     let pipeline = api.system.pipeline(&id)?;
     pipeline.release(&stage).await?;
-    stands(&pipeline).await
+    durable_line(&pipeline).await
 }
 
 pub(crate) async fn end(
     State(api): State<Api>,
-    Named((id, stage)): Named<(String, String)>,
+    PathParams((id, stage)): PathParams<(String, String)>,
 ) -> Result<Json<PipelineLine>, Problem> {
     let pipeline = api.system.pipeline(&id)?;
     pipeline.end(&stage).await?;
-    stands(&pipeline).await
+    durable_line(&pipeline).await
 }
 
 fn line(row: PipelineRow) -> PipelineLine {
@@ -264,7 +265,7 @@ fn line(row: PipelineRow) -> PipelineLine {
 
 fn stage_line(row: StageRow) -> StageLine {
     let names = |types: &[ostler_kernel::id::EventType]| types.iter().map(ToString::to_string).collect();
-    let parked = row.parked.into_iter().map(|ParkedEvent { seq, reason }| ParkedLine {
+    let parked = row.parked.into_iter().map(|DeadLetter { seq, reason }| DeadLetterLine {
         seq,
         reason,
         kind: None,

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use ostler_actors::{PipelineError, RunError, SubmitError};
 use ostler_kernel::agent::InvalidState;
 use ostler_kernel::pipeline::SpecFault;
-use ostler_kernel::plan::Fault;
+use ostler_kernel::plan::Diagnostic;
 use ostler_kernel::port::{ArtifactError, JournalError};
 use ostler_kernel::run::{AnswerError, ResolutionError};
 
@@ -36,13 +36,13 @@ impl Problem {
         Problem::new(StatusCode::BAD_REQUEST, code, detail)
     }
 
-    pub(crate) fn faults(faults: &[Fault]) -> Problem {
+    pub(crate) fn faults(faults: &[Diagnostic]) -> Problem {
         let lines = faults.iter().map(|fault| FaultLine {
             code: fault.code.to_string(),
             node: fault.node.clone(),
             pointer: fault.pointer.clone(),
             detail: fault.detail.clone(),
-            mend: fault.mend.clone(),
+            mend: fault.help.clone(),
             line: fault.line,
         });
         let detail = format!("the plan breaks {} rules", faults.len());

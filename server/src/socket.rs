@@ -26,14 +26,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use crate::peer::{Children, Peer, refuse_from_within};
+use crate::peer::{ChildPrograms, Peer, refuse_from_within};
 use crate::problem::Problem;
 
 /// Name of the socket in the data folder.
 const NAME: &str = "control.sock";
 
 /// Code of the problem that whoever was asked lets go of the data folder: it has done nothing of what it was asked for.
-pub const LEAVING: &str = "leaving";
+pub const SHUTTING_DOWN: &str = "leaving";
 
 /// Bytes of a socket's path, on every system that has them.
 const PATH_BYTES_MAX: usize = 100;
@@ -88,7 +88,7 @@ impl ControlSocket {
     /// # Errors
     ///
     /// The file system said no.
-    pub fn bind(data: &Path, router: Router, children: Children) -> io::Result<ControlSocket> {
+    pub fn bind(data: &Path, router: Router, children: ChildPrograms) -> io::Result<ControlSocket> {
         let (path, folder) = socket_path(data)?;
         // Nobody may connect before the mode is set, so it gets its name last.
         let temporary = path.with_file_name(format!("control.{}", std::process::id()));
@@ -146,7 +146,7 @@ impl ControlSocket {
 #[derive(Clone)]
 struct Answers {
     router: Router,
-    children: Children,
+    children: ChildPrograms,
     /// Places for what steps start.
     steps: Arc<Semaphore>,
     leaving: CancellationToken,
@@ -209,7 +209,7 @@ impl Answers {
             has_asked.store(true, Ordering::SeqCst);
             let mut refused = left.is_cancelled();
             if leaves.is_cancelled() {
-                request.extensions_mut().insert(Leaving);
+                request.extensions_mut().insert(ShuttingDown);
                 refused |= !starts_nothing(&request);
             }
             let (router, token) = (router.clone(), under_way.token());
@@ -238,7 +238,7 @@ impl Answers {
 
 /// Goes with a request to whoever lets go of the data folder.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Leaving;
+pub(crate) struct ShuttingDown;
 
 /// Whether it only looks, or cancels a run as a whole: then it is answered while the process waits for what acts.
 fn starts_nothing(request: &Request<Body>) -> bool {
@@ -250,7 +250,7 @@ fn starts_nothing(request: &Request<Body>) -> bool {
 /// The answer to whoever asks too late, and the end of their connection.
 fn leaving() -> impl IntoResponse {
     let what = "the process that held the data folder is leaving it, and has done nothing of this: ask again";
-    ([(CONNECTION, "close")], Problem::new(StatusCode::SERVICE_UNAVAILABLE, LEAVING, what))
+    ([(CONNECTION, "close")], Problem::new(StatusCode::SERVICE_UNAVAILABLE, SHUTTING_DOWN, what))
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -274,7 +274,7 @@ mod tests {
 
     fn bind(data: &Path) -> ControlSocket {
         let router = Router::new().route("/", get(async || "hello").post(async || "done"));
-        ControlSocket::bind(data, router, Children::Any).expect("a socket")
+        ControlSocket::bind(data, router, ChildPrograms::Any).expect("a socket")
     }
 
     /// What is answered to a program of this user, 0 being root.
@@ -355,7 +355,7 @@ mod tests {
             })
         };
         let router = Router::new().route("/", get(async || "hello")).route("/wait", waits);
-        let socket = ControlSocket::bind(data.path(), router, Children::Steps).expect("a socket");
+        let socket = ControlSocket::bind(data.path(), router, ChildPrograms::Steps).expect("a socket");
         let path = data.path().join(NAME);
         let curl = |page: &str| {
             let mut curl = tokio::process::Command::new("curl");

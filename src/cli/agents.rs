@@ -8,7 +8,7 @@ use ostler_kernel::agent::{Oversight, Profile};
 use ostler_kernel::json::parse_value;
 use ostler_kernel::market::Offer;
 use ostler_scheduler::WEIGHT_MAX;
-use ostler_server::wire::{AgentLine, AgentList, AgentNamed, OfferRequest, SpawnRequest, TreeLine, TreeView};
+use ostler_server::wire::{AgentLine, AgentList, AgentRef, OfferRequest, SpawnRequest, TreeLine, TreeView};
 use serde_json::{Value, json};
 
 use super::Globals;
@@ -81,7 +81,7 @@ pub(crate) async fn spawn(globals: &Globals, args: SpawnArgs) -> Result<u8, Fail
     let request = SpawnRequest { agent, client, weight, profile };
     let mut out = Out::new();
     let mut session = Session::open(globals, Path::new("."), Want::Begin).await?;
-    let spawned: Result<AgentNamed, Refused> = session.post_again("/v1/agents", &request).await;
+    let spawned: Result<AgentRef, Refused> = session.post_again("/v1/agents", &request).await;
     session.stop().await;
     let spawned = spawned?;
     if globals.json {
@@ -177,7 +177,7 @@ pub(crate) async fn release(globals: &Globals, args: ReleaseArgs) -> Result<u8, 
     let mut out = Out::new();
     let mut session = Session::open(globals, Path::new("."), Want::Drive).await?;
     let path = format!("/v1/agents/{}/release", part(&args.agent));
-    let released: Result<AgentNamed, Refused> = session.post(&path, &json!({})).await;
+    let released: Result<AgentRef, Refused> = session.post(&path, &json!({})).await;
     session.stop().await;
     let released = released?;
     if globals.json {

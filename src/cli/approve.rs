@@ -6,7 +6,7 @@ use std::path::Path;
 
 use clap::Args;
 use ostler_server::wire::{
-    AnswerRequest, ApprovalList, ApprovalView, Decision, ProblemDetails, RunNamed, Standing, Summary,
+    AnswerRequest, ApprovalList, ApprovalView, Decision, ProblemDetails, RunRef, Standing, Summary,
     UnreadableRun, Waiting,
 };
 use serde_json::{Value, json};
@@ -210,7 +210,7 @@ pub(crate) fn lines(question: &ApprovalView, extent: Extent) -> Vec<String> {
     }
     let digest = question.digest.as_deref().map(short_digest).unwrap_or_default();
     let silence = question.deadline_ms.map(silence).unwrap_or_default();
-    lines.push(format!("    digest {digest}{silence}{}", waited_for(&question.holds_up)));
+    lines.push(format!("    digest {digest}{silence}{}", waited_for(&question.blocks)));
     lines
 }
 
@@ -324,7 +324,7 @@ async fn send(
     let request = AnswerRequest { decision, digest, note, by: approver() };
     let lost = Cell::new(false);
     let answered = session.asked(true, async |client| {
-        match client.post::<RunNamed>(&path, &request).await {
+        match client.post::<RunRef>(&path, &request).await {
             // The process that held the data folder ended; whether it took the answer is known by now.
             Err(Refused::Problem(problem))
                 if lost.get() && was_answered(client, &problem, &before.run, &args.node).await? =>

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 
 use ostler_server::wire::{
-    AnswerRequest, ApprovalList, ApprovalView, Decision, EventLine, RunNamed, Summary,
+    AnswerRequest, ApprovalList, ApprovalView, Decision, EventLine, RunRef, Summary,
 };
 use rustix::termios::{QueueSelector, tcflush};
 use tokio::sync::mpsc;
@@ -242,7 +242,7 @@ impl Asker {
         let digest = question.digest.clone().unwrap_or_default();
         let request = AnswerRequest { decision, digest, note, by: approver() };
         let path = format!("/v1/approvals/{}", part(&question.id));
-        match client.post::<RunNamed>(&path, &request).await {
+        match client.post::<RunRef>(&path, &request).await {
             Ok(_) => self.open.retain(|open| *open != question.node),
             // It was withdrawn or asked anew in this moment: the records tell, or it is shown again.
             Err(Refused::Problem(problem)) => say(format!("  not taken: {}", problem.detail)),

@@ -11,7 +11,7 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use ostler_kernel::agent::AgentState;
-use ostler_server::LEAVING;
+use ostler_server::SHUTTING_DOWN;
 use ostler_server::wire::ProblemDetails;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -138,7 +138,7 @@ impl Client {
         }
         let bytes = whole(response.into_body()).await?;
         Err(match serde_json::from_slice::<ProblemDetails>(&bytes) {
-            Ok(details) if details.code == LEAVING => Refused::NotThere(details.detail),
+            Ok(details) if details.code == SHUTTING_DOWN => Refused::NotThere(details.detail),
             // It quotes what somebody wrote, and whoever is refused prints it.
             Ok(details) => {
                 let detail = harmless_lines(&details.detail);

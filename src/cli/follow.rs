@@ -3,7 +3,7 @@
 use futures::StreamExt;
 use hyper::Method;
 use ostler_actors::CHECKPOINTED;
-use ostler_server::wire::{ClientLine, EventLine, RunNamed, Standing, Summary};
+use ostler_server::wire::{ClientLine, EventLine, RunRef, Standing, Summary};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
@@ -258,7 +258,7 @@ async fn take_up(session: &mut Session, run: &str) -> Result<bool, Refused> {
     if !session.client.is_remote() {
         say("the process that held the data folder went away: the run goes on in this one");
     }
-    match session.post::<RunNamed>(&format!("{path}/resume"), &Value::Null).await {
+    match session.post::<RunRef>(&format!("{path}/resume"), &Value::Null).await {
         // Somebody else was quicker.
         Err(Refused::Problem(problem)) if problem.code == "invalid_state" => Ok(true),
         taken_up => taken_up.map(|_| true),

@@ -12,7 +12,7 @@ use ostler::pipeline_file::PipelineFile;
 use ostler_kernel::json::parse_value;
 use ostler_kernel::pipeline::EVENT_BYTES_MAX;
 use ostler_server::wire::{
-    CatchUpRequest, EventNumbered, PipelineEventLine, PipelineLine, PipelineList, PublishRequest,
+    CatchUpRequest, EventRef, PipelineEventLine, PipelineLine, PipelineList, PublishRequest,
 };
 use serde_json::json;
 
@@ -255,7 +255,7 @@ async fn publish(globals: &Globals, args: &PublishArgs) -> Result<u8, Failure> {
     let request = PublishRequest { stage: args.stage.clone(), kind: args.kind.clone(), data };
     let mut session = open(globals, Want::Drive).await?;
     let path = format!("{}/events", path(&args.pipeline));
-    let numbered: Result<EventNumbered, _> = session.post(&path, &request).await;
+    let numbered: Result<EventRef, _> = session.post(&path, &request).await;
     session.stop().await;
     let numbered = numbered?;
     let mut out = Out::new();

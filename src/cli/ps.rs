@@ -210,7 +210,7 @@ fn listed(runs: &[RunLine], parked: &[ClientLine], out: &Out) -> Vec<String> {
         if let Some(short) = parked.iter().find(short).filter(|_| line.out_of_credit) {
             lines.push(format!("  {}", clients::waits(short)));
         }
-        lines.extend(line.behind.as_deref().map(behind));
+        lines.extend(line.blocked_by.as_deref().map(behind));
         let waiting = line.waiting.iter().take(WAITING_SHOWN_MAX);
         lines.extend(waiting.flat_map(|waiting| waiting_lines(&line.run, waiting, columns, seen)));
     }
@@ -238,7 +238,7 @@ fn waiting_lines(run: &str, waiting: &Waiting, columns: usize, seen: Seen<'_>) -
     let node = &waiting.node;
     let waits = if waiting.id.is_none() { "is in doubt" } else { "waits for a person" };
     let silence = waiting.deadline_ms.map(silence).unwrap_or_default();
-    let told = format!("  {node} {waits}{silence}{}", waited_for(&waiting.holds_up));
+    let told = format!("  {node} {waits}{silence}{}", waited_for(&waiting.blocks));
     let answers = match is_over(waiting.deadline_ms) {
         true => Vec::new(),
         false => answers(run, node, &waiting.ask, seen),

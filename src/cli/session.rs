@@ -10,10 +10,10 @@ use axum::Router;
 use ostler::config::{Config, ConfigError, StoreUrl};
 use ostler::{InDoubt, Ostler, StartError};
 use ostler_drivers::tool::{DataFolder, ToolConfig, builtin};
-use ostler_kernel::plan::Span;
+use ostler_kernel::plan::HumanDuration;
 use ostler_kernel::port::JournalError;
 use ostler_server::wire::{Health, RunList, Standing, Summary};
-use ostler_server::{Children, ControlSocket, router, socket_path};
+use ostler_server::{ChildPrograms, ControlSocket, router, socket_path};
 use ostler_store::{OpenError, Opened, Store};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -381,7 +381,7 @@ fn tell_in_doubt(in_doubt: &[InDoubt]) {
 }
 
 /// What was found and done when the data folder was opened.
-fn tell_opened(opened: &Opened, data: &Path, keep: Option<Span>) {
+fn tell_opened(opened: &Opened, data: &Path, keep: Option<HumanDuration>) {
     let place = data.display();
     if let Some(torn) = &opened.torn {
         say(format!(
@@ -403,7 +403,7 @@ fn tell_opened(opened: &Opened, data: &Path, keep: Option<Span>) {
     }
 }
 
-async fn hold(os: Ostler, data: &Path, want: Want, keep: Option<Span>) -> Result<(Client, Held), Failure> {
+async fn hold(os: Ostler, data: &Path, want: Want, keep: Option<HumanDuration>) -> Result<(Client, Held), Failure> {
     if let Some(opened) = os.opened() {
         tell_opened(opened, data, keep);
     }
@@ -429,7 +429,7 @@ async fn hold(os: Ostler, data: &Path, want: Want, keep: Option<Span>) -> Result
 }
 
 fn open_door(data: &Path, router: Router) -> std::io::Result<Door> {
-    let socket = ControlSocket::bind(data, router.clone(), Children::Steps)?;
+    let socket = ControlSocket::bind(data, router.clone(), ChildPrograms::Steps)?;
     Ok(Door { socket, data: data.to_owned(), router })
 }
 

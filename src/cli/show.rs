@@ -140,7 +140,7 @@ mod tests {
             reason: None,
             since_ms: 0,
             attempts: 1,
-            cut_off: false,
+            interrupted: false,
             busy_ms: None,
             failure: None,
             artifact: None,

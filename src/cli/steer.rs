@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use ostler_actors::CHECKPOINTED;
 use ostler_kernel::agent::AgentState;
-use ostler_kernel::plan::Span;
+use ostler_kernel::plan::HumanDuration;
 use ostler_server::wire::{
-    How, InterjectRequest, Interjected, ResolveRequest, RunLine, RunList, RunNamed, Standing, Summary,
+    Resolution, InterjectRequest, Interjected, ResolveRequest, RunLine, RunList, RunRef, Standing, Summary,
 };
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ pub(crate) struct InterjectArgs {
     text: String,
     /// How long the answer may take; then the run is cancelled
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = span)]
-    within: Span,
+    within: HumanDuration,
     #[command(flatten)]
     measured: Measured,
 }
@@ -119,7 +119,7 @@ pub(crate) async fn fail<T>(session: Session, failure: impl Into<Failure>) -> Re
     Err(failure.into())
 }
 
-async fn post(session: &mut Session, run: &str, what: &str) -> Result<RunNamed, Refused> {
+async fn post(session: &mut Session, run: &str, what: &str) -> Result<RunRef, Refused> {
     session.post(&format!("/v1/runs/{}/{what}", part(run)), &Value::Null).await
 }
 
@@ -272,7 +272,7 @@ pub(crate) async fn checkpoint(globals: &Globals, args: CheckpointArgs) -> Resul
     let mut session = Session::open(globals, Path::new("."), Want::Drive).await?;
     let posted = post(&mut session, &args.run, "checkpoint").await;
     session.stop().await;
-    let RunNamed { run } = posted?;
+    let RunRef { run } = posted?;
     if globals.json {
         out.json(&json!({"type": "checkpointed", "run": run}));
     } else {
@@ -395,7 +395,7 @@ pub(crate) async fn cancel(globals: &Globals, args: CancelArgs) -> Result<u8, Fa
     let mut signals = Signals::listen()?;
     let mut session = Session::open_measured(globals, Path::new("."), Want::Cancel, args.measured).await?;
     let run = match post(&mut session, &args.run, "cancel").await {
-        Ok(RunNamed { run }) => run,
+        Ok(RunRef { run }) => run,
         Err(refused) => return fail(session, refused).await,
     };
     // What acts on the world goes on to its end.
@@ -439,9 +439,9 @@ impl super::live::View for Nothing {
 pub(crate) async fn resolve(globals: &Globals, args: ResolveArgs) -> Result<u8, Failure> {
     let mut out = Out::new();
     let (how, value) = match (&args.how.done, args.how.redo) {
-        (Some(path), _) => (How::Done, Some(result(path)?)),
-        (None, true) => (How::Redo, None),
-        (None, false) => (How::Fail, None),
+        (Some(path), _) => (Resolution::Done, Some(result(path)?)),
+        (None, true) => (Resolution::Redo, None),
+        (None, false) => (Resolution::Fail, None),
     };
     let mut signals = Signals::listen()?;
     let mut session = Session::open_measured(globals, Path::new("."), Want::Drive, args.measured).await?;
@@ -453,7 +453,7 @@ pub(crate) async fn resolve(globals: &Globals, args: ResolveArgs) -> Result<u8, 
     let attempt = before.waiting.iter().find(|waiting| waiting.node == args.node).and_then(|it| it.attempt);
     let request = ResolveRequest { node: args.node, attempt, how, value };
     let path = format!("/v1/runs/{}/resolve", before.run);
-    if let Err(refused) = session.post::<RunNamed>(&path, &request).await {
+    if let Err(refused) = session.post::<RunRef>(&path, &request).await {
         return fail(session, refused).await;
     }
     watch(session, &mut signals, Watch::from(&before, globals.json), &mut out).await

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ostler_kernel::gate::MEANT;
-use ostler_server::wire::{ClientLine, Culprit, GraphNode, GraphView, Standing, Summary};
+use ostler_kernel::gate::REMEDY;
+use ostler_server::wire::{ClientLine, RootCause, GraphNode, GraphView, Standing, Summary};
 use serde_json::Value;
 
 use super::advice;
@@ -214,9 +214,9 @@ pub(crate) fn nodes(sheet: &Sheet<'_>, graph: &GraphView) -> Vec<String> {
 
 fn node_told(sheet: &Sheet<'_>, node: &GraphNode, names: usize) -> String {
     let took = node.busy_ms.map(took).unwrap_or_default();
-    let word = if node.cut_off { CUT_OFF } else { words::state(&node.state) };
+    let word = if node.interrupted { CUT_OFF } else { words::state(&node.state) };
     let detail = match (node.state.as_str(), &node.failure, &node.reason) {
-        _ if node.cut_off => "its process ended; it is done again when the run goes on".to_owned(),
+        _ if node.interrupted => "its process ended; it is done again when the run goes on".to_owned(),
         ("executed", ..) if node.attempts > 1 => format!("attempt {}", node.attempts),
         ("executed" | "pending" | "ready" | "running", ..) => String::new(),
         ("failed" | "waiting_human" | "failed_retryable", Some(failure), reason) => {
@@ -224,7 +224,7 @@ fn node_told(sheet: &Sheet<'_>, node: &GraphNode, names: usize) -> String {
         }
         (_, _, reason) => reason.as_deref().map(words::reason).unwrap_or_default(),
     };
-    let paint = if node.cut_off { Paint::Care } else { paint_of(&node.state) };
+    let paint = if node.interrupted { Paint::Care } else { paint_of(&node.state) };
     let state = sheet.out.paint(paint, &padded(word, 9));
     let name = padded(&node.id, names);
     let before = 2 + width(&name) + 2 + width(word).max(9) + 1 + width(&took).max(9) + 2;
@@ -235,7 +235,7 @@ fn node_told(sheet: &Sheet<'_>, node: &GraphNode, names: usize) -> String {
 /// How it went, in numbers.
 pub(crate) fn figures(sheet: &Sheet<'_>, summary: &Summary) -> Vec<String> {
     let mut states: Vec<(&str, usize)> = Vec::new();
-    let cut_off: BTreeSet<&String> = summary.cut_off.iter().collect();
+    let cut_off: BTreeSet<&String> = summary.interrupted.iter().collect();
     for (node, state) in &summary.nodes {
         let state = if cut_off.contains(node) { CUT_OFF } else { state };
         match states.iter_mut().find(|(name, _)| *name == state) {
@@ -314,12 +314,12 @@ fn rounds(rounds: &[u32], attempts: &str, columns: usize) -> String {
 /// The first culprit of every loss: `most` of them, in no more than so many rows, of which there is one at least. What there is room
 /// for beside their first lines goes to those that come first.
 pub(crate) fn culprits(sheet: &Sheet<'_>, summary: &Summary, most: usize, rows: usize) -> Vec<String> {
-    let many = summary.culprits.len();
+    let many = summary.root_causes.len();
     let most = most.min(rows);
     let told = if many <= most { many } else { most.saturating_sub(1) };
     let mut spare = rows.saturating_sub(told + usize::from(told < many));
     let mut lines = Vec::new();
-    for culprit in &summary.culprits[..told] {
+    for culprit in &summary.root_causes[..told] {
         let of_it = culprit_told(sheet, culprit, spare.saturating_add(1));
         spare = spare.saturating_sub(of_it.len() - 1);
         lines.extend(of_it);
@@ -331,9 +331,9 @@ pub(crate) fn culprits(sheet: &Sheet<'_>, summary: &Summary, most: usize, rows: 
 }
 
 /// What was lost first, and below it what would mend it, in no more than `rows` rows, of which there is one at least.
-fn culprit_told(sheet: &Sheet<'_>, culprit: &Culprit, rows: usize) -> Vec<String> {
+fn culprit_told(sheet: &Sheet<'_>, culprit: &RootCause, rows: usize) -> Vec<String> {
     let what = words::loss(&culprit.reason, culprit.message.as_deref());
-    let (what, mend) = match what.split_once(MEANT) {
+    let (what, mend) = match what.split_once(REMEDY) {
         Some((what, mend)) => (what.to_owned(), Some(format!("if it is meant to, {mend}"))),
         None => (what, None),
     };
@@ -436,13 +436,13 @@ pub(crate) fn waiting(
                     (deadline.map(silence).unwrap_or_default(), listed)
                 }
             };
-            let rest = format!(" {node}: {what}{listed}{silence}{}", waited_for(&waiting.holds_up));
+            let rest = format!(" {node}: {what}{listed}{silence}{}", waited_for(&waiting.blocks));
             let waits = sheet.out.paint(Paint::Care, "waits");
             format!("  {waits}{}", fit(&rest, sheet.columns.saturating_sub(7)))
         });
         lines.extend(answers);
     }
-    lines.extend(summary.behind.as_deref().map(behind));
+    lines.extend(summary.blocked_by.as_deref().map(behind));
     let resume = format!("{} goes on", advice::resume(&summary.run));
     match (short, summary.standing == Standing::Open && !summary.past) {
         (Some(short), true) => {

@@ -9,7 +9,7 @@ use ostler_actors::{Evaluating, Program, RunError, System, SystemConfig};
 use ostler_drivers::tool::{DataFolder, NotEnded, builtin};
 use ostler_kernel::gate::GatePolicy;
 use ostler_kernel::port::{ArtifactStore, Journal, Judge, Tool};
-use ostler_server::{Children, ControlSocket, router};
+use ostler_server::{ChildPrograms, ControlSocket, router};
 use ostler_store::{MemoryArtifacts, MemoryJournal, OpenError, Opened, Options, Store};
 
 use super::Ostler;
@@ -205,7 +205,7 @@ impl OstlerBuilder {
         }
         let mut socket = None;
         if let (Some(path), false) = (&data, self.alone) {
-            match ControlSocket::bind(path, router(system.clone()), Children::Any) {
+            match ControlSocket::bind(path, router(system.clone()), ChildPrograms::Any) {
                 Ok(bound) => socket = Some(bound),
                 Err(error) => {
                     system.shutdown().await;

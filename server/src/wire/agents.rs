@@ -55,7 +55,7 @@ pub struct SpawnRequest {
 
 /// The answer to `POST /v1/agents` and to `POST /v1/agents/{agent}/release`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AgentNamed {
+pub struct AgentRef {
     /// The agent, which is there; or in service again.
     pub agent: String,
 }

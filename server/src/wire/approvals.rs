@@ -76,7 +76,8 @@ pub struct ApprovalView {
     /// When silence cancels the node.
     pub deadline_ms: Option<i64>,
     /// Nodes that cannot start before; the first hundred.
-    pub holds_up: Vec<String>,
+    #[serde(rename = "holds_up")]
+    pub blocks: Vec<String>,
 }
 
 /// A test of a contract, as it is shown.

@@ -41,8 +41,8 @@ pub struct GraphNode {
     /// Attempts so far.
     pub attempts: u32,
     /// Its attempt ended with its process, and is done again when the run goes on.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub cut_off: bool,
+    #[serde(rename = "cut_off", default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
     /// Time spent in the last attempt, so far if it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_ms: Option<i64>,

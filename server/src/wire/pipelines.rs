@@ -54,14 +54,14 @@ pub struct StageLine {
     pub gap: Option<GapLine>,
     /// The newest of the events that were parked for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub parked: Vec<ParkedLine>,
+    pub parked: Vec<DeadLetterLine>,
     /// How many were in all.
     pub parked_total: u64,
 }
 
 /// An event that was too much for a stage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ParkedLine {
+pub struct DeadLetterLine {
     /// Its number; 0: the end of what the stage hears.
     pub seq: u64,
     /// What happened the last time.
@@ -82,7 +82,7 @@ pub struct ParkedLine {
 pub struct PipelineEventLine {
     /// `pipeline_event`.
     #[serde(rename = "type")]
-    pub kind_of_line: String,
+    pub line_type: String,
     /// Its number: 1 for the first.
     pub seq: u64,
     /// When, in milliseconds since the Unix epoch.
@@ -109,7 +109,7 @@ pub struct PublishRequest {
 
 /// The answer to `POST /v1/pipelines/{id}/events`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EventNumbered {
+pub struct EventRef {
     /// The pipeline.
     pub pipeline: String,
     /// The number of the event.
@@ -118,7 +118,7 @@ pub struct EventNumbered {
 
 /// The answer to `GET /v1/pipelines/{id}/stages/{stage}/events`: what the stage is to hear next.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct HeardView {
+pub struct StageEvents {
     /// What comes after this is to be heard next: an acknowledgement names it.
     pub after: u64,
     /// Events that were gone before it had come to them. They are told until an acknowledgement names `after`.

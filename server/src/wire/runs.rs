@@ -39,7 +39,7 @@ pub struct SubmitRequest {
 
 /// The answer to everything that starts or changes a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunNamed {
+pub struct RunRef {
     /// The run, as a UUID.
     pub run: String,
 }
@@ -74,7 +74,7 @@ pub struct ResolveRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
     /// What became of it.
-    pub how: How,
+    pub how: Resolution,
     /// Its result, with [`How::Done`] only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
@@ -83,7 +83,7 @@ pub struct ResolveRequest {
 /// What became of an attempt in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum How {
+pub enum Resolution {
     /// It was done; the request has its result.
     Done,
     /// It is to be done again.
@@ -136,8 +136,8 @@ pub struct RunLine {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<Waiting>,
     /// The run of the same agent that comes before it and waits for a person: until that is over, this one does not go on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub behind: Option<String>,
+    #[serde(rename = "behind", default, skip_serializing_if = "Option::is_none")]
+    pub blocked_by: Option<String>,
     /// Nothing more of it starts, by its records, because the credits of its client are used up.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub out_of_credit: bool,
@@ -202,8 +202,8 @@ pub struct Summary {
     /// Where each node stands. Of a run that nobody drives, where it stands as soon as somebody does.
     pub nodes: BTreeMap<String, String>,
     /// The nodes among them whose attempt ended with its process, and is done again when the run goes on: nothing runs until then.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cut_off: Vec<String>,
+    #[serde(rename = "cut_off", default, skip_serializing_if = "Vec::is_empty")]
+    pub interrupted: Vec<String>,
     /// Attempts started.
     pub dispatches: u32,
     /// Attempts started between one end of an attempt and the next.
@@ -227,7 +227,8 @@ pub struct Summary {
     /// Credits spent.
     pub cost: u64,
     /// What each loss comes down to.
-    pub culprits: Vec<Culprit>,
+    #[serde(rename = "culprits")]
+    pub root_causes: Vec<RootCause>,
     /// How likely all that was accepted is correct; `null` where a contract says nothing of its precision.
     #[serde(default)]
     pub reliability: Option<ReliabilityBounds>,
@@ -236,8 +237,8 @@ pub struct Summary {
     /// Nodes that wait for a person.
     pub waiting: Vec<Waiting>,
     /// The run of the same agent that comes before it and waits for a person: until that is over, this one does not go on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub behind: Option<String>,
+    #[serde(rename = "behind", default, skip_serializing_if = "Option::is_none")]
+    pub blocked_by: Option<String>,
     /// Nothing more of it starts, by its records, because the credits of its client are used up: `GET /v1/clients/{client}`
     /// tells whether that is so still (`parked`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -285,7 +286,7 @@ pub struct ReliabilityBounds {
 
 /// What the loss of nodes comes down to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Culprit {
+pub struct RootCause {
     /// The node where it began.
     pub node: String,
     /// Its state.
@@ -301,7 +302,7 @@ pub struct Culprit {
 
 /// The answer to `GET /v1/runs/{id}/results`: what reading every result of the run gave.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResultsRead {
+pub struct ResultsCheck {
     /// Those that could be read, whatever they hold.
     pub read: u64,
     /// Their bytes.
@@ -342,8 +343,8 @@ pub struct Waiting {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// Nodes that cannot start before; the first hundred.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub holds_up: Vec<String>,
+    #[serde(rename = "holds_up", default, skip_serializing_if = "Vec::is_empty")]
+    pub blocks: Vec<String>,
 }
 
 /// A record as it is told: a line of `events --json` and of `run --json`.
@@ -351,7 +352,7 @@ pub struct Waiting {
 pub struct EventLine {
     /// `event`.
     #[serde(rename = "type")]
-    pub kind_of_line: String,
+    pub line_type: String,
     /// Its place in the run.
     pub seq: u64,
     /// When, in milliseconds since the Unix epoch.

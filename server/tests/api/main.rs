@@ -1,7 +1,7 @@
 //! The API over a system in memory.
 #![allow(clippy::unwrap_used)] // a test that unwraps in vain fails, which is its purpose
 
-mod keys;
+mod idempotency;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use ostler_kernel::run::began;
+use ostler_kernel::run::attempt_started_at;
 use ostler_server::wire::EventLine;
 use serde_json::Value;
 
@@ -205,7 +205,7 @@ impl Board {
                     node.failure = body["outcome"]["failed"]["message"].as_str().map(str::to_owned);
                     if let (Some(started), Some(took)) = (&mut node.started_ms, body["duration_ms"].as_u64())
                     {
-                        *started = began(*started, line.at_ms, took, cost);
+                        *started = attempt_started_at(*started, line.at_ms, took, cost);
                     }
                 }
             }
@@ -310,7 +310,7 @@ pub(crate) mod tests {
     /// A record of the run `0198f3c2-…-1a2b3c4d5e6f`, at this time.
     pub(crate) fn line(at_ms: i64, kind: &str, body: Value) -> EventLine {
         let run = "0198f3c2-0000-7000-8000-1a2b3c4d5e6f".to_owned();
-        EventLine { kind_of_line: "event".to_owned(), seq: 1, at_ms, run, kind: kind.to_owned(), body }
+        EventLine { line_type: "event".to_owned(), seq: 1, at_ms, run, kind: kind.to_owned(), body }
     }
 
     /// A board of a plan: each node with what it depends on.

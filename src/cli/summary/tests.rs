@@ -14,7 +14,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         .iter()
         .flat_map(|&(state, count)| (0..count).map(move |at| (format!("{state}-{at:04}"), state)));
     let nodes: BTreeMap<String, String> = names.map(|(name, state)| (name, state.to_owned())).collect();
-    let failed = nodes.iter().filter(|(_, state)| *state == "failed").map(|(node, _)| Culprit {
+    let failed = nodes.iter().filter(|(_, state)| *state == "failed").map(|(node, _)| RootCause {
         node: node.clone(),
         state: "failed".to_owned(),
         reason: "structural".to_owned(),
@@ -32,7 +32,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         deadline_ms: (at % 4 == 1).then_some(1),
         attempt: (at % 2 == 0).then_some(1),
         why: (at % 4 == 0).then(|| "not done within 1000 ms".to_owned()),
-        holds_up: vec!["pending-0000".to_owned()],
+        blocks: vec!["pending-0000".to_owned()],
     });
     let waiting = waiting.collect();
     let outputs = nodes.iter().filter(|(_, state)| *state == "executed");
@@ -57,11 +57,11 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         attempts: 12_345,
         reused: 0,
         cost: 77,
-        culprits: failed.collect(),
+        root_causes: failed.collect(),
         reliability: Some(ReliabilityBounds { independent: 0.9, always: 0.85 }),
         outputs: outputs.map(|(node, _)| (node.clone(), "b3:00".to_owned())).collect(),
         waiting,
-        behind: None,
+        blocked_by: None,
         out_of_credit: false,
         budget: None,
         parent: None,
@@ -71,7 +71,7 @@ fn summary(states: &[(&str, usize)]) -> Summary {
         opened_ms: 1_700_000_000_000,
         seq: 1,
         nodes,
-        cut_off: Vec::new(),
+        interrupted: Vec::new(),
     }
 }
 
@@ -85,7 +85,7 @@ fn graph(summary: &Summary) -> GraphView {
         reason: Some("ok".to_owned()),
         since_ms: 0,
         attempts: 1,
-        cut_off: false,
+        interrupted: false,
         busy_ms: Some(1_240),
         failure: (state == "failed").then(|| "no such file: 日本語.md ".repeat(9)),
         artifact: None,
@@ -270,7 +270,7 @@ fn figures_fit_a_narrow_terminal() {
 
 #[test]
 fn what_a_run_waits_behind_is_told_with_its_command() {
-    let summary = Summary { behind: Some(RUN.to_owned()), ..summary(&[("executed", 1)]) };
+    let summary = Summary { blocked_by: Some(RUN.to_owned()), ..summary(&[("executed", 1)]) };
     for columns in [40, 80] {
         let sheet = Sheet { out: &Out::new(), columns, rows: ROWS_MIN };
         let lines = waiting(&sheet, &summary, None, usize::MAX);

@@ -15,7 +15,7 @@ pub const RUN_PART_CHARS_MIN: usize = 4;
 const CANDIDATES_TOLD_MAX: usize = 5;
 
 /// The id that a run is to have; `code` names what is wrong with one that it cannot have.
-pub(crate) fn chosen(text: &str, code: &'static str) -> Result<RunId, Problem> {
+pub(crate) fn chosen_id(text: &str, code: &'static str) -> Result<RunId, Problem> {
     let run = text.parse::<RunId>().ok().filter(|run| run.may_be_chosen());
     run.ok_or_else(|| {
         let version = RunId::CHOSEN_VERSION;
@@ -25,7 +25,7 @@ pub(crate) fn chosen(text: &str, code: &'static str) -> Result<RunId, Problem> {
 
 /// The run that `name` stands for: its id, a beginning or an end of it that no other run has, or `@last`, the one that was opened last,
 /// those left out that attempts opened.
-pub(crate) fn run(system: &System, name: &str) -> Result<RunId, Problem> {
+pub(crate) fn find(system: &System, name: &str) -> Result<RunId, Problem> {
     let unknown = |what: String| Problem::new(StatusCode::NOT_FOUND, "run_unknown", what);
     if let Ok(run) = name.parse() {
         return Ok(run);

@@ -18,17 +18,17 @@ const KEY_BYTES_MAX: usize = 255;
 
 /// The runs that keys open.
 #[derive(Debug, Default)]
-pub(crate) struct Keys {
-    runs: BTreeMap<String, Bound>,
+pub(crate) struct IdempotencyKeys {
+    runs: BTreeMap<String, Binding>,
     order: VecDeque<String>,
 }
 
 /// The body that the last request of a key had, and the run that requests of it open. Locked by the one that is dealt with.
-pub(crate) type Bound = Arc<Mutex<(Digest, RunId)>>;
+pub(crate) type Binding = Arc<Mutex<(Digest, RunId)>>;
 
-impl Keys {
+impl IdempotencyKeys {
     /// What requests of this key open: this run, with this body, if it is the first.
-    pub(crate) fn bind(&mut self, key: &str, body: Digest, run: RunId) -> Result<Bound, Problem> {
+    pub(crate) fn bind(&mut self, key: &str, body: Digest, run: RunId) -> Result<Binding, Problem> {
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
             let what =
                 format!("an idempotency key has 1 to {KEY_BYTES_MAX} bytes, this one has {}", key.len());
@@ -66,13 +66,13 @@ mod tests {
         format!("0198f3c2-0000-7000-8000-00000000000{last}").parse().unwrap()
     }
 
-    fn bound(keys: &mut Keys, key: &str, body: Digest, run: RunId) -> (Digest, RunId) {
+    fn bound(keys: &mut IdempotencyKeys, key: &str, body: Digest, run: RunId) -> (Digest, RunId) {
         *keys.bind(key, body, run).unwrap().try_lock().unwrap()
     }
 
     #[test]
     fn a_key_has_one_run_and_the_last_body() {
-        let (mut keys, body) = (Keys::default(), |byte| Digest([byte; 32]));
+        let (mut keys, body) = (IdempotencyKeys::default(), |byte| Digest([byte; 32]));
         assert_eq!(bound(&mut keys, "k", body(1), run(1)), (body(1), run(1)));
         assert_eq!(bound(&mut keys, "k", body(2), run(2)), (body(1), run(1)));
         *keys.bind("k", body(2), run(2)).unwrap().try_lock().unwrap() = (body(2), run(1));
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn the_oldest_key_is_forgotten_at_the_limit() {
-        let (mut keys, body) = (Keys::default(), Digest([1; 32]));
+        let (mut keys, body) = (IdempotencyKeys::default(), Digest([1; 32]));
         for at in 0..=IDEMPOTENCY_KEYS_MAX {
             keys.bind(&at.to_string(), body, run(1)).unwrap();
         }

@@ -21,14 +21,14 @@ const NDJSON: &str = "application/x-ndjson";
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// What a stream is made of.
-pub(crate) trait Line: Serialize {
+pub(crate) trait StreamItem: Serialize {
     /// Its place in the stream: the id of a server-sent event.
     fn seq(&self) -> u64;
     /// What happened.
     fn kind(&self) -> &str;
 }
 
-impl Line for EventLine {
+impl StreamItem for EventLine {
     fn seq(&self) -> u64 {
         self.seq
     }
@@ -38,7 +38,7 @@ impl Line for EventLine {
     }
 }
 
-impl Line for PipelineEventLine {
+impl StreamItem for PipelineEventLine {
     fn seq(&self) -> u64 {
         self.seq
     }
@@ -49,23 +49,23 @@ impl Line for PipelineEventLine {
 }
 
 /// The last line that whoever asks has seen, where a lost stream of server-sent events is taken up again.
-pub(crate) fn last_seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(id) = headers.get("last-event-id") else { return Ok(None) };
     let id = id.to_str().ok().and_then(|id| id.parse().ok());
     id.map(Some).ok_or_else(|| Problem::bad("last_event_id", "Last-Event-ID is not a sequence number"))
 }
 
 /// JSON lines for whoever accepts them, else server-sent events. An error ends the stream.
-pub(crate) fn answer<L: Line, E: Error + Send + Sync + 'static>(
+pub(crate) fn respond<L: StreamItem, E: Error + Send + Sync + 'static>(
     headers: &HeaderMap,
     lines: impl Stream<Item = Result<L, E>> + Send + 'static,
 ) -> Response {
     let accepts = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    if accepts.contains(NDJSON) { as_lines(lines) } else { as_sse(lines) }
+    if accepts.contains(NDJSON) { ndjson(lines) } else { server_sent_events(lines) }
 }
 
 /// One JSON object a line.
-fn as_lines<L: Line, E: Error + Send + Sync + 'static>(
+fn ndjson<L: StreamItem, E: Error + Send + Sync + 'static>(
     lines: impl Stream<Item = Result<L, E>> + Send + 'static,
 ) -> Response {
     let lines = lines.map(|line| -> Result<Bytes, E> {
@@ -77,7 +77,7 @@ fn as_lines<L: Line, E: Error + Send + Sync + 'static>(
 }
 
 /// Server-sent events; the id of each is its sequence number.
-fn as_sse<L: Line, E: Error>(lines: impl Stream<Item = Result<L, E>> + Send + 'static) -> Response {
+fn server_sent_events<L: StreamItem, E: Error>(lines: impl Stream<Item = Result<L, E>> + Send + 'static) -> Response {
     let events = lines.map(|line| -> Result<Event, Infallible> {
         Ok(match line {
             Ok(line) => {

@@ -1,0 +1,276 @@
+//! Handlers of `/v1/runs/...`: listing, reading, following and controlling runs.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use ostler_actors::{ReadResult, ResolveHow, RunView, System};
+use ostler_kernel::id::{RunId, Ticks};
+use ostler_kernel::lineage;
+use ostler_kernel::port::{RunRow, RunRowStatus, Seq};
+use serde::Deserialize;
+
+use crate::events::Until;
+use crate::extract::{JsonBody, PathParams, QueryParams};
+use crate::problem::Problem;
+use crate::routes::Api;
+use crate::summary::{self, RunStatusView};
+use crate::wire::{
+    DamagedResult, GraphView, InterjectRequest, Interjected, Resolution, ResolveRequest, ResultsCheck,
+    RunList, RunRef, Summary,
+};
+use crate::{events, graph, run_lookup, streaming};
+
+/// Maximum runs on one page of `GET /v1/runs`.
+pub const RUNS_LISTED_MAX: usize = 1_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RunsQuery {
+    #[serde(default)]
+    open: bool,
+    /// Lists only suspended runs.
+    #[serde(default)]
+    set_aside: bool,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+pub(crate) async fn list(
+    State(api): State<Api>,
+    QueryParams(query): QueryParams<RunsQuery>,
+) -> Result<Json<RunList>, Problem> {
+    let limit = query.limit.unwrap_or(RUNS_LISTED_MAX).clamp(1, RUNS_LISTED_MAX);
+    let after = query.after.map(|cursor| {
+        let (opened, run) = cursor.split_once('.')?;
+        Some((opened.parse::<Ticks>().ok()?, run.parse::<RunId>().ok()?))
+    });
+    if after == Some(None) {
+        return Err(Problem::bad("cursor", "`after` is no cursor of this list"));
+    }
+    let place = |row: &RunRow| (row.opened_ms, row.run);
+    let mut rows = api.system.runs(query.open)?;
+    rows.retain(|row| !query.set_aside || matches!(row.status, RunRowStatus::Parked(_)));
+    rows.sort_by_key(|row| std::cmp::Reverse(place(row)));
+    rows.retain(|row| after.flatten().is_none_or(|after| place(row) < after));
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let next = rows.last().filter(|_| more).map(|row| format!("{}.{}", row.opened_ms, row.run));
+    let mut runs = Vec::with_capacity(rows.len());
+    for row in &rows {
+        runs.push(summary::run_line(&api.system, row).await?);
+    }
+    Ok(Json(RunList { runs, next }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AtQuery {
+    /// Sequence number of the last record to read.
+    at: Option<u64>,
+}
+
+impl AtQuery {
+    fn seq(&self) -> Result<Option<Seq>, Problem> {
+        match self.at {
+            Some(0) => Err(Problem::bad("at", "records are numbered from 1")),
+            at => Ok(at.map(Seq)),
+        }
+    }
+}
+
+/// The run as of record `at`, which must exist; `None`: as of its last record.
+async fn view_at(system: &System, run: RunId, at: Option<Seq>) -> Result<RunView, Problem> {
+    let view = system.view(run, at).await?;
+    match at.filter(|at| *at > view.last) {
+        Some(at) => Err(beyond_last_record(run, at, view.last)),
+        None => Ok(view),
+    }
+}
+
+fn beyond_last_record(run: RunId, at: Seq, last: Seq) -> Problem {
+    let what = format!("run {run} has only {} records: there is no record {}", last.0, at.0);
+    Problem::new(StatusCode::NOT_FOUND, "record_unknown", what)
+}
+
+pub(crate) async fn show(
+    State(api): State<Api>,
+    PathParams(name): PathParams<String>,
+    QueryParams(query): QueryParams<AtQuery>,
+) -> Result<Json<Summary>, Problem> {
+    let run = run_lookup::find(&api.system, &name)?;
+    let at = query.seq()?;
+    let view = view_at(&api.system, run, at).await?;
+    let is_past = at.is_some() && api.system.events(run, view.last)?.next_known().await.is_some();
+    let status =
+        if is_past { RunStatusView::in_the_past(&view) } else { RunStatusView::now(&api.system, &view)? };
+    Ok(Json(summary::summarize(run, &view, status)))
+}
+
+pub(crate) async fn graph(
+    State(api): State<Api>,
+    PathParams(name): PathParams<String>,
+    QueryParams(query): QueryParams<AtQuery>,
+) -> Result<Json<GraphView>, Problem> {
+    let run = run_lookup::find(&api.system, &name)?;
+    let at = query.seq()?;
+    let view = view_at(&api.system, run, at).await?;
+    let ahead = if at.is_none() { api.system.ahead(&view) } else { None };
+    Ok(Json(graph::graph_view(run, &view, ahead.as_ref())))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EventsQuery {
+    after: Option<u64>,
+    until: Option<Until>,
+}
+
+pub(crate) async fn events(
+    State(api): State<Api>,
+    PathParams(name): PathParams<String>,
+    QueryParams(query): QueryParams<EventsQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let run = run_lookup::find(&api.system, &name)?;
+    let after = Seq(query.after.or(streaming::last_event_id(&headers)?).unwrap_or(0));
+    let now = api.system.view(run, None).await?;
+    if after > now.last {
+        return Err(beyond_last_record(run, after, now.last));
+    }
+    let until = match query.until.unwrap_or(Until::Closed) {
+        // A closed run has no further record to wait for.
+        Until::Closed if now.closed.is_some() => Until::Settled,
+        until => until,
+    };
+    let lines = events::follow(api.system, run, after, until, now.last)?;
+    Ok(streaming::respond(&headers, lines))
+}
+
+pub(crate) async fn checkpoint(
+    State(api): State<Api>,
+    PathParams(name): PathParams<String>,
+) -> Result<Json<RunRef>, Problem> {
+    let run = run_lookup::find(&api.system, &name)?;
+    api.system.checkpoint(run).await?;
+    Ok(Json(RunRef { run: run.to_string() }))
+}
+
+pub(crate) async fn cancel(
+    State(api): State<Api>,
+    PathParams(name): PathParams<String>,
+) -> Result<Json<RunRef>, Problem> {
+    let run = run_lookup::find(&api.system, &name)?;
+    api.system.cancel(run).await?;
+    Ok(Json(RunRef { run: run.to_string() }))
+}
+
+pub(crate) async fn cancel_node(
+    State(api): State<Api>,
+    PathParams((name, node)): PathParams<(String, String)>,
+) -> Result<Json<RunRef>, Problem> {
+    let run = run_lookup::find(&api.system, &name)?;
+    api.system.cancel_node(run, node.as_str().into()).await?;
+    Ok(Json(RunRef { run: run.to_string() }))
+}
+
+pub(crate) async fn skip_node(
+    State(api): State<Api>,
+    PathParams((name, node)): PathParams<(String, String)>,
+) -> Result<Json<RunRef>, Problem> {
+    let run = run_lookup::find(&api.system, &name)?;
+    api.system.skip_node(run, node.as_str().into()).await?;
+    Ok(Json(RunRef { run: run.to_string() }))
+}
+
+pub(crate) async fn interject(
+    State(api): State<Api>,
+    PathParams(name): PathParams<String>,
+    JsonBody(request): JsonBody<InterjectRequest>,
+) -> Result<Json<Interjected>, Problem> {
+    let run = run_lookup::find(&api.system, &name)?;
+    let wait = Duration::from_millis(request.wait_ms.get());
+    let node = api.system.interject(run, &request.text, wait).await?;
+    Ok(Json(Interjected { run: run.to_string(), node: node.to_string() }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ResumeQuery {
+    /// Counts this as crash recovery: a run that keeps crashing its process is suspended instead.
+    #[serde(default)]
+    among_all: bool,
+}
+
+pub(crate) async fn resume(
+    State(api): State<Api>,
+    PathParams(name): PathParams<String>,
+    QueryParams(query): QueryParams<ResumeQuery>,
+) -> Result<Json<RunRef>, Problem> {
+    let run = run_lookup::find(&api.system, &name)?;
+    if query.among_all {
+        api.system.resume_among_all(run).await?;
+    } else {
+        api.system.resume(run).await?;
+    }
+    Ok(Json(RunRef { run: run.to_string() }))
+}
+
+pub(crate) async fn resolve(
+    State(api): State<Api>,
+    PathParams(name): PathParams<String>,
+    JsonBody(request): JsonBody<ResolveRequest>,
+) -> Result<Json<RunRef>, Problem> {
+    let run = run_lookup::find(&api.system, &name)?;
+    let ResolveRequest { node, attempt, how, value } = request;
+    let how = match (how, value) {
+        (Resolution::Done, Some(value)) => ResolveHow::Done(value),
+        (Resolution::Redo, None) => ResolveHow::Redo,
+        (Resolution::Fail, None) => ResolveHow::Fail,
+        (Resolution::Done, None) => {
+            return Err(Problem::bad("resolve", "what was done has a result: give `value`"));
+        }
+        (Resolution::Redo | Resolution::Fail, Some(_)) => {
+            return Err(Problem::bad("resolve", "only what was done has a result: leave `value` out"));
+        }
+    };
+    let node = node.as_str().into();
+    match attempt {
+        Some(attempt) => api.system.resolve_attempt(run, node, attempt, how).await?,
+        None => api.system.resolve(run, node, how).await?,
+    }
+    Ok(Json(RunRef { run: run.to_string() }))
+}
+
+pub(crate) async fn artifact(
+    State(api): State<Api>,
+    PathParams((name, node)): PathParams<(String, String)>,
+) -> Result<Response, Problem> {
+    let run = run_lookup::find(&api.system, &name)?;
+    let artifact = api.system.artifact(run, &node.as_str().into()).await?;
+    let digest = lineage::artifact(&artifact.media, &artifact.content);
+    let headers = [(header::CONTENT_TYPE, artifact.media), (header::ETAG, format!("\"{digest}\""))];
+    Ok((headers, artifact.content).into_response())
+}
+
+pub(crate) async fn results(
+    State(api): State<Api>,
+    PathParams(name): PathParams<String>,
+) -> Result<Json<ResultsCheck>, Problem> {
+    let run = run_lookup::find(&api.system, &name)?;
+    let mut check = ResultsCheck { read: 0, bytes: 0, damaged: Vec::new() };
+    for ReadResult { node, artifact, found } in api.system.read_results(run).await? {
+        let damage = match found {
+            Ok((digest, bytes)) => {
+                check.read += 1;
+                check.bytes += bytes;
+                (digest != artifact).then(|| format!("its bytes give digest {digest}"))
+            }
+            Err(error) => Some(Problem::from(error).detail().to_owned()),
+        };
+        check.damaged.extend(damage.map(|what| DamagedResult { node: node.to_string(), what }));
+    }
+    Ok(Json(check))
+}

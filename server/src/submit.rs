@@ -1,0 +1,86 @@
+//! `POST /v1/runs`, with or without an idempotency key.
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use ostler_actors::{Submission, System, new_run_id};
+use ostler_kernel::id::{AgentId, Digest, RunId};
+use ostler_kernel::lineage;
+
+use crate::extract::{RawBody, parse_body};
+use crate::problem::Problem;
+use crate::routes::Api;
+use crate::wire::{RunRef, SubmitRequest};
+use crate::{agents, idempotency, run_lookup};
+
+pub(crate) async fn submit(
+    State(api): State<Api>,
+    headers: HeaderMap,
+    RawBody(bytes): RawBody,
+) -> Result<Response, Problem> {
+    let key = headers.get("idempotency-key").map(|key| {
+        let text =
+            key.to_str().map_err(|_| Problem::bad("idempotency_key", "an idempotency key is ASCII"))?;
+        Ok::<_, Problem>(text.to_owned())
+    });
+    let key = key.transpose()?.map(|key| (key, lineage::hash("aos/request/1", &[&bytes])));
+    let run = match key {
+        None => api.system.submit(submission(&api.system, &bytes).await?).await?,
+        Some((key, digest)) => submit_once(&api, &key, digest, &bytes).await?,
+    };
+    Ok((StatusCode::CREATED, Json(RunRef { run: run.to_string() })).into_response())
+}
+
+/// Opens the run of an idempotency key at most once.
+///
+/// The key is bound to a run id before the run is opened, so a client that hangs up and sends the request again gets the
+/// same run. Once that run is open, a repeated body returns its id without another validation, and a different body is
+/// refused. Before that, for instance after a refused request, a different body replaces the first. The binding's lock
+/// serialises requests of one key.
+async fn submit_once(api: &Api, key: &str, digest: Digest, bytes: &Bytes) -> Result<RunId, Problem> {
+    let binding = api.idempotency_keys().bind(key, digest, new_run_id())?;
+    let mut binding = binding.lock().await;
+    let (seen, run) = *binding;
+    if api.system.has_opened(run).await? {
+        return if seen == digest { Ok(run) } else { Err(idempotency::reused()) };
+    }
+    let mut submission = submission(&api.system, bytes).await?;
+    // A run id in the body may name another client's run: bind the key to it only after `submit` has accepted it.
+    if submission.run.is_none() {
+        *binding = (digest, run);
+        submission.run = Some(run);
+    }
+    let run = api.system.submit(submission).await?;
+    *binding = (digest, run);
+    Ok(run)
+}
+
+/// Parses and validates the body of a submission.
+async fn submission(system: &System, bytes: &Bytes) -> Result<Submission, Problem> {
+    let SubmitRequest { plan, client, agent, intent, scope, workspace, budget, run } = parse_body(bytes)?;
+    let workspace = absolute_workspace(workspace)?;
+    let plan = system.judge_plan(plan).await.map_err(|faults| Problem::faults(&faults))?;
+    let agent = agent.as_deref().map(AgentId::from);
+    let client = match &agent {
+        Some(agent) => agents::client_of(system, agent).await?,
+        None => client.as_str().into(),
+    };
+    let run = run.as_deref().map(|run| run_lookup::chosen_id(run, "run_id")).transpose()?;
+    let budget = budget.map(NonZeroU64::get);
+    Ok(Submission { plan: plan.into(), client, agent, intent, scope, workspace, run, budget })
+}
+
+/// Refuses a relative path: the client's working directory is unknown here.
+pub(crate) fn absolute_workspace(workspace: String) -> Result<PathBuf, Problem> {
+    let workspace = PathBuf::from(workspace);
+    if workspace.is_absolute() {
+        return Ok(workspace);
+    }
+    let what = format!("the workspace {} is not an absolute path", workspace.display());
+    Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "workspace_unusable", what))
+}
